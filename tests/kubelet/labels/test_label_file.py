@@ -18,6 +18,8 @@ from cdigen.kubelet.labels.keeper import LASTS_S, RENEW_S, LabelFile
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cdigen.kubelet.labels.keeper import LabelState
+
 LABELS = (("nvidia.com/gpu.count", "8"), ("nvidia.com/gpu.product", "T4"))
 
 
@@ -31,11 +33,14 @@ class Kept:
         self.now_s = time.time()
         self.file = LabelFile(lambda *words: self.said.append(words), lambda: self.now_s)
 
-    def keep(self, labels: tuple[tuple[str, str], ...] | None = LABELS) -> str:
-        """Let the file have LABELS, and return how it stands."""
-        state = self.file.keep(str(self.path), labels)
+    def state(self, labels: tuple[tuple[str, str], ...] | None, name: str = "cdigen") -> LabelState:
+        """Let the file NAME have LABELS, and return its state."""
+        state = self.file.keep(f"{self.folder}/{name}", labels)
         assert state is not None
-        return state.state
+        return state
+
+    def keep(self, labels: tuple[tuple[str, str], ...] | None = LABELS) -> str:
+        return self.state(labels).state
 
 
 @pytest.fixture
@@ -169,9 +174,7 @@ def test_what_is_no_file_is_left_as_it_is(kept: Kept, kind: str) -> None:
 
 @pytest.mark.parametrize(("name", "reason"), [(".cdigen", "begins with a dot"), ("", "is a folder")])
 def test_a_name_that_nfd_passes_over_is_refused(kept: Kept, name: str, reason: str) -> None:
-    state = kept.file.keep(f"{kept.folder}/{name}", LABELS)
-    assert state is not None
-    assert state.state == "failed"
+    assert kept.state(LABELS, name).state == "failed"
     ((level, text, hint),) = kept.said
     assert (level, reason in text, "features.d/cdigen" in hint) == ("warning", True, True)
     assert not list(kept.folder.iterdir())
@@ -234,8 +237,7 @@ def test_a_file_never_has_more_than_nfd_reads() -> None:
 
 def test_what_has_no_room_is_said(kept: Kept) -> None:
     many = tuple((f"nvidia.com/gpu.product.{n}", "1") for n in range(MAX_LABELS + 3))
-    state = kept.file.keep(str(kept.path), many)
-    assert state is not None
+    state = kept.state(many)
     assert (state.state, state.left_out) == ("written", 3)
     ((level, text, _),) = kept.said
     assert (level, text) == ("warning", f"{kept.path} has no room for 3 more labels")

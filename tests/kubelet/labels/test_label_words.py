@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.kubelet.nfd_worker import WORD
@@ -28,34 +29,30 @@ def test_what_is_no_text_has_a_digest_as_well() -> None:
     assert len(fitting("A" * 80 + "\ud800")) == 63
 
 
-def test_one_value_of_all_is_the_labels() -> None:
-    assert spread(GPU, ["T4", "T4"]) == [(GPU, "T4")]
-
-
-def test_several_values_are_counted() -> None:
-    assert spread(GPU, ["T4", "A10", "T4"]) == [(f"{GPU}.A10", "1"), (f"{GPU}.T4", "2")]
+@pytest.mark.parametrize(
+    ("values", "found"),
+    [
+        pytest.param(["T4", "T4"], [(GPU, "T4")], id="one-of-all-is-the-labels"),
+        pytest.param(["T4", "A10", "T4"], [(f"{GPU}.A10", "1"), (f"{GPU}.T4", "2")], id="several-counted"),
+        pytest.param(["T4", ""], [(f"{GPU}.T4", "1")], id="last-not-known"),
+        pytest.param(["", "T4"], [(f"{GPU}.T4", "1")], id="first-not-known"),
+        pytest.param(["", ""], [], id="none-known"),
+        pytest.param([], [], id="no-device"),
+        # One label alone can have the name: the count is of both.
+        pytest.param(["T4 (x)", "T4 x"], [(f"{GPU}.T4-x", "2")], id="two-models-that-clean-to-one"),
+        pytest.param(["???"], [], id="without-letters"),
+        pytest.param(["???", "T4"], [(f"{GPU}.T4", "1")], id="one-without-letters"),
+    ],
+)
+def test_a_value_of_all_is_the_labels_and_others_are_counted(
+    values: list[str], found: list[tuple[str, str]]
+) -> None:
+    assert spread(GPU, values) == found
 
 
 def test_a_long_value_leaves_room_for_the_name_that_it_is_a_part_of() -> None:
     found = spread(GPU, ["A" * 63, "T4"])
     assert [len(name.partition("/")[2]) for name, _ in found] == [63, len("gpu.product.T4")]
-
-
-def test_one_that_is_not_known_makes_no_value_of_all() -> None:
-    assert spread(GPU, ["T4", ""]) == [(f"{GPU}.T4", "1")]
-    assert spread(GPU, ["", "T4"]) == [(f"{GPU}.T4", "1")]
-    assert spread(GPU, ["", ""]) == []
-    assert spread(GPU, []) == []
-
-
-def test_two_models_that_clean_to_one_value_are_not_one_model() -> None:
-    # One label alone can have the name: the count is of both.
-    assert spread(GPU, ["T4 (x)", "T4 x"]) == [(f"{GPU}.T4-x", "2")]
-
-
-def test_nothing_is_left_of_a_word_without_letters() -> None:
-    assert spread(GPU, ["???"]) == []
-    assert spread(GPU, ["???", "T4"]) == [(f"{GPU}.T4", "1")]
 
 
 @given(st.text(max_size=200), st.integers(min_value=20, max_value=63))

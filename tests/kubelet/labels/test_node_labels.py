@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.kubelet.labels import labels, some
-from support.kubelet.offering import h100, in_mig, with_gpus
+from support.kubelet.offering import h100, in_mig, sized, with_gpus, with_memory
+from support.kubelet.resources import GPU
 from support.values.unhealthy_gpus import ECC, example, ill
 
 from cdigen.config import ResourceRow, SharedMemory, SharingRow
@@ -18,24 +19,27 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Accelerator, Inventory
 
-GPU, H100 = "nvidia.com/gpu", "NVIDIA-H100-80GB-HBM3"
+H100 = "NVIDIA-H100-80GB-HBM3"
 FOUR = (SharingRow(resource=GPU, replicas=4),)
 
 
 def a30(index: int) -> Accelerator:
-    return replace(h100(index), model="NVIDIA A30", memory_mib=24576)
+    return replace(sized(index, 24576), model="NVIDIA A30")
 
 
-def with_memory(host: dict[str, Inventory], mib: int) -> dict[str, Inventory]:
-    gpus = tuple(replace(gpu, memory_mib=mib) for gpu in host["nvidia"].accelerators)
-    return {"nvidia": replace(host["nvidia"], accelerators=gpus)}
+def alone(gpu: Accelerator) -> dict[str, Inventory]:
+    """Return the host that has GPU and no other."""
+    return {"nvidia": replace(example()["nvidia"], accelerators=(gpu,))}
+
+
+def of_model(model: str) -> dict[str, Inventory]:
+    return alone(replace(h100(0), model=model))
 
 
 def test_gpus_that_are_alike_have_the_labels_of_gpu_feature_discovery() -> None:
     driver = Driver(version="550.163.01", flavour="open", architecture="x86_64", cuda="12.4")
-    host = with_memory(example(), 81559)
-    host = {"nvidia": replace(host["nvidia"], driver=driver)}
-    assert labels(host, machine="NVIDIA DGX H100") == {
+    host = replace(with_memory(example(), 81559)["nvidia"], driver=driver)
+    assert labels({"nvidia": host}, machine="NVIDIA DGX H100") == {
         "nvidia.com/cuda.driver-version.full": "550.163.01",
         "nvidia.com/cuda.driver-version.major": "550",
         "nvidia.com/cuda.driver-version.minor": "163",
@@ -130,8 +134,7 @@ def test_shares_by_a_name_of_their_own_are_the_same_product() -> None:
 
 
 def test_shares_by_mps_let_nvidias_control_daemon_come_to_the_node() -> None:
-    row = SharingRow(resource=GPU, replicas=4, mps=True)
-    found = labels(example(), sharing=(row,))
+    found = labels(example(), sharing=(SharingRow(resource=GPU, replicas=4, mps=True),))
     assert found["nvidia.com/mps.capable"] == "true"
     assert found[f"{GPU}.sharing-strategy"] == "mps"
     assert found[f"{GPU}.product"] == f"{H100}-SHARED"
@@ -182,39 +185,27 @@ def test_another_driver_than_the_inventorys_has_no_version() -> None:
     ],
 )
 def test_whether_a_gpu_can_be_split_is_said_where_it_is_known(model: str, capable: str) -> None:
-    host = example()["nvidia"]
-    found = labels({"nvidia": replace(host, accelerators=(replace(host.accelerators[0], model=model),))})
-    assert found.get("nvidia.com/mig.capable", "") == capable
+    assert labels(of_model(model)).get("nvidia.com/mig.capable", "") == capable
 
 
 @pytest.mark.parametrize("model", ["", "NVIDIA Unheard Of 9000"])
 def test_of_a_model_that_nobody_knows_nothing_is_made_up(model: str) -> None:
-    host = example()["nvidia"]
-    found = labels({"nvidia": replace(host, accelerators=(replace(host.accelerators[0], model=model),))})
+    found = labels(of_model(model))
     assert not [name for name in found if "family" in name or "compute" in name or "memory" in name]
     assert found.get(f"{GPU}.product", "") == model.replace(" ", "-")
-    shared = labels(
-        {"nvidia": replace(host, accelerators=(replace(host.accelerators[0], model=""),))}, sharing=FOUR
-    )
-    assert not some(shared, f"{GPU}.product")
+    assert not some(labels(of_model(""), sharing=FOUR), f"{GPU}.product")
 
 
 @pytest.mark.parametrize(
     ("model", "family"), [("Tesla V100", "volta"), ("Tesla T4", "turing"), ("NVIDIA L40S", "ada-lovelace")]
 )
 def test_families_within_one_major_capability_are_told_apart(model: str, family: str) -> None:
-    assert (
-        labels(with_gpus(*(replace(h100(index), model=model) for index in range(8))))[f"{GPU}.family"]
-        == family
-    )
+    assert labels(of_model(model))[f"{GPU}.family"] == family
 
 
 def test_a_gpu_that_is_split_can_be_whatever_its_model() -> None:
     split = replace(in_mig(h100(0), "1g.10gb"), model="NVIDIA Unheard Of 9000")
-    assert (
-        labels({"nvidia": replace(example()["nvidia"], accelerators=(split,))})["nvidia.com/mig.capable"]
-        == "true"
-    )
+    assert labels(alone(split))["nvidia.com/mig.capable"] == "true"
 
 
 def test_of_wsl_the_driver_alone_is_known() -> None:

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kubelet.labels import labels, some
 from support.kubelet.offering import h100, in_mig, with_gpus
+from support.kubelet.resources import GPU
 
 from cdigen.config import SharingRow
 from cdigen.value import replace
@@ -16,7 +17,6 @@ from cdigen.value import replace
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Inventory
 
-GPU = "nvidia.com/gpu"
 KINDS = ("product", "memory", "family", "compute.major", "compute.minor", "replicas", "sharing-strategy")
 MODELS = st.one_of(
     st.sampled_from(("NVIDIA H100 80GB HBM3", "NVIDIA A30", "Tesla T4", "Tesla (T4)", "")),

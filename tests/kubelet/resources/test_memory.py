@@ -4,29 +4,26 @@ import pytest
 from hypothesis import example as case
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kubelet.offering import h100, in_mig, names_of, with_gpus
+from support.kubelet.offering import h100, in_mig, names_of, sized, with_gpus, with_memory
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import SharedMemory
 from cdigen.kubelet.resources.memory import MARK, MemoryOffer, _fitting, share_memory, unit_id, unit_mib
-from cdigen.kubelet.resources.naming import MAX_ID, candidates
+from cdigen.kubelet.resources.naming import MAX_ID, Candidate, candidates
 from cdigen.kubelet.wire.messages import write_devices
-from cdigen.model.inventory import Accelerator
+from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
 
 
-def shared(*gpus: Accelerator, **settings: object) -> MemoryOffer:
+def known_of(host: dict[str, Inventory]) -> tuple[Candidate, ...]:
+    return candidates(host, (DEFAULT,), names_of(host).__contains__)[0]
+
+
+def shared(*gpus: Accelerator, unit: str = "GiB") -> MemoryOffer:
     """Return what GPUS, in place of the first of eight, are in units; the others have no known memory."""
-    host = with_gpus(*gpus)
-    offered = names_of(host).__contains__
-    known, _ = candidates(host, (DEFAULT,), offered)
-    given = {"unit": "GiB", "devices": tuple(str(gpu.index) for gpu in gpus), **settings}
-    return share_memory(known, SharedMemory(**given))  # type: ignore[arg-type]
-
-
-def sized(index: int, mib: int | None) -> Accelerator:
-    return replace(h100(index), memory_mib=mib)
+    devices = tuple(str(gpu.index) for gpu in gpus)
+    return share_memory(known_of(with_gpus(*gpus)), SharedMemory(unit=unit, devices=devices))
 
 
 def test_each_gpu_has_its_own_size() -> None:
@@ -78,8 +75,7 @@ def test_gpus_of_amd_and_intel_are_shared_by_what_sysfs_tells(name: str) -> None
     whole = tuple(
         replace(gpu, partitioned=False, partitions=(), memory_mib=196_592) for gpu in inventory.accelerators
     )
-    host = {vendor: replace(inventory, accelerators=whole)}
-    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
+    known = known_of({vendor: replace(inventory, accelerators=whole)})
     found = share_memory(known, SharedMemory(unit="GiB"))
     assert len(found.gpus) == len(known) > 1
     assert {gpu.units for gpu in found.gpus} == {191}
@@ -93,17 +89,14 @@ def test_gpus_of_amd_and_intel_are_shared_by_what_sysfs_tells(name: str) -> None
 
 def test_a_processors_own_gpu_does_not_keep_those_with_memory_from_being_shared() -> None:
     """Annotations know GPUs by index, so they are of one vendor: that of the GPUs that have any memory."""
-    nvidia = with_gpus(*(sized(index, 81559) for index in range(8)))["nvidia"]
-    host = {**example("ubuntu-flex170-sriov"), "nvidia": nvidia}
-    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
+    known = known_of({**example("ubuntu-flex170-sriov"), **with_memory(example(), 81559)})
     assert next(each.device.vendor for each in known) == "intel"
     found = share_memory(known, SharedMemory(unit="GiB"))
     assert len(found.gpus) == 8
 
 
 def test_mps_is_for_nvidia_alone() -> None:
-    host = example("ubuntu-flex170-sriov")
-    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
+    known = known_of(example("ubuntu-flex170-sriov"))
     assert share_memory(known, SharedMemory(unit="GiB")).taken != frozenset()
     found = share_memory(known, SharedMemory(unit="GiB", mps=True))
     assert found.taken == frozenset()
@@ -123,10 +116,8 @@ def test_the_message_with_thousands_of_ids_is_measured(sizes: tuple[int, ...], u
 
 
 def test_gpus_of_two_vendors_have_the_same_indices() -> None:
-    nvidia = with_gpus(sized(0, 81559))["nvidia"]
-    host = {**example("ubuntu-flex170-sriov"), "nvidia": nvidia}
-    known, _ = candidates(host, (DEFAULT,), names_of(host).__contains__)
-    found = share_memory(known, SharedMemory(unit="GiB"))
+    host = {**example("ubuntu-flex170-sriov"), **with_gpus(sized(0, 81559))}
+    found = share_memory(known_of(host), SharedMemory(unit="GiB"))
     assert {unit.id.partition(MARK)[0] for unit in found.resource.units} == {gpu.id for gpu in found.gpus}
     assert {one.rule for one in found.findings} >= {"shared-memory-left-out"}
 

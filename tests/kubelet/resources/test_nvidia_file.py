@@ -216,32 +216,10 @@ def test_what_is_not_done_is_said() -> None:
 
 
 _WORDS = st.sampled_from(
-    [
-        "version",
-        "v1",
-        "flags",
-        "plugin",
-        "sharing",
-        "timeSlicing",
-        "mps",
-        "resources",
-        "gpus",
-        "mig",
-        "name",
-        "replicas",
-        "devices",
-        "all",
-        "nvidia.com/gpu",
-        "pattern",
-        "imex",
-        "channelIDs",
-        "migStrategy",
-        "mpsRoot",
-        "deviceListStrategy",
-        "gdsEnabled",
-        "*",
-    ]
-)
+    ["version", "v1", "flags", "plugin", "sharing", "timeSlicing", "mps", "resources", "gpus", "mig", "name",
+     "replicas", "devices", "all", "nvidia.com/gpu", "pattern", "imex", "channelIDs", "migStrategy",
+     "mpsRoot", "deviceListStrategy", "gdsEnabled", "*"]
+)  # fmt: skip
 _TREES = st.recursive(
     st.none()
     | st.booleans()

@@ -4,12 +4,11 @@ import time
 
 import pytest
 from support.kubelet.offering import counts, h100, in_mig, offered, resource_of, with_gpus
+from support.kubelet.resources import GPU
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow, SharingRow
 from cdigen.kubelet.resources.offer import MAX_MESSAGE
-
-GPU = "nvidia.com/gpu"
 
 
 def test_replicas_are_units_of_the_same_device_with_ids_as_nvidias_plugin_has_them() -> None:
