@@ -3,7 +3,7 @@
 from typing import Any
 
 from support.kubelet.resources import GPU, card, node, replicas, resource, unit
-from support.values.topology_places import inventory
+from support.values.devices import inventory
 
 from cdigen.config import KubeletConfig
 from cdigen.kubelet.answers import Mps, Policy

@@ -3,7 +3,8 @@
 The expectations are what people pasted; the machines are laid out so that their folders give it.
 """
 
-from support.values.topology_places import gpu, inventory, links
+from support.values.devices import inventory
+from support.values.topology_places import gpu, links
 
 from cdigen.topology.matrix import Device, devices_of, matrix, text
 from cdigen.value import replace

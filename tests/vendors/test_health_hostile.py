@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.hosts.driver_files import link, put
 from support.hosts.nvidia import empty_root, places
+from support.values.devices import accelerator, inventory
 
 from cdigen.model.health import DeviceEvent, LogRecord, Measurement, Recovery, Symptom
-from cdigen.model.inventory import Accelerator, Driver, Inventory
 from cdigen.vendors import registry
 
 if TYPE_CHECKING:
@@ -39,29 +39,17 @@ FILES = (
     *("ras/umc_err_count", "survivability_mode", "gpu_health", "gpu_busy_percent", "mem_info_vram_total"),
     *("hwmon/hwmon0/temp1_input", "hwmon/hwmon0/energy1_input", "pp_dpm_sclk", "current_link_speed"),
 )
-
-
 VENDORS = ("amd", "intel")
+CLASSES = ("gpu", "gaudi", "npu")
+INVENTORY = inventory(
+    "amd", *(accelerator(index, ADDRESS, device_class=each) for index, each in enumerate(CLASSES))
+)
 
 
 def health_of(vendor: str) -> VendorHealth:
     health = registry.health(vendor)
     assert health is not None
     return health
-
-
-def inventory() -> Inventory:
-    devices = tuple(
-        Accelerator(
-            index=index, address=ADDRESS, model="", uuid=None, minor=None, nodes=(), usable=True,
-            device_class=device_class,
-        )
-        for index, device_class in enumerate(("gpu", "gaudi", "npu"))
-    )  # fmt: skip
-    driver = Driver(version="", flavour="in-tree", architecture="x86_64")
-    return Inventory(
-        vendor="amd", driver=driver, accelerators=devices, nodes=(), files=(), sought=(), findings=()
-    )
 
 
 def check(health: VendorHealth, told: tuple[Symptom | Recovery | Measurement, ...]) -> None:
@@ -74,7 +62,7 @@ def check(health: VendorHealth, told: tuple[Symptom | Recovery | Measurement, ..
 @given(vendor=st.sampled_from(VENDORS), text=TEXTS)
 def test_any_line_of_the_log_is_taken(vendor: str, text: str) -> None:
     health = health_of(vendor)
-    check(health, health.heard(LogRecord(sequence=1, at_s=1.0, text=text), inventory()))
+    check(health, health.heard(LogRecord(sequence=1, at_s=1.0, text=text), INVENTORY))
 
 
 @given(
@@ -90,7 +78,7 @@ def test_any_uevent_is_taken(
     event = DeviceEvent(
         subsystem=subsystem, action=action, address=address, at_s=1.0, properties=tuple(properties)
     )
-    check(health, health.noticed(event, inventory()))
+    check(health, health.noticed(event, INVENTORY))
 
 
 @given(vendor=st.sampled_from(VENDORS), contents=st.dictionaries(st.sampled_from(FILES), CONTENTS))
@@ -98,7 +86,7 @@ def test_any_content_of_files_is_taken(vendor: str, contents: dict[str, bytes]) 
     health = health_of(vendor)
     with empty_root() as root:
         lay(root, contents)
-        look = health.look(places(root), inventory())
+        look = health.look(places(root), INVENTORY)
     assert set(look.covered) <= {ADDRESS}
     check(health, (*look.symptoms, *look.recoveries, *look.measurements))
 
@@ -110,9 +98,9 @@ def test_any_content_of_files_that_ask_the_device_is_taken(
 ) -> None:
     health = health_of(vendor)
     lay(tmp_path, dict.fromkeys(FILES, content) | {"power/runtime_status": b"active\n"})
-    look = health.probe(places(tmp_path), inventory())
+    look = health.probe(places(tmp_path), INVENTORY)
     check(health, (*look.symptoms, *look.recoveries, *look.measurements))
-    assert {each.address for each in health.figures(places(tmp_path), inventory())} == {ADDRESS}
+    assert {each.address for each in health.figures(places(tmp_path), INVENTORY)} == {ADDRESS}
 
 
 def lay(root: Path, contents: dict[str, bytes]) -> None:

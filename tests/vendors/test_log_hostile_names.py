@@ -3,10 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.values.devices import accelerator, inventory
 
 from cdigen.kernellog.records import parsed
 from cdigen.model.health import LogRecord
-from cdigen.model.inventory import Accelerator, Driver, Inventory
 from cdigen.vendors import registry
 
 LONGEST = 15  # TASK_COMM_LEN, without the NUL at the end
@@ -29,6 +29,10 @@ LINES = (
     "a 0000:03:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal)",
     "[drm] Initialized xe 1.1.0 for 0000:03:00.0 on minor 1",
 )
+DEVICES = tuple(
+    accelerator(index, address, minor=index, pci_path=("pci0000:00", address))
+    for index, address in enumerate(ADDRESSES)
+)
 # How the kernel goes on behind a name: fault.c and traps.c of x86, page_alloc.c, oom_kill.c, drop_caches.c
 BEHIND = (
     "[812]: segfault at 0 ip 00007ffbb0d85ad8 sp 00007ffce613abb8 error 4 in libc.so.6[167ad8,7ffbb0c44000]",
@@ -40,20 +44,6 @@ BEHIND = (
 )
 
 
-def inventory(vendor: str) -> Inventory:
-    devices = tuple(
-        Accelerator(
-            index=index, address=address, model="", uuid=None, minor=index, nodes=(), usable=True,
-            pci_path=("pci0000:00", address),
-        )
-        for index, address in enumerate(ADDRESSES)
-    )  # fmt: skip
-    driver = Driver(version="550.163.01", flavour="open", architecture="x86_64")
-    return Inventory(
-        vendor=vendor, driver=driver, accelerators=devices, nodes=(), files=(), sought=(), findings=()
-    )
-
-
 def told(line: str) -> list[object]:
     """Return what LINE means to the vendors, if the reader of the log passes it on."""
     record = parsed(f"6,1,1,-;{line}\n".encode())
@@ -62,7 +52,8 @@ def told(line: str) -> list[object]:
     for vendor in VENDORS:
         health = registry.health(vendor)
         assert health is not None
-        found += health.heard(LogRecord(sequence=1, at_s=1.0, text=record[2].decode()), inventory(vendor))
+        line_read = LogRecord(sequence=1, at_s=1.0, text=record[2].decode())
+        found += health.heard(line_read, inventory(vendor, *DEVICES))
     return found
 
 

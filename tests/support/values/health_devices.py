@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from support.values import devices
+
 from cdigen.health.book import Clear, Moment, Policy
 from cdigen.model.health import CauseRule
-from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
+
+if TYPE_CHECKING:
+    from cdigen.model.inventory import Accelerator, Inventory, Partition
 
 QUIET_S = 300.0
 FIRST, SECOND = "0000:65:00.0", "0000:66:00.0"
@@ -40,16 +46,7 @@ def at(boot_s: float, *, wall_s: float | None = None) -> Moment:
 
 
 def partition(instance: str, *, address: str = "") -> Partition:
-    return Partition(
-        index=0,
-        uuid=f"MIG-{instance}",
-        profile="1g.10gb",
-        instance=instance,
-        graphics=False,
-        nodes=(),
-        usable=True,
-        address=address,
-    )
+    return devices.partition(instance, uuid=f"MIG-{instance}", address=address)
 
 
 def gpu(
@@ -60,19 +57,11 @@ def gpu(
     usable: bool = True,
     partitions: tuple[Partition, ...] = (),
 ) -> Accelerator:
-    return Accelerator(
-        index=0,
-        address=address,
-        model="A100",
-        uuid=uuid,
-        minor=0,
-        nodes=(),
-        usable=usable,
-        problem="" if usable else "its node cannot be opened",
-        partitioned=bool(partitions),
-        partitions=partitions,
-        device_id=device_id,
-    )
+    problem = "" if usable else "its node cannot be opened"
+    return devices.accelerator(
+        0, address, model="A100", uuid=uuid, minor=0, usable=usable, problem=problem,
+        partitioned=bool(partitions), partitions=partitions, device_id=device_id,
+    )  # fmt: skip
 
 
 def cleared(
@@ -89,15 +78,4 @@ def cleared(
 
 
 def inventory(*accelerators: Accelerator, vendor: str = "nvidia") -> dict[str, Inventory]:
-    driver = Driver(version="550.1", flavour="open", architecture="x86_64")
-    return {
-        vendor: Inventory(
-            vendor=vendor,
-            driver=driver,
-            accelerators=accelerators,
-            nodes=(),
-            files=(),
-            sought=(),
-            findings=(),
-        )
-    }
+    return {vendor: devices.inventory(vendor, *accelerators)}

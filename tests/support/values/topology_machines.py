@@ -5,6 +5,7 @@ from itertools import combinations
 from typing import Any
 
 from hypothesis import strategies as st
+from support.values import devices
 from support.values.topology_places import gpu
 
 from cdigen.model.inventory import Accelerator, Link, Partition
@@ -138,15 +139,7 @@ def partitioned(devices: tuple[Accelerator, ...], count: int) -> tuple[Share, ..
 
 
 def partition(index: int) -> Partition:
-    return Partition(
-        index=index,
-        uuid=None,
-        profile="1g.10gb",
-        instance=f"gi{index}/ci0",
-        graphics=False,
-        nodes=(),
-        usable=True,
-    )
+    return devices.partition(f"gi{index}/ci0", index)
 
 
 def replicas(devices: tuple[Accelerator, ...], count: int) -> tuple[Share, ...]:

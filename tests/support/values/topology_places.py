@@ -2,24 +2,16 @@
 
 from typing import Any
 
-from cdigen.model.inventory import Accelerator, Driver, Inventory, Link
+from support.values.devices import accelerator
+
+from cdigen.model.inventory import Accelerator, Link
 
 
 def gpu(index: int, path: str = "", **more: Any) -> Accelerator:
     """Return the GPU INDEX whose folder in /sys is PATH: ``pci0000:40/0000:40:01.1/0000:41:00.0``."""
     *above, address = path.split("/")
-    values: dict[str, Any] = {
-        "index": index,
-        "address": address,
-        "pci_path": tuple(above),
-        "model": "Example",
-        "uuid": f"GPU-{index}",
-        "minor": index,
-        "nodes": (),
-        "usable": True,
-        **more,
-    }
-    return Accelerator(**values)
+    own = {"pci_path": tuple(above), "model": "Example", "uuid": f"GPU-{index}", "minor": index}
+    return accelerator(index, address, **{**own, **more})
 
 
 def links(technology: Any, **peers: int) -> tuple[Link, ...]:
@@ -31,12 +23,4 @@ def links(technology: Any, **peers: int) -> tuple[Link, ...]:
             count=count,
         )
         for peer, count in peers.items()
-    )
-
-
-def inventory(vendor: str, *gpus: Accelerator) -> Inventory:
-    """Return an inventory of VENDOR that has GPUS and nothing else."""
-    driver = Driver(version="550.163.01", flavour="open", architecture="x86_64")
-    return Inventory(
-        vendor=vendor, driver=driver, accelerators=gpus, nodes=(), files=(), sought=(), findings=()
     )

@@ -5,32 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hypothesis import given
+from support.values.devices import accelerator, host_node
+from support.values.devices import inventory as of_vendor
 from support.values.inventories import hosts
 
 from cdigen.cdi.build import build
-from cdigen.model.inventory import Accelerator, Driver, HostNode, Inventory
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import replace
 from cdigen.vendors.intel.edits import drafts
 
 if TYPE_CHECKING:
     from cdigen.model.cdi import Draft
+    from cdigen.model.inventory import Accelerator, HostNode, Inventory
 
 CARD_CAPABILITIES = ("graphics", "display")
 
 
 def node(path: str, role: str, *capabilities: str, gid: int = 0, mode: int = 0o660) -> HostNode:
-    return HostNode(
-        path=path,
-        host_path=path,
-        role=role,
-        major=226,
-        minor=0,
-        mode=mode,
-        uid=0,
-        gid=gid,
-        capabilities=capabilities,
-    )
+    return host_node(path, role, major=226, mode=mode, gid=gid, capabilities=capabilities)
 
 
 def gpu(index: int, *nodes: HostNode, device_class: str = "gpu", device_id: str = "0x56c0") -> Accelerator:
@@ -38,29 +30,12 @@ def gpu(index: int, *nodes: HostNode, device_class: str = "gpu", device_id: str 
         node(f"/dev/dri/card{index}", "card", *CARD_CAPABILITIES, gid=44),
         node(f"/dev/dri/renderD{128 + index}", "render", gid=993),
     )
-    return Accelerator(
-        index=index,
-        address=f"0000:{index:02x}:00.0",
-        model="",
-        uuid=None,
-        minor=index,
-        nodes=own,
-        usable=True,
-        device_class=device_class,
-        device_id=device_id,
-    )
+    address = f"0000:{index:02x}:00.0"
+    return accelerator(index, address, minor=index, nodes=own, device_class=device_class, device_id=device_id)
 
 
 def inventory(*accelerators: Accelerator) -> Inventory:
-    return Inventory(
-        vendor="intel",
-        driver=Driver(version="6.17.0", flavour="in-tree", architecture="x86_64"),
-        accelerators=accelerators,
-        nodes=(),
-        files=(),
-        sought=(),
-        findings=(),
-    )
+    return of_vendor("intel", *accelerators)
 
 
 def devices(made: Draft) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.hosts.driver_files import link, put
+from support.values.devices import host_node
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import HostNode
@@ -23,10 +24,7 @@ OF_I915 = "drm-resident-system0:\t7 MiB\ndrm-resident-local0:\t1 GiB\n"
 
 
 def node(number: int) -> HostNode:
-    path = f"/dev/dri/renderD{number}"
-    return HostNode(
-        path=path, host_path=path, role="render", major=226, minor=number, mode=0o660, uid=0, gid=0
-    )
+    return host_node(f"/dev/dri/renderD{number}", "render", major=226, minor=number, mode=0o660)
 
 
 @pytest.fixture

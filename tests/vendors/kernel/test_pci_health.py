@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.hosts.driver_files import link, put
+from support.values.devices import accelerator, inventory
 
 from cdigen.host.root import Root
 from cdigen.model.health import LogRecord, Look, Recovery, Symptom
-from cdigen.model.inventory import Accelerator, Driver, Inventory
 from cdigen.vendors.kernel.pci_health import PCI_CAUSES, heard, look_at, sleeps
 
 GPU, OTHER, PORT, SWITCH = "0000:65:00.0", "0000:66:00.0", "0000:64:00.0", "0000:40:01.1"
@@ -46,22 +46,13 @@ def look(root: Path, *addresses: str) -> Look:
     return look_at(Root(str(root)), addresses or (GPU,))
 
 
-def inventory() -> Inventory:
-    devices = tuple(
-        Accelerator(
-            index=index, address=address, model="", uuid=None, minor=None, nodes=(), usable=True,
-            pci_path=("pci0000:40", SWITCH, port),
-        )
-        for index, (address, port) in enumerate(((GPU, PORT), (OTHER, "0000:64:01.0")))
-    )  # fmt: skip
-    driver = Driver(version="", flavour="in-tree", architecture="x86_64")
-    return Inventory(
-        vendor="nvidia", driver=driver, accelerators=devices, nodes=(), files=(), sought=(), findings=()
-    )
-
-
 def hear(text: str) -> tuple[Symptom | Recovery, ...]:
-    return heard(LogRecord(sequence=7, at_s=12.5, text=text), inventory())
+    """Return the meaning of a line on a host with two devices below one switch."""
+    devices = (
+        accelerator(index, address, pci_path=("pci0000:40", SWITCH, port))
+        for index, (address, port) in enumerate(((GPU, PORT), (OTHER, "0000:64:01.0")))
+    )
+    return heard(LogRecord(sequence=7, at_s=12.5, text=text), inventory("nvidia", *devices))
 
 
 def causes(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:

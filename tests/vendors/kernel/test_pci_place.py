@@ -9,6 +9,7 @@ from support.hosts.driver_files import debian_13, link
 from support.hosts.intel import discover as discover_intel
 from support.hosts.nvidia import boot, discover
 from support.hosts.pci_places import place
+from support.values.devices import accelerator
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import Accelerator
@@ -19,7 +20,7 @@ PATH = tuple(BRIDGES.split("/"))
 
 
 def gpu(address: str = "0000:1b:00.0") -> Accelerator:
-    return Accelerator(index=0, address=address, model="", uuid=None, minor=None, nodes=(), usable=True)
+    return accelerator(0, address)
 
 
 def laid(root: Path, numa_node: str = "1\n", cpus: str = "32-63,96-127\n", *, above: str = BRIDGES) -> Root:

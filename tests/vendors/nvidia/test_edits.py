@@ -10,20 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.abilities import cannot_run
 from support.hosts.nvidia import delivered
+from support.values import devices as values
 from support.values.inventories import CAPABILITIES, hosts
 
 from cdigen.cdi.build import build
 from cdigen.cdi.render import render
 from cdigen.model.cdi import ContainerEdits, Draft
-from cdigen.model.inventory import (
-    Accelerator,
-    Driver,
-    DriverFile,
-    Group,
-    GroupDevice,
-    HostNode,
-    Inventory,
-)
+from cdigen.model.inventory import Accelerator, DriverFile, Group, GroupDevice, HostNode, Inventory
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import replace
 from cdigen.vendors.nvidia.edits import FILES_ALONE, drafts, group_drafts
@@ -33,30 +26,12 @@ DEBIAN, RED_HAT = "/usr/lib/x86_64-linux-gnu", "/usr/lib64"
 
 
 def node(path: str, *capabilities: str, host_path: str = "", mode: int = 0o666) -> HostNode:
-    return HostNode(
-        path=path,
-        host_path=host_path or path,
-        role="gpu",
-        major=195,
-        minor=0,
-        mode=mode,
-        uid=0,
-        gid=0,
-        capabilities=capabilities,
-    )
+    return values.host_node(path, host_path=host_path or path, mode=mode, capabilities=capabilities)
 
 
 def gpu(index: int, uuid: str | None = None, *, usable: bool = True) -> Accelerator:
-    own = (node(f"/dev/nvidia{index}"), node(f"/dev/dri/card{index}", "graphics"))
-    return Accelerator(
-        index=index,
-        address="0000:01:00.0",
-        model="",
-        uuid=uuid,
-        minor=index,
-        nodes=own if usable else (),
-        usable=usable,
-    )
+    own = (node(f"/dev/nvidia{index}"), node(f"/dev/dri/card{index}", "graphics")) if usable else ()
+    return values.accelerator(index, "0000:01:00.0", uuid=uuid, minor=index, nodes=own, usable=usable)
 
 
 def library(name: str, *capabilities: str) -> DriverFile:
@@ -69,15 +44,8 @@ def inventory(
     files: tuple[DriverFile, ...] = (),
     machine: str = "x86_64",
 ) -> Inventory:
-    return Inventory(
-        vendor="nvidia",
-        driver=Driver(version="550.163.01", flavour="open", architecture=machine),
-        accelerators=gpus,
-        nodes=nodes,
-        files=files,
-        sought=(),
-        findings=(),
-    )
+    driver = replace(values.DRIVER, architecture=machine)
+    return values.inventory("nvidia", *gpus, driver=driver, nodes=nodes, files=files)
 
 
 def draft(given: Inventory, *capabilities: str) -> Draft:

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.hosts.driver_files import put
-from support.hosts.nvidia import DRIVER, delivered, make_any_instead, places
+from support.hosts.nvidia import delivered, make_any_instead, places
 from support.hosts.nvidia_kernel import Node, control_nodes, make_node, write
+from support.values.devices import inventory
 
 from cdigen.cdi.build import build
 from cdigen.cdi.rules.document_rules import check
-from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT
 from cdigen.vendors.nvidia import caps
 from cdigen.vendors.nvidia.edits import group_drafts
@@ -73,17 +73,8 @@ def documents(root: Path) -> dict[str, Any]:
     """Return the specs of the groups, all of them valid: kind -> document."""
     where = places(root)
     groups, findings = read_groups(where, NvidiaNodeReader(where))
-    inventory = Inventory(
-        vendor="nvidia",
-        driver=DRIVER,
-        accelerators=(),
-        nodes=(),
-        files=(),
-        sought=(),
-        findings=findings,
-        groups=groups,
-    )
-    made = {draft.kind: build(delivered(draft)) for draft in group_drafts(inventory, (DEFAULT,))}
+    found = inventory("nvidia", findings=findings, groups=groups)
+    made = {draft.kind: build(delivered(draft)) for draft in group_drafts(found, (DEFAULT,))}
     assert [finding for document in made.values() for finding in check(document)] == []
     return made
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from support.hosts.driver_files import link, put
 from support.nvml.standin import Gpu, Instance, Machine, gpu, install, trusted_folder, uuid
+from support.values import devices
 from support.waiting import PATIENCE_S, limited
 
 from cdigen.host.root import Root
 from cdigen.model.figures import MAX_PROCESSES, DeviceFigures, DeviceProcess
-from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
+from cdigen.model.inventory import Inventory, Partition
 from cdigen.value import fields
 from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.nvidia.figures import ASLEEP, figures
@@ -58,40 +59,20 @@ def folder() -> Iterator[Path]:
 
 
 def inventory(*gpus: Gpu) -> Inventory:
-    return Inventory(
-        vendor="nvidia",
-        driver=Driver(version="550.163.01", flavour="open", architecture="x86_64"),
-        accelerators=tuple(
-            Accelerator(
-                index=index,
-                address=each.address[4:].lower(),
-                model=each.name,
-                uuid=each.uuid,
-                minor=each.minor,
-                nodes=(),
-                usable=True,
-                partitioned=bool(each.mig),
-                partitions=tuple(
-                    Partition(
-                        index=position,
-                        uuid=part.uuid,
-                        profile=part.profile,
-                        instance=f"gi{part.gpu_instance}/ci{part.compute_instance}",
-                        graphics=False,
-                        nodes=(),
-                        usable=True,
-                    )
-                    for position, part in enumerate(each.instances)
-                    if part
-                ),
-            )
-            for index, each in enumerate(gpus)
-        ),
-        nodes=(),
-        files=(),
-        sought=(),
-        findings=(),
+    def partitions(each: Gpu) -> tuple[Partition, ...]:
+        return tuple(
+            devices.partition(f"gi{part.gpu_instance}/ci{part.compute_instance}", index, uuid=part.uuid)
+            for index, part in enumerate(each.instances)
+            if part
+        )
+
+    found = (
+        devices.accelerator(
+            index, each.address[4:].lower(), partitioned=bool(each.mig), partitions=partitions(each)
+        )
+        for index, each in enumerate(gpus)
     )
+    return devices.inventory("nvidia", *found)
 
 
 def context(library: Path | str, root: Path | str = "/") -> DiscoveryContext:

@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 from support.hosts.driver_files import put
 from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder, uuid
+from support.values import devices
 from support.waiting import by_deadline
 
 from cdigen.host.root import Root
 from cdigen.model.health import Look, Symptom
-from cdigen.model.inventory import Accelerator, Driver, HostNode, Inventory
+from cdigen.model.inventory import Inventory
 from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.nvidia.health.probe import PROBE_CAUSES, is_kept, probe
 
@@ -47,21 +48,13 @@ def lay(
     put(gpu_folder / "information", f"GPU UUID: \t GPU-1\nVideo BIOS: \t {bios}\n".encode())
 
 
-def node(path: str) -> HostNode:
-    return HostNode(path=path, host_path=path, role="gpu", major=195, minor=0, mode=0o666, uid=0, gid=0)
-
-
-def inventory(*addresses: str, nodes: tuple[HostNode, ...] = ()) -> Inventory:
-    gpus = tuple(
-        Accelerator(
-            index=index, address=address, model="", uuid=uuid(index), minor=index, nodes=nodes, usable=True
-        )
+def inventory(*addresses: str, node: str = "") -> Inventory:
+    nodes = (devices.host_node(node),) if node else ()
+    gpus = (
+        devices.accelerator(index, address, uuid=uuid(index), minor=index, nodes=nodes)
         for index, address in enumerate(addresses)
     )
-    driver = Driver(version="570.86.15", flavour="open", architecture="x86_64")
-    return Inventory(
-        vendor="nvidia", driver=driver, accelerators=gpus, nodes=(), files=(), sought=(), findings=()
-    )
+    return devices.inventory("nvidia", *gpus)
 
 
 def context(host: Path, nvml: str) -> DiscoveryContext:
@@ -241,14 +234,14 @@ def test_a_gpu_without_a_file_of_the_drivers_is_not_asked(tmp_path: Path) -> Non
 def test_where_nvml_is_off_the_nodes_are_tried(host: Path) -> None:
     lay(host, FIRST)
     put(host / "dev/nvidia0", b"")
-    look = probe(context(host, "off"), inventory(FIRST, nodes=(node("/dev/nvidia0"),)))
+    look = probe(context(host, "off"), inventory(FIRST, node="/dev/nvidia0"))
     assert look == Look(source="probe", covered=(FIRST,))
 
 
 def test_where_nvml_is_gone_the_nodes_alone_are_told(host: Path) -> None:
     lay(host, FIRST)
     put(host / "dev/nvidia0", b"")
-    look = probe(context(host, "auto"), inventory(FIRST, nodes=(node("/dev/nvidia0"),)))
+    look = probe(context(host, "auto"), inventory(FIRST, node="/dev/nvidia0"))
     assert look == Look(source="probe", covered=(FIRST,), only=("node-unusable",))
 
 
@@ -256,7 +249,7 @@ def test_of_a_gpu_whose_node_cannot_be_opened_in_time_nvml_is_not_asked(folder: 
     """A path that no process can be given stands for one that hangs: ``unopenable`` names both so."""
     lay(host, FIRST)
     library = install(folder, Machine(gpus=(gpu(0, figures=SOUND, faults=("* crash",)),)))
-    look = probe(context(host, str(library)), inventory(FIRST, nodes=(node("/dev/nvidia0\0"),)))
+    look = probe(context(host, str(library)), inventory(FIRST, node="/dev/nvidia0\0"))
     assert (look.covered, look.symptoms, look.recoveries) == ((), (), ())
     assert look.unread.endswith("could not be opened in time")
 
@@ -267,7 +260,7 @@ def test_a_node_that_the_driver_refuses_to_open_is_a_symptom(folder: Path, host:
     (host / "dev").mkdir()
     os.mknod(host / "dev/nvidia0", stat.S_IFCHR | 0o666, os.makedev(240, 77))
     library = install(folder, Machine(gpus=(gpu(0, figures=SOUND),)))
-    look = probe(context(host, str(library)), inventory(FIRST, nodes=(node("/dev/nvidia0"),)))
+    look = probe(context(host, str(library)), inventory(FIRST, node="/dev/nvidia0"))
     detail = "the GPU's node cannot be opened: No such device or address"
     assert look.symptoms == (Symptom(cause="node-unusable", address=FIRST, detail=detail),)
     assert (look.covered, look.recoveries) == ((FIRST,), ())

@@ -3,9 +3,10 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.values import devices
 
 from cdigen.model.health import LogRecord, Recovery, Symptom
-from cdigen.model.inventory import Accelerator, Driver, Inventory
+from cdigen.model.inventory import Inventory
 from cdigen.vendors.nvidia.health import HEALTH
 from cdigen.vendors.nvidia.health.xids import BY_NUMBER, RULES, XIDS, harms_gpu
 
@@ -18,17 +19,11 @@ FALLEN_AT_START = (
 
 
 def inventory(*, islands: tuple[str, ...] = ("", "", "")) -> Inventory:
-    gpus = tuple(
-        Accelerator(
-            index=index, address=address, model="", uuid=None, minor=index, nodes=(), usable=True,
-            island=island,
-        )
+    gpus = (
+        devices.accelerator(index, address, minor=index, island=island)
         for index, (address, island) in enumerate(zip((GPU, OTHER, WIDE), islands, strict=True))
-    )  # fmt: skip
-    driver = Driver(version="550.163.01", flavour="open", architecture="x86_64")
-    return Inventory(
-        vendor="nvidia", driver=driver, accelerators=gpus, nodes=(), files=(), sought=(), findings=()
     )
+    return devices.inventory("nvidia", *gpus)
 
 
 def heard(text: str, host: Inventory | None = None) -> tuple[Symptom | Recovery, ...]:
