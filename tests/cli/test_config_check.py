@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
-from support.hosts.added_vendor import install
+from support.hosts.added_vendors import minimal, vendor
 
 WRONG = "# ours\ncolour: blue\nstate_dir: 1\nspec_dirs: [/etc/cdi, relative]\n"
 PLACES = [(2, 1), (3, 12), (4, 23)]
@@ -68,7 +68,7 @@ def test_a_file_is_checked_before_it_is_put_in_place(cdigen: Run, tmp_path: Path
 def test_two_vendors_with_the_same_kinds_are_a_fault_of_the_configuration(
     cdigen_process: Run, tmp_path: Path
 ) -> None:
-    install(tmp_path)
+    vendor(tmp_path, "added", minimal())
     with (tmp_path / "cdigen_added.py").open("a") as code:
         code.write("\n\nclass Twin(Vendor):\n    NAME = 'twin'\n\n\nTWIN = Twin()\n")
     with (tmp_path / "cdigen_added-1.0.dist-info/entry_points.txt").open("a") as entries:

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from support.containers.chroot_host import BULLSEYE_IMAGE, DEBIAN_IMAGE, REDHAT_IMAGE, Host, running_host
 from support.containers.gpu_hosts import GPUS, Driven, Way, install_hook, succeed, with_crun
-from support.hosts import added_vendor
+from support.hosts.added_vendors import minimal, vendor
 from support.hosts.nvidia_kernel import write_kernel_side
 from support.own_trees import copy_tree
 
@@ -130,7 +130,7 @@ def hosts(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[st
     with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
         packages = Path(folder, "packages")
         packages.mkdir()
-        added_vendor.install(packages, edits=FILES.replace("{prefix}", PREFIX))
+        vendor(packages, "added", minimal(edits=FILES.replace("{prefix}", PREFIX)))
 
         def of(name: str) -> Hosted:
             if name not in made:

@@ -1,10 +1,16 @@
-"""The example vendor of another package, really installed, for the tests of vendors."""
+"""Vendors of other packages, and hosts, for the tests of vendors."""
 
 import shutil
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.command.fixtures import Run
+from support.hosts import intel_tree
 from support.hosts.added_vendors import EXAMPLE, install, lay_npus
+
+from cdigen.vendors import registry
 
 
 @pytest.fixture(scope="session")
@@ -26,3 +32,40 @@ def mixed(host: Path) -> Path:
     """Return a host with NVIDIA's GPUs and Acme's NPUs."""
     lay_npus(host)
     return host
+
+
+@pytest.fixture
+def with_acme(cdigen_process: Run, mixed: Path, acme: Path) -> Run:
+    """Return the command on `mixed`, in a process that has the example's package."""
+    return lambda name, *arguments: cdigen_process(name, "--root", mixed, *arguments, PYTHONPATH=str(acme))
+
+
+@pytest.fixture
+def with_guests(cdigen_process: Run, mixed: Path, guests: Path) -> Run:
+    """Return the command on `mixed`, in a process that has the packages in `guests`."""
+    return lambda name, *arguments: cdigen_process(name, "--root", mixed, *arguments, PYTHONPATH=str(guests))
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Return a folder in which a vendor `added` can be installed for this process."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    forget_added()
+    yield folder
+    forget_added()
+
+
+def forget_added() -> None:
+    sys.modules.pop("cdigen_added", None)
+    for cached in (registry.load, registry._entry_point, registry.visible_devices):
+        cached.cache_clear()
+
+
+@pytest.fixture
+def laptop(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes must be real
+    """Return a host with one GPU and one NPU of Intel's."""
+    root = tmp_path / "laptop"
+    intel_tree.lay(root, *intel_tree.laptop())
+    return root

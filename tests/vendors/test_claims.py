@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.daemon.host import Host, daemon
 from support.hosts import amd_tree, intel_tree
-from support.hosts.added_vendors import EXAMPLE, install, lay_npus, like_acme
+from support.hosts.added_vendors import lay_npus, like_acme
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,34 +38,15 @@ def discover(self, context):
 ACCEL, RENDER, OWN = "/dev/accel/accel0", "/dev/dri/renderD128", "/dev/squat0"
 
 
-@pytest.fixture(scope="module")
-def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with the example, as pip installs it."""
-    target = tmp_path_factory.mktemp("pip") / "guests"
-    install(EXAMPLE, target)
-    return target
-
-
 @pytest.fixture
-def guests(example: Path, tmp_path: Path) -> Path:
+def guests(guests: Path) -> Path:
     """Return a folder of packages with the example and a vendor that squats."""
-    folder = tmp_path / "guests"
-    folder.mkdir()
-    for entry in example.iterdir():
-        (folder / entry.name).symlink_to(entry)
-    squats(folder, ACCEL)
-    return folder
+    squats(guests, ACCEL)
+    return guests
 
 
 def squats(folder: Path, *paths: str) -> None:
     like_acme(folder, "squatter", SQUATTER.format(paths=paths))
-
-
-@pytest.fixture
-def laptop(tmp_path: Path) -> Path:
-    root = tmp_path / "laptop"
-    intel_tree.lay(root, *intel_tree.laptop())
-    return root
 
 
 def generated(cdigen_process: Run, root: Path, guests: Path, *vendors: str) -> tuple[Any, dict[str, Any]]:

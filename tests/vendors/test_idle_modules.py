@@ -35,12 +35,10 @@ def lay_on_bus(root: Path) -> None:
 
 
 @pytest.fixture
-def laptop(tmp_path: Path) -> Path:
+def laptop(laptop: Path) -> Path:
     """Return a host with one GPU of Intel's, and amdgpu."""
-    root = tmp_path / "laptop"
-    intel_tree.lay(root, *intel_tree.laptop())
-    lay_idle(root)
-    return root
+    lay_idle(laptop)
+    return laptop
 
 
 def told(root: Path, kinds: dict[str, str], inventories: tuple[str, ...] = ()) -> list[str]:

@@ -12,11 +12,13 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.command.specs import configure
 from support.daemon.host import Host, daemon
 from support.hosts.added_vendors import EXAMPLE, lay_npus, like_acme, vendor
 from support.hosts.driver_files import link, put
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from support.command.fixtures import Done, Run
@@ -57,28 +59,28 @@ def test_the_examples_own_test_passes(acme: Path, tmp_path: Path) -> None:
     assert "skipped" not in done.stdout
 
 
-def test_inspect_shows_its_devices(cdigen_process: Run, mixed: Path, acme: Path) -> None:
-    done = cdigen_process("inspect", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
+def test_inspect_shows_its_devices(with_acme: Run) -> None:
+    done = with_acme("inspect", "--vendor", "acme")
     assert done.code == 0
     assert done.out.startswith("acme: driver ")
     assert "0000:42:00.0" in done.out
     assert "/dev/accel/accel1" in done.out
 
 
-def test_its_devices_have_places_which_it_need_not_read(cdigen_process: Run, mixed: Path, acme: Path) -> None:
+def test_its_devices_have_places_which_it_need_not_read(with_acme: Run, mixed: Path) -> None:
     link(mixed / "sys/bus/pci/devices/0000:42:00.0", "../../../devices/pci0000:40/0000:42:00.0")
     put(mixed / "sys/devices/pci0000:40/0000:42:00.0/numa_node", b"1\n")
-    done = cdigen_process("topology", "--root", mixed, "--vendor", "acme", "--json", PYTHONPATH=str(acme))
+    done = with_acme("topology", "--vendor", "acme", "--json")
     found = {row["address"]: (row["pci_path"], row["numa_node"]) for row in done.json["devices"]}
     assert found["0000:42:00.0"] == (["pci0000:40"], 1)
 
 
 def test_its_inventory_gives_the_same_spec_elsewhere(
-    cdigen_process: Run, mixed: Path, acme: Path, tmp_path: Path
+    with_acme: Run, cdigen_process: Run, acme: Path, tmp_path: Path
 ) -> None:
-    found = cdigen_process("inspect", "--root", mixed, "--vendor", "acme", "--json", PYTHONPATH=str(acme))
+    found = with_acme("inspect", "--vendor", "acme", "--json")
     (tmp_path / "host.json").write_text(found.out)
-    here = cdigen_process("generate", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
+    here = with_acme("generate", "--vendor", "acme")
     document = ("--inventory", tmp_path / "host.json", "--vendor", "acme")
     there = cdigen_process("generate", *document, PYTHONPATH=str(acme))
     assert (there.code, there.out) == (0, here.out)
@@ -86,10 +88,10 @@ def test_its_inventory_gives_the_same_spec_elsewhere(
 
 
 def test_generate_writes_its_spec_beside_others_and_list_shows_its_devices(
-    cdigen_process: Run, mixed: Path, acme: Path
+    with_acme: Run, cdigen_process: Run, mixed: Path
 ) -> None:
     both = ("--vendor", "acme", "--vendor", "nvidia")
-    done = cdigen_process("generate", "--root", mixed, *both, "--write", PYTHONPATH=str(acme))
+    done = with_acme("generate", *both, "--write")
     assert done.code == 0, done.err
     # The runtimes' names need no vendor's code.
     listed = cdigen_process("list", "--root", mixed, "--json").json
@@ -99,41 +101,33 @@ def test_generate_writes_its_spec_beside_others_and_list_shows_its_devices(
     assert "nvidia.com/gpu" in {row["kind"] for row in listed}
 
 
-def test_the_configuration_names_it_and_a_profile_its_devices(
-    cdigen_process: Run, mixed: Path, acme: Path
-) -> None:
-    config = mixed / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
-    config.write_text("vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [index]}]\n")
-    done = cdigen_process("generate", "--root", mixed, PYTHONPATH=str(acme))
+def test_the_configuration_names_it_and_a_profile_its_devices(with_acme: Run, mixed: Path) -> None:
+    configure(mixed, "vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [index]}]\n")
+    done = with_acme("generate")
     assert [device["name"] for device in done.json["devices"]] == ["0", "1", "all"]
 
 
 def test_its_variable_asks_for_its_devices_where_the_configuration_names_it(
-    cdigen_process: Run, mixed: Path, acme: Path
+    with_acme: Run, mixed: Path
 ) -> None:
-    config = mixed / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
     allow = "nri: {allow: [{namespaces: [ml]}]}\n"
-    config.write_text(f"vendors: [nvidia, acme]\n{allow}")
-    here = ("--root", mixed)
-    assert cdigen_process("generate", *here, "--write", PYTHONPATH=str(acme)).code == 0
+    configure(mixed, f"vendors: [nvidia, acme]\n{allow}")
+    assert with_acme("generate", "--write").code == 0
 
     def devices(*arguments: str) -> list[str]:
-        asked = ("resolve", *here, "--namespace", "ml", "--json", *arguments)
-        found: list[str] = cdigen_process(*asked, PYTHONPATH=str(acme)).json["devices"]
+        found: list[str] = with_acme("resolve", "--namespace", "ml", "--json", *arguments).json["devices"]
         return found
 
     both = ("--env", "ACME_VISIBLE_DEVICES=1", "--env", "NVIDIA_VISIBLE_DEVICES=0")
     assert devices(*both) == ["nvidia.com/gpu=0", f"{NPU}=1"]
     assert devices(*both, "--device-node", "/dev/accel/accel0") == ["nvidia.com/gpu=0"]
-    config.write_text(f"vendors: [nvidia]\n{allow}")
+    configure(mixed, f"vendors: [nvidia]\n{allow}")
     assert devices(*both) == ["nvidia.com/gpu=0"]
 
 
-def test_doctor_looks_at_it_as_well(cdigen_process: Run, mixed: Path, acme: Path) -> None:
+def test_doctor_looks_at_it_as_well(with_acme: Run, mixed: Path) -> None:
     (mixed / "dev/accel/accel0").unlink()
-    done = cdigen_process("doctor", "--root", mixed, "--vendor", "acme", PYTHONPATH=str(acme))
+    done = with_acme("doctor", "--vendor", "acme")
     assert "Traceback" not in done.err
     assert "/dev/accel/accel0" in done.out
 
@@ -152,41 +146,31 @@ def test_the_daemon_keeps_its_specs_true(tmp_path: Path, acme: Path) -> None:
 # Who is asked, and who is not.
 
 
-def test_code_that_nobody_named_is_not_run(cdigen_process: Run, mixed: Path, guests: Path) -> None:
+def test_code_that_nobody_named_is_not_run(with_guests: Run, guests: Path) -> None:
     vendor(guests, "nosy", f"open({str(guests / 'was-here')!r}, 'w')")
     for arguments in (("--write",), ("--vendor", "acme", "--write")):
-        assert cdigen_process("generate", "--root", mixed, *arguments, PYTHONPATH=str(guests)).code == 0
+        assert with_guests("generate", *arguments).code == 0
     assert not (guests / "was-here").exists()
 
 
 def test_a_package_cannot_take_the_name_of_a_vendor_in_the_tree(
-    cdigen_process: Run, mixed: Path, guests: Path
+    with_guests: Run, mixed: Path, guests: Path
 ) -> None:
     vendor(guests, "nvidia", RAISE)
-    done = cdigen_process(
-        "generate", "--root", mixed, "--vendor", "nvidia", "--write", PYTHONPATH=str(guests)
-    )
+    done = with_guests("generate", "--vendor", "nvidia", "--write")
     assert done.code == 0
     assert "0" in names(mixed, NVIDIAS)
 
 
 @pytest.mark.parametrize("name", ["umbrella", "", "../acme", "Acme", "acme\n"])
-def test_a_name_that_no_package_has_is_refused(
-    cdigen_process: Run, mixed: Path, acme: Path, name: str
-) -> None:
-    config = mixed / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
-    config.write_text(f"vendors: [{json.dumps(name)}]\n")
-    assert cdigen_process("inspect", "--root", mixed, "--vendor", name, PYTHONPATH=str(acme)).failed(
-        2, "--vendor"
-    )
-    assert cdigen_process("inspect", "--root", mixed, PYTHONPATH=str(acme)).failed(
-        2, "config.yaml:1", "nvidia"
-    )
+def test_a_name_that_no_package_has_is_refused(with_acme: Run, mixed: Path, name: str) -> None:
+    configure(mixed, f"vendors: [{json.dumps(name)}]\n")
+    assert with_acme("inspect", "--vendor", name).failed(2, "--vendor")
+    assert with_acme("inspect").failed(2, "config.yaml:1", "nvidia")
 
 
 def test_two_vendors_of_the_same_kinds_are_refused_together(
-    cdigen_process: Run, mixed: Path, guests: Path
+    with_guests: Run, mixed: Path, guests: Path
 ) -> None:
     vendor(
         guests,
@@ -194,10 +178,10 @@ def test_two_vendors_of_the_same_kinds_are_refused_together(
         "from cdigen_acme import Acme\nclass Twin(Acme):\n    NAME = 'twin'\nVENDOR = Twin()\n",
     )
     both = ("--vendor", "acme", "--vendor", "twin")
-    done = cdigen_process("generate", "--root", mixed, *both, "--write", PYTHONPATH=str(guests))
+    done = with_guests("generate", *both, "--write")
     assert done.failed(2, "acme and twin", "acme.example")
     assert not (mixed / "run/cdi").exists()
-    assert cdigen_process("inspect", "--root", mixed, "--vendor", "twin", PYTHONPATH=str(guests)).code == 0
+    assert with_guests("inspect", "--vendor", "twin").code == 0
 
 
 # Broken ones: the code of a module, or the body of a class that is Acme's otherwise, and what is said of it.
@@ -262,85 +246,70 @@ def method(signature: str, body: str) -> str:
     return f"def {signature}:\n{lines}"
 
 
-def both(cdigen_process: Run, root: Path, guests: Path, *options: str) -> Done:
+def both(with_guests: Run, *options: str) -> Done:
     """Write the specs of NVIDIA and of the guest."""
-    vendors = ("--vendor", "guest", "--vendor", "nvidia")
-    return cdigen_process("generate", "--root", root, *vendors, "--write", *options, PYTHONPATH=str(guests))
-
-
-def assert_its_own_failure(cdigen_process: Run, root: Path, guests: Path, said: str) -> None:
-    """Assert that the guest has no device, says so in one line, and that NVIDIA's are served."""
-    done = both(cdigen_process, root, guests)
-    assert done.code == 0, done.err
-    assert "Traceback" not in done.err
-    (line,) = [line for line in done.err.splitlines() if said in line]
-    assert line.startswith("cdigen: error: ")
-    assert "guest" in line
-    assert "0" in names(root, NVIDIAS)
-    assert not (root / "run/cdi/guest.example-npu.json").exists()
+    return with_guests("generate", "--vendor", "guest", "--vendor", "nvidia", "--write", *options)
 
 
 @pytest.mark.parametrize(
     "body", ["NAME = 'nvidia'", method("discover(self, context)", RAISE), "raise RuntimeError('broken')"]
 )
 def test_a_command_for_it_alone_or_for_all_of_several_ends_with_its_failure(
-    cdigen_process: Run, mixed: Path, guests: Path, body: str
+    with_guests: Run, guests: Path, body: str
 ) -> None:
     like_acme(guests, "guest", body)
-    alone = cdigen_process("inspect", "--root", mixed, "--vendor", "guest", PYTHONPATH=str(guests))
+    alone = with_guests("inspect", "--vendor", "guest")
     assert alone.failed(3, "guest"), alone.err
     assert len(alone.err.splitlines()) == 1
-    strict = both(cdigen_process, mixed, guests, "--strict")
+    strict = both(with_guests, "--strict")
     assert strict.failed(3, "guest")
     assert strict.err.splitlines()[-1] == alone.err.strip()
 
 
-@pytest.mark.parametrize("how", NO_VENDORS)
-def test_one_that_cannot_be_loaded_is_its_own_failure(
-    cdigen_process: Run, mixed: Path, guests: Path, how: str
+# Code of a module or body of a class, what is said of it, and the function that installs it.
+FAILURES = [
+    *(pytest.param((*case, vendor), id=f"cannot be loaded, {how}") for how, case in NO_VENDORS.items()),
+    *(pytest.param((*case, like_acme), id=f"no vendor, {how}") for how, case in ODD_VENDORS.items()),
+    *(
+        pytest.param((method("discover(self, context)", body), said, like_acme), id=f"its discovery, {how}")
+        for how, (body, said) in BAD_LOOKS.items()
+    ),
+]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+def test_one_that_cannot_be_used_has_no_device_and_costs_nvidia_nothing(
+    with_guests: Run, mixed: Path, guests: Path, failure: tuple[str, str, Callable[[Path, str, str], None]]
 ) -> None:
-    code, said = NO_VENDORS[how]
-    vendor(guests, "guest", code)
-    assert_its_own_failure(cdigen_process, mixed, guests, said)
-
-
-@pytest.mark.parametrize("how", ODD_VENDORS)
-def test_one_that_is_no_vendor_is_its_own_failure(
-    cdigen_process: Run, mixed: Path, guests: Path, how: str
-) -> None:
-    body, said = ODD_VENDORS[how]
-    like_acme(guests, "guest", body)
-    assert_its_own_failure(cdigen_process, mixed, guests, said)
-
-
-@pytest.mark.parametrize("how", BAD_LOOKS)
-def test_one_whose_look_fails_or_gives_nonsense_is_its_own_failure(
-    cdigen_process: Run, mixed: Path, guests: Path, how: str
-) -> None:
-    body, said = BAD_LOOKS[how]
-    like_acme(guests, "guest", method("discover(self, context)", body))
-    assert_its_own_failure(cdigen_process, mixed, guests, said)
+    code, said, put_vendor = failure
+    put_vendor(guests, "guest", code)
+    done = both(with_guests)
+    assert done.code == 0, done.err
+    assert "Traceback" not in done.err
+    (line,) = [line for line in done.err.splitlines() if said in line]
+    assert line.startswith("cdigen: error: ")
+    assert "guest" in line
+    assert "0" in names(mixed, NVIDIAS)
+    assert not (mixed / "run/cdi/guest.example-npu.json").exists()
 
 
 @pytest.mark.parametrize("how", BAD_EDITS)
 def test_one_whose_edits_are_nonsense_is_refused_and_what_it_had_stays(
-    cdigen_process: Run, mixed: Path, guests: Path, how: str
+    with_guests: Run, mixed: Path, guests: Path, how: str
 ) -> None:
     like_acme(guests, "guest")
-    assert both(cdigen_process, mixed, guests).code == 0
+    assert both(with_guests).code == 0
     body, said = BAD_EDITS[how]
     like_acme(guests, "guest", method("edits(self, inventory, profiles)", body))
-    done = both(cdigen_process, mixed, guests, "--withdraw")
+    done = both(with_guests, "--withdraw")
     assert done.failed(4, "guest", said), done.err
     assert names(mixed, "run/cdi/guest.example-npu.json")
     assert "0" in names(mixed, NVIDIAS)
 
 
-def test_json_of_a_broken_one_is_one_document_with_its_finding(
-    cdigen_process: Run, mixed: Path, guests: Path
-) -> None:
+def test_json_of_a_broken_one_is_one_document_with_its_finding(with_guests: Run, guests: Path) -> None:
     vendor(guests, "guest", RAISE)
-    done = cdigen_process("inspect", "--root", mixed, "--vendor", "guest", "--json", PYTHONPATH=str(guests))
+    done = with_guests("inspect", "--vendor", "guest", "--json")
     assert done.code == 3
     assert "vendor-defect" in json.dumps(done.json)
 

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.command.specs import configure
 from support.hosts.added_vendors import like_acme, vendor
 
 if TYPE_CHECKING:
@@ -27,40 +28,32 @@ SPEC = "run/cdi/acme.example-npu.json"
     ids=["profile", "option"],
 )
 def test_its_own_naming_is_a_naming(
-    cdigen_process: Run, mixed: Path, acme: Path, vendors: str, options: tuple[str, ...]
+    with_acme: Run, mixed: Path, vendors: str, options: tuple[str, ...]
 ) -> None:
-    config = mixed / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
-    config.write_text(vendors or "{}\n")
-    done = cdigen_process("generate", "--root", mixed, *options, PYTHONPATH=str(acme))
+    configure(mixed, vendors or "{}\n")
+    done = with_acme("generate", *options)
     assert done.code == 0, done.err
     assert [device["name"] for device in done.json["devices"]] == ["npu0", "npu1", "all"]
 
 
-def test_a_naming_of_nobody_is_refused(cdigen_process: Run, mixed: Path, acme: Path) -> None:
-    done = cdigen_process(
-        "generate", "--root", mixed, "--vendor", "acme", "--naming", "davinci", PYTHONPATH=str(acme)
-    )
+def test_a_naming_of_nobody_is_refused(with_acme: Run, cdigen_process: Run, mixed: Path) -> None:
+    done = with_acme("generate", "--vendor", "acme", "--naming", "davinci")
     assert done.failed(2, "davinci", "index", "pci")
     # Without the package's vendor, its naming is nobody's either.
     assert cdigen_process("generate", "--root", mixed, "--naming", "npu").failed(2, "npu")
-    config = mixed / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
-    config.write_text("vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [davinci]}]\n")
-    said = cdigen_process("generate", "--root", mixed, PYTHONPATH=str(acme))
+    configure(mixed, "vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [davinci]}]\n")
+    said = with_acme("generate")
     assert said.failed(2, "config.yaml:2", "davinci")
 
 
 def test_a_vendor_that_cannot_be_used_makes_no_configuration_wrong(
-    cdigen_process: Run, mixed: Path, guests: Path
+    with_guests: Run, mixed: Path, guests: Path
 ) -> None:
     vendor(guests, "guest", "import there_is_no_such_module")
-    config = mixed / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
-    config.write_text(
-        "vendors: [nvidia, guest]\nprofiles: [{name: gpus, class: gpu, names: [index, davinci]}]\n"
+    configure(
+        mixed, "vendors: [nvidia, guest]\nprofiles: [{name: gpus, class: gpu, names: [index, davinci]}]\n"
     )
-    done = cdigen_process("generate", "--root", mixed, PYTHONPATH=str(guests))
+    done = with_guests("generate")
     assert (done.code, "there_is_no_such_module" in done.err) == (0, True)
 
 
@@ -78,26 +71,24 @@ def with_files(mixed: Path) -> Path:
     return mixed
 
 
-def edits_with(cdigen_process: Run, root: Path, acme: Path, *options: str) -> dict[str, Any]:
+def edits_with(with_acme: Run, root: Path, *options: str) -> dict[str, Any]:
     """Write the spec with OPTIONS; returns what each of its devices brings along."""
-    done = cdigen_process(
-        "generate", "--root", root, "--vendor", "acme", *options, "--write", PYTHONPATH=str(acme)
-    )
+    done = with_acme("generate", "--vendor", "acme", *options, "--write")
     assert done.code == 0, done.err
     edits: dict[str, Any] = json.loads((root / SPEC).read_text())["containerEdits"]
     return edits
 
 
-def test_layout_reaches_it(cdigen_process: Run, with_files: Path, acme: Path) -> None:
-    files = edits_with(cdigen_process, with_files, acme, "--layout", "files", "--hook", "none")
+def test_layout_reaches_it(with_acme: Run, with_files: Path) -> None:
+    files = edits_with(with_acme, with_files, "--layout", "files", "--hook", "none")
     assert {mount["hostPath"] for mount in files["mounts"]} == {f"/{LIBRARY}"}
-    view = edits_with(cdigen_process, with_files, acme, "--layout", "view", "--hook", "none")
+    view = edits_with(with_acme, with_files, "--layout", "view", "--hook", "none")
     assert any("/views/" in mount["hostPath"] for mount in view["mounts"])
 
 
-def test_hook_reaches_it(cdigen_process: Run, with_files: Path, acme: Path) -> None:
-    assert "hooks" not in edits_with(cdigen_process, with_files, acme, "--hook", "none")
-    hooks = edits_with(cdigen_process, with_files, acme, "--hook", "nvidia")["hooks"]
+def test_hook_reaches_it(with_acme: Run, with_files: Path) -> None:
+    assert "hooks" not in edits_with(with_acme, with_files, "--hook", "none")
+    hooks = edits_with(with_acme, with_files, "--hook", "nvidia")["hooks"]
     assert {hook["path"] for hook in hooks} == {f"/{HOOK}"}
 
 
@@ -111,11 +102,9 @@ def edits(self, inventory, profiles):
 """
 
 
-def test_all_sets_no_variable_to_what_one_device_alone_is(
-    cdigen_process: Run, mixed: Path, guests: Path
-) -> None:
+def test_all_sets_no_variable_to_what_one_device_alone_is(with_guests: Run, guests: Path) -> None:
     like_acme(guests, "setter", SETS)
-    done = cdigen_process("generate", "--root", mixed, "--vendor", "setter", PYTHONPATH=str(guests))
+    done = with_guests("generate", "--vendor", "setter")
     by_name = {device["name"]: device["containerEdits"] for device in done.json["devices"]}
     assert by_name["1"]["env"] == ["ACME_VISIBLE_DEVICES=1"]
     assert "env" not in by_name["all"]
@@ -134,9 +123,9 @@ def edits(self, inventory, profiles):
 """
 
 
-def test_none_has_no_say_in_what_all_sets(cdigen_process: Run, mixed: Path, guests: Path) -> None:
+def test_none_has_no_say_in_what_all_sets(with_guests: Run, guests: Path) -> None:
     like_acme(guests, "setter", SETS_NONE)
-    done = cdigen_process("generate", "--root", mixed, "--vendor", "setter", PYTHONPATH=str(guests))
+    done = with_guests("generate", "--vendor", "setter")
     by_name = {device["name"]: device["containerEdits"] for device in done.json["devices"]}
     assert list(by_name) == ["0", "none", "all"]
     assert by_name["all"]["env"] == by_name["0"]["env"] == ["ACME_VISIBLE_DEVICES=0"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.hosts.added_vendor import CODE, WELL, install
+from support.hosts.added_vendors import minimal, vendor
 from support.hosts.nvidia import places
 
 from cdigen.model.errors import ConfigError, HostError
@@ -14,7 +13,6 @@ from cdigen.pipeline import device_nodes, discovery, generate
 from cdigen.vendors import plugin, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from support.command.fixtures import Run
@@ -22,29 +20,12 @@ if TYPE_CHECKING:
 DEFECTIVE = "raise RuntimeError('two\\nlines')"
 
 
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder in which packages can be installed for this process."""
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(folder)
-    _forget()
-    yield folder
-    _forget()
-
-
-def _forget() -> None:
-    sys.modules.pop("cdigen_added", None)
-    registry.load.cache_clear()
-    registry._entry_point.cache_clear()
-
-
 @pytest.mark.parametrize("name", list(registry.VENDORS))
 def test_a_vendor_of_the_tree_is_what_the_registry_says(name: str) -> None:
-    vendor = registry.load(name)
-    assert registry.VENDORS[name][0] == vendor.CDI_VENDOR
-    assert name == vendor.NAME
-    assert all(hasattr(vendor, needed) for needed in plugin.NEEDED)
+    loaded = registry.load(name)
+    assert registry.VENDORS[name][0] == loaded.CDI_VENDOR
+    assert name == loaded.NAME
+    assert all(hasattr(loaded, needed) for needed in plugin.NEEDED)
 
 
 def test_a_vendor_may_have_kinds_under_a_further_name() -> None:
@@ -63,7 +44,7 @@ def test_every_vendor_of_the_tree_says_that_it_is_absent(tmp_path: Path) -> None
 def test_a_package_adds_a_vendor(packages: Path) -> None:
     assert "added" not in registry.NAMES
     registry._entry_point.cache_clear()
-    install(packages)
+    vendor(packages, "added", minimal())
     assert "added" in registry.NAMES
     assert registry.load("added").CDI_VENDOR == registry.cdi_vendor("added") == "example.com"
     assert registry.vendor_of("example.com/npu", ("nvidia", "added")) == "added"
@@ -76,20 +57,20 @@ def test_a_vendor_that_nobody_has_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parts", "problem"),
+    ("code", "name", "problem"),
     [
-        ({"code": "raise ImportError('broken')"}, "ImportError: broken"),
-        ({"code": "class VENDOR: NAME = 'added'"}, "lacks CDI_VENDOR, NAMINGS"),
-        ({"name": "other", "code": CODE.format(**WELL)}, "calls itself 'added'"),
-        ({"cdi_vendor": "nvidia.com"}, "'nvidia.com'"),
-        ({"cdi_vendor": "management.nvidia.com"}, "'management.nvidia.com'"),
+        ("raise ImportError('broken')", "added", "ImportError: broken"),
+        ("class VENDOR: NAME = 'added'", "added", "lacks CDI_VENDOR, NAMINGS"),
+        (minimal(), "other", "calls itself 'added'"),
+        (minimal(cdi_vendor="nvidia.com"), "added", "'nvidia.com'"),
+        (minimal(cdi_vendor="management.nvidia.com"), "added", "'management.nvidia.com'"),
     ],
+    ids=["import fails", "lacks names", "other name", "kinds of nvidia", "further kinds of nvidia"],
 )
 def test_what_is_no_vendor_is_its_own_failure_in_one_line(
-    packages: Path, tmp_path: Path, parts: dict[str, str], problem: str
+    packages: Path, tmp_path: Path, code: str, name: str, problem: str
 ) -> None:
-    name = parts.get("name", "added")
-    install(packages, **parts)
+    vendor(packages, "added", code, entry=name)
     found, failures = discovery.discover((name, "amd"), places(tmp_path))
     assert found == {}
     assert problem in failures[name].message
@@ -98,14 +79,14 @@ def test_what_is_no_vendor_is_its_own_failure_in_one_line(
 
 
 def test_a_defect_of_one_vendor_is_its_own_failure(packages: Path, tmp_path: Path) -> None:
-    install(packages, discover=DEFECTIVE)
+    vendor(packages, "added", minimal(discover=DEFECTIVE))
     _, failures = discovery.discover(("added", "amd"), places(tmp_path))
     assert (failures["added"].kind, failures["amd"].kind) == ("vendor-defect", "driver-not-loaded")
     assert failures["added"].message == "the code for added failed: RuntimeError: two lines"
 
 
 def test_a_defect_in_making_specs_is_the_error_of_its_kind(packages: Path, tmp_path: Path) -> None:
-    install(packages, edits=DEFECTIVE)
+    vendor(packages, "added", minimal(edits=DEFECTIVE))
     found, _ = discovery.discover(("added",), places(tmp_path))
     products, broken = generate.generate_specs(found, host=None)
     assert products == ()
@@ -113,20 +94,20 @@ def test_a_defect_in_making_specs_is_the_error_of_its_kind(packages: Path, tmp_p
 
 
 def test_a_defect_in_watching_costs_no_other_its_watches(packages: Path, tmp_path: Path) -> None:
-    install(packages, watches=DEFECTIVE)
+    vendor(packages, "added", minimal(watches=DEFECTIVE))
     wanted, failures = discovery.watches(("added", "amd"), places(tmp_path))
     assert (len(wanted), list(failures)) == (1, ["added"])
 
 
 def test_a_defect_in_what_doctor_asks_is_a_finding(packages: Path, tmp_path: Path) -> None:
-    install(packages, diagnostics=DEFECTIVE, missing_nodes=DEFECTIVE)
+    vendor(packages, "added", minimal(diagnostics=DEFECTIVE, missing_nodes=DEFECTIVE))
     (finding,) = discovery.diagnostics("added", places(tmp_path), None)
     assert (finding.severity, finding.rule) == ("error", "vendor-defect")
     assert device_nodes.make_nodes(("added",), places(tmp_path)) == ()
 
 
 def test_absent_vendors_are_not_told_beside_one_that_is_there(packages: Path, tmp_path: Path) -> None:
-    install(packages)
+    vendor(packages, "added", minimal())
     found, failures = discovery.discover(("added", "amd"), places(tmp_path))
     assert discovery.relevant_failures(found, failures, places(tmp_path).host) == {}
 
@@ -153,7 +134,7 @@ def test_a_host_without_any_gpu_gets_one_line(tmp_path: Path) -> None:
 def test_the_command_takes_a_vendor_that_a_package_adds(cdigen_process: Run, tmp_path: Path) -> None:
     package = tmp_path / "packages"
     package.mkdir()
-    install(package)
+    vendor(package, "added", minimal())
     done = cdigen_process(
         "inspect", "--vendor", "added", "--root", tmp_path, "--json", PYTHONPATH=str(package)
     )

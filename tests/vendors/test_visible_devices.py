@@ -9,14 +9,13 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.hosts.added_vendor import CODE, WELL, install
+from support.hosts.added_vendors import minimal, vendor
 
 from cdigen.model.errors import HostError
 from cdigen.model.names import is_kind
 from cdigen.vendors import others, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 ROW = (
@@ -24,23 +23,6 @@ ROW = (
     " nodes='/dev/added[0-9]+', names={names})"
 )
 PLAIN = {"variables": "'ADDED_VISIBLE_DEVICES'", "kind": "example.com/npu", "given": r"example\.com/.+"}
-
-
-@pytest.fixture
-def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Return a folder in which packages can be installed for this process."""
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(folder)
-    _forget()
-    yield folder
-    _forget()
-
-
-def _forget() -> None:
-    sys.modules.pop("cdigen_added", None)
-    for cached in (registry.load, registry._entry_point, registry.visible_devices):
-        cached.cache_clear()
 
 
 def code(*, names: str = "lambda word: (word, 'npu' + word)", **row: str) -> str:
@@ -51,8 +33,8 @@ def code(*, names: str = "lambda word: (word, 'npu' + word)", **row: str) -> str
 
 def with_table(table: str) -> str:
     """Return the code of a vendor whose table is TABLE."""
-    vendor = CODE.format(**WELL).replace("import Watches", "import VisibleDevices, Watches")
-    return vendor.replace("    PCI_VENDORS", f"    VISIBLE_DEVICES = {table}\n    PCI_VENDORS")
+    plain = minimal().replace("import Watches", "import VisibleDevices, Watches")
+    return plain.replace("    PCI_VENDORS", f"    VISIBLE_DEVICES = {table}\n    PCI_VENDORS")
 
 
 @pytest.mark.parametrize("name", registry.VENDORS)
@@ -106,7 +88,7 @@ def test_who_reads_the_tables_loads_no_vendor() -> None:
 
 
 def test_a_package_brings_variables_of_its_own(packages: Path) -> None:
-    install(packages, code=code())
+    vendor(packages, "added", code())
     assert len(registry.visible_devices(("nvidia", "added"))) == len(registry.visible_devices()) + 1
     row = registry.visible_devices(("added",))[-1]
     assert (row.variables, row.kinds) == (("ADDED_VISIBLE_DEVICES",), ("example.com/npu",))
@@ -114,18 +96,18 @@ def test_a_package_brings_variables_of_its_own(packages: Path) -> None:
 
 
 def test_a_package_that_says_nothing_of_variables_has_none(packages: Path) -> None:
-    install(packages)
+    vendor(packages, "added", minimal())
     assert registry.visible_devices(("added",)) == registry.visible_devices()
 
 
 @pytest.mark.parametrize("names", ["lambda word: 1 / 0", "lambda word: word", "lambda word: ()", "exit"])
 def test_names_that_a_package_cannot_tell_are_those_of_the_variable(packages: Path, names: str) -> None:
-    install(packages, code=code(names=names))
+    vendor(packages, "added", code(names=names))
     assert registry.visible_devices(("added",))[-1].names("3") == ("3",)
 
 
 @pytest.mark.parametrize(
-    ("vendor", "problem"),
+    ("defective", "problem"),
     [
         (with_table("[]"), "not a tuple of VisibleDevices"),
         (with_table("('A',)"), "not a tuple of VisibleDevices"),
@@ -141,9 +123,9 @@ def test_names_that_a_package_cannot_tell_are_those_of_the_variable(packages: Pa
     ],
 )
 def test_a_table_that_cannot_be_makes_the_vendor_unusable_and_costs_no_other(
-    packages: Path, vendor: str, problem: str
+    packages: Path, defective: str, problem: str
 ) -> None:
-    install(packages, code=vendor)
+    vendor(packages, "added", defective)
     assert registry.visible_devices(("added",)) == registry.visible_devices()
     with pytest.raises(HostError) as caught:
         registry.load("added").discover(None)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""Vendors that other packages add: the one in examples/, really installed, and broken ones of a test's own.
+"""Vendors that other packages add: the one in examples/, really installed, a minimal one, and broken ones.
 
-`install` puts the example into a folder, `vendor` and `like_acme` put packages beside it of which a test says
-the code. `lay_npus` makes a host of Acme's.
+`install` puts the example into a folder. `vendor` and `like_acme` put packages beside it whose code a test
+writes. `minimal` returns such code. `lay_npus` makes a host of Acme's.
 """
 
 from __future__ import annotations
@@ -20,6 +20,54 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 EXAMPLE = REPOSITORY / "examples/vendor-accel"
+MINIMAL = """
+from cdigen.vendors.base import Watches
+
+
+class Vendor:
+    NAME = "{name}"
+    CDI_VENDOR = "{cdi_vendor}"
+    NAMINGS = ("index",)
+    OPTIONS = ()
+    MODULES = ("added",)
+    PCI_VENDORS = (0x1DED,)
+
+    def discover(self, context):
+        {discover}
+
+    def edits(self, inventory, profiles):
+        {edits}
+
+    def watches(self, context):
+        {watches}
+
+    def missing_nodes(self, context):
+        {missing_nodes}
+
+    def wrong_nodes(self, context):
+        return ()
+
+    def diagnostics(self, context, inventory):
+        {diagnostics}
+
+
+VENDOR = Vendor()
+"""
+INVENTORY = (
+    "from cdigen.model.inventory import Driver, Inventory\n"
+    "        driver = Driver(version='1', flavour='dkms', architecture='x86_64')\n"
+    "        return Inventory(vendor='added', driver=driver, accelerators=(), nodes=(),\n"
+    "                         files=(), sought=(), findings=())"
+)
+DEFECTLESS = {
+    "name": "added",
+    "cdi_vendor": "example.com",
+    "discover": INVENTORY,
+    "edits": "return ()",
+    "watches": "return Watches(files=('/dev/added*',), polled=(), subsystems=())",
+    "missing_nodes": "return ()",
+    "diagnostics": "return ()",
+}
 # A vendor that is Acme's but for what comes below.
 LIKE_ACME = """\
 from cdigen_acme import Acme
@@ -67,13 +115,21 @@ def install(source: Path, target: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def vendor(guests: Path, name: str, code: str) -> None:
-    """Put a package with the vendor NAME and its CODE beside the others, as an installer lays it."""
+def vendor(guests: Path, name: str, code: str, *, entry: str = "") -> None:
+    """Put a package with the vendor NAME and its CODE beside the others, as an installer lays it.
+
+    ENTRY is the name of its entry point, if it is another one.
+    """
     (guests / f"cdigen_{name}.py").write_text(code)
     folder = guests / f"cdigen_{name}-1.0.dist-info"
     folder.mkdir(exist_ok=True)
     (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: cdigen-{name}\nVersion: 1.0\n")
-    (folder / "entry_points.txt").write_text(f"[cdigen.vendors]\n{name} = cdigen_{name}:VENDOR\n")
+    (folder / "entry_points.txt").write_text(f"[cdigen.vendors]\n{entry or name} = cdigen_{name}:VENDOR\n")
+
+
+def minimal(**parts: str) -> str:
+    """Return the code of a vendor without devices, with PARTS instead of those without a defect."""
+    return MINIMAL.format(**{**DEFECTLESS, **parts})
 
 
 def like_acme(guests: Path, name: str, body: str = "") -> None:
