@@ -1,4 +1,4 @@
-"""The command on hosts with AMD's GPUs, alone and beside others."""
+"""The command on hosts with AMD's GPUs; test_mixed_hosts.py has them beside others."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.hosts import amd_tree, driver_files
+from support.hosts import amd_tree
 from support.hosts.amd_tree import mi300x, radeon
-from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,14 +25,6 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "var/run").symlink_to("/run")
     amd_tree.write(tmp_path, mi300x(count=2))
     return tmp_path
-
-
-@pytest.fixture
-def mixed(root: Path) -> Path:
-    """Return the same with two GPUs of NVIDIA's."""
-    driver_files.debian_13(root)
-    write_kernel_side(root, example_gpus(2))
-    return root
 
 
 def kinds(root: Path) -> dict[str, int]:
@@ -78,29 +69,6 @@ def test_an_inventory_of_amds_that_travelled_gives_the_same_spec(cdigen: Run, ro
     there = cdigen("generate", "--inventory", root / "host.json")
     assert there.code == 0, there.err
     assert there.out == cdigen("generate", "--root", root).out
-
-
-def test_a_host_of_amd_and_nvidia_has_the_kinds_of_both(cdigen: Run, mixed: Path) -> None:
-    done = cdigen("generate", "--root", mixed, "--write")
-    assert done.code == 0, done.err
-    assert kinds(mixed).keys() == {"nvidia.com/gpu", "amd.com/gpu"}
-
-
-def test_amds_trouble_costs_nvidia_nothing(cdigen: Run, mixed: Path) -> None:
-    for node in (mixed / "dev/dri").glob("[cr]*"):
-        node.unlink()
-    cdigen("generate", "--root", mixed, "--write")
-    assert kinds(mixed).keys() == {"nvidia.com/gpu"}
-
-
-def test_a_spec_of_amds_goes_when_its_module_goes(cdigen: Run, mixed: Path) -> None:
-    assert cdigen("generate", "--root", mixed, "--write").code == 0
-    (mixed / "sys/module/amdgpu/drivers/pci:amdgpu").unlink()
-    (mixed / "sys/module/amdgpu/drivers").rmdir()
-    (mixed / "sys/module/amdgpu").rmdir()
-    done = cdigen("generate", "--root", mixed, "--write", "--withdraw")
-    assert done.code == 0, done.err
-    assert kinds(mixed).keys() == {"nvidia.com/gpu"}
 
 
 def test_a_desktop_says_that_its_gpu_does_not_compute(cdigen: Run, tmp_path: Path) -> None:
