@@ -234,6 +234,16 @@ def arc_a770() -> tuple[Device, ...]:
     )  # fmt: skip
 
 
+def one_of_each_driver() -> tuple[Device, Device, Device, Device]:
+    """Describe a GPU of xe, one of i915, an NPU and a Gaudi."""
+    return (
+        gpu(1, "0000:03:00.0", B60, "xe"),
+        gpu(0, IGPU, "0xa780", "i915", pci_class=VGA),
+        npu(),
+        gaudi(1, "0000:33:00.0"),
+    )
+
+
 def laptop() -> tuple[Device, ...]:
     """Describe a laptop of Lunar Lake: its GPU and its NPU."""
     return (gpu(0, IGPU, LUNAR_LAKE_GPU, "xe", pci_class=VGA), npu())

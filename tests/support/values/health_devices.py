@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from support.values import devices
 
 from cdigen.health.book import Clear, Moment, Policy
-from cdigen.model.health import CauseRule
+from cdigen.model.health import CauseRule, DeviceEvent, Recovery, Symptom
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cdigen.model.inventory import Accelerator, Inventory, Partition
 
 QUIET_S = 300.0
@@ -62,6 +64,15 @@ def gpu(
         0, address, model="A100", uuid=uuid, minor=0, usable=usable, problem=problem,
         partitioned=bool(partitions), partitions=partitions, device_id=device_id,
     )  # fmt: skip
+
+
+def device_event(subsystem: str, action: str, address: str, *properties: tuple[str, str]) -> DeviceEvent:
+    return DeviceEvent(subsystem=subsystem, action=action, address=address, at_s=2.0, properties=properties)
+
+
+def named(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:
+    """Return the address of each, with the cause of a symptom and the clearance of a recovery."""
+    return [(each.address, each.cause if isinstance(each, Symptom) else each.clearance) for each in found]
 
 
 def cleared(

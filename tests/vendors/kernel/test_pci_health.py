@@ -1,12 +1,12 @@
 """What sysfs and the kernel's log tell of PCI devices."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.hosts.driver_files import link, put
 from support.values.devices import accelerator, inventory
+from support.values.health_devices import named
 
 from cdigen.host.root import Root
 from cdigen.model.health import LogRecord, Look, Recovery, Symptom
@@ -55,12 +55,6 @@ def hear(text: str) -> tuple[Symptom | Recovery, ...]:
     return heard(LogRecord(sequence=7, at_s=12.5, text=text), inventory("nvidia", *devices))
 
 
-def causes(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:
-    return [
-        (entry.address, entry.cause if isinstance(entry, Symptom) else entry.clearance) for entry in found
-    ]
-
-
 def test_a_device_that_answers_has_its_counters_and_lanes_measured(tmp_path: Path) -> None:
     lay(tmp_path, fatal=2, non_fatal=18446744073709551615)
     seen = look(tmp_path)
@@ -89,7 +83,7 @@ def test_a_device_whose_config_space_reads_as_ones_is_off_the_bus_and_nothing_el
 ) -> None:
     lay(tmp_path, config=b"\xff" * 256, width="63")
     seen = look(tmp_path)
-    assert causes(seen.symptoms) == [(GPU, "pci-off-bus")]
+    assert named(seen.symptoms) == [(GPU, "pci-off-bus")]
     assert seen.measurements == ()
 
 
@@ -121,7 +115,7 @@ def test_a_device_without_power_management_is_read(tmp_path: Path) -> None:
 def test_a_device_that_the_kernel_removed_is_told(tmp_path: Path) -> None:
     lay(tmp_path, OTHER)
     seen = look(tmp_path, GPU, OTHER)
-    assert causes(seen.symptoms) == [(GPU, "pci-gone")]
+    assert named(seen.symptoms) == [(GPU, "pci-gone")]
     assert seen.covered == (GPU, OTHER)
 
 
@@ -188,7 +182,7 @@ def test_lines_of_pcies_error_handling_are_for_the_devices_that_they_concern(
     text: str, expected: list[tuple[str, str]]
 ) -> None:
     found = hear(text)
-    assert causes(found) == expected
+    assert named(found) == expected
     assert all((each.detail, each.at_s) == (text, 12.5) for each in found)
 
 

@@ -1,5 +1,6 @@
 """AMD's health: lines of amdgpu from Linux 5.15 to 6.17, counters, KFD, uevents."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -7,14 +8,16 @@ import pytest
 from support.hosts import amd_tree
 from support.hosts.amd import discover, places
 from support.hosts.driver_files import put
+from support.values.health_devices import device_event, named
 from support.waiting import by_deadline
 
-from cdigen.model.health import DeviceEvent, LogRecord, Measurement, Recovery, Symptom
+from cdigen.model.health import LogRecord, Measurement
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
-from cdigen.vendors import registry
 from cdigen.vendors.amd.health import HEALTH
 from cdigen.vendors.amd.health.ras import probe
+
+pytestmark = pytest.mark.usefixtures("real_nodes")
 
 GPU, OTHER = amd_tree.ADDRESSES[:2]
 
@@ -34,20 +37,11 @@ def ras(host: Path, address: str, block: str, text: str) -> None:
     put(host / "sys/devices/pci0000:00" / address / f"ras/{block}_err_count", text.encode())
 
 
-def words(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:
-    return [(each.address, each.cause if isinstance(each, Symptom) else each.clearance) for each in found]
-
-
 def computing(measurements: Sequence[Measurement]) -> dict[str, int]:
     return {each.address: each.value for each in measurements if each.cause == "amdgpu-kfd-lost"}
 
 
-def test_the_vendors_health_is_registered() -> None:
-    assert registry.health("amd") is HEALTH
-
-
 # amdgpu_device.c, amdgpu_ras.c, amdgpu_ras_eeprom.c, kfd_int_process_v9.c, drm_drv.c
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -100,25 +94,22 @@ def test_the_vendors_health_is_registered() -> None:
 )  # fmt: skip
 def test_lines_of_amdgpu_mean_what_its_source_says(host: Path, text: str, expected: str) -> None:
     found = HEALTH.heard(LogRecord(sequence=1, at_s=3.5, text=text), discover(host))
-    assert words(found) == ([(GPU, expected)] if expected else [])
+    assert named(found) == ([(GPU, expected)] if expected else [])
     assert all((each.detail, each.at_s) == (text, 3.5) for each in found)
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_look_covers_the_gpus_and_measures_that_they_compute(host: Path) -> None:
     seen = HEALTH.look(places(host), discover(host))
     assert (seen.covered, seen.symptoms) == ((GPU, OTHER), ())
     assert computing(seen.measurements) == {GPU: 1, OTHER: 1}
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_lanes_that_a_gpu_turns_off_while_it_is_idle_are_not_measured(host: Path) -> None:
     put(host / "sys/devices/pci0000:00" / GPU / "current_link_width", b"1\n")
     measured = HEALTH.look(places(host), discover(host)).measurements
     assert "pci-link-narrow" not in [each.cause for each in measured]
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_that_kfd_lists_no_more_is_measured_lower(host: Path) -> None:
     inventory = discover(host)
     first = replace(inventory.accelerators[1], nodes=())
@@ -126,7 +117,6 @@ def test_a_gpu_that_kfd_lists_no_more_is_measured_lower(host: Path) -> None:
     assert computing(HEALTH.look(places(host), inventory).measurements) == {GPU: 1, OTHER: 0}
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_probe_counts_the_uncorrectable_errors_of_each_block(host: Path) -> None:
     ras(host, GPU, "umc", "ue: 0\nce: 7\nde: 1\n")
     ras(host, GPU, "gfx", "ue: 3\nce: 0\n")
@@ -140,14 +130,12 @@ def test_a_probe_counts_the_uncorrectable_errors_of_each_block(host: Path) -> No
     }
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_probe_lets_sleeping_gpus_sleep(host: Path) -> None:
     ras(host, GPU, "umc", "ue: 0\nce: 7\n")
     put(host / "sys/devices/pci0000:00" / GPU / "power/runtime_status", b"suspended\n")
     assert HEALTH.probe(places(host), discover(host)).covered == ()
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_that_does_not_answer_a_probe_keeps_no_other_from_it(
     host: Path, asked_for_ever: str, inventory: Inventory
 ) -> None:
@@ -168,8 +156,6 @@ def inventory(host: Path) -> Inventory:
 @pytest.fixture
 def asked_for_ever(host: Path, inventory: Inventory) -> str:  # noqa: ARG001 - found before
     """Make one GPU's counters hang: its file leads to a FIFO that nobody writes into."""
-    import os  # noqa: PLC0415 - for this alone
-
     ras(host, GPU, "umc", "")
     file = host / "sys/devices/pci0000:00" / GPU / "ras/umc_err_count"
     file.unlink()
@@ -178,7 +164,6 @@ def asked_for_ever(host: Path, inventory: Inventory) -> str:  # noqa: ARG001 - f
     return GPU
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
@@ -195,38 +180,11 @@ def asked_for_ever(host: Path, inventory: Inventory) -> str:  # noqa: ARG001 - f
 def test_uevents_tell_of_wedged_gpus_and_of_drivers_that_are_bound(
     host: Path, event: tuple[str, str, str, tuple[str, str]], expected: str
 ) -> None:
-    subsystem, action, address, pair = event
-    heard = DeviceEvent(subsystem=subsystem, action=action, address=address, at_s=2.0, properties=(pair,))
-    assert words(HEALTH.noticed(heard, discover(host))) == ([(GPU, expected)] if expected else [])
+    found = HEALTH.noticed(device_event(*event), discover(host))
+    assert named(found) == ([(GPU, expected)] if expected else [])
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_what_root_wrote_into_a_uevent_file_did_not_happen(host: Path) -> None:
-    for subsystem, action in (("pci", "bind"), ("drm", "change")):
-        event = DeviceEvent(
-            subsystem=subsystem,
-            action=action,
-            address=GPU,
-            at_s=2.0,
-            properties=(("SYNTH_UUID", "0"), ("WEDGED", "rebind")),
-        )
+    for kind in (("pci", "bind"), ("drm", "change")):
+        event = device_event(*kind, GPU, ("SYNTH_UUID", "0"), ("WEDGED", "rebind"))
         assert HEALTH.noticed(event, discover(host)) == ()
-
-
-@pytest.mark.usefixtures("real_nodes")
-def test_a_loading_of_the_driver_is_told_from_the_one_before(host: Path) -> None:
-    before = HEALTH.load(places(host))
-    assert before
-    module = host / "sys/module/amdgpu"
-    module.rename(module.with_name("gone"))
-    assert HEALTH.load(places(host)) == ""
-    module.mkdir()
-    assert HEALTH.load(places(host)) not in {"", before}
-
-
-def test_every_cause_that_is_told_has_one_rule() -> None:
-    causes = [rule.cause for rule in HEALTH.CAUSES]
-    assert len(causes) == len(set(causes))
-    from cdigen.vendors.amd.health.causes import LINES  # noqa: PLC0415 - for this alone
-
-    assert {line.cause for line in LINES if line.cause} <= set(causes)

@@ -9,7 +9,7 @@ import pytest
 from support.hosts import intel_tree
 from support.hosts.driver_files import link, put
 from support.hosts.intel import discover, places
-from support.hosts.intel_tree import Device
+from support.hosts.intel_tree import Device, one_of_each_driver
 from support.waiting import by_deadline
 
 from cdigen.model.figures import DeviceFigures
@@ -19,13 +19,8 @@ from cdigen.vendors.kernel.device_files import APART_S
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-XE, I915, NPU, GAUDI = "0000:03:00.0", intel_tree.IGPU, "0000:00:0b.0", "0000:33:00.0"
-DEVICES = (
-    intel_tree.gpu(1, XE, intel_tree.B60, "xe"),
-    intel_tree.gpu(0, I915, "0xa780", "i915", pci_class=intel_tree.VGA),
-    intel_tree.npu(),
-    intel_tree.gaudi(1, GAUDI),
-)
+DEVICES = one_of_each_driver()
+XE, I915, NPU, GAUDI = (device.address for device in DEVICES)
 GIB = 1 << 30
 MONITOR = "hwmon/hwmon3"
 OF_XE = {

@@ -1,26 +1,21 @@
 """Intel's health: lines and uevents of xe, i915 and intel_vpu, Gaudis' status, what xe tells of itself."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from support.hosts import intel_tree
 from support.hosts.driver_files import put
 from support.hosts.intel import discover, places
-from support.hosts.intel_tree import Device
+from support.hosts.intel_tree import Device, one_of_each_driver
+from support.values.health_devices import device_event, named
 
-from cdigen.model.health import DeviceEvent, LogRecord, Recovery, Symptom
-from cdigen.vendors import registry
+from cdigen.model.health import LogRecord
 from cdigen.vendors.intel.health import HEALTH
-from cdigen.vendors.intel.health.causes import LINES
 
-XE, I915, NPU, GAUDI = "0000:03:00.0", intel_tree.IGPU, "0000:00:0b.0", "0000:33:00.0"
-DEVICES = (
-    intel_tree.gpu(1, XE, intel_tree.B60, "xe"),
-    intel_tree.gpu(0, I915, "0xa780", "i915", pci_class=intel_tree.VGA),
-    intel_tree.npu(),
-    intel_tree.gaudi(1, GAUDI),
-)
+pytestmark = pytest.mark.usefixtures("real_nodes")
+
+DEVICES = one_of_each_driver()
+XE, I915, NPU, GAUDI = (device.address for device in DEVICES)
 
 
 def folder(host: Path, address: str) -> Path:
@@ -37,20 +32,11 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def words(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:
-    return [(each.address, each.cause if isinstance(each, Symptom) else each.clearance) for each in found]
-
-
 def seen(host: Path) -> list[tuple[str, str]]:
-    return words(HEALTH.look(places(host), discover(host)).symptoms)
-
-
-def test_the_vendors_health_is_registered() -> None:
-    assert registry.health("intel") is HEALTH
+    return named(HEALTH.look(places(host), discover(host)).symptoms)
 
 
 # xe_device.c; intel_reset.c, its gt_err() of Linux 6.4 and dev_err() of 5.4; ivpu_pm.c; drm_drv.c
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -85,10 +71,9 @@ def test_lines_of_the_drivers_mean_what_their_source_says(
     host: Path, text: str, expected: tuple[str, str] | None
 ) -> None:
     found = HEALTH.heard(LogRecord(sequence=1, at_s=3.5, text=text), discover(host))
-    assert words(found) == ([expected] if expected else [])
+    assert named(found) == ([expected] if expected else [])
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("event", "expected"),
     [
@@ -106,19 +91,16 @@ def test_lines_of_the_drivers_mean_what_their_source_says(
 def test_uevents_of_the_drivers_mean_what_their_source_says(
     host: Path, event: tuple[str, str, str, tuple[str, str]], expected: str
 ) -> None:
-    subsystem, action, address, pair = event
-    heard = DeviceEvent(subsystem=subsystem, action=action, address=address, at_s=2.0, properties=(pair,))
-    assert words(HEALTH.noticed(heard, discover(host))) == ([(address, expected)] if expected else [])
+    found = HEALTH.noticed(device_event(*event), discover(host))
+    assert named(found) == ([(event[2], expected)] if expected else [])
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_devices_that_are_well_have_no_symptoms(host: Path) -> None:
     put(folder(host, GAUDI) / "status", b"operational\n")
     assert seen(host) == []
 
 
 # Documentation/ABI/testing/sysfs-driver-habanalabs, of Linux 5.1 and 5.15
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("status", "cause"),
     [
@@ -134,26 +116,22 @@ def test_a_gaudis_status_is_its_health(host: Path, status: str, cause: str) -> N
     assert seen(host) == [(GAUDI, cause)]
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("status", ["in reset after device release", "in device creation", "", "new word"])
 def test_a_gaudi_that_readies_itself_for_the_next_program_is_well(host: Path, status: str) -> None:
     put(folder(host, GAUDI) / "status", f"{status}\n".encode())
     assert seen(host) == []
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_gaudis_status_is_found_beside_its_node_as_well(host: Path) -> None:
     put(folder(host, GAUDI) / "accel/accel1/device/status", b"disabled\n")
     assert seen(host) == [(GAUDI, "gaudi-disabled")]
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_whose_firmware_has_failed_is_told(host: Path) -> None:
     put(folder(host, XE) / "survivability_mode", b"Runtime\n")
     assert seen(host) == [(XE, "xe-survivability")]
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_gpu_that_calls_itself_critical_is_told_by_the_probe(host: Path) -> None:
     inventory = discover(host)
     assert HEALTH.probe(places(host), inventory).covered == ()
@@ -161,30 +139,14 @@ def test_a_gpu_that_calls_itself_critical_is_told_by_the_probe(host: Path) -> No
     asked = HEALTH.probe(places(host), inventory)
     assert (asked.source, asked.covered, asked.symptoms) == ("probe", (XE,), ())
     put(folder(host, XE) / "gpu_health", b"critical\n")
-    assert words(HEALTH.probe(places(host), inventory).symptoms) == [(XE, "xe-health-critical")]
+    assert named(HEALTH.probe(places(host), inventory).symptoms) == [(XE, "xe-health-critical")]
     put(folder(host, XE) / "power/runtime_status", b"suspended\n")
     assert HEALTH.probe(places(host), inventory).covered == ()
 
 
-@pytest.mark.usefixtures("real_nodes")
 def test_a_device_of_a_virtual_machine_is_looked_at_like_others(tmp_path: Path) -> None:
     given = Device(address=XE, device_id=intel_tree.B60, driver="vfio-pci", group=70)
     intel_tree.lay(tmp_path, given, intel_tree.gpu(0, I915, "0xa780", "i915"))
     put(tmp_path / given.folder / "config", b"\xff" * 64)
     inventory = discover(tmp_path, vfio=True)
-    assert words(HEALTH.look(places(tmp_path), inventory).symptoms) == [(XE, "pci-off-bus")]
-
-
-@pytest.mark.usefixtures("real_nodes")
-def test_a_loading_of_a_gpus_driver_is_told_from_the_one_before(host: Path) -> None:
-    before = HEALTH.load(places(host))
-    module = host / "sys/module/xe"
-    module.rename(module.with_name("gone"))
-    module.mkdir()
-    assert HEALTH.load(places(host)) not in {"", before}
-
-
-def test_every_cause_that_is_told_has_one_rule() -> None:
-    causes = [rule.cause for rule in HEALTH.CAUSES]
-    assert len(causes) == len(set(causes))
-    assert {line.cause for line in LINES} <= set(causes)
+    assert named(HEALTH.look(places(tmp_path), inventory).symptoms) == [(XE, "pci-off-bus")]

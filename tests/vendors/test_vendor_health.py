@@ -1,0 +1,58 @@
+"""Health of every vendor: it is registered, each cause has a rule, and a loading of the driver is known."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+import pytest
+from support.hosts import amd_tree, intel_tree
+from support.hosts.nvidia import places
+
+from cdigen.vendors import registry
+from cdigen.vendors.amd.health.causes import LINES as AMD_LINES
+from cdigen.vendors.intel.health.causes import LINES as INTEL_LINES
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from cdigen.vendors.health import VendorHealth
+    from cdigen.vendors.kernel.driver_lines import Line
+
+
+def health_of(vendor: str) -> VendorHealth:
+    health = registry.health(vendor)
+    assert health is not None
+    return health
+
+
+@pytest.mark.parametrize("vendor", ["amd", "intel"])
+def test_the_vendors_health_is_registered(vendor: str) -> None:
+    assert registry.health(vendor) is importlib.import_module(f"cdigen.vendors.{vendor}.health").HEALTH
+
+
+@pytest.mark.parametrize(
+    ("vendor", "lines"), [("amd", [line for line in AMD_LINES if line.cause]), ("intel", INTEL_LINES)]
+)
+def test_every_cause_that_is_told_has_one_rule(vendor: str, lines: Sequence[Line]) -> None:
+    causes = [rule.cause for rule in health_of(vendor).CAUSES]
+    assert len(causes) == len(set(causes))
+    assert {line.cause for line in lines} <= set(causes)
+
+
+@pytest.mark.usefixtures("real_nodes")
+@pytest.mark.parametrize(("vendor", "module"), [("amd", "amdgpu"), ("intel", "xe")])
+def test_a_loading_of_the_driver_is_told_from_the_one_before(
+    tmp_path: Path, vendor: str, module: str
+) -> None:
+    amd_tree.write(tmp_path, amd_tree.mi210(1))
+    intel_tree.lay(tmp_path, intel_tree.one_of_each_driver()[0])
+    health, where = health_of(vendor), places(tmp_path)
+    before = health.load(where)
+    assert before
+    folder = tmp_path / "sys/module" / module
+    folder.rename(folder.with_name("gone"))
+    assert health.load(where) == ""
+    folder.mkdir()
+    assert health.load(where) not in {"", before}
