@@ -1,9 +1,10 @@
 """The pictures in docs/pictures are those that the code draws; --update-golden draws them anew."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
+from support.golden import compare
+from support.paths import REPOSITORY
 from support.values.topology_machines import dgx_a100, nvswitch, partition, pcie, placed
 from support.values.unhealthy_gpus import example
 
@@ -13,7 +14,7 @@ from cdigen.topology.matrix import Device, devices_of
 from cdigen.topology.svg import picture
 from cdigen.value import replace
 
-PICTURES = Path(__file__).resolve().parents[2] / "docs/pictures"
+PICTURES = REPOSITORY / "docs/pictures"
 FELL = Cause(cause="xid-79", since="2026-11-23T10:00:00Z", detail="fell off the bus", clears_when="reboot")
 CPUS = ("0-31,64-95", "32-63,96-127")
 
@@ -84,9 +85,4 @@ def device(label: str, vendor: str, gpu: Accelerator) -> Device:
 def test_the_pictures_of_the_documentation_are_what_the_code_draws(
     name: str, draw: Callable[[], tuple[Device, ...]], request: pytest.FixtureRequest
 ) -> None:
-    kept = PICTURES / f"topology-{name}.svg"
-    drawn = picture(draw())
-    if request.config.getoption("--update-golden"):
-        kept.parent.mkdir(exist_ok=True)
-        kept.write_text(drawn)
-    assert kept.read_text() == drawn
+    compare(request, PICTURES / f"topology-{name}.svg", picture(draw()))

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.golden import GOLDEN, compare
 from support.hosts import driver_files, nvidia_platforms
 from support.hosts.nvidia import discover, install
 
@@ -16,10 +16,10 @@ from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from support.hosts.driver_files import Laid
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 LAYOUTS = (driver_files.debian_13, driver_files.debian_tesla_470, driver_files.red_hat, driver_files.nixos)
 PLATFORMS = (nvidia_platforms.orin, nvidia_platforms.thor, nvidia_platforms.wsl2)
 
@@ -30,7 +30,7 @@ def test_the_spec_of_a_layout_is_the_golden_one(
     layout: Callable[[Path], Laid], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     install(tmp_path, layout, gpus=2)
-    compare(tmp_path, layout.__name__, request)
+    compare(request, GOLDEN / f"{layout.__name__}.json", spec(tmp_path))
 
 
 @pytest.mark.usefixtures("real_nodes")
@@ -39,15 +39,12 @@ def test_the_spec_of_a_platform_is_the_golden_one(
     platform: Callable[[Path], None], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     platform(tmp_path)
-    compare(tmp_path, platform.__name__, request)
+    compare(request, GOLDEN / f"{platform.__name__}.json", spec(tmp_path))
 
 
-def compare(root: Path, name: str, request: pytest.FixtureRequest) -> None:
+def spec(root: Path) -> str:
     (product,), _ = generate.generate_specs({"nvidia": discover(root)}, host=None)
-    golden = GOLDEN / f"{name}.json"
-    if request.config.getoption("--update-golden"):
-        golden.write_bytes(product.content)
-    assert product.content.decode() == golden.read_text()
+    return product.content.decode()
 
 
 def test_every_golden_spec_has_its_layout() -> None:

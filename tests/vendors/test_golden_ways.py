@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.golden import GOLDEN, compare
 from support.hosts import driver_files
 from support.hosts.driver_files import put
 from support.hosts.nvidia import discover, install, places
@@ -21,7 +21,10 @@ from cdigen.pipeline.delivery import DeliveryOptions
 from cdigen.pipeline.generate import GenerateOptions
 from cdigen.value import replace
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "ways"
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OF_WAYS = GOLDEN / "ways"
 WAYS: dict[str, dict[str, Any]] = {
     "view_and_hook": {},
     "files_and_hook": {"layout": "files", "hook_steps": STEPS, "hook_required": ("update-ldcache",)},
@@ -56,11 +59,8 @@ def test_the_spec_of_a_way_is_the_golden_one(
     )
     # The digest follows from the times of the files, which are new in every test.
     content = re.sub(r"views/nvidia-[0-9a-f]{16}", "views/nvidia-DIGEST", product.content.decode())
-    golden = GOLDEN / f"{way}.json"
-    if request.config.getoption("--update-golden"):
-        golden.write_text(content)
-    assert content == golden.read_text()
+    compare(request, OF_WAYS / f"{way}.json", content)
 
 
 def test_every_golden_spec_has_its_way() -> None:
-    assert {path.stem for path in GOLDEN.iterdir()} == set(WAYS)
+    assert {path.stem for path in OF_WAYS.iterdir()} == set(WAYS)

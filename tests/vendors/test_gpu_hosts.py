@@ -3,13 +3,13 @@
 `pytest --update-golden tests/vendors/test_gpu_hosts.py` writes tests/golden/hosts anew: read the difference.
 """
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.command.fixtures import Run
+from support.golden import GOLDEN, compare
 from support.hosts.nvidia import places
 from support.hosts.nvidia_machines import MACHINES, dgx_h100, driver_container
 
@@ -20,7 +20,7 @@ from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-GOLDEN = Path(__file__).resolve().parents[1] / "golden/hosts"
+HOSTS = GOLDEN / "hosts"
 
 
 def offered(root: Path, machine: Callable[[Path], None]) -> dict[str, Any]:
@@ -61,11 +61,7 @@ def test_a_machine_offers_what_its_golden_file_says(
     machine: Callable[[Path], None], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     content = render(offered(tmp_path, machine)).decode()
-    golden = GOLDEN / f"{machine.__name__}.json"
-    if request.config.getoption("--update-golden"):
-        golden.parent.mkdir(exist_ok=True)
-        golden.write_text(content)
-    assert json.loads(content) == json.loads(golden.read_text())
+    compare(request, HOSTS / f"{machine.__name__}.json", content)
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
@@ -88,7 +84,7 @@ def test_a_dgx_prints_the_spec_of_its_gpus_and_names_what_else_it_has(cdigen: Ru
 
 
 def test_every_golden_machine_exists() -> None:
-    assert {path.stem for path in GOLDEN.iterdir()} == {machine.__name__ for machine in MACHINES}
+    assert {path.stem for path in HOSTS.iterdir()} == {machine.__name__ for machine in MACHINES}
 
 
 def test_an_empty_host_says_that_no_driver_is_loaded(tmp_path: Path) -> None:

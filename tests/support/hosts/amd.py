@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from support.hosts import amd_tree
+from support.hosts.discovery import documents, node_paths, refused
 
 from cdigen.host.root import Root
-from cdigen.model.errors import HostError
 from cdigen.model.profile import DEFAULT
-from cdigen.pipeline import generate
 from cdigen.value import replace
 from cdigen.vendors.amd.vendor import VENDOR
 from cdigen.vendors.base import DiscoveryContext
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
 
     from support.hosts.amd_tree import AmdGpu
 
+    from cdigen.model.errors import HostError
     from cdigen.model.inventory import Inventory
 
 
@@ -38,28 +37,18 @@ def discover(root: Path, *gpus: AmdGpu, spelling: str = amd_tree.UNDERSCORE) -> 
 
 def refusal(root: Path) -> HostError:
     """Return the error that ends discovery: one line, and what to do next."""
-    with pytest.raises(HostError) as caught:
-        discover(root)
-    assert caught.value.message.isprintable()
-    assert caught.value.hint
-    return caught.value
+    return refused(discover, root)
 
 
 def document(root: Path, inventory: Inventory, **profile: object) -> dict[str, Any]:
     """Return the checked spec of INVENTORY, for a profile with these fields."""
-    options = generate.GenerateOptions(profiles=(replace(DEFAULT, **profile),))
-    products, broken = generate.generate_specs({"amd": inventory}, host=places(root).host, options=options)
-    assert broken == {}
-    return products[0].document if products else {"devices": []}
+    made = documents(places(root).host, inventory, replace(DEFAULT, **profile))
+    return next(iter(made.values()), {"devices": []})
 
 
 def offered(root: Path, inventory: Inventory | None = None, **profile: object) -> dict[str, list[str]]:
     """Return what is offered: device -> paths of its nodes in a container."""
-    devices = document(root, discover(root) if inventory is None else inventory, **profile)["devices"]
-    return {
-        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
-        for device in devices
-    }
+    return node_paths(document(root, discover(root) if inventory is None else inventory, **profile))
 
 
 def numbered(offers: dict[str, list[str]]) -> list[str]:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import pytest
+from support.hosts.discovery import documents, node_paths, refused
 from support.hosts.intel_tree import Device, lay
 
 from cdigen.host.root import Root
-from cdigen.model.errors import HostError
-from cdigen.pipeline import generate
 from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.intel.vendor import VENDOR
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cdigen.model.errors import HostError
     from cdigen.model.inventory import Inventory
 
 
@@ -33,30 +32,17 @@ def discover(root: Path, *devices: Device, vfio: bool = False) -> Inventory:
 
 def refusal(root: Path) -> HostError:
     """Return the error that ends discovery: one line, and what to do next."""
-    with pytest.raises(HostError) as caught:
-        VENDOR.discover(places(root))
-    assert caught.value.message.isprintable()
-    assert caught.value.hint
-    return caught.value
+    return refused(discover, root)
 
 
 def kinds(root: Path, inventory: Inventory) -> dict[str, dict[str, list[str]]]:
     """Return what is offered, from checked specs: kind -> device -> paths of its nodes in a container."""
-    products, broken = generate.generate_specs({"intel": inventory}, host=places(root).host)
-    assert broken == {}
-    return {product.kind: _devices(product.document) for product in products}
+    return {kind: node_paths(made) for kind, made in documents(places(root).host, inventory).items()}
 
 
 def offered(root: Path, *devices: Device, kind: str = "intel.com/gpu") -> dict[str, list[str]]:
     """Lay DEVICES, if any, and return the devices of KIND with the paths of their nodes."""
     return kinds(root, discover(root, *devices))[kind]
-
-
-def _devices(document: dict[str, Any]) -> dict[str, list[str]]:
-    return {
-        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
-        for device in document["devices"]
-    }
 
 
 def plain(paths: list[str]) -> list[str]:

@@ -6,12 +6,12 @@ difference before keeping it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.golden import GOLDEN, compare
 from support.hosts import amd_tree
 from support.hosts.amd import discover, numbered, offered, places, refusal, rules
 from support.hosts.amd_tree import AmdGpu, mi210, mi300x, mi308x, radeon
@@ -21,10 +21,11 @@ from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden/amd"
+AMDS = GOLDEN / "amd"
 SPELLINGS = (amd_tree.UNDERSCORE, amd_tree.DOT)
 
 
@@ -58,14 +59,11 @@ def test_the_spec_of_a_machine_of_amds_is_the_golden_one(
     inventory = discover(tmp_path, *machine())
     (product,), broken = generate.generate_specs({"amd": inventory}, host=places(tmp_path).host)
     assert (product.kind, broken) == ("amd.com/gpu", {})
-    golden = GOLDEN / f"{machine.__name__}.json"
-    if request.config.getoption("--update-golden"):
-        golden.write_bytes(product.content)
-    assert product.content.decode() == golden.read_text()
+    compare(request, AMDS / f"{machine.__name__}.json", product.content.decode())
 
 
 def test_every_golden_spec_has_its_machine_of_amds() -> None:
-    assert {path.stem for path in GOLDEN.iterdir()} == {machine.__name__ for machine in MACHINES}
+    assert {path.stem for path in AMDS.iterdir()} == {machine.__name__ for machine in MACHINES}
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.host import Host, daemon
-from support.hosts import amd_tree, intel_tree
+from support.hosts import amd_tree, discovery, intel_tree
 from support.hosts.amd import discover, places, refusal, rules
+from support.hosts.discovery import node_paths
 
 from cdigen.model.profile import DEFAULT
-from cdigen.pipeline import generate
 from cdigen.value import replace
 from cdigen.vendors.amd.vendor import VENDOR
 
@@ -26,27 +26,16 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 KIND = "amd.com/npu"
 
 
-def documents(root: Path, *profiles: Profile) -> dict[str, dict[str, list[str]]]:
+def offered(root: Path, *profiles: Profile) -> dict[str, dict[str, list[str]]]:
     """Return what is offered: kind -> device -> paths of its nodes."""
-    options = generate.GenerateOptions(profiles=profiles or (DEFAULT,))
-    products, broken = generate.generate_specs(
-        {"amd": discover(root)}, host=places(root).host, options=options
-    )
-    assert broken == {}
-    return {product.kind: _devices(product.document) for product in products}
-
-
-def _devices(document: dict[str, Any]) -> dict[str, list[str]]:
-    return {
-        device["name"]: [node["path"] for node in device["containerEdits"]["deviceNodes"]]
-        for device in document["devices"]
-    }
+    made = discovery.documents(places(root).host, discover(root), *profiles)
+    return {kind: node_paths(document) for kind, document in made.items()}
 
 
 def test_an_npu_alone_is_offered_by_number_and_address(tmp_path: Path) -> None:
     amd_tree.write_npu(tmp_path)
     node = ["/dev/accel/accel0"]
-    assert documents(tmp_path) == {KIND: {"0": node, "0000:c5:00.1": node, "all": node}}
+    assert offered(tmp_path) == {KIND: {"0": node, "0000:c5:00.1": node, "all": node}}
     inventory = discover(tmp_path)
     assert (inventory.driver.version, inventory.findings) == ("6.14.0-15-generic", ())
     assert inventory.accelerators[0].model == "Ryzen AI NPU (Strix, Krackan)"
@@ -55,7 +44,7 @@ def test_an_npu_alone_is_offered_by_number_and_address(tmp_path: Path) -> None:
 def test_an_npu_beside_a_gpu_is_a_kind_of_its_own(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, (amd_tree.radeon(),))
     amd_tree.write_npu(tmp_path)
-    found = documents(tmp_path)
+    found = offered(tmp_path)
     assert found.keys() == {"amd.com/gpu", KIND}
     assert found["amd.com/gpu"]["all"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
     assert found[KIND]["0"] == ["/dev/accel/accel0"]
@@ -65,7 +54,7 @@ def test_a_gpu_that_cannot_be_used_costs_the_npu_nothing(tmp_path: Path) -> None
     amd_tree.write(tmp_path, amd_tree.mi210(1))
     amd_tree.write_npu(tmp_path)
     (tmp_path / "dev/kfd").unlink()
-    assert documents(tmp_path).keys() == {KIND}
+    assert offered(tmp_path).keys() == {KIND}
     assert ("error", "control-node-missing") in rules(discover(tmp_path))
 
 
@@ -84,7 +73,7 @@ def test_a_profile_of_the_class_chooses_the_names(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, (amd_tree.radeon(),))
     amd_tree.write_npu(tmp_path)
     npus = replace(DEFAULT, name="npus", device_class="npu", names=("card",))
-    found = documents(tmp_path, DEFAULT, npus)
+    found = offered(tmp_path, DEFAULT, npus)
     assert found[KIND].keys() == {"accel0", "all"}
     assert "0" in found["amd.com/gpu"]
 

@@ -6,10 +6,10 @@ difference before keeping it.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.golden import GOLDEN, compare
 from support.hosts.intel import discover, places, rules
 from support.hosts.intel_tree import arc_a770, b60, flex_170, gaudi_3, laptop, max_1550
 
@@ -17,12 +17,13 @@ from cdigen.pipeline import generate
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from support.hosts.intel_tree import Device
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-GOLDEN = Path(__file__).resolve().parents[2] / "golden/intel"
+INTELS = GOLDEN / "intel"
 
 
 def flex_170_with_vms() -> tuple[Device, ...]:
@@ -41,14 +42,11 @@ def test_the_specs_of_a_machine_are_the_golden_ones(
     products, broken = generate.generate_specs({"intel": inventory}, host=places(tmp_path).host)
     assert (rules(inventory), broken) == ({}, {})
     for product in products:
-        golden = GOLDEN / f"{machine.__name__}.{product.kind.rpartition('/')[2]}.json"
-        if request.config.getoption("--update-golden"):
-            golden.parent.mkdir(exist_ok=True)
-            golden.write_bytes(product.content)
-        assert product.content.decode() == golden.read_text()
+        file = INTELS / f"{machine.__name__}.{product.kind.rpartition('/')[2]}.json"
+        compare(request, file, product.content.decode())
 
 
 def test_every_golden_spec_has_its_machine() -> None:
-    assert {path.name.partition(".")[0] for path in GOLDEN.iterdir()} == {
+    assert {path.name.partition(".")[0] for path in INTELS.iterdir()} == {
         machine.__name__ for machine in MACHINES
     }

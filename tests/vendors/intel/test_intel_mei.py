@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from support.hosts.discovery import documents
 from support.hosts.driver_files import put
 from support.hosts.intel import discover, kinds, offered, places, rules
 from support.hosts.intel_tree import arc_a770, b60, gpu, laptop, lay
 
 from cdigen.model.profile import DEFAULT
-from cdigen.pipeline import generate
 from cdigen.value import replace as changed
 from cdigen.vendors.intel.vendor import VENDOR
 
@@ -92,8 +92,6 @@ def test_what_is_no_such_node_is_not_taken_for_one(tmp_path: Path) -> None:
 def test_a_profile_of_the_class_chooses_its_names(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *arc_a770())
     profile = changed(DEFAULT, name="mei", device_class="gpu-mei", names=("card",))
-    options = generate.GenerateOptions(profiles=(DEFAULT, profile))
-    products, _ = generate.generate_specs({"intel": inventory}, host=places(tmp_path).host, options=options)
-    by_kind = {product.kind: product.document for product in products}
+    by_kind = documents(places(tmp_path).host, inventory, DEFAULT, profile)
     assert [device["name"] for device in by_kind[KIND]["devices"]] == ["mei1", "mei2", "mei3", "all"]
     assert by_kind["intel.com/gpu"]["devices"][0]["name"] == "0"

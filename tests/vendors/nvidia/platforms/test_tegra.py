@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.hosts.discovery import refused
 from support.hosts.driver_files import put
 from support.hosts.nvidia import make_any_instead, places
 from support.hosts.nvidia_platforms import (
@@ -26,7 +27,6 @@ from support.hosts.nvidia_platforms import (
     write_list,
 )
 
-from cdigen.model.errors import HostError
 from cdigen.vendors.nvidia.platforms import is_tegra, tegra
 
 if TYPE_CHECKING:
@@ -43,6 +43,18 @@ def discover(root: Path) -> Inventory:
 
 def mounted(root: Path) -> dict[str, str]:
     return mounts(only_document(root, discover(root)))
+
+
+@pytest.fixture
+def an_orin(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes must be real
+    orin(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def a_thor(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes must be real
+    thor(tmp_path)
+    return tmp_path
 
 
 # Which hosts are boards.
@@ -95,10 +107,8 @@ def test_an_integrated_gpu_beside_a_discrete_one_makes_a_board(tmp_path: Path) -
 # Whole boards.
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_an_orin_gives_every_node_to_0_and_all(tmp_path: Path) -> None:
-    orin(tmp_path)
-    devices = only_document(tmp_path, discover(tmp_path))["devices"]
+def test_an_orin_gives_every_node_to_0_and_all(an_orin: Path) -> None:
+    devices = only_document(an_orin, discover(an_orin))["devices"]
     assert [device["name"] for device in devices] == ["0", "all"]
     paths = [entry["path"] for entry in devices[0]["containerEdits"]["deviceNodes"]]
     assert paths == [
@@ -118,18 +128,14 @@ def test_an_orin_gives_every_node_to_0_and_all(tmp_path: Path) -> None:
     assert devices[0]["containerEdits"] == devices[1]["containerEdits"]
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_nodes_of_the_group_video_carry_it(tmp_path: Path) -> None:
-    orin(tmp_path)
-    edits = only_document(tmp_path, discover(tmp_path))["devices"][0]["containerEdits"]
+def test_nodes_of_the_group_video_carry_it(an_orin: Path) -> None:
+    edits = only_document(an_orin, discover(an_orin))["devices"][0]["containerEdits"]
     assert edits["additionalGids"] == [44]
     assert {entry["path"]: entry.get("gid") for entry in edits["deviceNodes"]}["/dev/nvmap"] == 44
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_an_orins_files_are_where_their_lines_say(tmp_path: Path) -> None:
-    orin(tmp_path)
-    found = mounted(tmp_path)
+def test_an_orins_files_are_where_their_lines_say(an_orin: Path) -> None:
+    found = mounted(an_orin)
     wanted = {
         "/etc/nv_tegra_release": "/etc/nv_tegra_release",
         "/dev/dri/by-path": "/dev/dri/by-path",
@@ -147,10 +153,8 @@ def test_an_orins_files_are_where_their_lines_say(tmp_path: Path) -> None:
     assert {path: found.get(path) for path in wanted} == wanted
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_the_containers_loader_finds_an_orins_libraries_without_a_hook(tmp_path: Path) -> None:
-    orin(tmp_path)
-    found = mounted(tmp_path)
+def test_the_containers_loader_finds_an_orins_libraries_without_a_hook(an_orin: Path) -> None:
+    found = mounted(an_orin)
     for name, path in (
         ("libcuda.so.1", f"{OWN}/libcuda.so.1.1"),
         ("libnvos.so", f"{OWN}/libnvos.so"),
@@ -162,10 +166,8 @@ def test_the_containers_loader_finds_an_orins_libraries_without_a_hook(tmp_path:
     assert f"{SYSTEM}/libgstnvjpeg.so" not in found
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_what_a_board_lacks_of_its_lists_is_information(tmp_path: Path) -> None:
-    orin(tmp_path)
-    inventory = discover(tmp_path)
+def test_what_a_board_lacks_of_its_lists_is_information(an_orin: Path) -> None:
+    inventory = discover(an_orin)
     assert said(inventory) == {
         ("info", "csv-path-missing", "/dev/fb0"),
         ("info", "csv-path-missing", f"{OWN}/libnvdla_compiler.so"),
@@ -173,10 +175,8 @@ def test_what_a_board_lacks_of_its_lists_is_information(tmp_path: Path) -> None:
     assert "drivers.csv:6)" in next(f.message for f in inventory.findings if "nvdla" in f.path)
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_an_orins_inventory_says_what_it_is(tmp_path: Path) -> None:
-    orin(tmp_path)
-    inventory = discover(tmp_path)
+def test_an_orins_inventory_says_what_it_is(an_orin: Path) -> None:
+    inventory = discover(an_orin)
     driver = inventory.driver
     assert (inventory.mode, driver.version, driver.flavour, driver.architecture) == (
         "csv",
@@ -187,19 +187,15 @@ def test_an_orins_inventory_says_what_it_is(tmp_path: Path) -> None:
     assert (inventory.accelerators, inventory.nodes, inventory.files) == ((), (), ())
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_thor_gets_libcuda_from_the_folder_that_only_l4t_csv_names(tmp_path: Path) -> None:
-    thor(tmp_path)
-    found = mounted(tmp_path)
+def test_a_thor_gets_libcuda_from_the_folder_that_only_l4t_csv_names(a_thor: Path) -> None:
+    found = mounted(a_thor)
     assert {found[f"{folder}/libcuda.so.1"] for folder in (SYSTEM, LIB64)} == {f"{OPENRM}/libcuda.so.1.1"}
     assert found[f"{SYSTEM}/libcuda.so"] == f"{OPENRM}/libcuda.so.1.1"
-    assert said(discover(tmp_path)) == set()
+    assert said(discover(a_thor)) == set()
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_wildcards_within_a_path_find_a_thors_nodes(tmp_path: Path) -> None:
-    thor(tmp_path)
-    (group,) = discover(tmp_path).groups
+def test_wildcards_within_a_path_find_a_thors_nodes(a_thor: Path) -> None:
+    (group,) = discover(a_thor).groups
     paths = {each.path for each in group.devices[0].nodes}
     assert {path for path in paths if "nvgpu" in path} == {
         "/dev/nvgpu/igpu-0000:01:00.0/channel",
@@ -207,18 +203,14 @@ def test_wildcards_within_a_path_find_a_thors_nodes(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_board_whose_lists_name_no_libcuda_is_warned_about(tmp_path: Path) -> None:
-    thor(tmp_path)
-    (tmp_path / LISTS / "l4t.csv").unlink()
-    assert said(discover(tmp_path)) == {("warning", "library-missing", "libcuda")}
+def test_a_board_whose_lists_name_no_libcuda_is_warned_about(a_thor: Path) -> None:
+    (a_thor / LISTS / "l4t.csv").unlink()
+    assert said(discover(a_thor)) == {("warning", "library-missing", "libcuda")}
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_discrete_gpu_beside_a_thor_is_spoken_of(tmp_path: Path) -> None:
-    thor(tmp_path)
-    list_gpu(tmp_path, "NVIDIA RTX PRO 6000", 1, bdf="0003:01:00.0")
-    (finding,) = discover(tmp_path).findings
+def test_a_discrete_gpu_beside_a_thor_is_spoken_of(a_thor: Path) -> None:
+    list_gpu(a_thor, "NVIDIA RTX PRO 6000", 1, bdf="0003:01:00.0")
+    (finding,) = discover(a_thor).findings
     assert (finding.severity, finding.rule) == ("info", "csv-discrete-gpu")
     assert "RTX PRO 6000" in finding.message
 
@@ -302,18 +294,10 @@ def test_lists_of_other_names_are_not_read(tmp_path: Path) -> None:
     assert only_files(discover(tmp_path)) == ()
 
 
-def refusal(root: Path) -> HostError:
-    with pytest.raises(HostError) as caught:
-        discover(root)
-    assert caught.value.message.isprintable()
-    assert caught.value.hint
-    return caught.value
-
-
 def test_a_board_without_lists_is_told_what_to_install(tmp_path: Path) -> None:
-    assert refusal(tmp_path).kind == "driver-not-found"
+    assert refused(discover, tmp_path).kind == "driver-not-found"
     write_list(tmp_path, "devices.csv", "")
-    error = refusal(tmp_path)
+    error = refused(discover, tmp_path)
     assert error.kind == "driver-not-found"
     assert "holds no entry" in error.message
 
@@ -322,7 +306,7 @@ def test_a_board_without_lists_is_told_what_to_install(tmp_path: Path) -> None:
 def test_a_board_without_nodes_is_refused(tmp_path: Path, line: str) -> None:
     write_list(tmp_path, "devices.csv", line)
     put(tmp_path / "dev/log", b"no node")
-    assert refusal(tmp_path).kind == "no-nodes"
+    assert refused(discover, tmp_path).kind == "no-nodes"
 
 
 @pytest.mark.usefixtures("real_nodes")

@@ -8,6 +8,7 @@ from time import process_time
 from typing import TYPE_CHECKING
 
 import pytest
+from support.hosts.discovery import refused
 from support.hosts.driver_files import AARCH64, X86_64, link, put
 from support.hosts.nvidia import make_any_instead, make_instead, places
 from support.hosts.nvidia_platforms import (
@@ -50,14 +51,6 @@ def discover(root: Path) -> Inventory:
 
 def mounted(root: Path) -> dict[str, str]:
     return mounts(only_document(root, discover(root)))
-
-
-def refusal(root: Path) -> HostError:
-    with pytest.raises(HostError) as caught:
-        discover(root)
-    assert caught.value.message.isprintable()
-    assert caught.value.hint
-    return caught.value
 
 
 def test_wsl_is_known_by_dxcore_and_its_node(host: Path) -> None:
@@ -239,7 +232,7 @@ def test_a_store_with_a_broken_libcuda_is_passed_over_for_another(host: Path) ->
 
 def test_a_host_without_a_store_is_told_what_to_install(host: Path) -> None:
     (host / f".{FOLDER}").rename(host / "away")
-    error = refusal(host)
+    error = refused(discover, host)
     assert error.kind == "driver-not-found"
     assert "libcuda.so.1.1" in error.message
 
@@ -248,7 +241,7 @@ def test_a_host_without_a_store_is_told_what_to_install(host: Path) -> None:
 @pytest.mark.parametrize("path", [f"{FOLDER}/libcuda.so.1.1", f"{LIBRARIES}/libdxcore.so"])
 def test_a_host_whose_driver_cannot_work_is_refused(host: Path, path: str, content: bytes) -> None:
     put(host / path.lstrip("/"), content)
-    error = refusal(host)
+    error = refused(discover, host)
     assert error.kind == "driver-broken"
     assert path in error.message
 
@@ -256,7 +249,7 @@ def test_a_host_whose_driver_cannot_work_is_refused(host: Path, path: str, conte
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "regular file", "dangling link", "block device"])
 def test_a_host_whose_node_is_something_else_is_refused(host: Path, kind: str) -> None:
     make_any_instead(host / "dev/dxg", kind)
-    assert refusal(host).kind == "no-nodes"
+    assert refused(discover, host).kind == "no-nodes"
 
 
 # Files that are not as they should be.
