@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 import sys
@@ -16,11 +15,14 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from support.law_examples import examples
 from support.values.inventories import inventories
+from support.values.json_values import at, changed, places, without
 
 from cdigen.model.errors import ConfigError
 from cdigen.model.inventory_json import from_document, to_document
 
 if TYPE_CHECKING:
+    from support.values.json_values import Place
+
     from cdigen.model.inventory import Inventory
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/inventory.schema.json").read_text())
@@ -113,38 +115,7 @@ def refusal(document: object) -> str:
     return ""
 
 
-def places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
-    """Return the way to every value of a document, the document itself first."""
-    inner: list[tuple[str | int, Any]] = []
-    if isinstance(value, dict):
-        inner = list(value.items())
-    elif isinstance(value, list):
-        inner = list(enumerate(value))
-    return [path, *(each for key, item in inner for each in places(item, (*path, key)))]
-
-
-def changed(path: tuple[str | int, ...], value: object) -> Any:
-    """Return DOCUMENT with VALUE at PATH."""
-    if not path:
-        return value
-    document = copy.deepcopy(DOCUMENT)
-    owner: Any = document
-    for key in path[:-1]:
-        owner = owner[key]
-    owner[path[-1]] = value
-    return document
-
-
-def without(path: tuple[str | int, ...]) -> Any:
-    document = copy.deepcopy(DOCUMENT)
-    owner: Any = document
-    for key in path[:-1]:
-        owner = owner[key]
-    del owner[path[-1]]
-    return document
-
-
-PLACES = places(DOCUMENT)
+PLACES = list(places(DOCUMENT))
 FIELDS = [path for path in PLACES if path and isinstance(path[-1], str) and path[-1] != "nvidia"]
 GPU = ("vendors", "nvidia", "accelerators", 0)
 FILE = ("vendors", "nvidia", "files", 0)
@@ -171,22 +142,20 @@ def test_what_is_written_is_valid(given: Inventory) -> None:
 
 
 @pytest.mark.parametrize("path", FIELDS, ids=lambda path: ".".join(map(str, path)))
-def test_every_field_has_to_be_there(path: tuple[str | int, ...]) -> None:
-    assert f"{path[-1]} in the inventory is not there, but it has to be" in refusal(without(path))
-    assert not VALIDATOR.is_valid(without(path))
+def test_every_field_has_to_be_there(path: Place) -> None:
+    assert f"{path[-1]} in the inventory is not there, but it has to be" in refusal(without(DOCUMENT, path))
+    assert not VALIDATOR.is_valid(without(DOCUMENT, path))
 
 
 OBJECTS = [path for path in PLACES if isinstance(path[-1:], tuple) and path[-1:] in {(), ("driver",), (0,)}]
 
 
 @pytest.mark.parametrize("path", OBJECTS, ids=lambda path: ".".join(map(str, path)) or "top")
-def test_a_field_of_no_meaning_is_refused(path: tuple[str | int, ...]) -> None:
-    value: Any = DOCUMENT
-    for key in path:
-        value = value[key]
+def test_a_field_of_no_meaning_is_refused(path: Place) -> None:
+    value = at(DOCUMENT, path)
     if not isinstance(value, dict):
         return
-    document = changed(path, {**value, "surprise": 1})
+    document = changed(DOCUMENT, path, {**value, "surprise": 1})
     assert "surprise in the inventory is not a field of this schema" in refusal(document)
     assert not VALIDATOR.is_valid(document)
 
@@ -207,10 +176,8 @@ JSON = st.recursive(
 
 @examples(4)
 @given(st.sampled_from(PLACES), JSON)
-def test_reader_and_schema_agree_on_documents_with_one_change(
-    path: tuple[str | int, ...], value: object
-) -> None:
-    document = changed(path, value)
+def test_reader_and_schema_agree_on_documents_with_one_change(path: Place, value: object) -> None:
+    document = changed(DOCUMENT, path, value)
     if path == ("vendors", "nvidia", "vendor"):
         assert (refusal(document) == "") == (value == "nvidia")
         return
@@ -236,7 +203,7 @@ def test_the_schema_counts_those_characters_as_printable_that_the_reader_does() 
 
 @pytest.mark.parametrize("version", [0, 2, "1", True, None, [1], "x" * 10_000])
 def test_another_version_of_the_format_is_named(version: object) -> None:
-    assert "this cdigen reads inventories of schema 1" in refusal(changed(("schema",), version))
+    assert "this cdigen reads inventories of schema 1" in refusal(changed(DOCUMENT, ("schema",), version))
 
 
 def test_an_inventory_under_another_vendors_name_is_refused() -> None:
@@ -268,13 +235,11 @@ def test_names_of_any_kind_are_shown_in_one_short_line(name: str) -> None:
         ((*FILE, "targets", 0), "lib", "an absolute path"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_place(
-    path: tuple[str | int, ...], value: object, wanted: str
-) -> None:
+def test_a_wrong_value_is_named_with_its_place(path: Place, value: object, wanted: str) -> None:
     where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
-    assert refusal(changed(path, value)).startswith(f"${where} in the inventory is not {wanted}")
+    assert refusal(changed(DOCUMENT, path, value)).startswith(f"${where} in the inventory is not {wanted}")
 
 
 @pytest.mark.parametrize("path", [(*GPU, "uuid"), (*GPU, "minor")])
-def test_what_is_unknown_is_null(path: tuple[str | int, ...]) -> None:
-    assert refusal(changed(path, None)) == ""
+def test_what_is_unknown_is_null(path: Place) -> None:
+    assert refusal(changed(DOCUMENT, path, None)) == ""

@@ -1,21 +1,13 @@
 """What NVML says of a machine, and which GPU or call fails, comes through as it is."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.nvml.report import asked, refused, reported
-from support.nvml.standin import Machine, gpu, instances, trusted_folder, uuid
+from support.nvml.standin import Machine, gpu, instances, uuid
 
 from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
 from cdigen.vendors.nvidia.nvml.shapes import NvmlError
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with trusted_folder() as made:
-        yield made
-
 
 # ---- what is reported ----
 

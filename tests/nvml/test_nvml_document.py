@@ -1,11 +1,10 @@
 """The child's document is taken whole and exact, or not at all."""
 
-import copy
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from support.values.json_values import Place, at, changed, places
 
 from cdigen.vendors.nvidia.nvml.document import InvalidNvmlDocument, NvmlFailure, NvmlReport, read
 from cdigen.vendors.nvidia.nvml.figures import NvmlValues
@@ -72,30 +71,12 @@ FAILURE = {"stage": "nvml", "message": "no", "error": ERROR}
 # Wrong wherever it stands.
 WRONG: tuple[object, ...] = ({}, -1, 1.5, "a\nb", "\x1b[31m", "a" * 1025, 1 << 32, [1], [[]], [None])
 
-Path = tuple[str | int, ...]
+
+def altered(document: object, place: Place, new: object) -> bytes:
+    return json.dumps(changed(document, place, new)).encode()
 
 
-def places(value: object, path: Path = ()) -> Iterator[Path]:
-    """Yield the way to every value in a document."""
-    yield path
-    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, item in pairs:
-        yield from places(item, (*path, key))
-
-
-def changed(document: object, path: Path, new: object) -> bytes:
-    """Return DOCUMENT as JSON, with NEW in the place of the value at PATH."""
-    if not path:
-        return json.dumps(new).encode()
-    made: Any = copy.deepcopy(document)
-    holder = made
-    for key in path[:-1]:
-        holder = holder[key]
-    holder[path[-1]] = new
-    return json.dumps(made).encode()
-
-
-def cases() -> list[tuple[dict[str, Any], Path]]:
+def cases() -> list[tuple[dict[str, Any], Place]]:
     return [(document, path) for document in (REPORT, FAILURE) for path in places(document)]
 
 
@@ -113,45 +94,43 @@ def test_a_failure_is_read() -> None:
 
 
 @pytest.mark.parametrize(("document", "path"), cases(), ids=str)
-def test_a_wrong_value_anywhere_is_refused(document: dict[str, Any], path: Path) -> None:
+def test_a_wrong_value_anywhere_is_refused(document: dict[str, Any], path: Place) -> None:
     for wrong in WRONG:
         with pytest.raises(InvalidNvmlDocument) as error:
-            read(changed(document, path, wrong))
+            read(altered(document, path, wrong))
         assert str(error.value).isprintable()
 
 
 @pytest.mark.parametrize("path", list(places(FIGURES)), ids=str)
-def test_a_wrong_value_anywhere_in_what_is_told_of_figures_is_refused(path: Path) -> None:
+def test_a_wrong_value_anywhere_in_what_is_told_of_figures_is_refused(path: Place) -> None:
     report = read(json.dumps(FIGURES).encode(), ("figures",))
     assert isinstance(report, NvmlReport)
     assert report.gpus[0].figures is not None
     assert report.gpus[0].figures.migs[0].values.memory_used == 7
     for wrong in (*(each for each in WRONG if each != 1 << 32), 1 << 62, True):
         with pytest.raises(InvalidNvmlDocument):
-            read(changed(FIGURES, path, wrong), ("figures",))
+            read(altered(FIGURES, path, wrong), ("figures",))
 
 
 @pytest.mark.parametrize("path", list(places(HEALTH)), ids=str)
-def test_a_wrong_value_anywhere_in_what_is_told_of_health_is_refused(path: Path) -> None:
+def test_a_wrong_value_anywhere_in_what_is_told_of_health_is_refused(path: Place) -> None:
     report = read(json.dumps(HEALTH).encode(), ("health",))
     assert isinstance(report, NvmlReport)
     assert report.gpus[0].health is not None
     assert report.gpus[0].uuid is None
     for wrong in WRONG:
         with pytest.raises(InvalidNvmlDocument):
-            read(changed(HEALTH, path, wrong), ("health",))
+            read(altered(HEALTH, path, wrong), ("health",))
 
 
 @pytest.mark.parametrize(("document", "path"), cases(), ids=str)
-def test_an_object_with_a_field_more_or_less_is_refused(document: dict[str, Any], path: Path) -> None:
-    value: Any = document
-    for key in path:
-        value = value[key]
+def test_an_object_with_a_field_more_or_less_is_refused(document: dict[str, Any], path: Place) -> None:
+    value = at(document, path)
     if not isinstance(value, dict):
         return
     for other in ({**value, "more": 1}, *({k: v for k, v in value.items() if k != gone} for gone in value)):
         with pytest.raises(InvalidNvmlDocument):
-            read(changed(document, path, other))
+            read(altered(document, path, other))
 
 
 def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
@@ -169,9 +148,9 @@ def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
         (("gpus", 0, "uuid"), ""),
     ],
 )
-def test_a_text_of_another_form_is_refused(path: Path, wrong: object) -> None:
+def test_a_text_of_another_form_is_refused(path: Place, wrong: object) -> None:
     with pytest.raises(InvalidNvmlDocument):
-        read(changed(REPORT, path, wrong))
+        read(altered(REPORT, path, wrong))
 
 
 @pytest.mark.parametrize(

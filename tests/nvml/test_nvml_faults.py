@@ -6,25 +6,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.abilities import tool
 from support.nvml.report import asked, refused, reported
-from support.nvml.standin import Machine, gpu, install, trusted_folder, uuid
+from support.nvml.standin import Machine, gpu, install, uuid
 from support.waiting import limited
 
 from cdigen.vendors.nvidia.nvml.ask import MAX_STUCK, ask
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 DEADLINE_S = 1.5
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with trusted_folder() as made:
-        yield made
 
 
 # ---- a library that misbehaves ----

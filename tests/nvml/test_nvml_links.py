@@ -1,21 +1,14 @@
 """What NVML tells of NVLinks: direct ones, those to switches, and what is told where some of it fails."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.nvml.nvlinks import FIRST_BUS, address, linked, switched
-from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder
+from support.nvml.standin import Gpu, Machine, gpu, install
 
 from cdigen.vendors.nvidia.links import gpu_links
 from cdigen.vendors.nvidia.nvml.ask import ask
 from cdigen.vendors.nvidia.nvml.links import NvmlLinks
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with trusted_folder() as place:
-        yield place
 
 
 def told(folder: Path, *gpus: Gpu, faults: tuple[str, ...] = ()) -> dict[str, NvmlLinks]:

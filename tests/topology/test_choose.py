@@ -26,16 +26,16 @@ DGX1_PASCAL = dgx1(PASCAL, PASCAL_SWITCHES)
 DGX1_VOLTA = dgx1(VOLTA, VOLTA_SWITCHES)
 MI210 = hives(8, 4, per_socket=4)
 ALL = tuple(range(8))
+Machine = tuple[Accelerator, ...]
+Places = tuple[int, ...]
 
 
-def indices(
-    machine: tuple[Accelerator, ...], available: tuple[int, ...], count: int, must: tuple[int, ...] = ()
-) -> list[int]:
+def indices(machine: Machine, available: Places, count: int, must: Places = ()) -> list[int]:
     chosen = choose([machine[n] for n in available], [machine[n] for n in must], count, every=machine)
     return [device.index for device in chosen]
 
 
-def in_turn(machine: tuple[Accelerator, ...], count: int) -> list[list[int]]:
+def in_turn(machine: Machine, count: int) -> list[list[int]]:
     """Return what containers get that ask for COUNT one after the other, until too few are free."""
     free, given = list(machine), []
     while len(free) >= count:
@@ -60,7 +60,7 @@ def in_turn(machine: tuple[Accelerator, ...], count: int) -> list[list[int]]:
     ],
 )
 def test_cases_of_nvidia_on_a_dgx1_with_voltas(
-    available: tuple[int, ...], must: tuple[int, ...], count: int, expected: list[int]
+    available: Places, must: Places, count: int, expected: list[int]
 ) -> None:
     assert indices(DGX1_VOLTA, available, count, must) == expected
 
@@ -84,7 +84,7 @@ def test_cases_of_nvidia_on_a_dgx1_with_voltas(
     ],
 )
 def test_cases_of_nvidia_one_container_after_the_other(
-    machine: tuple[Accelerator, ...], count: int, expected: list[list[int]]
+    machine: Machine, count: int, expected: list[list[int]]
 ) -> None:
     assert in_turn(machine, count) == expected
 
@@ -106,9 +106,7 @@ def test_cases_of_nvidia_one_container_after_the_other(
         pytest.param(nvswitch(4, 4), 2, [[0, 1], [2, 3]], id="HGX with 4 GPUs, 2"),
     ],
 )
-def test_machines_with_nvswitches(
-    machine: tuple[Accelerator, ...], count: int, expected: list[list[int]]
-) -> None:
+def test_machines_with_nvswitches(machine: Machine, count: int, expected: list[list[int]]) -> None:
     assert in_turn(machine, count) == expected
 
 
@@ -126,7 +124,7 @@ def test_the_case_of_nvidia_whose_best_pair_is_the_last_of_seven() -> None:
     ],
 )
 def test_what_cannot_be_done_is_done_as_far_as_can_be(
-    available: tuple[int, ...], must: tuple[int, ...], count: int, expected: list[int]
+    available: Places, must: Places, count: int, expected: list[int]
 ) -> None:
     assert set(expected) <= set(indices(DGX1_VOLTA, available, count, must))
     assert len(indices(DGX1_VOLTA, available, count, must)) == count
@@ -142,7 +140,7 @@ def test_what_cannot_be_done_is_done_as_far_as_can_be(
         pytest.param((2, 3, 4, 5, 6, 7), 3, [4, 5, 6], id="3 on one NUMA node"),
     ],
 )
-def test_cases_of_amd_on_whole_gpus(available: tuple[int, ...], count: int, expected: list[int]) -> None:
+def test_cases_of_amd_on_whole_gpus(available: Places, count: int, expected: list[int]) -> None:
     assert indices(MI210, available, count) == expected
 
 
@@ -191,7 +189,7 @@ def test_a_single_gpu_comes_from_the_island_that_is_broken_already() -> None:
     assert indices((*rtx8000(), *others(4)), (0, 3, 5, 6, 7), 1) == [5]
 
 
-def others(first: int) -> tuple[Accelerator, ...]:
+def others(first: int) -> Machine:
     """Return four GPUs joined by a switch, counted from FIRST."""
     return tuple(
         gpu(first + n, address(first + n), links=nvswitch(4, 6)[0].links, island="board") for n in range(4)

@@ -13,9 +13,13 @@ from cdigen.model.inventory import Accelerator
 from cdigen.topology.choose import Share, choose
 from cdigen.topology.levels import relation
 
+Machine = tuple[Accelerator, ...]
+# Every share, the free ones, the required ones, and a count.
+Request = tuple[list[Share], list[Share], list[Share], int]
+
 
 @st.composite
-def requests(draw: st.DrawFn, most: int = 12) -> tuple[list[Share], list[Share], list[Share], int]:
+def requests(draw: st.DrawFn, most: int = 12) -> Request:
     """Draw what there is, what of it is free, what of that is required, and a count."""
     machine = draw(any_machine(most))
     make = draw(st.sampled_from((partitioned, replicas)))
@@ -28,7 +32,7 @@ def requests(draw: st.DrawFn, most: int = 12) -> tuple[list[Share], list[Share],
 
 @given(requests(), st.booleans())
 def test_a_choice_is_of_the_asked_size_of_what_is_free_and_has_what_is_required(
-    request: tuple[list[Share], list[Share], list[Share], int],
+    request: Request,
     spread: bool,  # noqa: FBT001
 ) -> None:
     every, free, required, count = request
@@ -41,7 +45,7 @@ def test_a_choice_is_of_the_asked_size_of_what_is_free_and_has_what_is_required(
 
 @given(requests(), st.booleans(), st.data())
 def test_the_order_of_what_is_given_changes_nothing(
-    request: tuple[list[Share], list[Share], list[Share], int],
+    request: Request,
     spread: bool,  # noqa: FBT001
     data: st.DataObject,
 ) -> None:
@@ -54,7 +58,7 @@ def test_the_order_of_what_is_given_changes_nothing(
 
 @given(requests())
 def test_parts_come_from_as_few_gpus_as_possible(
-    request: tuple[list[Share], list[Share], list[Share], int],
+    request: Request,
 ) -> None:
     every, free, required, count = request
     used = {share.accelerator.index for share in choose(free, required, count, every=every)}
@@ -90,7 +94,7 @@ def equal_sets(devices: tuple[int, ...], size: int) -> Iterator[tuple[tuple[int,
 
 @given(any_machine(8), st.data())
 def test_up_to_eight_no_division_of_the_free_gpus_is_better_than_that_of_the_choice(
-    machine: tuple[Accelerator, ...], data: st.DataObject
+    machine: Machine, data: st.DataObject
 ) -> None:
     size = data.draw(st.integers(1, len(machine)))
     required = data.draw(st.lists(st.sampled_from(machine), unique_by=id, max_size=size))
@@ -112,7 +116,7 @@ def test_up_to_eight_no_division_of_the_free_gpus_is_better_than_that_of_the_cho
 
 @given(any_machine(16), st.integers(1, 15), st.data())
 def test_of_more_than_eight_the_fewest_and_smallest_islands_that_fit_are_found(
-    machine: tuple[Accelerator, ...], count: int, data: st.DataObject
+    machine: Machine, count: int, data: st.DataObject
 ) -> None:
     island = nvswitch(16, 4, island=4)
     free = data.draw(st.lists(st.sampled_from(island), unique_by=id, min_size=9))
@@ -146,7 +150,7 @@ MOST_MS = 5
     ],
 )
 def test_no_choice_takes_longer_than_five_milliseconds(
-    every: tuple[Accelerator, ...] | tuple[Share, ...],
+    every: Machine | tuple[Share, ...],
 ) -> None:
     free = every[1:]
     slowest = max(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.values.topology_machines import (
+    FELL,
     VOLTA,
     VOLTA_SWITCHES,
     any_machine,
@@ -20,25 +21,24 @@ from support.values.topology_machines import (
     rtx8000,
 )
 
-from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator
 from cdigen.topology.labels import island_labels
-from cdigen.topology.layout import laid_out
+from cdigen.topology.layout import Layout, laid_out
 from cdigen.topology.matrix import Device
 from cdigen.topology.svg import _COLOURS, picture
 from cdigen.value import replace
 
+Machine = tuple[Accelerator, ...]
 SVG = "{http://www.w3.org/2000/svg}"
-FELL = Cause(cause="xid-79", since="2026-11-23T10:00:00Z", detail="fell off the bus", clears_when="reboot")
 
 
-def shown(devices: tuple[Accelerator, ...]) -> tuple[Device, ...]:
+def shown(devices: Machine) -> tuple[Device, ...]:
     return tuple(
         Device(label=f"GPU{device.index}", vendor="nvidia", accelerator=device) for device in devices
     )
 
 
-def drawn(devices: tuple[Accelerator, ...]) -> ET.Element:
+def drawn(devices: Machine) -> ET.Element:
     return ET.fromstring(picture(shown(devices)))
 
 
@@ -67,7 +67,7 @@ def description(root: ET.Element) -> str:
         pytest.param(pcie(8, per_socket=4), [], id="no links"),
     ],
 )
-def test_islands_are_named_with_their_links(devices: tuple[Accelerator, ...], expected: list[str]) -> None:
+def test_islands_are_named_with_their_links(devices: Machine, expected: list[str]) -> None:
     assert [text for text in texts(drawn(devices)) if " · " in text] == expected
 
 
@@ -224,9 +224,13 @@ def test_nothing_outside_the_file_is_named() -> None:
 Rectangle = tuple[int, int, int, int]
 
 
-def rectangles(devices: tuple[Accelerator, ...]) -> tuple[list[Rectangle], list[Rectangle], tuple[int, int]]:
+def layout(devices: Machine) -> Layout:
+    return laid_out(devices, 60, {each.members: each.text for each in island_labels(devices)})
+
+
+def rectangles(devices: Machine) -> tuple[list[Rectangle], list[Rectangle], tuple[int, int]]:
     """Return where the devices stand, where the islands, and how large all of it is."""
-    found = laid_out(devices, 60, {each.members: each.text for each in island_labels(devices)})
+    found = layout(devices)
     boxes = [box for outer in found.boxes for box in outer.every() if box.kind == "device"]
     return (
         [(box.x, box.y, box.width, box.height) for box in boxes],
@@ -240,7 +244,7 @@ def overlaps(one: Rectangle, other: Rectangle) -> bool:
 
 
 @given(any_machine(20))
-def test_nothing_lies_on_anything_else_or_outside(machine: tuple[Accelerator, ...]) -> None:
+def test_nothing_lies_on_anything_else_or_outside(machine: Machine) -> None:
     devices, islands, (width, height) = rectangles(machine)
     assert len(devices) == len(machine)
     every = [*devices, *islands]
@@ -254,9 +258,9 @@ def test_nothing_lies_on_anything_else_or_outside(machine: tuple[Accelerator, ..
 
 @given(any_machine(20))
 def test_what_is_in_a_box_is_within_its_borders_and_beside_its_neighbours(
-    machine: tuple[Accelerator, ...],
+    machine: Machine,
 ) -> None:
-    found = laid_out(machine, 60, {each.members: each.text for each in island_labels(machine)})
+    found = layout(machine)
     for outer in found.boxes:
         for box in outer.every():
             for number, inner in enumerate(box.inside):
@@ -271,9 +275,9 @@ def test_what_is_in_a_box_is_within_its_borders_and_beside_its_neighbours(
 
 @given(any_machine(20))
 def test_wires_lead_from_devices_to_their_island_and_through_no_other_device(
-    machine: tuple[Accelerator, ...],
+    machine: Machine,
 ) -> None:
-    found = laid_out(machine, 60, {each.members: each.text for each in island_labels(machine)})
+    found = layout(machine)
     devices = {box.place: box for outer in found.boxes for box in outer.every() if box.kind == "device"}
     for island in found.islands:
         middles = {devices[place].x + devices[place].width // 2 for place in island.members}
@@ -298,5 +302,5 @@ VIRTUAL = tuple(replace(gpu, numa_node=None, pci_path=("pci0000:00",)) for gpu i
         pytest.param(VIRTUAL, 1100, id="sixteen of a virtual machine"),
     ],
 )
-def test_a_picture_is_no_broader_than_a_page(machine: tuple[Accelerator, ...], widest: int) -> None:
+def test_a_picture_is_no_broader_than_a_page(machine: Machine, widest: int) -> None:
     assert int(drawn(machine).get("width") or 0) <= widest

@@ -5,17 +5,15 @@ from collections.abc import Callable
 import pytest
 from support.golden import compare
 from support.paths import REPOSITORY
-from support.values.topology_machines import dgx_a100, nvswitch, partition, pcie, placed
+from support.values.topology_machines import FELL, dgx_a100, nvswitch, partition, pcie, placed
 from support.values.unhealthy_gpus import example
 
-from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator
 from cdigen.topology.matrix import Device, devices_of
 from cdigen.topology.svg import picture
 from cdigen.value import replace
 
 PICTURES = REPOSITORY / "docs/pictures"
-FELL = Cause(cause="xid-79", since="2026-11-23T10:00:00Z", detail="fell off the bus", clears_when="reboot")
 CPUS = ("0-31,64-95", "32-63,96-127")
 
 

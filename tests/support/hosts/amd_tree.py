@@ -9,6 +9,7 @@ use.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -175,6 +176,18 @@ def node_of(root: Path, render: int) -> Path:
     """Return the properties of the KFD node with a render node."""
     found = (root / NODES).glob("*/properties")
     return next(file for file in found if f"drm_render_minor {render}\n" in file.read_text())
+
+
+def edit_properties(root: Path, render: int, pattern: str, text: str) -> None:
+    """Replace PATTERN in the properties of the KFD node with a render node."""
+    file = node_of(root, render)
+    file.write_text(re.sub(pattern, text, file.read_text(), flags=re.MULTILINE))
+
+
+def make_unreadable(file: Path) -> None:
+    """Put a folder in the place of a file, which then cannot be read, not even by root."""
+    file.unlink()
+    file.mkdir()
 
 
 def counted_by_amd(root: Path) -> list[str]:

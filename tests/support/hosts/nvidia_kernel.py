@@ -10,6 +10,8 @@ import struct
 from dataclasses import dataclass
 from pathlib import Path
 
+from support.hosts.driver_files import link
+
 NVIDIA_MAJOR = 195
 DRM_MAJOR = 226
 
@@ -238,10 +240,3 @@ def write(path: Path, content: str) -> None:
     new = path.with_name(f"{path.name}.new")
     new.write_text(content)
     new.replace(path)
-
-
-def link(path: Path, target: str) -> None:
-    """Make a symbolic link, in place of an old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    path.symlink_to(target)

@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from support.values import devices
 from support.values.topology_places import gpu
 
+from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator, Link, Partition
 from cdigen.topology.choose import Share
 
+FELL = Cause(cause="xid-79", since="2026-11-23T10:00:00Z", detail="fell off the bus", clears_when="reboot")
 # NVIDIA's go-gpuallocator has these (gpuallocator/common_test.go): how many NVLinks are between which GPUs.
 PASCAL = {(a, b): 1 for half in (0, 4) for a in range(half, half + 4) for b in range(a + 1, half + 4)}
 PASCAL |= {(a, a + 4): 1 for a in range(4)}

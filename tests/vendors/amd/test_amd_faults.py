@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from support.hosts import amd_tree
 from support.hosts.amd import discover, numbered, offered, places, refusal, rules
-from support.hosts.amd_tree import mi210, mi300x, node_of, radeon
+from support.hosts.amd_tree import edit_properties, make_unreadable, mi210, mi300x, node_of, radeon
 from support.hosts.driver_files import link, put
 
 from cdigen.vendors.amd.vendor import VENDOR
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from cdigen.model.inventory import Inventory
@@ -30,10 +31,11 @@ def lay(root: Path, count: int = 3) -> None:
     amd_tree.write(root, mi210(count))
 
 
-def change(root: Path, render: int, pattern: str, text: str) -> None:
-    """Change the properties of the KFD node with a render node."""
-    file = node_of(root, render)
-    file.write_text(re.sub(pattern, text, file.read_text(), flags=re.MULTILINE))
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with three MI210."""
+    lay(tmp_path)
+    return tmp_path
 
 
 def first_is_left_out(root: Path, inventory: Inventory) -> None:
@@ -45,20 +47,19 @@ def first_is_left_out(root: Path, inventory: Inventory) -> None:
     assert [(gpu.address, gpu.usable) for gpu in inventory.accelerators][-1] == ("0000:05:00.0", False)
 
 
-def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(tmp_path: Path) -> None:
-    lay(tmp_path)
-    change(tmp_path, 128, r"^location_id .*\n", "")
-    inventory = discover(tmp_path)
+def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(root: Path) -> None:
+    edit_properties(root, 128, r"^location_id .*\n", "")
+    inventory = discover(root)
     assert rules(inventory) == [("error", "kfd-node-unusable")]
     assert "has no location_id" in inventory.findings[0].message
-    offers = offered(tmp_path, inventory)
-    assert numbered(offers) == [*amd_tree.counted_by_amd(tmp_path), "/dev/dri/renderD128"]
+    offers = offered(root, inventory)
+    assert numbered(offers) == [*amd_tree.counted_by_amd(root), "/dev/dri/renderD128"]
     assert "/dev/kfd" in offers["2"]
 
 
 def test_a_partition_whose_place_kfd_does_not_tell_is_left_out(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=2))
-    change(tmp_path, 129, r"^location_id .*\n", "")
+    edit_properties(tmp_path, 129, r"^location_id .*\n", "")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "partition-contradiction")]
     assert "0000:05:00.0 says DPX, but KFD has one part" in inventory.findings[1].message
@@ -67,83 +68,68 @@ def test_a_partition_whose_place_kfd_does_not_tell_is_left_out(tmp_path: Path) -
     assert (lost.usable, [part.address for part in lost.partitions]) == (False, ["amdgpu_xcp_0"])
 
 
-def test_a_node_that_computes_with_minor_0_is_none(tmp_path: Path) -> None:
-    lay(tmp_path)
-    change(tmp_path, 128, "^drm_render_minor .*", "drm_render_minor 0")
-    inventory = discover(tmp_path)
+NONSENSE = ("", "rubbish\n", "drm_render_minor\n\0\n", "drm_render_minor -1\nlocation_id \u0661\n")
+UNUSABLE: dict[str, Callable[[Path], object]] = {
+    "minor 0": lambda root: edit_properties(root, 128, "^drm_render_minor .*", "drm_render_minor 0"),
+    "vanished": lambda root: node_of(root, 128).unlink(),
+    **{repr(text): lambda root, text=text: node_of(root, 128).write_text(text) for text in NONSENSE},  # type: ignore[misc]
+}
+
+
+@pytest.mark.parametrize("damage", UNUSABLE.values(), ids=UNUSABLE)
+def test_a_node_whose_properties_make_no_sense_or_vanish_is_a_finding(
+    root: Path, damage: Callable[[Path], object]
+) -> None:
+    damage(root)
+    inventory = discover(root)
     assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
-    first_is_left_out(tmp_path, inventory)
+    first_is_left_out(root, inventory)
 
 
-@pytest.mark.parametrize(
-    "text", ["", "rubbish\n", "drm_render_minor\n\0\n", "drm_render_minor -1\nlocation_id \u0661\n"]
-)
-def test_properties_that_make_no_sense_are_a_finding(tmp_path: Path, text: str) -> None:
-    lay(tmp_path)
-    node_of(tmp_path, 128).write_text(text)
-    inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
-    first_is_left_out(tmp_path, inventory)
-
-
-def test_properties_that_cannot_be_read_are_a_finding(tmp_path: Path) -> None:
-    lay(tmp_path)
-    file = node_of(tmp_path, 128)
-    file.unlink()
-    file.mkdir()
-    inventory = discover(tmp_path)
+def test_properties_that_cannot_be_read_are_a_finding(root: Path) -> None:
+    file = node_of(root, 128)
+    make_unreadable(file)
+    inventory = discover(root)
     assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
     assert "cannot be read" in inventory.findings[0].message
     file.rmdir()
-    first_is_left_out(tmp_path, inventory)
+    first_is_left_out(root, inventory)
 
 
-def test_a_node_that_vanishes_between_listing_and_reading_is_a_finding(tmp_path: Path) -> None:
-    lay(tmp_path)
-    node_of(tmp_path, 128).unlink()
-    inventory = discover(tmp_path)
-    assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "gpu-without-kfd")]
-    first_is_left_out(tmp_path, inventory)
-
-
-def test_two_gpus_at_one_place_are_counted_together_as_amd_does(tmp_path: Path) -> None:
-    lay(tmp_path)
-    place = re.search(r"^location_id .*", node_of(tmp_path, 128).read_text(), re.MULTILINE)
+def test_two_gpus_at_one_place_are_counted_together_as_amd_does(root: Path) -> None:
+    place = re.search(r"^location_id .*", node_of(root, 128).read_text(), re.MULTILINE)
     assert place
-    change(tmp_path, 130, "^location_id .*", place[0])
-    inventory = discover(tmp_path)
+    edit_properties(root, 130, "^location_id .*", place[0])
+    inventory = discover(root)
     assert rules(inventory) == [("warning", "kfd-location-repeated")]
-    offers = offered(tmp_path, inventory)
-    assert numbered(offers) == amd_tree.counted_by_amd(tmp_path)
+    offers = offered(root, inventory)
+    assert numbered(offers) == amd_tree.counted_by_amd(root)
     assert [path for path in offers["1"] if "renderD" in path] == ["/dev/dri/renderD130"]
     assert offers["0000:46:00.0"] == offers["1"]
 
 
-def test_of_two_nodes_with_one_render_node_the_last_counts(tmp_path: Path) -> None:
-    lay(tmp_path)
-    change(tmp_path, 130, "^drm_render_minor .*", "drm_render_minor 128")
-    inventory = discover(tmp_path)
+def test_of_two_nodes_with_one_render_node_the_last_counts(root: Path) -> None:
+    edit_properties(root, 130, "^drm_render_minor .*", "drm_render_minor 128")
+    inventory = discover(root)
     assert ("warning", "kfd-node-repeated") in rules(inventory)
-    assert numbered(offered(tmp_path, inventory))[:2] == amd_tree.counted_by_amd(tmp_path)
+    assert numbered(offered(root, inventory))[:2] == amd_tree.counted_by_amd(root)
 
 
 @pytest.mark.parametrize("target", ["../nowhere", "0000:05:00.0"], ids=["dangling", "cyclic"])
-def test_a_link_that_leads_nowhere_costs_its_own_gpu_alone(tmp_path: Path, target: str) -> None:
-    lay(tmp_path)
-    link(tmp_path / "sys/bus/pci/drivers/amdgpu/0000:05:00.0", target)
-    inventory = discover(tmp_path)
+def test_a_link_that_leads_nowhere_costs_its_own_gpu_alone(root: Path, target: str) -> None:
+    link(root / "sys/bus/pci/drivers/amdgpu/0000:05:00.0", target)
+    inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-lost")]
-    assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
+    assert numbered(offered(root, inventory)) == amd_tree.counted_by_amd(root)
     assert [(gpu.index, gpu.usable) for gpu in inventory.accelerators] == [(0, True), (1, True), (2, False)]
 
 
-def test_a_gpu_that_vanishes_between_listing_and_reading_costs_no_other(tmp_path: Path) -> None:
-    lay(tmp_path)
-    for file in sorted((tmp_path / PCI / "0000:26:00.0").rglob("*"), reverse=True):
+def test_a_gpu_that_vanishes_between_listing_and_reading_costs_no_other(root: Path) -> None:
+    for file in sorted((root / PCI / "0000:26:00.0").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
-    inventory = discover(tmp_path)
+    inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-lost")]
-    assert numbered(offered(tmp_path, inventory)) == ["/dev/dri/renderD128", "/dev/dri/renderD130"]
+    assert numbered(offered(root, inventory)) == ["/dev/dri/renderD128", "/dev/dri/renderD130"]
 
 
 def test_a_card_without_a_render_node_shows_pictures_only(tmp_path: Path) -> None:
@@ -156,13 +142,12 @@ def test_a_card_without_a_render_node_shows_pictures_only(tmp_path: Path) -> Non
     assert offered(tmp_path, inventory)["2"] == ["/dev/dri/card1"]
 
 
-def test_an_instinct_without_a_render_node_gets_no_device(tmp_path: Path) -> None:
-    lay(tmp_path)
-    shutil.rmtree(tmp_path / PCI / "0000:05:00.0/drm/renderD128")
-    inventory = discover(tmp_path)
+def test_an_instinct_without_a_render_node_gets_no_device(root: Path) -> None:
+    shutil.rmtree(root / PCI / "0000:05:00.0/drm/renderD128")
+    inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-without-render-node")]
     assert "cannot compute" in inventory.findings[0].message
-    offers = offered(tmp_path, inventory)
+    offers = offered(root, inventory)
     assert ("0000:05:00.0" in offers, "/dev/dri/card1" in offers["all"], "2" in offers) == (False,) * 3
 
 
@@ -178,9 +163,7 @@ def test_words_that_no_kernel_uses_are_a_finding_and_the_devices_count(tmp_path:
 
 def test_a_mode_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=1))
-    file = tmp_path / PCI / "0000:05:00.0/current_memory_partition"
-    file.unlink()
-    file.mkdir()
+    make_unreadable(tmp_path / PCI / "0000:05:00.0/current_memory_partition")
     assert rules(discover(tmp_path)) == [("warning", "partition-unknown")]
 
 
@@ -201,24 +184,22 @@ def test_partitions_of_a_gpu_that_is_not_on_the_bus_are_offered(tmp_path: Path) 
     assert [gpu.address for gpu in inventory.accelerators] == ["0000:26:00.0", "0000:05:00.0"]
 
 
-def test_a_render_node_that_nobody_made_costs_its_gpu_and_can_be_made(tmp_path: Path) -> None:
-    lay(tmp_path)
-    (tmp_path / "dev/dri/renderD129").unlink()
-    inventory = discover(tmp_path)
+def test_a_render_node_that_nobody_made_costs_its_gpu_and_can_be_made(root: Path) -> None:
+    (root / "dev/dri/renderD129").unlink()
+    inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-node-missing")]
-    assert "1" not in offered(tmp_path, inventory)
-    (missing,) = VENDOR.missing_nodes(places(tmp_path))
+    assert "1" not in offered(root, inventory)
+    (missing,) = VENDOR.missing_nodes(places(root))
     assert (missing.path, missing.major, missing.minor) == ("/dev/dri/renderD129", 226, 129)
     assert (missing.mode, missing.gid) == (0o660, amd_tree.RENDER_GID)
 
 
-def test_a_node_of_another_device_is_none(tmp_path: Path) -> None:
-    lay(tmp_path)
-    amd_tree._make(tmp_path, "/dev/dri/renderD129", 226, 130, 0)
-    inventory = discover(tmp_path)
+def test_a_node_of_another_device_is_none(root: Path) -> None:
+    amd_tree._make(root, "/dev/dri/renderD129", 226, 130, 0)
+    inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-node-missing")]
     assert "226:130, but the kernel's are 226:129" in inventory.findings[0].message
-    assert [node.path for node in VENDOR.wrong_nodes(places(tmp_path))] == ["/dev/dri/renderD129"]
+    assert [node.path for node in VENDOR.wrong_nodes(places(root))] == ["/dev/dri/renderD129"]
 
 
 def test_a_missing_card_costs_the_card_alone(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.hosts import amd_tree
 from support.hosts.amd import discover, numbered, offered, refusal, rules
-from support.hosts.amd_tree import mi210, mi300x, node_of
+from support.hosts.amd_tree import edit_properties, make_unreadable, mi210, mi300x, node_of
 from support.hosts.driver_files import put
 
 from cdigen.vendors.amd import kfd
@@ -29,12 +29,6 @@ def take_domains(root: Path, *renders: int) -> None:
     files = [node_of(root, render) for render in renders] or (root / amd_tree.NODES).glob("*/properties")
     for file in files:
         file.write_text(re.sub(r"^domain .*\n", "", file.read_text(), flags=re.MULTILINE))
-
-
-def make_unreadable(root: Path, render: int) -> None:
-    file = node_of(root, render)
-    file.unlink()
-    file.mkdir()
 
 
 # GPUs that KFD does not know.
@@ -89,7 +83,7 @@ def test_a_gpu_whose_only_card_nobody_made_is_one_finding(tmp_path: Path) -> Non
 
 def test_a_gpu_whose_properties_cannot_be_read_is_not_said_to_be_unknown(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(2))
-    make_unreadable(tmp_path, 128)
+    make_unreadable(node_of(tmp_path, 128))
     told = discover(tmp_path).findings[-1]
     assert told.rule == "gpu-without-kfd"
     assert "KFD could not be asked about renderD128" in told.message
@@ -97,7 +91,7 @@ def test_a_gpu_whose_properties_cannot_be_read_is_not_said_to_be_unknown(tmp_pat
 
 def test_where_no_properties_can_be_read_kfd_is_not_said_to_know_no_gpu(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(1))
-    make_unreadable(tmp_path, 128)
+    make_unreadable(node_of(tmp_path, 128))
     assert "KFD could not be asked about any GPU" in refusal(tmp_path).message
 
 
@@ -185,33 +179,25 @@ def test_a_gpu_that_is_not_on_the_bus_is_told_nothing_by_files_of_the_hosts_root
 def test_a_unique_id_that_partitions_share_in_pairs_names_the_pairs(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(4, count=1))
     for place in range(4):
-        file = node_of(tmp_path, 128 + place)
-        file.write_text(re.sub(r"unique_id \d+", f"unique_id {0xA0 + place // 2}", file.read_text()))
+        edit_properties(tmp_path, 128 + place, r"unique_id \d+", f"unique_id {0xA0 + place // 2}")
     inventory = discover(tmp_path)
     assert inventory.findings == ()
     offers = offered(tmp_path, inventory)
-    assert [path for path in offers["0xA0"] if "renderD" in path] == [
-        "/dev/dri/renderD128",
-        "/dev/dri/renderD129",
-    ]
-    assert [path for path in offers["0xA1"] if "renderD" in path] == [
-        "/dev/dri/renderD130",
-        "/dev/dri/renderD131",
-    ]
+    for name, numbers in (("0xA0", (128, 129)), ("0xA1", (130, 131))):
+        renders = [path for path in offers[name] if "renderD" in path]
+        assert renders == [f"/dev/dri/renderD{number}" for number in numbers]
 
 
 @pytest.mark.parametrize("line", ["", "unique_id 0\n"])
 def test_a_unique_id_that_kfd_does_not_tell_is_that_of_sysfs(tmp_path: Path, line: str) -> None:
     amd_tree.write(tmp_path, mi210(1))
-    file = node_of(tmp_path, 128)
-    file.write_text(re.sub(r"unique_id .*\n", line, file.read_text()))
+    edit_properties(tmp_path, 128, r"unique_id .*\n", line)
     assert discover(tmp_path).accelerators[0].uuid == f"0x{amd_tree.UNIQUE_IDS[0]:X}"
 
 
 @pytest.mark.parametrize("text", ["084CAFEAE17E7696", "0x084cafeae17e7696", "0X84CAFEAE17E7696"])
 def test_a_unique_id_is_understood_in_either_case_and_with_or_without_0x(tmp_path: Path, text: str) -> None:
     amd_tree.write(tmp_path, mi210(1))
-    file = node_of(tmp_path, 128)
-    file.write_text(re.sub(r"unique_id .*\n", "", file.read_text()))
+    edit_properties(tmp_path, 128, r"unique_id .*\n", "")
     put(tmp_path / FIRST / "unique_id", f"{text}\n".encode())
     assert discover(tmp_path).accelerators[0].uuid == "0x84CAFEAE17E7696"

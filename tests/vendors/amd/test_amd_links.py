@@ -21,17 +21,27 @@ def linked(root: Path, *gpus: AmdGpu) -> Inventory:
     return refreshed({"amd": discover(root, *gpus)}, lambda: places(root)).inventories["amd"]
 
 
+def hive(root: Path, gpus: tuple[AmdGpu, ...], count: int = 1, *, hops: int = 1) -> tuple[AmdGpu, ...]:
+    """Write a host whose GPUS are one hive."""
+    amd_tree.write(root, gpus)
+    link_hive(root, gpus, 0x2095, count, hops=hops)
+    return gpus
+
+
+def every_pair(count: int) -> list[list[str]]:
+    """Return the cells of COUNT GPUs that are linked each with each."""
+    return [["X" if one == other else "XGMI1" for other in range(count)] for one in range(count)]
+
+
 def cells(inventory: Inventory) -> list[list[str]]:
     gpus = inventory.accelerators
     return [[relation(one, other).cell for other in gpus] for one in gpus]
 
 
 def test_eight_mi300x_are_linked_each_with_each(tmp_path: Path) -> None:
-    gpus = amd_tree.mi300x(1)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0x2095)
+    hive(tmp_path, amd_tree.mi300x(1))
     found = linked(tmp_path)
-    assert cells(found) == [["X" if one == other else "XGMI1" for other in range(8)] for one in range(8)]
+    assert cells(found) == every_pair(8)
     assert {gpu.island for gpu in found.accelerators} == {"xgmi-2095"}
     lines = text(matrix(devices_of({"amd": found}), ())).splitlines()
     assert lines[1].startswith("GPU0\t X \tXGMI1\t")
@@ -48,40 +58,28 @@ def test_eight_mi210_are_two_hives_of_four(tmp_path: Path) -> None:
 
 
 def test_gpus_that_are_split_are_linked_as_whole_ones_are(tmp_path: Path) -> None:
-    gpus = amd_tree.mi300x(8, count=3)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0x2095)
+    hive(tmp_path, amd_tree.mi300x(8, count=3))
     found = linked(tmp_path)
     assert all(len(gpu.partitions) == 8 for gpu in found.accelerators)
-    assert cells(found) == [["X" if one == other else "XGMI1" for other in range(3)] for one in range(3)]
+    assert cells(found) == every_pair(3)
 
 
-def test_links_that_are_joined_are_counted_by_their_bandwidth(tmp_path: Path) -> None:
-    """The two dies of an MI250X have four links to each other."""
-    gpus = amd_tree.mi210(2)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0xA, 4)
-    assert cells(linked(tmp_path))[0] == ["X", "XGMI4"]
-
-
-def test_members_of_a_hive_that_are_no_neighbours_have_no_number(tmp_path: Path) -> None:
-    gpus = amd_tree.mi210(2)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0xA, hops=2)
-    assert cells(linked(tmp_path))[0] == ["X", "XGMI"]
-
-
-def test_an_old_kernel_that_tells_no_bandwidth_tells_one_link(tmp_path: Path) -> None:
-    gpus = amd_tree.mi210(2)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0xA, 0)
-    assert cells(linked(tmp_path))[0] == ["X", "XGMI1"]
+@pytest.mark.parametrize(
+    ("count", "hops", "cell"),
+    [
+        # The two dies of an MI250X.
+        pytest.param(4, 1, "XGMI4", id="joined links are counted by their bandwidth"),
+        pytest.param(1, 2, "XGMI", id="members of a hive that are no neighbours have no number"),
+        pytest.param(0, 1, "XGMI1", id="an old kernel that tells no bandwidth tells one link"),
+    ],
+)
+def test_the_number_of_links_is_that_of_kfd(tmp_path: Path, count: int, hops: int, cell: str) -> None:
+    hive(tmp_path, amd_tree.mi210(2), count, hops=hops)
+    assert cells(linked(tmp_path))[0] == ["X", cell]
 
 
 def test_a_number_of_links_that_cannot_be_is_none(tmp_path: Path) -> None:
-    gpus = amd_tree.mi210(2)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0xA, 1 << 40)
+    hive(tmp_path, amd_tree.mi210(2), 1 << 40)
     found = linked(tmp_path)
     assert cells(found)[0] == ["X", "XGMI1"]
     assert from_document(to_document({"amd": found})) == {"amd": found}
@@ -97,21 +95,15 @@ def test_gpus_without_a_hive_are_joined_by_the_bus_alone(tmp_path: Path) -> None
     "content", [b"", b"type 11\nnode_to 99\n", b"\xff garbage 1 2\n", b"type 11 11\nnode_to -1\n"]
 )
 def test_a_broken_link_of_one_gpu_costs_no_other_its_links(tmp_path: Path, content: bytes) -> None:
-    gpus = amd_tree.mi210(4)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0xA)
+    gpus = hive(tmp_path, amd_tree.mi210(4))
     for file in amd_tree.node_of(tmp_path, gpus[1].render).parent.glob("io_links/*/properties"):
         file.write_bytes(content)
     # What GPU 1 does not tell, the others do: a link has two ends.
-    assert cells(linked(tmp_path)) == [
-        ["X" if one == other else "XGMI1" for other in range(4)] for one in range(4)
-    ]
+    assert cells(linked(tmp_path)) == every_pair(4)
 
 
 def test_a_node_of_which_nothing_can_be_read_is_far(tmp_path: Path) -> None:
-    gpus = amd_tree.mi210(4)
-    amd_tree.write(tmp_path, gpus)
-    link_hive(tmp_path, gpus, 0xA)
+    gpus = hive(tmp_path, amd_tree.mi210(4))
     found = linked(tmp_path)
     properties = amd_tree.node_of(tmp_path, gpus[1].render)
     properties.unlink()

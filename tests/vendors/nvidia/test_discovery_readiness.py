@@ -22,6 +22,13 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 VERSION = "proc/driver/nvidia/version"
 
 
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    """Return a host that is ready: Ubuntu's driver, and a GPU."""
+    install(tmp_path, driver_files.ubuntu)
+    return tmp_path
+
+
 def test_a_host_without_the_kernel_module_is_told_to_load_it(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path)
     error = refusal(tmp_path)
@@ -42,17 +49,15 @@ def test_a_host_without_the_kernel_module_is_told_to_load_it(tmp_path: Path) -> 
     ],
     ids=["empty", "newline", "binary", "no version", "words", "GCC only", "huge"],
 )
-def test_a_version_file_that_makes_no_sense_is_no_driver(tmp_path: Path, content: bytes) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    (tmp_path / VERSION).write_bytes(content)
-    assert refusal(tmp_path).kind == "driver-not-loaded"
+def test_a_version_file_that_makes_no_sense_is_no_driver(host: Path, content: bytes) -> None:
+    (host / VERSION).write_bytes(content)
+    assert refusal(host).kind == "driver-not-loaded"
 
 
 @pytest.mark.parametrize("kind", ["folder", "FIFO", "looping link"])
-def test_a_version_file_that_is_no_file_is_no_driver(tmp_path: Path, kind: str) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    make_instead(tmp_path / VERSION, kind)
-    error = refusal(tmp_path)
+def test_a_version_file_that_is_no_file_is_no_driver(host: Path, kind: str) -> None:
+    make_instead(host / VERSION, kind)
+    error = refusal(host)
     assert error.kind == "driver-not-loaded"
     assert "as root" not in error.hint
 
@@ -71,10 +76,9 @@ def test_gpus_that_are_all_excluded_are_no_gpu(tmp_path: Path) -> None:
     assert refusal(tmp_path).kind == "no-gpu"
 
 
-def test_a_driver_without_any_node_is_told_how_to_make_them(tmp_path: Path) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    shutil.rmtree(tmp_path / "dev")
-    error = refusal(tmp_path)
+def test_a_driver_without_any_node_is_told_how_to_make_them(host: Path) -> None:
+    shutil.rmtree(host / "dev")
+    error = refusal(host)
     assert error.kind == "no-nodes"
     assert "nvidia-modprobe" in error.hint
 
@@ -86,10 +90,9 @@ def test_gpus_without_their_nodes_are_no_nodes(tmp_path: Path) -> None:
     assert refusal(tmp_path).kind == "no-nodes"
 
 
-def test_without_the_control_node_no_gpu_can_be_used(tmp_path: Path) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    (tmp_path / "dev/nvidiactl").unlink()
-    error = refusal(tmp_path)
+def test_without_the_control_node_no_gpu_can_be_used(host: Path) -> None:
+    (host / "dev/nvidiactl").unlink()
+    error = refusal(host)
     assert error.kind == "no-nodes"
     assert "/dev/nvidiactl does not exist" in error.message
 
@@ -98,11 +101,10 @@ def test_without_the_control_node_no_gpu_can_be_used(tmp_path: Path) -> None:
     ("name", "severity"), [("nvidia-uvm", "error"), ("nvidia-uvm-tools", "info"), ("nvidia-modeset", "info")]
 )
 def test_another_missing_control_node_is_a_finding_by_its_weight(
-    tmp_path: Path, name: str, severity: str
+    host: Path, name: str, severity: str
 ) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    (tmp_path / "dev" / name).unlink()
-    inventory = discover(tmp_path)
+    (host / "dev" / name).unlink()
+    inventory = discover(host)
     assert rules(inventory) == {"control-node-missing": severity}
     assert len(inventory.nodes) == 3
 
@@ -125,13 +127,12 @@ def test_a_driver_whose_libraries_are_not_installed_is_not_found(tmp_path: Path)
     assert V550 in error.message
 
 
-def test_libraries_that_outlive_those_which_programs_load_are_no_driver(tmp_path: Path) -> None:
-    install(tmp_path, driver_files.ubuntu)
+def test_libraries_that_outlive_those_which_programs_load_are_no_driver(host: Path) -> None:
     for name in ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia"):
-        for file in tmp_path.glob(f"usr/lib/x86_64-linux-gnu/{name}.so*"):
+        for file in host.glob(f"usr/lib/x86_64-linux-gnu/{name}.so*"):
             file.unlink()
-    assert list(tmp_path.glob("usr/lib/x86_64-linux-gnu/libnvidia-*.so.*"))
-    assert refusal(tmp_path).kind == "driver-not-found"
+    assert list(host.glob("usr/lib/x86_64-linux-gnu/libnvidia-*.so.*"))
+    assert refusal(host).kind == "driver-not-found"
 
 
 def test_libraries_of_another_version_than_the_kernel_module_are_a_mismatch(tmp_path: Path) -> None:
@@ -163,21 +164,19 @@ def test_the_version_that_runs_is_given_even_where_the_links_lead_to_the_other(t
 
 
 @pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])
-def test_an_upgrade_that_replaced_a_required_library_is_a_mismatch(tmp_path: Path, stem: str) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+def test_an_upgrade_that_replaced_a_required_library_is_a_mismatch(host: Path, stem: str) -> None:
+    folder = host / "usr/lib/x86_64-linux-gnu"
     (folder / f"{stem}.so.{V550}").rename(folder / f"{stem}.so.580.95.05")
     driver_files.link(folder / f"{stem}.so.1", f"{stem}.so.580.95.05")
-    error = refusal(tmp_path)
+    error = refusal(host)
     assert error.kind == "version-mismatch"
     assert "580.95.05" in error.message
 
 
-def test_an_upgrade_that_replaced_another_library_leaves_the_rest_usable(tmp_path: Path) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    folder = tmp_path / "usr/lib/x86_64-linux-gnu"
+def test_an_upgrade_that_replaced_another_library_leaves_the_rest_usable(host: Path) -> None:
+    folder = host / "usr/lib/x86_64-linux-gnu"
     (folder / f"libnvidia-glcore.so.{V550}").rename(folder / "libnvidia-glcore.so.580.95.05")
-    inventory = discover(tmp_path)
+    inventory = discover(host)
     assert rules(inventory) == {
         "other-driver-version": "info",
         "library-incomplete": "warning",
@@ -212,25 +211,22 @@ class ClosedRoot(Root):
 
 
 @pytest.mark.parametrize("with_sys", [True, False])
-def test_gpus_that_may_not_be_listed_are_not_called_absent(tmp_path: Path, *, with_sys: bool) -> None:
-    install(tmp_path, driver_files.ubuntu)
+def test_gpus_that_may_not_be_listed_are_not_called_absent(host: Path, *, with_sys: bool) -> None:
     if not with_sys:
-        shutil.rmtree(tmp_path / "sys")
+        shutil.rmtree(host / "sys")
     with pytest.raises(HostError, match=f"{gpus.GPUS} cannot be read: Permission denied") as caught:
-        VENDOR.discover(replace(places(tmp_path), host=ClosedRoot(str(tmp_path))))
+        VENDOR.discover(replace(places(host), host=ClosedRoot(str(host))))
     assert caught.value.hint == "run as root"
 
 
-def test_libraries_whose_folder_may_not_be_listed_are_not_called_absent(tmp_path: Path) -> None:
-    install(tmp_path, driver_files.ubuntu)
+def test_libraries_whose_folder_may_not_be_listed_are_not_called_absent(host: Path) -> None:
     with pytest.raises(HostError, match="cannot be looked into: Permission denied") as caught:
-        VENDOR.discover(replace(places(tmp_path), driver=ClosedRoot(str(tmp_path))))
+        VENDOR.discover(replace(places(host), driver=ClosedRoot(str(host))))
     assert caught.value.hint == "run as root"
 
 
-def test_a_closed_folder_beside_the_libraries_is_named(tmp_path: Path) -> None:
-    install(tmp_path, driver_files.ubuntu)
-    link(tmp_path / "usr/local/nvidia/lib64", "lib64")
-    (finding,) = [each for each in discover(tmp_path).findings if each.rule == "library-unusable"]
+def test_a_closed_folder_beside_the_libraries_is_named(host: Path) -> None:
+    link(host / "usr/local/nvidia/lib64", "lib64")
+    (finding,) = [each for each in discover(host).findings if each.rule == "library-unusable"]
     assert finding.severity == "warning"
     assert "/usr/local/nvidia/lib64" in finding.message

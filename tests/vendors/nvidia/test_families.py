@@ -52,6 +52,13 @@ def with_mig_administration(root: Path) -> None:
         make_node(root, Node(path=caps.node_path(minor), major=CAPS_MAJOR, minor=minor), 0o400)
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host whose GPU has MIG, which two nodes administer."""
+    with_mig_administration(tmp_path)
+    return tmp_path
+
+
 def look(root: Path) -> tuple[dict[str, Group], tuple[Finding, ...]]:
     where = places(root)
     groups, findings = read_groups(where, NvidiaNodeReader(where))
@@ -229,32 +236,28 @@ def test_nodes_are_sought_below_the_dev_root(tmp_path: Path) -> None:
     assert (node.path, node.host_path) == ("/dev/gdrdrv", "/driver/dev/gdrdrv")
 
 
-def test_mig_is_administered_by_two_devices(tmp_path: Path) -> None:
-    with_mig_administration(tmp_path)
+def test_mig_is_administered_by_two_devices(root: Path) -> None:
     wanted = {"mig-config": [caps.node_path(1)], "mig-monitor": [caps.node_path(2)]}
-    assert offered(tmp_path) == {"mig": wanted}
-    names = [device["name"] for device in documents(tmp_path)["nvidia.com/mig"]["devices"]]
+    assert offered(root) == {"mig": wanted}
+    names = [device["name"] for device in documents(root)["nvidia.com/mig"]["devices"]]
     assert names == ["mig-config", "mig-monitor", "all"]
 
 
-def test_where_no_gpu_has_mig_nobody_needs_to_administer_it(tmp_path: Path) -> None:
-    with_mig_administration(tmp_path)
-    (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").rmdir()
-    assert offered(tmp_path) == {}
+def test_where_no_gpu_has_mig_nobody_needs_to_administer_it(root: Path) -> None:
+    (root / "proc/driver/nvidia/capabilities/gpu0/mig").rmdir()
+    assert offered(root) == {}
 
 
 @pytest.mark.parametrize("only", ["capabilities", "mig-minors"])
-def test_either_of_the_kernels_files_tells_the_minors(tmp_path: Path, only: str) -> None:
-    with_mig_administration(tmp_path)
+def test_either_of_the_kernels_files_tells_the_minors(root: Path, only: str) -> None:
     other = {"capabilities": "nvidia-caps/mig-minors", "mig-minors": "nvidia/capabilities/mig"}[only]
-    (tmp_path / "proc/driver" / other).rename(tmp_path / "away")
-    assert offered(tmp_path)["mig"].keys() == {"mig-config", "mig-monitor"}
+    (root / "proc/driver" / other).rename(root / "away")
+    assert offered(root)["mig"].keys() == {"mig-config", "mig-monitor"}
 
 
-def test_a_missing_administration_node_leaves_its_device_out_and_could_be_made(tmp_path: Path) -> None:
-    with_mig_administration(tmp_path)
-    (tmp_path / f".{caps.node_path(1)}").unlink()
-    where = places(tmp_path)
+def test_a_missing_administration_node_leaves_its_device_out_and_could_be_made(root: Path) -> None:
+    (root / f".{caps.node_path(1)}").unlink()
+    where = places(root)
     reader = NvidiaNodeReader(where)
     (group,), findings = read_groups(where, reader)
     assert [device.name for device in group.devices] == ["mig-monitor"]
@@ -266,18 +269,16 @@ def test_a_missing_administration_node_leaves_its_device_out_and_could_be_made(t
     ]
 
 
-def test_an_administration_node_of_another_minor_is_not_given(tmp_path: Path) -> None:
-    with_mig_administration(tmp_path)
-    make_node(tmp_path, Node(path=caps.node_path(2), major=CAPS_MAJOR, minor=9))
-    groups, findings = look(tmp_path)
+def test_an_administration_node_of_another_minor_is_not_given(root: Path) -> None:
+    make_node(root, Node(path=caps.node_path(2), major=CAPS_MAJOR, minor=9))
+    groups, findings = look(root)
     assert [device.name for device in groups["mig"].devices] == ["mig-config"]
     assert [finding.rule for finding in findings] == ["mig-admin-node-missing"]
 
 
-def test_minors_that_contradict_each_other_give_no_device(tmp_path: Path) -> None:
-    with_mig_administration(tmp_path)
-    capability(tmp_path, "config", 7)
-    groups, findings = look(tmp_path)
+def test_minors_that_contradict_each_other_give_no_device(root: Path) -> None:
+    capability(root, "config", 7)
+    groups, findings = look(root)
     assert [device.name for device in groups["mig"].devices] == ["mig-monitor"]
     assert "its minor is 7" in findings[0].message
 
@@ -286,11 +287,10 @@ def test_minors_that_contradict_each_other_give_no_device(tmp_path: Path) -> Non
     "content",
     ["", "rubbish", "DeviceFileMinor: many\n", "DeviceFileMinor: -1\n", f"DeviceFileMinor: {1 << 20}\n"],
 )
-def test_a_capability_without_a_minor_gives_no_device_and_a_finding(tmp_path: Path, content: str) -> None:
-    with_mig_administration(tmp_path)
-    (tmp_path / "proc/driver/nvidia-caps/mig-minors").unlink()
-    write(tmp_path / "proc/driver/nvidia/capabilities/mig/config", content)
-    groups, findings = look(tmp_path)
+def test_a_capability_without_a_minor_gives_no_device_and_a_finding(root: Path, content: str) -> None:
+    (root / "proc/driver/nvidia-caps/mig-minors").unlink()
+    write(root / "proc/driver/nvidia/capabilities/mig/config", content)
+    groups, findings = look(root)
     assert [device.name for device in groups["mig"].devices] == ["mig-monitor"]
     (finding,) = findings
     assert finding.path == "mig-config"

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.hosts.driver_files import link
 from support.hosts.nvidia import boot, make_any_instead, make_instead, places
 from support.hosts.nvidia_kernel import (
     Gpu,
     Node,
     example_gpus,
     information_text,
-    link,
     make_node,
     write,
     write_pci_device,
@@ -27,6 +27,13 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 PROC = "proc/driver/nvidia/gpus"
 UNKNOWN = "GPU-????????-????-????-????-????????????"
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with one GPU."""
+    boot(tmp_path, 1)
+    return tmp_path
 
 
 def read(root: Path) -> tuple[tuple[Accelerator, ...], tuple[Finding, ...]]:
@@ -65,20 +72,18 @@ def test_a_gpu_has_its_own_node_and_those_of_its_drm_devices(tmp_path: Path) -> 
     ]
 
 
-def test_a_nodes_mode_and_owner_are_those_of_the_host(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
-    (tmp_path / "dev/nvidia0").chmod(0o640)
-    os.chown(tmp_path / "dev/nvidia0", 3, 44)
-    node = read(tmp_path)[0][0].nodes[0]
+def test_a_nodes_mode_and_owner_are_those_of_the_host(root: Path) -> None:
+    (root / "dev/nvidia0").chmod(0o640)
+    os.chown(root / "dev/nvidia0", 3, 44)
+    node = read(root)[0][0].nodes[0]
     assert (node.mode, node.uid, node.gid) == (0o640, 3, 44)
 
 
-def test_a_node_that_is_a_link_is_given_by_what_it_leads_to(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
-    (tmp_path / "dev/char").mkdir()
-    (tmp_path / "dev/nvidia0").rename(tmp_path / "dev/char/195:0")
-    link(tmp_path / "dev/nvidia0", "/dev/char/195:0")
-    node = read(tmp_path)[0][0].nodes[0]
+def test_a_node_that_is_a_link_is_given_by_what_it_leads_to(root: Path) -> None:
+    (root / "dev/char").mkdir()
+    (root / "dev/nvidia0").rename(root / "dev/char/195:0")
+    link(root / "dev/nvidia0", "/dev/char/195:0")
+    node = read(root)[0][0].nodes[0]
     assert (node.path, node.host_path) == ("/dev/nvidia0", "/dev/char/195:0")
 
 
@@ -138,12 +143,11 @@ def test_gpus_without_a_node_are_left_out_and_the_others_keep_their_index(tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["regular file", "folder", "FIFO", "block device"])
-def test_a_node_that_is_no_character_device_is_called_what_it_is(tmp_path: Path, kind: str) -> None:
-    boot(tmp_path, 1)
-    node = tmp_path / "dev/nvidia0"
+def test_a_node_that_is_no_character_device_is_called_what_it_is(root: Path, kind: str) -> None:
+    node = root / "dev/nvidia0"
     make_any_instead(node, kind)
-    assert usable(tmp_path) == []
-    assert f"/dev/nvidia0 is a {kind}, not a character device" in read(tmp_path)[1][0].message
+    assert usable(root) == []
+    assert f"/dev/nvidia0 is a {kind}, not a character device" in read(root)[1][0].message
 
 
 def test_a_missing_drm_node_costs_graphics_only(tmp_path: Path) -> None:
@@ -219,35 +223,32 @@ def test_a_uuid_stands_for_one_gpu_only(tmp_path: Path) -> None:
     assert problems(tmp_path) == [("error", "gpu-repeated")]
 
 
-def test_a_gpu_of_another_kernel_driver_is_named_and_not_offered(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
+def test_a_gpu_of_another_kernel_driver_is_named_and_not_offered(root: Path) -> None:
     passed_on = example_gpus(2)[1]
-    write_pci_device(tmp_path / "sys", passed_on)
-    link(tmp_path / f"sys/bus/pci/devices/{passed_on.bdf}/driver", "../../../bus/pci/drivers/vfio-pci")
-    (tmp_path / "sys/bus/pci/drivers/vfio-pci").mkdir()
-    assert usable(tmp_path) == [0]
-    assert problems(tmp_path) == [("info", "gpu-not-bound")]
-    assert f"{passed_on.bdf} is bound to the driver vfio-pci" in read(tmp_path)[1][0].message
+    write_pci_device(root / "sys", passed_on)
+    link(root / f"sys/bus/pci/devices/{passed_on.bdf}/driver", "../../../bus/pci/drivers/vfio-pci")
+    (root / "sys/bus/pci/drivers/vfio-pci").mkdir()
+    assert usable(root) == [0]
+    assert problems(root) == [("info", "gpu-not-bound")]
+    assert f"{passed_on.bdf} is bound to the driver vfio-pci" in read(root)[1][0].message
 
 
-def test_a_gpu_without_any_kernel_driver_is_named(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
+def test_a_gpu_without_any_kernel_driver_is_named(root: Path) -> None:
     unbound = example_gpus(2)[1]
-    write_pci_device(tmp_path / "sys", unbound)
-    (tmp_path / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
-    assert "is bound to no driver" in read(tmp_path)[1][0].message
+    write_pci_device(root / "sys", unbound)
+    (root / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
+    assert "is bound to no driver" in read(root)[1][0].message
 
 
 @pytest.mark.parametrize(
     "name",
     [b"not-an-address", b"0000:1b:00", b"0000:1g:00.0", b"two\nlines", b"\xff\xfe", b"0000:1b:00.0 ", b"..."],
 )
-def test_a_folder_that_is_no_address_is_passed_over(tmp_path: Path, name: bytes) -> None:
-    boot(tmp_path, 1)
-    os.mkdir(os.fsencode(tmp_path / PROC) + b"/" + name)
-    assert usable(tmp_path) == [0]
-    assert problems(tmp_path) == [("warning", "gpu-address-unknown")]
-    assert read(tmp_path)[1][0].line().isprintable()
+def test_a_folder_that_is_no_address_is_passed_over(root: Path, name: bytes) -> None:
+    os.mkdir(os.fsencode(root / PROC) + b"/" + name)
+    assert usable(root) == [0]
+    assert problems(root) == [("warning", "gpu-address-unknown")]
+    assert read(root)[1][0].line().isprintable()
 
 
 def test_a_gpu_that_fell_off_the_bus_is_named_and_the_others_keep_their_index(tmp_path: Path) -> None:
@@ -261,10 +262,9 @@ def test_a_gpu_that_fell_off_the_bus_is_named_and_the_others_keep_their_index(tm
     ]
 
 
-def test_a_function_of_another_class_is_no_lost_gpu(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
-    write_pci_device(tmp_path / "sys", replace(example_gpus(2)[1], pci_class=0x040300))
-    assert read(tmp_path)[1] == ()
+def test_a_function_of_another_class_is_no_lost_gpu(root: Path) -> None:
+    write_pci_device(root / "sys", replace(example_gpus(2)[1], pci_class=0x040300))
+    assert read(root)[1] == ()
 
 
 def test_gpus_that_cannot_be_listed_are_not_called_lost(tmp_path: Path) -> None:
@@ -276,18 +276,16 @@ def test_gpus_that_cannot_be_listed_are_not_called_lost(tmp_path: Path) -> None:
     assert "Too many levels of symbolic links" in read(tmp_path)[0][0].problem
 
 
-def test_a_node_of_another_major_is_never_given(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
-    make_node(tmp_path, Node(path="/dev/nvidia0", major=1, minor=0))
-    assert usable(tmp_path) == []
-    assert "/dev/nvidia0 has the numbers 1:0, but the kernel's are 195:0" in read(tmp_path)[1][0].message
+def test_a_node_of_another_major_is_never_given(root: Path) -> None:
+    make_node(root, Node(path="/dev/nvidia0", major=1, minor=0))
+    assert usable(root) == []
+    assert "/dev/nvidia0 has the numbers 1:0, but the kernel's are 195:0" in read(root)[1][0].message
 
 
-def test_a_major_that_the_kernel_does_not_tell_is_not_compared(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
-    (tmp_path / "proc/devices").unlink()
-    make_node(tmp_path, Node(path="/dev/nvidia0", major=240, minor=0))
-    assert usable(tmp_path) == [0]
+def test_a_major_that_the_kernel_does_not_tell_is_not_compared(root: Path) -> None:
+    (root / "proc/devices").unlink()
+    make_node(root, Node(path="/dev/nvidia0", major=240, minor=0))
+    assert usable(root) == [0]
 
 
 def test_a_drm_node_of_other_numbers_costs_graphics_only(tmp_path: Path) -> None:
@@ -299,21 +297,19 @@ def test_a_drm_node_of_other_numbers_costs_graphics_only(tmp_path: Path) -> None
     assert "has the numbers 226:0, but the kernel's are 226:1" in finding.message
 
 
-def test_a_control_node_of_another_major_is_a_missing_one(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
-    make_node(tmp_path, Node(path="/dev/nvidia-uvm", major=511, minor=0))
-    reader = NvidiaGpuReader(places(tmp_path), NvidiaNodeReader(places(tmp_path)))
+def test_a_control_node_of_another_major_is_a_missing_one(root: Path) -> None:
+    make_node(root, Node(path="/dev/nvidia-uvm", major=511, minor=0))
+    reader = NvidiaGpuReader(places(root), NvidiaNodeReader(places(root)))
     assert "/dev/nvidia-uvm" not in [node.path for node in reader.read_control_nodes()]
     assert [finding.rule for finding in reader.findings] == ["control-node-missing"]
 
 
 @pytest.mark.parametrize("path", ["proc/devices", "proc/driver/nvidia/params"])
 @pytest.mark.parametrize("content", ["", "rubbish\n", "\0"])
-def test_a_file_of_the_kernel_that_tells_nothing_is_named(tmp_path: Path, path: str, content: str) -> None:
-    boot(tmp_path, 1)
-    write(tmp_path / path, content)
-    assert usable(tmp_path) == [0]
-    (finding,) = read(tmp_path)[1]
+def test_a_file_of_the_kernel_that_tells_nothing_is_named(root: Path, path: str, content: str) -> None:
+    write(root / path, content)
+    assert usable(root) == [0]
+    (finding,) = read(root)[1]
     assert (finding.severity, finding.rule, finding.path) == (
         "warning",
         "kernel-file-unusable",
@@ -321,14 +317,13 @@ def test_a_file_of_the_kernel_that_tells_nothing_is_named(tmp_path: Path, path: 
     )
 
 
-def test_a_node_to_be_made_is_never_executable_or_setuid(tmp_path: Path) -> None:
-    boot(tmp_path, 1)
-    (tmp_path / "dev/nvidia0").unlink()
-    path = tmp_path / "proc/driver/nvidia/params"
+def test_a_node_to_be_made_is_never_executable_or_setuid(root: Path) -> None:
+    (root / "dev/nvidia0").unlink()
+    path = root / "proc/driver/nvidia/params"
     text = path.read_text().replace("DeviceFileMode: 438", f"DeviceFileMode: {0o4777}")
     write(path, text.replace("DeviceFileUID: 0", "DeviceFileUID: 9999999999"))
-    nodes = NvidiaNodeReader(places(tmp_path))
-    NvidiaGpuReader(places(tmp_path), nodes).read()
+    nodes = NvidiaNodeReader(places(root))
+    NvidiaGpuReader(places(root), nodes).read()
     assert [(node.mode, node.uid) for node in nodes.missing] == [(0o666, 0xFFFFFFFE)]
 
 

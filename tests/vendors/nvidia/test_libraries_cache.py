@@ -25,6 +25,12 @@ def install(root: Path) -> None:
     write_loader_cache(root, FOLDER)
 
 
+@pytest.fixture
+def host(tmp_path: Path) -> Path:
+    install(tmp_path)
+    return tmp_path
+
+
 def search(root: Path) -> LibrarySearch:
     said = find_libraries(places(root), DRIVER)
     assert all(finding.line().isprintable() for finding in said.findings)
@@ -44,24 +50,21 @@ def cache_of(*entries: tuple[str, str], flags: int = 0x0303) -> bytes:
     return head + table + strings
 
 
-def test_a_folder_that_only_the_cache_names_is_searched(tmp_path: Path) -> None:
-    install(tmp_path)
-    assert search(tmp_path).found.keys() == {"libcuda.so.1", "libnvidia-ml.so.1"}
+def test_a_folder_that_only_the_cache_names_is_searched(host: Path) -> None:
+    assert search(host).found.keys() == {"libcuda.so.1", "libnvidia-ml.so.1"}
 
 
-def test_without_a_cache_the_usual_folders_are_searched(tmp_path: Path) -> None:
-    install(tmp_path)
-    (tmp_path / CACHE).unlink()
-    said = search(tmp_path)
+def test_without_a_cache_the_usual_folders_are_searched(host: Path) -> None:
+    (host / CACHE).unlink()
+    said = search(host)
     assert said.found.keys() == {"libnvidia-ml.so.1"}
     assert said.findings == []
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"glibc-ld.so.cache1.1", bytes(MAX_SIZE + 1)], ids=len)
-def test_a_corrupt_cache_is_named_and_costs_what_only_it_knows(tmp_path: Path, content: bytes) -> None:
-    install(tmp_path)
-    (tmp_path / CACHE).write_bytes(content)
-    said = search(tmp_path)
+def test_a_corrupt_cache_is_named_and_costs_what_only_it_knows(host: Path, content: bytes) -> None:
+    (host / CACHE).write_bytes(content)
+    said = search(host)
     assert said.found.keys() == {"libnvidia-ml.so.1"}
     assert [(f.severity, f.rule, f.path) for f in said.findings] == [
         ("warning", "ld-cache-unreadable", f"/{CACHE}")
@@ -69,19 +72,17 @@ def test_a_corrupt_cache_is_named_and_costs_what_only_it_knows(tmp_path: Path, c
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "looping link"])
-def test_something_else_in_the_caches_place_is_named(tmp_path: Path, kind: str) -> None:
-    install(tmp_path)
-    make_instead(tmp_path / CACHE, kind)
-    assert [finding.rule for finding in search(tmp_path).findings] == ["ld-cache-unreadable"]
+def test_something_else_in_the_caches_place_is_named(host: Path, kind: str) -> None:
+    make_instead(host / CACHE, kind)
+    assert [finding.rule for finding in search(host).findings] == ["ld-cache-unreadable"]
 
 
 @pytest.mark.parametrize(
     "path", ["", "libcuda.so.1", "../libcuda.so.1", "/", "/nowhere/libcuda.so.1", "/a\nb/x"]
 )
-def test_an_entry_that_leads_nowhere_is_passed_over(tmp_path: Path, path: str) -> None:
-    install(tmp_path)
-    put(tmp_path / CACHE, cache_of(("libcuda.so.1", path)))
-    said = search(tmp_path)
+def test_an_entry_that_leads_nowhere_is_passed_over(host: Path, path: str) -> None:
+    put(host / CACHE, cache_of(("libcuda.so.1", path)))
+    said = search(host)
     assert said.found.keys() == {"libnvidia-ml.so.1"}
     assert said.findings == []
 
@@ -94,17 +95,15 @@ def test_an_entry_cannot_lead_out_of_the_root(tmp_path: Path) -> None:
     assert search(root).found.keys() == {"libnvidia-ml.so.1"}
 
 
-def test_an_entry_of_another_machine_is_passed_over(tmp_path: Path) -> None:
-    install(tmp_path)
-    put(tmp_path / CACHE, cache_of(("libcuda.so.1", f"{FOLDER}/libcuda.so.1"), flags=0x0003))
-    assert search(tmp_path).found.keys() == {"libnvidia-ml.so.1"}
+def test_an_entry_of_another_machine_is_passed_over(host: Path) -> None:
+    put(host / CACHE, cache_of(("libcuda.so.1", f"{FOLDER}/libcuda.so.1"), flags=0x0003))
+    assert search(host).found.keys() == {"libnvidia-ml.so.1"}
 
 
-def test_a_folder_of_libraries_that_no_table_knows_is_searched_by_their_names(tmp_path: Path) -> None:
-    install(tmp_path)
-    write_library(tmp_path / f"opt/new/libnvidia-novelty.so.{V550}", "libnvidia-novelty.so.1")
-    write_loader_cache(tmp_path, FOLDER, "/opt/new")
-    assert "libnvidia-novelty.so.1" in search(tmp_path).found
+def test_a_folder_of_libraries_that_no_table_knows_is_searched_by_their_names(host: Path) -> None:
+    write_library(host / f"opt/new/libnvidia-novelty.so.{V550}", "libnvidia-novelty.so.1")
+    write_loader_cache(host, FOLDER, "/opt/new")
+    assert "libnvidia-novelty.so.1" in search(host).found
 
 
 @given(

@@ -38,6 +38,13 @@ def install_few(root: Path) -> None:
         link(root / SYSTEM / f"{stem}.so.1", f"{stem}.so.{V550}")
 
 
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Return a host with a driver of three libraries, of which the first two are required."""
+    install_few(tmp_path)
+    return tmp_path
+
+
 def search(root: Path, *folders: str) -> LibrarySearch:
     return find_libraries(places(root, libraries=folders), DRIVER)
 
@@ -58,10 +65,9 @@ def why_not(root: Path, stem: str) -> str:
     return reason
 
 
-def test_the_libraries_of_a_whole_driver_are_found(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    assert found(tmp_path).keys() == {*SONAMES, "libcuda.so"}
-    assert findings(tmp_path) == []
+def test_the_libraries_of_a_whole_driver_are_found(root: Path) -> None:
+    assert found(root).keys() == {*SONAMES, "libcuda.so"}
+    assert findings(root) == []
 
 
 NO_LIBRARIES = {
@@ -73,20 +79,18 @@ NO_LIBRARIES = {
 
 
 @pytest.mark.parametrize("content", NO_LIBRARIES.values(), ids=NO_LIBRARIES.keys())
-def test_a_file_that_is_no_library_is_left_out_with_its_path(tmp_path: Path, content: bytes) -> None:
-    install_few(tmp_path)
-    file(tmp_path, "libnvidia-ptxjitcompiler").write_bytes(content)
-    assert found(tmp_path).keys() == {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"}
-    (finding,) = findings(tmp_path)
+def test_a_file_that_is_no_library_is_left_out_with_its_path(root: Path, content: bytes) -> None:
+    file(root, "libnvidia-ptxjitcompiler").write_bytes(content)
+    assert found(root).keys() == {"libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"}
+    (finding,) = findings(root)
     assert (finding.severity, finding.rule) == ("warning", "library-unusable")
     assert finding.path == f"/{SYSTEM}/libnvidia-ptxjitcompiler.so.{V550}"
 
 
 @pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])
-def test_a_required_library_that_is_no_library_is_an_error(tmp_path: Path, stem: str) -> None:
-    install_few(tmp_path)
-    file(tmp_path, stem).write_text("no library\n")
-    (finding,) = findings(tmp_path)
+def test_a_required_library_that_is_no_library_is_an_error(root: Path, stem: str) -> None:
+    file(root, stem).write_text("no library\n")
+    (finding,) = findings(root)
     assert (finding.severity, finding.rule) == ("error", "library-unusable")
 
 
@@ -113,29 +117,26 @@ def test_something_else_in_an_optional_librarys_place_costs_that_library_only(
 
 
 @pytest.mark.parametrize("kind", ["dangling link", "looping link", "FIFO", "folder"])
-def test_something_else_in_a_required_librarys_place_is_an_error(tmp_path: Path, kind: str) -> None:
-    install_few(tmp_path)
-    make_instead(file(tmp_path, "libcuda"), kind)
-    assert {finding.severity for finding in findings(tmp_path)} == {"error"}
+def test_something_else_in_a_required_librarys_place_is_an_error(root: Path, kind: str) -> None:
+    make_instead(file(root, "libcuda"), kind)
+    assert {finding.severity for finding in findings(root)} == {"error"}
 
 
-def test_a_library_that_is_cut_off_anywhere_is_left_out(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    path = file(tmp_path, "libnvidia-ptxjitcompiler")
+def test_a_library_that_is_cut_off_anywhere_is_left_out(root: Path) -> None:
+    path = file(root, "libnvidia-ptxjitcompiler")
     whole = path.read_bytes()
     for length in range(0, len(whole), 5):
         path.write_bytes(whole[:length])
-        assert "libnvidia-ptxjitcompiler.so.1" not in found(tmp_path), length
+        assert "libnvidia-ptxjitcompiler.so.1" not in found(root), length
 
 
 @pytest.mark.parametrize("target", ["/opt/driver/{}", "../../../../../../../../opt/driver/{}"])
-def test_a_link_that_would_lead_out_of_the_root_leads_into_it(tmp_path: Path, target: str) -> None:
-    install_few(tmp_path)
+def test_a_link_that_would_lead_out_of_the_root_leads_into_it(root: Path, target: str) -> None:
     name = f"libcuda.so.{V550}"
-    (tmp_path / "opt/driver").mkdir(parents=True)
-    file(tmp_path, "libcuda").rename(tmp_path / "opt/driver" / name)
-    link(file(tmp_path, "libcuda"), target.format(name))
-    assert found(tmp_path)["libcuda.so.1"] == f"/opt/driver/{name}"
+    (root / "opt/driver").mkdir(parents=True)
+    file(root, "libcuda").rename(root / "opt/driver" / name)
+    link(file(root, "libcuda"), target.format(name))
+    assert found(root)["libcuda.so.1"] == f"/opt/driver/{name}"
 
 
 def test_a_library_outside_of_the_root_is_never_taken(tmp_path: Path) -> None:
@@ -147,97 +148,81 @@ def test_a_library_outside_of_the_root_is_never_taken(tmp_path: Path) -> None:
     assert "No such file" in why_not(root, "libcuda")
 
 
-def test_a_packagers_name_without_version_is_accepted_where_the_content_has_it(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    path = tmp_path / SYSTEM / "libGLX_nvidia.so.0"
+def test_a_packagers_name_without_version_is_accepted_where_the_content_has_it(root: Path) -> None:
+    path = root / SYSTEM / "libGLX_nvidia.so.0"
     write_library(path, "libGLX_nvidia.so.0", contains=bytes(1 << 20) + V550.encode())
-    assert found(tmp_path)["libGLX_nvidia.so.0"] == f"/{SYSTEM}/libGLX_nvidia.so.0"
+    assert found(root)["libGLX_nvidia.so.0"] == f"/{SYSTEM}/libGLX_nvidia.so.0"
 
 
-def test_a_name_without_version_is_refused_where_the_content_has_another(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    write_library(tmp_path / SYSTEM / "libGLX_nvidia.so.0", "libGLX_nvidia.so.0", contains=V535.encode())
-    assert "libGLX_nvidia.so.0" not in found(tmp_path)
-    assert f"does not hold {V550}" in why_not(tmp_path, "libGLX_nvidia")
+def test_a_name_without_version_is_refused_where_the_content_has_another(root: Path) -> None:
+    write_library(root / SYSTEM / "libGLX_nvidia.so.0", "libGLX_nvidia.so.0", contains=V535.encode())
+    assert "libGLX_nvidia.so.0" not in found(root)
+    assert f"does not hold {V550}" in why_not(root, "libGLX_nvidia")
 
 
-def test_a_version_that_lies_across_two_reads_is_seen(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    path = tmp_path / SYSTEM / "libGLX_nvidia.so.0"
+def test_a_version_that_lies_across_two_reads_is_seen(root: Path) -> None:
+    path = root / SYSTEM / "libGLX_nvidia.so.0"
     write_library(path, "libGLX_nvidia.so.0")
     padding = (1 << 20) - path.stat().st_size - 4
     write_library(path, "libGLX_nvidia.so.0", contains=bytes(padding) + V550.encode())
-    assert "libGLX_nvidia.so.0" in found(tmp_path)
+    assert "libGLX_nvidia.so.0" in found(root)
 
 
 @pytest.mark.parametrize(("machine", "bits"), [(I386, 32), (AARCH64, 64), (62, 32)])
-def test_a_library_of_another_machine_is_passed_over_silently(
-    tmp_path: Path, machine: int, bits: int
-) -> None:
-    install_few(tmp_path)
-    write_library(file(tmp_path, "libnvidia-ptxjitcompiler"), "libptx.so.1", machine=machine, bits=bits)
-    assert "libptx.so.1" not in found(tmp_path)
-    assert findings(tmp_path) == []
-    assert "is for another machine" in why_not(tmp_path, "libnvidia-ptxjitcompiler")
+def test_a_library_of_another_machine_is_passed_over_silently(root: Path, machine: int, bits: int) -> None:
+    write_library(file(root, "libnvidia-ptxjitcompiler"), "libptx.so.1", machine=machine, bits=bits)
+    assert "libptx.so.1" not in found(root)
+    assert findings(root) == []
+    assert "is for another machine" in why_not(root, "libnvidia-ptxjitcompiler")
 
 
-def test_a_library_of_another_machine_does_not_hide_ours(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    write_library(tmp_path / f"opt/a/libcuda.so.{V550}", "libcuda.so.1", machine=I386, bits=32)
-    assert found(tmp_path, "/opt/a", f"/{SYSTEM}")["libcuda.so.1"] == f"/{SYSTEM}/libcuda.so.{V550}"
+def test_a_library_of_another_machine_does_not_hide_ours(root: Path) -> None:
+    write_library(root / f"opt/a/libcuda.so.{V550}", "libcuda.so.1", machine=I386, bits=32)
+    assert found(root, "/opt/a", f"/{SYSTEM}")["libcuda.so.1"] == f"/{SYSTEM}/libcuda.so.{V550}"
 
 
-def test_the_name_in_the_container_is_the_soname_and_not_the_files(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    write_library(file(tmp_path, "libnvidia-opencl"), "libsurprise.so.7")
-    assert found(tmp_path)["libsurprise.so.7"] == f"/{SYSTEM}/libnvidia-opencl.so.{V550}"
+def test_the_name_in_the_container_is_the_soname_and_not_the_files(root: Path) -> None:
+    write_library(file(root, "libnvidia-opencl"), "libsurprise.so.7")
+    assert found(root)["libsurprise.so.7"] == f"/{SYSTEM}/libnvidia-opencl.so.{V550}"
 
 
 @pytest.mark.parametrize("soname", ["", "/usr/lib/libcuda.so.1", "../libcuda.so.1"])
-def test_a_library_without_a_usable_soname_keeps_its_files_name(tmp_path: Path, soname: str) -> None:
-    install_few(tmp_path)
-    write_library(file(tmp_path, "libnvidia-opencl"), soname)
-    assert f"libnvidia-opencl.so.{V550}" in found(tmp_path)
+def test_a_library_without_a_usable_soname_keeps_its_files_name(root: Path, soname: str) -> None:
+    write_library(file(root, "libnvidia-opencl"), soname)
+    assert f"libnvidia-opencl.so.{V550}" in found(root)
 
 
 @pytest.mark.parametrize("soname", ["two\nlines", "\udcff", "\x1b[31m", ".", ".."])
-def test_a_soname_that_is_no_file_name_costs_that_library(tmp_path: Path, soname: str) -> None:
-    install_few(tmp_path)
-    write_library(file(tmp_path, "libnvidia-opencl"), soname)
-    assert found(tmp_path).keys() == {*SONAMES, "libcuda.so"}
-    assert [finding.rule for finding in findings(tmp_path)] == ["library-unusable"]
+def test_a_soname_that_is_no_file_name_costs_that_library(root: Path, soname: str) -> None:
+    write_library(file(root, "libnvidia-opencl"), soname)
+    assert found(root).keys() == {*SONAMES, "libcuda.so"}
+    assert [finding.rule for finding in findings(root)] == ["library-unusable"]
 
 
-def test_a_library_that_no_table_knows_is_taken_by_its_version(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    write_library(file(tmp_path, "libnvidia-novelty"), "libnvidia-novelty.so.1")
-    assert "libnvidia-novelty.so.1" in found(tmp_path)
-    (sought,) = [row for row in library_probes(search(tmp_path)) if row.name == "libnvidia-novelty"]
+def test_a_library_that_no_table_knows_is_taken_by_its_version(root: Path) -> None:
+    write_library(file(root, "libnvidia-novelty"), "libnvidia-novelty.so.1")
+    assert "libnvidia-novelty.so.1" in found(root)
+    (sought,) = [row for row in library_probes(search(root)) if row.name == "libnvidia-novelty"]
     assert sought.capabilities == ()
 
 
-def test_what_is_no_library_of_the_driver_is_not_looked_at(tmp_path: Path) -> None:
-    install_few(tmp_path)
+def test_what_is_no_library_of_the_driver_is_not_looked_at(root: Path) -> None:
     for name in ("libnvidia-container.so.1", "libc.so.6", "libcudart.so.12", "cuda.so.550.163.01"):
-        put(tmp_path / SYSTEM / name, b"rubbish")
-    assert findings(tmp_path) == []
-    assert found(tmp_path).keys() == {*SONAMES, "libcuda.so"}
+        put(root / SYSTEM / name, b"rubbish")
+    assert findings(root) == []
+    assert found(root).keys() == {*SONAMES, "libcuda.so"}
 
 
-def test_a_library_that_another_needs_and_that_is_missing_is_named(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    write_library(
-        file(tmp_path, "libnvidia-encode"), "libnvidia-encode.so.1", ("libnvcuvid.so.1", "libc.so.6")
-    )
-    (finding,) = findings(tmp_path)
+def test_a_library_that_another_needs_and_that_is_missing_is_named(root: Path) -> None:
+    write_library(file(root, "libnvidia-encode"), "libnvidia-encode.so.1", ("libnvcuvid.so.1", "libc.so.6"))
+    (finding,) = findings(root)
     assert (finding.severity, finding.rule) == ("warning", "library-incomplete")
     assert "libnvidia-encode.so.1 needs libnvcuvid.so.1" in finding.message
 
 
-def test_a_needed_library_of_odd_name_is_named_in_one_line(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    write_library(file(tmp_path, "libnvidia-encode"), "libnvidia-encode.so.1", ("libnvidia-\n\udcff",))
-    (finding,) = findings(tmp_path)
+def test_a_needed_library_of_odd_name_is_named_in_one_line(root: Path) -> None:
+    write_library(file(root, "libnvidia-encode"), "libnvidia-encode.so.1", ("libnvidia-\n\udcff",))
+    (finding,) = findings(root)
     assert "needs libnvidia-\\n\\udcff, which" in finding.message
 
 
@@ -248,22 +233,20 @@ def test_a_path_with_spaces_and_letters_of_any_script_is_served(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("folder", ["/opt/two\nlines", "/opt/\udcff\udcfe", "/opt/\x1b[31m"])
-def test_a_path_that_no_spec_can_hold_is_refused_in_one_line(tmp_path: Path, folder: str) -> None:
-    install_few(tmp_path)
-    odd = os.fsencode(tmp_path) + os.fsencode(folder)
-    (tmp_path / "opt").mkdir()
-    (tmp_path / SYSTEM).rename(os.fsdecode(odd))
-    said = search(tmp_path, folder)
+def test_a_path_that_no_spec_can_hold_is_refused_in_one_line(root: Path, folder: str) -> None:
+    odd = os.fsencode(root) + os.fsencode(folder)
+    (root / "opt").mkdir()
+    (root / SYSTEM).rename(os.fsdecode(odd))
+    said = search(root, folder)
     assert said.found == {}
     assert {finding.rule for finding in said.findings} == {"library-unusable"}
     assert all(finding.line().isprintable() for finding in said.findings)
 
 
-def test_a_folder_of_odd_name_that_leads_to_a_plain_one_is_served(tmp_path: Path) -> None:
-    install_few(tmp_path)
-    write_library(file(tmp_path, "libcuda", V535), "libcuda.so.1")
-    link(tmp_path / "odd\nname", f"/{SYSTEM}")
-    said = search(tmp_path, "/odd\nname")
+def test_a_folder_of_odd_name_that_leads_to_a_plain_one_is_served(root: Path) -> None:
+    write_library(file(root, "libcuda", V535), "libcuda.so.1")
+    link(root / "odd\nname", f"/{SYSTEM}")
+    said = search(root, "/odd\nname")
     assert said.found.keys() == SONAMES
     assert all(finding.line().isprintable() for finding in said.findings)
 

@@ -1,6 +1,5 @@
 """MIG: instances as the kernel shows them, whole or not at all, with NVML's names where it answers."""
 
-from collections.abc import Iterator
 from dataclasses import replace as changed
 from pathlib import Path
 from typing import Any
@@ -27,13 +26,6 @@ from cdigen.value import replace
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
-
-
-@pytest.fixture
-def trusted() -> Iterator[Path]:
-    """Return a folder from which root may load a library."""
-    with standin.trusted_folder() as folder:
-        yield folder
 
 
 def host(root: Path, *instances: tuple[int, int], gpus: int = 2, nodes: bool = True) -> tuple[Gpu, ...]:
@@ -122,10 +114,10 @@ def test_without_nvml_instances_are_named_for_what_they_are_and_have_no_uuid(tmp
     assert not any(name.startswith("MIG-") for name in names(document(inventory)))
 
 
-def test_nvml_gives_numbers_uuids_and_profiles(tmp_path: Path, trusted: Path) -> None:
+def test_nvml_gives_numbers_uuids_and_profiles(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, (0, 9), (0, 11))
     machine = nvml_machine(booted, (instance(11, 1, "3g.40gb"), None, instance(9, 2)))
-    inventory = discover(tmp_path, standin.install(trusted, machine))
+    inventory = discover(tmp_path, standin.install(folder, machine))
     spec = document(inventory)
     assert nodes_of(spec, "0:0") == {"/dev/nvidia0", *cap_paths(0, 11)}
     assert (
@@ -134,40 +126,38 @@ def test_nvml_gives_numbers_uuids_and_profiles(tmp_path: Path, trusted: Path) ->
     assert inventory.accelerators[0].partitions[0].profile == "3g.40gb"
 
 
-def test_an_instance_with_graphics_engines_gets_the_graphics_nodes(tmp_path: Path, trusted: Path) -> None:
+def test_an_instance_with_graphics_engines_gets_the_graphics_nodes(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, (0, 9))
     machine = nvml_machine(booted, (instance(9, 1, "1g.24gb+gfx"),))
-    spec = document(discover(tmp_path, standin.install(trusted, machine)))
+    spec = document(discover(tmp_path, standin.install(folder, machine)))
     assert {"/dev/dri/card1", "/dev/dri/renderD129"} <= nodes_of(spec, "0:0")
 
 
-def test_a_gpu_in_mig_mode_without_instances_gets_no_device_and_says_so(
-    tmp_path: Path, trusted: Path
-) -> None:
+def test_a_gpu_in_mig_mode_without_instances_gets_no_device_and_says_so(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path)
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
-    inventory = discover(tmp_path, standin.install(trusted, nvml_machine(booted, ())))
+    inventory = discover(tmp_path, standin.install(folder, nvml_machine(booted, ())))
     assert "mig-empty" in rules(inventory)
     assert names(document(inventory)) == ["1", booted[1].uuid, "none", "all"]
 
 
 def test_a_host_whose_only_gpu_is_in_mig_mode_without_instances_is_not_ready(
-    tmp_path: Path, trusted: Path
+    tmp_path: Path, folder: Path
 ) -> None:
     booted = host(tmp_path, gpus=1)
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
     (tmp_path / "dev/nvidia-caps").mkdir(exist_ok=True)
     with pytest.raises(HostError, match="is in MIG mode and has no instances") as caught:
-        discover(tmp_path, standin.install(trusted, nvml_machine(booted, ())))
+        discover(tmp_path, standin.install(folder, nvml_machine(booted, ())))
     assert caught.value.kind == "no-mig-instances"
 
 
 def test_instances_can_be_made_by_pods_of_administrators_where_there_are_none(
-    tmp_path: Path, trusted: Path
+    tmp_path: Path, folder: Path
 ) -> None:
     booted = host(tmp_path, gpus=1)
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
-    library = standin.install(trusted, nvml_machine(booted, ()))
+    library = standin.install(folder, nvml_machine(booted, ()))
     options = {"nvidia": {"management": True}}
     inventory = VENDOR.discover(replace(places(tmp_path), nvml=str(library), options=options))
     kinds = {draft.kind for draft in VENDOR.edits(inventory, (DEFAULT,)) if draft.devices}
@@ -222,19 +212,19 @@ def test_rubbish_in_mig_minors_is_passed_over(tmp_path: Path, text: str) -> None
     assert "0:gi7-ci0" in names(document(discover(tmp_path)))
 
 
-def test_instances_that_only_one_side_knows_are_left_out(tmp_path: Path, trusted: Path) -> None:
+def test_instances_that_only_one_side_knows_are_left_out(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, (0, 7), (0, 8))
     machine = nvml_machine(booted, (instance(8, 1), instance(9, 2)))
-    inventory = discover(tmp_path, standin.install(trusted, machine))
+    inventory = discover(tmp_path, standin.install(folder, machine))
     assert [mig.instance for mig in inventory.accelerators[0].partitions] == ["gi8/ci0"]
     assert "mig-contradiction" in rules(inventory)
 
 
 @pytest.mark.parametrize("fault", ["* error 9", "* crash", "* exit 0", "load crash"])
-def test_nvml_that_fails_costs_names_and_nothing_else(tmp_path: Path, trusted: Path, fault: str) -> None:
+def test_nvml_that_fails_costs_names_and_nothing_else(tmp_path: Path, folder: Path, fault: str) -> None:
     booted = host(tmp_path, (0, 7))
     machine = changed(nvml_machine(booted, (instance(7, 1),)), faults=(fault,))
-    inventory = discover(tmp_path, standin.install(trusted, machine))
+    inventory = discover(tmp_path, standin.install(folder, machine))
     assert {"0:gi7-ci0", "1"} <= set(names(document(inventory)))
     assert "0:0" not in names(document(inventory))
     (failure,) = [finding for finding in inventory.findings if finding.rule.startswith("nvml-")]
@@ -245,19 +235,19 @@ def test_nvml_that_fails_costs_names_and_nothing_else(tmp_path: Path, trusted: P
     assert "not asked" not in said.message
 
 
-def test_nvml_is_not_asked_where_nothing_is_missing(tmp_path: Path, trusted: Path) -> None:
+def test_nvml_is_not_asked_where_nothing_is_missing(tmp_path: Path, folder: Path) -> None:
     driver_files.debian_13(tmp_path)
     booted = boot(tmp_path, 2)
     machine = changed(nvml_machine(booted), faults=("load crash",))
-    assert discover(tmp_path, standin.install(trusted, machine)).findings == ()
+    assert discover(tmp_path, standin.install(folder, machine)).findings == ()
 
 
-def test_nvml_tells_a_uuid_that_the_kernel_does_not_know_yet(tmp_path: Path, trusted: Path) -> None:
+def test_nvml_tells_a_uuid_that_the_kernel_does_not_know_yet(tmp_path: Path, folder: Path) -> None:
     driver_files.debian_13(tmp_path)
     booted = boot(tmp_path, 1)
     path = tmp_path / f"proc/driver/nvidia/gpus/{booted[0].bdf}/information"
     path.write_text(path.read_text().replace(booted[0].uuid, "GPU-????????-????-????-????-????????????"))
-    inventory = discover(tmp_path, standin.install(trusted, nvml_machine(booted)))
+    inventory = discover(tmp_path, standin.install(folder, nvml_machine(booted)))
     assert inventory.accelerators[0].uuid == booted[0].uuid
 
 
@@ -278,10 +268,10 @@ def test_nodes_are_not_to_be_made_where_the_module_is_told_so(tmp_path: Path) ->
     assert VENDOR.missing_nodes(places(tmp_path)) == ()
 
 
-def test_no_two_devices_have_one_name_whatever_the_namings(tmp_path: Path, trusted: Path) -> None:
+def test_no_two_devices_have_one_name_whatever_the_namings(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, (0, 7), (0, 8), (1, 7), gpus=12)
     machine = nvml_machine(booted, (instance(7, 1), instance(8, 2)), (instance(7, 3),))
-    inventory = discover(tmp_path, standin.install(trusted, machine))
+    inventory = discover(tmp_path, standin.install(folder, machine))
     spec = document(inventory, Profile(name="all", device_class="gpu", names=NAMINGS, whole_gpus=True))
     assert len(names(spec)) == len(set(names(spec)))
     assert {"0:1", "mig0:1", "gpu11", "minor11", booted[11].bdf, standin.uuid(3, "MIG")} <= set(names(spec))

@@ -3,12 +3,11 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.hosts.driver_files import link, put
-from support.nvml.standin import Gpu, Instance, Machine, gpu, install, trusted_folder, uuid
+from support.nvml.standin import Gpu, Instance, Machine, gpu, install, uuid
 from support.values import devices
 from support.waiting import PATIENCE_S, limited
 
@@ -50,12 +49,6 @@ BUSY = (
     "nvmlDeviceGetMemoryBusWidth 0 5120",
     "nvmlDeviceGetNumGpuCores 0 16896",
 )
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with trusted_folder() as made:
-        yield made
 
 
 def inventory(*gpus: Gpu) -> Inventory:

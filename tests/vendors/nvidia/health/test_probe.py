@@ -2,12 +2,11 @@
 
 import os
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.hosts.driver_files import put
-from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder, uuid
+from support.nvml.standin import Gpu, Machine, gpu, install, uuid
 from support.values import devices
 from support.waiting import by_deadline
 
@@ -25,12 +24,6 @@ SOUND = (
     "nvmlDeviceGetTotalEccErrors 1 7",
     "nvmlDeviceGetGpuFabricInfoV 0 3 0",
 )
-
-
-@pytest.fixture(scope="module")
-def folder() -> Iterator[Path]:
-    with trusted_folder() as made:
-        yield made
 
 
 @pytest.fixture
