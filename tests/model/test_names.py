@@ -39,17 +39,7 @@ def test_a_kind_is_a_vendor_and_a_class(kind: str) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        *(
-            "",
-            "/",
-            "nvidia.com",
-            "nvidia.com/",
-            "/gpu",
-            "v/gpu",
-            "nvidia.com/g",
-            "nvidia.com/gpu/x",
-            "1v/gpu",
-        ),
+        *("", "/", "nvidia.com", "nvidia.com/", "/gpu", "v/gpu", "nvidia.com/g", "nvidia.com/gpu/x"),
         *(f"{'v' * 254}/gpu", f"vendor/{'c' * 64}", "nvidia.com /gpu", "1v/gpu"),
     ],
 )

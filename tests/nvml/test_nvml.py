@@ -15,14 +15,7 @@ from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 def test_a_machine_is_reported_as_nvml_tells_it(folder: Path) -> None:
     migs = instances(5, "1g.10gb", "1c.3g.40gb")
     report = reported(folder, gpu(0), gpu(1, mig=True, instances=migs))
-    plain = NvmlGpu(
-        index=0,
-        address="0000:19:00.0",
-        uuid=uuid(0),
-        mig_mode=None,
-        migs=(),
-        error=None,
-    )
+    plain = NvmlGpu(index=0, address="0000:19:00.0", uuid=uuid(0), mig_mode=None, migs=(), error=None)
     assert report.gpus[0] == plain
     assert report.gpus[1].mig_mode is True
     assert report.gpus[1].migs == (
@@ -162,10 +155,7 @@ def test_a_name_that_is_no_text_is_that_gpus_error(folder: Path) -> None:
 
 def test_a_failing_mig_device_costs_no_other_gpu_its_own(folder: Path) -> None:
     broken = gpu(
-        0,
-        mig=True,
-        instances=instances(5, "1g.10gb"),
-        faults=("nvmlDeviceGetComputeInstanceId error 999",),
+        0, mig=True, instances=instances(5, "1g.10gb"), faults=("nvmlDeviceGetComputeInstanceId error 999",)
     )
     sound = gpu(1, mig=True, instances=instances(9, "1g.10gb"))
     answer = asked(folder, Machine(gpus=(broken, sound)))

@@ -25,12 +25,7 @@ DEADLINE_S = 1.5
 
 @pytest.mark.parametrize(
     "fault",
-    [
-        "nvmlInitWithFlags hang",
-        "nvmlDeviceGetUUID flood 1",
-        "nvmlDeviceGetUUID signal 19",
-        "load hang",
-    ],
+    ["nvmlInitWithFlags hang", "nvmlDeviceGetUUID flood 1", "nvmlDeviceGetUUID signal 19", "load hang"],
 )
 # A busy machine gets some time to end it; whatever else is waited for would cost the deadline again.
 @limited(DEADLINE_S * 2)

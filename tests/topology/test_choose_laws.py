@@ -57,9 +57,7 @@ def test_the_order_of_what_is_given_changes_nothing(
 
 
 @given(requests())
-def test_parts_come_from_as_few_gpus_as_possible(
-    request: Request,
-) -> None:
+def test_parts_come_from_as_few_gpus_as_possible(request: Request) -> None:
     every, free, required, count = request
     used = {share.accelerator.index for share in choose(free, required, count, every=every)}
     needed = {share.accelerator.index for share in required}
@@ -149,9 +147,7 @@ MOST_MS = 5
         pytest.param(replicas(nvswitch(16, 18), 10), id="160 replicas of 16 GPUs"),
     ],
 )
-def test_no_choice_takes_longer_than_five_milliseconds(
-    every: Machine | tuple[Share, ...],
-) -> None:
+def test_no_choice_takes_longer_than_five_milliseconds(every: Machine | tuple[Share, ...]) -> None:
     free = every[1:]
     slowest = max(
         min(timed(free, count, every, spread=spread) for _ in range(3))

@@ -257,9 +257,7 @@ def test_nothing_lies_on_anything_else_or_outside(machine: Machine) -> None:
 
 
 @given(any_machine(20))
-def test_what_is_in_a_box_is_within_its_borders_and_beside_its_neighbours(
-    machine: Machine,
-) -> None:
+def test_what_is_in_a_box_is_within_its_borders_and_beside_its_neighbours(machine: Machine) -> None:
     found = layout(machine)
     for outer in found.boxes:
         for box in outer.every():
@@ -274,9 +272,7 @@ def test_what_is_in_a_box_is_within_its_borders_and_beside_its_neighbours(
 
 
 @given(any_machine(20))
-def test_wires_lead_from_devices_to_their_island_and_through_no_other_device(
-    machine: Machine,
-) -> None:
+def test_wires_lead_from_devices_to_their_island_and_through_no_other_device(machine: Machine) -> None:
     found = layout(machine)
     devices = {box.place: box for outer in found.boxes for box in outer.every() if box.kind == "device"}
     for island in found.islands:

@@ -47,6 +47,12 @@ def with_guests(cdigen_process: Run, mixed: Path, guests: Path) -> Run:
 
 
 @pytest.fixture
+def root(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes must be real
+    """Return an empty root in which device nodes can be made."""
+    return tmp_path
+
+
+@pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Return a folder in which a vendor `added` can be installed for this process."""
     folder = tmp_path / "packages"

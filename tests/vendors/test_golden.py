@@ -24,22 +24,20 @@ LAYOUTS = (driver_files.debian_13, driver_files.debian_tesla_470, driver_files.r
 PLATFORMS = (nvidia_platforms.orin, nvidia_platforms.thor, nvidia_platforms.wsl2)
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
 def test_the_spec_of_a_layout_is_the_golden_one(
-    layout: Callable[[Path], Laid], tmp_path: Path, request: pytest.FixtureRequest
+    layout: Callable[[Path], Laid], root: Path, request: pytest.FixtureRequest
 ) -> None:
-    install(tmp_path, layout, gpus=2)
-    compare(request, GOLDEN / f"{layout.__name__}.json", spec(tmp_path))
+    install(root, layout, gpus=2)
+    compare(request, GOLDEN / f"{layout.__name__}.json", spec(root))
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.__name__)
 def test_the_spec_of_a_platform_is_the_golden_one(
-    platform: Callable[[Path], None], tmp_path: Path, request: pytest.FixtureRequest
+    platform: Callable[[Path], None], root: Path, request: pytest.FixtureRequest
 ) -> None:
-    platform(tmp_path)
-    compare(request, GOLDEN / f"{platform.__name__}.json", spec(tmp_path))
+    platform(root)
+    compare(request, GOLDEN / f"{platform.__name__}.json", spec(root))
 
 
 def spec(root: Path) -> str:

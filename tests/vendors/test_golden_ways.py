@@ -34,26 +34,23 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("way", WAYS)
-def test_the_spec_of_a_way_is_the_golden_one(
-    way: str, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
-    install(tmp_path, driver_files.debian_13, gpus=2)
+def test_the_spec_of_a_way_is_the_golden_one(way: str, root: Path, request: pytest.FixtureRequest) -> None:
+    install(root, driver_files.debian_13, gpus=2)
     known = Settings()
     module = f"{known.hook.rpartition('/')[0]}/lib/cdigen/hook/main.py"
     for program in (known.hook, module, known.hook_python, known.nvidia_hook):
-        put(tmp_path / f".{program}", b"", 0o755)
+        put(root / f".{program}", b"", 0o755)
     delivery = DeliveryOptions(
         hook_script=known.hook,
         hook_python=known.hook_python,
         nvidia_hook=known.nvidia_hook,
-        state_dir=f"{tmp_path}{known.state_dir}",
+        state_dir=f"{root}{known.state_dir}",
         make_views=True,
     )
     (product,), _ = generate.generate_specs(
-        {"nvidia": discover(tmp_path)},
-        host=places(tmp_path).host,
+        {"nvidia": discover(root)},
+        host=places(root).host,
         options=GenerateOptions(profiles=(replace(DEFAULT, **WAYS[way]),)),
         delivery=delivery,
     )

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from support.hosts.driver_files import link, put
 from support.hosts.nvidia import empty_root, places
 from support.values.devices import accelerator, inventory
+from support.values.health_devices import health_of
 
 from cdigen.model.health import DeviceEvent, LogRecord, Measurement, Recovery, Symptom
-from cdigen.vendors import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,12 +44,6 @@ CLASSES = ("gpu", "gaudi", "npu")
 INVENTORY = inventory(
     "amd", *(accelerator(index, ADDRESS, device_class=each) for index, each in enumerate(CLASSES))
 )
-
-
-def health_of(vendor: str) -> VendorHealth:
-    health = registry.health(vendor)
-    assert health is not None
-    return health
 
 
 def check(health: VendorHealth, told: tuple[Symptom | Recovery | Measurement, ...]) -> None:

@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from support.values.devices import accelerator, inventory
+from support.values.health_devices import health_of
 
 from cdigen.kernellog.records import parsed
 from cdigen.model.health import LogRecord
-from cdigen.vendors import registry
 
 LONGEST = 15  # TASK_COMM_LEN, without the NUL at the end
 VENDORS = ("nvidia", "amd", "intel")
@@ -50,10 +50,8 @@ def told(line: str) -> list[object]:
     assert record is not None
     found: list[object] = []
     for vendor in VENDORS:
-        health = registry.health(vendor)
-        assert health is not None
         line_read = LogRecord(sequence=1, at_s=1.0, text=record[2].decode())
-        found += health.heard(line_read, inventory(vendor, *DEVICES))
+        found += health_of(vendor).heard(line_read, inventory(vendor, *DEVICES))
     return found
 
 

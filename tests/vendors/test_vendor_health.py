@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.hosts import amd_tree, intel_tree
 from support.hosts.nvidia import places
+from support.values.health_devices import health_of
 
 from cdigen.vendors import registry
 from cdigen.vendors.amd.health.causes import LINES as AMD_LINES
@@ -17,14 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cdigen.vendors.health import VendorHealth
     from cdigen.vendors.kernel.driver_lines import Line
-
-
-def health_of(vendor: str) -> VendorHealth:
-    health = registry.health(vendor)
-    assert health is not None
-    return health
 
 
 @pytest.mark.parametrize("vendor", ["amd", "intel"])
@@ -41,17 +35,14 @@ def test_every_cause_that_is_told_has_one_rule(vendor: str, lines: Sequence[Line
     assert {line.cause for line in lines} <= set(causes)
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(("vendor", "module"), [("amd", "amdgpu"), ("intel", "xe")])
-def test_a_loading_of_the_driver_is_told_from_the_one_before(
-    tmp_path: Path, vendor: str, module: str
-) -> None:
-    amd_tree.write(tmp_path, amd_tree.mi210(1))
-    intel_tree.lay(tmp_path, intel_tree.one_of_each_driver()[0])
-    health, where = health_of(vendor), places(tmp_path)
+def test_a_loading_of_the_driver_is_told_from_the_one_before(root: Path, vendor: str, module: str) -> None:
+    amd_tree.write(root, amd_tree.mi210(1))
+    intel_tree.lay(root, intel_tree.one_of_each_driver()[0])
+    health, where = health_of(vendor), places(root)
     before = health.load(where)
     assert before
-    folder = tmp_path / "sys/module" / module
+    folder = root / "sys/module" / module
     folder.rename(folder.with_name("gone"))
     assert health.load(where) == ""
     folder.mkdir()

@@ -8,7 +8,6 @@ use.
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -276,5 +275,4 @@ def _write_kfd(root: Path, gpus: tuple[AmdGpu, ...], cpus: int, *, nodes: bool) 
 
 
 def _make(root: Path, path: str, major: int, minor: int, gid: int) -> None:
-    make_node(root, Node(path=path, major=major, minor=minor), mode=0o660)
-    os.chown(root / path.lstrip("/"), 0, gid)
+    make_node(root, Node(path=path, major=major, minor=minor), 0o660, gid=gid)

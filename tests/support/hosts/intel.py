@@ -32,7 +32,7 @@ def discover(root: Path, *devices: Device, vfio: bool = False) -> Inventory:
 
 def refusal(root: Path) -> HostError:
     """Return the error that ends discovery: one line, and what to do next."""
-    return refused(discover, root)
+    return refused(lambda place: VENDOR.discover(places(place)), root)
 
 
 def kinds(root: Path, inventory: Inventory) -> dict[str, dict[str, list[str]]]:

@@ -11,13 +11,13 @@ guides.
 
 from __future__ import annotations
 
-import os
 import re
-import stat
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from support.hosts import nvidia_kernel
 from support.hosts.driver_files import link, put
+from support.hosts.nvidia_kernel import Node
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -151,8 +151,7 @@ def _lay_minors(root: Path, device: Device) -> None:
         link(root / device.folder / "iommu_group", f"../../../kernel/iommu_groups/{device.group}")
     if device.vfio is not None:
         put(
-            root / device.folder / f"vfio-dev/vfio{device.vfio}/dev",
-            f"{CDEV_MAJOR}:{device.vfio}\n".encode(),
+            root / device.folder / f"vfio-dev/vfio{device.vfio}/dev", f"{CDEV_MAJOR}:{device.vfio}\n".encode()
         )
 
 
@@ -207,11 +206,7 @@ def lay_nodes(root: Path, device: Device) -> None:
 
 def make_node(path: Path, major: int, minor: int, *, gid: int = 0, mode: int = 0o660) -> None:
     """Make a real character device, whatever the umask."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.unlink(missing_ok=True)
-    os.mknod(path, stat.S_IFCHR | mode, os.makedev(major, minor))
-    os.chown(path, 0, gid)
-    path.chmod(mode)
+    nvidia_kernel.make_node(path.parent, Node(path=path.name, major=major, minor=minor), mode, gid=gid)
 
 
 # Machines.

@@ -224,12 +224,14 @@ def link_by_path(folder: Path, gpu: Gpu) -> None:
         link(folder / f"pci-{gpu.bdf}-render", f"../renderD{gpu.render}")
 
 
-def make_node(root: Path, node: Node, mode: int = 0o666) -> None:
-    """Make a real character device below root, whatever the umask."""
+def make_node(root: Path, node: Node, mode: int = 0o666, *, gid: int | None = None) -> None:
+    """Make a real character device below root, whatever the umask, of root and the group GID, if any."""
     path = root / node.path.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     os.mknod(path, stat.S_IFCHR | mode, os.makedev(node.major, node.minor))
+    if gid is not None:
+        os.chown(path, 0, gid)
     path.chmod(mode)
 
 

@@ -8,7 +8,6 @@ Jetson Linux 39's l4t.csv as peppy and jetpack-nixos describe it; nvidia-contain
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from support.hosts.driver_files import AARCH64, X86_64, link, put, write_library
@@ -101,8 +100,7 @@ def library(root: Path, path: str, soname: str, machine: int = AARCH64, contains
 
 
 def node(root: Path, path: str, major: int, minor: int, mode: int = 0o666, *, gid: int = 0) -> None:
-    make_node(root, Node(path=path, major=major, minor=minor), mode)
-    os.chown(root / path.lstrip("/"), 0, gid)
+    make_node(root, Node(path=path, major=major, minor=minor), mode, gid=gid)
 
 
 def write_list(root: Path, name: str, content: str) -> None:

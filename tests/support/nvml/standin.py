@@ -115,10 +115,7 @@ def instances(first: int, *profiles: str | None) -> tuple[Instance | None, ...]:
     """Return MIG devices of these profiles, one GPU instance each; None is a number without a device."""
     return tuple(
         Instance(
-            gpu_instance=7 + number,
-            compute_instance=0,
-            uuid=uuid(first + number, "MIG"),
-            profile=profile,
+            gpu_instance=7 + number, compute_instance=0, uuid=uuid(first + number, "MIG"), profile=profile
         )
         if profile
         else None

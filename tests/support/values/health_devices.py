@@ -8,11 +8,13 @@ from support.values import devices
 
 from cdigen.health.book import Clear, Moment, Policy
 from cdigen.model.health import CauseRule, DeviceEvent, Recovery, Symptom
+from cdigen.vendors import registry
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdigen.model.inventory import Accelerator, Inventory, Partition
+    from cdigen.vendors.health import VendorHealth
 
 QUIET_S = 300.0
 FIRST, SECOND = "0000:65:00.0", "0000:66:00.0"
@@ -66,6 +68,12 @@ def gpu(
     )  # fmt: skip
 
 
+def health_of(vendor: str) -> VendorHealth:
+    health = registry.health(vendor)
+    assert health is not None
+    return health
+
+
 def device_event(subsystem: str, action: str, address: str, *properties: tuple[str, str]) -> DeviceEvent:
     return DeviceEvent(subsystem=subsystem, action=action, address=address, at_s=2.0, properties=properties)
 
@@ -76,12 +84,7 @@ def named(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:
 
 
 def cleared(
-    at_s: float,
-    address: str = FIRST,
-    *,
-    uuid: str | None = None,
-    instance: str = "",
-    boot: str = "boot",
+    at_s: float, address: str = FIRST, *, uuid: str | None = None, instance: str = "", boot: str = "boot"
 ) -> Clear:
     return Clear(
         vendor="nvidia", address=address, uuid=uuid, device_id="", instance=instance, boot=boot, at_s=at_s

@@ -1,52 +1,29 @@
 """Devices as nvidia-docker 1.0 is asked for them: `two_p100`, of which one is idle, and `others`."""
 
+from support.values.devices import host_node
 from support.values.topology_machines import hives, pcie
 
 from cdigen.daemon.figures import VendorFigures
 from cdigen.daemon.nvidia_docker.devices import Device, listed
 from cdigen.model.figures import DeviceFigures, DeviceProcess
-from cdigen.model.inventory import HostNode
 from cdigen.topology.matrix import Device as Shown
 from cdigen.value import replace
 
 MIB = 1 << 20
 BUSY = DeviceFigures(
-    address="0000:11:00.0",
-    memory_total=16_276 * MIB,
-    memory_used=8_195 * MIB + 17,
-    bar1_total=16_384 * MIB,
-    bar1_used=2 * MIB,
-    utilization=87.0,
-    memory_utilization=41.0,
-    encoder_utilization=0.0,
-    decoder_utilization=0.0,
-    temperature=61.0,
-    power=212.7,
-    power_limit=250.0,
-    core_clock=1303,
-    memory_clock=715,
-    core_clock_max=1328,
-    memory_clock_max=715,
-    pcie_generation_max=3,
-    pcie_width_max=16,
-    pcie_received=12_345_678,
-    pcie_sent=999_999,
-    ecc_enabled=True,
-    ecc_l1=0,
-    ecc_l2=1,
-    ecc_memory=0,
-    memory_bus_width=4096,
-    cores=3584,
-    compute_capability="6.0",
+    address="0000:11:00.0", memory_total=16_276 * MIB, memory_used=8_195 * MIB + 17,
+    bar1_total=16_384 * MIB, bar1_used=2 * MIB,
+    utilization=87.0, memory_utilization=41.0, encoder_utilization=0.0, decoder_utilization=0.0,
+    temperature=61.0, power=212.7, power_limit=250.0,
+    core_clock=1303, memory_clock=715, core_clock_max=1328, memory_clock_max=715,
+    pcie_generation_max=3, pcie_width_max=16, pcie_received=12_345_678, pcie_sent=999_999,
+    ecc_enabled=True, ecc_l1=0, ecc_l2=1, ecc_memory=0,
+    memory_bus_width=4096, cores=3584, compute_capability="6.0",
     processes=(
         DeviceProcess(pid=4711, name="python3", memory=8_000 * MIB),
         DeviceProcess(pid=99, name="a<b>&c", memory=None),
     ),
-)
-
-
-def node(path: str, role: str) -> HostNode:
-    return HostNode(path=path, host_path=path, role=role, major=195, minor=0, mode=0o666, uid=0, gid=0)
+)  # fmt: skip
 
 
 def two_p100() -> tuple[Device, ...]:
@@ -55,7 +32,7 @@ def two_p100() -> tuple[Device, ...]:
             gpu,
             model="Tesla P100-PCIE-16GB",
             uuid=f"GPU-{n}a7e1c40-2f6b-4d1e-9b1c-0d8e7f6a5b4{n}",
-            nodes=(node(f"/dev/nvidia{n}", "gpu"),),
+            nodes=(host_node(f"/dev/nvidia{n}", "gpu"),),
         )
         for n, gpu in enumerate(pcie(2, per_socket=2, per_switch=2))
     )
@@ -66,14 +43,14 @@ def two_p100() -> tuple[Device, ...]:
 
 def others() -> tuple[Device, ...]:
     """Return a P100 of which nothing is known, and two of AMD's, joined by XGMI across sockets."""
-    lone = replace(pcie(1, per_socket=1)[0], numa_node=None, nodes=(node("/dev/nvidia0", "gpu"),))
+    lone = replace(pcie(1, per_socket=1)[0], numa_node=None, nodes=(host_node("/dev/nvidia0", "gpu"),))
     amd = tuple(
         replace(
             gpu,
             model="AMD Instinct MI300X OAM",
             uuid=None,
             memory_mib=196_592,
-            nodes=(node("/dev/kfd", "control"), node(f"/dev/dri/renderD{128 + n}", "render")),
+            nodes=(host_node("/dev/kfd", "control"), host_node(f"/dev/dri/renderD{128 + n}", "render")),
         )
         for n, gpu in enumerate(hives(2, 2, per_socket=1))
     )

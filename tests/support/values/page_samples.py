@@ -2,6 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
+from support.values.devices import DRIVER
+from support.values.devices import inventory as of_vendor
 from support.values.topology_machines import hives, nvswitch, partition, pcie, placed
 from support.values.unhealthy_gpus import example
 
@@ -11,7 +13,7 @@ from cdigen.daemon.report import CycleReport, DaemonStatus, JournalEntry, SpecRe
 from cdigen.model.figures import DeviceFigures
 from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
-from cdigen.model.inventory import Accelerator, Driver, Inventory
+from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline.device_names import known_devices
 from cdigen.topology.matrix import devices_of
@@ -76,10 +78,7 @@ def healthy() -> PageView:
         for n, gpu in enumerate(known["nvidia"].accelerators[:5])
     }
     return replace(
-        view("gpu-node-17", known, figures, holders),
-        runtimes=RUNTIMES,
-        peers=(KUBELET, NRI),
-        sources=SOURCES,
+        view("gpu-node-17", known, figures, holders), runtimes=RUNTIMES, peers=(KUBELET, NRI), sources=SOURCES
     )
 
 
@@ -236,12 +235,8 @@ SAMPLES: Mapping[str, Callable[[], PageView]] = {
 
 
 def inventory(vendor: str, gpus: tuple[Accelerator, ...]) -> Inventory:
-    driver = Driver(
-        version="550.163.01" if vendor == "nvidia" else "6.12.48", flavour="open", architecture="x86_64"
-    )
-    return Inventory(
-        vendor=vendor, driver=driver, accelerators=gpus, nodes=(), files=(), sought=(), findings=()
-    )
+    driver = DRIVER if vendor == "nvidia" else replace(DRIVER, version="6.12.48")
+    return of_vendor(vendor, *gpus, driver=driver)
 
 
 def well(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:

@@ -100,7 +100,7 @@ _RICH: Document = {
                 "mounts": [
                     {"hostPath": "/usr/lib/a.so.1", "containerPath": "/a", "options": ["ro", "rbind"]},
                     {"hostPath": "/tmp", "containerPath": "/t", "type": "tmpfs", "options": []},
-                ],
+                ]
             },
         },
     ],

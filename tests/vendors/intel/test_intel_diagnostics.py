@@ -47,39 +47,33 @@ def install_firmware(root: Path, folder: str = "lib/firmware", *, without: str =
             put(root / folder / path)
 
 
-@real_nodes
 @pytest.mark.parametrize("folder", ["lib/firmware", "lib/firmware/updates", f"lib/firmware/{RELEASE}"])
-def test_a_host_with_firmware_and_groups_has_nothing_to_report(tmp_path: Path, folder: str) -> None:
-    lay(tmp_path, *laptop(), gpu(3, "0000:03:00.0", FLEX_170, "i915"))
-    install_firmware(tmp_path, folder)
-    assert diagnostics(tmp_path) == ()
+def test_a_host_with_firmware_and_groups_has_nothing_to_report(root: Path, folder: str) -> None:
+    lay(root, *laptop(), gpu(3, "0000:03:00.0", FLEX_170, "i915"))
+    install_firmware(root, folder)
+    assert diagnostics(root) == ()
 
 
-@real_nodes
-def test_firmware_is_also_where_the_kernel_was_told_to_look(tmp_path: Path) -> None:
-    lay(tmp_path, *flex_170(0))
-    install_firmware(tmp_path, "opt/firmware")
-    put(tmp_path / "sys/module/firmware_class/parameters/path", b"/opt/firmware\n")
-    assert diagnostics(tmp_path) == ()
+def test_firmware_is_also_where_the_kernel_was_told_to_look(root: Path) -> None:
+    lay(root, *flex_170(0))
+    install_firmware(root, "opt/firmware")
+    put(root / "sys/module/firmware_class/parameters/path", b"/opt/firmware\n")
+    assert diagnostics(root) == ()
 
 
-@real_nodes
 @pytest.mark.parametrize(("without", "word"), [("_guc", "GuC"), ("_huc", "HuC")])
-def test_missing_firmware_is_told_with_what_does_not_work_then(
-    tmp_path: Path, without: str, word: str
-) -> None:
-    lay(tmp_path, *flex_170(0))
-    install_firmware(tmp_path, without=without)
-    (finding,) = diagnostics(tmp_path)
+def test_missing_firmware_is_told_with_what_does_not_work_then(root: Path, without: str, word: str) -> None:
+    lay(root, *flex_170(0))
+    install_firmware(root, without=without)
+    (finding,) = diagnostics(root)
     assert (finding.rule, finding.severity) == ("firmware-missing", "warning")
     assert f"no {word} firmware for i915" in finding.message
     assert finding.hint
 
 
-@real_nodes
-def test_a_driver_that_has_a_device_has_found_the_firmware_that_it_cannot_do_without(tmp_path: Path) -> None:
-    lay(tmp_path, *laptop())
-    assert [finding.message.split()[1] for finding in diagnostics(tmp_path)] == ["HuC"]
+def test_a_driver_that_has_a_device_has_found_the_firmware_that_it_cannot_do_without(root: Path) -> None:
+    lay(root, *laptop())
+    assert [finding.message.split()[1] for finding in diagnostics(root)] == ["HuC"]
 
 
 def test_an_npu_that_its_driver_does_not_take_may_lack_firmware(tmp_path: Path) -> None:
@@ -90,17 +84,14 @@ def test_an_npu_that_its_driver_does_not_take_may_lack_firmware(tmp_path: Path) 
     assert [finding.rule for finding in found] == ["device-not-bound", "firmware-missing"]
 
 
-@real_nodes
 @pytest.mark.parametrize(
     ("gid", "mode", "is_told"), [(0, 0o660, True), (993, 0o600, True), (0, 0o666, False)]
 )
-def test_nodes_that_only_root_can_open_are_told(
-    tmp_path: Path, gid: int, mode: int, *, is_told: bool
-) -> None:
-    lay(tmp_path, *b60(1))
-    install_firmware(tmp_path)
-    make_node(tmp_path / "dev/dri/renderD129", 226, 129, gid=gid, mode=mode)
-    found = diagnostics(tmp_path)
+def test_nodes_that_only_root_can_open_are_told(root: Path, gid: int, mode: int, *, is_told: bool) -> None:
+    lay(root, *b60(1))
+    install_firmware(root)
+    make_node(root / "dev/dri/renderD129", 226, 129, gid=gid, mode=mode)
+    found = diagnostics(root)
     assert [finding.rule for finding in found] == (["render-group"] if is_told else [])
     # By-path has another path of the same node.
     assert [finding.message.count("/dev/dri/renderD129") for finding in found] == [1] * is_told

@@ -28,74 +28,67 @@ if TYPE_CHECKING:
 real_nodes = pytest.mark.usefixtures("real_nodes")
 
 
-@real_nodes
 @pytest.mark.parametrize("kind", ["dangling link", "looping link", "regular file"])
-def test_a_gpu_whose_folder_leads_nowhere_costs_no_other(tmp_path: Path, kind: str) -> None:
+def test_a_gpu_whose_folder_leads_nowhere_costs_no_other(root: Path, kind: str) -> None:
     first, second = b60(2)
-    lay(tmp_path, first, second)
-    shutil.rmtree(tmp_path / first.folder)
-    (tmp_path / first.folder).parent.mkdir(parents=True, exist_ok=True)
-    make_instead(tmp_path / first.folder, kind)
-    inventory = discover(tmp_path)
+    lay(root, first, second)
+    shutil.rmtree(root / first.folder)
+    (root / first.folder).parent.mkdir(parents=True, exist_ok=True)
+    make_instead(root / first.folder, kind)
+    inventory = discover(root)
     assert set(rules(inventory).values()) <= {"warning", "error"}
     assert rules(inventory)
-    assert f"0000-39-00-0-{B60}" in kinds(tmp_path, inventory)["intel.com/gpu"]
+    assert f"0000-39-00-0-{B60}" in kinds(root, inventory)["intel.com/gpu"]
 
 
-@real_nodes
 @pytest.mark.parametrize("kind", ["dangling link", "looping link", "regular file", "folder"])
-def test_a_gpu_whose_drm_devices_cannot_be_listed_costs_no_other(tmp_path: Path, kind: str) -> None:
+def test_a_gpu_whose_drm_devices_cannot_be_listed_costs_no_other(root: Path, kind: str) -> None:
     first, second = b60(2)
-    lay(tmp_path, first, second)
-    shutil.rmtree(tmp_path / first.folder / "drm")
-    make_instead(tmp_path / first.folder / "drm", kind)
-    inventory = discover(tmp_path)
+    lay(root, first, second)
+    shutil.rmtree(root / first.folder / "drm")
+    make_instead(root / first.folder / "drm", kind)
+    inventory = discover(root)
     assert rules(inventory)["gpu-without-drm"] == "error"
-    assert plain(kinds(tmp_path, inventory)["intel.com/gpu"]["1"]) == [
+    assert plain(kinds(root, inventory)["intel.com/gpu"]["1"]) == [
         "/dev/dri/card2",
         "/dev/dri/renderD130",
     ]
 
 
-@real_nodes
 @pytest.mark.parametrize("text", ["", "0x", "56c0", "0x56c", "0xzzzz", "0x56c0 0x56c0", "²", "\0"])
-def test_a_gpu_of_unreadable_id_is_offered_by_its_other_names(tmp_path: Path, text: str) -> None:
+def test_a_gpu_of_unreadable_id_is_offered_by_its_other_names(root: Path, text: str) -> None:
     (first,) = b60(1)
-    lay(tmp_path, first)
-    put(tmp_path / first.folder / "device", text.encode())
-    inventory = discover(tmp_path)
+    lay(root, first)
+    put(root / first.folder / "device", text.encode())
+    inventory = discover(root)
     assert rules(inventory) == {"device-id-unreadable": "warning"}
-    assert list(kinds(tmp_path, inventory)["intel.com/gpu"]) == ["0", "card1", "all"]
+    assert list(kinds(root, inventory)["intel.com/gpu"]) == ["0", "card1", "all"]
 
 
-@real_nodes
-def test_a_gpu_without_an_id_is_offered_by_its_other_names(tmp_path: Path) -> None:
+def test_a_gpu_without_an_id_is_offered_by_its_other_names(root: Path) -> None:
     (first,) = b60(1)
-    lay(tmp_path, first)
-    (tmp_path / first.folder / "device").unlink()
-    (finding,) = discover(tmp_path).findings
+    lay(root, first)
+    (root / first.folder / "device").unlink()
+    (finding,) = discover(root).findings
     assert (finding.rule, finding.severity) == ("device-id-unreadable", "warning")
     assert "/device cannot be read: No such file or directory; " in finding.message
 
 
-@real_nodes
 @pytest.mark.parametrize("text", [b"", b"226", b"226:-1", b"\xff:\xff", b"226:99999999999"])
-def test_numbers_that_are_none_are_not_compared(tmp_path: Path, text: bytes) -> None:
+def test_numbers_that_are_none_are_not_compared(root: Path, text: bytes) -> None:
     (first,) = b60(1)
-    lay(tmp_path, first)
-    put(tmp_path / first.folder / "drm/renderD129/dev", text)
-    inventory = discover(tmp_path)
+    lay(root, first)
+    put(root / first.folder / "drm/renderD129/dev", text)
+    inventory = discover(root)
     assert rules(inventory) == {"node-numbers-unknown": "warning"}
-    assert "0" in kinds(tmp_path, inventory)["intel.com/gpu"]
+    assert "0" in kinds(root, inventory)["intel.com/gpu"]
 
 
-@real_nodes
-def test_the_first_card_of_a_host_has_the_minor_zero(tmp_path: Path) -> None:
-    inventory = discover(tmp_path, gpu(0, "0000:03:00.0", B60, "xe"))
+def test_the_first_card_of_a_host_has_the_minor_zero(root: Path) -> None:
+    inventory = discover(root, gpu(0, "0000:03:00.0", B60, "xe"))
     assert (inventory.accelerators[0].minor, rules(inventory)) == (0, {})
 
 
-@real_nodes
 @pytest.mark.parametrize(
     "kind", ["regular file", "folder", "block device", "FIFO", "dangling link", "looping link"]
 )
@@ -104,53 +97,49 @@ def test_the_first_card_of_a_host_has_the_minor_zero(tmp_path: Path) -> None:
     [("renderD129", "gpu-node-missing", False), ("card1", "drm-node-missing", True)],
 )
 def test_a_node_that_is_no_device_is_a_finding_of_its_gpu(
-    tmp_path: Path, kind: str, name: str, rule: str, *, served: bool
+    root: Path, kind: str, name: str, rule: str, *, served: bool
 ) -> None:
-    lay(tmp_path, *b60(2))
-    make_any_instead(tmp_path / "dev/dri" / name, kind)
-    inventory = discover(tmp_path)
+    lay(root, *b60(2))
+    make_any_instead(root / "dev/dri" / name, kind)
+    inventory = discover(root)
     assert rules(inventory).keys() == {rule}
-    found = kinds(tmp_path, inventory)["intel.com/gpu"]
+    found = kinds(root, inventory)["intel.com/gpu"]
     assert ("0" in found, "1" in found) == (served, True)
 
 
-@real_nodes
-def test_a_node_that_two_gpus_claim_is_the_firsts(tmp_path: Path) -> None:
+def test_a_node_that_two_gpus_claim_is_the_firsts(root: Path) -> None:
     first, second = b60(2)
-    lay(tmp_path, first, second)
-    shutil.rmtree(tmp_path / second.folder / "drm")
-    shutil.copytree(tmp_path / first.folder / "drm", tmp_path / second.folder / "drm", symlinks=True)
-    inventory = discover(tmp_path)
+    lay(root, first, second)
+    shutil.rmtree(root / second.folder / "drm")
+    shutil.copytree(root / first.folder / "drm", root / second.folder / "drm", symlinks=True)
+    inventory = discover(root)
     assert [each.usable for each in inventory.accelerators] == [True, False]
     assert "node of another device" in inventory.accelerators[1].problem
 
 
-@real_nodes
-def test_one_address_in_two_spellings_counts_once(tmp_path: Path) -> None:
+def test_one_address_in_two_spellings_counts_once(root: Path) -> None:
     (first,) = b60(1)
-    lay(tmp_path, first)
-    link(tmp_path / "sys/bus/pci/drivers/xe/00000000:18:00.0", f"../../../../{first.folder[4:]}")
-    link(tmp_path / "sys/bus/pci/drivers/i915" / first.address, f"../../../../{first.folder[4:]}")
-    inventory = discover(tmp_path)
+    lay(root, first)
+    link(root / "sys/bus/pci/drivers/xe/00000000:18:00.0", f"../../../../{first.folder[4:]}")
+    link(root / "sys/bus/pci/drivers/i915" / first.address, f"../../../../{first.folder[4:]}")
+    inventory = discover(root)
     assert len(inventory.accelerators) == 1
     assert rules(inventory) == {"device-repeated": "warning"}
 
 
-@real_nodes
 @pytest.mark.parametrize("target", ["physfn", "/proc/self", "../../../../../../../../etc"])
-def test_a_physical_function_that_is_none_is_a_finding(tmp_path: Path, target: str) -> None:
+def test_a_physical_function_that_is_none_is_a_finding(root: Path, target: str) -> None:
     (first,) = b60(1)
-    lay(tmp_path, first)
-    link(tmp_path / first.folder / "physfn", target)
-    inventory = discover(tmp_path)
+    lay(root, first)
+    link(root / first.folder / "physfn", target)
+    inventory = discover(root)
     assert rules(inventory) == {"sysfs-link-broken": "warning"}
-    assert "0" in kinds(tmp_path, inventory)["intel.com/gpu"]
+    assert "0" in kinds(root, inventory)["intel.com/gpu"]
 
 
-@real_nodes
-def test_links_of_udev_that_mislead_give_no_node_of_another_device(tmp_path: Path) -> None:
-    lay(tmp_path, *b60(1))
-    folder = tmp_path / "dev/dri/by-path"
+def test_links_of_udev_that_mislead_give_no_node_of_another_device(root: Path) -> None:
+    lay(root, *b60(1))
+    folder = root / "dev/dri/by-path"
     for name, target in (
         ("pci-0000:18:00.0-usb", "../card1"),
         ("pci-0000:99:00.0-render", "../card1"),
@@ -159,7 +148,7 @@ def test_links_of_udev_that_mislead_give_no_node_of_another_device(tmp_path: Pat
         ("x\ny-card", "../card1"),
     ):
         link(folder / name, target)
-    assert kinds(tmp_path, discover(tmp_path))["intel.com/gpu"]["0"] == [
+    assert kinds(root, discover(root))["intel.com/gpu"]["0"] == [
         "/dev/dri/by-path/pci-0000:18:00.0-card",
         "/dev/dri/by-path/pci-0000:18:00.0-render",
         "/dev/dri/card1",
@@ -167,13 +156,12 @@ def test_links_of_udev_that_mislead_give_no_node_of_another_device(tmp_path: Pat
     ]
 
 
-@real_nodes
-def test_two_gaudis_that_claim_one_node_keep_numbers_of_their_own(tmp_path: Path) -> None:
+def test_two_gaudis_that_claim_one_node_keep_numbers_of_their_own(root: Path) -> None:
     first, second = gaudi_3(2)
-    lay(tmp_path, first, second)
-    accel = tmp_path / second.folder / "accel"
+    lay(root, first, second)
+    accel = root / second.folder / "accel"
     (accel / "accel1").rename(accel / "accel0")
-    inventory = discover(tmp_path)
+    inventory = discover(root)
     assert len({each.index for each in inventory.accelerators}) == 2
     assert [each.usable for each in inventory.accelerators].count(True) == 1
 
@@ -199,89 +187,55 @@ class _Vanishing(Root):
         return super().names(path)
 
 
-@real_nodes
-def test_a_gpu_that_vanishes_while_the_host_is_read_costs_no_other(tmp_path: Path) -> None:
+def test_a_gpu_that_vanishes_while_the_host_is_read_costs_no_other(root: Path) -> None:
     victim = next(device for device in flex_170(2) if device.address == "0000:4d:00.1")
-    lay(tmp_path, *flex_170(2))
+    lay(root, *flex_170(2))
     for at in range(1, 80, 3):
-        lay(tmp_path, victim)
-        host = _Vanishing(tmp_path, tmp_path / victim.folder, at)
+        lay(root, victim)
+        host = _Vanishing(root, root / victim.folder, at)
         inventory = VENDOR.discover(DiscoveryContext(host=host, driver=host, dev=host))
         left = {each.address for each in inventory.accelerators if each.usable} - {victim.address}
         assert left == {device.address for device in flex_170(2)} - {victim.address}
 
 
-NAMES = st.sampled_from(
+FOLDERS = st.sampled_from(
     [
-        *(
-            "bus/pci/drivers/xe",
-            "bus/pci/drivers/i915",
-            "bus/pci/drivers/habanalabs",
-            "bus/pci/drivers/intel_vpu",
-        ),
-        *("bus/pci/drivers/vfio-pci", "bus/pci/devices", "class/drm", "class/accel"),
+        *("bus/pci/drivers/xe", "bus/pci/drivers/i915", "bus/pci/drivers/habanalabs"),
+        *("bus/pci/drivers/intel_vpu", "bus/pci/drivers/vfio-pci"),
+        *("bus/pci/devices", "class/drm", "class/accel"),
     ]
 )
 ENTRIES = st.sampled_from(
     [
-        "0000:03:00.0",
-        "0000:03:00.1",
-        "00000000:03:00.0",
-        "bind",
-        "card0",
-        "accel0",
-        "accel_controlD0",
-        "\udcff",
+        *("0000:03:00.0", "0000:03:00.1", "00000000:03:00.0", "bind"),
+        *("card0", "accel0", "accel_controlD0", "\udcff"),
     ]
 )
 BELOW = st.sampled_from(
     [
-        *(
-            "",
-            "device",
-            "vendor",
-            "class",
-            "driver",
-            "physfn",
-            "virtfn0",
-            "drm",
-            "drm/card0",
-            "drm/card0/dev",
-        ),
-        *("drm/renderD128", "drm/renderD128/dev", "drm/card²", "accel", "accel/accel0", "accel/accel0/dev"),
+        *("", "device", "vendor", "class", "driver", "physfn", "virtfn0"),
+        *("drm", "drm/card0", "drm/card0/dev", "drm/renderD128", "drm/renderD128/dev", "drm/card²"),
+        *("accel", "accel/accel0", "accel/accel0/dev"),
         *("infiniband_verbs/uverbs0", "iommu_group", "vfio-dev/vfio0", "device/vendor", "device/drm/card0"),
         *("device/pci_addr", "survivability_mode", "sriov_numvfs"),
     ]
 )
 CONTENTS = st.sampled_from(
     [
-        b"",
-        b"0x8086\n",
-        b"0x1da3\n",
-        b"0x030000\n",
-        b"0x120000\n",
-        b"0x56c0\n",
-        b"226:0\n",
-        b"\xff\0",
-        b"-1",
-        b"0x",
+        *(b"", b"0x8086\n", b"0x1da3\n", b"0x030000\n", b"0x120000\n", b"0x56c0\n"),
+        *(b"226:0\n", b"\xff\0", b"-1", b"0x"),
     ]
 )
 TARGETS = st.sampled_from(
     [
-        "loop",
-        "..",
-        "../0000:03:00.0",
-        "../../../bus/pci/drivers/xe",
-        "/",
-        "/nowhere/11",
-        "/nowhere/\udcff\n",
-        "../0000:03:00.1",
-        ".",
+        *("loop", ".", "..", "/", "../0000:03:00.0", "../0000:03:00.1", "../../../bus/pci/drivers/xe"),
+        *("/nowhere/11", "/nowhere/\udcff\n"),
     ]
 )
 MAKINGS = st.lists(
-    st.tuples(NAMES, ENTRIES, BELOW, st.sampled_from(["file", "folder", "link", "fifo"]), CONTENTS, TARGETS),
+    st.tuples(
+        FOLDERS, ENTRIES, BELOW, st.sampled_from(["file", "folder", "link", "fifo"]), CONTENTS, TARGETS
+    ),
     max_size=24,
 )
 
@@ -345,6 +299,5 @@ def _make(root: Path, below: str, kind: str, content: bytes, target: str) -> Non
         return
 
 
-@real_nodes
-def test_a_laptop_with_everything_right_has_nothing_to_say(tmp_path: Path) -> None:
-    assert rules(discover(tmp_path, *laptop())) == {}
+def test_a_laptop_with_everything_right_has_nothing_to_say(root: Path) -> None:
+    assert rules(discover(root, *laptop())) == {}

@@ -73,9 +73,7 @@ def test_a_process_has_the_memory_of_the_device_that_its_driver_tells(
     assert read(host) == Clients(by_address={AMD: {100: expected}}, is_complete=True)
 
 
-def test_a_client_with_several_files_counts_once_and_several_clients_together(
-    host: Path,
-) -> None:
+def test_a_client_with_several_files_counts_once_and_several_clients_together(host: Path) -> None:
     use(host, 100, 5, 128, info(memory=OF_AMDGPU))
     use(host, 100, 6, 128, info(memory=OF_AMDGPU))
     use(host, 100, 7, 128, info(memory=OF_AMDGPU, client=8))

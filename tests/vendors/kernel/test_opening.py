@@ -4,8 +4,6 @@ import os
 import stat
 from pathlib import Path
 
-import pytest
-
 from cdigen.vendors.kernel.opening import unopenable
 
 
@@ -20,9 +18,8 @@ def test_what_says_nothing_of_the_device_is_not_named(tmp_path: Path) -> None:
     assert unopenable((str(tmp_path / "missing"), str(link), "/dev/null/x", str(tmp_path))) == ({}, ())
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_node_without_a_driver_is_named_with_the_reason(tmp_path: Path) -> None:
-    node = tmp_path / "node"
+def test_a_node_without_a_driver_is_named_with_the_reason(root: Path) -> None:
+    node = root / "node"
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(240, 77))
     refused, hung = unopenable(("/dev/null", str(node), "/dev/zero"))
     assert (refused, hung) == ({str(node): "No such device or address"}, ())

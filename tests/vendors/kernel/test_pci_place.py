@@ -60,9 +60,7 @@ def test_a_device_that_is_not_there_or_on_no_bus_has_no_place_and_costs_no_other
     assert whole.pci_path == PATH
 
 
-def test_a_device_with_broken_files_costs_no_other_at_its_node_the_processors(
-    tmp_path: Path,
-) -> None:
+def test_a_device_with_broken_files_costs_no_other_at_its_node_the_processors(tmp_path: Path) -> None:
     host = laid(tmp_path)
     broken = tmp_path / "sys/devices/pci0000:40/0000:40:02.0"
     broken.mkdir()
@@ -72,39 +70,36 @@ def test_a_device_with_broken_files_costs_no_other_at_its_node_the_processors(
     assert (first.cpus, second.cpus) == ("", "32-63,96-127")
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_nvidia_gpus_have_their_places(tmp_path: Path) -> None:
-    debian_13(tmp_path)
-    first, second = boot(tmp_path, 2)
-    place(tmp_path, first.bdf, BRIDGES, numa_node=1, cpus="32-63")
-    place(tmp_path, second.bdf, "pci0000:00")
-    found = discover(tmp_path).accelerators
+def test_nvidia_gpus_have_their_places(root: Path) -> None:
+    debian_13(root)
+    first, second = boot(root, 2)
+    place(root, first.bdf, BRIDGES, numa_node=1, cpus="32-63")
+    place(root, second.bdf, "pci0000:00")
+    found = discover(root).accelerators
     assert [(each.pci_path, each.numa_node, each.cpus) for each in found] == [
         (PATH, 1, "32-63"),
         (("pci0000:00",), None, ""),
     ]
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_amd_gpus_and_npus_have_their_places(tmp_path: Path) -> None:
+def test_amd_gpus_and_npus_have_their_places(root: Path) -> None:
     gpus = amd_tree.mi210(1)
-    amd_tree.write(tmp_path, gpus)
-    amd_tree.write_npu(tmp_path, bdf="0000:c5:00.1")
-    link(tmp_path / "sys/bus/pci/devices/0000:c5:00.1", "../../../devices/pci0000:00/0000:c5:00.1")
-    place(tmp_path, gpus[0].bdf, BRIDGES, numa_node=0, cpus="0-31")
-    found, npu = discover_amd(tmp_path).accelerators
+    amd_tree.write(root, gpus)
+    amd_tree.write_npu(root, bdf="0000:c5:00.1")
+    link(root / "sys/bus/pci/devices/0000:c5:00.1", "../../../devices/pci0000:00/0000:c5:00.1")
+    place(root, gpus[0].bdf, BRIDGES, numa_node=0, cpus="0-31")
+    found, npu = discover_amd(root).accelerators
     assert (found.pci_path, found.numa_node, found.cpus) == (PATH, 0, "0-31")
     assert npu.pci_path == ("pci0000:00",)
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_intels_gpus_and_their_virtual_functions_have_their_places(tmp_path: Path) -> None:
+def test_intels_gpus_and_their_virtual_functions_have_their_places(root: Path) -> None:
     intel_tree.lay(
-        tmp_path,
+        root,
         intel_tree.gpu(0, "0000:4d:00.0", "0x56c0", "i915", vfs=("0000:4d:00.1",)),
         intel_tree.gpu(1, "0000:4d:00.1", "0x56c0", "i915"),
     )
     for address in ("0000:4d:00.0", "0000:4d:00.1"):
-        place(tmp_path, address, BRIDGES, numa_node=1, cpus="32-63")
-    found = discover_intel(tmp_path).accelerators
+        place(root, address, BRIDGES, numa_node=1, cpus="32-63")
+    found = discover_intel(root).accelerators
     assert [(each.pci_path, each.numa_node, each.cpus) for each in found] == [(PATH, 1, "32-63")] * 2

@@ -86,9 +86,27 @@ def documents(root: Path) -> dict[str, Any]:
     return made
 
 
-def test_a_host_without_any_has_no_group(tmp_path: Path) -> None:
-    nodes(tmp_path, "/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/null")
-    assert offered(tmp_path) == {}
+SWITCHES = ("/dev/nvidia-nvswitchctl", *(f"/dev/nvidia-nvswitch{number}" for number in range(12)))
+ADAPTERS = ("/dev/infiniband/uverbs0", "/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm")
+NO_ADAPTERS = ("/dev/infiniband/issm0", "/dev/infiniband/umad0")
+
+
+@pytest.mark.parametrize(
+    ("family", "members", "others"),
+    [
+        ("", (), ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/null")),
+        ("nvswitch", SWITCHES, ()),
+        ("mofed", ADAPTERS, NO_ADAPTERS),
+        ("", (), ("/dev/infiniband/rdma_cm",)),
+        ("gdrcopy", ("/dev/gdrdrv",), ()),
+    ],
+    ids=["no family", "NVSwitches of a DGX", "adapters of MOFED", "rdma_cm without an adapter", "GDRCopy"],
+)
+def test_a_family_whose_nodes_belong_together_is_one_device(
+    tmp_path: Path, family: str, members: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    nodes(tmp_path, *members, *others)
+    assert offered(tmp_path) == ({family: {"all": list(members)}} if family else {})
 
 
 def test_a_gb200_offers_its_imex_channels_by_number_in_the_order_people_count(tmp_path: Path) -> None:
@@ -103,12 +121,6 @@ def test_every_imex_channel_of_a_rack_is_in_the_spec_and_together_in_all(tmp_pat
     document = documents(tmp_path)["nvidia.com/imex-channel"]
     assert [device["name"] for device in document["devices"]] == [*map(str, range(300)), "all"]
     assert len(document["devices"][-1]["containerEdits"]["deviceNodes"]) == 300
-
-
-def test_a_dgx_offers_all_of_its_nvswitches_as_one_device(tmp_path: Path) -> None:
-    switches = [f"/dev/nvidia-nvswitch{number}" for number in range(12)]
-    nodes(tmp_path, "/dev/nvidia-nvswitchctl", *switches)
-    assert offered(tmp_path) == {"nvswitch": {"all": ["/dev/nvidia-nvswitchctl", *switches]}}
 
 
 def test_a_gds_host_offers_its_nodes_with_what_libcufile_reads(tmp_path: Path) -> None:
@@ -155,22 +167,6 @@ def test_the_configuration_of_gds_is_the_drivers_before_the_hosts(tmp_path: Path
     ]
 
 
-def test_a_mofed_host_offers_its_adapters_as_one_device(tmp_path: Path) -> None:
-    paths = ["/dev/infiniband/uverbs0", "/dev/infiniband/uverbs10", "/dev/infiniband/rdma_cm"]
-    nodes(tmp_path, *paths, "/dev/infiniband/issm0", "/dev/infiniband/umad0")
-    assert offered(tmp_path) == {"mofed": {"all": paths}}
-
-
-def test_rdma_cm_without_an_adapter_is_no_group(tmp_path: Path) -> None:
-    nodes(tmp_path, "/dev/infiniband/rdma_cm")
-    assert offered(tmp_path) == {}
-
-
-def test_gdrcopy_is_one_node(tmp_path: Path) -> None:
-    nodes(tmp_path, "/dev/gdrdrv")
-    assert offered(tmp_path) == {"gdrcopy": {"all": ["/dev/gdrdrv"]}}
-
-
 def test_a_group_without_an_own_all_gets_one_and_one_with_it_gets_no_second(tmp_path: Path) -> None:
     nodes(tmp_path, "/dev/gdrdrv", f"{CHANNELS}0")
     made = documents(tmp_path)
@@ -194,8 +190,7 @@ def test_a_name_that_is_no_channels_is_passed_over(tmp_path: Path, name: str) ->
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["FIFO", "folder", "block device", "regular file", "dangling link", "looping link"],
+    "kind", ["FIFO", "folder", "block device", "regular file", "dangling link", "looping link"]
 )
 @pytest.mark.parametrize(
     ("path", "other"),

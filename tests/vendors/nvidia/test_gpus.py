@@ -310,11 +310,7 @@ def test_a_file_of_the_kernel_that_tells_nothing_is_named(root: Path, path: str,
     write(root / path, content)
     assert usable(root) == [0]
     (finding,) = read(root)[1]
-    assert (finding.severity, finding.rule, finding.path) == (
-        "warning",
-        "kernel-file-unusable",
-        f"/{path}",
-    )
+    assert (finding.severity, finding.rule, finding.path) == ("warning", "kernel-file-unusable", f"/{path}")
 
 
 def test_a_node_to_be_made_is_never_executable_or_setuid(root: Path) -> None:

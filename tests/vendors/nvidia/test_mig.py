@@ -6,14 +6,7 @@ from typing import Any
 
 import pytest
 from support.hosts import driver_files
-from support.hosts.mig import (
-    access_text,
-    cap_node,
-    cap_paths,
-    minor_of,
-    write_instance,
-    write_minors,
-)
+from support.hosts.mig import access_text, cap_node, cap_paths, minor_of, write_instance, write_minors
 from support.hosts.nvidia import boot, places
 from support.hosts.nvidia_kernel import Gpu, write
 from support.nvml import standin

@@ -56,14 +56,7 @@ def mig(index: int, gi: int, *, ci: int = 0, uuid: str = "") -> NvmlMig:
 
 def told(gpu: Gpu, *migs: NvmlMig, mode: bool | None = True, error: NvmlError | None = None) -> NvmlGpu:
     """Return what NVML says of GPU."""
-    return NvmlGpu(
-        index=gpu.minor,
-        address=gpu.bdf,
-        uuid=gpu.uuid,
-        mig_mode=mode,
-        migs=migs,
-        error=error,
-    )
+    return NvmlGpu(index=gpu.minor, address=gpu.bdf, uuid=gpu.uuid, mig_mode=mode, migs=migs, error=error)
 
 
 def read(

@@ -90,42 +90,20 @@ def test_every_figure_is_told_in_our_units(folder: Path) -> None:
     (only,) = told(folder, gpu(0, figures=BUSY, processes=((os.getpid(), 9 * GIB), (0x7FFFFFFF, GIB))))
     own = Path("/proc/self/comm").read_text().strip()
     assert only == DeviceFigures(
-        address="0000:19:00.0",
-        memory_total=81559 << 20,
-        memory_used=10 * GIB,
-        bar1_total=128 * GIB,
-        bar1_used=2 << 20,
-        utilization=97,
-        memory_utilization=31,
-        encoder_utilization=3,
-        decoder_utilization=4,
-        temperature=56,
-        power=346.12,
-        power_limit=700,
-        core_clock=1755,
-        memory_clock=2619,
-        core_clock_max=1980,
-        memory_clock_max=2620,
-        pcie_generation=4,
-        pcie_generation_max=5,
-        pcie_width=8,
-        pcie_width_max=16,
-        pcie_sent=1_500_000,
-        pcie_received=2_500_000_000,
-        ecc_enabled=True,
-        ecc_corrected=12,
-        ecc_uncorrected=3,
-        ecc_l1=1,
-        ecc_l2=2,
-        ecc_memory=0,
-        memory_bus_width=5120,
-        cores=16896,
-        compute_capability="9.0",
+        address="0000:19:00.0", memory_total=81559 << 20, memory_used=10 * GIB,
+        bar1_total=128 * GIB, bar1_used=2 << 20,
+        utilization=97, memory_utilization=31, encoder_utilization=3, decoder_utilization=4,
+        temperature=56, power=346.12, power_limit=700,
+        core_clock=1755, memory_clock=2619, core_clock_max=1980, memory_clock_max=2620,
+        pcie_generation=4, pcie_generation_max=5, pcie_width=8, pcie_width_max=16,
+        pcie_sent=1_500_000, pcie_received=2_500_000_000,
+        ecc_enabled=True, ecc_corrected=12, ecc_uncorrected=3, ecc_l1=1, ecc_l2=2, ecc_memory=0,
+        memory_bus_width=5120, cores=16896, compute_capability="9.0",
         processes=(
             DeviceProcess(pid=os.getpid(), name=own, memory=9 * GIB),
             DeviceProcess(pid=0x7FFFFFFF, name="", memory=GIB),
         ),
-    )
+    )  # fmt: skip
 
 
 def test_what_a_gpu_does_not_support_is_unknown_and_no_problem(folder: Path) -> None:
@@ -216,11 +194,7 @@ def test_of_many_processes_those_with_most_memory_are_told(folder: Path) -> None
 
 def test_sixteen_gpus_with_instances_and_processes_fit_into_one_answer(folder: Path) -> None:
     gpus = tuple(
-        gpu(
-            number,
-            figures=BUSY,
-            processes=tuple((4_000_000 + each, 2**40 + each) for each in range(64)),
-        )
+        gpu(number, figures=BUSY, processes=tuple((4_000_000 + each, 2**40 + each) for each in range(64)))
         for number in range(16)
     )
     answers = told(folder, *gpus)

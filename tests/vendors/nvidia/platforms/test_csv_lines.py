@@ -108,52 +108,47 @@ def test_a_file_of_rubbish_is_not_repeated_line_by_line() -> None:
 # What lines lead to.
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "block device", "regular file"])
-def test_a_dev_line_of_something_else_is_left_out(tmp_path: Path, kind: str) -> None:
-    board(tmp_path, devices="dev, /dev/nvmap\ndev, /dev/other\n")
-    make_any_instead(tmp_path / "dev/other", kind)
-    inventory = discover(tmp_path)
+def test_a_dev_line_of_something_else_is_left_out(root: Path, kind: str) -> None:
+    board(root, devices="dev, /dev/nvmap\ndev, /dev/other\n")
+    make_any_instead(root / "dev/other", kind)
+    inventory = discover(root)
     assert ("warning", "csv-path-unusable", "/dev/other") in said(inventory)
     assert [each.path for each in inventory.groups[0].devices[0].nodes] == ["/dev/nvmap"]
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "block device", "character device", "regular file"])
-def test_a_lib_line_of_something_else_is_left_out(tmp_path: Path, kind: str) -> None:
-    board(tmp_path, "lib, /usr/share/nvidia/table\n")
-    (tmp_path / "usr/share/nvidia").mkdir(parents=True)
-    make_any_instead(tmp_path / "usr/share/nvidia/table", kind)
-    inventory = discover(tmp_path)
+def test_a_lib_line_of_something_else_is_left_out(root: Path, kind: str) -> None:
+    board(root, "lib, /usr/share/nvidia/table\n")
+    (root / "usr/share/nvidia").mkdir(parents=True)
+    make_any_instead(root / "usr/share/nvidia/table", kind)
+    inventory = discover(root)
     assert only_files(inventory) == ()
     assert ("warning", "csv-path-unusable", "/usr/share/nvidia/table") in said(inventory)
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_dir_line_of_a_file_is_left_out(tmp_path: Path) -> None:
-    board(tmp_path, "dir, /usr/src/tensorrt\n")
-    put(tmp_path / "usr/src/tensorrt", b"x")
-    inventory = discover(tmp_path)
+def test_a_dir_line_of_a_file_is_left_out(root: Path) -> None:
+    board(root, "dir, /usr/src/tensorrt\n")
+    put(root / "usr/src/tensorrt", b"x")
+    inventory = discover(root)
     assert only_files(inventory) == ()
     assert ("warning", "csv-path-unusable", "/usr/src/tensorrt") in said(inventory)
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"/* GNU ld script */"])
-def test_a_library_that_is_none_is_left_out(tmp_path: Path, content: bytes) -> None:
-    board(tmp_path, "lib, /usr/lib/libnvos.so\n")
-    put(tmp_path / "usr/lib/libnvos.so", content)
-    inventory = discover(tmp_path)
+def test_a_library_that_is_none_is_left_out(root: Path, content: bytes) -> None:
+    board(root, "lib, /usr/lib/libnvos.so\n")
+    put(root / "usr/lib/libnvos.so", content)
+    inventory = discover(root)
     assert only_files(inventory) == ()
     assert ("warning", "library-unusable", "/usr/lib/libnvos.so") in said(inventory)
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("soname", ["", "../../etc/x", "a\nb", "."])
-def test_a_library_without_a_usable_soname_is_where_its_line_says_only(tmp_path: Path, soname: str) -> None:
-    board(tmp_path, "lib, /opt/libnvos.so\n")
-    library(tmp_path, "/opt/libnvos.so", soname)
-    (file,) = only_files(discover(tmp_path))
+def test_a_library_without_a_usable_soname_is_where_its_line_says_only(root: Path, soname: str) -> None:
+    board(root, "lib, /opt/libnvos.so\n")
+    library(root, "/opt/libnvos.so", soname)
+    (file,) = only_files(discover(root))
     assert (file.names, file.targets) == ((), ("/opt/libnvos.so",))
 
 
@@ -174,20 +169,18 @@ def test_nothing_leads_out_of_the_root(tmp_path: Path) -> None:
     assert [each.path for each in inventory.groups[0].devices[0].nodes] == ["/dev/nvmap"]
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_line_decides_where_a_name_is_before_another_librarys_soname_does(tmp_path: Path) -> None:
-    board(tmp_path, f"lib, {OWN}/libdrm.so.2\nlib, {SYSTEM}/libdrm.so.2\n")
-    library(tmp_path, f"{OWN}/libdrm.so.2", "libdrm.so.2")
-    write_library(tmp_path / f".{SYSTEM}/libdrm.so.2", "libdrm.so.2", machine=AARCH64)
-    assert mounted(tmp_path)[f"{SYSTEM}/libdrm.so.2"] == f"{SYSTEM}/libdrm.so.2"
+def test_a_line_decides_where_a_name_is_before_another_librarys_soname_does(root: Path) -> None:
+    board(root, f"lib, {OWN}/libdrm.so.2\nlib, {SYSTEM}/libdrm.so.2\n")
+    library(root, f"{OWN}/libdrm.so.2", "libdrm.so.2")
+    write_library(root / f".{SYSTEM}/libdrm.so.2", "libdrm.so.2", machine=AARCH64)
+    assert mounted(root)[f"{SYSTEM}/libdrm.so.2"] == f"{SYSTEM}/libdrm.so.2"
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_file_that_several_lines_name_is_one_file(tmp_path: Path) -> None:
-    board(tmp_path, "lib, /opt/libnvos.so.1\nsym, /opt/libnvos.so\nlib, /opt/libnvos.so.1\n")
-    library(tmp_path, "/opt/libnvos.so.1", "libnvos.so.1")
-    link(tmp_path / "opt/libnvos.so", "libnvos.so.1")
-    (file,) = only_files(discover(tmp_path))
+def test_a_file_that_several_lines_name_is_one_file(root: Path) -> None:
+    board(root, "lib, /opt/libnvos.so.1\nsym, /opt/libnvos.so\nlib, /opt/libnvos.so.1\n")
+    library(root, "/opt/libnvos.so.1", "libnvos.so.1")
+    link(root / "opt/libnvos.so", "libnvos.so.1")
+    (file,) = only_files(discover(root))
     assert (file.targets, file.names) == (("/opt/libnvos.so.1", "/opt/libnvos.so"), ("libnvos.so.1",))
 
 

@@ -61,13 +61,12 @@ def a_thor(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes mu
 
 
 @pytest.mark.parametrize("layout", [orin, thor])
-@pytest.mark.usefixtures("real_nodes")
 def test_a_jetson_is_a_tegra_board_though_the_nvidia_module_is_loaded(
-    layout: Callable[[Path], None], tmp_path: Path
+    layout: Callable[[Path], None], root: Path
 ) -> None:
-    layout(tmp_path)
-    assert (tmp_path / "proc/driver/nvidia/version").exists()
-    assert is_tegra(places(tmp_path))
+    layout(root)
+    assert (root / "proc/driver/nvidia/version").exists()
+    assert is_tegra(places(root))
 
 
 @pytest.mark.parametrize("family", ["Tegra\n", "tegra234\n", "Tegra210"])
@@ -218,20 +217,18 @@ def test_a_discrete_gpu_beside_a_thor_is_spoken_of(a_thor: Path) -> None:
 # The version.
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("module", [None, "NVRM version: 35.4.1\n", "rubbish"])
-def test_the_version_is_the_systems_where_the_module_tells_none(tmp_path: Path, module: str | None) -> None:
-    board(tmp_path)
-    release(tmp_path, 35, "4.1")
+def test_the_version_is_the_systems_where_the_module_tells_none(root: Path, module: str | None) -> None:
+    board(root)
+    release(root, 35, "4.1")
     if module is not None:
-        put(tmp_path / "proc/driver/nvidia/version", module.encode())
-    assert discover(tmp_path).driver.version == "35.4.1"
+        put(root / "proc/driver/nvidia/version", module.encode())
+    assert discover(root).driver.version == "35.4.1"
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_a_board_of_no_known_version_is_served(tmp_path: Path) -> None:
-    board(tmp_path)
-    inventory = discover(tmp_path)
+def test_a_board_of_no_known_version_is_served(root: Path) -> None:
+    board(root)
+    inventory = discover(root)
     assert inventory.driver.version == ""
     assert said(inventory) == {("info", "tegra-release-unknown", "/etc/nv_tegra_release")}
 
@@ -256,7 +253,6 @@ def test_the_release_is_read_from_its_first_line(text: str, version: str) -> Non
 # Lists that are not as they should be.
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
     ("content", "rule"),
     [
@@ -268,30 +264,28 @@ def test_the_release_is_read_from_its_first_line(text: str, version: str) -> Non
     ids=["empty", "comments", "too large", "binary"],
 )
 def test_a_list_that_says_nothing_is_a_finding_and_the_others_are_read(
-    tmp_path: Path, content: bytes, rule: str
+    root: Path, content: bytes, rule: str
 ) -> None:
-    board(tmp_path)
-    put(tmp_path / LISTS / "drivers.csv", content)
-    inventory = discover(tmp_path)
+    board(root)
+    put(root / LISTS / "drivers.csv", content)
+    inventory = discover(root)
     assert rule in {finding.rule for finding in inventory.findings}
     assert all(finding.message.isprintable() for finding in inventory.findings)
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "dangling link", "looping link", "character device"])
-def test_a_list_that_is_no_file_hinders_nothing(tmp_path: Path, kind: str) -> None:
-    board(tmp_path)
-    make_any_instead(tmp_path / LISTS / "drivers.csv", kind)
-    rules = {finding.rule for finding in discover(tmp_path).findings}
+def test_a_list_that_is_no_file_hinders_nothing(root: Path, kind: str) -> None:
+    board(root)
+    make_any_instead(root / LISTS / "drivers.csv", kind)
+    rules = {finding.rule for finding in discover(root).findings}
     assert ("csv-unreadable" in rules) == (kind != "dangling link")
 
 
-@pytest.mark.usefixtures("real_nodes")
-def test_lists_of_other_names_are_not_read(tmp_path: Path) -> None:
-    board(tmp_path)
-    write_list(tmp_path, "cuda.csv", "dir, /usr/local/cuda\n")
-    (tmp_path / "usr/local/cuda").mkdir(parents=True)
-    assert only_files(discover(tmp_path)) == ()
+def test_lists_of_other_names_are_not_read(root: Path) -> None:
+    board(root)
+    write_list(root, "cuda.csv", "dir, /usr/local/cuda\n")
+    (root / "usr/local/cuda").mkdir(parents=True)
+    assert only_files(discover(root)) == ()
 
 
 def test_a_board_without_lists_is_told_what_to_install(tmp_path: Path) -> None:
@@ -309,20 +303,19 @@ def test_a_board_without_nodes_is_refused(tmp_path: Path, line: str) -> None:
     assert refused(discover, tmp_path).kind == "no-nodes"
 
 
-@pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize("layout", [orin, thor])
 def test_every_file_of_a_board_may_be_empty_and_each_is_a_finding(
-    layout: Callable[[Path], None], tmp_path: Path
+    layout: Callable[[Path], None], root: Path
 ) -> None:
-    layout(tmp_path)
-    before = set(discover(tmp_path).findings)
-    paths = [Path(folder, name) for folder, _, names in os.walk(tmp_path) for name in names]
+    layout(root)
+    before = set(discover(root).findings)
+    paths = [Path(folder, name) for folder, _, names in os.walk(root) for name in names]
     # What the kernel says of itself is asked for only where something else does not tell.
     files = [path for path in paths if path.is_file() and not path.is_symlink()]
-    for path in (path for path in files if not path.is_relative_to(tmp_path / "proc")):
+    for path in (path for path in files if not path.is_relative_to(root / "proc")):
         if path.name in {"devices.csv", "family"}:
             continue
         content = path.read_bytes()
         path.write_bytes(b"")
-        assert set(discover(tmp_path).findings) - before, path
+        assert set(discover(root).findings) - before, path
         path.write_bytes(content)
