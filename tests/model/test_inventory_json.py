@@ -28,16 +28,9 @@ if TYPE_CHECKING:
 SCHEMA = json.loads((Path(__file__).parents[2] / "schemas/inventory.schema.json").read_text())
 VALIDATOR = Draft202012Validator(SCHEMA)
 NODE = {
-    "path": "/dev/nvidia0",
-    "host_path": "/dev/nvidia0",
-    "role": "gpu",
-    "major": 195,
-    "minor": 0,
-    "mode": 438,
-    "uid": 0,
-    "gid": 0,
-    "capabilities": ["compute"],
-}
+    "path": "/dev/nvidia0", "host_path": "/dev/nvidia0", "role": "gpu", "capabilities": ["compute"],
+    "major": 195, "minor": 0, "mode": 438, "uid": 0, "gid": 0,
+}  # fmt: skip
 LIBRARY = {
     "kind": "library",
     "host_path": "/usr/lib/libcuda.so.550",

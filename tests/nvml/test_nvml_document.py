@@ -12,60 +12,26 @@ from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 
 ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}
 MIG = {
-    "index": 2,
-    "uuid": "MIG-1",
-    "gpu_instance": 7,
-    "compute_instance": 0,
-    "profile": "1g.10gb",
-    "graphics": False,
-    "memory_mib": 9984,
-}
-GPU = {
-    "index": 0,
-    "address": "0000:65:00.0",
-    "uuid": "GPU-1",
-    "mig_mode": True,
-    "migs": [MIG],
-    "error": ERROR,
-}
-REPORT = {"gpus": [GPU]}
-HEALTH = {
-    "gpus": [
-        {
-            "index": 0,
-            "address": "0000:65:00.0",
-            "error": None,
-            "health": {
-                "error": ERROR,
-                "recovery_action": 1,
-                "reset": False,
-                "drain_and_reset": True,
-                "remap_failed": False,
-                "ecc_uncorrected": 3,
-                "fabric_state": 3,
-                "fabric_status": 0,
-            },
-        }
-    ]
-}
+    "index": 2, "uuid": "MIG-1", "gpu_instance": 7, "compute_instance": 0,
+    "profile": "1g.10gb", "graphics": False, "memory_mib": 9984,
+}  # fmt: skip
+PLACE = {"index": 0, "address": "0000:65:00.0"}
+REPORT = {"gpus": [{**PLACE, "uuid": "GPU-1", "mig_mode": True, "migs": [MIG], "error": ERROR}]}
+OF_HEALTH = {
+    "error": ERROR, "recovery_action": 1, "reset": False, "drain_and_reset": True, "remap_failed": False,
+    "ecc_uncorrected": 3, "fabric_state": 3, "fabric_status": 0,
+}  # fmt: skip
+HEALTH = {"gpus": [{**PLACE, "error": None, "health": OF_HEALTH}]}
 VALUES: dict[str, Any] = {
     **dict.fromkeys(NvmlValues.__annotations__, 7),
     "processes": [{"pid": 7, "memory": 1 << 40}],
 }
-FIGURES = {
-    "gpus": [
-        {
-            "index": 0,
-            "address": "0000:65:00.0",
-            "error": None,
-            "figures": {
-                "error": ERROR,
-                "values": VALUES,
-                "migs": [{"gpu_instance": 7, "compute_instance": 0, "values": VALUES}],
-            },
-        }
-    ]
+OF_FIGURES = {
+    "error": ERROR,
+    "values": VALUES,
+    "migs": [{"gpu_instance": 7, "compute_instance": 0, "values": VALUES}],
 }
+FIGURES = {"gpus": [{**PLACE, "error": None, "figures": OF_FIGURES}]}
 FAILURE = {"stage": "nvml", "message": "no", "error": ERROR}
 
 # Wrong wherever it stands.
