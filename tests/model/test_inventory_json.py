@@ -214,6 +214,7 @@ def test_names_of_any_kind_are_shown_in_one_short_line(name: str) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "wanted"),
     [
+        (("vendors",), [], "an object"),
         ((*GPU, "index"), True, "a whole number"),
         ((*GPU, "index"), 1.0, "a whole number"),
         ((*GPU, "minor"), 1 << 32, "a whole number"),

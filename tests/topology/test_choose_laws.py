@@ -13,13 +13,9 @@ from cdigen.model.inventory import Accelerator
 from cdigen.topology.choose import Share, choose
 from cdigen.topology.levels import relation
 
-Machine = tuple[Accelerator, ...]
-# Every share, the free ones, the required ones, and a count.
-Request = tuple[list[Share], list[Share], list[Share], int]
-
 
 @st.composite
-def requests(draw: st.DrawFn, most: int = 12) -> Request:
+def requests(draw: st.DrawFn, most: int = 12) -> tuple[list[Share], list[Share], list[Share], int]:
     """Draw what there is, what of it is free, what of that is required, and a count."""
     machine = draw(any_machine(most))
     make = draw(st.sampled_from((partitioned, replicas)))
@@ -32,7 +28,7 @@ def requests(draw: st.DrawFn, most: int = 12) -> Request:
 
 @given(requests(), st.booleans())
 def test_a_choice_is_of_the_asked_size_of_what_is_free_and_has_what_is_required(
-    request: Request,
+    request: tuple[list[Share], list[Share], list[Share], int],
     spread: bool,  # noqa: FBT001
 ) -> None:
     every, free, required, count = request
@@ -45,7 +41,7 @@ def test_a_choice_is_of_the_asked_size_of_what_is_free_and_has_what_is_required(
 
 @given(requests(), st.booleans(), st.data())
 def test_the_order_of_what_is_given_changes_nothing(
-    request: Request,
+    request: tuple[list[Share], list[Share], list[Share], int],
     spread: bool,  # noqa: FBT001
     data: st.DataObject,
 ) -> None:
@@ -57,7 +53,9 @@ def test_the_order_of_what_is_given_changes_nothing(
 
 
 @given(requests())
-def test_parts_come_from_as_few_gpus_as_possible(request: Request) -> None:
+def test_parts_come_from_as_few_gpus_as_possible(
+    request: tuple[list[Share], list[Share], list[Share], int],
+) -> None:
     every, free, required, count = request
     used = {share.accelerator.index for share in choose(free, required, count, every=every)}
     needed = {share.accelerator.index for share in required}
@@ -92,7 +90,7 @@ def equal_sets(devices: tuple[int, ...], size: int) -> Iterator[tuple[tuple[int,
 
 @given(any_machine(8), st.data())
 def test_up_to_eight_no_division_of_the_free_gpus_is_better_than_that_of_the_choice(
-    machine: Machine, data: st.DataObject
+    machine: tuple[Accelerator, ...], data: st.DataObject
 ) -> None:
     size = data.draw(st.integers(1, len(machine)))
     required = data.draw(st.lists(st.sampled_from(machine), unique_by=id, max_size=size))
@@ -114,7 +112,7 @@ def test_up_to_eight_no_division_of_the_free_gpus_is_better_than_that_of_the_cho
 
 @given(any_machine(16), st.integers(1, 15), st.data())
 def test_of_more_than_eight_the_fewest_and_smallest_islands_that_fit_are_found(
-    machine: Machine, count: int, data: st.DataObject
+    machine: tuple[Accelerator, ...], count: int, data: st.DataObject
 ) -> None:
     island = nvswitch(16, 4, island=4)
     free = data.draw(st.lists(st.sampled_from(island), unique_by=id, min_size=9))
@@ -147,7 +145,9 @@ MOST_MS = 5
         pytest.param(replicas(nvswitch(16, 18), 10), id="160 replicas of 16 GPUs"),
     ],
 )
-def test_no_choice_takes_longer_than_five_milliseconds(every: Machine | tuple[Share, ...]) -> None:
+def test_no_choice_takes_longer_than_five_milliseconds(
+    every: tuple[Accelerator, ...] | tuple[Share, ...],
+) -> None:
     free = every[1:]
     slowest = max(
         min(timed(free, count, every, spread=spread) for _ in range(3))

@@ -102,6 +102,14 @@ def test_virtual_functions_are_gpus_of_their_own_and_their_physical_one_stays(tm
     assert {"1", "2", "3"} <= kinds(tmp_path, inventory)["intel.com/gpu"].keys()
 
 
+def test_a_virtual_function_that_its_physical_one_does_not_list_is_one(tmp_path: Path) -> None:
+    first = gpu(0, "0000:4d:00.0", FLEX_170, "i915")
+    second = gpu(1, "0000:4d:00.1", FLEX_170, "i915", parent="0000:4d:00.0")
+    whole, virtual = discover(tmp_path, first, second).accelerators
+    assert "virtual function" not in whole.model
+    assert "virtual function" in virtual.model
+
+
 def test_thirty_one_virtual_functions_are_offered_on_their_own_addresses(tmp_path: Path) -> None:
     found = offered(tmp_path, *flex_170(31))
     assert plain(found["0000-4d-03-7-0x56c0"]) == ["/dev/dri/card32", "/dev/dri/renderD160"]
