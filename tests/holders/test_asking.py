@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from support.daemon.threads import beside
 from support.waiting import PATIENCE_S, until
 
 from cdigen.holders.asking import FRESH_S, STALE_S, Asking
@@ -58,14 +59,12 @@ def test_one_that_hangs_is_asked_once_and_costs_no_other_its_answer(asking: Aski
 def test_while_one_waits_others_take_what_is_known(asking: Asking) -> None:
     go = threading.Event()
     asking.begin({"hangs": lambda: go.wait(3 * PATIENCE_S)})
-    first = threading.Thread(target=asking.answers, args=(PATIENCE_S,))
-    first.start()
-    assert until(lambda: vars(asking)["_waiting"] == 1, PATIENCE_S)
-    # It is answered while the first, who began earlier, still waits.
-    assert asking.answers(2 * PATIENCE_S) == {}
-    assert first.is_alive()
-    go.set()
-    first.join()
+    with beside(asking.answers, PATIENCE_S) as (first,):
+        assert until(lambda: vars(asking)["_waiting"] == 1)
+        # It is answered while the first, who began earlier, still waits.
+        assert asking.answers(2 * PATIENCE_S) == {}
+        assert first.is_alive()
+        go.set()
 
 
 def test_a_question_that_fails_has_no_answer_and_one_not_asked_is_forgotten(asking: Asking) -> None:

@@ -1,6 +1,7 @@
 """The program, as a child that reads a log of which the test says what is in it."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,8 @@ from support.daemon.kernel_records import FakeLog
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[FakeLog]:
     """Return a log of which this test says what is in it."""
-    log = FakeLog(tmp_path / "kmsg")
-    yield log
-    log.close()
+    with closing(FakeLog(tmp_path / "kmsg")) as log:
+        yield log
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import pytest
 from support.daemon.kernel_log_program import PROGRAM, Program
 from support.daemon.kernel_records import AMDGPU, XID, FakeLog, record
+from support.daemon.threads import beside
 from support.waiting import PATIENCE_S, pause, until
 
 pytestmark = pytest.mark.process
@@ -64,12 +64,10 @@ def test_it_waits_for_its_reader_and_says_everything_then(program: Program, log:
         for number, name in enumerate(names):
             log.write(record(f"NVRM: Xid (PCI:0000:65:00): 13, {name} {'-' * 300}", number))
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    assert until(lambda: "S" in program.status()["State"])
-    while len(numbers) < len(names):
-        numbers.append(program.says()["seq"])
-    writer.join()
+    with beside(write):
+        assert until(lambda: "S" in program.status()["State"])
+        while len(numbers) < len(names):
+            numbers.append(program.says()["seq"])
     assert numbers == list(range(len(names)))
 
 
@@ -83,12 +81,10 @@ def test_records_that_waited_for_its_reader_keep_their_time(program: Program, lo
             text = f"NVRM: {'ghijklmnop'[number % 10]}{'q' * (number // 10)} {'-' * 900}"
             log.write(record(text, number, stamp_us=int(written_s[-1] * 1e6)))
 
-    writer = threading.Thread(target=write)
-    writer.start()
-    # The pipe is full, and so is the log.
-    pause(1)
-    said = [program.says() for _ in range(150)]
-    writer.join()
+    with beside(write):
+        # The pipe is full, and so is the log.
+        pause(1)
+        said = [program.says() for _ in range(150)]
     assert max(each["at"] - asleep_s - written_s[each["seq"]] for each in said) < 0.5
 
 
@@ -144,7 +140,7 @@ def test_a_log_that_cannot_be_opened_is_said(tmp_path: Path) -> None:
     assert done.stderr == "cdigen-kernel-log: /dev/kmsg: No such file or directory\n"
 
 
-def flood(log: FakeLog, text: str, count: int, *, among: dict[int, str], a_second: int = 0) -> None:
+def flood(log: FakeLog, text: str, count: int, among: dict[int, str], a_second: int = 0) -> None:
     """Write COUNT records of TEXT, and those of AMONG; A_SECOND, or as fast as they are read."""
     began = time.monotonic()
     for number in range(count):
@@ -167,12 +163,8 @@ def test_in_a_flood_nothing_that_counts_is_lost(program: Program, log: FakeLog, 
         number: f"NVRM: Xid (PCI:0000:{number % 97:02x}:00): 79, pid={number}"
         for number in range(500, count, 1777)
     }
-    writer = threading.Thread(
-        target=flood, args=(log, text, count), kwargs={"among": {**among, count - 1: AMDGPU}}
-    )
-    writer.start()
-    said = heard(program, count - 1)
-    writer.join()
+    with beside(flood, log, text, count, {**among, count - 1: AMDGPU}):
+        said = heard(program, count - 1)
     texts = [each["text"] for each in said]
     assert {*among.values()} <= {*texts}
     assert [each["seq"] for each in said] == sorted(each["seq"] for each in said)
@@ -188,11 +180,8 @@ def test_a_minute_of_10000_records_a_second_takes_a_tenth_of_a_processor(
 ) -> None:
     count = 600_000
     among = {number: f"NVRM: Xid (PCI:0000:{number % 97:02x}:00): 79" for number in range(0, count, 7777)}
-    options = {"among": {**among, count - 1: AMDGPU}, "a_second": 10_000}
-    writer = threading.Thread(target=flood, args=(log, text, count), kwargs=options)
-    writer.start()
-    texts = [each["text"] for each in heard(program, count - 1)]
-    writer.join()
+    with beside(flood, log, text, count, {**among, count - 1: AMDGPU}, 10_000):
+        texts = [each["text"] for each in heard(program, count - 1)]
     assert {*among.values()} <= {*texts}
     assert program.cpu_s() < 6
     print(text[:4], program.cpu_s(), "s of a processor", program.status()["VmHWM"], len(texts), "lines")

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.daemon.watching import (
     KILLS,
+    OWN_USER,
     Ear,
     descriptors,
     kill,
@@ -30,11 +31,9 @@ from cdigen.watch.triggers import Inbox, Trigger
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    Watch = Callable[..., FileSource]
 
-
-def test_thousands_of_events_are_one_reason_for_each_path(tmp_path: Path, ear: Ear, watch: Watch) -> None:
-    watch(tmp_path / "lib*")
+def test_thousands_of_events_are_one_reason_for_each_path(tmp_path: Path, ear: Ear) -> None:
+    ear.watch(tmp_path / "lib*")
     for number in range(2000):
         (tmp_path / "lib.new").touch()
         (tmp_path / "lib.new").rename(tmp_path / f"lib{number % 3}")
@@ -147,21 +146,21 @@ ear.forget()
 assert ear.hears(f"{folder}/file changed")
 supervisor.stop()
 """
-USER_NAMESPACE = ("unshare", "--user", "--map-root-user")
 
 
-def test_without_any_inotify_watch_it_says_so_and_recovers_when_there_are_some(tmp_path: Path) -> None:
-    first, later = run_apart(NO_WATCHES, "max_inotify_watches", str(tmp_path), start=USER_NAMESPACE)
-    limit = "the limit of inotify watches is reached (sysctl fs.inotify.max_user_watches)"
-    assert first == later == f"/ is not watched: {limit}"
+NO_WATCH = "/ is not watched: the limit of inotify watches is reached (sysctl fs.inotify.max_user_watches)"
+NO_INSTANCE = (
+    "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
+)
 
 
-def test_without_any_inotify_instance_it_says_so_and_recovers_when_there_is_one(tmp_path: Path) -> None:
-    first, later = run_apart(NO_WATCHES, "max_inotify_instances", str(tmp_path), start=USER_NAMESPACE)
-    limit = (
-        "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
-    )
-    assert first == later == limit
+@pytest.mark.parametrize(
+    ("limit", "problem"), [("max_inotify_watches", NO_WATCH), ("max_inotify_instances", NO_INSTANCE)]
+)
+def test_without_any_inotify_watch_or_instance_it_says_so_and_recovers_when_there_is_one(
+    limit: str, problem: str, tmp_path: Path
+) -> None:
+    assert run_apart(NO_WATCHES, limit, str(tmp_path), start=OWN_USER) == [problem, problem]
 
 
 NO_DESCRIPTORS = """
@@ -180,9 +179,7 @@ assert os.open("/", os.O_RDONLY) == first + 1
 
 def test_without_descriptors_it_says_so_and_keeps_none() -> None:
     # There is one for the instance, and none for the pipe that ends its thread.
-    assert run_apart(NO_DESCRIPTORS, start=("unshare", "--user", "--uts")) == [
-        "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is reached"
-    ]
+    assert run_apart(NO_DESCRIPTORS, start=("unshare", "--user", "--uts")) == [NO_INSTANCE]
 
 
 COMPARED = """
@@ -229,7 +226,7 @@ assert ear.hears_nothing(), ear.reasons
     [("max_inotify_instances", 0), ("max_inotify_watches", 0), ("max_inotify_watches", 3)],
 )
 def test_what_cannot_be_watched_is_compared(limit: str, number: int, tmp_path: Path) -> None:
-    (said,) = run_apart(COMPARED, limit, str(number), str(tmp_path), start=USER_NAMESPACE)
+    (said,) = run_apart(COMPARED, limit, str(number), str(tmp_path), start=OWN_USER)
     assert f"sysctl fs.inotify.max_user_{limit.rpartition('_')[2]}" in said
 
 
@@ -253,7 +250,7 @@ assert ear.hears(f"{folder}/a/file changed")
 
 
 def test_where_watches_run_out_the_others_work_and_the_first_missing_one_is_named(tmp_path: Path) -> None:
-    (said,) = run_apart(FEW_WATCHES, str(tmp_path), start=USER_NAMESPACE)
+    (said,) = run_apart(FEW_WATCHES, str(tmp_path), start=OWN_USER)
     assert said.startswith(f"{tmp_path}/d is not watched: the limit of inotify watches is reached")
 
 
@@ -274,23 +271,14 @@ source.stop()
 def test_a_folder_that_may_not_be_read_is_a_problem_that_names_it() -> None:
     # Below pytest's own folders, others may not even see a folder.
     with TemporaryDirectory() as closed:
-        (said,) = run_apart(
-            FORBIDDEN,
-            closed,
-            start=(
-                "unshare",
-                "--uts",
-            ),
-        )
+        (said,) = run_apart(FORBIDDEN, closed, start=("unshare", "--uts"))
     assert said == f"{closed} is not watched: Permission denied"
 
 
 @KILLS
-def test_a_thread_that_is_killed_is_a_problem_that_is_told_at_once(
-    tmp_path: Path, ear: Ear, watch: Watch
-) -> None:
+def test_a_thread_that_is_killed_is_a_problem_that_is_told_at_once(tmp_path: Path, ear: Ear) -> None:
     before = descriptors("inotify"), descriptors("pipe")
-    source = watch(tmp_path / "file")
+    source = ear.watch(tmp_path / "file")
     kill(thread_of("files"))
     (tmp_path / "file").touch()
     assert ear.hears("stopped by itself")
@@ -312,10 +300,10 @@ def break_descriptor() -> None:
     ("end", "why"), [(kill_reader, "killed"), (break_descriptor, "the inotify descriptor was closed")]
 )
 def test_an_inotify_thread_that_has_ended_is_reported_at_once_and_leaves_nothing(
-    end: Callable[[], None], why: str, tmp_path: Path, ear: Ear, watch: Watch
+    end: Callable[[], None], why: str, tmp_path: Path, ear: Ear
 ) -> None:
     before = descriptors("inotify"), descriptors("pipe")
-    source = watch(tmp_path / "file")
+    source = ear.watch(tmp_path / "file")
     end()
     (tmp_path / "file").touch()
     assert ear.hears("stopped by itself")

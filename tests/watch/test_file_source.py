@@ -17,17 +17,13 @@ from support.waiting import PATIENCE_S, until
 from cdigen.watch.files import FileSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from cdigen.watch.triggers import Trigger
 
-    Watch = Callable[..., FileSource]
 
-
-def test_a_file_that_is_replaced_by_rename_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_file_that_is_replaced_by_rename_is_seen(tmp_path: Path, ear: Ear) -> None:
     library = tmp_path / "lib.so"
     library.write_text("old")
-    watch(library)
+    ear.watch(library)
     for content in ("new", "newer"):
         (tmp_path / "lib.so.new").write_text(content)
         (tmp_path / "lib.so.new").rename(library)
@@ -35,21 +31,19 @@ def test_a_file_that_is_replaced_by_rename_is_seen(tmp_path: Path, ear: Ear, wat
         ear.forget()
 
 
-def test_a_file_that_is_written_in_place_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_file_that_is_written_in_place_is_seen(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "file").write_text("old")
-    watch(tmp_path / "file")
+    ear.watch(tmp_path / "file")
     (tmp_path / "file").write_text("new")
     assert ear.hears(f"{tmp_path}/file changed")
 
 
-def test_a_file_that_is_moved_away_is_seen_before_what_comes_later(
-    tmp_path: Path, ear: Ear, watch: Watch
-) -> None:
+def test_a_file_that_is_moved_away_is_seen_before_what_comes_later(tmp_path: Path, ear: Ear) -> None:
     # Nothing waits for the other half of the move, which never comes.
     for name in ("away", "in", "other"):
         (tmp_path / name).mkdir()
     (tmp_path / "in/file").touch()
-    watch(tmp_path / "in/file", tmp_path / "other/file")
+    ear.watch(tmp_path / "in/file", tmp_path / "other/file")
     (tmp_path / "in/file").rename(tmp_path / "away/file")
     (tmp_path / "other/file").touch()
     expected = [f"{tmp_path}/{folder}/file changed" for folder in ("in", "other")]
@@ -57,30 +51,28 @@ def test_a_file_that_is_moved_away_is_seen_before_what_comes_later(
     assert list(dict.fromkeys(ear.reasons)) == expected
 
 
-def test_a_mode_that_changes_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_mode_that_changes_is_seen(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "file").touch(0o600)
     (tmp_path / "folder").mkdir()
-    watch(tmp_path / "file", tmp_path / "folder")
+    ear.watch(tmp_path / "file", tmp_path / "folder")
     for name in ("file", "folder"):
         (tmp_path / name).chmod(0o644)
         assert ear.hears(f"{tmp_path}/{name} changed")
 
 
-def test_any_number_of_folders_takes_one_inotify_instance_and_two_threads(
-    tmp_path: Path, watch: Watch
-) -> None:
+def test_any_number_of_folders_takes_one_inotify_instance_and_two_threads(tmp_path: Path, ear: Ear) -> None:
     folders = [tmp_path / str(number) for number in range(100)]
     for folder in folders:
         folder.mkdir()
     before = threading.active_count()
-    watch(*folders)
+    ear.watch(*folders)
     # The whole of what is watched is in the one instance: ``watches``.
     assert all(map(is_watched, folders))
     assert threading.active_count() == before + 2
 
 
-def test_names_that_do_not_matter_are_no_event(tmp_path: Path, ear: Ear, watch: Watch) -> None:
-    watch(tmp_path / "nvidia-smi", tmp_path / "libcuda.so*")
+def test_names_that_do_not_matter_are_no_event(tmp_path: Path, ear: Ear) -> None:
+    ear.watch(tmp_path / "nvidia-smi", tmp_path / "libcuda.so*")
     for name in ("ls", "nvidia-sm", "nvidia-smi2", "xlibcuda.so", "libcuda.s"):
         (tmp_path / name).write_text("x")
     assert ear.hears_nothing()
@@ -88,22 +80,22 @@ def test_names_that_do_not_matter_are_no_event(tmp_path: Path, ear: Ear, watch: 
     assert ear.hears(f"{tmp_path}/libcuda.so.535.1 changed")
 
 
-def test_every_name_in_a_folder_matters(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_every_name_in_a_folder_matters(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "cdi").mkdir()
-    watch(tmp_path / "cdi")
+    ear.watch(tmp_path / "cdi")
     (tmp_path / "cdi/new.json").touch()
     assert ear.hears(f"{tmp_path}/cdi/new.json changed")
 
 
-def test_a_name_that_is_not_text_is_told_in_one_line(tmp_path: Path, ear: Ear, watch: Watch) -> None:
-    watch(tmp_path)
+def test_a_name_that_is_not_text_is_told_in_one_line(tmp_path: Path, ear: Ear) -> None:
+    ear.watch(tmp_path)
     Path(os.fsdecode(bytes(tmp_path) + b"/a\nb\xff")).touch()
     assert ear.hears(f"{tmp_path}/a\\nb\\udcff changed")
 
 
-def test_what_several_missing_folders_will_hold_is_seen(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_what_several_missing_folders_will_hold_is_seen(tmp_path: Path, ear: Ear) -> None:
     file = tmp_path / "a/b/c/d/file"
-    watch(file)
+    ear.watch(file)
     file.parent.mkdir(parents=True)
     assert ear.hears(f"{tmp_path}/a changed")
     assert until(lambda: is_watched(file.parent))
@@ -130,12 +122,10 @@ def test_a_look_follows_whatever_comes_into_a_folder_before_it_is_watched(tmp_pa
         assert would_see[-1]
 
 
-def test_a_folder_that_is_removed_and_made_again_is_watched_again(
-    tmp_path: Path, ear: Ear, watch: Watch
-) -> None:
+def test_a_folder_that_is_removed_and_made_again_is_watched_again(tmp_path: Path, ear: Ear) -> None:
     cdi = tmp_path / "run/cdi"
     cdi.mkdir(parents=True)
-    watch(cdi)
+    ear.watch(cdi)
     for _ in range(5):
         shutil.rmtree(tmp_path / "run")
         assert ear.hears(f"{tmp_path}/run changed")
@@ -149,12 +139,10 @@ def test_a_folder_that_is_removed_and_made_again_is_watched_again(
         ear.forget()
 
 
-def test_a_folder_far_above_that_is_replaced_by_rename_is_noticed(
-    tmp_path: Path, ear: Ear, watch: Watch
-) -> None:
+def test_a_folder_far_above_that_is_replaced_by_rename_is_noticed(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "a/b/c").mkdir(parents=True)
     (tmp_path / "new/b/c").mkdir(parents=True)
-    watch(tmp_path / "a/b/c")
+    ear.watch(tmp_path / "a/b/c")
     (tmp_path / "a").rename(tmp_path / "old")
     (tmp_path / "new").rename(tmp_path / "a")
     assert ear.hears(f"{tmp_path}/a changed", f"{tmp_path}/a/b/c changed")
@@ -165,10 +153,10 @@ def test_a_folder_far_above_that_is_replaced_by_rename_is_noticed(
     assert ear.hears(f"{tmp_path}/a/b/c/file changed")
 
 
-def test_a_folder_that_is_replaced_by_a_link_is_followed(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_folder_that_is_replaced_by_a_link_is_followed(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "cdi").mkdir()
     (tmp_path / "other").mkdir()
-    watch(tmp_path / "cdi")
+    ear.watch(tmp_path / "cdi")
     (tmp_path / "cdi").rmdir()
     (tmp_path / "cdi").symlink_to("other")
     assert ear.hears(f"{tmp_path}/other changed")
@@ -177,11 +165,11 @@ def test_a_folder_that_is_replaced_by_a_link_is_followed(tmp_path: Path, ear: Ea
     assert ear.hears(f"{tmp_path}/other/file changed")
 
 
-def test_a_link_that_is_turned_elsewhere_is_followed(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_link_that_is_turned_elsewhere_is_followed(tmp_path: Path, ear: Ear) -> None:
     for version in ("1", "2"):
         (tmp_path / version).mkdir()
     (tmp_path / "current").symlink_to("1")
-    watch(tmp_path / "current/lib.so")
+    ear.watch(tmp_path / "current/lib.so")
     (tmp_path / "next").symlink_to("2")
     (tmp_path / "next").rename(tmp_path / "current")
     # The latter when the watches have been changed.
@@ -193,27 +181,27 @@ def test_a_link_that_is_turned_elsewhere_is_followed(tmp_path: Path, ear: Ear, w
     assert ear.hears(f"{tmp_path}/2/lib.so changed")
 
 
-def test_the_target_of_a_link_to_a_file_is_watched(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_the_target_of_a_link_to_a_file_is_watched(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "lib.so").symlink_to("real/lib.so.1")
-    watch(tmp_path / "lib.so")
+    ear.watch(tmp_path / "lib.so")
     (tmp_path / "real/lib.so.1").touch()
     assert ear.hears(f"{tmp_path}/real/lib.so.1 changed")
 
 
-def test_a_foreign_trees_absolute_links_stay_in_it(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_a_foreign_trees_absolute_links_stay_in_it(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "run/cdi").mkdir(parents=True)
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("/run")
-    watch(tmp_path / "var/run/cdi", roots=(str(tmp_path),))
+    ear.watch(tmp_path / "var/run/cdi", roots=(str(tmp_path),))
     (tmp_path / "run/cdi/file").touch()
     assert ear.hears(f"{tmp_path}/run/cdi/file changed")
 
 
-def test_one_folder_by_two_ways_tells_of_what_either_wants(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_one_folder_by_two_ways_tells_of_what_either_wants(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
-    watch(tmp_path / "real/one", tmp_path / "link/two")
+    ear.watch(tmp_path / "real/one", tmp_path / "link/two")
     (tmp_path / "real/one").touch()
     (tmp_path / "real/two").touch()
     assert ear.hears(f"{tmp_path}/real/one changed", f"{tmp_path}/real/two changed")
@@ -221,13 +209,13 @@ def test_one_folder_by_two_ways_tells_of_what_either_wants(tmp_path: Path, ear: 
 
 @pytest.mark.usefixtures("real_nodes")
 def test_a_device_node_that_appears_or_changes_is_seen_and_writing_to_nodes_is_not(
-    tmp_path: Path, ear: Ear, watch: Watch
+    tmp_path: Path, ear: Ear
 ) -> None:
     (tmp_path / "nvidia-caps").mkdir()
     null = tmp_path / "null"
     os.mknod(null, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     os.mknod(tmp_path / "nvidia-caps/nvidia-cap1", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    watch(tmp_path, tmp_path / "nvidia-caps")
+    ear.watch(tmp_path, tmp_path / "nvidia-caps")
     null.write_text("x")
     (tmp_path / "nvidia-caps/nvidia-cap1").write_text("x")
     assert ear.hears_nothing()
@@ -239,10 +227,10 @@ def test_a_device_node_that_appears_or_changes_is_seen_and_writing_to_nodes_is_n
 
 @pytest.mark.usefixtures("real_nodes")
 def test_writing_to_nodes_is_not_seen_in_a_folder_that_becomes_one_of_device_nodes(
-    tmp_path: Path, ear: Ear, watch: Watch
+    tmp_path: Path, ear: Ear
 ) -> None:
     # The kernel adds the masks of a folder up, so it goes on to report what is written.
-    source = watch(tmp_path / "nvidia*")
+    source = ear.watch(tmp_path / "nvidia*")
     for name in ("null", "nvidia0"):
         os.mknod(tmp_path / name, stat.S_IFCHR | 0o666, os.makedev(1, 3))
     source.rearm((str(tmp_path / "nvidia*"),))
@@ -251,10 +239,10 @@ def test_writing_to_nodes_is_not_seen_in_a_folder_that_becomes_one_of_device_nod
     assert ear.hears_nothing()
 
 
-def test_rearming_changes_what_is_watched_and_tells_nothing(tmp_path: Path, ear: Ear, watch: Watch) -> None:
+def test_rearming_changes_what_is_watched_and_tells_nothing(tmp_path: Path, ear: Ear) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-    source = watch(tmp_path / "a")
+    source = ear.watch(tmp_path / "a")
     source.rearm((str(tmp_path / "b"),))
     (tmp_path / "a/file").touch()
     assert ear.hears_nothing()
@@ -262,8 +250,8 @@ def test_rearming_changes_what_is_watched_and_tells_nothing(tmp_path: Path, ear:
     assert ear.hears(f"{tmp_path}/b/file changed")
 
 
-def test_rearming_with_the_same_paths_keeps_every_watch(tmp_path: Path, ear: Ear, watch: Watch) -> None:
-    source = watch(tmp_path / "file")
+def test_rearming_with_the_same_paths_keeps_every_watch(tmp_path: Path, ear: Ear) -> None:
+    source = ear.watch(tmp_path / "file")
     before = watches()
     for _ in range(100):
         source.rearm((str(tmp_path / "file"),))
@@ -272,8 +260,8 @@ def test_rearming_with_the_same_paths_keeps_every_watch(tmp_path: Path, ear: Ear
     assert ear.hears(f"{tmp_path}/file changed")
 
 
-def test_a_path_that_moves_around_leaves_no_watches_behind(tmp_path: Path, watch: Watch) -> None:
-    watch(tmp_path / "a/file")
+def test_a_path_that_moves_around_leaves_no_watches_behind(tmp_path: Path, ear: Ear) -> None:
+    ear.watch(tmp_path / "a/file")
     (tmp_path / "a").mkdir()
     assert until(lambda: is_watched(tmp_path / "a"))
     before = len(watches())
@@ -300,8 +288,8 @@ def test_a_stopped_source_says_nothing_and_leaves_nothing(tmp_path: Path, ear: E
     assert source.problem() == ""
 
 
-def test_a_source_may_be_started_again(tmp_path: Path, ear: Ear, watch: Watch) -> None:
-    source = watch(tmp_path / "file")
+def test_a_source_may_be_started_again(tmp_path: Path, ear: Ear) -> None:
+    source = ear.watch(tmp_path / "file")
     before = descriptors("inotify"), descriptors("pipe")
     for _ in range(20):
         source.stop()

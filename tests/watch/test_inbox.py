@@ -6,6 +6,7 @@ import signal
 import threading
 import time
 
+from support.daemon.threads import beside
 from support.waiting import PATIENCE_S
 
 from cdigen.watch.triggers import MAX_REASONS, NO_EVENTS, Inbox, Trigger
@@ -76,12 +77,10 @@ def test_nothing_is_lost_while_many_put_and_one_takes() -> None:
         for _ in range(2000):
             inbox.put(trigger("a"))
 
-    putters = [threading.Thread(target=put_many) for _ in range(4)]
-    for putter in putters:
-        putter.start()
     taken = 0
-    while taken < 8000 and inbox.wait(PATIENCE_S):
-        taken += inbox.take().events
+    with beside(put_many, count=4):
+        while taken < 8000 and inbox.wait(PATIENCE_S):
+            taken += inbox.take().events
     assert taken == 8000
 
 

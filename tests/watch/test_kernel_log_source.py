@@ -10,13 +10,14 @@ import sys
 import tempfile
 import threading
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.kernel_log_program import PROGRAM
 from support.daemon.kernel_records import AMDGPU, XID, FakeLog, record
+from support.daemon.threads import beside
 from support.daemon.watching import descriptors, quickest, threads
 from support.waiting import PATIENCE_S, until
 
@@ -36,18 +37,20 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[FakeLog]:
     """Return a log of which this test says what is in it."""
-    log = FakeLog(tmp_path / "kmsg")
-    yield log
-    log.close()
+    with closing(FakeLog(tmp_path / "kmsg")) as log:
+        yield log
 
 
 @pytest.fixture
-def source(log: FakeLog, tmp_path: Path, ear: Ear) -> Iterator[KernelLogSource]:
+def stopped(log: FakeLog, tmp_path: Path) -> KernelLogSource:
+    """Return a source that reads LOG once it is started."""
+    return KernelLogSource(socket_path=str(tmp_path / "none.sock"), log=str(log.path))
+
+
+@pytest.fixture
+def source(stopped: KernelLogSource, ear: Ear) -> KernelLogSource:
     """Return a source that hears LOG, and tells the ear."""
-    source = KernelLogSource(socket_path=str(tmp_path / "none.sock"), log=str(log.path))
-    source.start(ear.inbox.put)
-    yield source
-    source.stop()
+    return ear.start(stopped)
 
 
 def heard(source: KernelLogSource, count: int) -> list[LogRecord]:
@@ -96,14 +99,12 @@ def test_what_waits_to_be_taken_is_bounded_and_nothing_is_lost(
     # As many as are not thinned out: no two say the same.
     sayings = [f"{'ghijklmnop'[number % 10]}{'q' * (number // 10)}" for number in range(5 * MOST)]
     records = [record(f"NVRM: {saying} {'-' * 200}", number) for number, saying in enumerate(sayings)]
-    writer = threading.Thread(target=log.write, args=records)
-    writer.start()
-    assert ear.hears(f"NVRM: g {'-' * 200}"[:100])
-    assert until(lambda: len(source._records) >= MOST)
-    # What one read may bring comes on top.
-    assert not until(lambda: len(source._records) > MOST + LONGEST_LINE // 200, within_s=0.3)
-    assert [found.sequence for found in heard(source, len(records))] == list(range(len(records)))
-    writer.join()
+    with beside(log.write, *records):
+        assert ear.hears(f"NVRM: g {'-' * 200}"[:100])
+        assert until(lambda: len(source._records) >= MOST)
+        # What one read may bring comes on top.
+        assert not until(lambda: len(source._records) > MOST + LONGEST_LINE // 200, within_s=0.3)
+        assert [found.sequence for found in heard(source, len(records))] == list(range(len(records)))
 
 
 def test_one_trigger_stands_for_all_that_was_not_taken(
@@ -152,27 +153,26 @@ def test_a_program_that_was_killed_is_a_problem_and_the_next_one_begins_anew(
     assert heard(source, 1)[0].sequence == 2
 
 
-def test_a_stopped_source_leaves_no_child_and_no_open_file(log: FakeLog, tmp_path: Path, ear: Ear) -> None:
-    source = KernelLogSource(socket_path=str(tmp_path / "none.sock"), log=str(log.path))
+def test_a_stopped_source_leaves_no_child_and_no_open_file(
+    stopped: KernelLogSource, log: FakeLog, ear: Ear
+) -> None:
     before = descriptors("pipe"), descriptors("eventfd"), threads()
     for _ in range(3):
-        source.start(ear.inbox.put)
+        stopped.start(ear.inbox.put)
         log.write(record(XID[0], 1))
-        heard(source, 1)
-        source.stop()
+        heard(stopped, 1)
+        stopped.stop()
         assert children() == []
     assert (descriptors("pipe"), descriptors("eventfd"), threads()) == before
 
 
 def test_a_program_that_hangs_does_not_keep_the_source_from_its_end(
-    log: FakeLog, tmp_path: Path, ear: Ear
+    stopped: KernelLogSource, ear: Ear
 ) -> None:
-    source = KernelLogSource(socket_path=str(tmp_path / "none.sock"), log=str(log.path))
-
     def stop() -> None:
-        source.start(ear.inbox.put)
+        stopped.start(ear.inbox.put)
         os.kill(child(), signal.SIGSTOP)
-        source.stop()
+        stopped.stop()
 
     assert quickest(stop) < 1
     assert children() == []
@@ -191,33 +191,31 @@ def service(tmp_path: Path) -> Iterator[socket.socket]:
 @pytest.fixture
 def connected(service: socket.socket, ear: Ear) -> Iterator[tuple[KernelLogSource, socket.socket]]:
     """Return a source that has connected to SERVICE, and the other end of its connection."""
-    source = KernelLogSource(socket_path=service.getsockname(), log="/dev/null")
-    source.start(ear.inbox.put)
+    source = ear.start(KernelLogSource(socket_path=service.getsockname(), log="/dev/null"))
     connection, _ = service.accept()
     with connection:
         yield source, connection
         source.stop()
 
 
-def test_another_thread_may_take_while_it_starts_and_stops(log: FakeLog, tmp_path: Path, ear: Ear) -> None:
-    source = KernelLogSource(socket_path=str(tmp_path / "none.sock"), log=str(log.path))
+def test_another_thread_may_take_while_it_starts_and_stops(
+    stopped: KernelLogSource, log: FakeLog, ear: Ear
+) -> None:
     taken, stopping = [0], threading.Event()
 
     def take() -> None:
         while not stopping.is_set():
-            taken[0] += len(source.take().records)
+            taken[0] += len(stopped.take().records)
 
-    taker = threading.Thread(target=take)
-    taker.start()
-    try:
-        for turn in range(5):
-            source.start(ear.inbox.put)
-            log.write(*[record(XID[0], turn * 50 + number) for number in range(50)])
-            assert until(lambda expected=turn * 50 + 50: taken[0] == expected)  # type: ignore[misc]
-            source.stop()
-    finally:
-        stopping.set()
-        taker.join()
+    with beside(take):
+        try:
+            for turn in range(5):
+                stopped.start(ear.inbox.put)
+                log.write(*[record(XID[0], turn * 50 + number) for number in range(50)])
+                assert until(lambda expected=turn * 50 + 50: taken[0] == expected)  # type: ignore[misc]
+                stopped.stop()
+        finally:
+            stopping.set()
 
 
 def test_where_there_is_a_service_it_is_heard_and_there_is_no_child(

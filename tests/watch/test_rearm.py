@@ -10,26 +10,21 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.watching import is_watched, run_apart, send
+from support.daemon.watching import OWN_USER, is_watched, run_apart, send
 from support.waiting import until
 
 from cdigen.watch.uevents import UeventSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from support.daemon.watching import Ear
 
-    from cdigen.watch.files import FileSource
 
-
-def test_links_stay_within_a_root_that_is_given_later(
-    tmp_path: Path, ear: Ear, watch: Callable[..., FileSource]
-) -> None:
+def test_links_stay_within_a_root_that_is_given_later(tmp_path: Path, ear: Ear) -> None:
     (tmp_path / "root/there").mkdir(parents=True)
     (tmp_path / "root/link").symlink_to("/there")
-    source = watch(tmp_path / "root/link/file")
+    source = ear.watch(tmp_path / "root/link/file")
     source.rearm((f"{tmp_path}/root/link/file",), roots=(str(tmp_path / "root"),))
     (tmp_path / "root/there/file").touch()
     assert ear.hears(f"{tmp_path}/root/there/file changed")
@@ -44,13 +39,11 @@ while True:
 
 
 @pytest.mark.process
-def test_a_folder_that_vanishes_while_watches_are_planned_is_watched_again(
-    tmp_path: Path, ear: Ear, watch: Callable[..., FileSource]
-) -> None:
+def test_a_folder_that_vanishes_while_watches_are_planned_is_watched_again(tmp_path: Path, ear: Ear) -> None:
     folder = tmp_path / "folder"
     # Planning all these takes longer than the folder exists.
     paths = (str(folder / "file"), *(f"{tmp_path}/{number}/file" for number in range(1000)))
-    source = watch(*paths)
+    source = ear.watch(*paths)
     said = set()
     with subprocess.Popen([sys.executable, "-c", FLAP, str(folder)]) as flapping:
         assert until(lambda: ear.hears(f"{folder} changed"))
@@ -95,14 +88,12 @@ assert ear.hears(f"{spec} changed", within_s=5), ear.reasons
 
 
 def test_a_folder_that_is_bound_elsewhere_tells_of_what_either_wants(tmp_path: Path) -> None:
-    assert run_apart(BOUND, str(tmp_path), start=("unshare", "--user", "--map-root-user", "--mount")) == []
+    assert run_apart(BOUND, str(tmp_path), start=(*OWN_USER, "--mount")) == []
 
 
-def test_a_folder_that_is_removed_is_no_fault_of_a_thread(
-    tmp_path: Path, watch: Callable[..., FileSource]
-) -> None:
+def test_a_folder_that_is_removed_is_no_fault_of_a_thread(tmp_path: Path, ear: Ear) -> None:
     folder = tmp_path / "folder"
-    source = watch(folder / "file")
+    source = ear.watch(folder / "file")
     said = set()
     for _ in range(10):
         folder.mkdir()
@@ -136,9 +127,7 @@ assert source.problem() == ""
 
 
 def test_a_file_system_that_is_unmounted_is_seen(tmp_path: Path) -> None:
-    assert (
-        run_apart(UNMOUNTED, str(tmp_path), start=("unshare", "--user", "--map-root-user", "--mount")) == []
-    )
+    assert run_apart(UNMOUNTED, str(tmp_path), start=(*OWN_USER, "--mount")) == []
 
 
 LOCKED = """
@@ -174,15 +163,11 @@ def test_a_folder_that_is_unreadable_for_a_while_is_watched_again() -> None:
 
 @pytest.mark.usefixtures("uevents")
 def test_subsystems_that_are_given_later_are_heard_and_a_look_follows(ear: Ear) -> None:
-    source = UeventSource(("tty",))
-    source.start(ear.inbox.put)
-    try:
-        source.rearm(("tty", "mem"))
-        assert ear.hears("listening to more subsystems")
-        send()
-        assert ear.hears("mem change null")
-        ear.forget()
-        source.rearm(("mem",))
-        assert ear.hears_nothing()
-    finally:
-        source.stop()
+    source = ear.start(UeventSource(("tty",)))
+    source.rearm(("tty", "mem"))
+    assert ear.hears("listening to more subsystems")
+    send()
+    assert ear.hears("mem change null")
+    ear.forget()
+    source.rearm(("mem",))
+    assert ear.hears_nothing()

@@ -28,8 +28,6 @@ from support.waiting import PATIENCE_S, until
 from cdigen.watch.uevents import MOST, UeventSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from cdigen.watch.triggers import Trigger
 
 pytestmark = pytest.mark.usefixtures("uevents")
@@ -38,12 +36,9 @@ OTHER = Path("/sys/devices/virtual/tty/tty/uevent")
 
 
 @pytest.fixture
-def source(ear: Ear) -> Iterator[UeventSource]:
+def source(ear: Ear) -> UeventSource:
     """Return a source that tells the ear of the subsystem mem, from the kernel and udev."""
-    source = UeventSource(("mem",))
-    source.start(ear.inbox.put)
-    yield source
-    source.stop()
+    return ear.start(UeventSource(("mem",)))
 
 
 @pytest.mark.usefixtures("source")
@@ -60,19 +55,6 @@ def test_other_subsystems_are_not_heard(ear: Ear) -> None:
     send()
     assert ear.hears("mem change null")
     assert set(ear.reasons) == {"mem change null"}
-
-
-def test_a_pci_device_is_told_by_its_address(ear: Ear) -> None:
-    devices = sorted(Path("/sys/bus/pci/devices").glob("*/uevent"))
-    if not devices:
-        cannot_run("this machine has no PCI bus")
-    source = UeventSource(("pci", "drm", "module"))
-    source.start(ear.inbox.put)
-    try:
-        send(devices[0])
-        assert ear.hears(f"pci change {devices[0].parent.name}")
-    finally:
-        source.stop()
 
 
 def test_what_the_kernel_said_can_be_taken_once(source: UeventSource, ear: Ear) -> None:
@@ -94,14 +76,10 @@ def test_an_event_of_a_pci_device_has_its_address(ear: Ear) -> None:
     devices = sorted(Path("/sys/bus/pci/devices").glob("*/uevent"))
     if not devices:
         cannot_run("this machine has no PCI bus")
-    source = UeventSource(("pci",))
-    source.start(ear.inbox.put)
-    try:
-        send(devices[0])
-        assert ear.hears(f"pci change {devices[0].parent.name}")
-        assert [event.address for event in source.take()] == [devices[0].parent.name]
-    finally:
-        source.stop()
+    source = ear.start(UeventSource(("pci", "drm", "module")))
+    send(devices[0])
+    assert ear.hears(f"pci change {devices[0].parent.name}")
+    assert [event.address for event in source.take()] == [devices[0].parent.name]
 
 
 def test_only_the_newest_events_are_kept(source: UeventSource, ear: Ear) -> None:
@@ -178,21 +156,17 @@ def test_a_thread_that_is_killed_is_a_problem_and_can_be_started_again(
 
 def test_a_socket_that_is_gone_is_a_problem_and_can_be_started_again(ear: Ear) -> None:
     before = descriptors("socket")
-    source = UeventSource(("mem",))
+    source = ear.start(UeventSource(("mem",)))
+    for descriptor in descriptors("socket") - before:
+        put_null_in_place_of(descriptor)
+    send()
+    assert ear.hears("stopped by itself")
+    assert source.problem().startswith("its thread has ended: ")
+    source.stop()
     source.start(ear.inbox.put)
-    try:
-        for descriptor in descriptors("socket") - before:
-            put_null_in_place_of(descriptor)
-        send()
-        assert ear.hears("stopped by itself")
-        assert source.problem().startswith("its thread has ended: ")
-        source.stop()
-        source.start(ear.inbox.put)
-        send()
-        assert ear.hears("mem change null")
-        assert source.problem() == ""
-    finally:
-        source.stop()
+    send()
+    assert ear.hears("mem change null")
+    assert source.problem() == ""
 
 
 LISTEN = """

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from support.daemon.host import Daemon, Host, daemon
+from support.daemon.http_client import answer
 from support.hosts.nvidia_kernel import example_gpus
 from support.nvml.standin import Machine, gpu, install, trusted_folder
-from support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,15 +47,8 @@ def scraped(
 
 
 def got(running: Daemon, target: str) -> tuple[int, str]:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE_S)
-        client.connect(str(running.host.run_dir / "http.sock"))
-        client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
-        data = b""
-        while piece := client.recv(65536):
-            data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    return int(head.split(b" ")[1]), body.decode()
+    """Return status and body of the daemon's answer to TARGET."""
+    return answer(running.host.http, target)
 
 
 def starts(calls: Path) -> int:

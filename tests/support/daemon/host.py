@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from support.abilities import WARNINGS, cannot_run, tool
+from support.daemon import hanging_mount
 from support.hosts import driver_files
 from support.hosts.nvidia_kernel import (
     control_nodes,
@@ -57,6 +58,8 @@ class Host:
         self.specs = root / "run/cdi"
         self.spec = self.specs / NAME
         self.run_dir = root / "run/cdigen"
+        self.http = str(self.run_dir / "http.sock")
+        self.state_dir = root / "var/lib/cdigen"
 
     def make(self, gpus: int = 2, version: str = OLD) -> Host:
         """Lay a host with a driver that runs."""
@@ -87,6 +90,17 @@ class Host:
         new.write_text(text)
         new.rename(file)
         return file
+
+    def boot(self, number: int = 1) -> None:
+        """Let this be the boot of that NUMBER."""
+        self.put("proc/sys/kernel/random/boot_id", f"{number}1111111-2222-3333-4444-555555555555\n")
+
+    def kernel_log(self) -> Path:
+        """Return the path of the kernel's log, at which nothing is."""
+        path = self.root / "dev/kmsg"
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        return path
 
     def install(self, version: str) -> None:
         """Put the user space of a driver in the place of the last one."""
@@ -123,6 +137,15 @@ class Host:
         for node in gpu.nodes:
             self.root.joinpath(node.path.lstrip("/")).unlink()
 
+    def accelerators(self, vendor: str = "nvidia") -> list[dict[str, Any]]:
+        """Return a vendor's devices in inventory.json; none where there is no file or no such vendor."""
+        try:
+            document = json.loads((self.run_dir / INVENTORY_FILE).read_bytes())
+        except FileNotFoundError:
+            return []
+        found: list[dict[str, Any]] = document["vendors"].get(vendor, {}).get("accelerators", [])
+        return found
+
     def document(self, name: str = NAME) -> Any:
         """Return the spec on the disk; None where there is none."""
         try:
@@ -158,7 +181,7 @@ class Host:
 
     def rubbish(self) -> list[str]:
         """Return what a writer left in the folders that the daemon writes to."""
-        folders = (self.specs, self.run_dir, self.root / "var/lib/cdigen", self.root / "var/lib/cdigen/views")
+        folders = (self.specs, self.run_dir, self.state_dir, self.state_dir / "views")
         return [
             str(folder / name)
             for folder in folders
@@ -203,6 +226,14 @@ class Looker:
         assert report.error == "", report.error
         (vendor,) = report.vendors
         return vendor.state
+
+
+def looked(host: Host, *options: str) -> Looker:
+    """Return a looker that has written the spec."""
+    looker = Looker(host, *options)
+    assert looker.state() == "ready"
+    assert host.spec.exists()
+    return looker
 
 
 class Manager:
@@ -358,6 +389,24 @@ def unshared(*options: str) -> tuple[str, ...]:
     if trial.returncode != 0:
         cannot_run(f"{' '.join(start)}: {trial.stderr.strip()}")
     return start
+
+
+def with_hanging_mounts() -> tuple[str, ...]:
+    """Return the command that starts another where ``hanging_mount.mount`` works; ends the test if not."""
+    start = unshared("--mount", "--propagation", "private")
+    if not os.access("/dev/fuse", os.W_OK):
+        cannot_run("/dev/fuse cannot be opened: run as root, on a kernel with FUSE")
+    with tempfile.TemporaryDirectory() as folder:
+        program = [*start, sys.executable, "-I", hanging_mount.__file__, folder, "true"]
+        trial = subprocess.run(program, check=False, capture_output=True, text=True)
+    if trial.returncode != 0:
+        cannot_run(trial.stderr.strip())
+    return start
+
+
+def hanging(folder: Path) -> tuple[str, ...]:
+    """Return the command that starts another where each read in FOLDER hangs."""
+    return (*with_hanging_mounts(), sys.executable, "-I", hanging_mount.__file__, str(folder))
 
 
 def asking(pid: int) -> list[str]:

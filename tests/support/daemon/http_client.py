@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 
@@ -25,14 +26,21 @@ class Daemon:
         return standard_routes(metrics=lambda: self.body, alive=lambda: self.dead, ready=lambda: self.unready)
 
 
-def connected(path: str) -> socket.socket:
+def connected(place: str | int) -> socket.socket:
+    """Return a client of the socket with that path, or of that port."""
+    if isinstance(place, int):
+        return socket.create_connection((http.LOOPBACK, place), timeout=PATIENCE_S)
     client = socket.socket(socket.AF_UNIX)
     client.settimeout(PATIENCE_S)
+    # The path of a socket has 107 bytes at most.
+    folder = os.open(os.path.dirname(place), os.O_PATH)
     try:
-        client.connect(path)
+        client.connect(f"/proc/self/fd/{folder}/{os.path.basename(place)}")
     except OSError:
         client.close()
         raise
+    finally:
+        os.close(folder)
     return client
 
 
@@ -58,6 +66,17 @@ def get(path: str, target: str, method: str = "GET") -> tuple[int, bytes, bytes]
     answer = asked(path, f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split(b" ")[1]), head, body
+
+
+def answer(place: str | int, target: str) -> tuple[int, str]:
+    """Return status and body of the answer at a socket's path or a port; 0 and "" while nothing answers."""
+    try:
+        with connected(place) as client:
+            client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
+            head, _, body = received(client).partition(b"\r\n\r\n")
+    except OSError:
+        head, body = b"", b""
+    return (int(head.split(b" ")[1]) if head else 0), body.decode()
 
 
 def free_port() -> int:

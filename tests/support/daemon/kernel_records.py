@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from support.abilities import cannot_run
@@ -27,6 +28,17 @@ AMDGPU = "amdgpu 0000:c1:00.0: amdgpu: GPU reset begin!"
 def record(text: str, sequence: int, *, level: int = 4, stamp_us: int = 1_000_000, flag: str = "-") -> bytes:
     """Return a record as the kernel writes it; of a facility other than its own with a LEVEL above 7."""
     return f"{level},{sequence},{stamp_us},{flag};{text}\n".encode()
+
+
+def recent(text: str, sequence: int, *, age_s: float = 0.0) -> bytes:
+    """Return a record of AGE_S ago."""
+    return record(text, sequence, stamp_us=int((time.monotonic() - age_s) * 1e6))
+
+
+def xid(number: int, sequence: int, address: str, *, age_s: float = 0.0) -> bytes:
+    """Return the record of an Xid of the GPU at ADDRESS."""
+    text = f"NVRM: Xid (PCI:{address[:-2]}): {number}, pid='<unknown>', name=<unknown>, it is broken."
+    return recent(text, sequence, age_s=age_s)
 
 
 class FakeLog:

@@ -1,4 +1,4 @@
-"""What the tests of the sources share: an inbox to wait at, ways to break a thread, and other limits."""
+"""Tests of event sources: an inbox that starts them, ways to break a thread, other namespaces and limits."""
 
 from __future__ import annotations
 
@@ -17,23 +17,53 @@ from support.abilities import cannot_run, tool
 from support.paths import REPOSITORY
 from support.waiting import PATIENCE_S, until
 
+from cdigen.watch.files import FileSource
+from cdigen.watch.poll import PollSource
 from cdigen.watch.triggers import Inbox, Trigger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import TypeVar
+
+    from cdigen.watch.supervisor import Source
+
+    S = TypeVar("S", bound=Source)
 
 
 NULL = Path("/sys/devices/virtual/mem/null/uevent")
+# Namespaces of a script's own, for ``run_apart``.
+OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
+OWN_USER = ("unshare", "--user", "--map-root-user")
 # A thread that is killed makes Python complain, and pytest fail.
 KILLS = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 
 
 class Ear:
-    """An inbox that remembers every reason that it has heard."""
+    """An inbox that starts sources, and remembers every reason that it has heard."""
 
     def __init__(self) -> None:
         self.inbox = Inbox()
         self.heard: list[Trigger] = []
+        self._sources: list[Source] = []
+
+    def start(self, source: S) -> S:
+        """Start SOURCE, which reports to this inbox until ``stop``; returns it."""
+        self._sources.append(source)
+        source.start(self.inbox.put)
+        return source
+
+    def watch(self, *paths: object, roots: tuple[str, ...] = ()) -> FileSource:
+        """Start a source that watches PATHS."""
+        return self.start(FileSource(tuple(map(str, paths)), roots=roots))
+
+    def poll(self, *paths: object, interval_s: float = 0.02) -> PollSource:
+        """Start a source that polls PATHS."""
+        return self.start(PollSource(tuple(map(str, paths)), interval_s))
+
+    def stop(self) -> None:
+        """Stop the sources that were started."""
+        for source in self._sources:
+            source.stop()
 
     @property
     def reasons(self) -> list[str]:

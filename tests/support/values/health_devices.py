@@ -7,12 +7,19 @@ from typing import TYPE_CHECKING
 from support.values import devices
 
 from cdigen.health.book import Clear, Moment, Policy
-from cdigen.model.health import CauseRule, DeviceEvent, Recovery, Symptom
+from cdigen.health.keeper import KeeperOptions
+from cdigen.host.root import Root
+from cdigen.model.health import CauseRule, DeviceEvent, Look, Recovery, Symptom
 from cdigen.vendors import registry
+from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
+    from cdigen.health.keeper import Keeper
+    from cdigen.model.figures import DeviceFigures
+    from cdigen.model.health import LogRecord
     from cdigen.model.inventory import Accelerator, Inventory, Partition
     from cdigen.vendors.health import VendorHealth
 
@@ -39,6 +46,40 @@ RULES = (
     rule("seen-or-reset", "gone", "reset"),
     rule("boots"),
 )
+
+
+class SilentHealth:
+    """The health of a vendor whose driver and library report nothing."""
+
+    CAUSES: tuple[CauseRule, ...] = RULES
+
+    def look(self, context: DiscoveryContext, inventory: Inventory) -> Look:  # noqa: ARG002
+        return Look(source="files")
+
+    def heard(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
+        return ()
+
+    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
+        return ()
+
+    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:  # noqa: ARG002
+        return Look(source="probe")
+
+    def load(self, context: DiscoveryContext) -> str:  # noqa: ARG002
+        return "a"
+
+    def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:  # noqa: ARG002
+        return ()
+
+
+def observe(keeper: Keeper, found: dict[str, Inventory], state_dir: Path, boot: str) -> None:
+    """Let KEEPER observe what a cycle has FOUND; the host's root is the folder of STATE_DIR."""
+    root = Root(str(state_dir.parent))
+    keeper.observe(
+        found,
+        lambda: DiscoveryContext(host=root, driver=root, dev=root),
+        KeeperOptions(state_dir=str(state_dir), boot=boot, quiet_s=QUIET_S),
+    )
 
 
 def policy(vendor: str = "nvidia", *, quiet_s: float = QUIET_S, ignored: tuple[str, ...] = ()) -> Policy:
