@@ -7,6 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from support.daemon.threads import beside
 from support.waiting import PATIENCE_S, until
 
 from cdigen.daemon.figures import FRESH_S, MAX_WAITING, PENDING, FiguresOnDemand, VendorFigures
@@ -118,15 +119,9 @@ def test_two_that_ask_at_once_get_one_answer(desk: Desk) -> None:
     teller = desk.tellers["nvidia"]
     teller.let_go.clear()
     answers: list[tuple[VendorFigures, ...]] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(desk.figures.ask(PATIENCE_S))) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    assert until(lambda: teller.asked)
-    teller.let_go.set()
-    for thread in threads:
-        thread.join(PATIENCE_S)
+    with beside(lambda: answers.append(desk.figures.ask(PATIENCE_S)), count=2):
+        assert until(lambda: teller.asked)
+        teller.let_go.set()
     assert teller.asked == 1
     assert len(answers) == 2
     assert answers[0] == answers[1]
@@ -173,28 +168,22 @@ def test_while_a_new_answer_is_awaited_an_old_one_may_do(desk: Desk) -> None:
 def test_of_many_that_ask_only_some_wait(desk: Desk) -> None:
     teller = desk.tellers["nvidia"]
     teller.let_go.clear()
-
-    waiting = [threading.Thread(target=lambda: desk.figures.ask(PATIENCE_S)) for _ in range(MAX_WAITING)]
-    for thread in waiting:
-        thread.start()
-    assert until(lambda: desk.figures._waiting == MAX_WAITING)
-    # It is answered while the others, who began earlier, still wait.
-    assert desk.figures.ask(2 * PATIENCE_S)[0].problem == PENDING
-    assert all(thread.is_alive() for thread in waiting)
-    teller.let_go.set()
-    for thread in waiting:
-        thread.join(PATIENCE_S)
+    with beside(desk.figures.ask, PATIENCE_S, count=MAX_WAITING) as waiting:
+        assert until(lambda: desk.figures._waiting == MAX_WAITING)
+        # It is answered while the others, who began earlier, still wait.
+        assert desk.figures.ask(2 * PATIENCE_S)[0].problem == PENDING
+        assert all(thread.is_alive() for thread in waiting)
+        teller.let_go.set()
     assert desk.figures.ask(PATIENCE_S)[0].devices == TOLD
 
 
 def test_the_end_of_the_daemon_lets_go_who_waits(desk: Desk) -> None:
     desk.tellers["nvidia"].let_go.clear()
-    thread = threading.Thread(target=lambda: desk.figures.ask(PATIENCE_S))
-    thread.start()
-    assert until(lambda: desk.tellers["nvidia"].asked)
-    desk.figures.close()
-    thread.join(PATIENCE_S / 2)
-    assert not thread.is_alive()
+    with beside(desk.figures.ask, PATIENCE_S) as (thread,):
+        assert until(lambda: desk.tellers["nvidia"].asked)
+        desk.figures.close()
+        thread.join(PATIENCE_S / 2)
+        assert not thread.is_alive()
 
 
 def test_a_defect_of_a_vendors_code_is_its_problem_alone(desk: Desk) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from support.daemon.figures import got
 from support.daemon.host import NEW, OLD, Host, asking, daemon
 from support.hosts.nvidia_kernel import example_gpus, write
 from support.nvml.standin import Machine, gpu, install, trusted_folder
-from support.waiting import PATIENCE_S, limited, pause, until
+from support.waiting import limited, pause, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,13 +25,6 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 ENDS_WITHIN_S = 6.0
 READY_WITHIN_S = 5.0
 REQUEST = {"source": "signal", "reason": "SIGHUP"}
-
-
-@pytest.fixture
-def gpu_host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
-    host.configure()
-    return host
 
 
 @contextmanager
@@ -48,26 +41,26 @@ def asked(host: Host, fault: str) -> Iterator[tuple[Host, str]]:
 
 
 @pytest.fixture
-def hanging(gpu_host: Host) -> Iterator[tuple[Host, str]]:
+def hanging(host: Host) -> Iterator[tuple[Host, str]]:
     """Return a host that NVML has to be asked about, and an NVML that never answers."""
-    with asked(gpu_host, "load hang") as found:
+    with asked(host, "load hang") as found:
         yield found
 
 
 @pytest.fixture
-def slow(gpu_host: Host) -> Iterator[tuple[Host, str]]:
+def slow(host: Host) -> Iterator[tuple[Host, str]]:
     """Return a host that NVML has to be asked about, and an NVML that takes its time."""
-    with asked(gpu_host, "load slow 0.5") as found:
+    with asked(host, "load slow 0.5") as found:
         yield found
 
 
 # The start.
 
 
-def test_it_is_ready_for_its_manager_when_the_first_cycle_has_ended(gpu_host: Host) -> None:
-    with daemon(gpu_host, wait=False) as running:
+def test_it_is_ready_for_its_manager_when_the_first_cycle_has_ended(host: Host) -> None:
+    with daemon(host, wait=False) as running:
         assert running.manager.hears("READY=1", "STATUS=ready, 6 devices") is not None
-        assert gpu_host.devices() == {"0", "1", "all"}
+        assert host.devices() == {"0", "1", "all"}
 
 
 @pytest.mark.wall_clock
@@ -108,20 +101,12 @@ def test_it_starts_before_the_folder_of_a_driver_container_is_there(tmp_path: Pa
         assert "/run/nvidia/driver/usr/lib" in host.spec.read_text()
 
 
-def test_a_second_one_is_refused_with_the_number_of_the_first(gpu_host: Host, cdigen_process: Run) -> None:
-    with daemon(gpu_host) as running:
-        done = cdigen_process("run", "--root", gpu_host.root)
+def test_a_second_one_is_refused_with_the_number_of_the_first(host: Host, cdigen_process: Run) -> None:
+    with daemon(host) as running:
+        done = cdigen_process("run", "--root", host.root)
         assert done.failed(5, f"held by process {running.process.pid}")
         assert running.process.poll() is None
         assert running.state == "ready"
-
-
-def test_after_one_that_was_killed_another_starts_at_once(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
-        running.stop(signal.SIGKILL)
-    with daemon(gpu_host) as running:
-        assert running.state == "ready"
-        assert running.status["pid"] == running.process.pid
 
 
 # The end.
@@ -129,15 +114,15 @@ def test_after_one_that_was_killed_another_starts_at_once(gpu_host: Host) -> Non
 
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_end_is_obeyed_at_once(number: signal.Signals, gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
+def test_a_signal_to_end_is_obeyed_at_once(number: signal.Signals, host: Host) -> None:
+    with daemon(host) as running:
         code, took = running.stop(number)
         assert (code, took < ENDS_WITHIN_S) == (0, True)
         assert any("STOPPING=1" in said for said in running.manager.drain())
         assert running.status == {}
-        assert sorted(os.listdir(gpu_host.run_dir)) == ["inventory.json", "lock"]
+        assert sorted(os.listdir(host.run_dir)) == ["inventory.json", "lock"]
         assert "Traceback" not in running.text
-    assert gpu_host.devices() == {"0", "1", "all"}
+    assert host.devices() == {"0", "1", "all"}
 
 
 @pytest.mark.wall_clock
@@ -169,31 +154,31 @@ def test_a_daemon_that_looks_for_the_first_time_says_so_and_not_what_a_dead_one_
 
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("delay_s", [0.02, 0.06])
-def test_a_signal_to_end_while_it_writes_leaves_no_rubbish(delay_s: float, gpu_host: Host) -> None:
-    with daemon(gpu_host, "--layout", "view", "--hook", "none") as running:
-        gpu_host.load(gpus=4)
+def test_a_signal_to_end_while_it_writes_leaves_no_rubbish(delay_s: float, host: Host) -> None:
+    with daemon(host, "--layout", "view", "--hook", "none") as running:
+        host.load(gpus=4)
         running.process.send_signal(signal.SIGHUP)
         pause(delay_s)
         code, took = running.stop()
         assert (code, took < ENDS_WITHIN_S) == (0, True)
-    assert gpu_host.rubbish() == []
-    assert gpu_host.devices() in ({"0", "1", "all"}, {"0", "1", "2", "3", "all"})
+    assert host.rubbish() == []
+    assert host.devices() in ({"0", "1", "all"}, {"0", "1", "2", "3", "all"})
 
 
 # While it lives.
 
 
 @limited(2.4)
-def test_it_pings_its_watchdog_more_often_than_that_asks_for(gpu_host: Host, within_s: float) -> None:
-    with daemon(gpu_host, WATCHDOG_USEC="2400000") as running:
+def test_it_pings_its_watchdog_more_often_than_that_asks_for(host: Host, within_s: float) -> None:
+    with daemon(host, WATCHDOG_USEC="2400000") as running:
         running.rests()
         running.manager.drain()
         for _ in range(3):
             assert running.manager.hears("WATCHDOG=1", within_s=within_s) is not None
 
 
-def test_a_reload_is_told_when_it_begins_and_when_it_has_ended(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
+def test_a_reload_is_told_when_it_begins_and_when_it_has_ended(host: Host) -> None:
+    with daemon(host) as running:
         running.rests()
         running.manager.drain()
         running.process.send_signal(signal.SIGHUP)
@@ -202,11 +187,11 @@ def test_a_reload_is_told_when_it_begins_and_when_it_has_ended(gpu_host: Host) -
         assert REQUEST in running.status["last_cycle"]["reasons"]
 
 
-def test_a_configuration_that_was_changed_counts_without_any_signal(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
-        gpu_host.configure("profiles:\n  - {name: gpu, class: card}\n")
-        running.sees(lambda: gpu_host.devices("nvidia.com-card.json") == {"0", "1", "all"})
-        running.sees(lambda: not gpu_host.spec.exists())
+def test_a_configuration_that_was_changed_counts_without_any_signal(host: Host) -> None:
+    with daemon(host) as running:
+        host.configure("profiles:\n  - {name: gpu, class: card}\n")
+        running.sees(lambda: host.devices("nvidia.com-card.json") == {"0", "1", "all"})
+        running.sees(lambda: not host.spec.exists())
 
 
 def test_what_comes_into_a_new_search_path_while_the_first_cycle_with_it_goes_on_is_seen(
@@ -227,9 +212,9 @@ def test_what_comes_into_a_new_search_path_while_the_first_cycle_with_it_goes_on
         running.sees(lambda: late in host.spec.read_text())
 
 
-def test_a_changed_quiet_time_counts(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
-        gpu_host.configure(debounce_s=1)
+def test_a_changed_quiet_time_counts(host: Host) -> None:
+    with daemon(host) as running:
+        host.configure(debounce_s=1)
         running.sees(lambda: running.cycles > 1)
         # Longer than the quiet time, at the end of which another cycle may begin.
         running.rests(1.5)
@@ -239,74 +224,65 @@ def test_a_changed_quiet_time_counts(gpu_host: Host) -> None:
 
 
 def test_a_configuration_made_invalid_is_reported_and_the_last_good_one_counts(
-    gpu_host: Host, cdigen: Run
+    host: Host, cdigen: Run
 ) -> None:
-    with daemon(gpu_host) as running:
-        gpu_host.put("etc/cdigen/config.yaml", "daemon: {debounce_s: -1}\n")
+    with daemon(host) as running:
+        host.put("etc/cdigen/config.yaml", "daemon: {debounce_s: -1}\n")
         running.sees(lambda: "configuration" in found(running.status))
         (line,) = running.lines("configuration")
         assert "debounce_s" in line["message"]
-        gpu_host.load(gpus=3)
-        running.sees(lambda: gpu_host.devices() == {"0", "1", "2", "all"})
+        host.load(gpus=3)
+        running.sees(lambda: host.devices() == {"0", "1", "2", "all"})
         metric = "cdigen_config_valid"
-        assert f"{metric} 0.0" in scraped(gpu_host)
+        assert f"{metric} 0.0" in got(running, "/metrics")[1]
         assert running.manager.hears("STATUS=", "the configuration does not count") is not None
-        shown = cdigen("status", "--root", gpu_host.root)
+        shown = cdigen("status", "--root", host.root)
         assert (shown.code, shown.out.count("debounce_s")) == (0, 1)
         # It is the same trouble, and said once.
         assert len(running.lines("configuration")) == 1
-        gpu_host.configure()
+        host.configure()
         running.sees(lambda: "configuration" not in found(running.status))
-        assert f"{metric} 1.0" in scraped(gpu_host)
-        assert "debounce_s" not in cdigen("status", "--root", gpu_host.root).out
-
-
-def scraped(host: Host) -> str:
-    """Return the daemon's metrics, asked as Prometheus' exporters of sockets ask."""
-    with socket.socket(socket.AF_UNIX) as asking:
-        asking.settimeout(PATIENCE_S)
-        asking.connect(str(host.run_dir / "http.sock"))
-        asking.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-        return b"".join(iter(lambda: asking.recv(65536), b"")).decode()
+        assert f"{metric} 1.0" in got(running, "/metrics")[1]
+        assert "debounce_s" not in cdigen("status", "--root", host.root).out
 
 
 def found(status: dict[str, list[dict[str, str]]]) -> set[str]:
     return {finding["rule"] for finding in status.get("findings", [])}
 
 
-def test_it_looks_from_time_to_time_and_says_nothing_while_nothing_changes(gpu_host: Host) -> None:
-    gpu_host.configure(resync_s=0.2)
-    with daemon(gpu_host) as running:
+def test_it_looks_from_time_to_time_and_says_nothing_while_nothing_changes(host: Host) -> None:
+    host.configure(resync_s=0.2)
+    with daemon(host) as running:
         running.sees(lambda: running.cycles > 5)
         last = running.status["last_cycle"]
         assert (last["reasons"][0]["source"], last["result"]) == ("timer", "unchanged")
         assert len(running.lines()) == 1
 
 
-def test_an_upgrade_is_followed_through_each_of_its_states(gpu_host: Host) -> None:
-    gpu_host.configure(settle_timeout_s=3600)
-    with daemon(gpu_host) as running:
-        gpu_host.say_version(NEW)
+def test_an_upgrade_is_followed_through_each_of_its_states(host: Host) -> None:
+    host.configure(settle_timeout_s=3600)
+    with daemon(host) as running:
+        host.say_version(NEW)
         running.sees(lambda: running.state == "settling")
-        gpu_host.configure()
+        host.configure()
         running.sees(lambda: running.state == "mismatch")
-        gpu_host.install(NEW)
-        running.sees(lambda: running.state == "ready" and gpu_host.driver() == NEW)
-        gpu_host.uninstall()
-        gpu_host.unload()
+        host.install(NEW)
+        running.sees(lambda: running.state == "ready" and host.driver() == NEW)
+        host.uninstall()
+        host.unload()
         running.sees(lambda: running.state == "absent")
-        assert gpu_host.document() is None
+        assert host.document() is None
 
 
-def test_a_run_directory_that_cannot_be_written_to_ends_nothing(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
-        moved = gpu_host.run_dir.rename(gpu_host.root / "moved")
-        gpu_host.run_dir.write_text("in the way")
-        gpu_host.load(gpus=3)
-        assert until(lambda: gpu_host.devices() == {"0", "1", "2", "all"})
+def test_a_run_directory_that_cannot_be_written_to_ends_nothing(host: Host) -> None:
+    with daemon(host) as running:
+        moved = host.run_dir.rename(host.root / "moved")
+        host.run_dir.write_text("in the way")
+        host.load(gpus=3)
+        assert until(lambda: host.devices() == {"0", "1", "2", "all"})
         running.sees(lambda: running.lines("status"))
-        gpu_host.run_dir.unlink()
-        moved.rename(gpu_host.run_dir)
+        host.run_dir.unlink()
+        moved.rename(host.run_dir)
         running.process.send_signal(signal.SIGHUP)
         running.sees(lambda: running.state == "ready")
         assert running.stop()[0] == 0

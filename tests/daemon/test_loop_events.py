@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
@@ -14,10 +13,11 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from support.daemon.figures import got
 from support.daemon.host import NEW, OLD, TWO_KINDS, Daemon, Host, daemon, unshared
+from support.daemon.threads import beside
 from support.hosts.mig import write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, make_node
-from support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -125,13 +125,11 @@ def reader(host: Host) -> Iterator[set[int]]:
             except json.JSONDecodeError:
                 seen.add(0)
 
-    thread = threading.Thread(target=read)
-    thread.start()
-    try:
-        yield seen
-    finally:
-        done.set()
-        thread.join()
+    with beside(read):
+        try:
+            yield seen
+        finally:
+            done.set()
 
 
 def test_while_one_spec_is_somebody_elses_the_other_is_kept_true_until_that_one_is_gone(host: Host) -> None:
@@ -221,19 +219,4 @@ def test_without_inotify_a_spec_that_was_removed_is_back_within_5_seconds_and_th
         (line,) = running.lines("source")
         assert (line["level"], line["source"]) == ("warning", "files")
         assert line["message"] == files["problem"]
-        assert 'cdigen_source_healthy{source="files"} 0.0' in metrics(host)
-
-
-def metrics(host: Host) -> str:
-    """Return what the daemon tells Prometheus."""
-    # The path of a socket has 107 bytes at most.
-    folder = os.open(host.run_dir, os.O_PATH)
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(PATIENCE_S)
-            client.connect(f"/proc/self/fd/{folder}/http.sock")
-            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            with client.makefile("rb") as answer:
-                return answer.read().decode()
-    finally:
-        os.close(folder)
+        assert 'cdigen_source_healthy{source="files"} 0.0' in got(running, "/metrics")[1]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.daemon.figures import FIRST, got, scraped, starts
-from support.waiting import PATIENCE_S, limited
+from support.daemon.threads import beside
+from support.waiting import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,11 +47,8 @@ def test_a_scrape_that_asks_gets_figures_beside_the_rest(tmp_path: Path) -> None
 def test_scrapes_at_once_and_soon_after_start_nvml_once(tmp_path: Path) -> None:
     with scraped(tmp_path, faults=(f"{FIRST} slow 0.5",)) as (running, calls):
         codes: list[int] = []
-        threads = [threading.Thread(target=lambda: codes.append(got(running, ASKED)[0])) for _ in range(2)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(PATIENCE_S)
+        with beside(lambda: codes.append(got(running, ASKED)[0]), count=2):
+            pass
         assert codes == [200, 200]
         running.sees(lambda: figures(got(running, ASKED)[1])["cdigen_figures_success", ""])
         assert starts(calls) == 1
@@ -61,16 +58,12 @@ def test_scrapes_at_once_and_soon_after_start_nvml_once(tmp_path: Path) -> None:
 def test_nvml_that_hangs_delays_only_the_scrape_that_asks_for_it(tmp_path: Path, within_s: float) -> None:
     with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
         texts: list[str] = []
-        threads = [threading.Thread(target=lambda: texts.append(got(running, ASKED)[1])) for _ in range(5)]
-        for thread in threads:
-            thread.start()
-        running.sees(lambda: starts(calls))
-        for target in ("/healthz", "/readyz", "/metrics"):
-            begun = time.monotonic()
-            assert got(running, target)[0] == 200
-            assert time.monotonic() - begun < within_s
-        for thread in threads:
-            thread.join(PATIENCE_S)
+        with beside(lambda: texts.append(got(running, ASKED)[1]), count=5):
+            running.sees(lambda: starts(calls))
+            for target in ("/healthz", "/readyz", "/metrics"):
+                begun = time.monotonic()
+                assert got(running, target)[0] == 200
+                assert time.monotonic() - begun < within_s
         assert [figures(text) for text in texts] == [{("cdigen_figures_success", ""): 0}] * 5
         assert starts(calls) == 1
         code, took_s = running.stop()
@@ -90,14 +83,11 @@ def test_a_gpu_that_hangs_costs_a_scrape_its_own_figures_alone(tmp_path: Path) -
 
 @limited(6)
 def test_it_ends_in_time_while_a_scrape_waits(tmp_path: Path, within_s: float) -> None:
-    with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
-        thread = threading.Thread(target=lambda: got(running, ASKED))
-        thread.start()
+    with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls), beside(got, running, ASKED):
         running.sees(lambda: starts(calls))
         code, took_s = running.stop()
         assert code == 0
         assert took_s < within_s
-        thread.join(PATIENCE_S)
 
 
 def test_nothing_is_asked_where_it_is_not_switched_on(tmp_path: Path) -> None:

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
-import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.host import Daemon, Host, daemon
-from support.daemon.kernel_records import FakeLog, record
+from support.daemon.kernel_records import xid
 from support.hosts.nvidia_kernel import example_gpus
 from support.waiting import pause
 
-from cdigen.health import marks
-from cdigen.model.inventory_json import from_document
-
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
+    from support.command.fixtures import Run
+    from support.daemon.kernel_records import FakeLog
 
 pytestmark = [pytest.mark.usefixtures("real_nodes"), pytest.mark.process]
 
@@ -28,11 +22,10 @@ FIRST, SECOND = (gpu.bdf for gpu in example_gpus(2))
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    made = Host(tmp_path / "host").make()
-    made.put("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555\n")
-    configure(made)
-    return made
+def host(host: Host) -> Host:
+    host.boot()
+    configure(host)
+    return host
 
 
 def configure(host: Host, keys: str = "", ignore: str = "", **daemon: object) -> None:
@@ -40,56 +33,30 @@ def configure(host: Host, keys: str = "", ignore: str = "", **daemon: object) ->
     host.configure(f"health: {{ignore: [node-unusable{ignore}]{keys}}}\n", **daemon)
 
 
-@pytest.fixture
-def log(host: Host) -> Iterator[FakeLog]:
-    made = new_log(host)
-    yield made
-    made.close()
-
-
-def new_log(host: Host) -> FakeLog:
-    path = host.root / "dev/kmsg"
-    path.unlink(missing_ok=True)
-    return FakeLog(path)
-
-
-def xid(number: int, sequence: int, address: str = FIRST, *, age_s: float = 0.0) -> bytes:
-    text = f"NVRM: Xid (PCI:{address[:-2]}): {number}, pid='<unknown>', name=<unknown>, it is broken."
-    return record(text, sequence, stamp_us=int((time.monotonic() - age_s) * 1e6))
-
-
-def devices(host: Host) -> dict[str, Any]:
-    try:
-        document = json.loads((host.run_dir / "inventory.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    return {one["address"]: one for one in document["vendors"]["nvidia"]["accelerators"]}
-
-
 def logged(running: Daemon) -> list[str]:
     """Return the causes that the log of RUNNING has."""
     return [cause["cause"] for line in running.lines("health") for cause in line["causes"]]
 
 
-def causes(host: Host, address: str = FIRST) -> list[str] | None:
-    found = devices(host)
-    return [one["cause"] for one in found[address]["causes"]] if address in found else None
+def causes(host: Host, index: int = 0) -> list[str] | None:
+    found = host.accelerators()
+    return [one["cause"] for one in found[index]["causes"]] if found else None
 
 
 def test_an_error_is_in_the_inventory_at_once_and_the_spec_stays(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
         running.rests()
         spec = host.document()
-        log.write(xid(79, 1))
+        log.write(xid(79, 1, FIRST))
         took_s = running.sees(lambda: causes(host) == ["xid-79"])
         print(f"\nin inventory.json after {took_s * 1000:.0f} ms")
-        assert (devices(host)[FIRST]["health"], causes(host, SECOND)) == ("unhealthy", [])
+        assert (host.accelerators()[0]["health"], causes(host, 1)) == ("unhealthy", [])
         running.sees(lambda: running.lines("health"))
         assert host.document() == spec
 
 
 def test_an_error_from_before_the_start_counts(host: Host, log: FakeLog) -> None:
-    log.write(xid(79, 1, age_s=0.5))
+    log.write(xid(79, 1, FIRST, age_s=0.5))
     with daemon(host) as running:
         running.sees(lambda: causes(host) == ["xid-79"])
 
@@ -102,126 +69,105 @@ def test_an_error_is_in_the_inventory_while_a_cycle_waits_for_quiet(host: Host, 
         cycles = running.rests()
         host.put("usr/bin/nvidia-debugdump", "new")
         pause(0.3)
-        log.write(xid(79, 1))
+        log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
         assert running.cycles == cycles
 
 
 def test_a_restart_in_the_same_boot_keeps_it_as_it_was(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
-        log.write(xid(79, 1))
+        log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
-        before = devices(host)[FIRST]["causes"]
+        before = host.accelerators()[0]["causes"]
         running.rests()
-        running.process.kill()
-        running.process.wait()
+        running.stop(signal.SIGKILL)
     with daemon(host) as running:
         running.rests()
-        assert devices(host)[FIRST]["causes"] == before
-        log.write(xid(79, 1))
+        assert host.accelerators()[0]["causes"] == before
+        log.write(xid(79, 1, FIRST))
         running.rests()
-        assert devices(host)[FIRST]["causes"] == before
+        assert host.accelerators()[0]["causes"] == before
 
 
 def test_a_reboot_forgets_it(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
-        log.write(xid(79, 500))
+        log.write(xid(79, 500, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
         running.stop()
-    host.put("proc/sys/kernel/random/boot_id", "99999999-2222-3333-4444-555555555555\n")
+    host.boot(2)
     with daemon(host) as running:
         running.sees(lambda: causes(host) == [])
         log.write(xid(48, 1, SECOND))
-        running.sees(lambda: causes(host, SECOND) == ["xid-48"])
+        running.sees(lambda: causes(host, 1) == ["xid-48"])
 
 
 def test_a_damaged_state_is_told_and_the_log_read_again(host: Host, log: FakeLog) -> None:
     host.put("var/lib/cdigen/health.json", '{"schema": 1, "boot": "1111')
-    log.write(xid(79, 1))
+    log.write(xid(79, 1, FIRST))
     with daemon(host) as running:
         running.sees(lambda: causes(host) == ["xid-79"])
-        running.sees(lambda: json.loads((host.root / "var/lib/cdigen/health.json").read_bytes())["devices"])
+        running.sees(lambda: json.loads((host.state_dir / "health.json").read_bytes())["devices"])
 
 
 def test_a_state_that_cannot_be_written_is_told_and_nothing_else_changes(host: Host, log: FakeLog) -> None:
-    (host.root / "var/lib/cdigen/health.json").mkdir(parents=True)
+    (host.state_dir / "health.json").mkdir(parents=True)
     with daemon(host) as running:
-        log.write(xid(79, 1))
+        log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
         running.sees(lambda: any("health.json" in one["message"] for one in running.status["findings"]))
 
 
-def test_a_mark_is_a_cause_until_it_is_cleared(host: Host, log: FakeLog) -> None:
-    assert log
-    state_dir = str(host.root / "var/lib/cdigen")
+def test_a_person_clears_an_error_of_a_reset_that_nothing_sees(host: Host, log: FakeLog, cdigen: Run) -> None:
     with daemon(host) as running:
-        running.rests()
-        found = from_document(json.loads((host.run_dir / "inventory.json").read_bytes()))["nvidia"]
-        marks.mark(state_dir, "nvidia", found.accelerators[1], "it smells")
-        running.sees(lambda: causes(host, SECOND) == ["marked"])
-        running.stop(signal.SIGTERM)
-    host.put("proc/sys/kernel/random/boot_id", "99999999-2222-3333-4444-555555555555\n")
-    with daemon(host) as running:
-        running.sees(lambda: causes(host, SECOND) == ["marked"])
-        marks.clear(state_dir, lambda one: one.address == SECOND)
-        running.sees(lambda: causes(host, SECOND) == [])
-
-
-def test_a_person_clears_an_error_of_a_reset_that_nothing_sees(host: Host, log: FakeLog) -> None:
-    with daemon(host) as running:
-        log.write(xid(79, 1))
+        log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
-        assert "xid-79 counts no more" in clear(host)
+        assert "xid-79 counts no more" in cdigen("health", "--root", host.root, "--clear", FIRST).out
         running.sees(lambda: causes(host) == [])
         running.rests()
-        running.process.kill()
-        running.process.wait()
+        running.stop(signal.SIGKILL)
     with daemon(host) as running:
-        log.write(xid(79, 1, age_s=60))
+        log.write(xid(79, 1, FIRST, age_s=60))
         running.rests()
         assert causes(host) == []
-        log.write(xid(79, 2))
+        log.write(xid(79, 2, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
 
 
-def test_an_unhealthy_device_leaves_the_spec_where_that_is_configured(host: Host, log: FakeLog) -> None:
+def test_an_unhealthy_device_leaves_the_spec_where_that_is_configured(
+    host: Host, log: FakeLog, cdigen: Run
+) -> None:
     configure(host, ", in_spec: false")
     with daemon(host) as running:
         running.sees(lambda: host.devices() == {"0", "1", "all"})
-        log.write(xid(79, 1))
+        log.write(xid(79, 1, FIRST))
         running.sees(lambda: host.devices() == {"1", "all"})
-        assert "unhealthy: xid-79" in devices(host)[FIRST]["problem"]
+        assert "unhealthy: xid-79" in host.accelerators()[0]["problem"]
         running.sees(lambda: any("xid-79" in one["message"] for one in running.status["findings"]))
         assert running.state == "degraded"
-        clear(host)
+        assert cdigen("health", "--root", host.root, "--clear", FIRST).code == 0
         running.sees(lambda: host.devices() == {"0", "1", "all"})
         running.sees(lambda: running.state == "ready")
-
-
-def clear(host: Host) -> str:
-    command = [sys.executable, "-m", "cdigen", "health", "--root", str(host.root), "--clear", FIRST]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
 def test_ignored_causes_count_for_nothing(host: Host, log: FakeLog) -> None:
     configure(host, ignore=", xid-79")
     with daemon(host) as running:
-        log.write(xid(79, 1), xid(48, 2, SECOND))
-        running.sees(lambda: causes(host, SECOND) == ["xid-48"])
+        log.write(xid(79, 1, FIRST), xid(48, 2, SECOND))
+        running.sees(lambda: causes(host, 1) == ["xid-48"])
         assert causes(host) == []
 
 
 def test_a_flood_of_errors_writes_the_inventory_once(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
-        log.write(xid(79, 1))
+        log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
         running.rests()
         before = (host.run_dir / "inventory.json").stat()
         cycles = running.cycles
         for sequence in range(2, 2000):
-            log.write(xid(79, sequence))
+            log.write(xid(79, sequence, FIRST))
         log.write(xid(48, 2000, SECOND))
-        running.sees(lambda: causes(host, SECOND) == ["xid-48"])
+        running.sees(lambda: causes(host, 1) == ["xid-48"])
         assert (host.run_dir / "inventory.json").stat().st_ino != before.st_ino
         assert running.rests() - cycles <= 3
 
@@ -234,15 +180,15 @@ def test_a_log_that_cannot_be_read_is_a_problem_of_its_source_alone(host: Host) 
 
 def test_nothing_is_listened_to_where_the_configuration_says_so(host: Host, log: FakeLog) -> None:
     configure(host, ", kernel_log: false")
-    log.write(xid(79, 1))
+    log.write(xid(79, 1, FIRST))
     with daemon(host) as running:
         running.rests()
         assert "kernel-log" not in running.status["sources"]
         assert causes(host) == []
 
 
-def test_what_a_cycle_has_seen_ends_by_itself_without_another(host: Host, log: FakeLog) -> None:
-    assert log
+@pytest.mark.usefixtures("log")
+def test_what_a_cycle_has_seen_ends_by_itself_without_another(host: Host) -> None:
     configure(host, ", quiet_minutes: 0.05")
     counter = f"sys/bus/pci/devices/{FIRST}/aer_dev_nonfatal"
     host.put(f"sys/bus/pci/devices/{FIRST}/config", "x" * 64)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import time
+import signal
 from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.host import Host, daemon
-from support.daemon.kernel_records import FakeLog, record
+from support.daemon.kernel_records import recent
 from support.hosts import amd_tree, intel_tree
 from support.hosts.driver_files import put
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from support.daemon.kernel_records import FakeLog
 
 pytestmark = [pytest.mark.usefixtures("real_nodes"), pytest.mark.process]
 
@@ -23,18 +23,10 @@ AMD, XE = amd_tree.ADDRESSES[0], "0000:13:00.0"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    made = Host(tmp_path / "host").prepare()
-    made.put("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555\n")
-    made.configure("health: {ignore: [node-unusable]}\n", resync_s=1)
-    return made
-
-
-@pytest.fixture
-def log(host: Host) -> Iterator[FakeLog]:
-    (host.root / "dev").mkdir(exist_ok=True)
-    made = FakeLog(host.root / "dev/kmsg")
-    yield made
-    made.close()
+    host = Host(tmp_path / "host").prepare()
+    host.boot()
+    host.configure("health: {ignore: [node-unusable]}\n", resync_s=1)
+    return host
 
 
 def lay(host: Host, address: str, config: bytes = bytes(64)) -> Path:
@@ -45,17 +37,9 @@ def lay(host: Host, address: str, config: bytes = bytes(64)) -> Path:
     return folder
 
 
-def say(log: FakeLog, sequence: int, text: str) -> None:
-    log.write(record(text, sequence, stamp_us=int(time.monotonic() * 1e6)))
-
-
 def causes(host: Host, vendor: str) -> dict[str, tuple[str, list[str]]]:
     """Return health and causes of each device and partition."""
-    try:
-        document = json.loads((host.run_dir / "inventory.json").read_bytes())
-    except FileNotFoundError:
-        return {}
-    devices = document["vendors"].get(vendor, {}).get("accelerators", ())
+    devices = host.accelerators(vendor)
     named = [(one["address"], one) for one in devices]
     # The first partition has its GPU's address.
     named += [(f"part {part['instance']}", part) for one in devices for part in one.get("partitions", ())]
@@ -72,15 +56,15 @@ def test_a_reset_of_amds_gpu_is_followed_for_it_and_its_partitions(host: Host, l
 
     with daemon(host) as running:
         running.sees(lambda: all_are("healthy"))
-        say(log, 1, f"amdgpu {AMD}: amdgpu: GPU reset begin!. Source:  1")
+        log.write(recent(f"amdgpu {AMD}: amdgpu: GPU reset begin!. Source:  1", 1))
         running.sees(lambda: all_are("unhealthy", "amdgpu-resetting"))
-        say(log, 2, f"amdgpu {AMD}: amdgpu: GPU reset succeeded, trying to resume")
-        say(log, 3, f"amdgpu {AMD}: amdgpu: GPU reset(1) succeeded!")
+        log.write(recent(f"amdgpu {AMD}: amdgpu: GPU reset succeeded, trying to resume", 2))
+        log.write(recent(f"amdgpu {AMD}: amdgpu: GPU reset(1) succeeded!", 3))
         running.sees(lambda: all_are("healthy"))
 
 
-def test_a_device_is_unhealthy_while_its_config_space_reads_as_ones(host: Host, log: FakeLog) -> None:
-    assert log
+@pytest.mark.usefixtures("log")
+def test_a_device_is_unhealthy_while_its_config_space_reads_as_ones(host: Host) -> None:
     intel_tree.lay(host.root, intel_tree.gpu(1, XE, intel_tree.B60, "xe"))
     folder = lay(host, XE)
     put(folder / "current_link_width", b"16\n")
@@ -100,13 +84,12 @@ def test_a_gpu_that_xe_gave_up_stays_so_over_a_restart_of_the_daemon(host: Host,
     intel_tree.lay(host.root, intel_tree.gpu(1, XE, intel_tree.B60, "xe"))
     lay(host, XE)
     with daemon(host) as running:
-        say(log, 1, f"xe {XE}: [drm] *ERROR* CRITICAL: Xe has declared device {XE} as wedged.")
+        log.write(recent(f"xe {XE}: [drm] *ERROR* CRITICAL: Xe has declared device {XE} as wedged.", 1))
         running.sees(lambda: causes(host, "intel") == {XE: ("unhealthy", ["xe-wedged"])})
         running.rests()
-        running.process.kill()
-        running.process.wait()
+        running.stop(signal.SIGKILL)
     with daemon(host) as running:
         running.rests()
         assert causes(host, "intel") == {XE: ("unhealthy", ["xe-wedged"])}
-        say(log, 2, f"xe {XE}: [drm] Initialized xe 1.1.0 for {XE} on minor 1")
+        log.write(recent(f"xe {XE}: [drm] Initialized xe 1.1.0 for {XE} on minor 1", 2))
         running.sees(lambda: causes(host, "intel") == {XE: ("healthy", [])})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 from support.daemon.engine_double import LISTED, EngineDouble, answers, cdi, container
 from support.daemon.figures import got
 from support.daemon.host import Host, daemon
-from support.daemon.http_client import free_port, received
+from support.daemon.http_client import answer, connected, free_port
 from support.daemon.page import words
 from support.daemon.peers import served
 from support.hosts.nvidia_kernel import example_gpus
@@ -28,33 +27,23 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
-def at_port(port: int, target: str) -> str:
-    """Return the body of the answer to TARGET at PORT, nothing while nobody listens."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
-            client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
-            return received(client).partition(b"\r\n\r\n")[2].decode()
-    except ConnectionRefusedError:
-        return ""
-
-
 @pytest.mark.parametrize("is_named", [False, True])
 def test_names_are_told_at_the_port_only_where_the_configuration_says_so(
-    tmp_path: Path,
+    host: Host,
     is_named: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
-    host, port = Host(tmp_path / "host").make(), free_port()
+    port = free_port()
     host.configure(f"page: {{names_on_port: {str(is_named).lower()}}}\n", http_port=port)
     served(host.root / "run/cdigen-kubelet")
     with daemon(host) as running:
-        assert until(lambda: bool(at_port(port, "/healthz")), PATIENCE_S)
+        assert until(lambda: answer(port, "/healthz")[0] == 200)
         for target in ("/", "/page.json"):
             assert "pod ml/train, container main" in got(running, target)[1]
-            assert ("ml/train" in at_port(port, target)) == is_named
-        first = json.loads(at_port(port, "/page.json"))["devices"][0]
+            assert ("ml/train" in answer(port, target)[1]) == is_named
+        first = json.loads(answer(port, "/page.json")[1])["devices"][0]
         assert len(first["holders"]) == 1
         for target in ("/status.json", "/inventory.json", "/metrics", "/gpu/info", "/gpu/status/json"):
-            assert "ml/train" not in at_port(port, target)
+            assert "ml/train" not in answer(port, target)[1]
 
 
 def heard(running: Daemon) -> dict[str, str]:
@@ -62,8 +51,7 @@ def heard(running: Daemon) -> dict[str, str]:
     return {row["name"]: row["state"] for row in json.loads(got(running, "/page.json")[1])["sources"]}
 
 
-def test_containers_of_docker_are_named_until_they_are_gone(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host").make()
+def test_containers_of_docker_are_named_until_they_are_gone(host: Host) -> None:
     host.configure("page: {sockets: [/run/docker.sock]}\n")
     docker = EngineDouble(host.root / "run/docker.sock", answers(container("web", **cdi("nvidia.com/gpu=1"))))
     with daemon(host) as running:
@@ -77,8 +65,7 @@ def test_containers_of_docker_are_named_until_they_are_gone(tmp_path: Path) -> N
     docker.close()
 
 
-def test_links_on_the_way_to_a_socket_are_followed_in_the_hosts_root(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host").make()
+def test_links_on_the_way_to_a_socket_are_followed_in_the_hosts_root(host: Host) -> None:
     host.configure("page: {sockets: [/linked/docker.sock]}\n")
     (host.root / "inside").mkdir()
     (host.root / "linked").symlink_to("/inside")
@@ -91,8 +78,7 @@ def test_links_on_the_way_to_a_socket_are_followed_in_the_hosts_root(tmp_path: P
 
 # The issue allows a second; a busy machine is slow.
 @limited(3)
-def test_sockets_that_misbehave_are_silent_and_the_page_comes(tmp_path: Path, within_s: float) -> None:
-    host = Host(tmp_path / "host").make()
+def test_sockets_that_misbehave_are_silent_and_the_page_comes(host: Host, within_s: float) -> None:
     modes = ("hangs", "drips", "floods", "garbage", "refuses")
     host.configure(f"page: {{sockets: [{', '.join(f'/run/{mode}.sock' for mode in (*modes, 'none'))}]}}\n")
     with ExitStack() as open_ones:
@@ -111,11 +97,10 @@ def test_sockets_that_misbehave_are_silent_and_the_page_comes(tmp_path: Path, wi
             assert running.resident_kb() < 60_000
 
 
-def test_without_sockets_that_are_allowed_it_says_so(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host").make()
+def test_without_sockets_that_are_allowed_it_says_so(host: Host) -> None:
     with daemon(host) as running:
         # A tree has no processes; where this is not root's, nobody may look into any.
-        assert until(lambda: "open device files" in heard(running), PATIENCE_S)
+        assert until(lambda: "open device files" in heard(running))
         found = heard(running)
         assert found.pop("open device files") in {"silent", "off"}
         assert found == {
@@ -126,51 +111,44 @@ def test_without_sockets_that_are_allowed_it_says_so(tmp_path: Path) -> None:
         }
 
 
-def test_the_page_says_what_installed_runtimes_find(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host").make()
+def test_the_page_says_what_installed_runtimes_find(host: Host) -> None:
     host.put("usr/bin/podman", "#!/bin/sh\n")
     with daemon(host) as running:
-        assert until(lambda: json.loads(got(running, "/page.json")[1])["runtimes"], PATIENCE_S)
+        assert until(lambda: json.loads(got(running, "/page.json")[1])["runtimes"])
         (podman,) = json.loads(got(running, "/page.json")[1])["runtimes"]
         assert (podman["name"], podman["found"], podman["offered"]) == ("podman", 2, 2)
         assert "2 of 2 devices" in words(got(running, "/")[1])
 
 
 @limited(3)
-def test_200_slow_clients_at_socket_and_port_hurt_nobody(tmp_path: Path, within_s: float) -> None:
-    host, port = Host(tmp_path / "host").make(), free_port()
+def test_200_slow_clients_at_socket_and_port_hurt_nobody(host: Host, within_s: float) -> None:
+    port = free_port()
     host.configure(http_port=port)
     with ExitStack() as crowd, daemon(host) as running:
-        assert until(lambda: bool(at_port(port, "/healthz")), PATIENCE_S)
+        assert until(lambda: answer(port, "/healthz")[0] == 200)
         open_files = Path(f"/proc/{running.process.pid}/fd")
         without_crowd = len(list(open_files.iterdir()))
-        slow = []
         for number in range(200):
-            client = crowd.enter_context(
-                socket.socket(socket.AF_UNIX if number % 2 else socket.AF_INET, socket.SOCK_STREAM)
-            )
-            client.settimeout(PATIENCE_S)
-            client.connect(str(host.run_dir / "http.sock") if number % 2 else ("127.0.0.1", port))
+            client = crowd.enter_context(connected(host.http if number % 2 else port))
             # Half of them ask for the page and read nothing, the others never end their request.
             client.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n" + (b"\r\n" if number % 4 < 2 else b"X: "))
-            slow.append(client)
             if number % 50 == 0:
                 begun = time.monotonic()
                 assert "cdigen_build_info" in got(running, "/metrics")[1]
-                assert "cdigen_build_info" in at_port(port, "/metrics")
+                assert "cdigen_build_info" in answer(port, "/metrics")[1]
                 assert time.monotonic() - begun < within_s
         before = running.cycles
         running.process.send_signal(signal.SIGHUP)
-        assert until(lambda: running.cycles > before, PATIENCE_S)
+        assert until(lambda: running.cycles > before)
         begun = time.monotonic()
         assert got(running, "/")[0] == 200
-        assert at_port(port, "/")
+        assert answer(port, "/")[1]
         assert time.monotonic() - begun < within_s
         assert len(list(open_files.iterdir())) < without_crowd + 60
 
 
-def test_processes_that_the_driver_names_have_the_device(tmp_path: Path) -> None:
-    host, port = Host(tmp_path / "host").make(), free_port()
+def test_processes_that_the_driver_names_have_the_device(host: Host) -> None:
+    port = free_port()
     host.configure(http_port=port)
     host.put(f"proc/{os.getpid()}/comm", "python\n")
     gpus = tuple(
@@ -181,12 +159,12 @@ def test_processes_that_the_driver_names_have_the_device(tmp_path: Path) -> None
         library = install(folder, Machine(gpus=gpus))
         with daemon(host, "--nvml", str(library)) as running:
             who = f"process {os.getpid()} (python) (driver)"
-            assert until(lambda: who in words(got(running, "/")[1]), PATIENCE_S)
+            assert until(lambda: who in words(got(running, "/")[1]))
             host.put(f"proc/{os.getpid()}/cgroup", f"0::/system.slice/docker-{'f' * 64}.scope\n")
             assert "container ffffffffffff (driver)" in words(got(running, "/")[1])
             assert heard(running)["driver"] == "asked"
             named = json.loads(got(running, "/gpu/status/json")[1])["Devices"][0]["Processes"][0]
-            told = json.loads(at_port(port, "/v1.0/gpu/status/json"))["Devices"][0]["Processes"][0]
+            told = json.loads(answer(port, "/v1.0/gpu/status/json")[1])["Devices"][0]["Processes"][0]
             assert (told["PID"], told["Name"], named["Name"]) == (named["PID"], "", "python")
-            figures = json.loads(at_port(port, "/page.json"))["devices"][0]["figures"]
+            figures = json.loads(answer(port, "/page.json")[1])["devices"][0]["figures"]
             assert figures["processes"] == [{"pid": os.getpid(), "name": "", "memory": 1}]

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.figures import FIRST, got, scraped, starts
+from support.daemon.http_client import get
 from support.daemon.page import words
 from support.json_output import validator
-from support.waiting import PATIENCE_S, limited, until
+from support.waiting import limited, until
 
 from cdigen.daemon.nvidia_docker.documents import encoded
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    from support.daemon.host import Daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -71,10 +69,11 @@ def test_documents_stand_beside_the_page(tmp_path: Path) -> None:
 )
 def test_the_page_reloads_itself_as_it_is_asked(tmp_path: Path, query: str, refresh: str) -> None:
     with scraped(tmp_path) as (running, _):
-        head = running_head(running, f"/{query}")
-        found = re.search(r"^Refresh: (.*)$", head, flags=re.MULTILINE)
-        assert (found.group(1).strip() if found else "") == refresh
-        assert "style-src 'sha256-" in head
+        _, head, body = get(running.host.http, f"/{query}", "HEAD")
+        found = re.search(rb"^Refresh: (.*)$", head, flags=re.MULTILINE)
+        assert (found.group(1).strip().decode() if found else "") == refresh
+        assert b"style-src 'sha256-" in head
+        assert body == b""
 
 
 @pytest.mark.parametrize(
@@ -140,17 +139,4 @@ def test_nvml_that_hangs_leaves_figures_unknown_and_the_page_comes(tmp_path: Pat
         shown = words(got(running, "/")[1])
         assert time.monotonic() - begun < within_s
         assert "Memory and load are unknown: there is no answer yet" in shown
-        assert until(lambda: starts(calls) == 1, PATIENCE_S)
-
-
-def running_head(running: Daemon, target: str) -> str:
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE_S)
-        client.connect(str(running.host.run_dir / "http.sock"))
-        client.sendall(f"HEAD {target} HTTP/1.0\r\n\r\n".encode())
-        data = b""
-        while piece := client.recv(65536):
-            data += piece
-    head, _, body = data.partition(b"\r\n\r\n")
-    assert body == b""
-    return head.decode()
+        assert until(lambda: starts(calls) == 1)

@@ -12,9 +12,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 MOST_INSTANCES, MOST_THREADS = 3, 10
 
 
-def test_a_daemon_with_two_gpus_has_one_inotify_instance_and_few_threads(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host").make(gpus=2)
-    host.configure()
+def test_a_daemon_with_two_gpus_has_one_inotify_instance_and_few_threads(host: Host) -> None:
     with daemon(host) as running:
         running.rests()
         process = Path(f"/proc/{running.process.pid}")

@@ -6,7 +6,6 @@ import fcntl
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,13 +13,13 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from support.daemon.figures import got
 from support.daemon.host import Host, daemon, unshared
 from support.paths import REPOSITORY
 from support.waiting import PATIENCE_S, limited, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from support.command.fixtures import Run
 
@@ -29,96 +28,66 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 ENDS_WITHIN_S = 6.0
 
 
-@pytest.fixture
-def gpu_host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
-    host.configure()
-    return host
-
-
-def serves(host: Host) -> bool:
-    """Return whether somebody answers on the socket."""
-    try:
-        # The path of a socket has 107 bytes at most.
-        folder = os.open(host.run_dir, os.O_PATH)
-    except OSError:
-        return False
-    try:
-        with socket.socket(socket.AF_UNIX) as client:
-            client.settimeout(PATIENCE_S)
-            client.connect(f"/proc/self/fd/{folder}/http.sock")
-            client.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-            return client.recv(100).startswith(b"HTTP/1.0 200")
-    except OSError:
-        return False
-    finally:
-        os.close(folder)
-
-
 def test_a_run_directory_that_was_removed_is_made_again_with_all_that_is_in_it(
-    gpu_host: Host, cdigen_process: Run
+    host: Host, cdigen_process: Run
 ) -> None:
-    with daemon(gpu_host) as running:
+    with daemon(host) as running:
         running.rests()
-        shutil.rmtree(gpu_host.run_dir)
+        shutil.rmtree(host.run_dir)
         running.sees(lambda: running.state == "ready")
-        assert (gpu_host.run_dir / "lock").read_text().splitlines()[0] == f"{running.process.pid}"
-        assert cdigen_process("status", "--root", gpu_host.root).code == 0
-        assert cdigen_process("run", "--root", gpu_host.root).failed(
-            5, f"held by process {running.process.pid}"
-        )
-        running.sees(lambda: serves(gpu_host))
+        assert (host.run_dir / "lock").read_text().splitlines()[0] == f"{running.process.pid}"
+        assert cdigen_process("status", "--root", host.root).code == 0
+        assert cdigen_process("run", "--root", host.root).failed(5, f"held by process {running.process.pid}")
+        running.sees(lambda: got(running, "/healthz")[0] == 200)
         running.sees(lambda: running.status["sources"]["http"]["healthy"])
         assert running.state == "ready"
 
 
-def test_a_lock_that_was_removed_is_made_again(gpu_host: Host, cdigen_process: Run) -> None:
-    with daemon(gpu_host) as running:
+def test_a_lock_that_was_removed_is_made_again(host: Host, cdigen_process: Run) -> None:
+    with daemon(host) as running:
         running.rests()
-        lock = gpu_host.run_dir / "lock"
+        lock = host.run_dir / "lock"
         lock.unlink()
         running.sees(lock.exists)
-        assert cdigen_process("run", "--root", gpu_host.root).failed(
-            5, f"held by process {running.process.pid}"
-        )
+        assert cdigen_process("run", "--root", host.root).failed(5, f"held by process {running.process.pid}")
 
 
-def test_a_socket_that_was_removed_is_made_again(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
+def test_a_socket_that_was_removed_is_made_again(host: Host) -> None:
+    with daemon(host) as running:
         running.rests()
-        (gpu_host.run_dir / "http.sock").unlink()
-        running.sees(lambda: serves(gpu_host))
+        (host.run_dir / "http.sock").unlink()
+        running.sees(lambda: got(running, "/healthz")[0] == 200)
 
 
-def test_where_another_daemon_was_faster_it_ends_in_words_and_leaves_that_ones_files(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
+def test_where_another_daemon_was_faster_it_ends_in_words_and_leaves_that_ones_files(host: Host) -> None:
+    with daemon(host) as running:
         running.rests()
         # Nothing runs until the other one has all that it needs.
         running.process.send_signal(signal.SIGSTOP)
-        shutil.rmtree(gpu_host.run_dir)
-        gpu_host.run_dir.mkdir()
-        lock = os.open(gpu_host.run_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        shutil.rmtree(host.run_dir)
+        host.run_dir.mkdir()
+        lock = os.open(host.run_dir / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         os.write(lock, b"4711\n")
-        (gpu_host.run_dir / "status.json").write_text("another's")
+        (host.run_dir / "status.json").write_text("another's")
         running.process.send_signal(signal.SIGCONT)
         assert running.process.wait(PATIENCE_S) == 5
         assert "held by process 4711" in running.text
         assert "Traceback" not in running.text
-        assert (gpu_host.run_dir / "status.json").read_text() == "another's"
+        assert (host.run_dir / "status.json").read_text() == "another's"
         os.close(lock)
 
 
-def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(gpu_host: Host) -> None:
+def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(host: Host) -> None:
     def put_a_file_in_its_place(moved: str) -> None:
         # While the daemon does not run: else it may be faster, and make the directory anew.
         running.process.send_signal(signal.SIGSTOP)
-        gpu_host.run_dir.rename(gpu_host.root / moved)
-        gpu_host.run_dir.write_text("in the way")
+        host.run_dir.rename(host.root / moved)
+        host.run_dir.write_text("in the way")
         running.process.send_signal(signal.SIGCONT)
 
-    gpu_host.configure(resync_s=0.1)
-    with daemon(gpu_host, "-v") as running:
+    host.configure(resync_s=0.1)
+    with daemon(host, "-v") as running:
         put_a_file_in_its_place("moved")
         seen = len(running.lines())
         running.sees(lambda: len(running.lines()) > seen + 5)
@@ -126,21 +95,21 @@ def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(gpu_
         messages = [line["message"] for line in running.lines("status")]
         assert any("is not a directory" in message for message in messages)
         assert len(messages) == len(set(messages))
-        gpu_host.run_dir.unlink()
+        host.run_dir.unlink()
         running.sees(lambda: running.status and running.lines("status")[-1]["level"] == "info")
         seen = len(running.lines("status"))
         put_a_file_in_its_place("moved again")
         running.sees(lambda: len(running.lines("status")) > seen)
-        gpu_host.run_dir.unlink()
+        host.run_dir.unlink()
 
 
-def test_a_full_disk_is_said_once(gpu_host: Host) -> None:
-    gpu_host.configure(resync_s=0.1)
-    gpu_host.run_dir.mkdir()
-    fill = f"mount -t tmpfs -o size=16k,mode=755 none {gpu_host.run_dir}"
-    fill += f" && head -c 8192 /dev/zero > {gpu_host.run_dir}/x"
+def test_a_full_disk_is_said_once(host: Host) -> None:
+    host.configure(resync_s=0.1)
+    host.run_dir.mkdir()
+    fill = f"mount -t tmpfs -o size=16k,mode=755 none {host.run_dir}"
+    fill += f" && head -c 8192 /dev/zero > {host.run_dir}/x"
     before = (*unshared("--mount", "--propagation", "private"), "/bin/sh", "-c", f'{fill}; exec "$@"', "sh")
-    with daemon(gpu_host, "-v", wait=False, before=before) as running:
+    with daemon(host, "-v", wait=False, before=before) as running:
         running.sees(lambda: len(running.lines()) > 6)
         messages = [line["message"] for line in running.lines("status") if line["level"] == "error"]
         assert messages
@@ -175,12 +144,12 @@ def unread(host: Host) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 @limited(ENDS_WITHIN_S)
 def test_a_log_that_nobody_reads_keeps_no_spec_from_being_written_and_no_end_from_coming(
-    gpu_host: Host, within_s: float
+    host: Host, within_s: float
 ) -> None:
-    with unread(gpu_host) as (process, _):
+    with unread(host) as (process, _):
         for gpus in (2, 3, 4):
-            gpu_host.load(gpus)
-            assert until(lambda gpus=gpus: str(gpus - 1) in gpu_host.devices())  # type: ignore[misc]
+            host.load(gpus)
+            assert until(lambda gpus=gpus: str(gpus - 1) in host.devices())  # type: ignore[misc]
         began = time.monotonic()
         process.terminate()
         assert process.wait(PATIENCE_S) == 0

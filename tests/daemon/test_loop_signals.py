@@ -8,15 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.host import Host, daemon
 from support.paths import REPOSITORY
 from support.waiting import pause, until
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 # What is promised is 2 s; a busy machine may take longer.
@@ -25,31 +21,16 @@ ENDS_WITHIN_S = 6.0
 STORM = 200_000
 
 
-@pytest.fixture
-def gpu_host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
-    host.configure()
-    return host
-
-
 def caught(pid: int) -> set[int]:
-    """Return the signals that the process PID has handlers for; nothing while it is not known."""
-    return mask(pid, "SigCgt")
-
-
-def mask(pid: int | str, name: str) -> set[int]:
+    """Return the signals that the process PID has handlers for."""
     text = Path(f"/proc/{pid}/status").read_text()
-    bits = int(text.partition(f"{name}:")[2].split()[0], 16)
+    bits = int(text.partition("SigCgt:")[2].split()[0], 16)
     return {number for number in range(1, 65) if bits & 1 << (number - 1)}
 
 
-def wait_for(truth: Callable[[], object]) -> None:
-    assert until(truth)
-
-
-def test_signals_are_heard_before_anything_that_takes_long_is_imported(gpu_host: Host) -> None:
-    with daemon(gpu_host, wait=False) as running:
-        wait_for(lambda: signal.SIGHUP in caught(running.process.pid))
+def test_signals_are_heard_before_anything_that_takes_long_is_imported(host: Host) -> None:
+    with daemon(host, wait=False) as running:
+        assert until(lambda: signal.SIGHUP in caught(running.process.pid))
         maps = Path(f"/proc/{running.process.pid}/maps").read_text()
         # Both are C extensions of what a daemon imports.
         assert "_ssl" not in maps
@@ -57,11 +38,9 @@ def test_signals_are_heard_before_anything_that_takes_long_is_imported(gpu_host:
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.02, 0.05, 0.1, 0.2, 0.3])
-def test_a_reload_that_comes_while_it_starts_ends_nothing_and_is_obeyed(
-    delay_s: float, gpu_host: Host
-) -> None:
-    with daemon(gpu_host, wait=False) as running:
-        wait_for(lambda: signal.SIGHUP in caught(running.process.pid))
+def test_a_reload_that_comes_while_it_starts_ends_nothing_and_is_obeyed(delay_s: float, host: Host) -> None:
+    with daemon(host, wait=False) as running:
+        assert until(lambda: signal.SIGHUP in caught(running.process.pid))
         pause(delay_s)
         running.process.send_signal(signal.SIGHUP)
         assert running.manager.hears("RELOADING=1") is not None
@@ -72,36 +51,34 @@ def test_a_reload_that_comes_while_it_starts_ends_nothing_and_is_obeyed(
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.15, 0.3])
 def test_a_signal_to_end_while_it_starts_is_obeyed(
-    delay_s: float, number: signal.Signals, gpu_host: Host
+    delay_s: float, number: signal.Signals, host: Host
 ) -> None:
-    with daemon(gpu_host, wait=False) as running:
-        wait_for(
-            lambda: number in caught(running.process.pid) and signal.SIGHUP in caught(running.process.pid)
-        )
+    with daemon(host, wait=False) as running:
+        assert until(lambda: {number, signal.SIGHUP} <= caught(running.process.pid))
         pause(delay_s)
         code, took = running.stop(number)
         assert (code, took < ENDS_WITHIN_S) == (0, True)
         assert "Traceback" not in running.text
-    assert gpu_host.rubbish() == []
+    assert host.rubbish() == []
 
 
-def test_a_storm_of_reloads_at_full_rate_is_survived_and_the_last_one_obeyed(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
+def test_a_storm_of_reloads_at_full_rate_is_survived_and_the_last_one_obeyed(host: Host) -> None:
+    with daemon(host) as running:
         running.rests()
         for _ in range(STORM):
             os.kill(running.process.pid, signal.SIGHUP)
         before = running.cycles
-        gpu_host.configure("profiles:\n  - {name: gpu, class: card}\n")
+        host.configure("profiles:\n  - {name: gpu, class: card}\n")
         running.process.send_signal(signal.SIGHUP)
         running.sees(lambda: running.cycles > before)
-        running.sees(lambda: gpu_host.devices("nvidia.com-card.json"))
+        running.sees(lambda: host.devices("nvidia.com-card.json"))
         assert "Traceback" not in running.text
         assert running.stop()[0] == 0
 
 
-def test_reloads_that_come_while_it_ends_do_not_spoil_its_exit_code(gpu_host: Host) -> None:
+def test_reloads_that_come_while_it_ends_do_not_spoil_its_exit_code(host: Host) -> None:
     for _ in range(3):
-        with daemon(gpu_host) as running:
+        with daemon(host) as running:
             running.process.terminate()
             while running.process.poll() is None:
                 running.process.send_signal(signal.SIGHUP)
@@ -110,8 +87,8 @@ def test_reloads_that_come_while_it_ends_do_not_spoil_its_exit_code(gpu_host: Ho
 
 
 @pytest.mark.wall_clock
-def test_signals_to_end_one_after_the_other_are_one(gpu_host: Host) -> None:
-    with daemon(gpu_host) as running:
+def test_signals_to_end_one_after_the_other_are_one(host: Host) -> None:
+    with daemon(host) as running:
         began = time.monotonic()
         while running.process.poll() is None:
             running.process.terminate()
@@ -119,10 +96,10 @@ def test_signals_to_end_one_after_the_other_are_one(gpu_host: Host) -> None:
         assert (running.process.returncode, time.monotonic() - began < ENDS_WITHIN_S) == (0, True)
 
 
-def test_signals_that_whoever_started_it_had_blocked_are_heard(gpu_host: Host) -> None:
+def test_signals_that_whoever_started_it_had_blocked_are_heard(host: Host) -> None:
     script = "import os, signal, sys; signal.pthread_sigmask(signal.SIG_BLOCK, [1, 2, 15])"
     script += "; os.execv(sys.argv[1], sys.argv[1:])"
-    with daemon(gpu_host, before=(sys.executable, "-c", script)) as running:
+    with daemon(host, before=(sys.executable, "-c", script)) as running:
         assert running.stop()[0] == 0
 
 

@@ -22,8 +22,7 @@ VIEW = ("--layout", "view", "--hook", "none")
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
+def host(host: Host) -> Host:
     host.configure(debounce_s=0.01)
     return host
 

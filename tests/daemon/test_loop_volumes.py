@@ -1,7 +1,5 @@
 """The classic arguments of the real daemon, and the volume in them while the driver changes."""
 
-from pathlib import Path
-
 import pytest
 from support.daemon.figures import got
 from support.daemon.host import NEW, OLD, Host, daemon
@@ -9,13 +7,6 @@ from support.daemon.host import NEW, OLD, Host, daemon
 pytestmark = pytest.mark.usefixtures("real_nodes")
 VOLUME = "/var/lib/cdigen/volumes/nvidia_driver"
 NODES = ("nvidiactl", "nvidia-uvm", "nvidia0")
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Host:
-    made = Host(tmp_path / "host").make()
-    made.configure()
-    return made
 
 
 def test_the_arguments_stay_while_the_volume_follows_the_driver(host: Host) -> None:

@@ -8,7 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import NEW, OLD, Host, Looker
+from support.daemon.host import NEW, OLD, Host, Looker, looked
 from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, make_node, write_kernel_side
 
@@ -17,21 +17,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 SETTLE_S = 1.0  # what Host.configure says
-
-
-@pytest.fixture
-def host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
-    host.configure()
-    return host
-
-
-def looked(host: Host, *options: str) -> Looker:
-    """Return a looker that has written the spec."""
-    looker = Looker(host, *options)
-    assert looker.state() == "ready"
-    assert host.spec.exists()
-    return looker
 
 
 def test_a_host_that_is_ready_gets_its_spec_in_the_first_cycle(host: Host) -> None:
@@ -63,8 +48,7 @@ def test_the_report_names_the_devices_that_came(host: Host) -> None:
     assert spec.served == len(host.document()["devices"])
 
 
-def test_a_cycle_without_a_change_touches_no_file(host: Host) -> None:
-    looker = looked(host)
+def test_a_cycle_without_a_change_touches_no_file(host: Host, looker: Looker) -> None:
     before = files(host)
     for _ in range(3):
         report = looker.look().report
@@ -112,24 +96,18 @@ def test_a_driver_that_is_installed_is_settling_until_its_module_shows_its_gpus(
     assert host.devices() == {"0", "1", "all"}
 
 
-def test_an_upgrade_of_the_libraries_first_ends_in_the_new_driver(host: Host) -> None:
-    looker = looked(host)
-    host.install(NEW)
-    # The files that the old spec names are gone: containers get one clear line.
+@pytest.mark.parametrize("first", ["libraries", "module"])
+def test_an_upgrade_ends_in_the_new_driver_whichever_part_comes_first(
+    first: str, host: Host, looker: Looker
+) -> None:
+    steps = [host.install, host.say_version]
+    if first == "module":
+        steps.reverse()
+    steps[0](NEW)
+    # The files that the old spec names are gone, or are not for this module: containers get one clear line.
     assert looker.state() == "settling"
     assert host.document() is None
-    host.say_version(NEW)
-    assert looker.state() == "ready"
-    assert host.driver() == NEW
-
-
-def test_an_upgrade_of_the_module_first_ends_in_the_new_driver(host: Host) -> None:
-    looker = looked(host)
-    host.say_version(NEW)
-    # The old files are all there still, but not for this module.
-    assert looker.state() == "settling"
-    assert host.document() is None
-    host.install(NEW)
+    steps[1](NEW)
     assert looker.state() == "ready"
     assert host.driver() == NEW
 
@@ -147,23 +125,20 @@ def test_with_a_view_the_spec_of_the_old_driver_outlives_its_files(host: Host) -
     assert host.spec.read_bytes() != before
 
 
-def test_a_mismatch_is_settling_first_and_is_said_when_it_was_waited_for(host: Host) -> None:
-    looker = looked(host)
+def test_a_mismatch_is_settling_first_and_is_said_when_it_was_waited_for(host: Host, looker: Looker) -> None:
     host.say_version(NEW)
     assert looker.state() == "settling"
     assert looker.state(SETTLE_S - 0.1) == "settling"
     assert looker.state(0.2) == "mismatch"
 
 
-def test_another_look_is_due_soon_only_while_the_host_is_settling(host: Host) -> None:
-    looker = looked(host)
+def test_another_look_is_due_soon_only_while_the_host_is_settling(host: Host, looker: Looker) -> None:
     host.say_version(NEW)
     assert looker.look().needs_retry
     assert not looker.look(SETTLE_S + 1).needs_retry
 
 
-def test_a_mismatch_tells_what_to_do(host: Host) -> None:
-    looker = looked(host)
+def test_a_mismatch_tells_what_to_do(host: Host, looker: Looker) -> None:
     host.say_version(NEW)
     looker.look()
     (vendor,) = looker.look(SETTLE_S + 1).report.vendors
@@ -172,8 +147,7 @@ def test_a_mismatch_tells_what_to_do(host: Host) -> None:
     assert "reboot" in vendor.hint
 
 
-def test_patience_starts_anew_when_the_trouble_is_another_one(host: Host) -> None:
-    looker = looked(host)
+def test_patience_starts_anew_when_the_trouble_is_another_one(host: Host, looker: Looker) -> None:
     host.say_version(NEW)
     assert looker.state() == "settling"
     host.uninstall()
@@ -183,8 +157,7 @@ def test_patience_starts_anew_when_the_trouble_is_another_one(host: Host) -> Non
     assert looker.state(0.2) == "absent"
 
 
-def test_patience_starts_anew_after_the_host_was_ready(host: Host) -> None:
-    looker = looked(host)
+def test_patience_starts_anew_after_the_host_was_ready(host: Host, looker: Looker) -> None:
     host.say_version(NEW)
     assert looker.state() == "settling"
     host.say_version(OLD)
@@ -193,8 +166,9 @@ def test_patience_starts_anew_after_the_host_was_ready(host: Host) -> None:
     assert looker.state(0.2) == "settling"
 
 
-def test_a_spec_for_another_driver_than_the_one_that_runs_is_withdrawn_at_once(host: Host) -> None:
-    looker = looked(host)
+def test_a_spec_for_another_driver_than_the_one_that_runs_is_withdrawn_at_once(
+    host: Host, looker: Looker
+) -> None:
     host.say_version(NEW)
     report = looker.look().report
     assert [(spec.result, spec.reason) for spec in report.specs] == [
@@ -225,8 +199,7 @@ def test_a_mismatch_stays_one_and_keeps_a_spec_for_the_driver_that_runs(host: Ho
     assert host.spec.read_bytes() == before
 
 
-def test_a_clock_that_jumps_far_ahead_only_ends_patience(host: Host) -> None:
-    looker = looked(host)
+def test_a_clock_that_jumps_far_ahead_only_ends_patience(host: Host, looker: Looker) -> None:
     assert looker.state(1e9) == "ready"
     host.say_version(NEW)
     assert looker.state() == "settling"
@@ -235,8 +208,7 @@ def test_a_clock_that_jumps_far_ahead_only_ends_patience(host: Host) -> None:
     assert looker.state() == "ready"
 
 
-def test_a_clock_that_jumps_back_only_prolongs_patience(host: Host) -> None:
-    looker = looked(host)
+def test_a_clock_that_jumps_back_only_prolongs_patience(host: Host, looker: Looker) -> None:
     host.say_version(NEW)
     assert looker.state() == "settling"
     assert looker.state(-500) == "settling"
@@ -244,8 +216,7 @@ def test_a_clock_that_jumps_back_only_prolongs_patience(host: Host) -> None:
     assert looker.state() == "ready"
 
 
-def test_a_driver_that_is_removed_takes_its_spec_along_at_once(host: Host) -> None:
-    looker = looked(host)
+def test_a_driver_that_is_removed_takes_its_spec_along_at_once(host: Host, looker: Looker) -> None:
     host.uninstall()
     host.unload()
     report = looker.look().report
@@ -254,8 +225,9 @@ def test_a_driver_that_is_removed_takes_its_spec_along_at_once(host: Host) -> No
     assert os.listdir(host.specs) == []
 
 
-def test_a_module_that_is_unloaded_takes_the_spec_along_and_brings_it_back(host: Host) -> None:
-    looker = looked(host)
+def test_a_module_that_is_unloaded_takes_the_spec_along_and_brings_it_back(
+    host: Host, looker: Looker
+) -> None:
     before = host.spec.read_bytes()
     host.unload()
     assert looker.state() == "absent"
@@ -277,22 +249,21 @@ def test_a_spec_that_does_not_hold_any_more_stays_where_the_configuration_says_k
     assert host.spec.read_bytes() == before
 
 
-def test_a_gpu_that_is_added_is_offered(host: Host) -> None:
-    looker = looked(host)
+def test_a_gpu_that_is_added_is_offered(host: Host, looker: Looker) -> None:
     host.load(gpus=3)
     assert looker.state() == "ready"
     assert host.devices() == {"0", "1", "2", "all"}
 
 
-def test_a_gpu_that_is_removed_is_not_offered_any_more(host: Host) -> None:
-    looker = looked(host)
+def test_a_gpu_that_is_removed_is_not_offered_any_more(host: Host, looker: Looker) -> None:
     host.remove_gpu(1)
     assert looker.state() == "ready"
     assert host.devices() == {"0", "all"}
 
 
-def test_a_gpu_whose_node_is_late_is_waited_for_and_the_old_spec_serves_the_others(host: Host) -> None:
-    looker = looked(host)
+def test_a_gpu_whose_node_is_late_is_waited_for_and_the_old_spec_serves_the_others(
+    host: Host, looker: Looker
+) -> None:
     host.load(gpus=3)
     (host.root / "dev/nvidia2").unlink()
     assert looker.state() == "settling"
@@ -302,8 +273,7 @@ def test_a_gpu_whose_node_is_late_is_waited_for_and_the_old_spec_serves_the_othe
     assert host.devices() == {"0", "1", "2", "all"}
 
 
-def test_a_gpu_whose_node_never_comes_is_left_out_and_said(host: Host) -> None:
-    looker = looked(host)
+def test_a_gpu_whose_node_never_comes_is_left_out_and_said(host: Host, looker: Looker) -> None:
     host.load(gpus=3)
     (host.root / "dev/nvidia0").unlink()
     # The spec on the disk names the node that is gone: better without it now than in a while.
@@ -325,8 +295,9 @@ def test_nodes_that_come_after_the_module_are_waited_for(tmp_path: Path) -> None
     assert looker.state() == "ready"
 
 
-def test_a_node_whose_major_changed_while_the_old_one_is_still_there_is_waited_for(host: Host) -> None:
-    looker = looked(host)
+def test_a_node_whose_major_changed_while_the_old_one_is_still_there_is_waited_for(
+    host: Host, looker: Looker
+) -> None:
     # The kernel chooses the major of nvidia-uvm anew when that module is loaded again.
     write_kernel_side(host.root, example_gpus(2), uvm_major=499, nodes=False)
     before = host.spec.read_bytes()
@@ -346,8 +317,7 @@ def test_a_host_whose_shared_node_never_comes_is_served_without_it_and_that_is_s
     assert "/dev/nvidia-uvm does not exist" in report.vendors[0].reason
 
 
-def test_mig_instances_come_and_go_with_their_capability_files(host: Host) -> None:
-    looker = looked(host)
+def test_mig_instances_come_and_go_with_their_capability_files(host: Host, looker: Looker) -> None:
     write_minors(host.root, 2)
     write_instance(host.root, 0, 7)
     assert looker.state() == "ready"

@@ -10,7 +10,6 @@ from support.nvml.standin import Gpu, Machine, install, trusted_folder
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-BOOT = "proc/sys/kernel/random/boot_id"
 UP = tuple(
     f"{function} {link} {value} 0"
     for link in range(4)
@@ -42,10 +41,8 @@ def library(folder: Path, *faults: str) -> str:
     return str(install(folder, Machine(gpus=gpus, faults=(*faults, "* trace"))))
 
 
-def test_the_inventory_has_the_links_and_no_later_cycle_asks(tmp_path: Path, folder: Path) -> None:
-    host = Host(tmp_path / "host").make()
-    host.configure()
-    host.put(BOOT, "11111111-2222-3333-4444-555555555555\n")
+def test_the_inventory_has_the_links_and_no_later_cycle_asks(host: Host, folder: Path) -> None:
+    host.boot()
     looker = Looker(host, "--nvml", library(folder))
     for _ in range(2):
         looked = looker.look()
@@ -63,9 +60,7 @@ def test_the_inventory_has_the_links_and_no_later_cycle_asks(tmp_path: Path, fol
     assert not [call for call in calls.read_text().splitlines() if "Device" in call or "attach" in call]
 
 
-def test_specs_are_written_though_nvml_refuses(tmp_path: Path, folder: Path) -> None:
-    host = Host(tmp_path / "host").make()
-    host.configure()
+def test_specs_are_written_though_nvml_refuses(host: Host, folder: Path) -> None:
     looked = Looker(host, "--nvml", library(folder, "nvmlInitWithFlags error 999")).look()
     assert (looked.report.error, looked.report.result) == ("", "changed")
     assert host.devices() == {"0", "1", "all"}

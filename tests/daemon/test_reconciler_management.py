@@ -1,7 +1,6 @@
 """management.nvidia.com/gpu: the daemon writes it while no other program does."""
 
 import json
-from pathlib import Path
 
 import pytest
 from support.daemon.host import KIND, NAME, Host, Looker
@@ -11,15 +10,13 @@ OURS = "management.nvidia.com-gpu.json"
 THEIRS = "management.nvidia.com-gpu.yaml"
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-NAMESPACES = "nri: {management_namespaces: [gpu-operator]}\n"
 DEVICE = {"name": "all", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}
 FOREIGN = json.dumps({"cdiVersion": "0.5.0", "kind": MANAGEMENT, "devices": [DEVICE]})
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
-    host.configure(NAMESPACES)
+def host(host: Host) -> Host:
+    host.configure("nri: {management_namespaces: [gpu-operator]}\n")
     return host
 
 
@@ -53,9 +50,7 @@ def test_the_status_says_whose_spec_serves_it(host: Host) -> None:
     ]
 
 
-def test_the_report_says_what_went_when_it_stood_back(host: Host) -> None:
-    looker = Looker(host)
-    results(looker)
+def test_the_report_says_what_went_when_it_stood_back(host: Host, looker: Looker) -> None:
     host.put(f"run/cdi/{THEIRS}", FOREIGN)
     report = looker.look(after_s=1).report
     (spec,) = (spec for spec in report.specs if spec.kind == MANAGEMENT)
@@ -63,15 +58,11 @@ def test_the_report_says_what_went_when_it_stood_back(host: Host) -> None:
     assert (spec.changes.added, spec.changes.removed, spec.changes.kept) == ((), ("all",), ())
 
 
-def test_it_is_withdrawn_with_the_driver(host: Host) -> None:
-    looker = Looker(host)
-    results(looker)
+def test_it_is_withdrawn_with_the_driver(host: Host, looker: Looker) -> None:
     host.unload()
     assert results(looker) == {KIND: "withdrawn", MANAGEMENT: "withdrawn"}
 
 
-def test_it_is_withdrawn_with_the_setting(host: Host) -> None:
-    looker = Looker(host)
-    results(looker)
+def test_it_is_withdrawn_with_the_setting(host: Host, looker: Looker) -> None:
     host.configure()
     assert results(looker) == {KIND: "unchanged", MANAGEMENT: "withdrawn"}

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
-from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.daemon.host import OLD, Host, Looker, asking, daemon
-from support.daemon.kernel_records import FakeLog, record
+from support.daemon.kernel_records import xid
 from support.hosts.mig import cap_paths, write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, make_node, write
 from support.nvml.standin import Gpu, Instance, Machine, install, trusted_folder, uuid
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from support.command.fixtures import Run
+    from support.daemon.kernel_records import FakeLog
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -39,7 +38,7 @@ class MigHost:
         self.host = host
         self.library = ""
         self._folder = folder
-        write(host.root / BOOT, "11111111-2222-3333-4444-555555555555\n")
+        host.boot()
         write_minors(host.root, 2)
         for gi in GI_OF_NUMBER:
             write_instance(host.root, 0, gi)
@@ -47,18 +46,20 @@ class MigHost:
 
     def nvml(self, *faults: str, gpu_faults: tuple[str, ...] = ()) -> None:
         """Make NVML answer, or fail in these ways; the library itself stays in its place."""
+        machine = Machine(gpus=self.gpus(*gpu_faults), faults=faults)
+        self.library = str(install(self._folder, machine))
+
+    def gpus(self, *faults: str) -> tuple[Gpu, Gpu]:
+        """Return the GPUs as NVML has them; it fails by FAULTS for the first."""
         first, second = example_gpus(2)
         instances = tuple(
             Instance(gpu_instance=gi, compute_instance=0, uuid=uuid(gi, "MIG"), profile="2g.20gb")
             for gi in GI_OF_NUMBER
         )
-        gpus = (
-            Gpu(
-                address=first.bdf, uuid=first.uuid, minor=0, mig=True, instances=instances, faults=gpu_faults
-            ),
+        return (
+            Gpu(address=first.bdf, uuid=first.uuid, minor=0, mig=True, instances=instances, faults=faults),
             Gpu(address=second.bdf, uuid=second.uuid, minor=1),
         )
-        self.library = str(install(self._folder, Machine(gpus=gpus, faults=faults)))
 
     def remove_instance(self, gi: int) -> None:
         shutil.rmtree(self.host.root / f"proc/driver/nvidia/capabilities/gpu0/mig/gi{gi}")
@@ -91,11 +92,17 @@ UNNAMED = {f"0:gi{gi}-ci0": tuple(sorted({"/dev/nvidia0", *cap_paths(0, gi)})) f
 
 
 @pytest.fixture
-def mig(tmp_path: Path) -> Iterator[MigHost]:
+def mig(host: Host) -> Iterator[MigHost]:
     with trusted_folder() as folder:
-        host = Host(tmp_path / "host").make()
-        host.configure()
         yield MigHost(host, folder)
+
+
+@pytest.fixture
+def looker(mig: MigHost) -> Looker:
+    """Return the cycles of a daemon to which NVML has named the instances."""
+    looker = mig.looker
+    assert looker.state() == "ready"
+    return looker
 
 
 def said(looked: Any, rule: str) -> list[Any]:
@@ -117,33 +124,27 @@ def test_the_daemon_keeps_the_names_while_nvml_hangs_and_says_why(mig: MigHost) 
         running.sees(lambda: mig.host.spec.read_bytes() == before)
 
 
-def test_an_error_is_in_the_inventory_while_nvml_hangs_in_a_cycle(mig: MigHost) -> None:
-    log = FakeLog(mig.host.root / "dev/kmsg")
-
+def test_an_error_is_in_the_inventory_while_nvml_hangs_in_a_cycle(mig: MigHost, log: FakeLog) -> None:
     def partitions() -> list[set[str]]:
-        document = json.loads((mig.host.run_dir / "inventory.json").read_bytes())
-        parts = document["vendors"]["nvidia"]["accelerators"][0]["partitions"]
+        parts = mig.host.accelerators()[0]["partitions"]
         return [{cause["cause"] for cause in part["causes"]} for part in parts]
 
-    with closing(log), daemon(mig.host, "--nvml", mig.library) as running:
+    with daemon(mig.host, "--nvml", mig.library) as running:
         running.sees(lambda: running.state == "ready")
         cycles = running.rests()
         mig.nvml("load hang")
         mig.host.put("etc/vulkan/icd.d/nvidia_layers.json", "{}")
         # The cycle has begun, and waits for NVML.
         running.sees(lambda: asking(running.process.pid))
-        text = (
-            f"NVRM: Xid (PCI:{example_gpus(1)[0].bdf[:-2]}): 79, pid=1, name=x, GPU has fallen off the bus."
-        )
-        log.write(record(text, 1, stamp_us=int(time.monotonic() * 1e6)))
+        log.write(xid(79, 1, example_gpus(1)[0].bdf))
         running.sees(lambda: all("xid-79" in causes for causes in partitions()))
         assert running.cycles == cycles
 
 
 @pytest.mark.parametrize("fault", SILENT[:-1])
-def test_a_good_spec_stays_byte_for_byte_when_nvml_falls_silent(mig: MigHost, fault: str) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_a_good_spec_stays_byte_for_byte_when_nvml_falls_silent(
+    mig: MigHost, looker: Looker, fault: str
+) -> None:
     before = mig.host.spec.read_bytes()
     mig.nvml(fault)
     looked = looker.look()
@@ -211,9 +212,7 @@ def test_names_do_not_count_where_the_kernel_does_not_name_its_boot(mig: MigHost
     assert mig.meanings() == UNNAMED
 
 
-def test_no_number_outlives_a_change_of_the_instances(mig: MigHost) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_no_number_outlives_a_change_of_the_instances(mig: MigHost, looker: Looker) -> None:
     mig.nvml("* error 15")
     mig.remove_instance(7)
     looker.look()
@@ -225,9 +224,7 @@ def test_no_number_outlives_a_change_of_the_instances(mig: MigHost) -> None:
     assert mig.meanings() == UNNAMED
 
 
-def test_one_gpu_of_which_nvml_fails_to_tell_all_keeps_its_names(mig: MigHost) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_one_gpu_of_which_nvml_fails_to_tell_all_keeps_its_names(mig: MigHost, looker: Looker) -> None:
     mig.nvml(gpu_faults=("nvmlDeviceGetComputeInstanceId error 999",))
     looked = looker.look()
     assert looked.report.vendors[0].state == "degraded"
@@ -235,9 +232,7 @@ def test_one_gpu_of_which_nvml_fails_to_tell_all_keeps_its_names(mig: MigHost) -
     assert mig.meanings() == NAMED
 
 
-def test_names_stay_when_nvml_is_of_another_mind_before_it_falls_silent(mig: MigHost) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_names_stay_when_nvml_is_of_another_mind_before_it_falls_silent(mig: MigHost, looker: Looker) -> None:
     # NOT_FOUND: NVML answers, and has none of the instances that the kernel has.
     mig.nvml(gpu_faults=("nvmlDeviceGetMigDeviceHandleByIndex error 6",))
     assert looker.state() == "settling"
@@ -257,7 +252,7 @@ def test_names_of_another_boot_driver_or_gpu_do_not_count(mig: MigHost, change: 
     gpu = example_gpus(1)[0]
     match change:
         case "boot":
-            write(mig.host.root / BOOT, "99999999-2222-3333-4444-555555555555\n")
+            mig.host.boot(2)
         case "driver":
             mig.host.install("550.200.07")
             mig.host.say_version("550.200.07")
@@ -268,9 +263,7 @@ def test_names_of_another_boot_driver_or_gpu_do_not_count(mig: MigHost, change: 
     assert mig.meanings() == UNNAMED
 
 
-def test_names_stay_while_the_gpus_own_node_is_missing(mig: MigHost) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_names_stay_while_the_gpus_own_node_is_missing(mig: MigHost, looker: Looker) -> None:
     node = example_gpus(1)[0].nodes[0]
     mig.host.root.joinpath(node.path.lstrip("/")).unlink()
     looker.look()
@@ -280,9 +273,7 @@ def test_names_stay_while_the_gpus_own_node_is_missing(mig: MigHost) -> None:
     assert mig.meanings() == NAMED
 
 
-def test_names_stay_while_the_drivers_libraries_are_replaced(mig: MigHost) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_names_stay_while_the_drivers_libraries_are_replaced(mig: MigHost, looker: Looker) -> None:
     mig.host.uninstall()
     looker.look()
     mig.host.install(OLD)
@@ -300,9 +291,7 @@ def test_a_look_at_another_vendor_takes_no_names(mig: MigHost, cdigen: Run) -> N
     assert mig.meanings() == NAMED
 
 
-def test_names_go_with_the_driver(mig: MigHost) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_names_go_with_the_driver(mig: MigHost, looker: Looker) -> None:
     shutil.move(mig.host.root / "proc/driver/nvidia", mig.host.root / "unloaded")
     looker.look()
     shutil.move(mig.host.root / "unloaded", mig.host.root / "proc/driver/nvidia")
@@ -312,9 +301,7 @@ def test_names_go_with_the_driver(mig: MigHost) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"schema": 1, "boot": "", "gpus": 7}'])
-def test_a_damaged_memory_costs_names_and_nothing_else(mig: MigHost, content: str) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_a_damaged_memory_costs_names_and_nothing_else(mig: MigHost, looker: Looker, content: str) -> None:
     mig.memory.write_text(content)
     loses_names_until_nvml_answers(mig, looker)
 
@@ -337,16 +324,12 @@ def test_where_no_memory_can_be_kept_that_is_said(mig: MigHost) -> None:
     assert mig.meanings() == NAMED
 
 
-def test_a_host_without_partitions_has_no_memory(tmp_path: Path) -> None:
-    host = Host(tmp_path / "host").make()
-    host.configure()
+def test_a_host_without_partitions_has_no_memory(host: Host) -> None:
     assert Looker(host).state() == "ready"
     assert not (host.root / "var/lib/cdigen/partition-names.json").exists()
 
 
-def test_while_kernel_and_nvml_disagree_the_good_spec_stays_for_a_while(mig: MigHost) -> None:
-    looker = mig.looker
-    assert looker.state() == "ready"
+def test_while_kernel_and_nvml_disagree_the_good_spec_stays_for_a_while(mig: MigHost, looker: Looker) -> None:
     # NVML is a moment behind: it has not heard of an instance yet.
     write_instance(mig.host.root, 0, 10)
     assert looker.state() == "settling"
@@ -357,21 +340,13 @@ def test_while_kernel_and_nvml_disagree_the_good_spec_stays_for_a_while(mig: Mig
 
 
 def test_numbers_that_nvml_has_otherwise_are_said(mig: MigHost) -> None:
-    first, second = example_gpus(2)
-    instances = tuple(
-        Instance(gpu_instance=gi, compute_instance=0, uuid=uuid(gi, "MIG"), profile="2g.20gb")
-        for gi in GI_OF_NUMBER
-    )
-    there = (
-        Gpu(address=second.bdf, uuid=second.uuid, minor=1),
-        Gpu(address=first.bdf, uuid=first.uuid, minor=0, mig=True, instances=instances),
-    )
+    first, second = mig.gpus()
     agreeing = mig.looker.look()
     assert not said(agreeing, "gpu-numbers-differ")
     with trusted_folder() as folder:
-        looked = Looker(mig.host, "--nvml", str(install(folder, Machine(gpus=there)))).look()
+        looked = Looker(mig.host, "--nvml", str(install(folder, Machine(gpus=(second, first))))).look()
     (finding,) = said(looked, "gpu-numbers-differ")
-    assert f"{first.bdf} is GPU 0 here and 1 there" in finding.message
-    assert f"{second.bdf} is GPU 1 here and 0 there" in finding.message
+    assert f"{first.address} is GPU 0 here and 1 there" in finding.message
+    assert f"{second.address} is GPU 1 here and 0 there" in finding.message
     # The names stay those of the addresses' order.
     assert mig.meanings() == NAMED

@@ -1,7 +1,6 @@
 """`nri: {narrow: true}` and the daemon: the parts of the driver come and go with the key."""
 
 import os
-from pathlib import Path
 
 import pytest
 from support.daemon.host import Host, Looker, daemon
@@ -13,8 +12,7 @@ ALL = ["nvidia.com-gpu-compute.json", "nvidia.com-gpu-graphics.json", WHOLE]
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
+def host(host: Host) -> Host:
     host.configure("nri: {narrow: true}\n")
     return host
 
@@ -27,9 +25,7 @@ def test_the_parts_come_with_the_whole_and_are_then_left_alone(host: Host) -> No
     assert (report.result, {spec.result for spec in report.specs}) == ("unchanged", {"unchanged"})
 
 
-def test_the_parts_go_with_the_key_and_the_whole_stays_as_it_is(host: Host) -> None:
-    looker = Looker(host)
-    looker.look()
+def test_the_parts_go_with_the_key_and_the_whole_stays_as_it_is(host: Host, looker: Looker) -> None:
     before = host.spec.stat()
     host.configure()
     report = looker.look().report
@@ -42,9 +38,7 @@ def test_the_parts_go_with_the_key_and_the_whole_stays_as_it_is(host: Host) -> N
     assert host.spec.stat() == before
 
 
-def test_the_parts_go_with_the_driver(host: Host) -> None:
-    looker = Looker(host)
-    looker.look()
+def test_the_parts_go_with_the_driver(host: Host, looker: Looker) -> None:
     host.uninstall()
     host.unload()
     looker.look()

@@ -5,17 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
-import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import KIND, NAME, TWO_KINDS, Host, Looker, unshared
-from support.paths import REPOSITORY
+from support.daemon.host import KIND, NAME, TWO_KINDS, Host, Looker
+from support.daemon.watching import OWN_MOUNTS, run_apart
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cdigen.daemon.report import CycleReport
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -23,13 +19,14 @@ OTHER = "nvidia.com-other.json"
 
 
 @pytest.fixture
-def host(tmp_path: Path) -> Host:
-    host = Host(tmp_path / "host").make()
+def host(host: Host) -> Host:
     host.configure(TWO_KINDS)
     return host
 
 
-def looked(host: Host) -> Looker:
+@pytest.fixture
+def looker(host: Host) -> Looker:
+    """Return the cycles of a daemon that has written both specs."""
     looker = Looker(host)
     assert looker.look().report.result == "changed"
     assert sorted(os.listdir(host.specs)) == [NAME, OTHER]
@@ -40,8 +37,7 @@ def results(report: CycleReport) -> dict[str, str]:
     return {spec.kind: spec.result for spec in report.specs}
 
 
-def test_a_spec_that_somebody_removed_is_written_again(host: Host) -> None:
-    looker = looked(host)
+def test_a_spec_that_somebody_removed_is_written_again(host: Host, looker: Looker) -> None:
     before = host.spec.read_bytes()
     host.spec.unlink()
     report = looker.look().report
@@ -49,8 +45,7 @@ def test_a_spec_that_somebody_removed_is_written_again(host: Host) -> None:
     assert host.spec.read_bytes() == before
 
 
-def test_a_spec_that_somebody_edited_is_his_and_the_reason_is_said(host: Host) -> None:
-    looker = looked(host)
+def test_a_spec_that_somebody_edited_is_his_and_the_reason_is_said(host: Host, looker: Looker) -> None:
     edited = host.document() | {"annotations": {"by": "hand"}}
     host.spec.write_text(json.dumps(edited))
     cycle = looker.look()
@@ -60,8 +55,7 @@ def test_a_spec_that_somebody_edited_is_his_and_the_reason_is_said(host: Host) -
     assert host.document() == edited
 
 
-def test_others_are_served_while_one_spec_is_somebodys(host: Host) -> None:
-    looker = looked(host)
+def test_others_are_served_while_one_spec_is_somebodys(host: Host, looker: Looker) -> None:
     host.spec.write_text(json.dumps(host.document() | {"annotations": {"by": "hand"}}))
     host.load(gpus=3)
     assert results(looker.look().report) == {KIND: "refused", "nvidia.com/other": "written"}
@@ -69,8 +63,7 @@ def test_others_are_served_while_one_spec_is_somebodys(host: Host) -> None:
     assert host.devices() == {"0", "1", "all"}
 
 
-def test_an_edited_spec_that_is_taken_away_is_written_again(host: Host) -> None:
-    looker = looked(host)
+def test_an_edited_spec_that_is_taken_away_is_written_again(host: Host, looker: Looker) -> None:
     host.spec.write_text("{}")
     assert looker.look().report.result == "failed"
     host.spec.unlink()
@@ -78,8 +71,7 @@ def test_an_edited_spec_that_is_taken_away_is_written_again(host: Host) -> None:
     assert (report.result, report.error) == ("changed", "")
 
 
-def test_an_edited_spec_is_not_withdrawn(host: Host) -> None:
-    looker = looked(host)
+def test_an_edited_spec_is_not_withdrawn(host: Host, looker: Looker) -> None:
     edited = host.document() | {"annotations": {"by": "hand"}}
     host.spec.write_text(json.dumps(edited))
     host.uninstall()
@@ -90,8 +82,8 @@ def test_an_edited_spec_is_not_withdrawn(host: Host) -> None:
     assert host.document() == edited
 
 
-def test_a_daemon_that_serves_one_kind_leaves_the_others_alone(host: Host) -> None:
-    looked(host)
+def test_a_daemon_that_serves_one_kind_leaves_the_others_alone(host: Host, looker: Looker) -> None:
+    assert looker
     only = Looker(host, "--kind", "nvidia.com/gpu")
     assert results(only.look().report) == {"nvidia.com/gpu": "unchanged"}
     host.unload()
@@ -99,23 +91,22 @@ def test_a_daemon_that_serves_one_kind_leaves_the_others_alone(host: Host) -> No
     assert host.document(OTHER) is not None
 
 
-def test_a_fifo_in_the_place_of_a_spec_stops_nothing(host: Host) -> None:
-    looker = looked(host)
+def test_a_fifo_in_the_place_of_a_spec_stops_nothing(host: Host, looker: Looker) -> None:
     host.spec.unlink()
     os.mkfifo(host.spec)
     report = looker.look().report
     assert results(report) == {"nvidia.com/gpu": "refused", "nvidia.com/other": "unchanged"}
 
 
-def test_a_spec_directory_that_was_removed_is_made_again(host: Host) -> None:
-    looker = looked(host)
+def test_a_spec_directory_that_was_removed_is_made_again(host: Host, looker: Looker) -> None:
     shutil.rmtree(host.specs)
     assert set(results(looker.look().report).values()) == {"written"}
     assert sorted(os.listdir(host.specs)) == [NAME, OTHER]
 
 
-def test_a_spec_directory_that_became_a_link_is_refused_and_nothing_goes_through_it(host: Host) -> None:
-    looker = looked(host)
+def test_a_spec_directory_that_became_a_link_is_refused_and_nothing_goes_through_it(
+    host: Host, looker: Looker
+) -> None:
     elsewhere = host.root / "elsewhere"
     host.specs.rename(elsewhere)
     host.specs.symlink_to(elsewhere)
@@ -130,11 +121,10 @@ def test_a_spec_directory_that_became_a_link_is_refused_and_nothing_goes_through
     assert set(results(looker.look().report).values()) == {"written"}
 
 
-def test_a_withdrawal_that_would_unmask_anothers_spec_is_an_error_that_names_it(host: Host) -> None:
-    looker = looked(host)
-    foreign = host.root / "etc/cdi/somebody.json"
-    foreign.parent.mkdir()
-    foreign.write_text(json.dumps(host.document()))
+def test_a_withdrawal_that_would_unmask_anothers_spec_is_an_error_that_names_it(
+    host: Host, looker: Looker
+) -> None:
+    foreign = host.put("etc/cdi/somebody.json", json.dumps(host.document()))
     host.uninstall()
     host.unload()
     before = host.spec.read_bytes()
@@ -150,32 +140,32 @@ def test_a_withdrawal_that_would_unmask_anothers_spec_is_an_error_that_names_it(
     assert os.listdir(host.specs) == []
 
 
-def test_a_foreign_spec_below_ours_costs_nothing_while_the_driver_is_there(host: Host) -> None:
-    looker = looked(host)
-    foreign = host.root / "etc/cdi/somebody.json"
-    foreign.parent.mkdir()
-    foreign.write_text(json.dumps(host.document()))
+def test_a_foreign_spec_below_ours_costs_nothing_while_the_driver_is_there(
+    host: Host, looker: Looker
+) -> None:
+    host.put("etc/cdi/somebody.json", json.dumps(host.document()))
     report = looker.look().report
     assert (report.result, set(results(report).values())) == ("unchanged", {"unchanged"})
 
 
-def test_a_foreign_spec_with_our_devices_beside_ours_is_refused_and_others_are_served(host: Host) -> None:
-    looker = looked(host)
+def test_a_foreign_spec_with_our_devices_beside_ours_is_refused_and_others_are_served(
+    host: Host, looker: Looker
+) -> None:
     (host.specs / "somebody.json").write_text(json.dumps(host.document()))
     report = looker.look().report
     assert results(report) == {KIND: "refused", "nvidia.com/other": "unchanged"}
     assert "somebody.json" in report.error
 
 
-def test_a_kind_that_is_not_configured_any_more_is_withdrawn(host: Host) -> None:
-    looker = looked(host)
+def test_a_kind_that_is_not_configured_any_more_is_withdrawn(host: Host, looker: Looker) -> None:
     host.configure()
     assert results(looker.look().report) == {KIND: "unchanged", "nvidia.com/other": "withdrawn"}
     assert os.listdir(host.specs) == [NAME]
 
 
-def test_a_kind_that_is_not_configured_any_more_stays_where_the_configuration_says_keep(host: Host) -> None:
-    looker = looked(host)
+def test_a_kind_that_is_not_configured_any_more_stays_where_the_configuration_says_keep(
+    host: Host, looker: Looker
+) -> None:
     host.configure(stale_specs="keep")
     assert results(looker.look().report)["nvidia.com/other"] == "kept"
     assert sorted(os.listdir(host.specs)) == [NAME, OTHER]
@@ -203,20 +193,7 @@ print(looker.look().report.result, sorted(host.devices()), host.rubbish())
 
 def in_namespace(host: Host, *options: str) -> list[str]:
     """Let cycles meet something mounted over the spec directory, by mount(8) with OPTIONS."""
-    folders = [REPOSITORY, *(REPOSITORY / name for name in ("tests", "tests/e2e"))]
-    done = subprocess.run(
-        [
-            *unshared("--mount", "--propagation", "private"),
-            *(sys.executable, "-c", IN_NAMESPACE, str(host.root), *options),
-        ],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        env={**os.environ, "PYTHONPATH": ":".join(map(str, folders))},
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+    return run_apart(IN_NAMESPACE, str(host.root), *options, start=OWN_MOUNTS)
 
 
 def test_a_read_only_spec_directory_is_an_error_and_mended_by_the_next_look(host: Host) -> None:
@@ -233,8 +210,7 @@ def test_a_full_disk_is_an_error_and_leaves_no_rubbish(host: Host) -> None:
     assert later == "changed ['0', '1', '2', 'all'] []"
 
 
-def test_another_makers_spec_that_covers_ours_is_said_and_ours_stays(host: Host) -> None:
-    looker = looked(host)
+def test_another_makers_spec_that_covers_ours_is_said_and_ours_stays(host: Host, looker: Looker) -> None:
     before = host.spec.read_bytes()
     (mount, *_) = host.document()["containerEdits"]["mounts"]
     device = {"name": "0", "containerEdits": {"mounts": [mount | {"hostPath": "/opt/another"}]}}

@@ -1,0 +1,35 @@
+"""A host whose daemon a test runs, cycles of that daemon, and the host's kernel log."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+import pytest
+from support.daemon.host import Host, Looker, looked
+from support.daemon.kernel_records import FakeLog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def host(tmp_path: Path, real_nodes: None) -> Host:  # noqa: ARG001 - it makes sure that nodes can be made
+    """Return a host with two GPUs, whose daemon waits for short times only."""
+    host = Host(tmp_path / "host").make()
+    host.configure()
+    return host
+
+
+@pytest.fixture
+def looker(host: Host) -> Looker:
+    """Return the cycles of a daemon that has written the spec."""
+    return looked(host)
+
+
+@pytest.fixture
+def log(host: Host) -> Iterator[FakeLog]:
+    """Return the kernel log of the host."""
+    with closing(FakeLog(host.kernel_log())) as log:
+        yield log
