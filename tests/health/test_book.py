@@ -27,9 +27,11 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.health.book import Event
-    from cdigen.model.inventory import Inventory
+    from cdigen.model.inventory import Accelerator, Inventory
 
 ONE = inventory(gpu())
+TWO = inventory(gpu(), gpu(SECOND, uuid="GPU-2"))
+SPLIT = inventory(gpu(partitions=(partition("gi1/ci0"), partition("gi2/ci0"))))
 EMPTY = Book(boot="boot")
 
 
@@ -61,8 +63,13 @@ def one_by_one(events: tuple[Symptom | Recovery, ...], order: tuple[int, ...]) -
     return after(*[(20.0, heard(events[place])) for place in order])
 
 
+def shown(book: Book, found: dict[str, Inventory] = ONE) -> Accelerator:
+    """Return the first device of FOUND, with its health."""
+    return annotated(book, (), found, policy())["nvidia"].accelerators[0]
+
+
 def causes(book: Book, found: dict[str, Inventory] = ONE) -> list[str]:
-    return [one.cause for one in annotated(book, (), found, policy())["nvidia"].accelerators[0].causes]
+    return [one.cause for one in shown(book, found).causes]
 
 
 @pytest.mark.parametrize(
@@ -103,8 +110,7 @@ def test_the_order_in_which_events_come_does_not_matter() -> None:
         assert causes(book) == ["boots"], order
     for order in permutations((0, 1, 2, 4)):
         book = one_by_one(events, order)
-        shown = annotated(book, (), ONE, policy())["nvidia"].accelerators[0].causes
-        since = {one.cause: one.since for one in shown}
+        since = {one.cause: one.since for one in shown(book).causes}
         assert since == {"needs-reset": "2023-11-14T22:13:26.000Z", "boots": "2023-11-14T22:13:23.000Z"}
 
 
@@ -168,11 +174,11 @@ def test_a_look_that_does_not_reach_the_device_keeps_what_was() -> None:
 
 def test_a_failing_look_keeps_a_healthy_device_healthy() -> None:
     book = after((10, look(began_s=9)), (20, look(began_s=19, covered=(), unread="it hangs")))
-    assert annotated(book, (), ONE, policy())["nvidia"].accelerators[0].health == "healthy"
+    assert shown(book).health == "healthy"
 
 
 def test_a_device_that_no_look_has_reached_is_unknown() -> None:
-    assert annotated(after(), (), ONE, policy())["nvidia"].accelerators[0].health == "unknown"
+    assert shown(after()).health == "unknown"
 
 
 def test_a_word_of_the_log_that_it_is_gone_clears_nothing_that_looks_see() -> None:
@@ -223,14 +229,13 @@ def test_what_is_heard_of_a_device_before_it_is_seen_counts() -> None:
 
 
 def test_a_partition_has_its_own_and_its_devices_causes() -> None:
-    split = inventory(gpu(partitions=(partition("gi1/ci0"), partition("gi2/ci0"))))
-    book = after((1, Seen(inventories=split)), (2, look(began_s=1)))
+    book = after((1, Seen(inventories=SPLIT)), (2, look(began_s=1)))
     of_part = after((10, heard(ill("boots", 7, instance="gi1"))), book=book)
-    found = annotated(of_part, (), split, policy())["nvidia"].accelerators[0]
+    found = shown(of_part, SPLIT)
     assert (found.health, found.causes) == ("healthy", ())
     assert [(one.health, len(one.causes)) for one in found.partitions] == [("unhealthy", 1), ("healthy", 0)]
     of_all = after((10, heard(ill("needs-reset", 8))), book=of_part)
-    found = annotated(of_all, (), split, policy())["nvidia"].accelerators[0]
+    found = shown(of_all, SPLIT)
     assert [one.cause for one in found.causes] == ["needs-reset"]
     assert [[c.cause for c in one.causes] for one in found.partitions] == [
         ["boots", "needs-reset"],
@@ -239,11 +244,10 @@ def test_a_partition_has_its_own_and_its_devices_causes() -> None:
 
 
 def test_a_partition_that_is_removed_takes_its_causes_with_it() -> None:
-    split = inventory(gpu(partitions=(partition("gi1/ci0"), partition("gi2/ci0"))))
-    book = after((1, Seen(inventories=split)), (10, heard(ill("boots", 7, instance="gi1"))))
+    book = after((1, Seen(inventories=SPLIT)), (10, heard(ill("boots", 7, instance="gi1"))))
     rest = inventory(gpu(partitions=(partition("gi2/ci0"),)))
-    book = after((20, Seen(inventories=rest)), (30, Seen(inventories=split)), book=book)
-    found = annotated(book, (), split, policy())["nvidia"].accelerators[0]
+    book = after((20, Seen(inventories=rest)), (30, Seen(inventories=SPLIT)), book=book)
+    found = shown(book, SPLIT)
     assert [one.causes for one in found.partitions] == [(), ()]
 
 
@@ -251,7 +255,7 @@ def test_a_symptom_at_a_partitions_own_address_is_the_partitions() -> None:
     split = inventory(gpu(partitions=(partition("xcp0", address="amdgpu_xcp_0"), partition("xcp1"))))
     book = after((1, Seen(inventories=split)))
     book = after((2, heard(replace(ill("boots", 2), address="amdgpu_xcp_0"))), book=book)
-    found = annotated(book, (), split, policy())["nvidia"].accelerators[0]
+    found = shown(book, split)
     assert [len(one.causes) for one in found.partitions] == [1, 0]
 
 
@@ -264,7 +268,7 @@ def test_a_lower_number_than_earlier_in_this_boot_is_a_symptom_as_long_as_it_las
     book = after(
         (2, look(began_s=2, measurements=lanes(16))), (3, look(began_s=3, measurements=lanes(4))), book=book
     )
-    found = annotated(book, (), ONE, policy())["nvidia"].accelerators[0].causes
+    found = shown(book).causes
     assert [(one.cause, one.detail) for one in found] == [("seen", "4 lanes, 16 earlier in this boot")]
     assert causes(after((4, look(began_s=4, measurements=lanes(16))), book=book)) == []
 
@@ -301,34 +305,32 @@ def test_a_counter_tells_nothing_new_of_what_the_log_has_told(is_late: bool) -> 
 
 
 def test_a_lost_device_is_told_until_it_is_back() -> None:
-    two = inventory(gpu(), gpu(SECOND, uuid="GPU-2"))
     broken = heard(replace(ill("boots"), address=SECOND))
-    book = after((1, Seen(inventories=two)), (1.5, broken), (2, Seen(inventories=ONE)))
+    book = after((1, Seen(inventories=TWO)), (1.5, broken), (2, Seen(inventories=ONE)))
     (finding,) = lost_devices(book, ONE)
     assert (finding.rule, finding.path) == ("device-lost", SECOND)
     assert finding.message.endswith("is not found any more (it also had boots)")
     assert lost_devices(book, {}) == (), "of a vendor that is not there its status tells"
-    book = after((3, Seen(inventories=two)), book=book)
-    assert lost_devices(book, two) == ()
+    book = after((3, Seen(inventories=TWO)), book=book)
+    assert lost_devices(book, TWO) == ()
 
 
 def test_a_device_that_a_virtual_machine_has_is_not_lost_and_keeps_what_was_wrong_with_it() -> None:
-    two = inventory(gpu(), gpu(SECOND, uuid="GPU-2"))
     broken = heard(replace(ill("boots"), address=SECOND))
     # Between two drivers it has none.
-    book = after((1, Seen(inventories=two)), (1.5, broken), (2, Seen(inventories=ONE)))
+    book = after((1, Seen(inventories=TWO)), (1.5, broken), (2, Seen(inventories=ONE)))
     assert lost_devices(book, ONE) != ()
     book = after((3, Seen(inventories=ONE, given_away=(SECOND,))), book=book)
     assert lost_devices(book, ONE) == ()
-    book = after((4, Seen(inventories=two)), book=book)
-    assert annotated(book, (), two, policy())["nvidia"].accelerators[1].causes[0].cause == "boots"
+    book = after((4, Seen(inventories=TWO)), book=book)
+    assert annotated(book, (), TWO, policy())["nvidia"].accelerators[1].causes[0].cause == "boots"
     assert lost_devices(after((5, Seen(inventories=ONE)), book=book), ONE) != ()
 
 
 def test_a_device_that_cannot_be_used_any_more_is_lost() -> None:
     broken = inventory(gpu(usable=False))
     book = after((2, Seen(inventories=broken)))
-    found = annotated(book, (), broken, policy())["nvidia"].accelerators[0]
+    found = shown(book, broken)
     assert [(one.cause, one.detail) for one in found.causes] == [("lost", "its node cannot be opened")]
     assert causes(after((3, Seen(inventories=ONE)), book=book)) == []
     never = advance(EMPTY, Seen(inventories=broken), at(1), policy())

@@ -2,34 +2,38 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import unshared
-from support.values.health_devices import FIRST, QUIET_S, RULES, SECOND, cleared, gpu, inventory
+from support.daemon.threads import beside
+from support.daemon.watching import OWN_MOUNTS, run_apart
+from support.values.health_devices import (
+    FIRST,
+    QUIET_S,
+    SECOND,
+    SilentHealth,
+    cleared,
+    gpu,
+    inventory,
+    observe,
+)
 from support.waiting import PATIENCE_S
 
 from cdigen.health import book_file, marks
-from cdigen.health.keeper import Keeper, KeeperOptions
-from cdigen.host.root import Root
+from cdigen.health.keeper import Keeper
 from cdigen.model.health import LogRecord, Look, Symptom
-from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
-    from cdigen.model.figures import DeviceFigures
-    from cdigen.model.health import CauseRule, DeviceEvent, Recovery
+    from pathlib import Path
+
+    from cdigen.model.health import Recovery
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.base import DiscoveryContext
 
 
-class Driver:
+class Driver(SilentHealth):
     """A vendor whose look may hang, and whose code may be broken."""
-
-    CAUSES: tuple[CauseRule, ...] = RULES
 
     def __init__(self) -> None:
         self.goes_on = threading.Event()
@@ -45,19 +49,13 @@ class Driver:
         self._fail()
         return (Symptom(cause=record.text, address=FIRST, detail="it is ill", at_s=record.at_s),)
 
-    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
-        return ()
-
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:  # noqa: ARG002
+    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:
         self._fail()
-        return Look(source="probe")
+        return super().probe(context, inventory)
 
-    def load(self, context: DiscoveryContext) -> str:  # noqa: ARG002
+    def load(self, context: DiscoveryContext) -> str:
         self._fail()
-        return "a"
-
-    def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:  # noqa: ARG002
-        return ()
+        return super().load(context)
 
     def _fail(self) -> None:
         if self.is_broken:
@@ -74,12 +72,7 @@ class Kept:
         self.keeper = Keeper(health_of=lambda _: self.driver, boottime_s=lambda: self.now_s)
 
     def observe(self, found: dict[str, Inventory] | None = None, *, boot: str = "boot") -> None:
-        root = Root(str(self.state.parent))
-        self.keeper.observe(
-            inventory(gpu()) if found is None else found,
-            lambda: DiscoveryContext(host=root, driver=root, dev=root),
-            KeeperOptions(state_dir=str(self.state), boot=boot, quiet_s=QUIET_S),
-        )
+        observe(self.keeper, inventory(gpu()) if found is None else found, self.state, boot)
 
     def hear(self, *causes: str, first: int = 1) -> None:
         self.now_s += 1
@@ -111,13 +104,11 @@ def kept(tmp_path: Path) -> Kept:
 def test_a_look_that_hangs_keeps_no_error_back(kept: Kept) -> None:
     kept.observe()
     kept.driver.goes_on.clear()
-    cycle = threading.Thread(target=kept.observe)
-    cycle.start()
-    kept.hear("boots")
-    assert kept.causes() == ["boots"]
-    assert cycle.is_alive()
-    kept.driver.goes_on.set()
-    cycle.join(PATIENCE_S)
+    with beside(kept.observe) as (cycle,):
+        kept.hear("boots")
+        assert kept.causes() == ["boots"]
+        assert cycle.is_alive()
+        kept.driver.goes_on.set()
     assert kept.causes() == ["boots"]
 
 
@@ -167,7 +158,7 @@ def test_a_book_that_cannot_be_saved_is_told_and_saved_later(kept: Kept) -> None
 ON_A_FULL_DISK = """
 import subprocess, sys
 from pathlib import Path
-from test_keeper import Kept
+from health.test_keeper import Kept
 state = Path(sys.argv[1]) / "state"
 state.mkdir()
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16k,mode=700", "full", state], check=True)
@@ -197,17 +188,7 @@ print(kept.keeper.findings(), "quiets" in file.read_text())
 
 @pytest.mark.usefixtures("own_mounts")
 def test_a_full_disk_costs_nothing_that_is_known(tmp_path: Path) -> None:
-    tests = Path(__file__).parents[1]
-    folders = [tests / "health", tests / "e2e", tests, tests.parent]
-    done = subprocess.run(
-        [*unshared("--mount", "--propagation", "private"), sys.executable, "-c", ON_A_FULL_DISK, tmp_path],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": ":".join(map(str, folders))},
-    )
-    assert done.returncode == 0, done.stderr
-    full, restarted, later = done.stdout.splitlines()
+    full, restarted, later = run_apart(ON_A_FULL_DISK, str(tmp_path), start=OWN_MOUNTS)
     assert full.startswith("['boots', 'quiets'] [")
     assert "No space left on device" in full
     assert full.endswith("] False")
@@ -269,9 +250,8 @@ def test_a_device_that_a_driver_of_vfio_has_is_not_lost(kept: Kept) -> None:
         assert ("device-lost" in kept.rules()) == (name == "nouveau")
 
 
-def clear(kept: Kept, *, instance: str = "", boot: str = "boot", at_s: float | None = None) -> None:
-    at_s = kept.now_s if at_s is None else at_s
-    marks.clear_events(str(kept.state), cleared(at_s, instance=instance, boot=boot))
+def clear(kept: Kept, later_s: float = 0.0, **changes: str) -> None:
+    marks.clear_events(str(kept.state), cleared(kept.now_s + later_s, **changes))
     kept.observe()
 
 
@@ -303,27 +283,21 @@ def test_what_a_person_cleared_stays_so_though_the_log_is_heard_anew(kept: Kept)
 
 
 @pytest.mark.parametrize(
-    ("boot", "later_s"), [("other", 0.0), ("", 0.0), ("boot", 1e6)], ids=["other", "none", "from-the-future"]
+    ("changes", "later_s"),
+    [
+        pytest.param({"boot": "other"}, 0.0, id="another boot"),
+        pytest.param({"boot": ""}, 0.0, id="no boot"),
+        pytest.param({}, 1e6, id="from the future"),
+        pytest.param({"uuid": "GPU-2"}, 0.0, id="another device in its place"),
+        pytest.param({"instance": "gi1/ci0"}, 0.0, id="an instance"),
+    ],
 )
-def test_a_word_of_another_boot_or_clock_clears_nothing(boot: str, later_s: float, kept: Kept) -> None:
+def test_a_word_of_another_boot_or_clock_or_about_another_device_or_an_instance_clears_nothing(
+    changes: dict[str, str], later_s: float, kept: Kept
+) -> None:
     kept.observe()
     kept.hear("boots")
-    clear(kept, boot=boot, at_s=kept.now_s + later_s)
-    assert kept.causes() == ["boots"]
-
-
-def test_a_word_about_another_device_in_its_place_clears_nothing(kept: Kept) -> None:
-    kept.observe()
-    kept.hear("boots")
-    marks.clear_events(str(kept.state), cleared(kept.now_s, uuid="GPU-2"))
-    kept.observe()
-    assert kept.causes() == ["boots"]
-
-
-def test_a_word_about_an_instance_clears_only_that(kept: Kept) -> None:
-    kept.observe()
-    kept.hear("boots")
-    clear(kept, instance="gi1/ci0")
+    clear(kept, later_s, **changes)
     assert kept.causes() == ["boots"]
 
 

@@ -7,21 +7,29 @@ import random
 from typing import TYPE_CHECKING
 
 import pytest
-from support.values.health_devices import FIRST, QUIET_S, RULES, SECOND, cleared, gpu, inventory
+from support.values.health_devices import (
+    FIRST,
+    QUIET_S,
+    RULES,
+    SECOND,
+    SilentHealth,
+    cleared,
+    gpu,
+    inventory,
+    observe,
+)
 
 from cdigen.health import marks
-from cdigen.health.keeper import Keeper, KeeperOptions
-from cdigen.host.root import Root
+from cdigen.health.keeper import Keeper
 from cdigen.model.health import LogRecord, Look, Recovery, Symptom
-from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from cdigen.model.figures import DeviceFigures
-    from cdigen.model.health import CauseRule, Clearance, DeviceEvent
+    from cdigen.model.health import Clearance
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.base import DiscoveryContext
 
 CLEARED_BY = {rule.cause: rule.cleared_by for rule in RULES}
 OF_LOG = ("needs-reset", "needs-reload", "recovers", "quiets", "boots")
@@ -29,10 +37,8 @@ OF_LOOKS = ("seen", "seen-or-reset")
 ADDRESSES = (FIRST, SECOND)
 
 
-class Driver:
+class Driver(SilentHealth):
     """A vendor whose driver says what the test wants."""
-
-    CAUSES: tuple[CauseRule, ...] = RULES
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -51,18 +57,9 @@ class Driver:
         clearance: Clearance = "reset" if word == "reset" else "reload"
         return (Recovery(clearance=clearance, address=address, detail="", at_s=record.at_s),)
 
-    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
-        return ()
-
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-        raise NotImplementedError
-
     def load(self, context: DiscoveryContext) -> str:  # noqa: ARG002
         self._machine.loaded_s = self._machine.now_s
         return self._machine.load
-
-    def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:  # noqa: ARG002
-        return ()
 
 
 class Truth:
@@ -119,12 +116,7 @@ class Machine:
 
     def cycle(self) -> None:
         found = inventory(*(gpu(address, uuid=self.uuids[address]) for address in ADDRESSES))
-        root = Root("/")
-        self.keeper.observe(
-            found,
-            lambda: DiscoveryContext(host=root, driver=root, dev=root),
-            KeeperOptions(state_dir=str(self.state_dir), boot=f"boot-{self.boot}", quiet_s=QUIET_S),
-        )
+        observe(self.keeper, found, self.state_dir, f"boot-{self.boot}")
         self._learn_load()
         self.seen_s = self.now_s
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+import pytest
 from support.waiting import PATIENCE_S, until
 
 from cdigen.health.prober import FLOOR_S, HANGS_AFTER_S, Prober
@@ -51,8 +52,12 @@ class Library:
         return any(each.thread is not None and each.thread.is_alive() for each in asked)
 
 
-def test_a_probe_comes_at_the_start_and_then_once_in_its_period() -> None:
-    library = Library()
+@pytest.fixture
+def library() -> Library:
+    return Library()
+
+
+def test_a_probe_comes_at_the_start_and_then_once_in_its_period(library: Library) -> None:
     library.turn()
     assert library.turn(after_s=1) == PERIOD_S - 1
     library.turn(after_s=PERIOD_S - 2)
@@ -62,8 +67,7 @@ def test_a_probe_comes_at_the_start_and_then_once_in_its_period() -> None:
     assert library.answered == [("nvidia", 1000.0), ("nvidia", 1600.0)]
 
 
-def test_an_error_makes_one_soon_and_a_flood_of_errors_no_more_than_the_floor() -> None:
-    library = Library()
+def test_an_error_makes_one_soon_and_a_flood_of_errors_no_more_than_the_floor(library: Library) -> None:
     library.turn()
     for _ in range(100):
         library.prober.want("nvidia")
@@ -71,8 +75,7 @@ def test_an_error_makes_one_soon_and_a_flood_of_errors_no_more_than_the_floor() 
     assert len(library.asked) == 1 + int(100 // FLOOR_S)
 
 
-def test_an_error_long_after_the_last_one_makes_one_at_once() -> None:
-    library = Library()
+def test_an_error_long_after_the_last_one_makes_one_at_once(library: Library) -> None:
     library.turn()
     library.turn(after_s=100)
     library.prober.want("nvidia")
@@ -80,8 +83,7 @@ def test_an_error_long_after_the_last_one_makes_one_at_once() -> None:
     assert len(library.asked) == 2
 
 
-def test_a_cause_that_waits_for_a_word_makes_one_when_it_would_count() -> None:
-    library = Library()
+def test_a_cause_that_waits_for_a_word_makes_one_when_it_would_count(library: Library) -> None:
     library.turn()
     awaited = {"nvidia": library.now_s + 300}
     assert library.turn(after_s=100, awaited=awaited) == 200
@@ -90,8 +92,7 @@ def test_a_cause_that_waits_for_a_word_makes_one_when_it_would_count() -> None:
     assert library.turn(after_s=1, awaited=awaited) == PERIOD_S - 1
 
 
-def test_one_that_hangs_is_not_started_again_and_keeps_no_other_waiting() -> None:
-    library = Library()
+def test_one_that_hangs_is_not_started_again_and_keeps_no_other_waiting(library: Library) -> None:
     library.hanging = {"nvidia"}
     library.turn("nvidia", "amd")
     for _ in range(3):

@@ -15,6 +15,7 @@ from cdigen.vendors import registry
 if TYPE_CHECKING:
     from cdigen.health.book import Event
     from cdigen.model.health import Measurement
+    from cdigen.model.inventory import Accelerator, Partition
 
 
 class Course:
@@ -85,6 +86,6 @@ class Course:
         """Return the causes of both GPUs and of the first one's partitions at TIME_S, after a look."""
         self.look(time_s, Look(source="files", covered=(FIRST, SECOND)))
         first, second = annotated(self._book, (), self.host, self._policy)[self._vendor].accelerators
-        shown = (first, second, *first.partitions)
+        shown: tuple[Accelerator | Partition, ...] = (first, second, *first.partitions)
         assert all((one.health == "unhealthy") == bool(one.causes) for one in shown)
         return [{cause.cause for cause in one.causes} for one in shown]
