@@ -30,10 +30,10 @@ def connected(place: str | int) -> socket.socket:
     """Return a client of the socket with that path, or of that port."""
     if isinstance(place, int):
         return socket.create_connection((http.LOOPBACK, place), timeout=PATIENCE_S)
-    client = socket.socket(socket.AF_UNIX)
-    client.settimeout(PATIENCE_S)
     # The path of a socket has 107 bytes at most.
     folder = os.open(os.path.dirname(place), os.O_PATH)
+    client = socket.socket(socket.AF_UNIX)
+    client.settimeout(PATIENCE_S)
     try:
         client.connect(f"/proc/self/fd/{folder}/{os.path.basename(place)}")
     except OSError:
