@@ -276,8 +276,11 @@ def test_an_upgrade_is_followed_through_each_of_its_states(host: Host) -> None:
 
 def test_a_run_directory_that_cannot_be_written_to_ends_nothing(host: Host) -> None:
     with daemon(host) as running:
+        # While the daemon does not run: else it may be faster, and make the directory anew.
+        running.process.send_signal(signal.SIGSTOP)
         moved = host.run_dir.rename(host.root / "moved")
         host.run_dir.write_text("in the way")
+        running.process.send_signal(signal.SIGCONT)
         host.load(gpus=3)
         assert until(lambda: host.devices() == {"0", "1", "2", "all"})
         running.sees(lambda: running.lines("status"))
