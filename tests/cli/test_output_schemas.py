@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from support.command.fixtures import Run
-from support.command.statuses import MISSED, board, put_kubelet, put_nri, saved, served
+from support.command.statuses import FACTS, MISSED, board, put_kubelet, put_nri, saved, served
 from support.json_output import OUTPUTS, SCHEMAS, validator
 from support.nvml.busy_gpu import busy
 from support.store import views
@@ -24,8 +24,6 @@ from cdigen.cli.main import COMMANDS
 from cdigen.daemon.page.document import document as page_document
 from cdigen.daemon.page.view import PageView
 from cdigen.daemon.report import next_status
-from cdigen.extender.metrics import RESULTS
-from cdigen.extender.status import Facts, Listed
 from cdigen.extender.status import document as extender_document
 from cdigen.frontend.status import this_process
 from cdigen.nri.decision.answer import Answer
@@ -51,18 +49,6 @@ REFUSED = ContainerDecided(
     name=ContainerName(namespace="ml", pod="p", container="c"),
     answer=Answer(outcome="refuse", devices=("x/y=0",), cause="c", reason="r"),
     duration_s=0.001,
-)
-FACTS = Facts(
-    started_s=1.0,
-    since_s=2.0,
-    waits_for="nodes",
-    port=1,
-    nodes=1,
-    pods=1,
-    total=8,
-    used=3,
-    binds=dict.fromkeys(RESULTS, 0),
-    lists=(Listed(name="pods", problem="", heard_s=3.0),),
 )
 FRONT_ENDS = {"nri", "kubelet", "devices"}
 ALLOWING = "nri: {allow: [{namespaces: ['*'], kinds: ['nvidia.com/*']}]}\n"

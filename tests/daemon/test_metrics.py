@@ -1,19 +1,12 @@
 """The metrics as a scrape sees them, read by Prometheus's own parser."""
 
-import json
-import re
-from pathlib import Path
-
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
 from support.values.cycle_reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, STARTED_S, STARTING
 from support.values.unhealthy_gpus import ECC, FELL, example, ill
 
-from cdigen.daemon.figures import VendorFigures
 from cdigen.daemon.metrics import DaemonMetrics
 from cdigen.daemon.report import next_status
-from cdigen.model.figures import DeviceFigures
 from cdigen.model.health import Cause
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline.device_names import KnownDevice, known_devices
@@ -21,23 +14,6 @@ from cdigen.value import replace
 from cdigen.watch.triggers import Trigger
 
 SOURCES = ("files", "uevents", "timer")
-MONITORING = Path(__file__).resolve().parents[2] / "examples/monitoring"
-# What is watched most, of one GPU.
-BUSY = VendorFigures(
-    vendor="nvidia",
-    devices=(
-        DeviceFigures(
-            address="0000:1b:00.0",
-            memory_total=2,
-            memory_used=1,
-            utilization=50,
-            temperature=60,
-            power=300,
-            power_limit=700,
-        ),
-    ),
-    at_s=STARTED_S,
-)
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
 
@@ -46,8 +22,8 @@ def metrics() -> DaemonMetrics:
     return DaemonMetrics(SOURCES, clock=lambda: STARTED_S + 60)
 
 
-def scraped(metrics: DaemonMetrics, *figures: VendorFigures) -> Samples:
-    families = text_string_to_metric_families(metrics.render(figures).decode())
+def scraped(metrics: DaemonMetrics) -> Samples:
+    families = text_string_to_metric_families(metrics.render().decode())
     return {
         (sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in families
@@ -182,46 +158,3 @@ def test_the_causes_of_one_device_are_bounded(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {}))
     metrics.show_devices(unhealthy(*(replace(FELL, cause=f"xid-{number}") for number in range(1000))))
     assert len([name for name, _ in scraped(metrics) if name == "cdigen_device_cause"]) == 16
-
-
-def expressions() -> list[str]:
-    dashboard = json.loads((MONITORING / "dashboard.json").read_text())
-    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
-    targets = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
-    queries = [entry["query"] for entry in dashboard["templating"]["list"] if entry["type"] == "query"]
-    alerts = [rule["expr"] for group in rules["groups"] for rule in group["rules"]]
-    # The row of Kubernetes asks another process (tests/kubelet/test_kubelet_monitoring.py).
-    own = [target for target in targets if "cdigen_kubelet_" not in target]
-    return [*own, *queries, *alerts]
-
-
-def test_dashboard_and_alerts_ask_only_for_metrics_and_labels_that_exist(metrics: DaemonMetrics) -> None:
-    metrics.count(CHANGED)
-    metrics.show(next_status(STARTING, CHANGED, {"files": ""}))
-    metrics.show_devices(unhealthy(FELL))
-    shown = scraped(metrics, BUSY)
-    names = {name for name, _ in shown}
-    labels = {label for _, pairs in shown for label, _ in pairs} | {"instance", "job"}
-    for expression in expressions():
-        assert set(re.findall(r"\b(?:cdigen|process)_\w+", expression)) - names == set(), expression
-        used = re.findall(r"(\w+)\s*(?:=~|!=|!~|=)\s*\"", expression)
-        used += [word for group in re.findall(r"by \(([^)]*)\)", expression) for word in group.split(", ")]
-        assert set(used) - labels == set(), expression
-
-
-def test_every_metric_of_ours_is_on_the_dashboard_or_in_an_alert(metrics: DaemonMetrics) -> None:
-    metrics.count(CHANGED)
-    metrics.show(next_status(STARTING, CHANGED, {"files": ""}))
-    metrics.show_devices(unhealthy(FELL))
-    asked = " ".join(expressions())
-    families = text_string_to_metric_families(metrics.render((BUSY,)).decode())
-    ours = {family.name for family in families if family.name.startswith("cdigen_")}
-    assert {name for name in ours if name not in asked} == set()
-
-
-def test_every_alert_says_what_to_do() -> None:
-    rules = yaml.safe_load((MONITORING / "alerts.yaml").read_text())
-    for group in rules["groups"]:
-        for rule in group["rules"]:
-            assert rule["labels"]["severity"] in {"warning", "critical"}
-            assert {"summary", "description"} <= rule["annotations"].keys(), rule["alert"]

@@ -7,6 +7,8 @@ from support.values.cycle_reports import CHANGED, QUIET, STARTING
 
 from cdigen.daemon import status as daemon_status
 from cdigen.daemon.report import DaemonStatus, next_status
+from cdigen.extender.metrics import RESULTS
+from cdigen.extender.status import Facts, Listed
 from cdigen.frontend import rundir
 from cdigen.frontend import status as files
 from cdigen.kubelet.journal import Allocation
@@ -34,6 +36,19 @@ STATUS = next_status(
 )
 SICK = Cause(cause="xid-79", since="", detail="", clears_when="")
 WRONG = Finding(severity="warning", rule="r", path="/c", message="something is wrong", hint="mend it")
+
+FACTS = Facts(
+    started_s=1.0,
+    since_s=2.0,
+    waits_for="nodes",
+    port=1,
+    nodes=1,
+    pods=1,
+    total=8,
+    used=3,
+    binds=dict.fromkeys(RESULTS, 0),
+    lists=(Listed(name="pods", problem="", heard_s=3.0),),
+)
 
 
 def saved(root: Path, status: DaemonStatus = STATUS) -> Path:
