@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from support.command.resolve import Resolve, document
+from support.command.specs import configure
 
 from cdigen.frontend.rundir import INVENTORY_FILE
 from cdigen.model.errors import ConfigError
@@ -49,12 +50,12 @@ def test_what_does_not_count_gives_nothing(asked: Resolve) -> None:
     )
 
 
-def test_without_an_inventory_requirements_are_refused(asked: Resolve, host: Path) -> None:
-    (host / "sys/module/nvidia/version").write_text("570.1\n")
+def test_without_an_inventory_requirements_are_refused(asked: Resolve, resolve_host: Path) -> None:
+    (resolve_host / "sys/module/nvidia/version").write_text("570.1\n")
     assert (
         document(asked("--json", *ASKED, "--env", "NVIDIA_REQUIRE_CUDA=cuda>=1"))["cause"] == "no_inventory"
     )
-    (host / f"run/cdigen/{INVENTORY_FILE}").unlink()
+    (resolve_host / f"run/cdigen/{INVENTORY_FILE}").unlink()
     assert (
         document(asked("--json", *ASKED, "--env", "NVIDIA_REQUIRE_CUDA=cuda>=1"))["cause"] == "no_inventory"
     )
@@ -85,9 +86,8 @@ def test_what_is_no_mount_is_refused(asked: Resolve, text: str) -> None:
         asked("--mount", text)
 
 
-def test_rows_for_privileged_containers_alone_count_for_these(asked: Resolve, host: Path) -> None:
-    rows = "nri: {allow: [{namespaces: [ml], privileged: true}]}\n"
-    (host / "etc/cdigen/config.yaml").write_text(rows)
+def test_rows_for_privileged_containers_alone_count_for_these(asked: Resolve, resolve_host: Path) -> None:
+    configure(resolve_host, "nri: {allow: [{namespaces: [ml], privileged: true}]}\n")
     assert document(asked("--json", *ASKED))["outcome"] == "nothing"
     assert document(asked("--json", *ASKED, "--privileged"))["outcome"] == "inject"
 

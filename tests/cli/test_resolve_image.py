@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.command.resolve import CONFIG, Resolve, asked, document, host
+from support.command.resolve import CONFIG, Resolve, document
+from support.command.specs import configure
 from support.json_output import validator
 
 from cdigen.cli.image_config import MAX_IMAGE_CONFIG
 from cdigen.model.errors import ConfigError, StoreError
-
-__all__ = ["asked", "host"]
 
 ML = ("--namespace", "ml")
 CUDA, VOLUMES = "com.nvidia.cuda.version", "com.nvidia.volumes.needed"
@@ -93,13 +92,13 @@ def test_an_image_that_asks_for_nothing_is_judged_all_the_same(asked: Resolve, i
     assert of(asked, image, inspected("A=B"))["requirements"] == []
 
 
-def test_the_policy_may_only_warn_or_look_away(asked: Resolve, host: Path, image: Path) -> None:
+def test_the_policy_may_only_warn_or_look_away(asked: Resolve, resolve_host: Path, image: Path) -> None:
     config = inspected("NVIDIA_VISIBLE_DEVICES=all", **{CUDA: "13.0"})
     for mode, causes in (("warn", ["requirement"]), ("off", [])):
-        (host / "etc/cdigen/config.yaml").write_text(CONFIG.replace("nri: {", f"nri: {{require: {mode}, "))
+        configure(resolve_host, CONFIG.replace("nri: {", f"nri: {{require: {mode}, "))
         found = of(asked, image, config, *ML)
         assert (found["outcome"], [note["cause"] for note in found["notes"]]) == ("inject", causes)
-    (host / "etc/cdigen/config.yaml").write_text(CONFIG)
+    configure(resolve_host, CONFIG)
     disabled = of(asked, image, config, *ML, "--env", "NVIDIA_DISABLE_REQUIRE=true")
     assert (disabled["outcome"], disabled["requirements"]) == ("inject", [])
 
