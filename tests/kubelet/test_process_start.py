@@ -88,14 +88,6 @@ def test_root_alone_may_ask_and_everybody_may_read_the_status_whatever_the_umask
         os.umask(before)
 
 
-def test_a_second_process_ends_at_once_and_says_why(side: Side) -> None:
-    with cdigen_kubelet(side):
-        assert until(side.serves_http)
-        code, line = refused(side, "--kubelet-dir", side.kubelet_dir)
-        assert code == 5
-        assert str(side.run_dir) in line
-
-
 def test_a_kubelet_whose_folder_comes_later_is_registered_with_once_and_after_each_restart(
     side: Side,
 ) -> None:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 GPU = f"{VISIBLE}=0"
 GPU0 = ["nvidia.com/gpu=0"]
-ALL = f"{VISIBLE}=all"
 
 
 def has_taken_over(plugin: Plugin) -> None:
@@ -93,23 +92,6 @@ def test_of_an_instance_that_was_killed_the_runtime_asks_once_more_and_no_contai
                 runtime.create(GPU)
             assert given(runtime.create(GPU)) == GPU0
             has_taken_over(second)
-
-
-def test_who_stands_by_shows_nothing_and_leaves_nothing_when_it_is_told_to_end() -> None:
-    with host() as here, plugin(here) as first:
-        runtime = Adaptation(here)
-        runtime.register()
-        first.serves()
-        with beside(here, runtime, "--json") as (second, _):
-            (line,) = second.lines("stands by")
-            assert f"process {first.process.pid}" in line["message"]
-            second.process.send_signal(signal.SIGTERM)
-            runtime.register()
-            assert second.process.wait(PATIENCE_S) == 0
-            assert not second.lines("takes over")
-        first.sees(lambda: first.state == "registered")
-        assert first.get("/readyz")[0] == 200
-        assert given(runtime.create(GPU)) == GPU0
 
 
 def test_each_container_is_counted_once_and_by_who_has_given_it_its_devices() -> None:
@@ -246,21 +228,3 @@ def test_a_wrong_configuration_does_not_take_the_place_of_a_good_one() -> None:
             with pytest.raises(Rejected, match="cdigen"):
                 runtime.create(GPU)
             alone.serves()
-
-
-def test_without_another_instance_it_serves_as_any() -> None:
-    with host() as here, plugin(here, "--standby") as only:
-        runtime = Adaptation(here)
-        runtime.register()
-        assert given(runtime.create(ALL)) == ["nvidia.com/gpu=all"]
-        has_taken_over(only)
-        assert not only.lines("stands by") + only.lines("takes over")
-
-
-def test_without_the_option_a_second_instance_ends_as_before() -> None:
-    with host() as here, plugin(here) as first:
-        Adaptation(here).register()
-        first.serves()
-        with plugin(here) as second:
-            assert second.process.wait(PATIENCE_S) == 5
-            assert "held by" in second.text
