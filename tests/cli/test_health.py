@@ -1,11 +1,10 @@
 """`cdigen health`: the devices that the daemon knows, and what is wrong with them."""
 
-import json
-import subprocess
 from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
+from support.command.statuses import end_process
 from support.values.unhealthy_gpus import ECC, FELL, example, ill, save, split
 
 from cdigen.value import replace
@@ -82,10 +81,7 @@ def test_without_a_daemon_nothing_is_known(cdigen: Run, tmp_path: Path) -> None:
 
 
 def test_what_a_daemon_that_died_knew_is_not_shown(cdigen: Run, tmp_path: Path) -> None:
-    status = save(tmp_path).parent / "status.json"
-    with subprocess.Popen(["true"]) as ended:
-        pass
-    status.write_text(json.dumps(json.loads(status.read_text()) | {"pid": ended.pid}))
+    end_process(save(tmp_path).parent / "status.json")
     done = cdigen("health", "--root", tmp_path)
     assert done.failed(3, "the cdigen daemon is not running")
     assert done.out == ""

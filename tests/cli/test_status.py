@@ -1,14 +1,12 @@
 """`cdigen status` on the files of daemons that live, died, or never were."""
 
-import json
 import os
-import subprocess
 import tempfile
 from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
-from support.command.statuses import SOURCES, STATUS, saved
+from support.command.statuses import SOURCES, STATUS, end_process, saved
 from support.values.cycle_reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
 
 from cdigen import __version__
@@ -30,16 +28,8 @@ def test_json_holds_the_keys_of_the_contract(cdigen: Run, tmp_path: Path) -> Non
     saved(tmp_path)
     done = cdigen("status", "--root", tmp_path, "--json")
     assert (done.code, done.err) == (0, "")
-    assert {
-        "state",
-        "since",
-        "specs",
-        "findings",
-        "last_cycle",
-        "sources",
-        "pid",
-        "version",
-    } <= done.json.keys()
+    keys = {"state", "since", "specs", "findings", "last_cycle", "sources", "pid", "version"}
+    assert keys <= done.json.keys()
     assert (done.json["state"], done.json["pid"]) == ("ready", os.getpid())
     assert done.json["specs"][0]["kind"] == KIND
 
@@ -73,13 +63,10 @@ def test_without_a_status_there_is_no_daemon(cdigen: Run, tmp_path: Path) -> Non
 
 
 def test_the_status_of_a_daemon_that_died_is_no_status(cdigen: Run, tmp_path: Path) -> None:
-    path = saved(tmp_path)
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    path.write_text(json.dumps({**json.loads(path.read_text()), "pid": ended.pid}))
+    pid = end_process(saved(tmp_path))
     done = cdigen("status", "--root", tmp_path)
     assert done.failed(
-        3, "not running", f"process {ended.pid}", "is gone", "2026-01-01T00:05:00", "'cdigen run' as root"
+        3, "not running", f"process {pid}", "is gone", "2026-01-01T00:05:00", "'cdigen run' as root"
     )
     assert done.out == ""
 

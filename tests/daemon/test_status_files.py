@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.command.statuses import end_process
 from support.daemon.status_files import HOST
 from support.values.cycle_reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
 
@@ -143,11 +144,8 @@ def test_a_living_process_is_not_gone(run_dir: str) -> None:
 
 
 def test_a_process_that_ended_is_gone(run_dir: str) -> None:
-    saved(run_dir)
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    found = {**files.read(run_dir), "pid": ended.pid}
-    assert reason_not_running(run_dir, found) == f"process {ended.pid}, which wrote it, is gone"
+    pid = end_process(saved(run_dir))
+    assert reason_not_running(run_dir, files.read(run_dir)) == f"process {pid}, which wrote it, is gone"
 
 
 def test_another_process_with_the_same_number_is_not_taken_for_it(run_dir: str) -> None:

@@ -1,5 +1,7 @@
 """Status files of the services, as the commands read them."""
 
+import json
+import subprocess
 from pathlib import Path
 
 from support.kubelet.resources import GPU, card, unit
@@ -56,6 +58,14 @@ def saved(root: Path, status: DaemonStatus = STATUS) -> Path:
     rundir.prepare(str(run_dir))
     rundir.save_status(str(run_dir), daemon_status.document(status, files.this_process()))
     return run_dir / "status.json"
+
+
+def end_process(status: Path) -> int:
+    """Let the file STATUS be of a process that has ended, as after a kill; returns its number."""
+    with subprocess.Popen(["true"]) as ended:
+        pass
+    status.write_text(json.dumps(json.loads(status.read_bytes()) | {"pid": ended.pid}))
+    return ended.pid
 
 
 def served() -> View:
