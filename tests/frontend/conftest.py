@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.http_client import AGE_S, Daemon
-
-from cdigen.frontend.http import Server
+from support.daemon.http_client import AGE_S, Daemon, serving
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+    from cdigen.frontend.http import Server
 
 
 @pytest.fixture
@@ -26,7 +26,5 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def server(daemon: Daemon, path: str) -> Iterator[Server]:
-    made = Server(daemon.routes(), path, max_age_s=AGE_S)
-    made.start()
-    yield made
-    made.stop()
+    with serving(daemon.routes(), path, max_age_s=AGE_S) as made:
+        yield made

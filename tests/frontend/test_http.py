@@ -9,10 +9,11 @@ import socket
 import stat
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from support.daemon.http_client import AGE_S, Daemon, asked, connected, free_port, get, received
+from support.daemon.http_client import AGE_S, Daemon, asked, connected, free_port, get, received, serving
 from support.waiting import PATIENCE_S, limited, pause, until
 
 from cdigen.frontend import http
@@ -111,38 +112,30 @@ def test_a_client_that_is_never_idle_makes_way_for_the_next_one_when_it_is_old(p
 
 def test_a_crowd_of_slow_clients_keeps_no_honest_one_out(daemon: Daemon, path: str) -> None:
     # None of them grows too old before the honest one loses patience.
-    server = Server(daemon.routes(), path, max_age_s=10 * PATIENCE_S)
-    server.start()
-    crowd = []
-    # Other tests of this process may have left some.
-    without_crowd = len(os.listdir("/proc/self/fd"))
-    for _ in range(5 * MAX_CONNECTIONS):
-        crowd.append(connected(path))
-        crowd[-1].sendall(b"GET /met")
-        if len(crowd) % 10 == 0:
-            assert get(path, "/healthz")[0] == 200
-    assert len(os.listdir("/proc/self/fd")) < without_crowd + len(crowd) + 3 * MAX_CONNECTIONS
-    for client in crowd:
-        client.close()
-    server.stop()
+    with serving(daemon.routes(), path, max_age_s=10 * PATIENCE_S), ExitStack() as held:
+        # Other tests of this process may have left some.
+        without_crowd = len(os.listdir("/proc/self/fd"))
+        for number in range(5 * MAX_CONNECTIONS):
+            held.enter_context(connected(path)).sendall(b"GET /met")
+            if number % 10 == 9:
+                assert get(path, "/healthz")[0] == 200
+        assert len(os.listdir("/proc/self/fd")) < without_crowd + 8 * MAX_CONNECTIONS
 
 
 def test_a_crowd_at_the_port_evicts_nobody_from_the_socket(daemon: Daemon, path: str) -> None:
     port = free_port()
-    server = Server(daemon.routes(), path, port=port, max_age_s=10 * PATIENCE_S)
-    server.start()
-    crowd = []
-    with connected(path) as honest:
+    with (
+        serving(daemon.routes(), path, port=port, max_age_s=10 * PATIENCE_S),
+        connected(path) as honest,
+        ExitStack() as held,
+    ):
         honest.sendall(b"GET /met")
         assert get(path, "/healthz")[0] == 200
         for _ in range(5 * MAX_CONNECTIONS):
-            crowd.append(socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S))
-            crowd[-1].sendall(b"GET /met")
+            client = socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S)
+            held.enter_context(client).sendall(b"GET /met")
         honest.sendall(b"rics HTTP/1.0\r\n\r\n")
         assert received(honest).endswith(b"cdigen_up 1\n")
-    for client in crowd:
-        client.close()
-    server.stop()
 
 
 @pytest.mark.usefixtures("server")
@@ -162,15 +155,12 @@ def test_a_client_that_asks_much_and_reads_nothing_is_shed(daemon: Daemon, path:
 
 def test_a_client_that_reads_nothing_keeps_its_place_while_it_is_young(daemon: Daemon, path: str) -> None:
     daemon.body = b"x" * 1_000_000
-    server = Server(daemon.routes(), path, max_age_s=10 * PATIENCE_S)
-    server.start()
-    with connected(path) as greedy:
+    with serving(daemon.routes(), path, max_age_s=10 * PATIENCE_S), connected(path) as greedy:
         greedy.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
         ended = select.poll()
         ended.register(greedy, 0)  # POLLHUP comes unasked
         assert get(path, "/healthz")[0] == 200
         assert not ended.poll(100)
-    server.stop()
 
 
 @pytest.mark.usefixtures("server")
@@ -208,11 +198,10 @@ def test_a_route_that_waits_keeps_no_other_waiting_and_threads_start_as_they_are
         let_go.wait(PATIENCE_S)
         return http.Response(body=b"late")
 
-    server = Server({**daemon.routes(), "/slow": wait}, path, threads=3)
-    server.start()
-    assert answering() == 1
-    slow = [connected(path) for _ in range(2)]
-    try:
+    with serving({**daemon.routes(), "/slow": wait}, path, threads=3), ExitStack() as held:
+        assert answering() == 1
+        slow = [held.enter_context(connected(path)) for _ in range(2)]
+        held.callback(let_go.set)
         for client in slow:
             client.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
         for _ in range(20):
@@ -221,11 +210,6 @@ def test_a_route_that_waits_keeps_no_other_waiting_and_threads_start_as_they_are
         assert not select.select(slow, [], [], 0)[0]
         let_go.set()
         assert [received(client).rpartition(b"\n")[2] for client in slow] == [b"late", b"late"]
-    finally:
-        let_go.set()
-        server.stop()
-        for client in slow:
-            client.close()
     assert until(lambda: answering() == 0)
 
 
@@ -233,15 +217,11 @@ def test_an_answer_that_fails_is_an_error_without_a_traceback(path: str) -> None
     def fail() -> bytes:
         raise ValueError("secret")
 
-    broken = Server(standard_routes(metrics=fail, alive=str, ready=str), path)
-    broken.start()
-    try:
+    with serving(standard_routes(metrics=fail, alive=str, ready=str), path):
         code, _, body = get(path, "/metrics")
         assert code == 500
         assert b"secret" not in body
         assert get(path, "/healthz")[0] == 200
-    finally:
-        broken.stop()
 
 
 @limited(1)
@@ -299,13 +279,9 @@ def test_a_route_of_a_front_ends_own_gets_the_query_and_says_what_it_is(daemon: 
             headers=(("Content-Security-Policy", "default-src 'none'"),),
         )
 
-    server = Server({**daemon.routes(), "/": page}, path)
-    server.start()
-    try:
+    with serving({**daemon.routes(), "/": page}, path):
         code, head, body = get(path, "/?dev=0+1")
         assert (code, body) == (200, b"<p>dev=0+1</p>")
         assert b"Content-Type: text/html; charset=utf-8" in head
         assert b"Content-Security-Policy: default-src 'none'" in head
         assert get(path, "/healthz")[0] == 200
-    finally:
-        server.stop()

@@ -6,22 +6,22 @@ import socket
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.http_client import free_port, received
+from support.daemon.http_client import asked as asked_at_socket
+from support.daemon.http_client import free_port, received, serving
 from support.waiting import PATIENCE_S
 
 from cdigen.frontend import http
 from cdigen.frontend.browsers import refusal
-from cdigen.frontend.http import Response, Server
+from cdigen.frontend.http import Response
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 SECRET = b"what is here is nobody else's"
 
 
 @pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
+def port(path: str) -> Iterator[int]:
     number = free_port()
     routes: dict[str, http.Route] = {
         "/": lambda _: Response(body=SECRET),
@@ -30,10 +30,8 @@ def port(tmp_path: Path) -> Iterator[int]:
         ),
         "/docker/cli": lambda _: Response(body=SECRET),
     }
-    server = Server(routes, str(tmp_path / "http.sock"), port=number)
-    server.start()
-    yield number
-    server.stop()
+    with serving(routes, path, port=number):
+        yield number
 
 
 def asked(port: int, *lines: str, target: str = "/", version: str = "1.1", method: str = "GET") -> bytes:
@@ -158,10 +156,7 @@ def test_a_page_has_its_own_policy_alone(port: int) -> None:
     assert "default-src 'self'" in head
 
 
-def test_on_the_unix_socket_any_name_will_do(port: int, tmp_path: Path) -> None:
+def test_on_the_unix_socket_any_name_will_do(port: int, path: str) -> None:
     assert port
-    with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE_S)
-        client.connect(str(tmp_path / "http.sock"))
-        client.sendall(b"GET / HTTP/1.1\r\nHost: gpu-node-17.example\r\nConnection: close\r\n\r\n")
-        assert received(client).endswith(SECRET)
+    request = b"GET / HTTP/1.1\r\nHost: gpu-node-17.example\r\nConnection: close\r\n\r\n"
+    assert asked_at_socket(path, request).endswith(SECRET)

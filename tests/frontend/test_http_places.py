@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.http_client import free_port, get, received
+from support.daemon.http_client import answer, free_port, get, serving
 from support.waiting import PATIENCE_S
 
 from cdigen.frontend import http
@@ -22,10 +22,8 @@ if TYPE_CHECKING:
 def test_the_socket_of_a_dead_daemon_is_replaced(daemon: Daemon, path: str) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(path)
-    server = Server(daemon.routes(), path)
-    server.start()
-    assert get(path, "/healthz")[0] == 200
-    server.stop()
+    with serving(daemon.routes(), path):
+        assert get(path, "/healthz")[0] == 200
 
 
 def test_the_socket_of_a_living_daemon_is_left_alone(daemon: Daemon, path: str, server: Server) -> None:
@@ -53,11 +51,9 @@ def test_what_is_no_socket_of_ours_is_left_alone(
 
 
 def test_a_socket_that_another_put_in_our_place_is_not_removed(daemon: Daemon, path: str) -> None:
-    server = Server(daemon.routes(), path)
-    server.start()
-    os.unlink(path)
-    Path(path).write_text("another's")
-    server.stop()
+    with serving(daemon.routes(), path):
+        os.unlink(path)
+        Path(path).write_text("another's")
     assert Path(path).read_text() == "another's"
 
 
@@ -73,15 +69,9 @@ def test_a_missing_run_directory_is_refused_in_words(daemon: Daemon, tmp_path: P
 
 def test_a_loopback_port_serves_the_same(daemon: Daemon, path: str) -> None:
     port = free_port()
-    server = Server(daemon.routes(), path, port=port)
-    server.start()
-    try:
-        with socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S) as client:
-            client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
-            assert received(client).endswith(b"cdigen_up 1\n")
+    with serving(daemon.routes(), path, port=port):
+        assert answer(port, "/metrics") == (200, "cdigen_up 1\n")
         assert get(path, "/metrics")[0] == 200
-    finally:
-        server.stop()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S)
 
@@ -89,28 +79,18 @@ def test_a_loopback_port_serves_the_same(daemon: Daemon, path: str) -> None:
 def test_a_route_may_answer_otherwise_at_the_port(daemon: Daemon, path: str) -> None:
     port = free_port()
     public: dict[str, http.Route] = {"/metrics": lambda _: http.Response(body=b"nothing for all\n")}
-    server = Server(daemon.routes(), path, port=port, port_routes=public)
-    server.start()
-    try:
-        answers = {}
-        for target in ("/metrics", "/healthz"):
-            with socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S) as client:
-                client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())
-                answers[target] = received(client).rpartition(b"\r\n")[2]
-        assert answers == {"/metrics": b"nothing for all\n", "/healthz": b"ok\n"}
+    with serving(daemon.routes(), path, port=port, port_routes=public):
+        assert answer(port, "/metrics") == (200, "nothing for all\n")
+        assert answer(port, "/healthz") == (200, "ok\n")
         assert get(path, "/metrics")[2] == b"cdigen_up 1\n"
-    finally:
-        server.stop()
 
 
 def test_a_port_in_use_is_a_problem_and_the_socket_serves_all_the_same(daemon: Daemon, path: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
-        server = Server(daemon.routes(), path, port=port)
-        server.start()
-        assert f"127.0.0.1 port {port}: Address already in use" in server.problem()
-        assert get(path, "/metrics")[0] == 200
-        server.stop()
+        with serving(daemon.routes(), path, port=port) as server:
+            assert f"127.0.0.1 port {port}: Address already in use" in server.problem()
+            assert get(path, "/metrics")[0] == 200
     server.start()
     assert server.problem() == ""
     server.stop()

@@ -21,7 +21,6 @@ from cdigen.watch.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 ROUTES = standard_routes(metrics=lambda: b"x 1\n", alive=str, ready=str)
 
@@ -40,11 +39,6 @@ class Clock:
 @pytest.fixture
 def ear() -> Ear:
     return Ear()
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> str:
-    return str(tmp_path / "http.sock")
 
 
 @pytest.fixture

@@ -1,15 +1,19 @@
-"""What a server of metrics and health is asked for, and raw clients that ask it: ``Daemon``, ``get``."""
+"""A server of metrics and health: ``Daemon``, ``serving``; and raw clients: ``get``, ``answer``."""
 
 from __future__ import annotations
 
 import os
 import socket
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
 
 from support.waiting import PATIENCE_S
 
 from cdigen.frontend import http
-from cdigen.frontend.http import standard_routes
+from cdigen.frontend.http import Server, standard_routes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 AGE_S = 1.5
 
@@ -24,6 +28,17 @@ class Daemon:
 
     def routes(self) -> dict[str, http.Route]:
         return standard_routes(metrics=lambda: self.body, alive=lambda: self.dead, ready=lambda: self.unready)
+
+
+@contextmanager
+def serving(routes: Mapping[str, http.Route], path: str, **options: Any) -> Iterator[Server]:
+    """Serve ROUTES on the socket PATH until the body ends."""
+    server = Server(routes, path, **options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def connected(place: str | int) -> socket.socket:
