@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
+from support.command.resolve import EXAMPLE
+from support.paths import REPOSITORY
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser
 
-EXAMPLE = Path(__file__).parents[2] / "examples/hosts/debian13-8xh100.json"
-SPEC = Path(__file__).parents[2] / "examples/specs/debian13-8xh100.json"
+SPEC = REPOSITORY / "examples/specs/debian13-8xh100.json"
 NOWHERE = "/nowhere/at-all"
 
 # What each option is given, by the word that stands for its value.

@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 from support.command.imports import HEAVY, imported
+from support.command.resolve import EXAMPLE
 from support.hosts import nvidia_machines
-
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
 
 
 @pytest.mark.parametrize(

@@ -5,21 +5,15 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
+from support.command.specs import configure, written
 from support.hosts.added_vendors import minimal, vendor
 
 WRONG = "# ours\ncolour: blue\nstate_dir: 1\nspec_dirs: [/etc/cdi, relative]\n"
 PLACES = [(2, 1), (3, 12), (4, 23)]
 
 
-def put(root: Path, text: str) -> Path:
-    file = root / "etc/cdigen/config.yaml"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text)
-    return file
-
-
 def test_every_fault_is_told_with_line_and_column_and_exit_2(cdigen: Run, tmp_path: Path) -> None:
-    put(tmp_path, WRONG)
+    configure(tmp_path, WRONG)
     done = cdigen("config", "check", "--root", tmp_path)
     lines = done.out.splitlines()
     assert (done.code, done.err) == (2, "")
@@ -30,7 +24,7 @@ def test_every_fault_is_told_with_line_and_column_and_exit_2(cdigen: Run, tmp_pa
 
 
 def test_json_has_the_same_for_programs_and_no_error_object(cdigen: Run, tmp_path: Path) -> None:
-    file = put(tmp_path, WRONG)
+    file = configure(tmp_path, WRONG)
     done = cdigen("config", "check", "--root", tmp_path, "--json")
     assert (done.code, done.err) == (2, "")
     assert (done.json["file"], done.json["valid"]) == (str(file), False)
@@ -39,14 +33,14 @@ def test_json_has_the_same_for_programs_and_no_error_object(cdigen: Run, tmp_pat
 
 
 def test_more_faults_than_a_message_holds_are_all_told(cdigen: Run, tmp_path: Path) -> None:
-    put(tmp_path, "".join(f"key{number}: 1\n" for number in range(50)))
+    configure(tmp_path, "".join(f"key{number}: 1\n" for number in range(50)))
     assert len(cdigen("config", "check", "--root", tmp_path).out.splitlines()) == 50
 
 
 @pytest.mark.parametrize("text", ["", "spec_dirs: [/etc/cdi]\n", None])
 def test_what_is_right_or_not_there_is_exit_0(cdigen: Run, tmp_path: Path, text: str | None) -> None:
     if text is not None:
-        put(tmp_path, text)
+        configure(tmp_path, text)
     done = cdigen("config", "check", "--root", tmp_path)
     assert (done.code, done.out) == (0, "")
     assert ("nothing is wrong" if text is not None else "does not exist") in done.err
@@ -73,7 +67,7 @@ def test_two_vendors_with_the_same_kinds_are_a_fault_of_the_configuration(
         code.write("\n\nclass Twin(Vendor):\n    NAME = 'twin'\n\n\nTWIN = Twin()\n")
     with (tmp_path / "cdigen_added-1.0.dist-info/entry_points.txt").open("a") as entries:
         entries.write("twin = cdigen_added:TWIN\n")
-    put(tmp_path, "vendors: [added, twin]\n")
+    configure(tmp_path, "vendors: [added, twin]\n")
     done = cdigen_process("config", "check", "--root", tmp_path, PYTHONPATH=str(tmp_path))
     assert (done.code, done.out.count("added and twin both have the kinds of example.com")) == (2, 1)
 
@@ -84,14 +78,14 @@ def test_anything_but_check_is_wrong_usage(cdigen: Run, words: tuple[str, ...]) 
 
 
 def test_list_works_by_what_is_right_and_says_what_is_wrong(cdigen: Run, host: Path) -> None:
-    assert cdigen("generate", "--write", "--root", host).code == 0
-    put(host, WRONG)
+    assert written(cdigen, host)
+    configure(host, WRONG)
     done = cdigen("list", "--root", host)
     assert (done.code, "nvidia.com/gpu=0" in done.out) == (0, True)
     assert "the configuration is wrong: /etc/cdigen/config.yaml:2:1: unknown key 'colour'" in done.err
     assert "and 2 more" in done.err
     assert "'cdigen config check'" in done.err
-    put(host, "spec_dirs: [/nowhere]\ncolour: blue\n")
+    configure(host, "spec_dirs: [/nowhere]\ncolour: blue\n")
     assert cdigen("list", "--root", host).out.splitlines() == ["DEVICE  STATE  FILE"]
     # What writes refuses as before.
     assert cdigen("generate", "--root", host).failed(2, "config.yaml:2:1: unknown key")
@@ -105,21 +99,21 @@ def test_one_that_cannot_be_read_is_said_unless_it_was_named(cdigen: Run, tmp_pa
 
 
 def test_doctor_says_it_first_and_goes_through_the_rest(cdigen: Run, host: Path) -> None:
-    assert cdigen("generate", "--write", "--root", host).code == 0
-    put(host, WRONG)
+    assert written(cdigen, host)
+    configure(host, WRONG)
     done = cdigen("doctor", "--root", host, "--json")
     first, *others = done.json
     assert done.code == 1
     assert (first["check"], first["ok"], first["severity"]) == ("configuration", False, "error")
     assert "/etc/cdigen/config.yaml:2:1: " in first["detail"]
     assert "spec-missing" in {row["check"] for row in others if row["ok"]}
-    put(host, "mode: auto\n")
+    configure(host, "mode: auto\n")
     rows = {row["check"]: row["ok"] for row in json.loads(cdigen("doctor", "--root", host, "--json").out)}
     assert rows["configuration"] is True
 
 
 def test_status_without_a_daemon_says_that_it_cannot_start(cdigen: Run, tmp_path: Path) -> None:
-    put(tmp_path, WRONG)
+    configure(tmp_path, WRONG)
     assert cdigen("status", "--root", tmp_path).failed(
         3, "no cdigen daemon", "it does not start while the configuration is wrong", "config.yaml:2:1"
     )
@@ -137,7 +131,7 @@ def test_status_without_a_daemon_says_that_it_cannot_start(cdigen: Run, tmp_path
     ],
 )
 def test_the_parser_s_words_tell_what_is_wrong(cdigen: Run, tmp_path: Path, text: str, said: str) -> None:
-    put(tmp_path, text)
+    configure(tmp_path, text)
     done = cdigen("config", "check", "--root", tmp_path)
     assert (done.code, said in done.out) == (2, True), done.out
 
@@ -147,7 +141,7 @@ OLD_SAID = "nri: the key 'dropper' is now 'unsupported_cdi'"
 
 
 def test_an_old_name_of_a_key_is_a_warning_of_every_command(cdigen: Run, host: Path) -> None:
-    put(host, OLD)
+    configure(host, OLD)
     said = f"/etc/cdigen/config.yaml:2:3: warning: {OLD_SAID}"
     checked = cdigen("config", "check", "--root", host)
     assert (checked.code, checked.out) == (0, f"{said}\n")
@@ -164,13 +158,13 @@ def test_an_old_name_of_a_key_is_a_warning_of_every_command(cdigen: Run, host: P
 
 
 def test_an_old_name_beside_a_fault_is_told_as_well(cdigen: Run, tmp_path: Path) -> None:
-    put(tmp_path, f"{OLD}{WRONG}")
+    configure(tmp_path, f"{OLD}{WRONG}")
     done = cdigen("config", "check", "--root", tmp_path)
     assert (done.code, len(done.out.splitlines())) == (2, 1 + len(PLACES))
 
 
 def test_a_link_that_leads_nowhere_is_no_absent_configuration(cdigen: Run, tmp_path: Path) -> None:
-    put(tmp_path, "").unlink()
+    configure(tmp_path, "").unlink()
     (tmp_path / "etc/cdigen/config.yaml").symlink_to("/srv/config.yaml")
     assert cdigen("config", "check", "--root", tmp_path).failed(5, "config.yaml", "a link that leads nowhere")
     assert cdigen("status", "--root", tmp_path).failed(
@@ -179,7 +173,7 @@ def test_a_link_that_leads_nowhere_is_no_absent_configuration(cdigen: Run, tmp_p
 
 
 def test_what_is_not_done_of_nvidias_file_is_told_and_is_no_fault(cdigen: Run, tmp_path: Path) -> None:
-    put(tmp_path, "kubelet: {nvidia_config: /etc/nvidia.yaml}\n")
+    configure(tmp_path, "kubelet: {nvidia_config: /etc/nvidia.yaml}\n")
     (tmp_path / "etc/nvidia.yaml").write_text("version: v1\nflags: {failOnInitError: true, strange: 1}\n")
     done = cdigen("config", "check", "--root", tmp_path)
     assert (done.code, done.err) == (0, "")

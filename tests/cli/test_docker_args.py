@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 from support.command.fixtures import Run
 from support.json_output import validator
+from support.paths import REPOSITORY
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples/hosts"
+EXAMPLES = REPOSITORY / "examples/hosts"
 VOLUME = "--volume=/var/lib/cdigen/volumes/nvidia_driver:/usr/local/nvidia:ro"
 
 

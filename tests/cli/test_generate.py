@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.command.fixtures import GPUS, Run
+from support.command.specs import configure
 
 DEVICES = ["0", "1", *(gpu.uuid for gpu in GPUS), "none", "all"]
 
@@ -207,9 +208,7 @@ def test_strict_refuses_a_host_that_lacks_a_node(cdigen: Run, host: Path) -> Non
 
 
 def test_the_configuration_of_the_host_is_used(cdigen: Run, host: Path) -> None:
-    config = host / "etc/cdigen/config.yaml"
-    config.parent.mkdir()
-    config.write_text("library_search_paths: [/empty]\n")
+    configure(host, "library_search_paths: [/empty]\n")
     assert cdigen("generate", "--root", host).failed(3, "no library of the driver")
 
 

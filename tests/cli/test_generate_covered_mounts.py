@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from support.command.specs import configure, put
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,10 +38,7 @@ def beside(host: Path) -> Path:
     """Return the spec of another maker on the host, which mounts a libcuda of its own."""
     (host / "opt/accel").mkdir(parents=True)
     (host / "opt/accel/libcuda.so.1").write_bytes(b"another")
-    file = host / "etc/cdi/accel.json"
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(FOREIGN))
-    return file
+    return put(host / "etc/cdi/accel.json", FOREIGN)
 
 
 def test_generate_names_a_spec_of_another_maker_and_writes_all_the_same(
@@ -93,8 +91,7 @@ def test_doctor_names_it(cdigen: Run, host: Path, beside: Path) -> None:
     assert (row["ok"], row["severity"]) == (False, "warning")
     assert all(word in row["detail"] for word in WORDS[:3])
     beside.unlink()
-    (host / "etc/cdigen").mkdir()
-    (host / "etc/cdigen/config.yaml").write_text(PROFILES)
+    configure(host, PROFILES)
     cdigen("generate", "--root", host, "--write")
     rows = cdigen("doctor", "--root", host, "--json").json
     assert [row["ok"] for row in rows if row["check"] == "mounts-covered"] == [True]
@@ -104,8 +101,7 @@ def test_doctor_names_it(cdigen: Run, host: Path, beside: Path) -> None:
 def test_the_documentations_own_profiles_do_not_cover_each_other(
     cdigen: Run, host: Path, layout: str
 ) -> None:
-    (host / "etc/cdigen").mkdir(parents=True)
-    (host / "etc/cdigen/config.yaml").write_text(PROFILES)
+    configure(host, PROFILES)
     done = cdigen("generate", "--root", host, "--write", "--verbose", "--layout", layout)
     assert done.code == 0
     assert "mounts-covered" not in done.err

@@ -1,13 +1,12 @@
 """The kind management.nvidia.com/gpu: who gets it, what it gives, and that it stands back for others."""
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.command.fixtures import Run
-from support.command.specs import configure, targets
+from support.command.specs import configure, put, targets, written
 from support.hosts.mig import cap_node, write_minors
 
 KIND = "management.nvidia.com/gpu"
@@ -24,32 +23,19 @@ def spec_of(cdigen: Run, host: Path) -> Any:
 
 def put_foreign(host: Path, folder: str = "run/cdi", device: str = "all") -> Path:
     """Write the spec of NVIDIA's toolkit, with another hand than ours."""
-    path = host / folder / FOREIGN
-    path.parent.mkdir(parents=True, exist_ok=True)
-    node = {"path": "/dev/nvidia0"}
-    path.write_text(
-        json.dumps(
-            {
-                "cdiVersion": "0.5.0",
-                "kind": KIND,
-                "devices": [{"name": device, "containerEdits": {"deviceNodes": [node]}}],
-            }
-        )
-    )
-    return path
+    devices = [{"name": device, "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0"}]}}]
+    return put(host / folder / FOREIGN, {"cdiVersion": "0.5.0", "kind": KIND, "devices": devices})
 
 
 def test_nobody_gets_it_written_unasked(cdigen: Run, host: Path) -> None:
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    assert os.listdir(host / "run/cdi") == ["nvidia.com-gpu.json"]
+    assert written(cdigen, host) == ["nvidia.com-gpu.json"]
     assert cdigen("generate", "--root", host, "--kind", KIND).failed(2, KIND)
 
 
 @pytest.mark.parametrize("text", [OPTION, NAMESPACES])
 def test_it_is_written_where_it_is_configured_or_some_may_have_it(cdigen: Run, host: Path, text: str) -> None:
     configure(host, text)
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    assert sorted(os.listdir(host / "run/cdi")) == [NAME, "nvidia.com-gpu.json"]
+    assert written(cdigen, host) == [NAME, "nvidia.com-gpu.json"]
     listed = cdigen("list", "--root", host).out.splitlines()
     assert [line.split()[0] for line in listed if line.startswith("management")] == [f"{KIND}=all"]
 
@@ -59,17 +45,14 @@ def test_it_is_not_written_where_anybody_might_have_it(cdigen: Run, host: Path) 
     kinds = "[nvidia.com/management, nvidia.com/mig]"
     text = f"nri: {{management_namespaces: [gpu-operator], management_kinds: {kinds}}}\n"
     configure(host, text)
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    assert os.listdir(host / "run/cdi") == ["nvidia.com-gpu.json"]
+    assert written(cdigen, host) == ["nvidia.com-gpu.json"]
     configure(host, f"{text}{OPTION}")
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    assert sorted(os.listdir(host / "run/cdi")) == [NAME, "nvidia.com-gpu.json"]
+    assert written(cdigen, host) == [NAME, "nvidia.com-gpu.json"]
 
 
 def test_the_option_outweighs_who_may_have_it(cdigen: Run, host: Path) -> None:
     configure(host, f"{NAMESPACES}vendor_options: {{nvidia: {{management: false}}}}\n")
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    assert os.listdir(host / "run/cdi") == ["nvidia.com-gpu.json"]
+    assert written(cdigen, host) == ["nvidia.com-gpu.json"]
 
 
 def test_it_gives_every_node_and_file_and_keeps_other_injectors_away(cdigen: Run, host: Path) -> None:
@@ -137,8 +120,7 @@ def test_anothers_spec_of_the_kind_stays_the_only_one(cdigen: Run, host: Path, f
 
 def test_ours_is_withdrawn_when_anothers_has_come(cdigen: Run, host: Path) -> None:
     configure(host, NAMESPACES)
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    assert (host / "run/cdi" / NAME).exists()
+    assert NAME in written(cdigen, host)
     put_foreign(host)
     assert KIND in cdigen("diff", "--root", host).out
     done = cdigen("generate", "--root", host, "--write")
@@ -151,15 +133,13 @@ def test_ours_is_withdrawn_when_anothers_has_come(cdigen: Run, host: Path) -> No
 def test_anothers_spec_with_other_devices_of_the_kind_is_no_reason(cdigen: Run, host: Path) -> None:
     put_foreign(host, device="one")
     configure(host, NAMESPACES)
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    assert (host / "run/cdi" / NAME).exists()
+    assert NAME in written(cdigen, host)
 
 
 def test_anothers_spec_is_moved_aside_on_demand(cdigen: Run, host: Path) -> None:
     foreign = put_foreign(host)
     configure(host, NAMESPACES)
-    assert cdigen("generate", "--root", host, "--write", "--replace-foreign").code == 0
-    assert (host / "run/cdi" / NAME).exists()
+    assert NAME in written(cdigen, host, "--replace-foreign")
     assert not foreign.exists()
 
 
@@ -177,15 +157,14 @@ def test_a_spec_that_cdigen_wrote_elsewhere_is_no_others(cdigen: Run, host: Path
 
 def test_it_goes_with_the_setting(cdigen: Run, host: Path) -> None:
     configure(host, OPTION)
-    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert written(cdigen, host)
     configure(host, "")
-    assert cdigen("generate", "--root", host, "--write", "--withdraw").code == 0
-    assert os.listdir(host / "run/cdi") == ["nvidia.com-gpu.json"]
+    assert written(cdigen, host, "--withdraw") == ["nvidia.com-gpu.json"]
 
 
 def test_it_goes_with_the_driver(cdigen: Run, host: Path) -> None:
     configure(host, OPTION)
-    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert written(cdigen, host)
     (host / "proc/driver/nvidia/version").unlink()
     assert cdigen("generate", "--root", host, "--write", "--withdraw").code == 3
     assert os.listdir(host / "run/cdi") == []

@@ -6,17 +6,12 @@ from typing import Any
 
 import pytest
 from support.command.fixtures import Run
+from support.command.specs import configure, names, targets, written
 from support.hosts import intel_tree
 from support.hosts.mig import write_instance, write_minors
 
 NARROW = "nri: {narrow: true}\n"
 WHOLE, PARTS = "nvidia.com/gpu", ["nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"]
-
-
-def configure(host: Path, text: str) -> None:
-    path = host / "etc/cdigen/config.yaml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
 
 
 def documents(cdigen: Run, host: Path, *options: str) -> dict[str, Any]:
@@ -26,12 +21,8 @@ def documents(cdigen: Run, host: Path, *options: str) -> dict[str, Any]:
     return {document["kind"]: document for document in done.json}
 
 
-def targets(spec: Any) -> list[str]:
-    return [mount["containerPath"].rpartition("/")[2] for mount in spec["containerEdits"]["mounts"]]
-
-
-def names(spec: Any) -> list[str]:
-    return [device["name"] for device in spec["devices"]]
+def files(spec: Any) -> set[str]:
+    return {target.rpartition("/")[2] for target in targets(spec)}
 
 
 def test_parts_are_written_beside_the_whole_only_where_they_are_asked_for(cdigen: Run, host: Path) -> None:
@@ -47,8 +38,7 @@ def test_parts_are_written_beside_the_whole_only_where_they_are_asked_for(cdigen
 def test_a_part_has_the_files_and_nodes_of_its_capabilities(cdigen: Run, host: Path) -> None:
     configure(host, NARROW)
     specs = documents(cdigen, host)
-    compute, graphics = (set(targets(specs[kind])) for kind in PARTS)
-    whole = set(targets(specs[WHOLE]))
+    whole, compute, graphics = (files(specs[kind]) for kind in (WHOLE, *PARTS))
     assert compute < graphics < whole
     assert {"libcuda.so.1", "libnvidia-ml.so.1", "nvidia-smi"} <= compute
     assert {"libGLX_nvidia.so.0", "libEGL_nvidia.so.0"} <= graphics - compute
@@ -112,12 +102,10 @@ def test_parts_take_the_layout_of_the_whole_as_far_as_they_may(cdigen: Run, host
 
 def test_parts_are_withdrawn_once_they_are_not_asked_for(cdigen: Run, host: Path) -> None:
     configure(host, NARROW)
-    assert cdigen("generate", "--root", host, "--write").code == 0
-    files = ["nvidia.com-gpu-compute.json", "nvidia.com-gpu-graphics.json", "nvidia.com-gpu.json"]
-    assert sorted(os.listdir(host / "run/cdi")) == files
+    specs = ["nvidia.com-gpu-compute.json", "nvidia.com-gpu-graphics.json", "nvidia.com-gpu.json"]
+    assert written(cdigen, host) == specs
     # Without a change of the configuration they are not gone.
-    assert cdigen("generate", "--root", host, "--write", "--withdraw", "--kind", WHOLE).code == 0
-    assert sorted(os.listdir(host / "run/cdi")) == files
+    assert written(cdigen, host, "--withdraw", "--kind", WHOLE) == specs
     assert cdigen("diff", "--root", host).code == 0
     configure(host, "nri: {narrow: false}\n")
     assert cdigen("diff", "--root", host).code == 1
@@ -128,10 +116,10 @@ def test_parts_are_withdrawn_once_they_are_not_asked_for(cdigen: Run, host: Path
 
 
 def test_a_list_names_parts_once_unless_they_are_asked_for(cdigen: Run, host: Path) -> None:
-    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert written(cdigen, host)
     before = cdigen("list", "--root", host)
     configure(host, NARROW)
-    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert written(cdigen, host)
     after = cdigen("list", "--root", host)
     assert (after.code, after.out) == (0, before.out)
     assert [line.split()[1] for line in after.err.splitlines()] == PARTS
@@ -148,8 +136,8 @@ def test_a_list_names_parts_once_unless_they_are_asked_for(cdigen: Run, host: Pa
 
 def test_a_list_names_parts_that_are_not_as_the_whole(cdigen: Run, host: Path) -> None:
     configure(host, NARROW)
-    assert cdigen("generate", "--root", host, "--write").code == 0
+    assert written(cdigen, host)
     (host / "run/cdi/nvidia.com-gpu.json").unlink()
     assert f"{PARTS[0]}=0" in cdigen("list", "--root", host).out
-    assert cdigen("generate", "--root", host, "--write", "--kind", WHOLE, "--naming", "uuid").code == 0
+    assert written(cdigen, host, "--kind", WHOLE, "--naming", "uuid")
     assert f"{PARTS[0]}=0" in cdigen("list", "--root", host).out

@@ -8,6 +8,7 @@ import pytest
 from support.command.fixtures import GPUS, Done, Run
 from support.command.imports import HEAVY, imported
 from support.command.resolve import EXAMPLE
+from support.command.specs import names
 
 UUIDS = [gpu.uuid for gpu in GPUS]
 CARD, RENDER = "/dev/dri/card1", "/dev/dri/renderD129"
@@ -27,10 +28,6 @@ def edits(done: Done, name: str) -> dict[str, Any]:
     (found,) = [device["containerEdits"] for device in done.json["devices"] if device["name"] == name]
     assert isinstance(found, dict)
     return found
-
-
-def names(done: Done) -> list[str]:
-    return [device["name"] for device in done.json["devices"]]
 
 
 def rules(done: Done) -> list[str]:
@@ -71,7 +68,7 @@ def test_a_runtime_that_knows_groups_gets_them_in_each_device_and_in_all(
 ) -> None:
     done = cdigen("generate", "--root", closed_host, "--target", "podman-5.1")
     assert (done.code, done.err, done.json["cdiVersion"]) == (0, "", "0.7.0")
-    gpus = [name for name in names(done) if name != "none"]
+    gpus = [name for name in names(done.json) if name != "none"]
     assert {tuple(edits(done, name)["additionalGids"]) for name in gpus} == {(44, 109)}
     assert "additionalGids" not in done.json["containerEdits"]
 
@@ -117,7 +114,7 @@ def test_docker_before_29_5_gets_the_groups_and_the_user_is_told_that_they_get_l
 def test_before_0_5_0_gpus_have_no_numbers(cdigen: Run, host: Path) -> None:
     done = cdigen("generate", "--root", host, "--target", "podman-4.2")
     assert (done.code, done.json["cdiVersion"]) == (0, "0.4.0")
-    assert names(done) == [*UUIDS, "none", "all"]
+    assert names(done.json) == [*UUIDS, "none", "all"]
     assert rules(done) == ["target-dropped-name"] * 2
     assert f"nvidia.com/gpu={UUIDS[1]}" in done.err
 

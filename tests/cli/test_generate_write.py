@@ -9,19 +9,9 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
+from support.command.specs import FOREIGN, put
 
 SPEC = "run/cdi/nvidia.com-gpu.json"
-FOREIGN = {
-    "cdiVersion": "0.5.0",
-    "kind": "nvidia.com/gpu",
-    "devices": [{"name": "all", "containerEdits": {"env": ["FOREIGN=1"]}}],
-}
-
-
-def put(path: Path, content: str) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
-    return path
 
 
 def listing(folder: Path) -> dict[str, bytes]:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import GPUS, Run
+from support.command.specs import add_family
 from support.hosts.mig import cap_paths, write_instance, write_minors
 
 
@@ -114,7 +115,6 @@ def test_a_partition_that_is_left_out_is_shown_with_the_reason(cdigen: Run, host
 def test_families_are_shown_and_empty_tables_are_not(cdigen: Run, host: Path) -> None:
     assert "CLASS " not in cdigen("inspect", "--root", host).out
     assert "PARTITION " not in cdigen("inspect", "--root", host).out
-    (host / "dev/infiniband").mkdir()
-    os.mknod(host / "dev/infiniband/uverbs0", 0o020666, os.makedev(231, 192))
+    add_family(host)
     rows = [line.split() for line in cdigen("inspect", "--root", host).out.splitlines()]
     assert any(row[:1] == ["mofed"] and "/dev/infiniband/uverbs0" in row for row in rows)

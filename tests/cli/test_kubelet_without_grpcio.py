@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 START = "import sys; sys.path[:0] = sys.argv[1:3]; del sys.argv[1:3]\nfrom cdigen.cli.main import run; run()"
 
 

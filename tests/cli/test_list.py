@@ -1,21 +1,9 @@
 """`cdigen list` on spec directories, good and bad."""
 
-import json
 from pathlib import Path
 
 from support.command.fixtures import Run
-
-GOOD = {
-    "cdiVersion": "0.5.0",
-    "kind": "example.com/gpu",
-    "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
-}
-
-
-def put(path: Path, document: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return path
+from support.command.specs import GOOD, put
 
 
 def test_list_names_devices_with_their_files(cdigen: Run, tmp_path: Path) -> None:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.abilities import cannot_run
+from support.command.specs import configure
+from support.paths import REPOSITORY
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 USER = 4201
-REPOSITORY = Path(__file__).resolve().parents[2]
 # Users may not enter a folder of root, where ours may lie.
 PYTHON = "/usr/bin/python3"
 # The tree's files over the machine's own, its kernel side over the kernel's, and a home.
@@ -124,10 +128,7 @@ def test_the_systems_spec_directory_is_not_a_users(as_user: list[str]) -> None:
 def test_a_configuration_that_root_alone_may_read_is_not_said_to_be_wrong(
     host: Path, as_user: list[str]
 ) -> None:
-    file = host / "etc/cdigen/config.yaml"
-    file.parent.mkdir(parents=True)
-    file.write_text("mode: auto\n")
-    file.chmod(0o600)
+    configure(host, "mode: auto\n").chmod(0o600)
     done = run(as_user, "cdigen list; echo list $?; cdigen status; cdigen doctor --json")
     assert "list 0" in done.stdout
     assert "cdigen: warning: the defaults are taken: /etc/cdigen/config.yaml cannot be read" in done.stderr

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Done, Run
+from support.command.specs import FOREIGN, add_family, configure, put
 
 GPU = "run/cdi/nvidia.com-gpu.json"
 COMPUTE = "run/cdi/nvidia.com-gpu-compute.json"
@@ -15,11 +16,6 @@ profiles:
   - {name: all, class: gpu, names: [type-index]}
   - {name: compute, class: gpu-compute, names: [index]}
 """
-FOREIGN = {
-    "cdiVersion": "0.5.0",
-    "kind": "nvidia.com/gpu",
-    "devices": [{"name": "all", "containerEdits": {"env": ["FOREIGN=1"]}}],
-}
 # podman 4.2 refuses names that begin with a digit: gpu-compute, whose only names are such, is refused.
 BROKEN = ("--target", "podman-4.2")
 
@@ -27,14 +23,7 @@ BROKEN = ("--target", "podman-4.2")
 @pytest.fixture
 def two(host: Path) -> Path:
     """Return a host with two kinds."""
-    (host / "etc/cdigen").mkdir()
-    (host / "etc/cdigen/config.yaml").write_text(PROFILES)
-    return host
-
-
-def with_family(host: Path) -> Path:
-    (host / "dev/infiniband").mkdir()
-    os.mknod(host / "dev/infiniband/uverbs0", 0o020666, os.makedev(231, 192))
+    configure(host, PROFILES)
     return host
 
 
@@ -45,13 +34,6 @@ def without_family(host: Path) -> None:
 
 def without_driver(host: Path) -> None:
     (host / "proc/driver/nvidia/version").unlink()
-
-
-def foreign(host: Path) -> Path:
-    path = host / "run/cdi/other.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(json.dumps(FOREIGN))
-    return path
 
 
 def results(done: Done) -> dict[str, str]:
@@ -86,7 +68,7 @@ def test_only_broken_kinds_are_one_error_document(cdigen: Run, two: Path, tmp_pa
 
 
 def test_a_clash_of_one_kind_costs_no_other(cdigen: Run, two: Path) -> None:
-    path = foreign(two)
+    path = put(two / "run/cdi/other.json", FOREIGN)
     done = cdigen("generate", "--root", two, "--write", "--json")
     assert done.failed(4, str(path), "--replace-foreign")
     assert results(done) == {"nvidia.com/gpu": "refused", "nvidia.com/gpu-compute": "written"}
@@ -96,7 +78,7 @@ def test_a_clash_of_one_kind_costs_no_other(cdigen: Run, two: Path) -> None:
 
 
 def test_a_clash_of_the_only_kind_is_one_error_document(cdigen: Run, host: Path) -> None:
-    foreign(host)
+    put(host / "run/cdi/other.json", FOREIGN)
     done = cdigen("generate", "--root", host, "--write", "--json")
     assert done.code == 4
     assert done.json["error"]["kind"] == "foreign-spec"
@@ -145,7 +127,7 @@ def test_withdrawing_a_gone_driver_is_one_document(cdigen: Run, two: Path) -> No
 
 
 def test_withdraw_removes_the_spec_of_a_family_that_is_gone_while_gpus_stay(cdigen: Run, host: Path) -> None:
-    with_family(host)
+    add_family(host)
     cdigen("generate", "--root", host, "--write")
     assert (host / MOFED).exists()
     without_family(host)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 from support.command.fixtures import Run
+from support.command.specs import configure
 from support.command.statuses import FACTS, MISSED, board, put_kubelet, put_nri, saved, served
 from support.json_output import OUTPUTS, SCHEMAS, validator
 from support.nvml.busy_gpu import busy
@@ -111,8 +112,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     plugin.add_container(REFUSED)
     put_nri(host, plugin)
     put_kubelet(host, served())
-    (host / "etc/cdigen").mkdir()
-    (host / "etc/cdigen/config.yaml").write_text(ALLOWING)
+    configure(host, ALLOWING)
     status = cdigen("status", *root, "--json").json
     done = {
         "generate-write": cdigen("generate", *root, "--write", "--target", "podman-99", "--json"),

@@ -20,7 +20,6 @@ from cdigen.cli.main import COMMANDS
 from cdigen.cli.terminal import wrap_table
 from cdigen.daemon.report import next_status
 
-EXAMPLE = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
 WIDE, WIDTHS = 1000, (80, 120)
 # What a person copies: names of devices, identifiers, paths and commands.
 COPIED = re.compile(r"(?:[\w.-]+/[\w.-]+=[\w:.-]+)|(?:GPU-[0-9a-f-]{36})|(?:/[\w.-]+)+")

@@ -7,11 +7,12 @@ from support.command.fixtures import GPUS, Run
 from support.command.terminal import on_terminal
 from support.hosts.driver_files import link, put
 from support.hosts.pci_places import place
+from support.paths import REPOSITORY
 from support.values.unhealthy_gpus import FELL, example, ill, save
 
 from cdigen.value import replace
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples/hosts"
+EXAMPLES = REPOSITORY / "examples/hosts"
 
 
 def test_the_host_is_looked_at_where_no_daemon_runs(cdigen: Run, host: Path) -> None:

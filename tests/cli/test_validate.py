@@ -9,20 +9,10 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
+from support.command.specs import GOOD, put
 
-GOOD = {
-    "cdiVersion": "0.5.0",
-    "kind": "example.com/gpu",
-    "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
-}
 WITH_GIDS = {**GOOD, "containerEdits": {"additionalGids": [44]}, "cdiVersion": "0.7.0"}
 LOADERS = {"0.5.2", "0.6.2", "0.7.2", "1.0.1", "1.1.0"}
-
-
-def put(path: Path, document: object) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(document if isinstance(document, str) else json.dumps(document))
-    return path
 
 
 def test_validate_accepts_what_generate_gives(cdigen: Run, host: Path) -> None:
@@ -35,19 +25,15 @@ def test_validate_accepts_what_generate_gives(cdigen: Run, host: Path) -> None:
 
 
 def test_validate_tells_what_each_loader_would_do(cdigen: Run, tmp_path: Path) -> None:
-    file = put(
-        tmp_path / "v.json", {**GOOD, "containerEdits": {"additionalGids": [44]}, "cdiVersion": "0.7.0"}
-    )
-    row = cdigen("validate", file, "--json").json[0]
+    row = cdigen("validate", put(tmp_path / "v.json", WITH_GIDS), "--json").json[0]
     assert row["loaders"].keys() >= LOADERS
     assert (row["loaders"]["0.5.2"], row["loaders"]["0.7.2"]) == ("reject", "accept")
     assert row["valid"] is True
 
 
 def test_validate_gathers_every_problem_with_its_path_and_rule(cdigen: Run, tmp_path: Path) -> None:
-    file = put(
-        tmp_path / "v.json", {**GOOD, "kind": "gpu", "devices": [{"name": "a b", "containerEdits": {}}]}
-    )
+    wrong = {"kind": "gpu", "devices": [{"name": "a b", "containerEdits": {}}]}
+    file = put(tmp_path / "v.json", GOOD | wrong)
     done = cdigen("validate", file, "--json")
     assert done.code == 1
     paths = {finding["path"] for finding in done.json[0]["findings"]}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
+from support.command.specs import configure, written
 from support.daemon.host import Host, daemon
 
 KINDS = "profiles: [{name: gpu, class: gpu}, {name: other, class: other}]\n"
@@ -17,10 +18,8 @@ HOOK = "/usr/libexec/cdigen/cdigen-hook"
 @pytest.fixture
 def two(cdigen: Run, host: Path) -> Path:
     """Return a host with two kinds, whose specs cdigen has written."""
-    (host / "etc/cdigen").mkdir(parents=True)
-    (host / "etc/cdigen/config.yaml").write_text(KINDS)
-    assert cdigen("generate", "--write", "--root", host).code == 0
-    assert there(host) == {SPEC, OTHER}
+    configure(host, KINDS)
+    assert written(cdigen, host) == [SPEC, OTHER]
     return host
 
 
@@ -122,19 +121,17 @@ def test_with_hook_only_those_go_that_need_it(cdigen: Run, two: Path) -> None:
         program.parent.mkdir(exist_ok=True)
         program.write_text("#!/bin/sh\n")
         program.chmod(0o755)
-    (two / "etc/cdigen/config.yaml").write_text(KINDS.replace("class: other", "class: other, hook: none"))
-    assert cdigen("generate", "--write", "--root", two).code == 0
+    configure(two, KINDS.replace("class: other", "class: other, hook: none"))
+    assert written(cdigen, two)
     assert [HOOK in (two / "run/cdi" / name).read_text() for name in (SPEC, OTHER)] == [True, False]
     assert cdigen("withdraw", "--root", two, "--with-hook").code == 0
     assert there(two) == {OTHER}
 
 
 def test_what_is_right_in_a_wrong_configuration_is_enough(cdigen: Run, host: Path) -> None:
-    (host / "etc/cdigen").mkdir(parents=True)
-    config = host / "etc/cdigen/config.yaml"
-    config.write_text("state_dir: /srv/state\n")
-    assert cdigen("generate", "--write", "--root", host).code == 0
-    config.write_text("state_dir: /srv/state\ncolour: blue\n")
+    configure(host, "state_dir: /srv/state\n")
+    assert written(cdigen, host)
+    configure(host, "state_dir: /srv/state\ncolour: blue\n")
     done = cdigen("withdraw", "--root", host)
     assert (done.code, "the configuration is wrong" in done.err, there(host)) == (0, True, set())
 

@@ -1,14 +1,57 @@
-"""Configuration of a host, and mounts of a spec."""
+"""Configuration and specs of a host, as the commands read and write them."""
 
-from pathlib import Path
-from typing import Any
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from support.command.fixtures import Run
+
+# A valid spec; the same of a kind that cdigen writes, which another program wrote.
+GOOD: dict[str, Any] = {
+    "cdiVersion": "0.5.0",
+    "kind": "example.com/gpu",
+    "devices": [{"name": "0", "containerEdits": {"env": ["A=B"]}}],
+}
+FOREIGN = {
+    **GOOD,
+    "kind": "nvidia.com/gpu",
+    "devices": [{"name": "all", "containerEdits": {"env": ["FOREIGN=1"]}}],
+}
 
 
-def configure(host: Path, text: str) -> None:
-    path = host / "etc/cdigen/config.yaml"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text)
+def put(path: Path, content: object) -> Path:
+    """Write a file, of a text or of a document as JSON, and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+    return path
+
+
+def configure(host: Path, text: str) -> Path:
+    """Write the configuration of HOST; returns its file."""
+    return put(host / "etc/cdigen/config.yaml", text)
+
+
+def written(cdigen: Run, host: Path, *options: str | Path) -> list[str]:
+    """Write the specs of HOST; returns the names of all files beside them."""
+    done = cdigen("generate", "--root", host, "--write", *options)
+    assert done.code == 0, done.err
+    return sorted(os.listdir(host / "run/cdi"))
+
+
+def add_family(host: Path) -> None:
+    """Add a node of InfiniBand, which is the kind nvidia.com/mofed."""
+    (host / "dev/infiniband").mkdir()
+    os.mknod(host / "dev/infiniband/uverbs0", 0o020666, os.makedev(231, 192))
 
 
 def targets(spec: Any) -> list[str]:
     return [mount["containerPath"] for mount in spec["containerEdits"]["mounts"]]
+
+
+def names(spec: Any) -> list[str]:
+    return [device["name"] for device in spec["devices"]]
