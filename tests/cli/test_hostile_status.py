@@ -137,29 +137,27 @@ def test_what_is_no_file_is_no_status(cdigen: Run, status: Path, what: str) -> N
     )
 
 
-def test_a_huge_file_costs_neither_time_nor_memory(status: Path) -> None:
-    with status.open("wb") as file:
-        file.truncate(1 << 40)  # a hole: it takes no space
-    done = subprocess.run(
+def shown_within(memory: int, status: Path) -> subprocess.CompletedProcess[str]:
+    """Run `cdigen status` on the file STATUS with so many bytes of address space."""
+    return subprocess.run(
         [sys.executable, "-m", "cdigen", "status", "--run-dir", str(status.parent)],
         check=False,
         capture_output=True,
         text=True,
         timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (256 << 20, 256 << 20)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (memory, memory)),
     )
+
+
+def test_a_huge_file_costs_neither_time_nor_memory(status: Path) -> None:
+    with status.open("wb") as file:
+        file.truncate(1 << 40)  # a hole: it takes no space
+    done = shown_within(256 << 20, status)
     assert done.returncode == 5
     assert f"it is a file of more than {files.MAX_STATUS} bytes" in done.stderr
 
 
 def test_the_dearest_json_within_the_bound_stays_within_half_a_gibibyte(status: Path) -> None:
     status.write_bytes(b"[" + b"[]," * (files.MAX_STATUS // 3 - 1) + b"1]")
-    done = subprocess.run(
-        [sys.executable, "-m", "cdigen", "status", "--run-dir", str(status.parent)],
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (512 << 20, 512 << 20)),
-    )
+    done = shown_within(512 << 20, status)
     assert (done.returncode, "its schema is None" in done.stderr) == (5, True), done.stderr

@@ -53,34 +53,27 @@ def test_the_help_lists_every_command(cdigen: Run) -> None:
     assert all(f"  {command} " in cdigen("--help").out for command in COMMANDS)
 
 
-def test_a_misspelt_command_is_a_usage_error_with_a_suggestion(cdigen: Run) -> None:
-    assert cdigen("generat").failed(2, "'generat'", "did you mean 'generate'")
-
-
-def test_an_unknown_option_is_a_usage_error(cdigen: Run) -> None:
-    assert cdigen("generate", "--wirte").failed(2, "--wirte", "cdigen generate --help")
-
-
-def test_an_option_may_not_be_abbreviated(cdigen: Run) -> None:
-    assert cdigen("generate", "--wri").failed(2, "--wri")
-
-
-def test_options_without_a_command_are_a_usage_error(cdigen: Run) -> None:
-    assert cdigen("--root", "/").failed(2, "no command")
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("generat",), ("'generat'", "did you mean 'generate'")),
+        (("generate", "--wirte"), ("--wirte", "cdigen generate --help")),
+        # An option may not be abbreviated.
+        (("generate", "--wri"), ("--wri",)),
+        (("--root", "/"), ("no command",)),
+        (("generate", "--root", "/does/not/exist"), ("/does/not/exist", "not a folder")),
+        (("inspect", "--root", "/etc/passwd"), ("/etc/passwd", "not a folder")),
+    ],
+    ids=["command", "option", "abbreviation", "no command", "no root", "a file as root"],
+)
+def test_wrong_usage_is_named(cdigen: Run, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+    assert cdigen(*arguments).failed(2, *words)
 
 
 def test_a_usage_error_with_json_is_json(cdigen: Run) -> None:
     done = cdigen("generate", "--json", "--nonsense")
     assert done.code == 2
     assert set(done.json["error"]) == {"kind", "message", "hint"}
-
-
-def test_a_root_that_does_not_exist_is_a_usage_error(cdigen: Run) -> None:
-    assert cdigen("generate", "--root", "/does/not/exist").failed(2, "/does/not/exist", "not a folder")
-
-
-def test_a_root_that_is_a_file_is_a_usage_error(cdigen: Run) -> None:
-    assert cdigen("inspect", "--root", "/etc/passwd").failed(2, "/etc/passwd", "not a folder")
 
 
 def test_every_option_with_a_value_may_stand_before_the_command() -> None:
