@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from support.command.statuses import end_process
-from support.daemon.status_files import HOST
+from support.daemon.status_files import HOST, PROCESS, changed, document
+from support.daemon.status_files import STATUS as FULL
 from support.values.cycle_reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
 
 from cdigen.daemon import status as files
-from cdigen.daemon.report import next_status
+from cdigen.daemon.report import DaemonStatus, next_status
 from cdigen.frontend import rundir
 from cdigen.frontend.status import reason_not_running, this_process
 from cdigen.model.errors import HostError, StoreError
@@ -123,19 +124,63 @@ def test_a_missing_status_is_no_daemon(run_dir: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("content", "reason"),
     [
-        ("", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ("[]", "schema is None"),
-        ('{"schema": 2}', "schema is 2"),
-        ('{"schema": 1}', "its member 'state' is not a text"),
+        (b"", "not JSON"),
+        (b"[" * 100_000, "not JSON"),
+        # A number that is too long to read.
+        (changed("pid", "HERE").replace(b'"HERE"', b"9" * 10_000), "not JSON"),
+        (b"[]", "its schema is None"),
+        (b'{"schema": 2}', "its schema is 2"),
+        *((changed("schema", schema), "its schema is") for schema in (2, "1", [1], {"a": 1}, None)),
+        (b'{"schema": 1}', "its member 'state' is not a text"),
+    ],
+    ids=range(11),
+)
+def test_what_is_no_status_is_refused_with_the_reason(run_dir: str, content: bytes, reason: str) -> None:
+    saved(run_dir).write_bytes(content)
+    with pytest.raises(StoreError, match=reason):
+        files.read(run_dir)
+
+
+@pytest.mark.parametrize("status", [STARTING, FULL])
+def test_what_the_daemon_writes_passes(run_dir: str, status: DaemonStatus) -> None:
+    found = files.document(status, PROCESS)
+    saved(run_dir).write_text(json.dumps(found))
+    assert files.read(run_dir) == json.loads(json.dumps(found))
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("state", 5),
+        ("pid", "1"),
+        ("pid_started", 1.5),
+        ("started", None),
+        ("vendors", {}),
+        ("last_cycle", []),
+        ("sources", None),
+        ("journal", "x"),
     ],
 )
-def test_what_is_no_status_is_refused_with_the_reason(run_dir: str, text: str, said: str) -> None:
-    saved(run_dir).write_text(text)
-    with pytest.raises(StoreError, match=said):
+def test_a_member_of_the_wrong_kind_is_refused_by_its_name(run_dir: str, path: str, value: object) -> None:
+    saved(run_dir).write_bytes(changed(path, value))
+    with pytest.raises(StoreError, match=f"its member '{path}' is not a"):
         files.read(run_dir)
+
+
+@pytest.mark.parametrize("key", sorted(document().keys() - {"schema", "last_success", "owner"}))
+def test_a_status_without_one_of_its_members_is_refused(run_dir: str, key: str) -> None:
+    whole = document()
+    del whole[key]
+    saved(run_dir).write_text(json.dumps(whole))
+    with pytest.raises(StoreError, match=f"its member '{key}' is not"):
+        files.read(run_dir)
+
+
+def test_an_unknown_member_is_no_mistake(run_dir: str) -> None:
+    saved(run_dir).write_text(json.dumps({**document(), "more": {"a": [1]}}))
+    assert files.read(run_dir)["more"] == {"a": [1]}
 
 
 def test_a_living_process_is_not_gone(run_dir: str) -> None:
