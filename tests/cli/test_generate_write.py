@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import yaml
 from support.command.fixtures import Run
 from support.command.specs import FOREIGN, put
 
@@ -71,20 +72,22 @@ def test_several_spec_directories_may_be_given_and_the_last_gets_it(
     assert os.listdir(tmp_path / "b") == ["nvidia.com-gpu.json"]
 
 
-def test_a_foreign_spec_in_the_same_directory_is_refused_and_left_alone(cdigen: Run, host: Path) -> None:
-    foreign = put(host / "run/cdi/nvidia.json", json.dumps(FOREIGN))
-    before = listing(foreign.parent)
-    done = cdigen("generate", "--root", host, "--write")
-    assert done.failed(4, str(foreign), "--replace-foreign")
-    assert listing(foreign.parent) == before
-
-
-def test_a_foreign_yaml_spec_is_refused_as_well(cdigen: Run, host: Path) -> None:
-    text = (
-        "---\ncdiVersion: 0.5.0\nkind: nvidia.com/gpu\ndevices: [{name: all, containerEdits: {env: [A=1]}}]\n"
-    )
-    put(host / "run/cdi/nvidia.yaml", text)
-    assert cdigen("generate", "--root", host, "--write").failed(4, "nvidia.yaml", "--replace-foreign")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("nvidia.json", json.dumps(FOREIGN)),
+        ("nvidia.yaml", f"---\n{yaml.safe_dump(FOREIGN)}"),
+        # Under the name of cdigen's spec.
+        ("nvidia.com-gpu.json", json.dumps({**FOREIGN, "kind": "example.com/nic"})),
+    ],
+    ids=["JSON", "YAML", "our name"],
+)
+def test_a_foreign_spec_in_the_same_directory_is_refused_and_left_alone(
+    cdigen: Run, host: Path, name: str, content: str
+) -> None:
+    foreign = put(host / "run/cdi" / name, content)
+    assert cdigen("generate", "--root", host, "--write").failed(4, str(foreign), "--replace-foreign")
+    assert listing(foreign.parent) == {name: content.encode()}
 
 
 def test_replace_foreign_moves_it_to_a_name_that_no_runtime_loads(cdigen: Run, host: Path) -> None:
@@ -94,12 +97,6 @@ def test_replace_foreign_moves_it_to_a_name_that_no_runtime_loads(cdigen: Run, h
     assert len(aside) == 1
     assert not aside[0].endswith((".json", ".yaml"))
     assert (foreign.parent / aside[0]).read_text() == json.dumps(FOREIGN)
-
-
-def test_a_foreign_file_under_our_name_is_refused(cdigen: Run, host: Path) -> None:
-    foreign = put(host / SPEC, json.dumps({**FOREIGN, "kind": "example.com/nic"}))
-    assert cdigen("generate", "--root", host, "--write").failed(4, str(foreign), "--replace-foreign")
-    assert "example.com/nic" in foreign.read_text()
 
 
 def test_our_own_spec_that_someone_edited_is_no_longer_ours(cdigen: Run, host: Path) -> None:

@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -118,23 +119,22 @@ def test_a_shape_that_cannot_be_shown_is_refused_in_one_line(
     assert cdigen("status", "--root", tmp_path).failed(5, "is not a status", "restart")
 
 
+MADE: dict[str, Callable[[Path], object]] = {
+    "a fifo": os.mkfifo,
+    "a directory": Path.mkdir,
+    "a symlink to /etc/hostname": lambda path: path.symlink_to("/etc/hostname"),
+}
+
+
 @pytest.mark.parametrize("options", [(), ("--json",)])
-def test_a_fifo_keeps_nobody_waiting(cdigen: Run, status: Path, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("kind", MADE)
+def test_what_is_no_file_is_no_status_and_is_not_waited_for(
+    cdigen: Run, status: Path, kind: str, options: tuple[str, ...]
+) -> None:
     status.unlink()
-    os.mkfifo(status)
-    assert cdigen("status", "--run-dir", status.parent, *options).failed(5, "is not a status", "it is a fifo")
-
-
-@pytest.mark.parametrize("what", ["a directory", "a symlink to /etc/hostname"])
-def test_what_is_no_file_is_no_status(cdigen: Run, status: Path, what: str) -> None:
-    status.unlink()
-    if what == "a directory":
-        status.mkdir()
-    else:
-        status.symlink_to("/etc/hostname")
-    assert cdigen("status", "--run-dir", status.parent).failed(
-        5, "is not a status", f"it is {what}", "restart"
-    )
+    MADE[kind](status)
+    done = cdigen("status", "--run-dir", status.parent, *options)
+    assert done.failed(5, "is not a status", f"it is {kind}", "restart")
 
 
 def shown_within(memory: int, status: Path) -> subprocess.CompletedProcess[str]:

@@ -1,6 +1,7 @@
 """Where standard output takes nothing: one line on stderr and the exit code for writing that failed."""
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,25 +51,25 @@ def is_one_line(done: Done) -> bool:
     return len(lines) == 1 and done.failed(5, "standard output", "No space left on device")
 
 
-@pytest.mark.parametrize("json", [(), ("--json",)])
-def test_a_list_that_cannot_be_printed_is_a_failed_write(spec: Path, json: tuple[str, ...]) -> None:
-    assert is_one_line(printed_to(FULL, "list", "--root", root_of(spec), *json))
-
-
-@pytest.mark.parametrize("json", [(), ("--json",)])
-def test_a_verdict_that_cannot_be_printed_is_a_failed_write(spec: Path, json: tuple[str, ...]) -> None:
-    assert is_one_line(printed_to(FULL, "validate", *[spec] * 60, *json))
-
-
-def test_a_verdict_on_a_broken_file_that_cannot_be_printed_says_so(spec: Path) -> None:
-    spec.write_text("{")
-    assert is_one_line(printed_to(FULL, "validate", spec))
-
-
-@pytest.mark.parametrize("arguments", [("--help",), ("--version",), ("generate", "--help")])
-def test_help_that_cannot_be_printed_is_a_failed_write(spec: Path, arguments: tuple[str, ...]) -> None:
-    assert spec.exists()
-    assert is_one_line(printed_to(FULL, *arguments))
+@pytest.mark.parametrize(
+    "command",
+    [
+        "list --root {root}",
+        "list --root {root} --json",
+        f"validate{' {spec}' * 60}",
+        f"validate{' {spec}' * 60} --json",
+        "validate {broken}",
+        "--help",
+        "--version",
+        "generate --help",
+    ],
+    ids=lambda command: re.sub(r"( {spec})+", " {spec}", command),
+)
+def test_output_that_cannot_be_printed_is_a_failed_write(spec: Path, command: str) -> None:
+    broken = spec.with_name("broken.txt")
+    broken.write_text("{")
+    words = command.format(root=root_of(spec), spec=spec, broken=broken).split()
+    assert is_one_line(printed_to(FULL, *words))
 
 
 def test_an_error_that_cannot_be_printed_as_json_keeps_its_own_exit_code(spec: Path) -> None:

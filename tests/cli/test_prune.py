@@ -102,10 +102,3 @@ def test_a_view_that_cannot_be_removed_gives_the_exit_code_of_failed_writing(cdi
     assert done.failed(5, name, "cannot be removed: Operation not permitted", "lsattr")
     assert "failed" in done.out
     assert views.left(base) == [name]
-
-
-def test_help_explains_the_command(cdigen: Run) -> None:
-    done = cdigen("prune", "--help")
-    assert done.code == 0
-    assert "--dry-run" in done.out
-    assert "examples:" in done.out

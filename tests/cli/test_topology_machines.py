@@ -106,6 +106,14 @@ class Tree:
         return done.out.splitlines()
 
 
+def joined(count: int, links: int) -> tuple[Gpu, ...]:
+    """Return COUNT GPUs, each two of which have so many LINKS."""
+    return tuple(
+        linked(one, *(other for other in range(count) if other != one for _ in range(links)))
+        for one in range(count)
+    )
+
+
 def rows(capture: str) -> list[str]:
     """Return the lines of a CAPTURE, of which words alone are written here."""
     lines = []
@@ -142,11 +150,7 @@ def test_a_dgx_a100(cdigen: Run, folder: Path) -> None:
 
 
 def test_four_gpus_with_direct_links(cdigen: Run, folder: Path) -> None:
-    gpus = tuple(
-        linked(number, *(other for other in range(4) if other != number for _ in range(4)))
-        for number in range(4)
-    )
-    tree = Tree(folder, gpus)
+    tree = Tree(folder, joined(4, 4))
     for number in range(4):
         above = f"pci0000:{number + 1}0/0000:{number + 1}0:01.1"
         tree.gpu(number, above, number // 2, ("0-23", "24-47")[number // 2])
@@ -155,11 +159,7 @@ def test_four_gpus_with_direct_links(cdigen: Run, folder: Path) -> None:
 
 
 def test_four_gpus_on_nodes_of_their_own_whose_processors_are_no_ranges(cdigen: Run, folder: Path) -> None:
-    gpus = tuple(
-        linked(number, *(other for other in range(4) if other != number for _ in range(6)))
-        for number in range(4)
-    )
-    tree = Tree(folder, gpus)
+    tree = Tree(folder, joined(4, 6))
     nodes = ((3, "6,14,22,30"), (1, "4,12,20,28"), (7, "7,15,23,31"), (5, "5,13,21,29"))
     for number, (node, cpus) in enumerate(nodes):
         first = f"0000:{number + 1}"

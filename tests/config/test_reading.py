@@ -148,26 +148,29 @@ def test_a_wrong_item_is_named_with_its_own_line(key: str) -> None:
     assert "not 'c'" in message
 
 
-def test_an_item_that_comes_twice_is_named_with_its_line() -> None:
-    assert refusal("spec_dirs:\n- /a\n- /b\n- /a\n").startswith("c.yaml:4: spec_dirs holds '/a' twice")
-
-
 @pytest.mark.parametrize(
-    ("keys", "problem"),
+    ("text", "problem"),
     [
-        ("quiet_minutes: soon", "quiet_minutes must be a number of minutes from 0.01 to 86400, not 'soon'"),
-        ("probe_minutes: 0", "probe_minutes must be a number of minutes"),
-        ("ignore: [Xid 63]", "ignore must be the name of a cause, such as xid-63, not 'Xid 63'"),
-        ("in_spec: maybe", "in_spec must be true or false"),
+        ("spec_dirs:\n- /a\n- /b\n- /a\n", "4: spec_dirs holds '/a' twice"),
+        ("spec_dirs: []\n", "1: spec_dirs must not be empty"),
+        ("vendors:\n- ati\n", "2: vendors must be one of nvidia, amd, intel, not 'ati'"),
+        ("vendors: []\nspec_dir: /a\n", "2: unknown key 'spec_dir'; did you mean 'spec_dirs'?"),
+        ("state_dir: /a\ndev_root: /b\nstate_dir: /a\n", "3: the key 'state_dir' is given a second time"),
+        ("daemon: {quiet_s: soon}", "1: daemon: quiet_s must be a number of seconds"),
+        (
+            "health: {quiet_minutes: soon}",
+            "1: health: quiet_minutes must be a number of minutes from 0.01 to 86400, not 'soon'",
+        ),
+        ("health: {probe_minutes: 0}", "1: health: probe_minutes must be a number of minutes"),
+        (
+            "health: {ignore: [Xid 63]}",
+            "1: health: ignore must be the name of a cause, such as xid-63, not 'Xid 63'",
+        ),
+        ("health: {in_spec: maybe}", "1: health: in_spec must be true or false"),
     ],
 )
-def test_what_health_cannot_be_told_is_refused(keys: str, problem: str) -> None:
-    assert refusal(f"health: {{{keys}}}\n").startswith(f"c.yaml:1: health: {problem}")
-
-
-def test_an_unknown_vendor_is_named_beside_the_known() -> None:
-    message = refusal("vendors:\n- ati\n")
-    assert message.startswith("c.yaml:2: vendors must be one of nvidia, amd, intel, not 'ati'")
+def test_a_wrong_key_or_value_is_named_with_its_line(text: str, problem: str) -> None:
+    assert refusal(text).startswith(f"c.yaml:{problem}")
 
 
 def test_a_vendor_has_options_of_its_own() -> None:
@@ -195,23 +198,8 @@ def test_a_vendors_options_are_checked_by_what_it_knows(text: str, problem: str)
     assert refusal(text).startswith(problem)
 
 
-def test_a_host_has_at_least_one_spec_directory() -> None:
-    assert refusal("spec_dirs: []\n").startswith("c.yaml:1: spec_dirs must not be empty")
-
-
-def test_an_unknown_key_is_named_with_its_line_and_what_was_meant() -> None:
-    assert "c.yaml:2: unknown key 'spec_dir'; did you mean 'spec_dirs'?" in refusal(
-        "vendors: []\nspec_dir: /a\n"
-    )
-
-
 def test_a_key_like_no_other_is_answered_with_the_page_and_no_list() -> None:
     assert refusal("colour: blue\n") == "c.yaml:1: unknown key 'colour' (see docs/configuration.md)"
-
-
-def test_a_key_that_comes_twice_is_named_with_its_second_line() -> None:
-    message = refusal("state_dir: /a\ndev_root: /b\nstate_dir: /a\n")
-    assert message.startswith("c.yaml:3: the key 'state_dir' is given a second time")
 
 
 @pytest.mark.parametrize("key", ["1", "~", "[a]", "{a: b}", "<<", "!!int state_dir", "!odd state_dir", "''"])
@@ -387,9 +375,3 @@ def test_a_key_under_both_names_is_refused(where: str, key: Key, *, is_old_first
     said = f"c.yaml:{line}: {where}: {key.old!r} is the old name of {key.name!r}, which is also given"
     assert refusal(text).startswith(said)
     assert not VALIDATOR.is_valid(yaml.safe_load(text))
-
-
-def test_what_is_wrong_with_an_old_key_is_said_of_it() -> None:
-    assert refusal("daemon: {quiet_s: soon}").startswith(
-        "c.yaml:1: daemon: quiet_s must be a number of seconds"
-    )

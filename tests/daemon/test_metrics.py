@@ -35,6 +35,11 @@ def value(metrics: DaemonMetrics, name: str, **labels: str) -> float | None:
     return scraped(metrics).get((name, tuple(sorted(labels.items()))))
 
 
+def by_label(metrics: DaemonMetrics, name: str, label: str) -> list[tuple[str, float]]:
+    """Return the values of all series NAME, each with its LABEL."""
+    return [(dict(labels)[label], count) for (one, labels), count in scraped(metrics).items() if one == name]
+
+
 def test_cycles_are_counted_by_result_and_first_source(metrics: DaemonMetrics) -> None:
     metrics.count(CHANGED)
     metrics.count(CHANGED)
@@ -77,11 +82,7 @@ def test_the_last_status_is_shown(metrics: DaemonMetrics) -> None:
 
 def test_a_vendor_is_in_one_state(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, replace(QUIET, vendors=(MISMATCH,)), {}))
-    states = {
-        dict(labels)["state"]: count
-        for (name, labels), count in scraped(metrics).items()
-        if name == "cdigen_vendor_state"
-    }
+    states = dict(by_label(metrics, "cdigen_vendor_state", "state"))
     assert states == {"ready": 0, "settling": 0, "degraded": 0, "mismatch": 1, "absent": 0}
 
 
@@ -117,11 +118,7 @@ def unhealthy(*causes: Cause) -> tuple[KnownDevice, ...]:
 def test_each_device_has_its_health_and_each_cause_a_series(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {}))
     metrics.show_devices(unhealthy(FELL, ECC))
-    found = {
-        dict(labels)["device"]: count
-        for (name, labels), count in scraped(metrics).items()
-        if name == "cdigen_device_health"
-    }
+    found = dict(by_label(metrics, "cdigen_device_health", "device"))
     assert found == {f"{KIND}={number}": float(number != 3) for number in range(8)}
     device = {
         "vendor": "nvidia",
@@ -132,7 +129,7 @@ def test_each_device_has_its_health_and_each_cause_a_series(metrics: DaemonMetri
     assert value(metrics, "cdigen_device_cause", **device, cause="xid-79") == 1
     assert value(metrics, "cdigen_device_cause", **device, cause="xid-48") == 1
     metrics.show_devices(unhealthy())
-    assert not [name for name, _ in scraped(metrics) if name == "cdigen_device_cause"]
+    assert by_label(metrics, "cdigen_device_cause", "cause") == []
 
 
 def test_a_device_whose_health_nobody_knows_has_no_series(metrics: DaemonMetrics) -> None:
@@ -140,21 +137,17 @@ def test_a_device_whose_health_nobody_knows_has_no_series(metrics: DaemonMetrics
     whole = example()["nvidia"]
     blank = tuple(replace(gpu, health="unknown") for gpu in whole.accelerators)
     metrics.show_devices(known_devices({"nvidia": replace(whole, accelerators=blank)}, (DEFAULT,)))
-    assert not [name for name, _ in scraped(metrics) if name == "cdigen_device_health"]
+    assert by_label(metrics, "cdigen_device_health", "device") == []
 
 
 def test_a_text_of_the_kernels_log_is_never_a_label(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {}))
-    metrics.show_devices(
-        unhealthy(
-            *(replace(FELL, cause=f"Xid {number}: {'x' * 99}", detail="y" * 999) for number in range(100))
-        )
-    )
-    causes = [dict(labels)["cause"] for name, labels in scraped(metrics) if name == "cdigen_device_cause"]
-    assert causes == ["other"]
+    texts = (f"Xid {number}: {'x' * 99}" for number in range(100))
+    metrics.show_devices(unhealthy(*(replace(FELL, cause=text, detail="y" * 999) for text in texts)))
+    assert [cause for cause, _ in by_label(metrics, "cdigen_device_cause", "cause")] == ["other"]
 
 
 def test_the_causes_of_one_device_are_bounded(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {}))
     metrics.show_devices(unhealthy(*(replace(FELL, cause=f"xid-{number}") for number in range(1000))))
-    assert len([name for name, _ in scraped(metrics) if name == "cdigen_device_cause"]) == 16
+    assert len(by_label(metrics, "cdigen_device_cause", "cause")) == 16
