@@ -40,49 +40,32 @@ def setup(root: Path, *options: str) -> DaemonSetup:
 # What it refuses.
 
 
-def test_an_inventory_is_refused_for_a_daemon_is_about_a_living_host(
-    cdigen_process: Run, tmp_path: Path
-) -> None:
-    file = tmp_path / "inventory.json"
-    file.write_text("{}")
-    assert cdigen_process("run", "--root", tmp_path, "--inventory", file).failed(2, "--inventory")
-
-
 def test_a_configuration_that_is_wrong_at_the_start_is_refused(cdigen_process: Run, tmp_path: Path) -> None:
     Host(tmp_path).put("etc/cdigen/config.yaml", "daemon: {debounce_s: soon}\n")
     assert cdigen_process("run", "--root", tmp_path).failed(2, "config.yaml:1", "debounce_s")
     assert os.listdir(tmp_path) == ["etc"]
 
 
-def test_a_root_that_does_not_exist_is_refused(cdigen_process: Run, tmp_path: Path) -> None:
-    assert cdigen_process("run", "--root", tmp_path / "nothing").failed(2, "not a folder that exists")
-
-
-def test_a_profile_that_is_not_configured_is_refused(cdigen_process: Run, tmp_path: Path) -> None:
-    assert cdigen_process("run", "--root", tmp_path, "--profile", "render").failed(
-        2, "'render' is not configured"
-    )
-
-
-def test_a_kind_that_no_vendor_can_ever_have_is_refused(cdigen_process: Run, tmp_path: Path) -> None:
-    done = cdigen_process("run", "--root", tmp_path, "--kind", "acme.example/npu")
-    assert done.failed(2, "acme.example/npu", "nvidia.com/...", "amd.com/...")
-    assert cdigen_process("run", "--root", tmp_path, "--vendor", "amd", "--kind", "nvidia.com/gpu").failed(
-        2, "amd.com"
-    )
-
-
-def test_a_run_directory_that_cannot_be_made_is_a_failure_to_write(
-    cdigen_process: Run, tmp_path: Path
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        ("--root {host}/nothing", 2, ("not a folder that exists",)),
+        # A daemon is about a living host.
+        ("--inventory {host}/file", 2, ("--inventory",)),
+        ("--profile render", 2, ("'render' is not configured",)),
+        ("--kind acme.example/npu", 2, ("acme.example/npu", "nvidia.com/...", "amd.com/...")),
+        ("--vendor amd --kind nvidia.com/gpu", 2, ("amd.com",)),
+        ("--run-dir {host}/file/below", 5, ("run directory", "is not a directory")),
+        ("--run-dir {host}/link", 5, ("is a symlink",)),
+    ],
+)
+def test_an_option_that_the_daemon_cannot_follow_is_refused(
+    cdigen_process: Run, tmp_path: Path, options: str, code: int, words: tuple[str, ...]
 ) -> None:
-    (tmp_path / "file").touch()
-    done = cdigen_process("run", "--root", tmp_path, "--run-dir", tmp_path / "file/below")
-    assert done.failed(5, "run directory", "is not a directory")
-
-
-def test_a_run_directory_that_is_a_link_is_refused(cdigen_process: Run, tmp_path: Path) -> None:
-    (tmp_path / "run").symlink_to(tmp_path)
-    assert cdigen_process("run", "--root", tmp_path, "--run-dir", tmp_path / "run").failed(5, "is a symlink")
+    (tmp_path / "file").write_text("{}")
+    (tmp_path / "link").symlink_to(tmp_path)
+    done = cdigen_process("run", "--root", tmp_path, *options.format(host=tmp_path).split())
+    assert done.failed(code, *words)
 
 
 # What it takes from options and configuration.
