@@ -135,7 +135,11 @@ def test_a_missing_status_is_no_daemon(run_dir: str) -> None:
         *((changed("schema", schema), "its schema is") for schema in (2, "1", [1], {"a": 1}, None)),
         (b'{"schema": 1}', "its member 'state' is not a text"),
     ],
-    ids=range(11),
+    ids=[
+        *("empty", "nested", "long number", "a list", "schema alone"),
+        *(f"schema {schema}" for schema in (2, "'1'", [1], {"a": 1}, None)),
+        "no state",
+    ],
 )
 def test_what_is_no_status_is_refused_with_the_reason(run_dir: str, content: bytes, reason: str) -> None:
     saved(run_dir).write_bytes(content)
