@@ -8,8 +8,6 @@ into a private venv as users install it, with its modules compiled.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import statistics
@@ -24,16 +22,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-TESTS = HERE.parent
-sys.path[:0] = [str(TESTS), str(REPOSITORY)]
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from bench import toolkit
-from support.hosts import (
-    amd_tree,
-    intel_tree,
-)
+from bench.installed import install
+from bench.processes import ENVIRONMENT, peak_mb
+from bench.tables import parser, report, times_row
+from support.hosts import amd_tree, driver_files, intel_tree
 from support.hosts.mig import write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.nvml import standin
@@ -44,7 +40,13 @@ COUNTS = (8, 125, 250, 500, 1000)
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    options = _options()
+    asked = parser(__doc__)
+    asked.add_argument("--runs", type=int, default=25, help="interleaved runs of each command (default: 25)")
+    asked.add_argument(
+        "--tree", type=Path, help="a root with a real driver 550.163.01 (it is copied by hard links)"
+    )
+    toolkit.add_option(asked)
+    options = asked.parse_args()
     peer = toolkit.find(options.toolkit)
     if os.geteuid() != 0:
         sys.exit("the hosts have device nodes, which only root can make: run this as root")
@@ -52,13 +54,13 @@ def main() -> None:
         sys.exit("the library that stands in for NVML is compiled: apt-get install gcc")
     with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
         work = Path(folder)
-        python = _install(work / "venv")
-        cdigen = str(python.with_name("cdigen"))
+        bin_dir = install(work / "venv")
+        python, cdigen = str(bin_dir / "python"), str(bin_dir / "cdigen")
         hosts = {count: _host(work / f"host-{count}", count, options.tree) for count in COUNTS}
         config = work / "config.yaml"
         config.write_text(CONFIG)
         commands = {
-            "python3 -I -c pass": [str(python), "-I", "-c", "pass"],
+            "python3 -I -c pass": [python, "-I", "-c", "pass"],
             "cdigen --version": [cdigen, "--version"],
             "cdigen generate, 8 GPUs": [cdigen, "generate", "--root", str(hosts[8])],
             "the same with a configuration": [
@@ -79,14 +81,8 @@ def main() -> None:
             child = next((work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml/child"))
             asking = _measure(
                 {
-                    "python3 -I -c pass": [str(python), "-I", "-c", "pass"],
-                    "the NVML child (stand-in library)": [
-                        str(python),
-                        "-I",
-                        str(child),
-                        str(library),
-                        "identity",
-                    ],
+                    "python3 -I -c pass": [python, "-I", "-c", "pass"],
+                    "the NVML child (stand-in library)": [python, "-I", str(child), str(library), "identity"],
                 },
                 options.runs,
             )
@@ -95,45 +91,20 @@ def main() -> None:
             for count, host in hosts.items()
         }
         grown = _measure(growth, max(3, options.runs // 5))
-    tables = {"commands": rows, "mig": partitioned, "others": others, "nvml": asking, "growth": grown}
-    if options.json:
-        print(json.dumps(tables, indent=2))
-        return
-    _print("cold start", rows)
-    _print("MIG", partitioned)
-    _print("AMD and Intel", others)
-    _print("NVML", asking)
-    _print("growth", grown)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=25, help="interleaved runs of each command (default: 25)")
-    parser.add_argument(
-        "--tree", type=Path, help="a root with a real driver 550.163.01 (it is copied by hard links)"
-    )
-    parser.add_argument(
-        "--toolkit", type=Path, metavar="DIR", help="where nvidia-ctk and nvidia-cdi-hook are (default: PATH)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser.parse_args()
-
-
-def _install(venv: Path) -> Path:
-    subprocess.run([sys.executable, "-m", "venv", venv], check=True)
-    pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*pip, str(REPOSITORY)], check=True, env={**os.environ, "PYTHONDONTWRITEBYTECODE": ""})
-    return venv / "bin/python"
+    tables = {
+        "cold start": rows,
+        "MIG": partitioned,
+        "AMD and Intel": others,
+        "NVML": asking,
+        "growth": grown,
+    }
+    report(tables, as_json=options.json)
 
 
 def _host(root: Path, count: int, tree: Path | None) -> Path:
     if tree is not None:
         subprocess.run(["cp", "--archive", "--link", "--no-target-directory", tree, root], check=True)
     else:
-        from support.hosts import driver_files  # noqa: PLC0415 - only without a real tree
-
         root.mkdir()
         driver_files.debian_13(root)
     write_kernel_side(root, example_gpus(count))
@@ -197,54 +168,24 @@ def _mig_machine() -> standin.Machine:
 
 def _measure(commands: dict[str, list[str]], runs: int) -> list[dict[str, object]]:
     times: dict[str, list[float]] = {name: [] for name in commands}
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     for _ in range(runs):
         for name, command in commands.items():
             begin = time.perf_counter()
-            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=environment)
+            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=ENVIRONMENT)
             child.wait()
             times[name].append(time.perf_counter() - begin)
             if child.returncode:
                 sys.exit(f"{' '.join(command)} ended with {child.returncode}")
-    memory = {name: _peak_mb(command, environment) for name, command in commands.items()}
     base = statistics.median(next(iter(times.values())))
     return [
-        {
-            "command": name,
-            "median_ms": round(statistics.median(values) * 1000, 1),
-            "min_ms": round(min(values) * 1000, 1),
-            "max_ms": round(max(values) * 1000, 1),
-            "ratio": round(statistics.median(values) / base, 2),
-            "peak_mb": memory[name],
-        }
+        times_row(
+            name,
+            values,
+            ratio=round(statistics.median(values) / base, 2),
+            peak_mb=peak_mb(commands[name]),
+        )
         for name, values in times.items()
     ]
-
-
-def _peak_mb(command: list[str], environment: dict[str, str]) -> float:
-    """Return a command's peak memory.
-
-    The kernel counts what a process had before exec, so it is started from a process that is smaller.
-    """
-    script = (
-        "import os, sys; null = (os.POSIX_SPAWN_OPEN, 1, '/dev/null', os.O_WRONLY, 0);"
-        "pid = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ, file_actions=[null]);"
-        "print(os.wait4(pid, 0)[2].ru_maxrss)"
-    )
-    smaller = [sys.executable, "-I", "-S", "-c", script, *command]
-    done = subprocess.run(smaller, check=True, capture_output=True, text=True, env=environment)
-    return round(int(done.stdout) / 1024, 1)
-
-
-def _print(title: str, rows: list[dict[str, object]]) -> None:
-    width = max(len(str(row["command"])) for row in rows)
-    print(f"{title:{width}}  median ms     min     max  ratio  peak MB")
-    for row in rows:
-        print(
-            f"{row['command']:{width}}  {row['median_ms']:9}  {row['min_ms']:6}  {row['max_ms']:6}"
-            f"  {row['ratio']:5}  {row['peak_mb']:7}"
-        )
-    print()
 
 
 if __name__ == "__main__":

@@ -8,10 +8,8 @@ defaults, but for the cycles that are counted for memory. NVML is not asked: ``m
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,13 +21,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-TESTS = HERE.parent
-sys.path[:0] = [str(TESTS), str(REPOSITORY)]
+TESTS = Path(__file__).resolve().parents[1]
+# Not this folder, whose files have the names of the tests' packages.
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import install
-from bench.tables import print_table, times_row
+from bench.processes import memory_mb, processor_s, reached, running, wakeups
+from bench.tables import parser, report, times_row
 from support.hosts import driver_files
 from support.hosts.mig import write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
@@ -43,7 +41,6 @@ IDLE_GOAL_PERCENT = 0.1
 THREADS_GOAL = 10
 INOTIFY_GOAL = 3
 MEMORY_GOAL_MB = 45
-PATIENCE_S = 30
 
 # Run by the private venv's Python: cycles as the daemon runs them, each on a host where nothing has changed.
 CYCLES = """
@@ -90,10 +87,6 @@ class Daemon:
         while before != (before := self.cycles()) or before == 0:
             time.sleep(for_s)
 
-    def resident_mb(self) -> float:
-        text = Path(f"/proc/{self.process.pid}/status").read_text()
-        return round(int(text.partition("VmRSS:")[2].split()[0]) / 1024, 1)
-
     def threads(self) -> int:
         return len(list(Path(f"/proc/{self.process.pid}/task").iterdir()))
 
@@ -101,21 +94,14 @@ class Daemon:
         files = Path(f"/proc/{self.process.pid}/fd").iterdir()
         return sum(os.readlink(file) == "anon_inode:inotify" for file in files)
 
-    def processor_s(self) -> float:
-        """Return the processor time of all its threads; /proc/PID/stat counts in steps of 10 ms."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
-
-    def wakeups(self) -> int:
-        """Return how often its threads have gone to sleep."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/status")
-        texts = (task.read_text().partition("\nvoluntary_ctxt_switches:")[2] for task in tasks)
-        return sum(int(text.split()[0]) for text in texts)
-
 
 def main() -> None:
     """Measure, and print tables or JSON."""
-    options = _options()
+    asked = parser(__doc__)
+    asked.add_argument("--runs", type=int, default=25, help="events and cycles of each kind (default: 25)")
+    asked.add_argument("--idle", type=float, default=60, help="seconds to watch it wait (default: 60)")
+    asked.add_argument("--cycles", type=int, default=500, help="cycles between sizes (default: 500)")
+    options = asked.parse_args()
     if os.geteuid() != 0:
         sys.exit("run it as root: it makes device nodes")
     # In /tmp others come and go all the time; a folder on the way to the host's root is watched as well.
@@ -137,22 +123,7 @@ def main() -> None:
             ],
             "memory": _memory(python, hosts["8 GPUs"], options.cycles),
         }
-    if options.json:
-        print(json.dumps(tables, indent=2))
-        return
-    for title, rows in tables.items():
-        print_table(title, rows)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=25, help="events and cycles of each kind (default: 25)")
-    parser.add_argument("--idle", type=float, default=60, help="seconds to watch it wait (default: 60)")
-    parser.add_argument("--cycles", type=int, default=500, help="cycles between sizes (default: 500)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser.parse_args()
+    report(tables, as_json=options.json)
 
 
 # Making what is measured.
@@ -179,24 +150,10 @@ def _mig_host(root: Path) -> Path:
 
 @contextmanager
 def _running(python: Path, root: Path, *options: str) -> Iterator[Daemon]:
-    command = [str(python), "-m", "cdigen", "run", "--root", str(root), "--nvml", "off", *options]
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"}
-    process = subprocess.Popen(command, cwd="/", stderr=subprocess.DEVNULL, env=environment)
-    try:
+    with running(python, "-m", "cdigen", "run", "--root", root, "--nvml", "off", *options) as process:
         daemon = Daemon(root, process)
-        _until(lambda: daemon.cycles() > 0, "the first cycle")
+        reached(daemon.cycles, "the first cycle")
         yield daemon
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_S)
-
-
-def _until(true: Callable[[], object], what: str) -> None:
-    begin = time.monotonic()
-    while not true():
-        if time.monotonic() - begin > PATIENCE_S:
-            sys.exit(f"not within {PATIENCE_S} s: {what}")
-        time.sleep(0.001)
 
 
 # Measuring.
@@ -244,7 +201,7 @@ def _event(spec: Path, change: Callable[[], None]) -> float:
     before = spec.stat().st_ino
     change()
     begin = time.perf_counter()
-    _until(lambda: spec.exists() and spec.stat().st_ino != before, f"a new {spec}")
+    reached(lambda: spec.exists() and spec.stat().st_ino != before, f"a new {spec}")
     took = time.perf_counter() - begin
     # A multiple of the poll would always be met at the same moment.
     time.sleep(0.6 + (begin % 1) / 2)
@@ -260,19 +217,15 @@ def _cycles(python: Path, name: str, root: Path, runs: int) -> dict[str, object]
 def _idle(python: Path, name: str, root: Path, for_s: float) -> dict[str, object]:
     with _running(python, root, *FILES) as daemon:
         daemon.settle()
-        begin, cpu, wakeups, cycles = (
-            time.monotonic(),
-            daemon.processor_s(),
-            daemon.wakeups(),
-            daemon.cycles(),
-        )
+        process, cycles = daemon.process, daemon.cycles()
+        begin, cpu, woken = time.monotonic(), processor_s(process), wakeups(process)
         time.sleep(for_s)
         took = time.monotonic() - begin
         return {
             "what": name,
-            "cpu_percent": round((daemon.processor_s() - cpu) / took * 100, 3),
+            "cpu_percent": round((processor_s(process) - cpu) / took * 100, 3),
             "goal_percent": IDLE_GOAL_PERCENT,
-            "wakeups_per_minute": round((daemon.wakeups() - wakeups) / took * 60),
+            "wakeups_per_minute": round((wakeups(process) - woken) / took * 60),
             "cycles": daemon.cycles() - cycles,
             "threads": daemon.threads(),
             "goal_threads": THREADS_GOAL,
@@ -287,28 +240,27 @@ def _memory(python: Path, root: Path, cycles: int) -> list[dict[str, object]]:
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("daemon: {debounce_s: 0.01}\n")
     rows: list[dict[str, object]] = []
+
+    def measure(daemon: Daemon, name: str) -> None:
+        size_mb = memory_mb(daemon.process)["rss_mb"]
+        rows.append({"what": name, "rss_mb": size_mb, "goal_mb": MEMORY_GOAL_MB})
+
     node, aside = root / "dev/nvidia7", root / "aside"
     try:
         with _running(python, root, *FILES) as daemon:
             daemon.settle(0.5)
-            rows.append(
-                {"what": "after the start", "rss_mb": daemon.resident_mb(), "goal_mb": MEMORY_GOAL_MB}
-            )
+            measure(daemon, "after the start")
             for part in (0.1, 0.5, 1.0):
                 while daemon.cycles() < cycles * part:
                     before = daemon.cycles()
                     os.rename(*((node, aside) if node.exists() else (aside, node)))
-                    _until(lambda before=before: daemon.cycles() > before, "the next cycle")  # type: ignore[misc]
-                name = f"after {daemon.cycles()} cycles, each with a write"
-                rows.append({"what": name, "rss_mb": daemon.resident_mb(), "goal_mb": MEMORY_GOAL_MB})
+                    reached(lambda before=before: daemon.cycles() > before, "the next cycle")  # type: ignore[misc]
+                measure(daemon, f"after {daemon.cycles()} cycles, each with a write")
     finally:
         if aside.exists():
             aside.rename(node)
         config.unlink()
     return rows
-
-
-# Telling.
 
 
 if __name__ == "__main__":

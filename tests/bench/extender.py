@@ -7,7 +7,6 @@ requests name all nodes.
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
 import sys
@@ -16,8 +15,10 @@ import time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
+# Not this folder, whose files have the names of the tests' packages.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
+from bench.tables import parser
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.big_cluster import big_cluster
 from support.kubernetes.extender_process import PREFIX, Extender, ready
@@ -28,7 +29,11 @@ FILTER_GOAL_MS, BIND_GOAL_MS, MEMORY_GOAL_MB = 50.0, 100.0, 120.0
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    options = _options()
+    asked = parser(__doc__)
+    asked.add_argument("--nodes", type=int, default=1000)
+    asked.add_argument("--pods", type=int, default=10_000)
+    asked.add_argument("--rounds", type=int, default=100)
+    options = asked.parse_args()
     cluster = big_cluster(options.nodes, options.pods, bare=options.pods)
     nodes = sorted(path.rsplit("/", 1)[-1] for path in cluster.objects if "/nodes/" in path)
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder, ApiServer(cluster) as server:
@@ -85,15 +90,6 @@ def _rss_mb(pid: int) -> float:
 
 def _p(times: list[float], share: float) -> float:
     return sorted(times)[min(len(times) - 1, int(len(times) * share))]
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--pods", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=100)
-    parser.add_argument("--json", action="store_true")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -8,33 +8,28 @@ GetDevicePluginOptions, in which gRPC is all there is. What the double itself ta
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
     from typing import Any
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-TESTS = HERE.parent
-# Not this folder, where this file would be taken for the tests' package of the same name.
+TESTS = Path(__file__).resolve().parents[1]
+# Not this folder, whose files have the names of the tests' packages.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
-from bench.installed import install
-from bench.tables import print_table, times_row
+from bench.installed import REPOSITORY, install
+from bench.processes import memory_mb, processor_s, reached, running, wakeups
+from bench.tables import parser, percentile, report, times_row
 from support.kubelet.double import Endpoint, Kubelet
 from support.kubelet.host_offering import put
 from support.values import unhealthy_gpus
@@ -48,12 +43,16 @@ P99_GOAL_MS = 5.0
 LISTED_GOAL_MS = 300
 MEMORY_GOAL_MB = 60
 IDLE_GOAL_PERCENT = 0.05
-PATIENCE_S = 30.0
 
 
 def main() -> None:
     """Measure, and print tables or JSON."""
-    options = _options()
+    asked = parser(__doc__)
+    asked.add_argument("--starts", type=int, default=10, help="starts, and changes (default: 10)")
+    asked.add_argument("--requests", type=int, default=1000, help="requests of each kind (default: 1000)")
+    asked.add_argument("--idle", type=float, default=60, help="seconds to watch it wait (default: 60)")
+    asked.add_argument("--grpcio", default="", help="another release of grpcio, such as 1.51.1")
+    options = asked.parse_args()
     # In /tmp others come and go all the time; a folder on the way to the host's root is watched as well.
     with tempfile.TemporaryDirectory(prefix="k", dir="/var/tmp") as folder:
         bin_dir = install(Path(folder, "venv"), *_wanted(options.grpcio))
@@ -80,23 +79,7 @@ def main() -> None:
                 _idle(bin_dir, shared, f"{COUNT:,} replicas", options.idle),
             ],
         }
-    if options.json:
-        print(json.dumps(tables, indent=2))
-        return
-    for title, rows in tables.items():
-        print_table(title, rows)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--starts", type=int, default=10, help="starts, and changes (default: 10)")
-    parser.add_argument("--requests", type=int, default=1000, help="requests of each kind (default: 1000)")
-    parser.add_argument("--idle", type=float, default=60, help="seconds to watch it wait (default: 60)")
-    parser.add_argument("--grpcio", default="", help="another release of grpcio, such as 1.51.1")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser.parse_args()
+    report(tables, as_json=options.json)
 
 
 # Making what is measured.
@@ -106,21 +89,9 @@ def _wanted(grpcio: str) -> list[str]:
     return [f"{REPOSITORY}[kubelet]", *([f"grpcio=={grpcio}"] if grpcio else [])]
 
 
-@contextmanager
-def _plugin(bin_dir: Path, root: Path) -> Iterator[subprocess.Popen[bytes]]:
-    folders = ("--kubelet-dir", str(root / "kubelet"), "--spec-dir", str(root / "run/cdi"))
-    process = subprocess.Popen(
-        [str(bin_dir / "cdigen"), "kubelet", "--root", str(root), *folders],
-        cwd="/",
-        stderr=subprocess.DEVNULL,
-        # As the unit has it.
-        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"},
-    )
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_S)
+def _plugin(bin_dir: Path, root: Path) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    folders = ("--kubelet-dir", root / "kubelet", "--spec-dir", root / "run/cdi")
+    return running(bin_dir / "cdigen", "kubelet", "--root", root, *folders)
 
 
 @contextmanager
@@ -132,16 +103,6 @@ def _kubelet(root: Path) -> Iterator[Kubelet]:
         made.stop()
 
 
-def _wait(reached: Callable[[], Any]) -> Any:
-    """Return what REACHED returns as soon as that is something."""
-    until_s = time.monotonic() + PATIENCE_S
-    while time.monotonic() < until_s:
-        if found := reached():
-            return found
-        time.sleep(0.001)
-    sys.exit("nothing has come of it")
-
-
 def _listed(kubelet: Kubelet) -> Endpoint:
     """Return what the resource is registered with, as soon as it has sent its list."""
 
@@ -149,7 +110,8 @@ def _listed(kubelet: Kubelet) -> Endpoint:
         endpoint = kubelet.endpoints.get(GPU)
         return endpoint if endpoint is not None and endpoint.lists else None
 
-    found: Endpoint = _wait(listed)
+    found = reached(listed, "the list of the resource")
+    assert found
     return found
 
 
@@ -217,14 +179,10 @@ def _changes(bin_dir: Path, root: Path, name: str, runs: int) -> dict[str, objec
             unhealthy_gpus.save(
                 root, unhealthy_gpus.ill(host, 0, unhealthy_gpus.FELL) if run % 2 == 0 else host
             )
-            _wait(partial(_has_more, endpoint, before))
+            reached(lambda before=before: len(endpoint.lists) > before, "another list")  # type: ignore[misc]
             times.append(endpoint.times[before] - begin)
         unhealthy_gpus.save(root, host)
     return times_row(name, times, goal_ms=1000)
-
-
-def _has_more(endpoint: Endpoint, lists: int) -> bool:
-    return len(endpoint.lists) > lists
 
 
 def _answers(bin_dir: Path, root: Path, count: int) -> list[dict[str, object]]:
@@ -261,46 +219,26 @@ def _idle(bin_dir: Path, root: Path, name: str, for_s: float) -> dict[str, objec
         kubelet.start()
         _listed(kubelet)
         time.sleep(15)
-        begin, cpu, wakeups = time.monotonic(), _processor_s(process), _wakeups(process)
+        begin, cpu, woken = time.monotonic(), processor_s(process), wakeups(process)
         time.sleep(for_s)
         took_s = time.monotonic() - begin
-        text = Path(f"/proc/{process.pid}/status").read_text()
-        now, most = (int(text.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
         return {
             "what": name,
-            "cpu_percent": round((_processor_s(process) - cpu) / took_s * 100, 3),
+            "cpu_percent": round((processor_s(process) - cpu) / took_s * 100, 3),
             "goal_percent": IDLE_GOAL_PERCENT,
-            "wakeups_per_minute": round((_wakeups(process) - wakeups) / took_s * 60),
-            "rss_mb": round(now, 1),
-            "peak_mb": round(most, 1),
+            "wakeups_per_minute": round((wakeups(process) - woken) / took_s * 60),
+            **memory_mb(process),
             "goal_mb": MEMORY_GOAL_MB,
         }
 
 
-def _processor_s(process: subprocess.Popen[bytes]) -> float:
-    """Return the processor time of all its threads; /proc/PID/stat counts in steps of 10 ms."""
-    tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
-
-
-def _wakeups(process: subprocess.Popen[bytes]) -> int:
-    """Return how often its threads have gone to sleep."""
-    tasks = Path(f"/proc/{process.pid}/task").glob("*/status")
-    texts = (task.read_text().partition("\nvoluntary_ctxt_switches:")[2] for task in tasks)
-    return sum(int(text.split()[0]) for text in texts)
-
-
-# Telling.
-
-
 def _percentiles(what: str, times: list[float], one: float) -> dict[str, object]:
-    ordered = sorted(times)
     return {
         "what": what,
-        "p50_ms": round(ordered[len(ordered) // 2] * 1000, 2),
-        "p99_ms": round(ordered[len(ordered) * 99 // 100] * 1000, 2),
+        "p50_ms": round(percentile(times, 50), 2),
+        "p99_ms": round(percentile(times, 99), 2),
         "goal_p99": P99_GOAL_MS,
-        "max_ms": round(ordered[-1] * 1000, 2),
+        "max_ms": round(max(times) * 1000, 2),
         "ratio": round(statistics.median(times) / one, 2),
     }
 

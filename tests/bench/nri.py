@@ -9,36 +9,30 @@ reading: what is above is the decision. What the client itself takes is in all o
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import random
-import signal
 import statistics
 import struct
 import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
     from typing import Any
 
     from cdigen.nri.decision.context import DecisionContext
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-TESTS = HERE.parent
-# Not this folder, where this file would be taken for the tests' package of the same name.
-sys.path[:1] = [str(TESTS), str(REPOSITORY)]
+TESTS = Path(__file__).resolve().parents[1]
+# Not this folder, whose files have the names of the tests' packages.
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import install
-from bench.tables import print_table, times_row
+from bench.processes import PATIENCE_S, memory_mb, running
+from bench.tables import parser, percentile, report, times_row
 from support.nri.claims import write_claim
 from support.nri.plugin import INJECTS_08, Host, asks
 from support.nri.runtime import Runtime, SocketTransport, container, pod
@@ -60,14 +54,18 @@ PODS = 5000
 # Files of claims, what an answer may take longer where one of them was replaced right before, and the time
 # between two containers.
 CLAIMS, CHANGED_GOAL_MS, PAUSE_S = 1000, 5.0, 0.05
-PATIENCE_S = 30.0
 HEADER = struct.Struct(">II")
 ANNOTATION = "devices.cdigen.dev"
 
 
 def main() -> None:
     """Measure, and print tables or JSON."""
-    options = _options()
+    asked = parser(__doc__)
+    asked.add_argument("--starts", type=int, default=25, help="starts (default: 25)")
+    asked.add_argument("--requests", type=int, default=2000, help="requests of each kind (default: 2000)")
+    asked.add_argument("--flights", type=int, default=25, help="times 100 requests (default: 25)")
+    asked.add_argument("--changes", type=int, default=100, help="changed files (default: 100)")
+    options = asked.parse_args()
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
         bin_dir = install(Path(folder, "venv"))
         host = Host(Path(folder, "host"))
@@ -94,42 +92,14 @@ def main() -> None:
         tables["memory"] = [*_idle(bin_dir, host), *tables["memory"]]
         tables[f"{CLAIMS:,} files of 4 kB"] = _claims(bin_dir, host, options.changes)
         host.close()
-    if options.json:
-        print(json.dumps(tables, indent=2))
-        return
-    for title, rows in tables.items():
-        print_table(title, rows)
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--starts", type=int, default=25, help="starts (default: 25)")
-    parser.add_argument("--requests", type=int, default=2000, help="requests of each kind (default: 2000)")
-    parser.add_argument("--flights", type=int, default=25, help="times 100 requests (default: 25)")
-    parser.add_argument("--changes", type=int, default=100, help="changed files (default: 100)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser.parse_args()
+    report(tables, as_json=options.json)
 
 
 # Making what is measured.
 
 
-@contextmanager
-def _plugin(bin_dir: Path, host: Host) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(
-        [str(bin_dir / "cdigen"), "nri", "--root", str(host.root)],
-        cwd="/",
-        stderr=subprocess.DEVNULL,
-        # As the unit has it.
-        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "MALLOC_ARENA_MAX": "1"},
-    )
-    try:
-        yield process
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_S)
+def _plugin(bin_dir: Path, host: Host) -> AbstractContextManager[subprocess.Popen[bytes]]:
+    return running(bin_dir / "cdigen", "nri", "--root", host.root)
 
 
 def _registered(host: Host, *, pods: int = 0) -> Runtime:
@@ -374,23 +344,17 @@ def _idle(bin_dir: Path, host: Host) -> list[dict[str, object]]:
 
 
 def _memory(name: str, process: subprocess.Popen[bytes]) -> dict[str, object]:
-    text = Path(f"/proc/{process.pid}/status").read_text()
-    now, most = (int(text.partition(f"{key}:")[2].split()[0]) / 1024 for key in ("VmRSS", "VmHWM"))
-    return {"what": name, "rss_mb": round(now, 1), "peak_mb": round(most, 1), "goal_mb": MEMORY_GOAL_MB}
-
-
-# Telling.
+    return {"what": name, **memory_mb(process), "goal_mb": MEMORY_GOAL_MB}
 
 
 def _percentiles(what: str, times: list[float]) -> dict[str, object]:
-    ordered = sorted(times)
     return {
         "what": what,
-        "p50_ms": round(ordered[len(ordered) // 2] * 1000, 3),
+        "p50_ms": round(percentile(times, 50), 3),
         "goal_p50": P50_GOAL_MS,
-        "p99_ms": round(ordered[len(ordered) * 99 // 100] * 1000, 3),
+        "p99_ms": round(percentile(times, 99), 3),
         "goal_p99": P99_GOAL_MS,
-        "max_ms": round(ordered[-1] * 1000, 2),
+        "max_ms": round(max(times) * 1000, 2),
     }
 
 

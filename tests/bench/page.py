@@ -7,9 +7,7 @@ host made here, 8 GPUs without NVML, its modules compiled; views come one after 
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
 import socket
 import statistics
 import subprocess
@@ -23,11 +21,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, where files would be taken for the tests' packages of the same names.
-sys.path[:1] = [str(TESTS), str(REPOSITORY)]
+# Not this folder, whose files have the names of the tests' packages.
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
+from bench.installed import REPOSITORY
+from bench.processes import PATIENCE_S, processor_s
+from bench.tables import parser
 from support.daemon.host import Daemon, Host, daemon
 from support.values.page_samples import SAMPLES
 
@@ -38,12 +38,14 @@ from cdigen.daemon.page.page import page
 GOALS_MS = {"healthy": 30.0, "large": 100.0}
 NAMES = {"healthy": "8 GPUs", "large": "16 GPUs, 64 partitions"}
 MEMORY_GOAL_MB = 44.0
-PATIENCE_S = 30.0
 
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    options = _options()
+    asked = parser(__doc__)
+    asked.add_argument("--times", type=int, default=200, help="how often a page is made (default: 200)")
+    asked.add_argument("--views", type=int, default=10_000, help="of the daemon's page (default: 10,000)")
+    options = asked.parse_args()
     rows = [_made(name, options.times) for name in GOALS_MS]
     served = _served(options.views)
     if options.json:
@@ -61,16 +63,6 @@ def main() -> None:
         print(f"{name:40} {value:10.2f}")
     if served["MB after all views"] > MEMORY_GOAL_MB:
         print(f"MISSED: the goal is {MEMORY_GOAL_MB:g} MB")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--times", type=int, default=200, help="how often a page is made (default: 200)")
-    parser.add_argument("--views", type=int, default=10_000, help="of the daemon's page (default: 10,000)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser.parse_args()
 
 
 def _made(name: str, times: int) -> dict[str, Any]:
@@ -110,14 +102,14 @@ def _served(views: int) -> dict[str, float]:
             at_start = running.resident_kb() / 1000
             _get(running)
             first = running.resident_kb() / 1000
-            used, began = _cpu_s(running), time.monotonic()
+            used, began = processor_s(running.process), time.monotonic()
             for _ in range(views):
                 _get(running)
             return {
                 "MB at start": at_start,
                 "MB after the first view": first,
                 "MB after all views": running.resident_kb() / 1000,
-                "ms of the daemon's time for a view": (_cpu_s(running) - used) * 1000 / views,
+                "ms of the daemon's time for a view": (processor_s(running.process) - used) * 1000 / views,
                 "ms until a view is there": (time.monotonic() - began) * 1000 / views,
             }
 
@@ -132,11 +124,6 @@ def _get(running: Daemon) -> None:
             data += piece
     if not data.startswith(b"HTTP/1.0 200 ") or not data.endswith(b"</html>\n"):
         raise SystemExit(f"no page: {bytes(data[:200])!r}")
-
-
-def _cpu_s(running: Daemon) -> float:
-    fields = Path(f"/proc/{running.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ Where NVIDIA's toolkit is in PATH or in the folder given with --toolkit, its spe
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
@@ -26,12 +25,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-TESTS = HERE.parent
-sys.path[:0] = [str(TESTS), str(REPOSITORY)]
+TESTS = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS.parent)]
 
 from bench import toolkit
+from bench.installed import REPOSITORY
+from bench.tables import parser
 from support.containers.chroot_host import DEBIAN_IMAGE, MANY_IMAGE, Host, running_host
 from support.containers.gpu_hosts import install_hook, succeed
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
@@ -99,7 +98,10 @@ cat "$(podman inspect --format '{{{{.OCIConfigPath}}}}' $id)" && podman rm --for
 
 def main() -> None:
     """Measure, and print tables or JSON."""
-    options = _options()
+    asked = parser(__doc__)
+    asked.add_argument("--rounds", type=int, default=25, help="starts of each variant (default: 25)")
+    toolkit.add_option(asked)
+    options = asked.parse_args()
     peer = toolkit.find(options.toolkit)
     cache = Path(os.environ.get("CDIGEN_E2E_CACHE") or REPOSITORY / ".e2e").absolute()
     check = subprocess.run([TESTS / "e2e/provision", "--check"], check=False, capture_output=True, text=True)
@@ -123,18 +125,6 @@ def main() -> None:
         _print_goals(title, {str(row["variant"]): row for row in rows})
     _print(f"the hook alone, {CACHE_ENTRIES:,} entries", hook)
     print(f"goal: the hook at most {HOOK_GOAL:.2f} of bare Python; it is {hook[-1]['ratio']:.2f}")
-
-
-def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=25, help="starts of each variant (default: 25)")
-    parser.add_argument(
-        "--toolkit", type=Path, metavar="DIR", help="where nvidia-ctk and nvidia-cdi-hook are (default: PATH)"
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    return parser.parse_args()
 
 
 def _make_host(root: Path, tree: Path, peer: toolkit.Toolkit | None) -> dict[str, str]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from support.nvml import standin
 
 if TYPE_CHECKING:
+    from argparse import ArgumentParser
     from collections.abc import Iterator
 
     from support.hosts.nvidia_kernel import Gpu
@@ -35,6 +36,13 @@ class Toolkit:
         """Return the command that prints a spec with OPTIONS; PROGRAM is nvidia-ctk under another name."""
         asked = ("--quiet", "cdi", "generate", "--mode=nvml", "--format=json")
         return [program or str(self.ctk), *asked, *options]
+
+
+def add_option(parser: ArgumentParser) -> None:
+    """Add the option ``--toolkit``, the folder of `find`."""
+    parser.add_argument(
+        "--toolkit", type=Path, metavar="DIR", help="where nvidia-ctk and nvidia-cdi-hook are (default: PATH)"
+    )
 
 
 def find(folder: Path | None) -> Toolkit | None:

@@ -7,17 +7,12 @@ installed into a private venv as users install it, with its modules compiled.
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
 import shutil
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 
 TYPE_CHECKING = False
@@ -28,11 +23,13 @@ if TYPE_CHECKING:
     from cdigen.topology.choose import Share
     from cdigen.topology.matrix import Device
 
-HERE = Path(__file__).resolve().parent
-REPOSITORY = HERE.parents[1]
-# In the place of this folder, whose topology is not the tests'.
-sys.path[:1] = [str(HERE.parent), str(REPOSITORY)]
+TESTS = Path(__file__).resolve().parents[1]
+# Not this folder, whose files have the names of the tests' packages.
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
+from bench.installed import REPOSITORY, install
+from bench.processes import used_ms
+from bench.tables import parser, report
 from support.values import unhealthy_gpus
 from support.values.topology_machines import hives, nvswitch, partitioned, pcie, replicas
 
@@ -59,26 +56,15 @@ MOST_ASKED = 64
 
 def main() -> None:
     """Measure, and print tables or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=25, help="interleaved runs of each (default: 25)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--runs", type=int, default=25, help="interleaved runs of each (default: 25)")
+    options = asked.parse_args()
     found = {
         "one choice, processor time": [_choice(name, units) for name, units in CHOICES.items()],
         "the matrix and the picture, processor time": _views(options.runs),
         "commands, processor time": _commands(options.runs),
     }
-    if options.json:
-        print(json.dumps(found, indent=2))
-        return
-    for title, rows in found.items():
-        columns = list(rows[0])[1:]
-        print(f"{title:44}" + "".join(f"{column:>14}" for column in columns))
-        for row in rows:
-            print(f"{row['what']:44}" + "".join(f"{row[column]:>14}" for column in columns))
-        print()
+    report(found, as_json=options.json)
 
 
 def _choice(name: str, units: Sequence[Accelerator] | Sequence[Share]) -> dict[str, object]:
@@ -136,8 +122,7 @@ def _commands(runs: int) -> list[dict[str, object]]:
         shutil.copy(spec, host / "var/run/cdi/nvidia.com-gpu.json")
         # The daemon that runs is this process.
         unhealthy_gpus.save(host)
-        python: Path = import_module("bench.cold_generate")._install(work / "venv")
-        cdigen = str(python.with_name("cdigen"))
+        cdigen = str(install(work / "venv") / "cdigen")
         commands = {
             "cdigen list": [cdigen, "list", "--root", str(host)],
             "cdigen topology": [cdigen, "topology", "--root", str(host)],
@@ -146,7 +131,7 @@ def _commands(runs: int) -> list[dict[str, object]]:
         times: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(runs):
             for name, command in commands.items():
-                times[name].append(_used_ms(command))
+                times[name].append(used_ms(command))
     first = statistics.median(times["cdigen list"])
     return [
         {
@@ -157,16 +142,6 @@ def _commands(runs: int) -> list[dict[str, object]]:
         }
         for name, values in times.items()
     ]
-
-
-def _used_ms(command: list[str]) -> float:
-    environment = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
-    _, status, used = os.wait4(child.pid, 0)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if status:
-        sys.exit(f"{' '.join(command)} ended with {child.returncode}")
-    return (used.ru_utime + used.ru_stime) * 1000
 
 
 if __name__ == "__main__":

@@ -7,18 +7,19 @@ users install it, with its modules compiled.
 
 from __future__ import annotations
 
-import argparse
-import importlib
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-# It lies in this folder.
-COLD = importlib.import_module("cold_generate")
+TESTS = Path(__file__).resolve().parents[1]
+# Not this folder, whose files have the names of the tests' packages.
+sys.path[:1] = [str(TESTS), str(TESTS.parent)]
+
+from bench.installed import install
+from bench.processes import peak_mb, used_ms
+from bench.tables import parser
 
 FILES = 1000
 IMPORTS = "the command's imports"
@@ -29,20 +30,17 @@ GOAL_MB = 300
 
 def main() -> None:
     """Measure, and print a table or JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--runs", type=int, default=15, help="interleaved runs of each (default: 15)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    options = parser.parse_args()
+    asked = parser(__doc__)
+    asked.add_argument("--runs", type=int, default=15, help="interleaved runs of each (default: 15)")
+    options = asked.parse_args()
     with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
         work = Path(folder)
-        python: Path = COLD._install(work / "venv")
-        cdigen = str(python.with_name("cdigen"))
-        commands = {IMPORTS: [str(python), "-c", "import cdigen.cli.main, cdigen.cli.validate"]}
+        bin_dir = install(work / "venv")
+        cdigen = str(bin_dir / "cdigen")
+        commands = {IMPORTS: [str(bin_dir / "python"), "-c", "import cdigen.cli.main, cdigen.cli.validate"]}
         commands |= {name: [cdigen, "validate", *files] for name, files in _cases(work).items()}
         times = _times(commands, options.runs)
-        memory: float = COLD._peak_mb(commands["100,000 devices"], _environment())
+        memory = peak_mb(commands["100,000 devices"])
     rows = _rows(times, memory)
     print(json.dumps(rows, indent=2) if options.json else _table(rows))
 
@@ -86,20 +84,12 @@ def spec(devices: int, *, mounts: int = 30) -> str:
     return json.dumps(document)
 
 
-def _environment() -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
-
-
 def _times(commands: dict[str, list[str]], runs: int) -> dict[str, float]:
-    """Return the median of each command's processor time in milliseconds: others may use the machine too."""
+    """Return the median of each command's processor time in milliseconds."""
     times: dict[str, list[float]] = {name: [] for name in commands}
     for _ in range(runs):
         for name, command in commands.items():
-            child = subprocess.Popen(command, stdout=subprocess.DEVNULL, env=_environment())
-            _, status, used = os.wait4(child.pid, 0)
-            times[name].append((used.ru_utime + used.ru_stime) * 1000)
-            if status:
-                sys.exit(f"{' '.join(command)} ended with {os.waitstatus_to_exitcode(status)}")
+            times[name].append(used_ms(command))
     return {name: statistics.median(values) for name, values in times.items()}
 
 
