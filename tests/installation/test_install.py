@@ -9,10 +9,8 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from support.installation.installing import done, make, snapshot
+from support.installation.installing import LOCAL, done, make, snapshot
 from support.paths import REPOSITORY
-
-LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 
 
 @pytest.fixture(scope="module")

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from support.daemon.host import unshared
-from support.installation.installing import done, make, snapshot
+from support.installation.installing import LOCAL, done, make, snapshot
 from support.installation.wheels import build, installed
 from support.json_output import validator
 
-LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 UNITS = "usr/lib/systemd/system"
 
 

@@ -8,15 +8,13 @@ import ctypes
 import os
 import shutil
 import struct
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.installation.installing import done, make
+from support.installation.installing import LOCAL, done, make
 
-LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 NOBODY = 65534
 # Names that were or could be made from the one that mktemp gave.
 SUFFIXES = ("dirs", "gone", "needs", "new", "old", "text", "tmp")

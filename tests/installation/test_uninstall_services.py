@@ -17,10 +17,9 @@ from pathlib import Path
 import pytest
 from support.abilities import tool
 from support.daemon.host import unshared
-from support.installation.installing import done, make
+from support.installation.installing import LOCAL, done, make
 from support.paths import REPOSITORY
 
-LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 UNITS = (
     "cdigen-kubelet.service cdigen-nri.service cdigen.service cdigen-once.service cdigen-kernel-log.socket"
 )

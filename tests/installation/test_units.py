@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.abilities import cannot_run, tool
+from support.installation.installing import LOCAL, done, make
 from support.installation.unit_files import ETC, complaints, security, settings, systemd_version
 from support.paths import REPOSITORY
 
@@ -13,9 +14,18 @@ from cdigen.watch.kernel_log import SOCKET
 
 UNIT = ETC / "cdigen.service"
 ONCE = ETC / "cdigen-once.service"
+KUBELET, NRI = ETC / "cdigen-kubelet.service", ETC / "cdigen-nri.service"
 LOG_SOCKET, LOG_READER = ETC / "cdigen-kernel-log.socket", ETC / "cdigen-kernel-log@.service"
 DROP_INS = sorted(path.name.removesuffix(".conf.example") for path in ETC.glob("cdigen.service.d/*"))
-MOST_EXPOSED = 2.0
+MOST_EXPOSED = {UNIT: 2.0, ONCE: 2.0, KUBELET: 1.0, NRI: 1.7}
+# The page and the section that has the table of what is left.
+HARDENING = {
+    UNIT: ("docs/operations.md", "Hardening"),
+    KUBELET: ("docs/operations.md", "The kubelet's device plugins"),
+    NRI: ("docs/nri.md", "Hardening"),
+}
+KUBELETS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "k0scontroller", "k0sworker")
+RUNTIMES = ("containerd", "crio")
 # What makes a mount of its own of what it names: hard links across it fail, and it outlives a folder that is
 # removed and made again.
 MOUNTING = (
@@ -31,18 +41,25 @@ OF_THE_DAEMON = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+def hardening(unit: Path) -> str:
+    """Return the section of the documentation about what is left of a unit's exposure."""
+    page, title = HARDENING[unit]
+    return (REPOSITORY / page).read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
+
+
+@pytest.mark.parametrize("unit", MOST_EXPOSED, ids=lambda unit: unit.name)
 def test_a_unit_is_exposed_as_little_as_was_promised(unit: Path, tmp_path: Path) -> None:
     level, _ = security(unit, tmp_path)
-    assert level <= MOST_EXPOSED
+    assert level <= MOST_EXPOSED[unit]
 
 
-def test_every_exposure_that_is_left_has_its_documented_reason(tmp_path: Path) -> None:
+@pytest.mark.parametrize("unit", HARDENING, ids=lambda unit: unit.name)
+def test_every_exposure_that_is_left_has_its_documented_reason(unit: Path, tmp_path: Path) -> None:
     if systemd_version() != "systemd 252":
         cannot_run(f"the documentation has the table of systemd 252; this is {systemd_version()}")
-    text = (REPOSITORY / "docs/operations.md").read_text()
+    text = hardening(unit)
     rows = re.findall(r"^\| `(\S+)` \| (0\.\d) \| \S", text, re.MULTILINE)
-    level, left = security(UNIT, tmp_path)
+    level, left = security(unit, tmp_path)
     assert dict(rows) == left
     assert f"says {level}." in text
 
@@ -54,7 +71,23 @@ def test_a_drop_in_is_exposed_as_the_documentation_says(drop_in: str, tmp_path: 
     assert re.search(rf"^\| `{drop_in}\.conf` \| .* \| {level} \|$", text, re.MULTILINE)
 
 
-@pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
+@pytest.mark.parametrize(
+    ("unit", "drop_in", "words"),
+    [
+        (KUBELET, "http-port", "(with it {})"),
+        (KUBELET, "shared-memory", "([sharing.md](sharing.md); with it {})"),
+        (NRI, "http-port", "with it {}"),
+    ],
+    ids=["kubelet, http-port", "kubelet, shared-memory", "nri, http-port"],
+)
+def test_a_plugins_drop_in_is_exposed_as_the_documentation_says(
+    unit: Path, drop_in: str, words: str, tmp_path: Path
+) -> None:
+    level, _ = security(unit, tmp_path, drop_in)
+    assert words.format(level) in hardening(unit)
+
+
+@pytest.mark.parametrize("unit", MOST_EXPOSED, ids=lambda unit: unit.name)
 def test_systemd_finds_nothing_wrong_with_a_unit(unit: Path, tmp_path: Path) -> None:
     assert complaints(unit, tmp_path) == []
 
@@ -95,6 +128,86 @@ def test_whoever_starts_containers_comes_later_and_nobody_waits_for_others(unit:
     wanted = [("Wants", "cdigen-kernel-log.socket"), ("After", "cdigen-kernel-log.socket")]
     assert [row for row in rows if row[0] in needs] == (wanted if unit == UNIT else [])
     assert "TimeoutStartSec" in dict(settings(unit))
+
+
+@pytest.mark.parametrize(
+    ("unit", "after", "before"),
+    [(KUBELET, ("cdigen",), KUBELETS), (NRI, (*RUNTIMES, "cdigen"), ("kubelet",))],
+    ids=["kubelet", "nri"],
+)
+def test_a_plugin_comes_before_pods_and_after_runtimes_and_needs_nobody(
+    unit: Path, after: tuple[str, ...], before: tuple[str, ...]
+) -> None:
+    rows = settings(unit, "Unit")
+    order = {
+        order: {name for key, value in rows if key == order for name in value.split()}
+        for order in ("After", "Before")
+    }
+    assert order["After"] == {f"{name}.service" for name in after}
+    assert {f"{name}.service" for name in before} <= order["Before"]
+    needs = {"Requires", "Wants", "Requisite", "BindsTo", "PartOf", "Upholds"}
+    assert not needs & {key for key, _ in rows}
+
+
+@pytest.mark.parametrize("unit", [KUBELET, NRI], ids=lambda unit: unit.name)
+def test_a_plugin_is_never_given_up_but_for_what_no_restart_fixes(unit: Path) -> None:
+    service = dict(settings(unit))
+    assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", "2")
+    assert dict(settings(unit, "Unit"))["StartLimitIntervalSec"] == "0"
+
+
+@pytest.mark.parametrize("unit", [KUBELET, NRI], ids=lambda unit: unit.name)
+def test_a_plugin_reaches_no_network_opens_no_device_and_has_no_capability(unit: Path) -> None:
+    service = dict(settings(unit))
+    assert service["RestrictAddressFamilies"] == "AF_UNIX"
+    assert (service["PrivateNetwork"], service["IPAddressDeny"]) == ("yes", "any")
+    assert service["DevicePolicy"] == "closed"
+    assert "DeviceAllow" not in service
+    assert service["CapabilityBoundingSet"] == ""
+
+
+def test_the_kubelets_plugin_sees_no_node_in_dev() -> None:
+    assert dict(settings(KUBELET))["PrivateDevices"] == "yes"
+
+
+def test_the_nri_plugin_sees_the_nodes_that_it_gives_and_whose_they_are() -> None:
+    # With either, 'unsupported_cdi: raw' would find no node, or give it to nobody.
+    service = dict(settings(NRI))
+    assert (service["PrivateDevices"], service["PrivateUsers"]) == ("no", "no")
+
+
+def test_the_nri_plugin_leaves_its_place_to_nobody_by_deleting_the_lock_of_another() -> None:
+    service = dict(settings(NRI))
+    assert service["ExecStart"].endswith(" nri --standby")
+    assert service["RuntimeDirectoryPreserve"] == "yes"
+
+
+def test_no_mount_of_the_kubelets_plugin_is_of_a_folder_that_the_kubelet_makes() -> None:
+    # Where that does not exist yet it is skipped, and it stays with a folder that was removed.
+    mounts = ("ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "BindPaths", "StateDirectory")
+    assert [row for row in settings(KUBELET) if row[0] in mounts] == [("ReadWritePaths", "/var/lib")]
+
+
+@pytest.mark.parametrize("prefix", ["/usr", "/usr/local"])
+def test_no_plugin_is_in_use_after_an_installation(tmp_path: Path, prefix: str) -> None:
+    done(make("install", tmp_path, f"PREFIX={prefix}", *LOCAL))
+    placed = tmp_path / prefix.lstrip("/")
+    units, examples = placed / "lib/systemd/system", placed / "share/doc/cdigen"
+    for unit, name in ((KUBELET, "kubelet"), (NRI, "nri")):
+        assert f"ExecStart={prefix}/bin/cdigen {name} --standby\n" in (units / unit.name).read_text()
+    assert list(tmp_path.rglob("*.wants")) == []
+    assert not (tmp_path / "opt").exists()
+    assert sorted(path.name for path in (examples / "kubelet").iterdir()) == [
+        "http-port.conf.example",
+        "kubelet-dir.conf.example",
+        "labels.conf.example",
+        "shared-memory.conf.example",
+    ]
+    drop_in = (examples / "kubelet/kubelet-dir.conf.example").read_text()
+    assert f"ExecStart=\nExecStart={prefix}/bin/cdigen kubelet --standby --kubelet-dir /var/snap/" in drop_in
+    wrapper = examples / "nri-plugin/20-cdigen"
+    assert sorted(path.name for path in wrapper.parent.iterdir()) == ["20-cdigen", "http-port.conf.example"]
+    assert f"exec {prefix}/bin/cdigen nri\n" in wrapper.read_text()
 
 
 def test_a_host_without_a_gpu_is_no_failure_of_the_unit_that_runs_once() -> None:

@@ -10,6 +10,9 @@ from types import MappingProxyType
 from support.abilities import tool
 from support.paths import REPOSITORY
 
+# Settings of an installation that uses the modules of this Python.
+LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
+
 
 def make(
     target: str,
