@@ -32,7 +32,7 @@ from bench import toolkit
 from bench.installed import REPOSITORY
 from bench.tables import parser
 from support.containers.chroot_host import DEBIAN_IMAGE, MANY_IMAGE, Host, running_host
-from support.containers.gpu_hosts import install_hook, succeed
+from support.containers.gpu_hosts import generate, install_hook
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.own_trees import copy_tree
 
@@ -134,8 +134,7 @@ def _make_host(root: Path, tree: Path, peer: toolkit.Toolkit | None) -> dict[str
     install_hook(root)
     specs: dict[str, str] = {}
     for name, (layout, hook) in LAYOUTS.items():
-        generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write")
-        succeed(*generate, "--layout", layout, "--hook", hook)
+        generate(root, "--write", "--layout", layout, "--hook", hook)
         written = root / "run/cdi/nvidia.com-gpu.json"
         specs[name] = written.read_text()
         written.unlink()

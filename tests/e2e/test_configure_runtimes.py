@@ -1,11 +1,8 @@
 """``cdigen configure`` on a host with real runtimes: they take what it writes, and containers start by it."""
 
-import importlib.util
 import json
-import shutil
 import subprocess
 import sys
-import tempfile
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +10,9 @@ from typing import Any
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
-from support.containers.forky_host import REMOVE_CONTAINERS, START_DAEMONS
-from support.own_trees import copy_tree
-
-import cdigen
+from support.containers.doctor_host import copy_packages
+from support.containers.forky_host import running_daemons
+from support.own_trees import copied_tree, copy_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -35,24 +31,11 @@ NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
 @pytest.fixture(scope="module")
 def host(cache: Path, images: Path) -> Iterator[Host]:
     """Run a host with the newest runtimes, and this cdigen."""
-    with tempfile.TemporaryDirectory(prefix="host-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(cache / "runtimes-forky", root)
-        install(root)
+    with copied_tree(cache / "runtimes-forky", cache) as root:
+        copy_packages(root, "tomlkit")
         with running_host(root, images=images) as running:
             running.put(f"{FOLDER}/thing.json", json.dumps(SPEC))
             yield running
-
-
-def install(root: Path) -> None:
-    """Copy this cdigen, and what it edits TOML with, to where `cdigen_on` looks."""
-    tomlkit = importlib.util.find_spec("tomlkit")
-    assert tomlkit is not None
-    assert tomlkit.origin is not None
-    for package in (Path(cdigen.__file__).parent, Path(tomlkit.origin).parent):
-        shutil.copytree(
-            package, root / "opt/cdigen" / package.name, ignore=shutil.ignore_patterns("__pycache__")
-        )
 
 
 def cdigen_on(host: Host, arguments: str) -> str:
@@ -202,12 +185,9 @@ def test_a_restart_that_fails_is_said_and_the_configuration_stays(host: Host) ->
 
 
 def test_docker_starts_a_container_by_what_was_configured(host: Host) -> None:
-    host.run(START_DAEMONS)
-    before = host.run("cat /etc/docker/daemon.json")
-    archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
-    host.run(f"{archive} | docker load --quiet")
     run = f"docker run --network none --rm {DEVICE} {DEBIAN_IMAGE} printenv CDIGEN"
-    try:
+    with running_daemons(host):
+        before = host.run("cat /etc/docker/daemon.json")
         assert host.attempt(run).returncode != 0
         cdigen_on(host, f"docker --spec-dir {FOLDER}")
         restart_dockerd(host)
@@ -215,8 +195,6 @@ def test_docker_starts_a_container_by_what_was_configured(host: Host) -> None:
         assert host.run(run) == "here\n"
         cdigen_on(host, "docker --undo")
         assert host.run("cat /etc/docker/daemon.json") == before
-    finally:
-        host.attempt(REMOVE_CONTAINERS)
 
 
 def restart_dockerd(host: Host) -> None:

@@ -8,7 +8,6 @@ library would end the daemons: Docker never gets one, and `ctr` gets it alone, w
 import json
 import re
 import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ import pytest
 from support.containers.chroot_host import Host, running_host
 from support.containers.forky_host import START_DAEMONS, VERSIONS
 from support.containers.gpu_hosts import succeed
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 from support.values.spec_documents import plain, to_bytes
 
 from cdigen.cdi.loaders.emulation import ACCEPT, PANIC, REJECT, UNKNOWN
@@ -169,9 +168,7 @@ def libraries_of(host: Host) -> dict[str, str]:
 def daemons(cache: Path, images: Path) -> Iterator[Daemons]:
     """Run Docker and containerd on a host that has all documents in its spec directory."""
     files = {f"{number}.json": told_apart(number, *row) for number, row in enumerate(documents())}
-    with tempfile.TemporaryDirectory(prefix="agree-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(cache / "runtimes-forky", root)
+    with copied_tree(cache / "runtimes-forky", cache) as root:
         given = root / GIVEN
         given.mkdir(parents=True)
         for file, document in files.items():

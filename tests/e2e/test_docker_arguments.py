@@ -9,7 +9,6 @@ import shlex
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from support.containers.forky_host import lay_driver, running_daemons
 from support.containers.gpu_hosts import GPUS, install_hook, succeed
 from support.containers.upgrade_host import Upgraded, daemon, entered, upgrade_host, wait_until
 from support.hosts.nvidia_kernel import information_text, write, write_driver, write_kernel_side
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -105,10 +104,9 @@ class DockerHost:
 
 @pytest.fixture(scope="module")
 def docker_host(cache: Path, driver_tree: Path, images: Path) -> Iterator[DockerHost]:
-    with tempfile.TemporaryDirectory(prefix="docker-", dir=cache) as folder:
-        root, work = Path(folder) / "root", Path(folder) / "work"
+    with copied_tree(cache / "runtimes-forky", cache) as root:
+        work = root.parent / "work"
         work.mkdir()
-        copy_tree(cache / "runtimes-forky", root)
         lay_driver(root, driver_tree)
         write_kernel_side(root, GPUS)
         install_hook(root)

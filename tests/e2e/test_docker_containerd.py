@@ -3,7 +3,6 @@
 What is asserted is what these runtimes can do; which versions they are is printed where a test fails.
 """
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,11 +30,8 @@ LIST_NODES = "find /dev -type c '(' -name 'nvidia*' -o -path '/dev/dri/*' ')' -e
 @pytest.fixture(scope="module")
 def forky(cache: Path, driver_tree: Path, images: Path) -> Iterator[Host]:
     """Run a GPU host with all runtimes of RUNTIMES."""
-    tree = cache / "runtimes-forky"
-    with tempfile.TemporaryDirectory(prefix="forky-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        with running_forky(root, tree=tree, driver_tree=driver_tree, images=images) as host:
-            yield host
+    with running_forky(cache / "runtimes-forky", driver_tree=driver_tree, images=images) as host:
+        yield host
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -6,15 +6,14 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.containers.containerd_host import RELEASES, Containerd, running_containerd
+from support.containers.containerd_host import Containerd
 from support.containers.cri_client import CriError
 from support.nri.containerd_plugins import (
     LIBRARY,
     NODES,
+    containerd_with_specs,
     numbers,
     running_plugin,
-    write_inventory,
-    write_specs,
 )
 from support.values.example_pods import CONFIGURATION, UUID, ExamplePod, read_pods
 
@@ -46,10 +45,8 @@ def write_others(folder: Path) -> None:
 def host(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
     """Run a containerd that injects CDI devices of plugins, and one (1.7) that gets nodes and mounts."""
     policy = yaml.safe_load(CONFIGURATION.read_text())["nri"]
-    with running_containerd(cache, RELEASES[request.param]) as host:
-        write_specs(host.specs)
+    with containerd_with_specs(cache, request.param) as host:
         write_others(host.specs)
-        write_inventory(host)
         with running_plugin(host, **policy, unsupported_cdi="raw"):
             yield host
 

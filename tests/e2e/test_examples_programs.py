@@ -3,17 +3,18 @@
 Of the programs' releases those that Debian's next release has (tools-forky); Quadlet's is Debian 13's podman.
 """
 
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host
-from support.containers.forky_host import KINDS, LONE_CGROUP2, running_forky
+from support.containers.forky_host import KINDS, running_forky
+from support.containers.gpu_hosts import LONE_CGROUP2
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+EXAMPLES = REPOSITORY / "examples"
 # What the examples start, by the name that they have for it.
 IMAGE = "docker.io/library/debian:stable"
 CONTROL = {"/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
@@ -51,18 +52,16 @@ exit 1
 
 @pytest.fixture(scope="module")
 def host(cache: Path, driver_tree: Path, images: Path) -> Iterator[Host]:
-    with tempfile.TemporaryDirectory(prefix="examples-", dir=cache) as folder:
-        root, tree = Path(folder) / "root", cache / "tools-forky"
-        with running_forky(root, tree=tree, driver_tree=driver_tree, images=images) as running:
-            running.run(f"docker tag {DEBIAN_IMAGE} {IMAGE}")
-            running.run(
-                f"podman save --quiet {DEBIAN_IMAGE} | podman load --quiet; podman tag {DEBIAN_IMAGE} {IMAGE}"
-            )
-            for file in EXAMPLES.rglob("*"):
-                if file.is_file() and (file.parent != EXAMPLES or not file.suffix):
-                    running.put(f"/examples/{file.relative_to(EXAMPLES)}", file.read_text())
-            running.run("chmod +x /examples/cdi-options /examples/*/*.sh")
-            yield running
+    with running_forky(cache / "tools-forky", driver_tree=driver_tree, images=images) as running:
+        running.run(f"docker tag {DEBIAN_IMAGE} {IMAGE}")
+        running.run(
+            f"podman save --quiet {DEBIAN_IMAGE} | podman load --quiet; podman tag {DEBIAN_IMAGE} {IMAGE}"
+        )
+        for file in EXAMPLES.rglob("*"):
+            if file.is_file() and (file.parent != EXAMPLES or not file.suffix):
+                running.put(f"/examples/{file.relative_to(EXAMPLES)}", file.read_text())
+        running.run("chmod +x /examples/cdi-options /examples/*/*.sh")
+        yield running
 
 
 def gpus(output: str) -> set[str]:

@@ -1,17 +1,15 @@
 """The example of Quadlet: systemd starts its container on a booted Debian 13, whose podman makes the unit."""
 
-import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.containers.booted_host import GPUS, KERNEL, booted
+from support.containers.booted_host import GPUS, KERNEL, NO_LIMIT, booted
 from support.containers.chroot_host import DEBIAN_IMAGE, Host
-from support.containers.gpu_hosts import succeed
-from support.containers.upgrade_host import CONTAINERS, STORAGE
+from support.containers.gpu_hosts import generate
+from support.containers.upgrade_host import configure_podman
 from support.hosts.nvidia_kernel import write, write_kernel_side
-from support.own_trees import WRITTEN_IN_PLACE, copy_tree
+from support.own_trees import WRITTEN_IN_PLACE, copied_tree
 from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
@@ -23,17 +21,13 @@ IMAGE = "docker.io/library/debian:stable"
 @pytest.fixture
 def host(cache: Path, images: Path) -> Iterator[Host]:
     """Boot a host with two GPUs, a spec without hooks, and the example where podman looks for it."""
-    with tempfile.TemporaryDirectory(prefix="quadlet-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(cache / "host-trixie", root, own=WRITTEN_IN_PLACE)
+    with copied_tree(cache / "host-trixie", cache, own=WRITTEN_IN_PLACE) as root:
         for top in (root, root / KERNEL):
             write_kernel_side(top, GPUS)
-        generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--layout", "files")
         (root / "etc/cdi").mkdir()
-        succeed(*generate, "--hook", "none", "--output", str(root / "etc/cdi/nvidia.com-gpu.json"))
-        write(root / "etc/containers/storage.conf", STORAGE)
-        limits = CONTAINERS.replace("[containers]\n", "[containers]\npids_limit = 0\n")
-        write(root / "etc/containers/containers.conf", limits)
+        spec = root / "etc/cdi/nvidia.com-gpu.json"
+        generate(root, "--layout", "files", "--hook", "none", "--output", spec)
+        configure_podman(root, NO_LIMIT)
         write(root / "etc/containers/systemd/gpu.container", EXAMPLE.read_text())
         with booted(root, kernel=root / KERNEL, images=images) as first:
             yield Host(pid=first)

@@ -13,7 +13,7 @@ import pytest
 from support.cluster.fleet_load import Fate, gap_s, is_one_gap, loading, reasons, refused
 from support.cluster.fleet_manifests import CONFIG, LABEL, NAMESPACE, rendered
 from support.cluster.fleet_node import Fleet, built_image, running_fleet
-from support.cluster.gpu_node import AMD, GPU, GPUS, INTEL
+from support.cluster.gpu_node import AMD, GPU, GPUS, INTEL, LIBRARIES
 from support.cluster.node import NODE
 from support.containers.containerd_host import RELEASES, eventually
 
@@ -30,7 +30,6 @@ GAP_S = 10.0
 # What the kubelet says without devices, and with what its node had at the last report.
 REASONS = {"UnexpectedAdmissionError", f"OutOf{GPU}"}
 MEMORY_MB = 170
-LIBRARIES = "find /usr /lib -name 'libcuda.so.[0-9][0-9]*' | sed 's/.*so[.]//' | sort -u"
 
 
 @pytest.fixture(scope="module")

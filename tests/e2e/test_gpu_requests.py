@@ -5,13 +5,13 @@ What `--gpus` alone means differs from release to release (docs/mixed-hosts.md) 
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
-from support.containers.forky_host import NAMESPACE, REMOVE_CONTAINERS, START_DAEMONS
+from support.containers.forky_host import NAMESPACE, running_daemons
+from support.containers.gpu_hosts import succeed
 from support.hosts import amd_tree, intel_tree
 
 if TYPE_CHECKING:
@@ -37,17 +37,10 @@ def forky(tmp_path_factory: pytest.TempPathFactory, cache: Path, images: Path) -
     for folder in ("run", "var"):
         (root / folder).mkdir()
     (root / "var/run").symlink_to("/run")
-    generate = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write"]
-    subprocess.run(generate, check=True, capture_output=True)
-    with running_host(cache / "runtimes-forky", images=images, state=root) as host:
-        print(host.run("docker --version; containerd --version; runc --version"))
-        host.run(START_DAEMONS)
-        archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
-        host.run(f"{archive} | docker load --quiet")
-        try:
-            yield host
-        finally:
-            host.attempt(REMOVE_CONTAINERS)
+    succeed(sys.executable, "-m", "cdigen", "generate", "--root", root, "--write")
+    tree = cache / "runtimes-forky"
+    with running_host(tree, images=images, state=root) as host, running_daemons(host):
+        yield host
 
 
 def nodes(host: Host, runtime: str, options: str) -> set[str]:

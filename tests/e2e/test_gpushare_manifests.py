@@ -260,7 +260,7 @@ def plugin(cluster: Node) -> Iterator[Node]:
                 told=lambda: program.log + daemon.log,
             )  # fmt: skip
             eventually(
-                lambda: allocatable(cluster) == sum(SIZES) or None, "units are offered",
+                lambda: cluster.allocatable(RESOURCES.memory) == sum(SIZES) or None, "units are offered",
                 told=lambda: program.log,
             )  # fmt: skip
             yield cluster
@@ -274,10 +274,6 @@ def has_annotation(node: Node) -> bool | None:
     found = node.api.get(f"/api/v1/nodes/{NODE}")
     counted = found["status"]["capacity"].get(RESOURCES.count) == str(len(SIZES))
     return (GPUS in found["metadata"].get("annotations", {}) and counted) or None
-
-
-def allocatable(node: Node) -> int:
-    return int(node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"].get(RESOURCES.memory, "0"))
 
 
 def test_with_its_token_the_node_says_what_a_container_got(plugin: Node) -> None:

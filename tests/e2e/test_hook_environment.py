@@ -6,13 +6,12 @@ every hook in the folder that is the image's root (CVE-2025-23266 was that).
 
 import json
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.abilities import cannot_run
 from support.containers.chroot_host import DEBIAN_IMAGE, MACHINE, running_host
-from support.containers.gpu_hosts import Driven
 from support.containers.hostile_images import EVIL, EXECUTED, SPEC, Target, arm
 from support.paths import REPOSITORY
 
@@ -64,11 +63,6 @@ def options(environment: dict[str, str]) -> str:
 
 
 OPTIONS = options(ENVIRONMENT)
-
-
-@pytest.fixture(scope="module")
-def target(driven: Callable[[str], Driven], tmp_path_factory: pytest.TempPathFactory) -> Target:
-    return arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))
 
 
 @pytest.fixture(scope="module")

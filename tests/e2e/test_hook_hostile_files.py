@@ -3,11 +3,9 @@
 import base64
 import json
 import struct
-from collections.abc import Callable
 
 import pytest
-from support.containers.gpu_hosts import Driven
-from support.containers.hostile_images import STRICT, Target, arm, hook_lines
+from support.containers.hostile_images import STRICT, Target, hook_lines
 
 pytestmark = pytest.mark.e2e
 
@@ -24,11 +22,6 @@ KINDS = {
 NO_FILE = "it is a FIFO, socket or device"
 WHY = dict.fromkeys(KINDS, NO_FILE) | {"folder": "it is a folder"}
 CONSEQUENCES = {"/etc/ld.so.cache": "update-ldcache", LIBCUDA: "enable-cuda-compat"}
-
-
-@pytest.fixture(scope="module")
-def target(driven: Callable[[str], Driven], tmp_path_factory: pytest.TempPathFactory) -> Target:
-    return arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))
 
 
 def instead(place: str, kind: str) -> str:

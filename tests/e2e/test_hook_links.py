@@ -4,11 +4,8 @@ OUTSIDE has what is looked for at the end of each link, so a hook that followed 
 file read shows in its time of last access, one written in all the rest.
 """
 
-from collections.abc import Callable
-
 import pytest
-from support.containers.gpu_hosts import Driven
-from support.containers.hostile_images import OUTSIDE, PLACES, STRICT, Target, arm, hook_lines
+from support.containers.hostile_images import OUTSIDE, PLACES, STRICT, Target, hook_lines
 
 pytestmark = pytest.mark.e2e
 
@@ -31,11 +28,6 @@ SAID = (
     "/usr/lib64",
     "/usr/local/cuda/compat/libcuda.so.999.1",
 )
-
-
-@pytest.fixture(scope="module")
-def target(driven: Callable[[str], Driven], tmp_path_factory: pytest.TempPathFactory) -> Target:
-    return arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))
 
 
 def link(place: str, form: str) -> str:

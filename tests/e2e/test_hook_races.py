@@ -6,12 +6,12 @@ a container starts. Names are exchanged by renameat2(2), which never leaves a ga
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from support.containers.gpu_hosts import DEVICE, Driven
-from support.containers.hostile_images import OUTSIDE, Target, arm, hook_lines
+from support.containers.gpu_hosts import DEVICE
+from support.containers.hostile_images import OUTSIDE, Target, hook_lines
 
 pytestmark = pytest.mark.e2e
 
@@ -59,11 +59,6 @@ for number in range(10 * count):
 print(json.dumps(said))
 """
 PLACES = ("/etc", "/etc/ld.so.cache", "/etc/ld.so.conf.d", "/usr/lib64")
-
-
-@pytest.fixture(scope="module")
-def target(driven: Callable[[str], Driven], tmp_path_factory: pytest.TempPathFactory) -> Target:
-    return arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))
 
 
 @contextmanager

@@ -10,9 +10,8 @@ import re
 import shutil
 import socket
 import subprocess
-import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,10 +20,11 @@ from support.containers.containerd_host import RELEASES, running_containerd
 from support.containers.forky_host import lay_driver, running_daemons
 from support.containers.gpu_hosts import GPUS
 from support.containers.image_archive import IMAGE, PROBE
+from support.containers.upgrade_host import wait_until
 from support.hosts.nvidia_kernel import write_kernel_side
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.cluster_model import Cluster
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
@@ -53,9 +53,7 @@ mount --make-rshared /
 
 @pytest.fixture(scope="module")
 def host(cache: Path, driver_tree: Path, images: Path, image_archive: Path) -> Iterator[Host]:
-    with tempfile.TemporaryDirectory(prefix="image-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(cache / "runtimes-forky", root)
+    with copied_tree(cache / "runtimes-forky", cache) as root:
         lay_driver(root, driver_tree)
         write_kernel_side(root, GPUS)
         shutil.copy(image_archive, f"{root}{ARCHIVE}")
@@ -64,13 +62,6 @@ def host(cache: Path, driver_tree: Path, images: Path, image_archive: Path) -> I
             for load in LOAD.values():
                 host.run(load)
             yield host
-
-
-def until(is_so: Callable[[], bool], what: str, within_s: float = 30) -> None:
-    end = time.monotonic() + within_s
-    while not is_so():
-        assert time.monotonic() < end, what
-        time.sleep(0.1)
 
 
 def of_the_page(words: str, engine: str) -> str:
@@ -110,7 +101,7 @@ def test_the_daemon_serves_the_host_that_its_container_is_on(host: Host, engine:
     host.run(of_the_page("cdigen run", engine))
     try:
         ask = f"{engine} exec cdigen {PROBE} /host/run/cdigen/http.sock"
-        until(lambda: host.attempt(f"{ask} /readyz").returncode == 0, "the daemon is ready")
+        wait_until(lambda: host.attempt(f"{ask} /readyz").returncode == 0, "the daemon is ready")
         host.run(f"{ask} /healthz")
         spec = host.run("cat /run/cdi/nvidia.com-gpu.json")
         # Nothing that starts a container needs the image.
@@ -155,7 +146,7 @@ def test_the_extender_needs_no_rights(host: Host, tmp_path: Path) -> None:
             f"cdigen extender {options} --kubeconfig /etc/extender/kubeconfig"
         )
         try:
-            until(lambda: status() == 200, "the extender is ready")
+            wait_until(lambda: status() == 200, "the extender is ready")
         finally:
             log = host.run(
                 "podman stop --time 30 extender >/dev/null; podman logs extender 2>&1; podman rm extender"

@@ -13,11 +13,9 @@ import pytest
 from support.containers.chroot_host import (
     BULLSEYE_IMAGE,
     DEBIAN_IMAGE,
-    MANY_IMAGE,
+    GLIBC_IMAGES,
     MUSL_IMAGE,
-    NO_CACHE_IMAGE,
     OLD_DRIVER_ELSEWHERE_IMAGE,
-    OLD_DRIVER_IMAGE,
     REDHAT_IMAGE,
 )
 from support.containers.gpu_hosts import (
@@ -31,16 +29,6 @@ from support.containers.gpu_hosts import (
 )
 
 pytestmark = pytest.mark.e2e
-
-IMAGES = (
-    DEBIAN_IMAGE,
-    REDHAT_IMAGE,
-    BULLSEYE_IMAGE,
-    MANY_IMAGE,
-    NO_CACHE_IMAGE,
-    OLD_DRIVER_IMAGE,
-    OLD_DRIVER_ELSEWHERE_IMAGE,
-)
 
 # What an image lacks: libraries that the driver's ask for and the image does not have.
 _NO_OPENSSL = {
@@ -81,7 +69,7 @@ def expected(driven: Driven, way: str, image: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", GLIBC_IMAGES)
 def test_every_library_of_the_driver_loads_by_its_soname(
     driven: Callable[[str], Driven], way: str, image: str
 ) -> None:

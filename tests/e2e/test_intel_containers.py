@@ -5,12 +5,12 @@ The host is Debian 13 with podman; of Intel's side there is what the kernel show
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.containers.gpu_hosts import succeed
 from support.hosts.intel_tree import flex_170, lay, npu
 
 if TYPE_CHECKING:
@@ -36,19 +36,7 @@ def host(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path, images: Pa
     (root / "var").mkdir()
     (root / "var/run").symlink_to("/run")
     lay(root, *flex_170(1), npu())
-    command = [
-        sys.executable,
-        "-m",
-        "cdigen",
-        "generate",
-        "--root",
-        str(root),
-        "--vendor",
-        "intel",
-        "--write",
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    succeed(sys.executable, "-m", "cdigen", "generate", "--root", root, "--vendor", "intel", "--write")
     with running_host(driver_tree, images=images, state=root) as host:
         yield host
 

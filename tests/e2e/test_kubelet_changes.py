@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.cluster.gpu_node import AMD, GPU, GPUS, GpuNode, gpu_nodes, look, running_gpu_node
+from support.cluster.gpu_node import AMD, GPU, GPUS, LIBRARIES, GpuNode, gpu_nodes, look, running_gpu_node
 from support.cluster.node import NODE
 from support.containers.containerd_host import RELEASES, eventually
 from support.daemon.kernel_records import record
@@ -36,7 +36,6 @@ sharing:
     failRequestsGreaterThanOne: false
     resources: [{name: nvidia.com/gpu, replicas: 10}]
 """
-LIBRARIES = "find /usr /lib -name 'libcuda.so.[0-9][0-9]*' | sed 's/.*so[.]//' | sort -u"
 # Ends once somebody says so, and is started again then.
 UNTIL_TOLD = "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 1"
 

@@ -12,6 +12,7 @@ from support.cluster.gpu_node import (
     GPU,
     GPUS,
     INTEL,
+    LIBRARIES,
     GpuNode,
     gpu_nodes,
     look,
@@ -34,8 +35,6 @@ MIG = "nvidia.com/mig-1g.10gb"
 KFD = "/dev/kfd eb:0"
 CONTROL = gpu_nodes()
 NODES = "ls -d /dev/nvidia[0-9]*"
-# Which versions of the driver have files in the container.
-LIBRARIES = "find /usr /lib -name 'libcuda.so.[0-9][0-9]*' | sed 's/.*so[.]//' | sort -u"
 
 
 @pytest.fixture(scope="module", params=RELEASES)

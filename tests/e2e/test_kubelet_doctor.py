@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.abilities import cannot_run
 from support.cluster.device_plugin import running_device_plugin
-from support.cluster.node import NODE, Node, running_node
+from support.cluster.node import Node, running_node
 from support.containers.containerd_host import RELEASES, eventually
 from support.hosts import driver_files
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
@@ -63,11 +63,11 @@ class Served:
         return self.running("kubelet", *where)
 
     def has(self, count: int) -> None:
-        def allocatable() -> bool | None:
-            found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
-            return found.get(GPU, "0") == str(count) or None
-
-        eventually(allocatable, f"{count} devices", told=lambda: self.log.read_text()[-3000:])
+        eventually(
+            lambda: self.node.allocatable(GPU) == count or None,
+            f"{count} devices",
+            told=lambda: self.log.read_text()[-3000:],
+        )
 
     def rows(self, answer: str = "") -> dict[str, dict[str, Any]]:
         """Return what the doctor says of the kubelet and of its runtime's switch, by check."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.cluster.node import NODE, Node, running_node
+from support.cluster.node import Node, running_node
 from support.containers.containerd_host import RELEASES, eventually
 from support.kubelet.offered import offer
 from support.kubelet.resources import GPU
@@ -49,8 +49,7 @@ def has(node: Node, link: Link, count: int) -> None:
 
     def allocatable() -> bool | None:
         link.look()
-        found = node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
-        return found.get(GPU, "0") == str(count) or None
+        return node.allocatable(GPU) == count or None
 
     eventually(allocatable, f"{count} devices", told=lambda: f"{link.statuses()} {node.kubelet.log}")
 

@@ -42,8 +42,7 @@ def residents(gpu_node: GpuNode) -> list[Pod]:
 
 def containers(pods: list[Pod]) -> list[tuple[str, int]]:
     """Return what is another one where a container was started again."""
-    rows = [row for pod in pods for row in pod.status()["containerStatuses"]]
-    return [(row["containerID"], row["restartCount"]) for row in rows]
+    return [row for pod in pods for row in pod.containers()]
 
 
 @pytest.mark.parametrize("numbers", [(TERM, KILL), (KILL, TERM)], ids=["TERM first", "KILL first"])

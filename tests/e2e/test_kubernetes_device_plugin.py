@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.cluster.device_plugin import KIND, VISIBLE, running_device_plugin
-from support.cluster.node import NODE, Node, running_node
+from support.cluster.node import Node, running_node
 from support.containers.containerd_host import RELEASES, eventually
 from support.nri.containerd_plugins import LIBRARY, numbers, running_plugin, write_inventory, write_specs
 from support.nri.host import LISTS, UUID
@@ -41,17 +41,12 @@ def node(cache: Path, kubernetes_tree: Path) -> Iterator[Node]:
         for strategy in STRATEGIES:
             stack.enter_context(running_device_plugin(folder, resource(strategy), strategy, UUID))
         eventually(
-            lambda: offered(node).issuperset(map(resource, STRATEGIES)) or None,
+            lambda: all(node.allocatable(resource(each)) == 1 for each in STRATEGIES) or None,
             "the node offers the devices",
             told=lambda: node.kubelet.log,
         )
         yield node
         node.remove_pods()
-
-
-def offered(node: Node) -> set[str]:
-    found = node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
-    return {name for name, count in found.items() if count == "1"}
 
 
 def wanting(strategy: str) -> dict[str, object]:

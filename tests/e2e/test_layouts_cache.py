@@ -9,27 +9,17 @@ import pytest
 from support.containers.chroot_host import (
     BULLSEYE_IMAGE,
     DEBIAN_IMAGE,
+    GLIBC_IMAGES,
     MANY_IMAGE,
     NO_CACHE_IMAGE,
-    OLD_DRIVER_ELSEWHERE_IMAGE,
-    OLD_DRIVER_IMAGE,
     REDHAT_IMAGE,
 )
 from support.containers.gpu_hosts import HOOKED, HOOKLESS, Driven, cache_entries
 
 pytestmark = pytest.mark.e2e
 
-IMAGES = (
-    DEBIAN_IMAGE,
-    REDHAT_IMAGE,
-    BULLSEYE_IMAGE,
-    MANY_IMAGE,
-    NO_CACHE_IMAGE,
-    OLD_DRIVER_IMAGE,
-    OLD_DRIVER_ELSEWHERE_IMAGE,
-)
-WITH_CACHE = tuple(image for image in IMAGES if image != NO_CACHE_IMAGE)
-WITH_PYTHON = tuple(image for image in IMAGES if image != REDHAT_IMAGE)
+WITH_CACHE = tuple(image for image in GLIBC_IMAGES if image != NO_CACHE_IMAGE)
+WITH_PYTHON = tuple(image for image in GLIBC_IMAGES if image != REDHAT_IMAGE)
 
 FIND_LIBRARY = "python3 -c \"import ctypes.util; print(ctypes.util.find_library('cuda'))\""
 
@@ -39,7 +29,7 @@ def names(entries: list[str]) -> list[str]:
 
 
 @pytest.mark.parametrize("way", HOOKED)
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", GLIBC_IMAGES)
 def test_ldconfig_lists_every_library_of_the_driver_before_any_other_of_its_name(
     driven: Callable[[str], Driven], way: str, image: str
 ) -> None:
@@ -71,7 +61,7 @@ def test_python_finds_libcuda(driven: Callable[[str], Driven], way: str, image: 
 
 
 @pytest.mark.parametrize("way", HOOKED)
-@pytest.mark.parametrize("image", IMAGES)
+@pytest.mark.parametrize("image", GLIBC_IMAGES)
 def test_ldconfig_in_the_container_does_not_lose_the_driver(
     driven: Callable[[str], Driven], way: str, image: str
 ) -> None:
@@ -112,6 +102,6 @@ def test_ldconfig_lists_the_driver_after_it_ran_in_a_hookless_container(
 
 @pytest.mark.parametrize("way", HOOKED)
 def test_the_hook_says_nothing_where_all_goes_well(driven: Callable[[str], Driven], way: str) -> None:
-    for image in IMAGES:
+    for image in GLIBC_IMAGES:
         answer = driven(way).attempt(image, "true")
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", ""), image

@@ -1,12 +1,11 @@
 """MIG instances in real containers: the GPU's node, both capability nodes, and no other instance's."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
+from support.containers.gpu_hosts import generate
 from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
 from support.hosts.nvidia_kernel import Node, control_nodes, example_gpus, write_kernel_side
 from support.own_trees import copy_tree
@@ -27,8 +26,7 @@ def mig_host(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path, images
     write_instance(root, 0, 8, nodes=False)
     config = root.parent / "config.yaml"
     config.write_text("create_nodes: true\n")
-    command = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--config", str(config)]
-    subprocess.run([*command, "--write", "--kind", "nvidia.com/gpu"], check=True)
+    generate(root, "--config", config, "--write", "--kind", "nvidia.com/gpu")
     with running_host(driver_tree, images=images, state=root) as host:
         yield host
 

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from support.containers.containerd_host import RELEASES, Container, Containerd, running_containerd
+from support.containers.containerd_host import Container, Containerd
 from support.containers.cri_client import CriError
 from support.nri.containerd_plugins import (
     LIBRARY,
     MARK,
+    containerd_with_specs,
     numbers,
     running_plugin,
-    write_inventory,
-    write_specs,
 )
 from support.nri.host import LISTS, UUID
 
@@ -39,19 +38,11 @@ ALLOW = (
 
 @pytest.fixture(scope="module", params=["forky", "trixie"])
 def containerd(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
-    with running_containerd(cache, RELEASES[request.param]) as host:
-        write_specs(host.specs)
+    with containerd_with_specs(cache, request.param) as host:
         own = json.loads((host.specs / "nvidia.com-gpu.json").read_text())
         (host.specs / "k8s.json").write_text(json.dumps({**own, "kind": OWN_KIND}))
-        write_inventory(host)
         with running_plugin(host, allow=ALLOW, unsupported_cdi="raw"):
             yield host
-
-
-@pytest.fixture
-def host(containerd: Containerd) -> Iterator[Containerd]:
-    yield containerd
-    containerd.remove_all()
 
 
 def listed(*names: str) -> list[dict[str, str]]:

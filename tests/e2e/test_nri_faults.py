@@ -6,32 +6,16 @@ nothing on the plugin's side can change: so the containers that went without are
 
 import signal
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from support.containers.containerd_host import RELEASES, Container, Containerd, eventually, running_containerd
-from support.nri.containerd_plugins import MARK, Plugin, numbers, running_plugin, write_inventory, write_specs
+from support.containers.containerd_host import Container, Containerd, eventually
+from support.nri.containerd_plugins import MARK, Plugin, numbers, running_plugin
 
 pytestmark = pytest.mark.e2e
 
 GPU0 = numbers("/dev/nvidia0")
 WISH = "NVIDIA_VISIBLE_DEVICES=0"
-
-
-@pytest.fixture(scope="module")
-def containerd(cache: Path) -> Iterator[Containerd]:
-    with running_containerd(cache, RELEASES["forky"]) as host:
-        write_specs(host.specs)
-        write_inventory(host)
-        yield host
-
-
-@pytest.fixture
-def host(containerd: Containerd) -> Iterator[Containerd]:
-    yield containerd
-    containerd.remove_all()
 
 
 def missed(plugin: Plugin, *containers: Container) -> None:

@@ -6,17 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.containers.containerd_host import RELEASES, Container, Containerd, running_containerd
+from support.containers.containerd_host import RELEASES, Container, Containerd
 from support.nri.containerd_plugins import (
     KIND,
     LIBRARY,
     MARK,
     NODES,
     Plugin,
+    containerd_with_specs,
     numbers,
     running_plugin,
-    write_inventory,
-    write_specs,
 )
 from support.nri.host import UUID
 
@@ -42,22 +41,14 @@ PASSED = given(("/dev/nvidiactl", "/dev/random"), ("/dev/nvidia0", "/dev/zero"))
 
 @pytest.fixture(scope="module", params=RELEASES)
 def containerd(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
-    with running_containerd(cache, RELEASES[request.param]) as host:
-        write_specs(host.specs, **EDITS)
-        write_inventory(host)
-        yield host
+    with containerd_with_specs(cache, request.param, **EDITS) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")
 def plugin(containerd: Containerd) -> Iterator[Plugin]:
     with running_plugin(containerd, unsupported_cdi="raw") as running:
         yield running
-
-
-@pytest.fixture
-def host(containerd: Containerd) -> Iterator[Containerd]:
-    yield containerd
-    containerd.remove_all()
 
 
 def repeated(container: Container) -> list[str]:

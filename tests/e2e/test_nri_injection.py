@@ -5,10 +5,9 @@ The containerd is that of Debian's next release, with NRI 0.8 in 2026-11; its ve
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pytest
-from support.containers.containerd_host import RELEASES, Containerd, eventually, running_containerd
+from support.containers.containerd_host import Containerd, eventually
 from support.containers.cri_client import CriError
 from support.nri.containerd_plugins import (
     DEAD,
@@ -33,16 +32,8 @@ GPU0, GPU1 = numbers("/dev/nvidia0"), numbers("/dev/nvidia1")
 
 
 @pytest.fixture(scope="module")
-def containerd(cache: Path) -> Iterator[Containerd]:
-    with running_containerd(cache, RELEASES["forky"]) as host:
-        yield host
-
-
-@pytest.fixture(scope="module")
 def plugin(containerd: Containerd) -> Iterator[Plugin]:
     """Run the plugin, for which everything counts in the namespace ml."""
-    write_specs(containerd.specs)
-    write_inventory(containerd)
     with running_plugin(containerd) as plugin:
         yield plugin
 

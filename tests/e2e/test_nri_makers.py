@@ -61,12 +61,6 @@ def containerd(request: pytest.FixtureRequest, cache: Path) -> Iterator[Containe
             yield host
 
 
-@pytest.fixture
-def host(containerd: Containerd) -> Iterator[Containerd]:
-    yield containerd
-    containerd.remove_all()
-
-
 def nodes(container: Container) -> dict[str, str]:
     """Return the accelerators' nodes in CONTAINER, with their numbers."""
     patterns = "/dev/davinci* /dev/neuron* /dev/accel/* /dev/kfd /dev/dri/*"

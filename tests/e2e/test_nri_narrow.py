@@ -4,8 +4,6 @@ The real cdigen writes the specs of a Debian host with two GPUs; containerd find
 """
 
 import json
-import sys
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Any
 
 import pytest
 from support.containers.containerd_host import RELEASES, Containerd, running_containerd
-from support.containers.gpu_hosts import GPUS, succeed
+from support.containers.gpu_hosts import GPUS, generate
 from support.hosts.nvidia_kernel import write_kernel_side
 from support.nri.containerd_plugins import Plugin, plugin_config, running_plugin
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -49,15 +47,13 @@ class Narrow:
 @pytest.fixture(scope="module")
 def specs(cache: Path, driver_tree: Path) -> Iterator[dict[str, Any]]:
     """Return the specs of a GPU host by the names of their files, with paths that containerd finds."""
-    with tempfile.TemporaryDirectory(prefix="narrow-", dir=cache) as folder:
-        root, written = Path(folder, "root"), Path(folder, "specs")
-        copy_tree(driver_tree, root)
+    with copied_tree(driver_tree, cache) as root:
+        written, config = root.parent / "specs", root.parent / "config.yaml"
         write_kernel_side(root, GPUS)
         written.mkdir()
-        config = Path(folder, "config.yaml")
         config.write_text("nri: {narrow: true}\n")
-        generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--config", str(config))
-        succeed(*generate, "--layout", "files", "--hook", "none", "--output-dir", str(written))
+        files = ("--layout", "files", "--hook", "none")
+        generate(root, "--config", config, *files, "--output-dir", written)
         yield {file.name: below(root, json.loads(file.read_text())) for file in sorted(written.iterdir())}
 
 

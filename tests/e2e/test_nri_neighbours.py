@@ -1,10 +1,7 @@
 """`cdigen nri` on a real containerd that has other NRI plugins as well."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from support.containers.containerd_host import RELEASES, Containerd, running_containerd
+from support.containers.containerd_host import Containerd
 from support.containers.cri_client import CriError
 from support.nri.containerd_plugins import (
     KIND,
@@ -13,8 +10,6 @@ from support.nri.containerd_plugins import (
     numbers,
     running_foreign,
     running_plugin,
-    write_inventory,
-    write_specs,
 )
 
 from cdigen.nri.pods import Adjustment
@@ -24,20 +19,6 @@ pytestmark = pytest.mark.e2e
 GPU0, GPU1 = numbers("/dev/nvidia0"), numbers("/dev/nvidia1")
 INJECTED = 'cdigen_nri_containers_total{outcome="inject"}'
 FIRST, LAST = "10", "30"  # before and after cdigen's 20
-
-
-@pytest.fixture(scope="module")
-def containerd(cache: Path) -> Iterator[Containerd]:
-    with running_containerd(cache, RELEASES["forky"]) as host:
-        write_specs(host.specs)
-        write_inventory(host)
-        yield host
-
-
-@pytest.fixture
-def host(containerd: Containerd) -> Iterator[Containerd]:
-    yield containerd
-    containerd.remove_all()
 
 
 def test_of_two_cdigens_only_the_first_gives_a_container_its_devices(host: Containerd) -> None:

@@ -6,8 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.containers.containerd_host import RELEASES, Containerd, eventually, running_containerd
-from support.nri.containerd_plugins import Plugin, numbers, plugin_config, write_inventory, write_specs
+from support.containers.containerd_host import RELEASES, Containerd, eventually
+from support.nri.containerd_plugins import (
+    Plugin,
+    containerd_with_specs,
+    numbers,
+    plugin_config,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -18,10 +23,8 @@ GPU0 = numbers("/dev/nvidia0")
 @pytest.fixture(params=RELEASES)
 def host(request: pytest.FixtureRequest, cache: Path) -> Iterator[Containerd]:
     """Run each containerd with 20-cdigen in its plugin folder."""
-    with running_containerd(cache, RELEASES[request.param]) as host:
+    with containerd_with_specs(cache, request.param) as host:
         host.stop()
-        write_specs(host.specs)
-        write_inventory(host)
         config = plugin_config(host, host.folder / "own", unsupported_cdi="raw")
         options = ("--spec-dir", host.specs, "--config", config, "--run-dir", host.folder / "own/run")
         command = shlex.join(str(word) for word in (sys.executable, "-m", "cdigen", "nri", *options))

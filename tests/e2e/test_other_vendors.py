@@ -7,12 +7,12 @@ real character devices, so a node opens as far as the driver, which is not here 
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from typing import TYPE_CHECKING
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, MACHINE, Host, running_host
+from support.containers.gpu_hosts import succeed
 from support.hosts import amd_tree, intel_tree
 
 if TYPE_CHECKING:
@@ -83,9 +83,7 @@ def podman(
     for folder in ("run", "var"):
         (root / folder).mkdir()
     (root / "var/run").symlink_to("/run")
-    generate = [sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write", *options]
-    done = subprocess.run(generate, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    succeed(sys.executable, "-m", "cdigen", "generate", "--root", root, "--write", *options)
     with running_host(cache / tree if tree else MACHINE, images=images, state=root) as host:
         print(host.run("podman --version; runc --version"))
         yield request.param, host

@@ -18,7 +18,7 @@ from support.containers.starting_containers import REFUSAL, Starts
 from support.containers.upgrade_host import REPLAYED
 from support.hosts.nvidia_kernel import write_kernel_side
 from support.installation.installing import snapshot
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -63,9 +63,7 @@ def clean(cache: Path, images: Path, release: str, debs: Debs) -> Iterator[GpuHo
 @pytest.fixture
 def tree(cache: Path, release: str, debs: Debs) -> Iterator[Path]:
     """Return the tree of a host that nothing has booted, with what the kernel would show in /kernel."""
-    with tempfile.TemporaryDirectory(prefix="host-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(cache / f"host-{release}", root)
+    with copied_tree(cache / f"host-{release}", cache) as root:
         debs.lay_into(root)
         write_kernel_side(root / "kernel", GPUS, driver_version=RELEASES[release])
         yield root

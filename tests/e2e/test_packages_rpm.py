@@ -7,14 +7,13 @@ dependencies is not shown by this.
 import gzip
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.abilities import tool
 from support.installation.installing import done, make, snapshot
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
@@ -150,9 +149,7 @@ def test_what_the_code_needs_is_asked_for(packages: Path) -> None:
 
 @pytest.fixture
 def root(cache: Path) -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="rpm-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(cache / "host-trixie", root)
+    with copied_tree(cache / "host-trixie", cache) as root:
         for device in ("null", "zero", "urandom"):
             (root / "dev" / device).exists() or ran("cp", "--archive", f"/dev/{device}", root / "dev")
         # As the package filesystem of distributions with rpm has them.

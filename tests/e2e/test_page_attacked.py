@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.abilities import tool
-from support.browser.chromium import Chromium, Page
 from support.browser.page_layout import served
 from support.daemon.http_client import free_port
 
 from cdigen.frontend.http import Response, Server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from support.browser.chromium import Page
 
     from cdigen.frontend.http import Route
 
@@ -45,13 +44,6 @@ _PATHS = (
     *("img", "iframe", "object", "embed", "video", "script", "style"),
     *("form", "post", "fetch", "beacon", "websocket"),
 )
-
-
-@pytest.fixture
-def tab() -> Iterator[Page]:
-    tool("chromium")
-    with Chromium() as browser, browser.page() as found:
-        yield found
 
 
 # 127.0.0.1 is another site than localhost, and the same as itself with another port.

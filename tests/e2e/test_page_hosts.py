@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from support.abilities import tool
-from support.browser.chromium import Chromium, Page
 from support.browser.page_layout import LOOKS
 from support.daemon.host import Host, daemon
 from support.daemon.http_client import free_port
@@ -20,21 +18,16 @@ from support.nvml.standin import Gpu, Instance, Machine, install, trusted_folder
 from support.waiting import PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
+
+    from support.browser.chromium import Chromium, Page
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_nodes")]
 
 SCREENS = ((360, False), (1240, False), (1240, True), (3840, False))
 GPUS, PARTS = 16, range(7, 11)
 LOST = "NVRM: Xid (PCI:{address}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    tool("chromium")
-    with Chromium() as found:
-        yield found
 
 
 def kernel_log(host: Host, stack: ExitStack) -> FakeLog:

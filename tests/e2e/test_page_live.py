@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.abilities import tool
-from support.browser.chromium import Chromium, Page
 from support.browser.page_layout import LOOKS
 from support.containers.upgrade_host import daemon as daemon_on
 from support.containers.upgrade_host import upgrade_host, wait_until
@@ -17,8 +15,9 @@ from support.hosts.nvidia_kernel import example_gpus
 from support.nvml.standin import Machine, gpu, install, trusted_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from support.browser.chromium import Page
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("real_nodes")]
 
@@ -26,13 +25,6 @@ RELOAD_S = 5
 # Which document a page is: of one that was loaded anew the time of its beginning is another.
 BEGUN = "performance.timeOrigin"
 ANSWERED_MS = "(n => n.responseEnd - n.requestStart)(performance.getEntriesByType('navigation')[0])"
-
-
-@pytest.fixture
-def tab() -> Iterator[Page]:
-    tool("chromium")
-    with Chromium() as browser, browser.page() as found:
-        yield found
 
 
 @pytest.fixture

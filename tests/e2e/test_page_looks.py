@@ -1,29 +1,13 @@
 """The page in a real browser: it lies well and can be read on every screen, and reloads itself gently."""
 
-from collections.abc import Iterator
-
 import pytest
-from support.abilities import tool
-from support.browser.chromium import Chromium, Page
+from support.browser.chromium import Page
 from support.browser.page_layout import LOOKS, served
 from support.values.page_samples import SAMPLES
 
 from cdigen.daemon.page.page import page
 
 WIDTHS = (320, 360, 800, 1600, 3840)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Chromium]:
-    tool("chromium")
-    with Chromium() as found:
-        yield found
-
-
-@pytest.fixture
-def tab(browser: Chromium) -> Iterator[Page]:
-    with browser.page() as found:
-        yield found
 
 
 @pytest.mark.parametrize("name", SAMPLES)

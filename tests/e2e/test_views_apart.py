@@ -9,7 +9,7 @@ import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, REDHAT_IMAGE, running_host
 from support.containers.gpu_hosts import GPUS, Driven, install_hook, succeed
 from support.hosts.nvidia_kernel import write_kernel_side
-from support.own_trees import copy_tree, remove_tree
+from support.own_trees import copied_tree
 
 pytestmark = pytest.mark.e2e
 
@@ -19,12 +19,9 @@ LIBRARY = "/usr/lib/x86_64-linux-gnu/nvidia/current/libcuda.so.550.163.01"
 
 
 def test_a_library_on_another_mount_is_mounted_on_its_place_and_every_loader_finds_it(
-    cache: Path, driver_tree: Path, images: Path, tmp_path_factory: pytest.TempPathFactory
+    cache: Path, driver_tree: Path, images: Path
 ) -> None:
-    root = cache / tmp_path_factory.mktemp("apart").name / "root"
-    try:
-        root.parent.mkdir()
-        copy_tree(driver_tree, root)
+    with copied_tree(driver_tree, cache) as root:
         write_kernel_side(root, GPUS)
         install_hook(root)
         generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write")
@@ -40,5 +37,3 @@ def test_a_library_on_another_mount_is_mounted_on_its_place_and_every_loader_fin
             driven = Driven(host=host)
             for image in (DEBIAN_IMAGE, REDHAT_IMAGE):
                 assert driven.loaded(image, [*NAMES]) == {name: driven.driver[name] for name in NAMES}
-    finally:
-        remove_tree(root.parent, within=cache)

@@ -9,6 +9,9 @@ link. `provision` uses the same functions.
 import os
 import stat
 import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 # Folders of a Debian tree that dpkg, cdigen and ldconfig write into in place: hard links would share them.
@@ -56,3 +59,12 @@ def copy_tree(source: Path, target: Path, *, own: tuple[str, ...] = ()) -> None:
     for name in own:
         remove_tree(target / name, within=target)
         subprocess.run(["cp", "--archive", source / name, target], check=True)
+
+
+@contextmanager
+def copied_tree(source: Path, folder: Path, *, own: tuple[str, ...] = ()) -> Iterator[Path]:
+    """Copy a tree as `copy_tree` does into a temporary folder below FOLDER, and return the copy."""
+    with tempfile.TemporaryDirectory(prefix="copy-", dir=folder) as made:
+        root = Path(made) / "root"
+        copy_tree(source, root, own=own)
+        yield root

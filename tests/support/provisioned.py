@@ -16,7 +16,7 @@ from support.abilities import cannot_run
 from support.containers.chroot_host import running_host
 from support.containers.gpu_hosts import WAYS, Driven, gpu_root
 from support.containers.image_archive import build as build_image
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 from support.paths import TESTS
 
 E2E = TESTS / "e2e"
@@ -82,9 +82,7 @@ def image_archive(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture
 def host_root(cache: Path, driver_tree: Path) -> Iterator[Path]:
     """Copy the driver tree for one test, to write a kernel side and specs into."""
-    with tempfile.TemporaryDirectory(prefix="host-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(driver_tree, root)
+    with copied_tree(driver_tree, cache) as root:
         yield root
 
 

@@ -17,6 +17,7 @@ from support.cluster.api import ApiError
 from support.cluster.gpu_node import GPU
 from support.cluster.node import NODE
 from support.cluster.pods import pod_manifest
+from support.cluster.sampling import sampling
 from support.containers.containerd_host import eventually
 
 if TYPE_CHECKING:
@@ -104,18 +105,14 @@ def reasons(fates: list[Fate]) -> dict[str, int]:
 def loading(fleet: Fleet) -> Iterator[Load]:
     """Make pods until the context ends, each other one by the plugin and by NRI, and ask the API server."""
     load, ended = Load(fleet=fleet), threading.Event()
-    threads = [
-        threading.Thread(target=_make, args=(load, ended)),
-        threading.Thread(target=_look, args=(load, ended)),
-    ]
-    for thread in threads:
-        thread.start()
-    try:
-        yield load
-    finally:
-        ended.set()
-        for thread in threads:
-            thread.join()
+    maker = threading.Thread(target=_make, args=(load, ended))
+    with sampling(lambda: _look(load), fleet.node.api.close, every_s=0.02):
+        maker.start()
+        try:
+            yield load
+        finally:
+            ended.set()
+            maker.join()
 
 
 def _make(load: Load, ended: threading.Event) -> None:
@@ -138,13 +135,11 @@ def _make(load: Load, ended: threading.Event) -> None:
     api.close()
 
 
-def _look(load: Load, ended: threading.Event) -> None:
-    while not ended.wait(0.02):
-        with suppress(OSError, ApiError):
-            number = load.fleet.allocatable()
-            if not load.allocatable or load.allocatable[-1][1] != number:
-                load.allocatable.append((time.time(), number))
-    load.fleet.node.api.close()
+def _look(load: Load) -> None:
+    with suppress(OSError, ApiError):
+        number = load.fleet.allocatable()
+        if not load.allocatable or load.allocatable[-1][1] != number:
+            load.allocatable.append((time.time(), number))
 
 
 def _fate(row: dict[str, Any], made_s: float) -> Fate:

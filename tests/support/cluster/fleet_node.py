@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import tempfile
 import time
@@ -20,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from support.cluster.api import ApiError
-from support.cluster.gpu_node import GPU, GPUS, make_host
-from support.cluster.node import NODE, Node, running_node
+from support.cluster.gpu_node import GPU, GPUS, make_host, within
+from support.cluster.node import Node, running_node
 from support.cluster.pods import Pod, pod_manifest
-from support.containers.chroot_host import Host
-from support.containers.containerd_host import eventually, only_child
+from support.containers.containerd_host import eventually
 from support.containers.upgrade_host import Upgraded
 from support.paths import REPOSITORY
 from support.waiting import HOST_PATIENCE_S
@@ -91,8 +89,7 @@ class Fleet:
 
     def allocatable(self, resource: str = GPU) -> int:
         """Return how many of RESOURCE pods can have, as the API server knows it."""
-        found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
-        return int(found.get(resource, "0"))
+        return self.node.allocatable(resource)
 
     def has(self, count: int, resource: str = GPU, *, timeout_s: float = HOST_PATIENCE_S) -> float:
         """Wait until so many of RESOURCE are allocatable; returns how many seconds that took."""
@@ -199,7 +196,7 @@ def running_fleet(cache: Path, tree: Path, release: Release, archive: Path) -> I
             subprocess.run(node.enter("bash", "-euc", MOUNT, "mount", root, node.folder), check=True)
             read_specs_of_the_host(node)
             load(node, archive)
-            with within(node, root) as host:
+            with within(node, "unshare", "--mount", "bash", "-euc", CHROOT, root) as host:
                 upgraded = Upgraded(host=host, root=root)
                 upgraded.load_module(older, GPUS)
                 fleet = Fleet(node=node, root=root, upgraded=upgraded)
@@ -232,18 +229,6 @@ def load(node: Node, archive: Path) -> None:
     node.containerd.ctr("images", "import", *local, snapshotter, archive)
 
 
-@contextmanager
-def within(node: Node, root: Path) -> Iterator[Host]:
-    """Yield the host as its own programs see it, such as those of the driver's packages."""
-    command = node.enter("unshare", "--mount", "bash", "-euc", CHROOT, root)
-    with subprocess.Popen(command) as process:
-        try:
-            yield Host(pid=eventually(lambda: _sleeping(process.pid), "the host is entered"))
-        finally:
-            with suppress(ValueError):
-                os.kill(only_child(process.pid), signal.SIGKILL)
-
-
 def _resident_mb(process: str) -> float:
     """Return what a process of a container has, none where it is a probe's, or has ended."""
     with suppress(OSError):
@@ -253,11 +238,3 @@ def _resident_mb(process: str) -> float:
         if not any(name in command for name in ("cdigen-probe", "runc")):
             return sum(int(each[1]) for each in lines) / 1000
     return 0.0
-
-
-def _sleeping(pid: int) -> int | None:
-    with suppress(ValueError, OSError):
-        child = only_child(pid)
-        if Path(f"/proc/{child}/comm").read_text() == "sleep\n":
-            return child
-    return None

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from support.cluster.gpu_node import GPUS, GpuNode
+from support.cluster.sampling import container_info, running_ids, sampling
 from support.containers.cri_client import Cri, CriError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RUNNING = 1  # cri.proto: ContainerState
 POD = "io.kubernetes.pod.name"  # the kubelet's label on each container
 PATHS = frozenset(node.path for gpu in GPUS for node in gpu.nodes)
-LOOK_S = 0.1
 
 
 @dataclass(kw_only=True)
@@ -34,9 +31,7 @@ class Holders:
         # A connection waits ever longer for a runtime that was away: this is a new one then.
         self._cri = self._cri or Cri(self.gpu_node.node.folder / "c.sock")
         try:
-            rows = self._cri.call("ListContainers").containers
-            ids = [row.id for row in rows if row.state == RUNNING]
-            return dict(self._gpus(self._cri, each) for each in ids)
+            return dict(self._gpus(self._cri, each) for each in running_ids(self._cri))
         except CriError:
             self.close()
             raise
@@ -49,8 +44,7 @@ class Holders:
 
     def _gpus(self, cri: Cri, container: str) -> tuple[str, frozenset[str]]:
         if container not in self._known:
-            answer = cri.call("ContainerStatus", container_id=container, verbose=True)
-            info = json.loads(answer.info["info"])
+            info = container_info(cri, container)
             nodes = info["runtimeSpec"]["linux"].get("devices", ())
             name = f"{info['config']['labels'][POD]} {container}"
             self._known[container] = name, PATHS & {node["path"] for node in nodes}
@@ -94,22 +88,17 @@ class Watch:
 @contextmanager
 def watching(gpu_node: GpuNode) -> Iterator[Watch]:
     """Look all the time until the context ends, in a thread; who is away is not asked."""
-    watch, ended = Watch(), threading.Event()
-    holders = Holders(gpu_node=gpu_node)
+    watch, holders = Watch(), Holders(gpu_node=gpu_node)
 
     def look() -> None:
-        while not ended.wait(LOOK_S):
-            with suppress(OSError, KeyError):
-                watch.allocatable.append((time.monotonic(), gpu_node.allocatable()))
-            with suppress(CriError):
-                watch.see(holders.now())
+        with suppress(OSError, KeyError):
+            watch.allocatable.append((time.monotonic(), gpu_node.allocatable()))
+        with suppress(CriError):
+            watch.see(holders.now())
+
+    def end() -> None:
         holders.close()
         gpu_node.node.api.close()
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
+    with sampling(look, end):
         yield watch
-    finally:
-        ended.set()
-        thread.join()

@@ -19,16 +19,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from support.cluster.node import NODE, Node, running_node
+from support.cluster.node import Node, running_node
 from support.cluster.pods import Pod, pod_manifest
 from support.containers.chroot_host import Host
 from support.containers.containerd_host import eventually, only_child
 from support.containers.gpu_hosts import install_hook
-from support.containers.upgrade_host import BASIC_NODES, PACKAGES, Upgraded
+from support.containers.upgrade_host import PACKAGES, Upgraded, make_basic_nodes
 from support.daemon.kernel_records import FakeLog
 from support.hosts import amd_tree, intel_tree
 from support.hosts.mig import write_instance, write_minors
-from support.hosts.nvidia_kernel import Node as Device
 from support.hosts.nvidia_kernel import (
     control_nodes,
     example_gpus,
@@ -76,6 +75,8 @@ mount --bind "$root/etc" /etc
 mount --bind "$root/usr" /usr
 """
 
+# In a container: which versions of the driver have files there.
+LIBRARIES = "find /usr /lib -name 'libcuda.so.[0-9][0-9]*' | sed 's/.*so[.]//' | sort -u"
 # Nodes as "name major:minor" without udev's other names of them, a line "--", and where something is mounted.
 LOOK = """find /dev -type c -not -path '*/by-path/*' -exec stat -c '%n %t:%T' {} +
 echo --
@@ -214,8 +215,7 @@ class GpuNode:
 
     def allocatable(self, resource: str = GPU) -> int:
         """Return how many of RESOURCE pods can have, as the API server knows it."""
-        found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
-        return int(found.get(resource, "0"))
+        return self.node.allocatable(resource)
 
     def has(self, count: int, resource: str = GPU, *, timeout_s: float = HOST_PATIENCE_S) -> float:
         """Wait until so many of RESOURCE are allocatable; returns how many seconds that took."""
@@ -301,11 +301,8 @@ def running_gpu_node(cache: Path, tree: Path, release: Release, config: str = ""
         root = Path(folder) / "root"
         older = make_host(root, tree)
         log = FakeLog(root / "dev/kmsg")
-        with running_node(cache, release) as node, within(node, root) as host:
-            subprocess.run(node.enter("bash", "-euc", MOUNT, "mount", root, node.specs), check=True)
-            # It watches the folder of specs that was there when it started.
-            node.containerd.stop()
-            node.containerd.start()
+        with running_node(cache, release) as node, within(node, "chroot", root, "sleep", "infinity") as host:
+            node.mount_specs(MOUNT, root, node.specs)
             arguments = ("--root", str(root))
             kubelet = ("--kubelet-dir", f"{node.folder}/kubelet", "--run-dir", f"{node.folder}/plugin")
             library = nvml / standin.SONAME
@@ -342,14 +339,9 @@ def make_host(root: Path, tree: Path, *, hook: bool = True) -> str:
     """Lay the host with the HOOK or not, whose driver was not looked at yet; returns its version."""
     copy_tree(tree, root, own=WRITTEN_IN_PLACE)
     older = min(path.name for path in (root / PACKAGES).iterdir())
-    for line in BASIC_NODES:
-        name, major, minor = line.split()
-        make_node(root, Device(path=f"/dev/{name}", major=int(major), minor=int(minor)))
+    make_basic_nodes(root)
     for name in ("dev/pts", "dev/shm", "dev/mqueue", "run/cdi", "run/cdigen", "var/lib/cdigen"):
         (root / name).mkdir(parents=True, exist_ok=True)
-    for name, target in (("ptmx", "pts/ptmx"), ("fd", "/proc/self/fd")):
-        (root / "dev" / name).unlink(missing_ok=True)
-        (root / "dev" / name).symlink_to(target)
     amd_tree.write(root, AMDS)
     intel_tree.lay(root, FLEX)
     write_kernel_side(root, GPUS, driver_version=older)
@@ -364,17 +356,22 @@ def make_host(root: Path, tree: Path, *, hook: bool = True) -> str:
 
 
 @contextmanager
-def within(node: Node, root: Path) -> Iterator[Host]:
-    """Yield the host as its own programs see it, such as those of the driver's packages."""
-    with subprocess.Popen(node.enter("chroot", root, "sleep", "infinity")) as process:
+def within(node: Node, *command: str | Path) -> Iterator[Host]:
+    """Yield the host as its own programs see it, such as those of the driver's packages.
+
+    COMMAND enters it in the node's namespaces, and becomes `sleep` there.
+    """
+    with subprocess.Popen(node.enter(*command)) as process:
         try:
-            yield Host(pid=eventually(lambda: _child(process.pid), "the host is entered"))
+            yield Host(pid=eventually(lambda: _sleeping(process.pid), "the host is entered"))
         finally:
             with suppress(ValueError):
                 os.kill(only_child(process.pid), signal.SIGKILL)
 
 
-def _child(pid: int) -> int | None:
-    with suppress(ValueError):
-        return only_child(pid)
+def _sleeping(pid: int) -> int | None:
+    with suppress(ValueError, OSError):
+        child = only_child(pid)
+        if Path(f"/proc/{child}/comm").read_text() == "sleep\n":
+            return child
     return None

@@ -78,13 +78,7 @@ def restart(node: Node, name: str, **flags: str) -> None:
 
 def add_node(node: Node) -> None:
     """Add the node of gpushare's guide, without a kubelet: two GPUs, of 15 GiB and less."""
-    node.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "guide"}})
-    amounts = {"cpu": "64", "memory": "64Gi", "pods": "200"}
-    ready = {"type": "Ready", "status": "True", "reason": "x", "message": "x"}
-    addresses = [{"type": "InternalIP", "address": "10.99.0.7"}]
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "addresses": addresses}
-    node.api.patch("/api/v1/nodes/guide/status", {"status": status})
-    node.api.patch("/api/v1/nodes/guide", {"spec": {"taints": None}})
+    node.add_bare("guide", {"cpu": "64", "memory": "64Gi", "pods": "200"}, address="10.99.0.7")
     offer(node, 15, 8)
 
 

@@ -191,6 +191,29 @@ class Node(Place):
         # What the API server has of a node whose kubelet was away is what that said before.
         self.answers(self.kubelet, f"/api/v1/nodes/{NODE}/proxy/healthz")
 
+    def allocatable(self, resource: str) -> int:
+        """Return how many of RESOURCE pods can have on it, as the API server has it."""
+        found = self.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
+        return int(found.get(resource, "0"))
+
+    def add_bare(
+        self, name: str, amounts: Mapping[str, str], *, address: str = "", **metadata: object
+    ) -> None:
+        """Add a node without a kubelet that can have AMOUNTS, with METADATA beside its name."""
+        self.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}})
+        ready = {"type": "Ready", "status": "True", "reason": "x", "message": "x"}
+        addresses = [{"type": "InternalIP", "address": address}] if address else []
+        status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready], "addresses": addresses}
+        self.api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
+        self.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+
+    def mount_specs(self, script: str, *arguments: str | Path) -> None:
+        """Run a SCRIPT that mounts another folder over that of the specs."""
+        subprocess.run(self.enter("bash", "-euc", script, "mount", *arguments), check=True)
+        # It watches the folder of specs that was there when it started.
+        self.containerd.stop()
+        self.containerd.start()
+
     def namespace(self, name: str) -> None:
         """Create a namespace, and wait until pods can be created in it."""
         self.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

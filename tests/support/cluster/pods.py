@@ -83,6 +83,10 @@ class Pod:
         said: str = self.node.api.get(f"{self.path}/log?container={container}")
         return said
 
+    def containers(self) -> list[tuple[str, int]]:
+        """Return what is another where a container of it was started again."""
+        return [(row["containerID"], row["restartCount"]) for row in self.status()["containerStatuses"]]
+
     def delete(self) -> None:
         """Delete it; it ends soon after.
 

@@ -23,12 +23,11 @@ from support.cluster.node import NODE, Daemon, Node, running_node
 from support.cluster.pods import POD, WAIT, Pod
 from support.containers.busybox_image import IMAGE
 from support.containers.containerd_host import eventually, only_child
-from support.containers.upgrade_host import BASIC_NODES
+from support.containers.upgrade_host import make_basic_nodes
 from support.daemon.kernel_records import FakeLog
 from support.hosts import amd_tree
 from support.hosts.driver_files import put
-from support.hosts.nvidia_kernel import Node as Device
-from support.hosts.nvidia_kernel import make_node, write
+from support.hosts.nvidia_kernel import write
 
 from cdigen.gpushare.names import GPUS, LEDGER_KEY, LEDGERS, Resources, ledger_name
 from cdigen.gpushare.nodes import Gpu, node_annotation
@@ -105,8 +104,7 @@ class Shared:
 
     def allocatable(self) -> int:
         """Return how many units pods can have on the node with a kubelet."""
-        found = self.node.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
-        return int(found.get(RESOURCES.memory, "0"))
+        return self.node.allocatable(RESOURCES.memory)
 
     def restart(self, name: str, number: signal.Signals) -> None:
         """End a program by a signal, and start it again at once."""
@@ -202,10 +200,7 @@ def running_shared(cache: Path, release: Release) -> Iterator[Shared]:
         try:
             daemon.start()
             with running_node(cache, release) as node:
-                subprocess.run(node.enter("bash", "-euc", MOUNT, "mount", root, node.specs), check=True)
-                # It watches the folder of specs that was there when it started.
-                node.containerd.stop()
-                node.containerd.start()
+                node.mount_specs(MOUNT, root, node.specs)
                 node.kubelet.comes_back = True
                 shared = Shared(node=node, root=root, daemon=daemon)
                 prepare(shared)
@@ -222,13 +217,9 @@ def lay_host(root: Path) -> FakeLog:
     amd_tree.write(root, gpus)
     for gpu, units in zip(gpus, SIZES[NODE], strict=True):
         put(root / f"sys/devices/pci0000:00/{gpu.bdf}/mem_info_vram_total", f"{units << 30}\n".encode())
-    for line in BASIC_NODES:
-        name, major, minor = line.split()
-        make_node(root, Device(path=f"/dev/{name}", major=int(major), minor=int(minor)))
+    make_basic_nodes(root)
     for name in ("dev/pts", "dev/shm", "dev/mqueue", "run/cdi", "run/cdigen", "var/lib/cdigen"):
         (root / name).mkdir(parents=True, exist_ok=True)
-    for name, target in (("ptmx", "pts/ptmx"), ("fd", "/proc/self/fd")):
-        (root / "dev" / name).symlink_to(target)
     (root / "var/run").symlink_to("../run")
     write(root / "etc/cdigen/config.yaml", CONFIG)
     return FakeLog(root / "dev/kmsg")
@@ -278,14 +269,9 @@ def add_node(node: Node, name: str, sizes: tuple[int, ...]) -> None:
     """Add a node without a kubelet; one whose GPUs differ has the annotation that says so."""
     gpus = [Gpu(index=index, units=units, uuid=f"GPU-{name}-{index}") for index, units in enumerate(sizes)]
     annotations = {GPUS: node_annotation(gpus)} if len(set(sizes)) > 1 else {}
-    metadata = {"name": name, "annotations": annotations, "labels": {"name": name}}
-    node.api.create({"apiVersion": "v1", "kind": "Node", "metadata": metadata})
     amounts = {RESOURCES.memory: str(sum(sizes)), RESOURCES.count: str(len(sizes))}
     amounts |= {"cpu": "64", "memory": "64Gi", "pods": "500"}
-    ready = {"type": "Ready", "status": "True", "reason": "x", "message": "x"}
-    status = {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}
-    node.api.patch(f"/api/v1/nodes/{name}/status", {"status": status})
-    node.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
+    node.add_bare(name, amounts, annotations=annotations, labels={"name": name})
 
 
 def start_scheduler(node: Node, name: str, port: int) -> None:

@@ -6,10 +6,9 @@ The runtime tells which nodes containers have, the kubelet which units, the API 
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections import Counter, defaultdict
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from http.client import HTTPException
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import grpc
 from support.cluster.api import ApiError
 from support.cluster.node import NODE
+from support.cluster.sampling import container_info, running_ids, sampling
 from support.cluster.shared_node import NAMESPACE, RENDER, RESOURCES, SIZES, Shared
 from support.containers.cri_client import Cri, CriError, messages_of
 from support.hosts import amd_tree
@@ -29,10 +29,8 @@ from cdigen.gpushare.names import ALLOCATION, INDEX, LEDGER_KEY, LEDGERS, OF_CON
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-RUNNING = 1  # cri.proto: ContainerState
 LABEL = "io.kubernetes."
 LIST = "/v1.PodResourcesLister/List"
-LOOK_S = 0.1
 # A node's GPUs by the beginnings of their ids.
 IDS = {gpu.bdf: index for index, gpu in enumerate(amd_tree.mi210(len(SIZES[NODE])))}
 
@@ -110,17 +108,15 @@ class Looks:
 
     def containers_now(self, cri: Cri) -> list[Has]:
         """Return what runs, and has or asked for a GPU; CriError."""
-        rows = [row.id for row in cri.call("ListContainers").containers if row.state == RUNNING]
         found = []
-        for each in rows:
+        for each in running_ids(cri):
             with suppress(CriError):  # it may have been removed meanwhile
                 found.append(self._has(cri, each))
         return found
 
     def _has(self, cri: Cri, container: str) -> Has:
         if container not in self._known:
-            answer = cri.call("ContainerStatus", container_id=container, verbose=True)
-            info = json.loads(answer.info["info"])
+            info = container_info(cri, container)
             labels, spec = info["config"]["labels"], info["runtimeSpec"]
             paths = [node["path"] for node in spec["linux"].get("devices", ())]
             numbers = {int(path.partition("renderD")[2]) - RENDER for path in paths if "renderD" in path}
@@ -323,17 +319,11 @@ def _above(sums: Mapping[str, Counter[int]], what: str = "annotations of") -> It
 @contextmanager
 def looking(shared: Shared) -> Iterator[Looks]:
     """Look all the time until the context ends, in a thread; who is away is not asked."""
-    looks, ended = Looks(shared=shared), threading.Event()
+    looks, cri = Looks(shared=shared), Cri(shared.node.folder / "c.sock")
 
-    def look() -> None:
-        with closing(Cri(shared.node.folder / "c.sock")) as cri, closing(shared.node.api):
-            while not ended.wait(LOOK_S):
-                looks.look(cri)
+    def end() -> None:
+        cri.close()
+        shared.node.api.close()
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
+    with sampling(lambda: looks.look(cri), end):
         yield looks
-    finally:
-        ended.set()
-        thread.join()

@@ -18,7 +18,7 @@ from typing import Any
 
 from support.abilities import cannot_run
 from support.containers.chroot_host import Host
-from support.containers.upgrade_host import CONTAINERS, PACKAGES, STORAGE
+from support.containers.upgrade_host import PACKAGES, configure_podman
 from support.hosts.nvidia_kernel import example_gpus, information_text, write, write_driver, write_kernel_side
 from support.own_trees import WRITTEN_IN_PLACE, copy_tree, remove_tree
 from support.paths import REPOSITORY
@@ -27,6 +27,8 @@ from support.waiting import HOST_PATIENCE_S
 BOOT = REPOSITORY / "tests/support/containers/boot-systemd"
 UNITS = ("cdigen", "cdigen-once")
 GPUS = example_gpus(2)
+# Of processes: the control groups may be without controllers.
+NO_LIMIT = "pids_limit = 0\n"
 # Where the tree has what the kernel would show of its GPUs.
 KERNEL = "kernel"
 # The units start with a /proc of their own, which has nothing of a driver that the machine lacks.
@@ -180,10 +182,7 @@ def gpu_host(
         write_kernel_side(root / KERNEL, GPUS, driver_version=version)
         for unit in UNITS:
             write(root / f"etc/systemd/system/{unit}.service.d/kernel.conf", SHOWN)
-        write(root / "etc/containers/storage.conf", STORAGE)
-        # No limit of processes: the control groups may be without controllers.
-        limits = CONTAINERS.replace("[containers]\n", "[containers]\npids_limit = 0\n")
-        write(root / "etc/containers/containers.conf", limits)
+        configure_podman(root, NO_LIMIT)
         install(root)
         with booted(root, kernel=root / KERNEL, images=images) as first:
             host = Host(pid=first)

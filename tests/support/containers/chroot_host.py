@@ -24,6 +24,15 @@ MANY_IMAGE = "localhost/many-libraries"  # 5,000 more in /opt/many/lib, found th
 NO_CACHE_IMAGE = "localhost/no-cache"  # no /etc/ld.so.cache
 OLD_DRIVER_IMAGE = "localhost/old-driver"  # libcuda and libnvidia-ml 535 in the default folder
 OLD_DRIVER_ELSEWHERE_IMAGE = "localhost/old-driver-elsewhere"  # in /opt/old-driver/lib, by the cache
+GLIBC_IMAGES = (
+    DEBIAN_IMAGE,
+    REDHAT_IMAGE,
+    BULLSEYE_IMAGE,
+    MANY_IMAGE,
+    NO_CACHE_IMAGE,
+    OLD_DRIVER_IMAGE,
+    OLD_DRIVER_ELSEWHERE_IMAGE,
+)
 
 ENVIRONMENT = (
     "HOME=/root",

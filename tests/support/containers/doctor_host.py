@@ -7,18 +7,17 @@ runtimes' daemons run, and a stand-in for systemctl restarts them, for there is 
 import importlib.util
 import json
 import shutil
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
-from support.containers.forky_host import NAMESPACE, REMOVE_CONTAINERS, START_DAEMONS, lay_driver
+from support.containers.forky_host import NAMESPACE, lay_driver, running_daemons
 from support.containers.gpu_hosts import GPUS, install_hook
 from support.hosts.nvidia_kernel import write_kernel_side
-from support.own_trees import copy_tree
+from support.own_trees import copied_tree
 
 import cdigen
 
@@ -79,10 +78,10 @@ RUNTIMES = {
 }
 
 
-def install_cdigen(root: Path) -> None:
-    """Copy this cdigen and what it needs into the tree ROOT, for the Python that is there."""
+def copy_packages(root: Path, *names: str) -> None:
+    """Copy this cdigen and the packages NAMES to /opt/cdigen of the tree ROOT."""
     packages = [Path(cdigen.__file__).parent]
-    for name in ("tomlkit", "yaml"):
+    for name in names:
         spec = importlib.util.find_spec(name)
         assert spec is not None
         assert spec.origin is not None
@@ -91,6 +90,11 @@ def install_cdigen(root: Path) -> None:
         # Compiled modules are for this machine's Python; PyYAML does without its own.
         left_out = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(package, root / "opt/cdigen" / package.name, ignore=left_out)
+
+
+def install_cdigen(root: Path) -> None:
+    """Copy this cdigen and what it needs into the tree ROOT, for the Python that is there."""
+    copy_packages(root, "tomlkit", "yaml")
     shutil.copytree(Path(cdigen.__file__).parents[1] / "schemas", root / "opt/cdigen/schemas")
     put_program(root / "usr/bin/cdigen", COMMAND)
 
@@ -128,9 +132,7 @@ def diagnosed(
 
     DRIVER_TREE has the driver's files, which are of VERSION, where TREE has not.
     """
-    with tempfile.TemporaryDirectory(prefix="doctor-", dir=cache) as folder:
-        root = Path(folder) / "root"
-        copy_tree(tree, root)
+    with copied_tree(tree, cache) as root:
         if driver_tree is not None:
             lay_driver(root, driver_tree)
         keep_kernel_side(root, version)
@@ -141,15 +143,8 @@ def diagnosed(
         with running_host(root, images=images) as host:
             host.run(MOUNT_KERNEL)
             host.run("cdigen generate --write")
-            if has_docker:
-                host.run(START_DAEMONS)
-                archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
-                host.run(f"{archive} | docker load --quiet")
-            try:
+            with running_daemons(host) if has_docker else nullcontext():
                 yield host
-            finally:
-                if has_docker:
-                    host.attempt(REMOVE_CONTAINERS)
 
 
 def verdicts(host: Host, *options: str) -> list[dict[str, Any]]:

@@ -49,15 +49,28 @@ HOOKED = tuple(name for name, way in WAYS.items() if way.hook == "cdigen")
 HOOKLESS = tuple(name for name, way in WAYS.items() if way.hook == "none")
 
 
+# crun refuses to work where both versions of cgroups are mounted.
+LONE_CGROUP2 = (
+    "unshare --mount --propagation private sh -c 'umount --recursive --lazy /sys && "
+    'mount -t sysfs sysfs /sys && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"\' sh'
+)
+
+
 def gpu_root(root: Path, driver_tree: Path, way: Way) -> None:
     """Make the root of a host with two GPUs, the installed hook, and the spec (and view) for WAY."""
     copy_tree(driver_tree, root)
     write_kernel_side(root, GPUS)
     install_hook(root)
-    generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write")
-    said = succeed(*generate, "--layout", way.layout, "--hook", way.hook)
-    # A layout that the host cannot give is replaced by another, with a warning.
-    assert "warning" not in said, said
+    generate(root, "--write", "--layout", way.layout, "--hook", way.hook)
+
+
+def generate(root: Path, *options: str | Path) -> None:
+    """Run `cdigen generate` for the host at ROOT; it must succeed without a warning.
+
+    A layout that the host cannot give is replaced by another, with a warning.
+    """
+    printed = succeed(sys.executable, "-m", "cdigen", "generate", "--root", root, *options)
+    assert "warning" not in printed, printed
 
 
 def install_hook(root: Path) -> None:
@@ -67,12 +80,12 @@ def install_hook(root: Path) -> None:
     succeed("chroot", str(root), "/usr/bin/python3", "-I", *compiled, "/usr/libexec/cdigen/lib")
 
 
-def succeed(*command: str) -> str:
+def succeed(*command: str | Path) -> str:
     """Run a command of this machine, which must succeed, and return all that it printed."""
     done = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=REPOSITORY
     )
-    assert done.returncode == 0, f"exit {done.returncode}: {shlex.join(command)}\n{done.stdout}"
+    assert done.returncode == 0, f"exit {done.returncode}: {shlex.join(map(str, command))}\n{done.stdout}"
     return done.stdout
 
 
@@ -125,14 +138,9 @@ class Driven:
 
 
 def with_crun(host: Host, options: str = f"--device {DEVICE}") -> Driven:
-    """Start containers with crun, which refuses to work where both versions of cgroups are mounted."""
-    lone = (
-        "umount --recursive --lazy /sys && mount -t sysfs sysfs /sys && "
-        "mount -t cgroup2 cgroup2 /sys/fs/cgroup"
-    )
-    unshare = f"unshare --mount --propagation private sh -c '{lone} && exec \"$@\"' sh"
-    podman = f"podman --runtime crun run --cgroups=disabled --rm {options}"
-    return Driven(host=host, podman=f"{unshare} {podman}")
+    """Start containers with crun."""
+    podman = f"{LONE_CGROUP2} podman --runtime crun run --cgroups=disabled --rm {options}"
+    return Driven(host=host, podman=podman)
 
 
 def cache_entries(listed: str) -> list[str]:

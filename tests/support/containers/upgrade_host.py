@@ -266,15 +266,26 @@ def entered(root: Path, *, images: Path, work: Path) -> Iterator[Host]:
 
 def _make_running(root: Path) -> None:
     """Give the copy the nodes that every machine has, and podman's settings."""
+    make_basic_nodes(root)
+    (root / "run/cdi").mkdir(parents=True, exist_ok=True)
+    configure_podman(root)
+
+
+def make_basic_nodes(root: Path) -> None:
+    """Make the device nodes and links that every machine has in /dev."""
     for line in BASIC_NODES:
         name, major, minor = line.split()
         make_node(root, Device(path=f"/dev/{name}", major=int(major), minor=int(minor)))
     for name, target in (("ptmx", "pts/ptmx"), ("fd", "/proc/self/fd")):
         (root / "dev" / name).unlink(missing_ok=True)
         (root / "dev" / name).symlink_to(target)
-    (root / "run/cdi").mkdir(parents=True, exist_ok=True)
+
+
+def configure_podman(root: Path, containers: str = "") -> None:
+    """Write podman's settings; CONTAINERS are further rows of the table of containers."""
     write(root / "etc/containers/storage.conf", STORAGE)
-    write(root / "etc/containers/containers.conf", CONTAINERS)
+    text = CONTAINERS.replace("[containers]\n", f"[containers]\n{containers}")
+    write(root / "etc/containers/containers.conf", text)
 
 
 @contextmanager

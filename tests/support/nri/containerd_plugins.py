@@ -18,7 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from support.containers.containerd_host import Place, eventually
+from support.containers.containerd_host import (
+    RELEASES,
+    Containerd,
+    Place,
+    eventually,
+    running_containerd,
+)
 from support.daemon import http_client
 from support.nri.host import UUID, content
 from support.waiting import HOST_PATIENCE_S
@@ -196,6 +202,15 @@ def write_inventory(host: Place) -> None:
     folder = host.folder / "daemon"
     folder.mkdir(exist_ok=True)
     (folder / "inventory.json").write_bytes(content())
+
+
+@contextmanager
+def containerd_with_specs(cache: Path, release: str, **edits: Any) -> Iterator[Containerd]:
+    """Run a containerd until the context ends, with the specs of `write_specs` and an inventory."""
+    with running_containerd(cache, RELEASES[release]) as host:
+        write_specs(host.specs, **edits)
+        write_inventory(host)
+        yield host
 
 
 @dataclass(kw_only=True)

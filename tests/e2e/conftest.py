@@ -1,0 +1,47 @@
+"""Fixtures of several modules of end-to-end tests: a containerd with specs, a browser, a hook's target."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.abilities import tool
+from support.browser.chromium import Chromium, Page
+from support.containers.containerd_host import Containerd
+from support.containers.gpu_hosts import Driven
+from support.containers.hostile_images import Target, arm
+from support.nri.containerd_plugins import containerd_with_specs
+
+
+@pytest.fixture(scope="module")
+def containerd(cache: Path) -> Iterator[Containerd]:
+    """Run the containerd of Debian's next release, which injects CDI devices, with specs and an inventory."""
+    with containerd_with_specs(cache, "forky") as running:
+        yield running
+
+
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    """Return the module's `containerd`; nothing is left of a test."""
+    yield containerd
+    containerd.remove_all()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Chromium]:
+    """Run a real browser."""
+    tool("chromium")
+    with Chromium() as running:
+        yield running
+
+
+@pytest.fixture
+def tab(browser: Chromium) -> Iterator[Page]:
+    """Return a new tab of the browser."""
+    with browser.page() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def target(driven: Callable[[str], Driven], tmp_path_factory: pytest.TempPathFactory) -> Target:
+    """Return a host whose hook the module's images attack."""
+    return arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))
