@@ -16,6 +16,7 @@ from bench.toolkit import Toolkit
 from support.abilities import tool
 from support.hosts import driver_files
 from support.hosts.nvidia_kernel import example_gpus
+from support.processes import captured
 
 BENCHES = Path(__file__).parent / "bench"
 SOURCE = BENCHES / "ctk_by_path.c"
@@ -72,7 +73,7 @@ def test_a_host_with_the_real_driver_gives_the_toolkits_spec(host_root: Path, pe
     for program in (peer.ctk, peer.hook):
         shutil.copy(program, host_root / "usr/bin")
     command = ["chroot", str(host_root), "/usr/bin/nvidia-ctk"]
-    silent = subprocess.run(command, check=False, capture_output=True, text=True)
+    silent = captured(command)
     assert (silent.returncode, silent.stderr) == (1, "failed to initialize NVML: Driver Not Loaded\n")
     # It has made /dev/nvidiactl.
     before = files(host_root)
@@ -100,6 +101,6 @@ def test_the_toolkit_of_the_path_is_taken(peer: Toolkit, monkeypatch: pytest.Mon
 def test_a_folder_without_the_toolkit_is_refused_in_one_line(tmp_path: Path, bench: str) -> None:
     (tmp_path / "nvidia-ctk").touch(mode=0o755)
     command = [sys.executable, str(BENCHES / bench), "--toolkit", str(tmp_path)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = captured(command)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"--toolkit {tmp_path}: there is no nvidia-cdi-hook to execute\n"

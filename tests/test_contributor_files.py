@@ -4,13 +4,12 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from support.paths import REPOSITORY
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 GITHUB = REPOSITORY / ".github"
 WORKFLOWS = sorted(path.name for path in (GITHUB / "workflows").iterdir())
 FORMS = sorted(path.name for path in (GITHUB / "ISSUE_TEMPLATE").iterdir() if path.name != "config.yml")

@@ -6,8 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-
-REPOSITORY = Path(__file__).resolve().parents[1]
+from support.paths import REPOSITORY
 
 
 @pytest.fixture(scope="module")

@@ -1,14 +1,18 @@
 """The examples are listed with whether they are run, and what makes options of a spec says what is in it."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.paths import REPOSITORY
+from support.processes import captured
 
-EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+if TYPE_CHECKING:
+    import subprocess
+
+EXAMPLES = REPOSITORY / "examples"
 README = (EXAMPLES / "README.md").read_text()
 # Written by others' tools, and explained in the README as folders.
 FOLDERS = ("hosts", "specs", "monitoring", "vendor-accel")
@@ -49,7 +53,7 @@ def spec(folder: Path, **edits: Any) -> Path:
 
 def options(*arguments: str | Path) -> "subprocess.CompletedProcess[str]":
     command = (sys.executable, EXAMPLES / "cdi-options", *arguments)
-    return subprocess.run(command, check=False, capture_output=True, text=True)
+    return captured(command)
 
 
 @pytest.mark.parametrize(

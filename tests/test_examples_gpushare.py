@@ -1,15 +1,14 @@
 """What the files of examples/kubernetes/gpushare have in common is the same in all of them."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import yaml
+from support.paths import REPOSITORY
 
 from cdigen import __version__
 from cdigen.doctor.kubelet_shares import RIGHTS
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
 
 

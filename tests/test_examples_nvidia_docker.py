@@ -4,14 +4,19 @@ In Docker's place is a program that writes down how it was called, and tells of 
 """
 
 import json
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from support.paths import REPOSITORY
+from support.processes import captured
 
-COMMAND = Path(__file__).resolve().parents[1] / "examples/nvidia-docker/nvidia-docker"
+if TYPE_CHECKING:
+    import subprocess
+
+COMMAND = REPOSITORY / "examples/nvidia-docker/nvidia-docker"
 DOCKER = """#!{python}
 import json, os, sys
 from pathlib import Path
@@ -59,12 +64,8 @@ class Wrapped:
 
     def __call__(self, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         (self.folder / "calls").write_text("")
-        return subprocess.run(
-            [sys.executable, COMMAND, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
-            env={"PATH": f"{self.folder}:/usr/bin:/bin", **environment},
+        return captured(
+            [sys.executable, COMMAND, *arguments], env={"PATH": f"{self.folder}:/usr/bin:/bin", **environment}
         )
 
     @property
@@ -81,7 +82,7 @@ class Wrapped:
 
 @pytest.fixture
 def wrapped(tmp_path: Path, host: Path) -> Wrapped:
-    inventory = Path(__file__).resolve().parents[1] / "examples/hosts/debian13-8xh100.json"
+    inventory = REPOSITORY / "examples/hosts/debian13-8xh100.json"
     (host / "run/cdigen").mkdir(parents=True, exist_ok=True)
     (host / "run/cdigen/inventory.json").write_text(inventory.read_text())
     folder = tmp_path / "bin"

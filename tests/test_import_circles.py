@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from support.paths import REPOSITORY
 
 
 def name_of(path: Path) -> str:

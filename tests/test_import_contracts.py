@@ -2,15 +2,15 @@
 
 import re
 import shutil
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 from support.abilities import module
+from support.paths import REPOSITORY
+from support.processes import captured
 
-REPOSITORY = Path(__file__).resolve().parents[1]
 PROJECT = REPOSITORY / "pyproject.toml"
 CONTRACTS = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
 NAMES = tuple(contract["name"] for contract in CONTRACTS)
@@ -68,7 +68,7 @@ def lint(folder: Path) -> str:
     program = Path(sys.executable).with_name("lint-imports")
     command = [str(program), "--config", str(PROJECT), "--no-cache", "--no-logo"]
     environment = {"PYTHONPATH": str(folder)}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    done = captured(command, cwd=folder, env=environment)
     return " ".join(done.stdout.split())
 
 

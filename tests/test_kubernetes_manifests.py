@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 from support.kubernetes.certificates import made
+from support.paths import REPOSITORY
 from support.waiting import until
 
 from cdigen import __version__
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from support.command.fixtures import Run
 
-FOLDER = Path(__file__).resolve().parents[1] / "packaging/kubernetes"
+FOLDER = REPOSITORY / "packaging/kubernetes"
 CONFIGS = sorted(FOLDER.glob("*/config.yaml")) + sorted(FOLDER.glob("overlays/*/config.yaml"))
 MANIFESTS = sorted(FOLDER.glob("**/*.yaml"))
 KUSTOMIZATIONS = sorted(FOLDER.glob("**/kustomization.yaml"))
@@ -102,17 +103,13 @@ def test_the_pods_kubeconfig_is_one_that_cdigen_reads(tmp_path: Path) -> None:
 
 # What removes all of it from a node.
 
+OURS = ("run/cdi", "etc/cdi", "run/cdigen", "run/cdigen-kubelet", "run/cdigen-nri", "var/lib/cdigen")
+
 
 @pytest.fixture
 def node(host: Path, cdigen: Run) -> Path:
     """Return a node's root on which a DaemonSet has been."""
-    for name in (
-        "etc/cdi",
-        "run/cdigen",
-        "run/cdigen-kubelet",
-        "run/cdigen-nri",
-        "var/lib/kubelet/device-plugins",
-    ):
+    for name in (*OURS[1:5], "var/lib/kubelet/device-plugins"):
         (host / name).mkdir(parents=True)
         (host / name / "lock").touch()
     (host / "etc/cdi/lock").unlink()
@@ -137,16 +134,23 @@ def node(host: Path, cdigen: Run) -> Path:
 def start(node: Path, tmp_path: Path) -> subprocess.Popen[str]:
     """Start the script as its container does; ``cdigen`` is in PATH."""
     program = tmp_path / "bin/cdigen"
-    program.parent.mkdir()
+    program.parent.mkdir(exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cdigen "$@"\n')
     program.chmod(0o755)
     return subprocess.Popen(
         [sys.executable, "-I", "-B", FOLDER / "overlays/removal/remove.py", node],
-        env={"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(FOLDER.parents[1])},
+        env={"PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
     )
+
+
+def removed(node: Path, tmp_path: Path) -> tuple[int, str]:
+    """Run the script; return its exit status and what it printed."""
+    process = start(node, tmp_path)
+    printed, _ = process.communicate(timeout=60)
+    return process.returncode, printed
 
 
 def files(node: Path, *folders: str) -> set[str]:
@@ -155,38 +159,28 @@ def files(node: Path, *folders: str) -> set[str]:
 
 
 def test_a_node_has_nothing_left_of_it_and_all_of_others(node: Path, tmp_path: Path) -> None:
-    process = start(node, tmp_path)
-    said, _ = process.communicate(timeout=60)
-    assert process.returncode == 0, said
+    code, said = removed(node, tmp_path)
+    assert code == 0, said
     assert said.splitlines()[-1] == "done: nothing of cdigen is left on this node"
     assert files(node, "run", "var/lib/cdigen", "var/lib/kubelet", "etc/kubernetes", "etc/cdi") == {
         *(f"etc/kubernetes/node-feature-discovery/features.d/{name}" for name in ("fifo", "link", "others")),
         "var/lib/kubelet/device-plugins/kubelet.sock",
     }
-    for name in (
-        "run/cdi",
-        "etc/cdi",
-        "run/cdigen",
-        "run/cdigen-kubelet",
-        "run/cdigen-nri",
-        "var/lib/cdigen",
-    ):
+    for name in OURS:
         assert not (node / name).exists(), said
         assert f"removed: /{name}\n" in said
 
 
 def test_a_second_time_there_is_nothing_to_do(node: Path, tmp_path: Path) -> None:
-    start(node, tmp_path).communicate(timeout=60)
-    (tmp_path / "again").mkdir()
-    process = start(node, tmp_path / "again")
-    said, _ = process.communicate(timeout=60)
-    assert (process.returncode, "removed" in said) == (0, False)
+    removed(node, tmp_path)
+    code, said = removed(node, tmp_path)
+    assert (code, "removed" in said) == (0, False)
 
 
 def test_specs_of_others_stay_with_their_folder(node: Path, tmp_path: Path) -> None:
     (node / "run/cdi/others.json").write_text("{}")
     (node / "etc/cdi/others.yaml").write_text("{}")
-    said, _ = start(node, tmp_path).communicate(timeout=60)
+    _, said = removed(node, tmp_path)
     assert files(node, "run", "etc/cdi") == {"run/cdi/others.json", "etc/cdi/others.yaml"}
     assert "kept: /run/cdi, which has others.json\n" in said
 
@@ -210,25 +204,21 @@ def test_views_stay_while_nobody_knows_whether_they_are_used(node: Path, tmp_pat
     view = node / "var/lib/cdigen/views/none"
     view.mkdir(parents=True)
     view.parent.chmod(0o777)  # prune refuses a folder that others may write to
-    process = start(node, tmp_path)
-    said, _ = process.communicate(timeout=60)
-    assert (process.returncode, view.is_dir()) == (1, True), said
+    code, said = removed(node, tmp_path)
+    assert (code, view.is_dir()) == (1, True), said
     assert said.splitlines()[-1].endswith(f"chmod go-w {view.parent}'"), said
 
 
 def test_what_cannot_be_removed_is_said_and_all_else_is_removed(node: Path, tmp_path: Path) -> None:
     features = node / "etc/kubernetes/node-feature-discovery/features.d"
     with mounted(features), mounted(node / "etc/cdi"):
-        process = start(node, tmp_path)
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode == 1, said
+        code, said = removed(node, tmp_path)
+        assert code == 1, said
         assert f"failed: /{features.relative_to(node)}/cdigen: Read-only file system\n" in said
         assert not (node / "run/cdigen").exists()
-        (tmp_path / "again").mkdir()
         subprocess.run(["mount", "--options", "remount,bind,rw", features], check=True)
-        process = start(node, tmp_path / "again")
-        said, _ = process.communicate(timeout=60)
-        assert process.returncode == 0, said
+        code, said = removed(node, tmp_path)
+        assert code == 0, said
         assert "kept: /etc/cdi: Device or resource busy\n" in said
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import stat
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from real_gpu.steps import generate, inspect, matrix, prepare
 from support.hosts.driver_files import debian_13
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.nvml import standin
+from support.processes import captured
 
 pytestmark = pytest.mark.process
 
@@ -58,7 +58,7 @@ class RealGpu:
         """Run the program; return the exit code, and verdict and reason of each step."""
         options = ("--root", self.root, "--nvml", self.nvml, "--nvidia-smi", self.smi)
         command: list[str | Path] = [sys.executable, PROGRAM, "--output", self.output, *options]
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        done = captured(command)
         assert not done.stderr
         rows = json.loads((self.output / "summary.json").read_text())
         return done.returncode, {row["name"]: (row["verdict"], row["reason"]) for row in rows}
@@ -129,7 +129,7 @@ def test_a_command_that_does_not_end_is_killed_and_recorded(tmp_path: Path) -> N
 def test_results_of_an_earlier_run_are_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "summary.json").touch()
     command: list[str | Path] = [sys.executable, PROGRAM, "--output", tmp_path]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = captured(command)
     assert done.returncode == 2
     assert f"{tmp_path} is not empty" in done.stderr
 

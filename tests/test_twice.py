@@ -1,12 +1,12 @@
 """``tests/twice``: CI's second run of the few tests that failed."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.abilities import module
+from support.processes import captured
 
 TWICE = Path(__file__).with_name("twice")
 PASSES = "def test_passes():\n    pass\n"
@@ -59,12 +59,5 @@ def test_the_few_that_failed_run_once_more(
     for number, text in enumerate(modules):
         (tmp_path / f"test_{number}.py").write_text(text)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
-    done = subprocess.run(
-        [TWICE, "-n", str(jobs), "."],
-        cwd=tmp_path,
-        env=environment | {"PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = captured([TWICE, "-n", str(jobs), "."], cwd=tmp_path, env=environment | {"PYTHON": sys.executable})
     assert (done.returncode, done.stdout.count("test session starts")) == (code, runs), done.stdout

@@ -13,6 +13,7 @@ from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
 from support.containers.doctor_host import copy_packages
 from support.containers.forky_host import running_daemons
 from support.own_trees import copied_tree, copy_tree
+from support.processes import succeeded
 
 pytestmark = pytest.mark.e2e
 
@@ -129,7 +130,7 @@ def test_containerd_1_7_starts_nri_by_what_is_written(cache: Path, tmp_path: Pat
 def dumped_of(root: Path) -> dict[str, Any]:
     """Return what the containerd in ROOT, a tree without a system around it, makes of its configuration."""
     command = f"{root}/usr/bin/containerd --config {root}/etc/containerd/config.toml config dump"
-    said = subprocess.run(command.split(), check=True, capture_output=True, text=True).stdout
+    said = succeeded(command.split())
     plugins: dict[str, Any] = tomllib.loads(said)["plugins"]
     return plugins
 

@@ -7,19 +7,23 @@ import json
 import os
 import shlex
 import socket
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, ENVIRONMENT, Host
 from support.containers.forky_host import lay_driver, running_daemons
 from support.containers.gpu_hosts import GPUS, install_hook, succeed
-from support.containers.upgrade_host import Upgraded, daemon, entered, upgrade_host, wait_until
+from support.containers.upgrade_host import Upgraded, daemon, entered, upgrade_host
 from support.hosts.nvidia_kernel import information_text, write, write_driver, write_kernel_side
 from support.own_trees import copied_tree
+from support.processes import captured
+
+if TYPE_CHECKING:
+    import subprocess
 
 pytestmark = pytest.mark.e2e
 
@@ -81,7 +85,7 @@ def outlives(
 def test_podmans_containers_start_with_the_next_driver(upgrade_tree: Path, images: Path) -> None:
     with upgrade_host(upgrade_tree, images=images) as upgraded, daemon(upgraded, "--layout", "view"):
         assert "podman version 4.3.1" in upgraded.host.run("podman --version")
-        wait_until(lambda: upgraded.state == "ready", "the first spec")
+        upgraded.becomes("ready")
         assert told(upgraded.root, "/docker/cli?dev=0") == arguments(upgraded.root, "--form", "classic", "0")
         assert told(upgraded.root, "/docker/cli?dev=0&form=cdi") == arguments(upgraded.root, "0")
         outlives(upgraded.host, "podman", upgraded.root, upgraded.versions, lambda: by_dpkg(upgraded))
@@ -143,11 +147,8 @@ def test_nvidia_docker_gives_an_image_of_its_time_gpus(docker_host: DockerHost, 
     inside = f"nsenter --target={host.pid} --mount --pid --root --wd env {' '.join(ENVIRONMENT)} docker"
 
     def seen(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
+        return captured(
             [NVIDIA_DOCKER, *arguments],
-            check=False,
-            capture_output=True,
-            text=True,
             env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "NV_DOCKER": inside, **environment},
         )
 

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.cluster.fleet_load import Fate, gap_s, is_one_gap, loading, reasons, refused
 from support.cluster.fleet_manifests import CONFIG, LABEL, NAMESPACE, rendered
-from support.cluster.fleet_node import Fleet, built_image, running_fleet
+from support.cluster.fleet_node import Fleet, running_fleet
 from support.cluster.gpu_node import AMD, GPU, GPUS, INTEL, LIBRARIES
 from support.cluster.node import NODE
 from support.containers.containerd_host import RELEASES, eventually
+from support.containers.image_archive import build
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def bare(
 ) -> Iterator[Fleet]:
     """Return the node before anything of cdigen was there."""
     assert kubernetes_tree.is_dir()
-    archive = built_image(cache, tmp_path_factory.mktemp("image"))
+    archive = build(cache, tmp_path_factory.mktemp("image") / "cdigen.tar")
     with running_fleet(cache, upgrade_tree, RELEASES["forky"], archive) as fleet:
         fleet.node.namespace("load")
         yield fleet

@@ -7,7 +7,6 @@ the driver, and says so in its own words.
 
 import json
 import shlex
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, MACHINE, REDHAT_IMAGE, Host, running_host
 from support.hosts.nvidia_kernel import Node, control_nodes, example_gpus, write_kernel_side
 from support.own_trees import copy_tree
+from support.processes import succeeded
 
 pytestmark = pytest.mark.e2e
 
@@ -56,9 +56,7 @@ REQUESTS: dict[str, set[Node]] = {
 def cdigen(*arguments: str | Path) -> str:
     """Run the command, which must succeed, and return its standard output."""
     command = [sys.executable, "-m", "cdigen", *map(str, arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    return succeeded(command)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import signal
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -39,13 +38,10 @@ from support.cluster.gpushare_cluster import (
     user_of,
     without,
 )
-from support.cluster.node import NODE, Daemon, Node
+from support.cluster.node import NODE, Node
+from support.cluster.shared_node import lay_gpus, start_cdigen
 from support.containers.busybox_image import IMAGE
 from support.containers.containerd_host import eventually
-from support.daemon.kernel_records import FakeLog
-from support.hosts import amd_tree
-from support.hosts.driver_files import put
-from support.hosts.nvidia_kernel import write
 
 from cdigen.gpushare.names import ASSIGNED, GPUS, INDEX, LEDGER_IN, OF_GPU
 
@@ -233,27 +229,12 @@ def plugin(cluster: Node) -> Iterator[Node]:
     """Run `cdigen kubelet` with the kubeconfig that the page makes."""
     with tempfile.TemporaryDirectory(prefix="gpushare-", dir=cluster.folder) as folder:
         root = Path(folder) / "root"
-        gpus = amd_tree.mi210(len(SIZES))
-        amd_tree.write(root, gpus)
-        for gpu, units in zip(gpus, SIZES, strict=True):
-            put(root / f"sys/devices/pci0000:00/{gpu.bdf}/mem_info_vram_total", f"{units << 30}\n".encode())
-        for name in ("run/cdi", "run/cdigen", "var/lib/cdigen"):
-            (root / name).mkdir(parents=True, exist_ok=True)
-        (root / "var/run").symlink_to("../run")
-        write(root / "etc/cdigen/config.yaml", CONFIG)
-        log = FakeLog(root / "dev/kmsg")
+        log = lay_gpus(root, SIZES, CONFIG)
         daemon = Program(arguments=("run", "--root", str(root)), log_file=Path(folder) / "daemon.log")
         daemon.start()
         folders = ("--kubelet-dir", f"{cluster.folder}/kubelet", "--run-dir", f"{cluster.folder}/plugin")
         access = ("--kubeconfig", str(kubeconfig_of_the_page(cluster)), "--node-name", NODE)
-        program = Daemon(
-            enter=cluster.enter,
-            program=Path(sys.executable),
-            flags=["-m", "cdigen", "kubelet", "--root", str(root), *folders, *access],
-            log_file=cluster.folder / "plugin.log",
-        )
-        program.start()
-        cluster.daemons["plugin"] = program
+        program = start_cdigen(cluster, "plugin", "kubelet", "--root", str(root), *folders, *access)
         try:
             eventually(
                 lambda: has_annotation(cluster), "the node is annotated",

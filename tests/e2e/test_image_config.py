@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.containers.chroot_host import running_host
+from support.processes import captured
 
 pytestmark = pytest.mark.e2e
 
@@ -44,13 +44,7 @@ def test_an_image_is_judged_as_podman_shows_it(
         (root / name).parent.mkdir(parents=True)
         (root / name).write_text(text)
     command = ("resolve", "--root", str(root), "--namespace", "ml", "--json", "--image-config", "-")
-    done = subprocess.run(
-        [sys.executable, "-m", "cdigen", *command],
-        check=False,
-        input=inspected,
-        capture_output=True,
-        text=True,
-    )
+    done = captured([sys.executable, "-m", "cdigen", *command], input=inspected)
     assert (done.returncode, done.stderr) == (0 if devices else 1, "")
     found = json.loads(done.stdout)
     assert found["devices"] == devices

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.containers.image_archive import Contents, build, contents
 from support.paths import REPOSITORY
+from support.processes import captured
 
 pytestmark = pytest.mark.e2e
 
@@ -97,7 +98,7 @@ COMPLETE = ("--base", "/dev/null", "--debs", "/etc/dpkg", "image.tar")
 def test_what_cannot_be_made_is_said(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
     words = tuple(str(tmp_path / word) if word.startswith("image.") else word for word in words)
     command = [str(REPOSITORY / "packaging/image"), *words]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = captured(command)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
     assert list(tmp_path.iterdir()) == []

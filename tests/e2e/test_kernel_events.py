@@ -17,7 +17,7 @@ def watched(upgrade_tree: Path, images: Path) -> Iterator[Upgraded]:
     """Return a running host whose daemon runs no cycle without an event while a test waits."""
     config = "daemon: {resync_s: 3600}\n"
     with upgrade_host(upgrade_tree, images=images, config=config) as upgraded, daemon(upgraded):
-        wait_until(lambda: upgraded.state == "ready", "the first spec")
+        upgraded.becomes("ready")
         yield upgraded
 
 

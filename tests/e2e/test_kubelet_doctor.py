@@ -16,6 +16,7 @@ from support.containers.containerd_host import RELEASES, eventually
 from support.hosts import driver_files
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.paths import REPOSITORY
+from support.processes import captured
 from support.waiting import HOST_PATIENCE_S
 
 from cdigen.host.trust import untrusted
@@ -73,7 +74,7 @@ class Served:
         """Return what the doctor says of the kubelet and of its runtime's switch, by check."""
         self.config.write_text(CONFIG % self.node.specs + answer)
         command = self.command("doctor", "--for", "kubelet", "--json", "--config", str(self.config))
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=HOST_PATIENCE_S)
+        done = captured(command, timeout=HOST_PATIENCE_S)
         found = json.loads(done.stdout)
         assert isinstance(found, list), done.stdout
         mine = [row for row in found if row["topic"] == "kubelet" or row["check"] == "containerd-cdi"]

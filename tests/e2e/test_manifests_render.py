@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
+from support.cluster.fleet_manifests import kustomized
 from support.cluster.node import Node, running_node
 from support.containers.containerd_host import RELEASES, eventually
 
@@ -28,14 +29,6 @@ OVERLAYS = sorted(path.parent.name for path in FOLDER.glob("overlays/*/kustomiza
 COMPONENTS = sorted(path.name for path in (FOLDER / "components").iterdir())
 ALL = ["base", *(f"overlays/{name}" for name in OVERLAYS)]
 OLD = "old-kubernetes"
-
-
-def rendered(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
-    """Return the objects that ``kubectl kustomize`` makes of FOLDER."""
-    done = subprocess.run([kubectl, "kustomize", folder], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr  # what is deprecated is said there
-    return list(yaml.safe_load_all(done.stdout))
 
 
 def combined(folder: Path, *components: str, of: str = "base") -> Path:
@@ -68,7 +61,7 @@ def daemonset(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
 
 @pytest.mark.parametrize("name", ALL)
 def test_pods_have_this_versions_image_and_no_right_that_is_not_named(kubectl: Path, name: str) -> None:
-    rows = rendered(kubectl, FOLDER / name)
+    rows = kustomized(kubectl, FOLDER / name)
     for container in containers(rows):
         assert container["image"] == f"localhost/cdigen:{__version__}"
         rights = container["securityContext"]
@@ -89,7 +82,7 @@ def test_pods_have_this_versions_image_and_no_right_that_is_not_named(kubectl: P
 
 @pytest.mark.parametrize("name", ALL)
 def test_mounts_of_a_container_are_each_at_a_place_of_its_own(kubectl: Path, name: str) -> None:
-    for container in containers(rendered(kubectl, FOLDER / name)):
+    for container in containers(kustomized(kubectl, FOLDER / name)):
         paths = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
         assert len(set(paths)) == len(paths)
         variables = [each["name"] for each in container.get("env", ())]
@@ -99,7 +92,7 @@ def test_mounts_of_a_container_are_each_at_a_place_of_its_own(kubectl: Path, nam
 def test_all_components_go_together(kubectl: Path, tmp_path: Path) -> None:
     names = [name for name in COMPONENTS if name not in {"k0s", "no-nri", "shared-memory"}]
     for order in (names, names[::-1]):
-        found = daemonset(rendered(kubectl, combined(tmp_path / f"{len(order)}{order[0]}", *order)))
+        found = daemonset(kustomized(kubectl, combined(tmp_path / f"{len(order)}{order[0]}", *order)))
         assert set(found) == {"daemon", "kubelet", "nri", "metrics"}
         assert [name for name, each in found.items() if each["securityContext"].get("privileged")] == [
             "daemon"
@@ -112,11 +105,11 @@ def test_all_components_go_together(kubectl: Path, tmp_path: Path) -> None:
 
 def test_the_plugin_can_be_left_out_whatever_else_is_changed(kubectl: Path, tmp_path: Path) -> None:
     folder = combined(tmp_path / "none", "read-only-etc", "privileged", "no-nri")
-    assert set(daemonset(rendered(kubectl, folder))) == {"daemon", "kubelet"}
+    assert set(daemonset(kustomized(kubectl, folder))) == {"daemon", "kubelet"}
 
 
 def test_the_plugin_may_write_the_file_of_labels_and_nothing_else_may(kubectl: Path) -> None:
-    rows = rendered(kubectl, FOLDER / "overlays/labels")
+    rows = kustomized(kubectl, FOLDER / "overlays/labels")
     (config,) = (row["data"]["config.yaml"] for row in rows if row["kind"] == "ConfigMap")
     folder = os.path.dirname(yaml.safe_load(config)["kubelet"]["labels"])
     found = {
@@ -136,7 +129,7 @@ def test_the_plugin_may_write_the_file_of_labels_and_nothing_else_may(kubectl: P
 def test_pod_resources_go_with_the_kubelets_folder_and_device_plugins_do_not(
     kubectl: Path, overlay: str, folder: str
 ) -> None:
-    (pod,) = pods(rendered(kubectl, FOLDER / "overlays" / overlay))
+    (pod,) = pods(kustomized(kubectl, FOLDER / "overlays" / overlay))
     paths = {each["name"]: each["hostPath"]["path"] for each in pod["volumes"] if "hostPath" in each}
     assert paths["pod-resources"] == f"{folder}/pod-resources"
     assert paths["device-plugins"] == "/var/lib/kubelet/device-plugins"
@@ -144,7 +137,7 @@ def test_pod_resources_go_with_the_kubelets_folder_and_device_plugins_do_not(
 
 def test_the_token_is_in_the_one_container_that_asks_the_api_server(kubectl: Path) -> None:
     for name in ALL:
-        rows = [row for row in rendered(kubectl, FOLDER / name) if row["kind"] == "DaemonSet"]
+        rows = [row for row in kustomized(kubectl, FOLDER / name) if row["kind"] == "DaemonSet"]
         (pod,) = pods(rows)
         assert pod["automountServiceAccountToken"] is False
         with_token = [
@@ -156,7 +149,7 @@ def test_the_token_is_in_the_one_container_that_asks_the_api_server(kubectl: Pat
 
 
 def test_the_extender_may_not_change_what_the_daemons_are_told(kubectl: Path) -> None:
-    rows = rendered(kubectl, FOLDER / "overlays/extender")
+    rows = kustomized(kubectl, FOLDER / "overlays/extender")
     places = {row["metadata"]["namespace"] for row in rows if row["kind"] == "ConfigMap"}
     writes = {
         row["metadata"]["namespace"]
@@ -171,13 +164,13 @@ def test_the_extender_may_not_change_what_the_daemons_are_told(kubectl: Path) ->
 def test_who_removes_has_the_selinux_type_of_who_served(
     kubectl: Path, tmp_path: Path, name: str, of: str
 ) -> None:
-    (pod,) = pods(rendered(kubectl, combined(tmp_path / "typed", name, of=of)))
+    (pod,) = pods(kustomized(kubectl, combined(tmp_path / "typed", name, of=of)))
     types = {"selinux": "spc_t", "super-t": "super_t"}
     assert pod["securityContext"]["seLinuxOptions"]["type"] == types[name]
 
 
 def test_who_removes_can_have_the_quota_of_gke(kubectl: Path, tmp_path: Path) -> None:
-    rows = rendered(kubectl, combined(tmp_path / "quota", "quota", of="overlays/removal"))
+    rows = kustomized(kubectl, combined(tmp_path / "quota", "quota", of="overlays/removal"))
     (quota,) = (row for row in rows if row["kind"] == "ResourceQuota")
     assert quota["metadata"]["namespace"] == "cdigen-system"
 
@@ -190,7 +183,7 @@ def node(cache: Path, kubernetes_tree: Path, kubectl: Path) -> Iterator[Node]:
     """Return a Kubernetes 1.20 that has the namespaces, without which a dry run finds nothing right."""
     assert kubernetes_tree.is_dir()
     with running_node(cache, RELEASES["forky"]) as node:
-        for row in rendered(kubectl, FOLDER / "overlays/extender"):
+        for row in kustomized(kubectl, FOLDER / "overlays/extender"):
             if row["kind"] == "Namespace":
                 node.api.create(row)
         yield node
@@ -200,13 +193,13 @@ def node(cache: Path, kubernetes_tree: Path, kubectl: Path) -> Iterator[Node]:
 def test_an_api_server_knows_every_field(node: Node, kubectl: Path, tmp_path: Path, name: str) -> None:
     components = () if name == "overlays/removal" else (OLD,)
     folder = combined(tmp_path / "old", *components, of=name)
-    rows = rendered(kubectl, folder)
+    rows = kustomized(kubectl, folder)
     said = node.kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(rows))
     assert len([line for line in said.splitlines() if line.endswith("(server dry run)")]) == len(rows)
 
 
 def test_an_old_one_refuses_the_base_by_the_name_of_the_field(node: Node, kubectl: Path) -> None:
-    text = yaml.safe_dump_all(rendered(kubectl, FOLDER / "base"))
+    text = yaml.safe_dump_all(kustomized(kubectl, FOLDER / "base"))
     with pytest.raises(AssertionError, match='unknown field "maxSurge"'):
         node.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
 
@@ -247,7 +240,7 @@ def removed(node: Node, host: Path, cdigen: Run, image_archive: Path) -> Iterato
 
 
 def test_a_pod_removes_all_from_its_node_and_is_ready_then(node: Node, kubectl: Path, removed: Path) -> None:
-    rows = rendered(kubectl, FOLDER / "overlays/removal")
+    rows = kustomized(kubectl, FOLDER / "overlays/removal")
     for pod in pods(rows):
         for volume in pod["volumes"]:
             if "hostPath" in volume:

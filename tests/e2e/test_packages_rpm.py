@@ -5,7 +5,6 @@ dependencies is not shown by this.
 """
 
 import gzip
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ from support.abilities import tool
 from support.installation.installing import done, make, snapshot
 from support.own_trees import copied_tree
 from support.paths import REPOSITORY
+from support.processes import captured
 
 pytestmark = pytest.mark.e2e
 
@@ -30,7 +30,7 @@ OF_RPM = {
 
 
 def ran(*command: str | Path, cwd: Path = REPOSITORY) -> str:
-    return done(subprocess.run(command, check=False, capture_output=True, text=True, cwd=cwd))
+    return done(captured(command, cwd=cwd))
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +124,7 @@ def test_scriptlets_are_shell_that_every_distribution_reads(packages: Path) -> N
             text = queried(file, kind)
             assert "%{" not in text
             script = "\n".join(line for line in text.splitlines() if " scriptlet (using /bin/sh)" not in line)
-            done(subprocess.run(["sh", "-n"], input=script, check=False, capture_output=True, text=True))
+            done(captured(["sh", "-n"], input=script))
 
 
 @pytest.mark.needs_root

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.browser.page_layout import LOOKS
 from support.containers.upgrade_host import daemon as daemon_on
-from support.containers.upgrade_host import upgrade_host, wait_until
+from support.containers.upgrade_host import upgrade_host
 from support.daemon.figures import FIRST
 from support.daemon.host import Host, daemon
 from support.daemon.http_client import free_port
@@ -54,18 +54,18 @@ def test_an_upgrade_by_apt_is_seen_on_the_page_that_is_open(
     with upgrade_host(upgrade_tree, images=images, config=config, hook=False) as upgraded:
         older, newer = upgraded.versions
         with daemon_on(upgraded):
-            wait_until(lambda: upgraded.state == "ready", "the first spec")
+            upgraded.becomes("ready")
             tab.show(f"http://127.0.0.1:{port}/?reload={RELOAD_S}", width=1240)
             first, shown = tab.run(BEGUN), text(tab)
             assert "Ready for" in shown
             assert older in shown
             upgraded.install(newer)
-            wait_until(lambda: upgraded.state == "mismatch", "the daemon calls it a mismatch")
+            upgraded.becomes("mismatch")
             between = loads_until(tab, "Mismatch for")
             assert f"the kernel module is {older}, but the installed libraries are {newer}" in between
             assert "rmmod nvidia_uvm" in between
             upgraded.load_module(newer)
-            wait_until(lambda: upgraded.state == "ready", "the daemon calls it ready")
+            upgraded.becomes("ready")
             after = loads_until(tab, "Ready for")
             assert newer in after
             assert tab.run(BEGUN) > first

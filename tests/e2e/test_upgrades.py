@@ -5,11 +5,12 @@ Nothing is told to the daemon: it watches. A reader inside looks at the spec all
 
 import json
 import os
-import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.containers.gpu_hosts import succeed
 from support.containers.starting_containers import Starts
 from support.containers.upgrade_host import (
     PACKAGES,
@@ -40,13 +41,17 @@ kill -KILL $dpkg
 """
 
 
+@pytest.fixture
+def upgraded(upgrade_tree: Path, images: Path) -> Iterator[Upgraded]:
+    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as host:
+        yield host
+
+
 def one_shot(upgraded: Upgraded, options: tuple[str, ...]) -> object:
     """Return the spec that a single `cdigen generate` makes of the host as it is."""
     elsewhere = upgraded.root.parent / "one-shot"
-    command = [sys.executable, "-m", "cdigen", "generate", "--root", str(upgraded.root), "--write"]
-    command += ["--spec-dir", str(elsewhere), *options]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    command = (sys.executable, "-m", "cdigen", "generate", "--root", upgraded.root, "--write")
+    succeed(*command, "--spec-dir", elsewhere, *options)
     return json.loads((elsewhere / Path(SPEC).name).read_text())
 
 
@@ -54,13 +59,13 @@ def upgraded_by_apt(upgraded: Upgraded, options: tuple[str, ...]) -> Reading:
     """Upgrade the driver, wait until that is a mismatch, load the module; return what a reader saw."""
     older, newer = upgraded.versions
     with daemon(upgraded, *options):
-        wait_until(lambda: upgraded.state == "ready", "the first spec")
+        upgraded.becomes("ready")
         assert upgraded.served() == {older}
         with reading(upgraded) as reader:
             upgraded.install(newer)
-            wait_until(lambda: upgraded.state == "mismatch", "the daemon calls it a mismatch")
+            upgraded.becomes("mismatch")
             upgraded.load_module(newer)
-            wait_until(lambda: upgraded.state == "ready", "the daemon calls it ready")
+            upgraded.becomes("ready")
             seen = reader.end()
         assert upgraded.served() == {newer}
         assert upgraded.spec() == one_shot(upgraded, options)
@@ -68,20 +73,18 @@ def upgraded_by_apt(upgraded: Upgraded, options: tuple[str, ...]) -> Reading:
 
 
 def test_with_a_view_an_upgrade_replaces_the_spec_and_no_reader_ever_sees_one_that_does_not_hold(
-    upgrade_tree: Path, images: Path
+    upgraded: Upgraded,
 ) -> None:
-    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
-        seen = upgraded_by_apt(upgraded, VIEW)
+    seen = upgraded_by_apt(upgraded, VIEW)
     assert seen.states == ["ready", "settling", "mismatch", "ready"]
     assert {row["found"] for row in seen.of("spec")} == {"whole"}
     assert seen.writes == 1
 
 
 def test_with_files_a_spec_that_names_a_missing_file_is_gone_within_a_second(
-    upgrade_tree: Path, images: Path
+    upgraded: Upgraded,
 ) -> None:
-    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
-        seen = upgraded_by_apt(upgraded, FILES)
+    seen = upgraded_by_apt(upgraded, FILES)
     assert seen.states == ["ready", "settling", "mismatch", "ready"]
     print(f"a missing file was named for {seen.broken_s:.2f} s; writes: {seen.writes}")
     assert not seen.torn
@@ -90,48 +93,46 @@ def test_with_files_a_spec_that_names_a_missing_file_is_gone_within_a_second(
 
 
 def test_a_driver_that_is_removed_takes_its_spec_with_it_and_one_installed_again_brings_it_back(
-    upgrade_tree: Path, images: Path
+    upgraded: Upgraded,
 ) -> None:
-    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
-        older = upgraded.versions[0]
-        with daemon(upgraded):
-            wait_until(lambda: upgraded.state == "ready", "the first spec")
-            with reading(upgraded) as reader:
-                upgraded.remove()
-                wait_until(lambda: upgraded.state == "absent", "the daemon calls it absent")
-                assert upgraded.spec() is None
-                upgraded.unload_module()
-                upgraded.install(older)
-                assert upgraded.spec() is None
-                upgraded.load_module(older)
-                wait_until(lambda: upgraded.state == "ready", "the daemon calls it ready")
-                seen = reader.end()
-            assert upgraded.served() == {older}
-            assert upgraded.spec() == one_shot(upgraded, ())
+    older = upgraded.versions[0]
+    with daemon(upgraded):
+        upgraded.becomes("ready")
+        with reading(upgraded) as reader:
+            upgraded.remove()
+            upgraded.becomes("absent")
+            assert upgraded.spec() is None
+            upgraded.unload_module()
+            upgraded.install(older)
+            assert upgraded.spec() is None
+            upgraded.load_module(older)
+            upgraded.becomes("ready")
+            seen = reader.end()
+        assert upgraded.served() == {older}
+        assert upgraded.spec() == one_shot(upgraded, ())
     assert not seen.torn
     assert not seen.broken
     assert seen.writes == 1
 
 
 def test_an_upgrade_whose_dpkg_is_killed_changes_nothing_until_it_is_done_again(
-    upgrade_tree: Path, images: Path
+    upgraded: Upgraded,
 ) -> None:
-    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as upgraded:
-        remove_others(upgraded)
-        older, newer = upgraded.versions
-        with daemon(upgraded, *VIEW):
-            wait_until(lambda: upgraded.state == "ready", "the first spec")
-            with reading(upgraded) as reader:
-                killed = upgraded.host.attempt(KILLED.format(folder=f"/{REPLAYED}/{newer}"))
-                assert killed.returncode == 0, killed.stdout + killed.stderr
-                wait_until(lambda: upgraded.state == "mismatch", "the daemon calls it a mismatch")
-                assert upgraded.served() == {older}
-                upgraded.host.run(f"dpkg --install /{REPLAYED}/{newer}/*.deb")
-                upgraded.load_module(newer)
-                wait_until(lambda: upgraded.state == "ready", "the daemon calls it ready")
-                seen = reader.end()
-            assert upgraded.served() == {newer}
-            assert upgraded.spec() == one_shot(upgraded, VIEW)
+    remove_others(upgraded)
+    older, newer = upgraded.versions
+    with daemon(upgraded, *VIEW):
+        upgraded.becomes("ready")
+        with reading(upgraded) as reader:
+            killed = upgraded.host.attempt(KILLED.format(folder=f"/{REPLAYED}/{newer}"))
+            assert killed.returncode == 0, killed.stdout + killed.stderr
+            upgraded.becomes("mismatch")
+            assert upgraded.served() == {older}
+            upgraded.host.run(f"dpkg --install /{REPLAYED}/{newer}/*.deb")
+            upgraded.load_module(newer)
+            upgraded.becomes("ready")
+            seen = reader.end()
+        assert upgraded.served() == {newer}
+        assert upgraded.spec() == one_shot(upgraded, VIEW)
     assert {row["found"] for row in seen.of("spec")} == {"whole"}
     assert seen.writes == 1
 
@@ -143,7 +144,7 @@ def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal
     with upgrade_host(upgrade_tree, images=images) as upgraded:
         remove_others(upgraded)
         with daemon(upgraded):
-            wait_until(lambda: upgraded.state == "ready", "the first spec")
+            upgraded.becomes("ready")
             starts = Starts(upgraded.host, upgraded.versions)
             with reading(upgraded) as reader, starts:
                 for number in range(UPGRADES):

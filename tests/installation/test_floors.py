@@ -9,6 +9,7 @@ import pytest
 from packaging.requirements import Requirement
 from support.installation.installing import make
 from support.paths import REPOSITORY
+from support.processes import captured
 
 
 class Distribution:
@@ -44,7 +45,7 @@ def floor(need: Requirement) -> str:
 
 def floors(distribution: Distribution, *options: str) -> tuple[int, str]:
     command = [str(distribution.python), "-BI", "etc/floors.py", "pyproject.toml", *options]
-    said = subprocess.run(command, cwd=REPOSITORY, check=False, capture_output=True, text=True)
+    said = captured(command, cwd=REPOSITORY)
     return said.returncode, said.stdout + said.stderr
 
 

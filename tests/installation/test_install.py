@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.installation.installing import LOCAL, done, make, snapshot
 from support.paths import REPOSITORY
+from support.processes import captured, succeeded
 
 
 @pytest.fixture(scope="module")
@@ -75,13 +76,9 @@ def test_the_hook_is_where_the_installed_default_looks_for_it(tmp_path: Path) ->
     done(make("install", tmp_path, "PREFIX=/usr/local", *LOCAL))
     code = "from cdigen.config import Settings; print(Settings().hook)"
     tree = tmp_path / "usr/local/lib/cdigen"
-    said = subprocess.run(
-        [sys.executable, "-BIc", f"import sys; sys.path.insert(0, {str(tree)!r}); {code}"],
-        check=True,
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    ).stdout.strip()
+    said = succeeded(
+        [sys.executable, "-BIc", f"import sys; sys.path.insert(0, {str(tree)!r}); {code}"], cwd=tmp_path
+    ).strip()
     assert said == "/usr/local/libexec/cdigen/cdigen-hook"
     assert os.access(f"{tmp_path}{said}", os.X_OK)
 
@@ -184,12 +181,9 @@ def test_without_root_it_is_for_a_package_or_refused_at_once(target: str) -> Non
         shutil.copytree(REPOSITORY / "etc", tree / "etc")
         for name in ("Makefile", "pyproject.toml"):
             shutil.copy(REPOSITORY / name, tree / name)
-        result = subprocess.run(
+        result = captured(
             ["make", "-s", target, "DESTDIR=", f"PREFIX={folder}/usr"],
             cwd=tree,
-            check=False,
-            capture_output=True,
-            text=True,
             user=65534,
             env={"PATH": os.environ["PATH"]},
         )

@@ -13,6 +13,7 @@ from support.daemon.host import unshared
 from support.installation.installing import LOCAL, done, make, snapshot
 from support.installation.wheels import build, installed
 from support.json_output import validator
+from support.processes import captured
 
 UNITS = "usr/lib/systemd/system"
 
@@ -34,12 +35,8 @@ def root(tmp_path: Path) -> Path:
 
 
 def ran(command: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [command, "install-service", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"},
+    return captured(
+        [command, "install-service", *arguments], env={"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}
     )
 
 
@@ -205,12 +202,7 @@ def test_a_read_only_usr_is_one_line_with_the_next_step(command: Path, root: Pat
         'mount --bind "$1/usr" "$1/usr" && mount -o remount,bind,ro "$1/usr" && '
         'exec "$2" install-service --destdir "$1"'
     )
-    result = subprocess.run(
-        [*unshared("--mount"), "sh", "-c", shell, "sh", root, command],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    result = captured([*unshared("--mount"), "sh", "-c", shell, "sh", root, command])
     assert result.returncode == 5
     (line,) = result.stderr.splitlines()
     assert "usr is read-only, so nothing was installed; 'cdigen install-service --prefix /usr/local'" in line
@@ -227,11 +219,6 @@ def test_a_cdigen_that_others_may_change_or_services_do_not_see_is_none_of_their
 
 @pytest.mark.needs_root
 def test_the_sources_are_installed_by_make() -> None:
-    result = subprocess.run(
-        [sys.executable, "-m", "cdigen", "install-service"],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    result = captured([sys.executable, "-m", "cdigen", "install-service"])
     assert result.returncode == 2
     assert "runs from its sources" in result.stderr

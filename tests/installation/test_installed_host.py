@@ -12,22 +12,23 @@ from pathlib import Path
 import pytest
 from support.abilities import cannot_run
 from support.containers.booted_host import eventually
-from support.installation.installed_host import GPU_HOST, HOST_PYTHON, debian_root, started
-from support.installation.installing import done, make, snapshot
+from support.installation.installed_host import (
+    GPU_HOST,
+    HOST_PYTHON,
+    assert_confined,
+    main_pid,
+    started,
+)
+from support.installation.installing import done, make, publishing, snapshot
 from support.nri.runtime import Runtime, SocketTransport, container, pod
 from support.paths import REPOSITORY
+from support.processes import captured
 
 pytestmark = pytest.mark.e2e
 
 SPEC = f"{GPU_HOST}/run/cdi/nvidia.com-gpu.json"
 # A node that only the plugin looks at, of no device that there is.
 NODE = "/dev/cdigen-test"
-
-
-@pytest.fixture(scope="module")
-def host(cache: Path) -> Iterator[Path]:
-    with debian_root(cache) as root:
-        yield root
 
 
 def of_the_system(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
@@ -38,7 +39,7 @@ def asked_nvml(root: Path) -> str:
     """Start NVML's process as the installed one does, for a library that is nowhere; return what it says."""
     child = "/usr/local/lib/cdigen/cdigen/vendors/nvidia/nvml/child"
     command = ["chroot", str(root), "/usr/bin/python3", "-I", child, "/nowhere/libnvidia-ml.so.1", "identity"]
-    return subprocess.run(command, check=False, capture_output=True, text=True).stdout
+    return captured(command).stdout
 
 
 def test_installed_started_and_uninstalled_nothing_is_left(host: Path) -> None:
@@ -78,16 +79,7 @@ def inside(host: Path) -> Iterator[Callable[..., str]]:
 def test_the_service_does_its_work_without_any_capability(inside: Callable[..., str]) -> None:
     inside("systemctl", "start", "cdigen")
     assert 'Status: "ready' in inside("systemctl", "status", "cdigen", "--no-pager")
-    process = inside("systemctl", "show", "--property=MainPID", "--value", "cdigen").strip()
-    status = dict(
-        line.split(":\t", 1)
-        for line in inside("cat", f"/proc/{process}/status").splitlines()
-        if ":\t" in line
-    )
-    assert {status["CapEff"], status["CapBnd"]} == {"0" * 16}
-    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    namespaces = [inside("readlink", f"/proc/{pid}/ns/net") for pid in (process, "1")]
-    assert namespaces[0] != namespaces[1]
+    assert_confined(inside, "cdigen")
 
 
 def test_views_are_hard_links_within_the_service(host: Path, inside: Callable[..., str]) -> None:
@@ -207,8 +199,7 @@ def test_the_plugin_in_its_sandbox_sees_all_that_it_needs(
     assert (device.path, device.major, device.minor, device.gid.value) == ("/dev/nvidia0", 195, 7, video)
     assert eventually(lambda: '"registered"' in inside("cat", "/run/cdigen-nri/status.json"))
     assert inside("stat", "--format=%a", "/run/cdigen-nri", "/run/cdigen-nri/status.json") == "755\n644\n"
-    process = inside("systemctl", "show", "--property=MainPID", "--value", "cdigen-nri").strip()
-    status = inside("cat", f"/proc/{process}/status")
+    status = inside("cat", f"/proc/{main_pid(inside, 'cdigen-nri')}/status")
     assert "CapBnd:\t0000000000000000\n" in status
     assert "Seccomp:\t2\n" in status
     # The runtime restarts.
@@ -226,9 +217,10 @@ def test_an_instance_beside_the_plugins_service_serves_while_that_is_stopped(
     asks = pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"])
 
     def has_place(unit: str) -> bool:
-        number = inside("systemctl", "show", "--property=MainPID", "--value", unit).strip()
         # One takes its status away before the other writes its own.
-        return f'"pid": {number},' in inside("sh", "-c", "cat /run/cdigen-nri/status.json || true")
+        return f'"pid": {main_pid(inside, unit)},' in inside(
+            "sh", "-c", "cat /run/cdigen-nri/status.json || true"
+        )
 
     runtime()
     assert eventually(lambda: has_place("cdigen-nri"))
@@ -268,15 +260,8 @@ def test_uninstalled_the_service_ends_first_and_no_spec_names_a_hook_that_is_gon
     """The last one: it takes cdigen from the host of this file."""
     inside("systemctl", "enable", "--now", "cdigen")
     hook = "/usr/libexec/cdigen/cdigen-hook"
-    device = {"name": "0", "containerEdits": {"hooks": [{"hookName": "createContainer", "path": hook}]}}
-    spec = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]})
-    code = (
-        "import sys; sys.path.insert(0, '/usr/lib/cdigen')\n"
-        "from cdigen.store.specs import publish\n"
-        f"publish('/etc/cdi', 'nvidia.com-gpu.json', {spec.encode()!r}, kind='nvidia.com/gpu', "
-        "state_dir='/var/lib/cdigen', check=lambda _: None)\n"
-    )
-    inside("python3", "-BIS", "-c", code)
+    where = "import sys; sys.path.insert(0, '/usr/lib/cdigen')\n"
+    inside("python3", "-BIS", "-c", where + publishing("/etc/cdi", "nvidia.com/gpu", hook))
     (host / "etc/cdi/nvidia.yaml").write_text(f"path: {hook}\n")
     written = host / "etc/cdi/nvidia.com-gpu.json"
     assert written.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.containers.booted_host import eventually
-from support.installation.installed_host import GPU_HOST, debian_root, started
+from support.installation.installed_host import GPU_HOST, assert_confined, main_pid, started
 from support.kubelet.double import Kubelet
 from support.waiting import pause
 
@@ -17,12 +17,6 @@ UNIT = "cdigen-kubelet"
 RESOURCE = "nvidia.com/gpu"
 PLUGIN = f"/usr/bin/cdigen kubelet --spec-dir /{GPU_HOST}/run/cdi --daemon-dir /{GPU_HOST}/run/cdigen"
 DAEMON = f"/usr/bin/cdigen run --root /{GPU_HOST}"
-
-
-@pytest.fixture(scope="module")
-def host(cache: Path) -> Iterator[Path]:
-    with debian_root(cache) as root:
-        yield root
 
 
 @pytest.fixture(scope="module")
@@ -73,10 +67,6 @@ def has_gpus(kubelet: Kubelet, service: Callable[..., str]) -> None:
 
 def start(service: Callable[..., str]) -> None:
     service("sh", "-c", f"systemctl start {UNIT} || {{ journalctl -u {UNIT} -n 20; exit 1; }}")
-
-
-def process(service: Callable[..., str]) -> int:
-    return int(service("systemctl", "show", "--property=MainPID", "--value", UNIT))
 
 
 def test_a_kubelet_that_was_there_before_has_the_gpus(kubelet: Kubelet, service: Callable[..., str]) -> None:
@@ -136,12 +126,7 @@ def test_it_runs_without_any_capability_or_network_and_leaves_no_socket(
     kubelet.start()
     start(service)
     has_gpus(kubelet, service)
-    text = service("cat", f"/proc/{process(service)}/status")
-    status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
-    assert {status["CapEff"], status["CapBnd"]} == {"0" * 16}
-    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
-    namespaces = [service("readlink", f"/proc/{pid}/ns/net") for pid in (process(service), 1)]
-    assert namespaces[0] != namespaces[1]
+    assert_confined(service, UNIT)
     service("systemctl", "reload", UNIT)
     assert service("systemctl", "is-active", UNIT) == "active\n"
     service("systemctl", "stop", UNIT)
@@ -153,9 +138,9 @@ def test_killed_it_is_back_at_once(kubelet: Kubelet, service: Callable[..., str]
     kubelet.start()
     start(service)
     has_gpus(kubelet, service)
-    before = process(service)
+    before = main_pid(service, UNIT)
     service("systemctl", "kill", "--signal=KILL", UNIT)
-    assert eventually(lambda: process(service) not in {0, before})
+    assert eventually(lambda: main_pid(service, UNIT) not in {0, before})
     assert eventually(lambda: len(kubelet.registered) == 2)
     has_gpus(kubelet, service)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.abilities import module, tool
 from support.paths import REPOSITORY
+from support.processes import captured
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser
@@ -76,7 +77,7 @@ def test_no_formatter_warns_of_a_page(page: str) -> None:
         # Pages are the same whenever they are made, so they have no date.
         [tool("mandoc"), "-T", "lint", "-W", "warning", file],
     ):
-        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        done = captured(command)
         warned = f"{done.stderr}{done.stdout if command[0].endswith('mandoc') else ''}"
         assert [line for line in warned.splitlines() if "missing date" not in line] == []
 

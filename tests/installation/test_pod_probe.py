@@ -1,7 +1,6 @@
 """The probe of Kubernetes' pods: what it says of a program that answers, refuses, hangs or is not there."""
 
 import socket
-import subprocess
 import sys
 import threading
 from collections.abc import Iterator
@@ -9,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from support.processes import captured
 
 PROBE = Path(__file__).resolve().parents[2] / "etc/libexec/cdigen-probe"
 READY = b"HTTP/1.0 200 OK\r\nContent-Type: text/plain\r\n\r\nready\n"
@@ -18,7 +18,7 @@ NOT_READY = b"HTTP/1.0 503 Service Unavailable\r\n\r\nnvidia: no driver\nand mor
 def probe(*arguments: object) -> tuple[int, str]:
     """Run the probe; return its exit code and all that it printed."""
     command = [sys.executable, "-ISB", str(PROBE), *map(str, arguments)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = captured(command, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from support.abilities import cannot_run, tool
 from support.paths import REPOSITORY
+from support.processes import captured
 
 from cdigen import __version__
 
@@ -39,9 +40,7 @@ def commit(clone: Path) -> None:
 
 def complaint(clone: Path) -> str:
     """Return the one line by which it is refused, and nothing where it is not."""
-    done = subprocess.run(
-        ["packaging/release", "--check"], cwd=clone, check=False, capture_output=True, text=True
-    )
+    done = captured(["packaging/release", "--check"], cwd=clone)
     lines = done.stderr.splitlines()
     assert (done.returncode, len(lines)) in {(0, 0), (1, 1)}, done.stderr
     return "".join(lines)

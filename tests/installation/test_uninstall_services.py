@@ -5,7 +5,6 @@ namespace, so that nothing of this machine is touched.
 """
 
 import fcntl
-import json
 import os
 import shlex
 import shutil
@@ -17,8 +16,9 @@ from pathlib import Path
 import pytest
 from support.abilities import tool
 from support.daemon.host import unshared
-from support.installation.installing import LOCAL, done, make
+from support.installation.installing import LOCAL, done, make, publishing
 from support.paths import REPOSITORY
+from support.processes import captured
 
 UNITS = (
     "cdigen-kubelet.service cdigen-nri.service cdigen.service cdigen-once.service cdigen-kernel-log.socket"
@@ -58,12 +58,9 @@ class Machine:
         """Run COMMAND on it."""
         binds = {self.etc: "/etc", self.run: "/run", self.lib: "/var/lib"}
         mounts = "".join(f"mount --bind {source} {target} && " for source, target in binds.items())
-        return subprocess.run(
+        return captured(
             [*unshared("--mount"), "sh", "-c", mounts + shlex.join(command)],
             cwd=REPOSITORY,
-            check=False,
-            capture_output=True,
-            text=True,
             env={
                 "PATH": f"{self.programs}:{os.environ['PATH']}",
                 "PYTHONDONTWRITEBYTECODE": "1",
@@ -72,18 +69,7 @@ class Machine:
 
     def publish(self, directory: str, kind: str, program: str) -> None:
         """Write a spec of KIND that runs PROGRAM, as cdigen does it."""
-        device = {
-            "name": "0",
-            "containerEdits": {"hooks": [{"hookName": "createContainer", "path": program}]},
-        }
-        spec = json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": [device]})
-        name = f"{kind.replace('/', '-')}.json"
-        code = (
-            "from cdigen.store.specs import publish\n"
-            f"publish({directory!r}, {name!r}, {spec.encode()!r}, kind={kind!r}, "
-            "state_dir='/var/lib/cdigen', check=lambda _: None)\n"
-        )
-        done(self.does(sys.executable, "-c", code))
+        done(self.does(sys.executable, "-c", publishing(directory, kind, program)))
 
     def asked(self) -> list[str]:
         return self.said.read_text().splitlines() if self.said.exists() else []

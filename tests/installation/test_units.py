@@ -9,6 +9,7 @@ from support.abilities import cannot_run, tool
 from support.installation.installing import LOCAL, done, make
 from support.installation.unit_files import ETC, complaints, security, settings, systemd_version
 from support.paths import REPOSITORY
+from support.processes import captured, succeeded
 
 from cdigen.watch.kernel_log import SOCKET
 
@@ -234,7 +235,7 @@ def test_openrc_sends_no_signal_for_a_configuration_that_is_wrong(tmp_path: Path
         "ebegin() { :; }; eend() { return $1; }; supervise-daemon() { echo signal; }; "
         f". {ETC}/cdigen.openrc; command={program}; reload"
     )
-    done = subprocess.run([tool("bash"), "-c", code], check=False, capture_output=True, text=True)
+    done = captured([tool("bash"), "-c", code])
     assert (done.returncode, done.stdout) == (2, "")
 
 
@@ -259,12 +260,7 @@ def test_the_memory_that_a_unit_may_use_is_above_all_that_was_measured(unit: Pat
 
 
 def test_openrc_gives_up_what_ends_again_and_again() -> None:
-    said = subprocess.run(
-        ["sh", "-c", f". {ETC}/cdigen.openrc; echo $respawn_delay $respawn_max $respawn_period"],
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
+    said = succeeded(["sh", "-c", f". {ETC}/cdigen.openrc; echo $respawn_delay $respawn_max $respawn_period"])
     delay_s, most, period_s = map(int, said.split())
     assert most > 0
     # Else there are never so many ends within one period; a start takes seconds on a slow machine.
@@ -274,7 +270,7 @@ def test_openrc_gives_up_what_ends_again_and_again() -> None:
 def test_conf_d_comes_before_the_init_script_and_decides() -> None:
     # OpenRC reads /etc/conf.d/cdigen first, then the script.
     code = f"respawn_max=0; . {ETC}/cdigen.openrc; echo $respawn_max"
-    assert subprocess.run(["sh", "-c", code], check=True, capture_output=True, text=True).stdout == "0\n"
+    assert succeeded(["sh", "-c", code]) == "0\n"
 
 
 @pytest.mark.parametrize("name", ["cdigen.openrc", "install"])
@@ -326,5 +322,5 @@ def test_systemd_finds_nothing_wrong_with_what_reads_the_kernels_log(tmp_path: P
         copy = tmp_path / unit.name
         copy.write_text(unit.read_text().replace("/usr/libexec/cdigen/cdigen-kernel-log", "/bin/true"))
         command.append(str(copy).replace("@", "@one"))
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = captured(command)
     assert [line for line in done.stderr.splitlines() if "kernel-log" in line] == []

@@ -1,7 +1,6 @@
 """The wheel and the archive of the sources: what is in them, and that anybody makes the same ones."""
 
 import shutil
-import subprocess
 import tarfile
 import zipfile
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from support.abilities import cannot_run, tool
 from support.installation.wheels import build
 from support.paths import REPOSITORY
+from support.processes import captured
 
 # Not for hosts: what makes and checks releases, and the starter of an installation from the sources.
 OF_THE_SOURCES = {"cdigen.starter", "floors.py", "help", "kubectl-inspect-gpushare.starter"}
@@ -45,12 +45,8 @@ def test_the_wheel_has_the_schemas_and_no_tests(wheel: Path) -> None:
 
 @pytest.mark.parametrize("target", ["wheel", "sdist"])
 def test_anybody_builds_the_same_bytes(tmp_path: Path, target: str) -> None:
-    tracked = subprocess.run(
-        [tool("git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=REPOSITORY,
-        check=False,
-        capture_output=True,
-        text=True,
+    tracked = captured(
+        [tool("git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY
     )
     names = [name for name in tracked.stdout.split("\0") if name and (REPOSITORY / name).is_file()]
     if not names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from os.path import relpath
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from support.paths import REPOSITORY
+from support.processes import captured
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,12 +49,11 @@ def rendered(
         text = KUSTOMIZATION.format(resources=resources, suffix=suffix)
         (folder / "kustomization.yaml").write_text(text)
         (folder / "config.yaml").write_text(config)
-        return as_it_is(kubectl, folder)
+        return kustomized(kubectl, folder)
 
 
-def as_it_is(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
-    """Return the objects of the kustomization in FOLDER."""
-    done = subprocess.run([kubectl, "kustomize", folder], check=False, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert not done.stderr, done.stderr
+def kustomized(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
+    """Return the objects of the kustomization in FOLDER, which uses nothing that is deprecated."""
+    done = captured([kubectl, "kustomize", folder])
+    assert (done.returncode, done.stderr) == (0, "")
     return list(yaml.safe_load_all(done.stdout))

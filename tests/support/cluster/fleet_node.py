@@ -7,7 +7,6 @@ there. Its folders are in the place of the node's own, but for those hostPaths t
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import tempfile
 import time
@@ -24,7 +23,6 @@ from support.cluster.node import Node, running_node
 from support.cluster.pods import Pod, pod_manifest
 from support.containers.containerd_host import eventually
 from support.containers.upgrade_host import Upgraded
-from support.paths import REPOSITORY
 from support.waiting import HOST_PATIENCE_S
 
 if TYPE_CHECKING:
@@ -210,16 +208,6 @@ def read_specs_of_the_host(node: Node) -> None:
     config.write_text(config.read_text().replace(str(node.specs), "/run/cdi"))
     node.containerd.stop()
     node.containerd.start()
-
-
-def built_image(cache: Path, folder: Path) -> Path:
-    """Build today's image into FOLDER and return its archive."""
-    archive = folder / "cdigen.tar"
-    command = (REPOSITORY / "packaging/image", "--base", cache / "cdigen-base.tar", archive)
-    environment = {**os.environ, "DEB_ROOT": str(cache / "packager-trixie")}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-    return archive
 
 
 def load(node: Node, archive: Path) -> None:

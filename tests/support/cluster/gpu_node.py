@@ -40,6 +40,7 @@ from support.hosts.nvidia_kernel import (
 from support.nvml import standin
 from support.own_trees import WRITTEN_IN_PLACE, copy_tree, remove_tree
 from support.paths import REPOSITORY
+from support.processes import succeeded
 from support.waiting import HOST_PATIENCE_S
 
 if TYPE_CHECKING:
@@ -200,9 +201,7 @@ class GpuNode:
     def cdigen(self, *arguments: str) -> str:
         """Call a command of cdigen for this host, which must succeed, and return its output."""
         command = (sys.executable, "-m", "cdigen", *arguments, "--root", str(self.root))
-        done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=REPOSITORY)
-        assert done.returncode == 0, f"{arguments}: {done.stdout}{done.stderr}"
-        return done.stdout
+        return succeeded(command, cwd=REPOSITORY)
 
     def driver_files(self) -> set[str]:
         """Return where the spec mounts something into a container with GPU 0."""

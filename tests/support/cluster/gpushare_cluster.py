@@ -11,7 +11,6 @@ import http.client
 import json
 import re
 import signal
-import subprocess
 import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -24,11 +23,13 @@ from support.cluster.node import Daemon, Node, running_node
 from support.containers.busybox_image import IMAGE
 from support.containers.containerd_host import RELEASES, eventually
 from support.paths import REPOSITORY
+from support.processes import captured, succeeded
 
 from cdigen.gpushare.names import GPUS, Resources, ledger_name
 from cdigen.gpushare.nodes import Gpu, node_annotation
 
 if TYPE_CHECKING:
+    import subprocess
     from collections.abc import Iterator
 
 FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
@@ -245,9 +246,7 @@ def inspect(node: Node, config: Path, *arguments: str) -> subprocess.CompletedPr
     environment = (f"PATH={programs}:/usr/bin:/bin", f"KUBECONFIG={config}", "HOME=/nowhere")
     kubectl = node.tree / "bin/kubectl"
     command: tuple[str | Path, ...] = (kubectl, "inspect", "gpushare", *arguments)
-    return subprocess.run(
-        node.enter(*USER, "env", *environment, *command), check=False, capture_output=True, text=True
-    )
+    return captured(node.enter(*USER, "env", *environment, *command))
 
 
 def user_of(node: Node, name: str) -> Path:
@@ -285,5 +284,4 @@ def as_the_page_says(node: Node, words: str, folder: Path) -> None:
     config.write_text(json.dumps(admin))
     environment = (f"PATH={node.tree}/bin:/usr/bin:/bin", f"KUBECONFIG={config}")
     command = node.enter("env", *environment, "bash", "-euc", f"cd {folder}\n{commands}")
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
+    succeeded(command)

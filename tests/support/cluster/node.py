@@ -27,6 +27,7 @@ from support.containers.containerd_host import (
     holding_node,
     only_child,
 )
+from support.processes import succeeded
 from support.waiting import HOST_PATIENCE_S
 
 NODE = "node1"
@@ -147,16 +148,7 @@ class Node(Place):
     def kubectl(self, *arguments: str | Path, stdin: str = "") -> str:
         """Call kubectl as administrator, which must succeed, and return its output."""
         command = (self.tree / "bin/kubectl", f"--kubeconfig={self.folder}/kubeconfig", *arguments)
-        done = subprocess.run(
-            self.enter(*command),
-            check=False,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=HOST_PATIENCE_S,
-        )
-        assert done.returncode == 0, f"kubectl {arguments}: {done.stdout}{done.stderr}"
-        return done.stdout
+        return succeeded(self.enter(*command), input=stdin, timeout=HOST_PATIENCE_S)
 
     def start(self, name: str, program: str, **flags: str) -> Daemon:
         """Start a program of Kubernetes; FLAGS have underscores where theirs have dashes."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ from support.daemon.kernel_records import FakeLog
 from support.hosts import amd_tree
 from support.hosts.driver_files import put
 from support.hosts.nvidia_kernel import write
+from support.processes import succeeded
 
 from cdigen.gpushare.names import GPUS, LEDGER_KEY, LEDGERS, Resources, ledger_name
 from cdigen.gpushare.nodes import Gpu, node_annotation
@@ -172,11 +172,7 @@ class Shared:
         config = f"KUBECONFIG={self.node.folder}/kubeconfig"
         environment = ("env", f"PATH={folder}:/usr/bin:/bin", config)
         command: tuple[str | Path, ...] = (self.node.tree / "bin/kubectl", "inspect", "gpushare", *arguments)
-        done = subprocess.run(
-            self.node.enter(*environment, *command), check=False, capture_output=True, text=True
-        )
-        assert done.returncode == 0, f"{done.stdout}{done.stderr}"
-        return done.stdout
+        return succeeded(self.node.enter(*environment, *command))
 
     def told(self) -> str:
         """Return what everybody has said last."""
@@ -213,15 +209,22 @@ def running_shared(cache: Path, release: Release) -> Iterator[Shared]:
 
 def lay_host(root: Path) -> FakeLog:
     """Lay the host, and return its kernel's log."""
-    gpus = amd_tree.mi210(len(SIZES[NODE]))
-    amd_tree.write(root, gpus)
-    for gpu, units in zip(gpus, SIZES[NODE], strict=True):
-        put(root / f"sys/devices/pci0000:00/{gpu.bdf}/mem_info_vram_total", f"{units << 30}\n".encode())
     make_basic_nodes(root)
-    for name in ("dev/pts", "dev/shm", "dev/mqueue", "run/cdi", "run/cdigen", "var/lib/cdigen"):
+    for name in ("dev/pts", "dev/shm", "dev/mqueue"):
+        (root / name).mkdir(parents=True, exist_ok=True)
+    return lay_gpus(root, SIZES[NODE], CONFIG)
+
+
+def lay_gpus(root: Path, sizes: tuple[int, ...], config: str) -> FakeLog:
+    """Lay GPUs of SIZES, in GiB, and a configuration, and return the kernel's log."""
+    gpus = amd_tree.mi210(len(sizes))
+    amd_tree.write(root, gpus)
+    for gpu, units in zip(gpus, sizes, strict=True):
+        put(root / f"sys/devices/pci0000:00/{gpu.bdf}/mem_info_vram_total", f"{units << 30}\n".encode())
+    for name in ("run/cdi", "run/cdigen", "var/lib/cdigen"):
         (root / name).mkdir(parents=True, exist_ok=True)
     (root / "var/run").symlink_to("../run")
-    write(root / "etc/cdigen/config.yaml", CONFIG)
+    write(root / "etc/cdigen/config.yaml", config)
     return FakeLog(root / "dev/kmsg")
 
 
@@ -242,10 +245,10 @@ def prepare(shared: Shared) -> None:
     node.daemons["scheduler"].stop()
     folders = ("--kubelet-dir", f"{node.folder}/kubelet", "--run-dir", f"{node.folder}/plugin")
     access = ("--kubeconfig", f"{node.folder}/kubeconfig", "--node-name", NODE)
-    cdigen(node, "plugin", "kubelet", "--root", str(shared.root), *folders, *access)
+    start_cdigen(node, "plugin", "kubelet", "--root", str(shared.root), *folders, *access)
     for name, port in SCHEDULERS.items():
         at = ("--listen", f"127.0.0.1:{port}", "--run-dir", f"{node.folder}/extender-{name}")
-        cdigen(node, f"extender-{name}", "extender", "--kubeconfig", f"{node.folder}/kubeconfig", *at)
+        start_cdigen(node, f"extender-{name}", "extender", "--kubeconfig", f"{node.folder}/kubeconfig", *at)
         start_scheduler(node, name, port)
     total = sum(SIZES[NODE])
 
@@ -256,13 +259,14 @@ def prepare(shared: Shared) -> None:
     eventually(is_offered, "the memory is offered", told=shared.told)
 
 
-def cdigen(node: Node, name: str, *arguments: str) -> None:
+def start_cdigen(node: Node, name: str, *arguments: str) -> Daemon:
     """Start a command of cdigen in the node's namespaces."""
     log = node.folder / f"{name}.log"
     flags = ("-m", "cdigen", *arguments)
     daemon = Daemon(enter=node.enter, program=Path(sys.executable), flags=flags, log_file=log)
     daemon.start()
     node.daemons[name] = daemon
+    return daemon
 
 
 def add_node(node: Node, name: str, sizes: tuple[int, ...]) -> None:

@@ -9,7 +9,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -22,7 +21,8 @@ from support.containers.upgrade_host import PACKAGES, configure_podman
 from support.hosts.nvidia_kernel import example_gpus, information_text, write, write_driver, write_kernel_side
 from support.own_trees import WRITTEN_IN_PLACE, copy_tree, remove_tree
 from support.paths import REPOSITORY
-from support.waiting import HOST_PATIENCE_S
+from support.processes import succeeded
+from support.waiting import HOST_PATIENCE_S, until
 
 BOOT = REPOSITORY / "tests/support/containers/boot-systemd"
 UNITS = ("cdigen", "cdigen-once")
@@ -106,14 +106,9 @@ def _left_over_groups(booter: int) -> list[Path]:
     return [top for top in tops if top.exists()]
 
 
-def eventually(true: Callable[[], bool], *, within_s: float = HOST_PATIENCE_S) -> bool:
-    """Return whether TRUE comes true in time."""
-    deadline = time.monotonic() + within_s
-    while not true():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
+def eventually(truth: Callable[[], object]) -> bool:
+    """Return whether TRUTH comes true in time."""
+    return until(truth, HOST_PATIENCE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +198,4 @@ def locked_wheels(root: Path) -> None:
 
 
 def _succeed(*command: str | Path) -> str:
-    done = subprocess.run(command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
-    return done.stdout
+    return succeeded(command, stdin=subprocess.DEVNULL)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from support.hosts.nvidia_kernel import Node
+from support.processes import captured
 from support.waiting import HOST_PATIENCE_S
 
 MACHINE = Path("/")
@@ -54,14 +55,7 @@ class Host:
         """Run a bash script as root in the host and return what became of it."""
         enter = ("nsenter", f"--target={self.pid}", "--mount", "--pid", "--root", "--wd")
         bash = ("env", "--ignore-environment", *ENVIRONMENT, "bash", "-eu", "-o", "pipefail", "-c")
-        return subprocess.run(
-            [*enter, *bash, script],
-            check=False,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-        )
+        return captured([*enter, *bash, script], input=stdin, timeout=timeout_s)
 
     def run(self, script: str, *, stdin: str = "", timeout_s: float = HOST_PATIENCE_S) -> str:
         """Run a bash script as root in the host, which must succeed, and return its standard output."""

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from support.containers.busybox_image import IMAGE, write_image
 from support.containers.cri_client import Cri
+from support.processes import succeeded
 from support.waiting import HOST_PATIENCE_S
 
 T = TypeVar("T")
@@ -169,14 +170,7 @@ class Containerd(Place):
     def ctr(self, *arguments: str | Path) -> None:
         """Call ctr in the namespace of CRI."""
         command = (self.binaries / "ctr", "--address", self.folder / "c.sock", "--namespace", "k8s.io")
-        done = subprocess.run(
-            self.enter(*command, *arguments),
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=HOST_PATIENCE_S,
-        )
-        assert done.returncode == 0, done.stderr
+        succeeded(self.enter(*command, *arguments), timeout=HOST_PATIENCE_S)
 
     def version(self) -> str:
         """Return the version that CRI tells."""

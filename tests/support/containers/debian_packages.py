@@ -10,6 +10,7 @@ from pathlib import Path
 
 from support.own_trees import copy_tree
 from support.paths import REPOSITORY
+from support.processes import succeeded
 
 NEXT = "0.2.0"
 # What brings its own modules.
@@ -47,9 +48,7 @@ def build(cache: Path, suite: str, folder: Path) -> Debs:
     environment = {**os.environ, "DEB_ROOT": str(packager)}
     if suite in SELF_CONTAINED:
         environment |= {"SELF_CONTAINED": "yes", "PIP": f"{sys.executable} -m pip"}
-    command = [REPOSITORY / "packaging/build-deb", now]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    succeeded([REPOSITORY / "packaging/build-deb", now], env=environment)
     later.mkdir()
     for deb in now.glob("*.deb"):
         _next_version(deb, later)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from support.paths import REPOSITORY
+from support.processes import succeeded
 
 import cdigen
 
@@ -27,11 +28,8 @@ class Contents:
 
 def build(cache: Path, target: Path, *options: str | Path) -> Path:
     """Make the archive TARGET as `packaging/image` does, and return it."""
-    subprocess.run(
-        [REPOSITORY / "packaging/image", "--base", cache / "cdigen-base.tar", *options, target],
-        check=True,
-        env={**os.environ, "DEB_ROOT": str(cache / "packager-trixie")},
-    )
+    command = (REPOSITORY / "packaging/image", "--base", cache / "cdigen-base.tar", *options, target)
+    succeeded(command, env={**os.environ, "DEB_ROOT": str(cache / "packager-trixie")})
     return target
 
 

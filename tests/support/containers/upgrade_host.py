@@ -216,6 +216,10 @@ class Upgraded:
         rows = self.status().get("vendors", [])
         return next((row["state"] for row in rows if row["vendor"] == "nvidia"), "")
 
+    def becomes(self, state: str) -> None:
+        """Wait until the daemon reports that state."""
+        wait_until(lambda: self.state == state, f"the state {state}")
+
     def wait_for(self, version: str) -> float:
         """Wait until containers would get the driver of VERSION; returns how many seconds that took."""
         return wait_until(lambda: self.served() == {version}, f"a spec of {version}")

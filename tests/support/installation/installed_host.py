@@ -14,6 +14,7 @@ from support.hosts.driver_files import V535, debian_12
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.installation.installing import done, make
 from support.paths import REPOSITORY
+from support.processes import succeeded
 
 NAMESPACES = ("--mount", "--pid", "--ipc", "--net", "--cgroup")
 HOST_PYTHON = "HOST_PYTHON=/usr/bin/python3"
@@ -53,6 +54,22 @@ def debian_root(cache: Path) -> Iterator[Path]:
         yield root
 
 
+def main_pid(run: Callable[..., str], unit: str) -> int:
+    """Return the first process of a unit, 0 if there is none; RUN runs a command on its host."""
+    return int(run("systemctl", "show", "--property=MainPID", "--value", unit))
+
+
+def assert_confined(run: Callable[..., str], unit: str) -> None:
+    """Make sure that a unit's process has no capability, no network, and its system calls are filtered."""
+    process = main_pid(run, unit)
+    text = run("cat", f"/proc/{process}/status")
+    status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
+    assert {status["CapEff"], status["CapBnd"]} == {"0" * 16}
+    assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
+    namespaces = [run("readlink", f"/proc/{pid}/ns/net") for pid in (process, 1)]
+    assert namespaces[0] != namespaces[1]
+
+
 @contextmanager
 def started(root: Path, **commands: str) -> Iterator[Callable[..., str]]:
     """Boot ROOT's own systemd with cdigen installed; gives what runs a command there.
@@ -68,10 +85,6 @@ def started(root: Path, **commands: str) -> Iterator[Callable[..., str]]:
 
         def run(*command: str) -> str:
             enter = ["nsenter", f"--target={first}", *NAMESPACES, "--root", "--wd"]
-            result = subprocess.run(
-                [*enter, *command], check=False, capture_output=True, text=True, timeout=60
-            )
-            assert result.returncode == 0, f"{command}: {result.stdout}{result.stderr}"
-            return result.stdout
+            return succeeded([*enter, *command], timeout=60)
 
         yield run

@@ -1,5 +1,6 @@
 """`make install` and `make uninstall` for tests, and what a tree looks like."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from types import MappingProxyType
 
 from support.abilities import tool
 from support.paths import REPOSITORY
+from support.processes import captured
 
 # Settings of an installation that uses the modules of this Python.
 LOCAL = ("INSTALL_DEPS=no", f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
@@ -24,21 +26,26 @@ def make(
 ) -> subprocess.CompletedProcess[str]:
     """Run a target of the Makefile of TREE for DESTINATION, with this Python; return what became of it."""
     command = [tool("make"), "-s", target, f"DESTDIR={destination}", f"PYTHON={sys.executable}", *settings]
-    return subprocess.run(
-        command,
-        cwd=tree,
-        check=False,
-        capture_output=True,
-        text=True,
-        umask=umask,
-        env={**_environment(), **environment},
-    )
+    return captured(command, cwd=tree, umask=umask, env={**_environment(), **environment})
 
 
 def done(result: subprocess.CompletedProcess[str]) -> str:
     """Return what a command printed, which must have succeeded."""
     assert result.returncode == 0, f"{result.stdout}{result.stderr}"
     return result.stdout
+
+
+def publishing(directory: str, kind: str, program: str) -> str:
+    """Return Python code that writes a spec of KIND that runs PROGRAM, as cdigen does it."""
+    hook = {"hookName": "createContainer", "path": program}
+    devices = [{"name": "0", "containerEdits": {"hooks": [hook]}}]
+    spec = json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": devices})
+    name = f"{kind.replace('/', '-')}.json"
+    return (
+        "from cdigen.store.specs import publish\n"
+        f"publish({directory!r}, {name!r}, {spec.encode()!r}, kind={kind!r}, "
+        "state_dir='/var/lib/cdigen', check=lambda _: None)\n"
+    )
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, int, int, str]]:

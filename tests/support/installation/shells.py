@@ -6,11 +6,11 @@ import re
 import select
 import shutil
 import signal
-import subprocess
 import time
 from pathlib import Path
 
 from support.abilities import tool
+from support.processes import captured
 
 # Ctrl-X Ctrl-B, which prints the line that is being edited.
 SHOW_KEYS = "\x18\x02"
@@ -65,15 +65,7 @@ class Shells:
         }
 
     def _lines(self, command: list[str]) -> set[str]:
-        done = subprocess.run(
-            command,
-            check=False,
-            capture_output=True,
-            text=True,
-            env=self.environment,
-            cwd=self.home,
-            timeout=60,
-        )
+        done = captured(command, env=self.environment, cwd=self.home, timeout=60)
         assert not done.stderr, done.stderr
         return {row for row in done.stdout.splitlines() if row}
 

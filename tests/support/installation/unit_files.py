@@ -3,11 +3,11 @@
 import json
 import re
 import shutil
-import subprocess
 from pathlib import Path
 
 from support.abilities import tool
 from support.paths import REPOSITORY
+from support.processes import captured, succeeded
 
 ETC = REPOSITORY / "etc"
 
@@ -44,7 +44,7 @@ def complaints(unit: Path, folder: Path) -> list[str]:
     text = unit.read_text().replace("/usr/bin/cdigen", "/bin/true")
     copy.write_text(re.sub(r"man:cdigen(-nri|-kubelet)?\(8\)", "man:ls(1)", text))
     command = [tool("systemd-analyze", "systemd"), "verify", "--man=no", str(copy)]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    done = captured(command)
     return [line for line in done.stderr.splitlines() if unit.name in line or str(folder) in line]
 
 
@@ -55,4 +55,4 @@ def systemd_version() -> str:
 
 def _analyzed(*arguments: str) -> str:
     command = [tool("systemd-analyze", "systemd"), *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return succeeded(command)

@@ -1,7 +1,6 @@
 """The wheel, built from these sources, and installed into a virtual environment without a network."""
 
 import os
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -10,6 +9,7 @@ from pathlib import Path
 import jsonschema
 from support.installation.installing import done
 from support.paths import REPOSITORY
+from support.processes import captured
 
 # Any time does, as long as it is the same: archives hold it.
 TIME = "1700000000"
@@ -19,14 +19,7 @@ def build(target: str, folder: Path, *, sources: Path = REPOSITORY) -> Path:
     """Build TARGET (wheel, sdist) of SOURCES into FOLDER; return the file."""
     before = set(folder.iterdir())
     command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(folder)]
-    result = subprocess.run(
-        command,
-        cwd=sources,
-        check=False,
-        capture_output=True,
-        text=True,
-        env={"PATH": os.environ["PATH"], "SOURCE_DATE_EPOCH": TIME},
-    )
+    result = captured(command, cwd=sources, env={"PATH": os.environ["PATH"], "SOURCE_DATE_EPOCH": TIME})
     done(result)
     (made,) = set(folder.iterdir()) - before
     return made
@@ -40,14 +33,7 @@ def installed(wheel: Path, folder: Path) -> Path:
     venv.create(folder, symlinks=True)
     python = folder / "bin/python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
-    done(
-        subprocess.run(
-            [*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel)],
-            check=False,
-            capture_output=True,
-            text=True,
-        )
-    )
+    done(captured([*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel)]))
     (site,) = folder.glob("lib/python*/site-packages")
     # Debian's own modules are in a folder that sysconfig does not name.
     folders = {sysconfig.get_path("purelib"), *map(os.path.dirname, jsonschema.__path__)}

@@ -1,0 +1,14 @@
+"""Fixtures that several modules of the installation's tests use."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from support.installation.installed_host import debian_root
+
+
+@pytest.fixture(scope="module")
+def host(cache: Path) -> Iterator[Path]:
+    """Return the root of a clean Debian with a GPU host in it."""
+    with debian_root(cache) as root:
+        yield root
