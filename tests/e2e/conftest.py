@@ -1,13 +1,13 @@
 """Fixtures of several modules of end-to-end tests: a containerd with specs, a browser, a hook's target."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.abilities import tool
 from support.browser.chromium import Chromium, Page
 from support.containers.containerd_host import Containerd
-from support.containers.gpu_hosts import Driven
+from support.containers.gpu_hosts import HostOf
 from support.containers.hostile_images import Target, arm
 from support.nri.containerd_plugins import containerd_with_specs
 
@@ -42,6 +42,6 @@ def tab(browser: Chromium) -> Iterator[Page]:
 
 
 @pytest.fixture(scope="module")
-def target(driven: Callable[[str], Driven], tmp_path_factory: pytest.TempPathFactory) -> Target:
+def target(driven: HostOf, tmp_path_factory: pytest.TempPathFactory) -> Target:
     """Return a host whose hook the module's images attack."""
     return arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))

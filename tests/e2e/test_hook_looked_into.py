@@ -6,12 +6,11 @@ it out, as docs/hook.md says; in the host's own user namespace nothing does, and
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host
-from support.containers.gpu_hosts import DEVICE, Driven
+from support.containers.gpu_hosts import DEVICE, HostOf
 
 pytestmark = pytest.mark.e2e
 
@@ -55,7 +54,7 @@ STARTS = 5
 
 
 @pytest.fixture(scope="module")
-def host(driven: Callable[[str], Driven]) -> Host:
+def host(driven: HostOf) -> Host:
     """Return a host with a copy of the interpreter as docs/hook.md has it made, and a device that runs it."""
     host = driven("view+hook").host
     text = (Path(__file__).parents[2] / "docs/hook.md").read_text()

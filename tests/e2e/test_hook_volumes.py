@@ -4,11 +4,9 @@ test_layouts_volumes.py has what every layout leaves; here it is the hook alone,
 profile that requires every step, so that its reason is seen.
 """
 
-from collections.abc import Callable
-
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE
-from support.containers.gpu_hosts import DEVICE, Driven
+from support.containers.gpu_hosts import DEVICE, HostOf
 from support.containers.hostile_images import STRICT, Target, arm, hook_lines
 
 pytestmark = pytest.mark.e2e
@@ -60,7 +58,7 @@ OTHER_MOUNT = "another mount than the container's root lies there, which may be 
 
 
 @pytest.fixture(scope="module")
-def target(driven: Callable[[str], Driven], tmp_path_factory: pytest.TempPathFactory) -> Target:
+def target(driven: HostOf, tmp_path_factory: pytest.TempPathFactory) -> Target:
     made = arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))
     made.host.run(
         f"""rm -rf /srv/etc /srv/compat; mkdir -p /srv/compat /srv/empty /srv/mnt /usr/local/nvidia

@@ -7,7 +7,6 @@ podman and runc (crun where it says so) are Debian's, and the images' own dynami
 import json
 import os
 import shlex
-from collections.abc import Callable
 
 import pytest
 from support.containers.chroot_host import (
@@ -24,6 +23,7 @@ from support.containers.gpu_hosts import (
     HOOKLESS,
     WAYS,
     Driven,
+    HostOf,
     with_crun,
     without_root,
 )
@@ -70,9 +70,7 @@ def expected(driven: Driven, way: str, image: str) -> dict[str, str]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("image", GLIBC_IMAGES)
-def test_every_library_of_the_driver_loads_by_its_soname(
-    driven: Callable[[str], Driven], way: str, image: str
-) -> None:
+def test_every_library_of_the_driver_loads_by_its_soname(driven: HostOf, way: str, image: str) -> None:
     host = driven(way)
     assert len(host.driver) > 20
     assert host.loaded(image) == expected(host, way, image)
@@ -81,7 +79,7 @@ def test_every_library_of_the_driver_loads_by_its_soname(
 @pytest.mark.parametrize("way", ["files", "files+hook"])
 @pytest.mark.parametrize("image", [DEBIAN_IMAGE, REDHAT_IMAGE])
 def test_tools_in_the_container_find_every_library_by_the_drivers_version(
-    driven: Callable[[str], Driven], way: str, image: str
+    driven: HostOf, way: str, image: str
 ) -> None:
     # As nvidia-ctk looks, when it gives the GPU on: the first of these folders that has libcuda, and before
     # 1.20 all others in that one.
@@ -95,23 +93,19 @@ def test_tools_in_the_container_find_every_library_by_the_drivers_version(
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", MODES)
-def test_every_library_loads_however_the_container_is_run(
-    driven: Callable[[str], Driven], way: str, mode: str
-) -> None:
+def test_every_library_loads_however_the_container_is_run(driven: HostOf, way: str, mode: str) -> None:
     host = driven(way)
     assert host.loaded(DEBIAN_IMAGE, options=MODES[mode]) == host.driver
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_library_loads_in_a_container_without_root(driven: Callable[[str], Driven], way: str) -> None:
+def test_every_library_loads_in_a_container_without_root(driven: HostOf, way: str) -> None:
     host = driven(way)
     assert without_root(host.host).loaded(REDHAT_IMAGE) == expected(host, way, REDHAT_IMAGE)
 
 
 @pytest.mark.parametrize(("way", "mode"), CRUN)
-def test_every_library_loads_where_crun_starts_the_container(
-    driven: Callable[[str], Driven], way: str, mode: str
-) -> None:
+def test_every_library_loads_where_crun_starts_the_container(driven: HostOf, way: str, mode: str) -> None:
     host = driven(way)
     # crun before 1.26, as here, makes the root read-only before the hook runs (crun's NEWS): the libraries
     # are then found in the folders for capable processors.
@@ -120,7 +114,7 @@ def test_every_library_loads_where_crun_starts_the_container(
 
 @pytest.mark.parametrize("hook", ["/usr/bin/python3", "/bin/true"])
 def test_crun_before_1_27_starts_no_container_with_a_hook_and_a_user_namespace(
-    driven: Callable[[str], Driven], hook: str
+    driven: HostOf, hook: str
 ) -> None:
     """It cannot enter the bundle's folder: the hook ends with 1 before it begins (crun pull request 2035)."""
     host = driven("view+hook").host
@@ -137,7 +131,7 @@ def test_crun_before_1_27_starts_no_container_with_a_hook_and_a_user_namespace(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_image_with_another_loader_starts_unharmed(driven: Callable[[str], Driven], way: str) -> None:
+def test_an_image_with_another_loader_starts_unharmed(driven: HostOf, way: str) -> None:
     answer = driven(way).attempt(MUSL_IMAGE, "dlopen-all libtiny.so")
     assert answer.stdout == "ok /usr/lib/libtiny.so\n"
     assert answer.returncode == 0, answer.stderr
@@ -145,9 +139,7 @@ def test_an_image_with_another_loader_starts_unharmed(driven: Callable[[str], Dr
 
 @pytest.mark.parametrize("way", HOOKED)
 @pytest.mark.parametrize("image", [DEBIAN_IMAGE, MUSL_IMAGE])
-def test_a_container_that_is_started_again_has_the_same_cache(
-    driven: Callable[[str], Driven], way: str, image: str
-) -> None:
+def test_a_container_that_is_started_again_has_the_same_cache(driven: HostOf, way: str, image: str) -> None:
     host = driven(way).host
     create = f"podman create --device {DEVICE} {image} sh -c 'md5sum </etc/ld.so.cache'"
     sums = host.run(f"id=$({create}); for _ in 1 2 3; do podman start --attach $id; done; podman rm $id")
@@ -157,15 +149,13 @@ def test_a_container_that_is_started_again_has_the_same_cache(
 
 @pytest.mark.parametrize("way", HOOKLESS)
 @pytest.mark.parametrize("image", [DEBIAN_IMAGE, REDHAT_IMAGE, BULLSEYE_IMAGE])
-def test_without_a_hook_triton_is_told_the_folder_of_libcuda(
-    driven: Callable[[str], Driven], way: str, image: str
-) -> None:
+def test_without_a_hook_triton_is_told_the_folder_of_libcuda(driven: HostOf, way: str, image: str) -> None:
     """It asks `ldconfig -p` otherwise, which does not know it."""
     found = driven(way).run(image, "sh -c 'dlopen-all $TRITON_LIBCUDA_PATH/libcuda.so.1'")
     assert found.startswith("ok /usr/lib/x86_64-linux-gnu/")
 
 
-def test_nvidia_smi_asks_the_driver_in_every_layout(driven: Callable[[str], Driven]) -> None:
+def test_nvidia_smi_asks_the_driver_in_every_layout(driven: HostOf) -> None:
     for way in WAYS:
         answer = driven(way).attempt(DEBIAN_IMAGE, "nvidia-smi")
         assert "couldn't communicate with the NVIDIA driver" in answer.stdout, (way, answer)

@@ -3,8 +3,6 @@
 The judges are the images' own `ldconfig -p`, their loaders and their Python.
 """
 
-from collections.abc import Callable
-
 import pytest
 from support.containers.chroot_host import (
     BULLSEYE_IMAGE,
@@ -14,7 +12,7 @@ from support.containers.chroot_host import (
     NO_CACHE_IMAGE,
     REDHAT_IMAGE,
 )
-from support.containers.gpu_hosts import HOOKED, HOOKLESS, Driven, cache_entries
+from support.containers.gpu_hosts import HOOKED, HOOKLESS, HostOf, cache_entries
 
 pytestmark = pytest.mark.e2e
 
@@ -31,7 +29,7 @@ def names(entries: list[str]) -> list[str]:
 @pytest.mark.parametrize("way", HOOKED)
 @pytest.mark.parametrize("image", GLIBC_IMAGES)
 def test_ldconfig_lists_every_library_of_the_driver_before_any_other_of_its_name(
-    driven: Callable[[str], Driven], way: str, image: str
+    driven: HostOf, way: str, image: str
 ) -> None:
     host = driven(way)
     rows = [entry.split() for entry in cache_entries(host.run(image, "ldconfig -p"))]
@@ -45,7 +43,7 @@ def test_ldconfig_lists_every_library_of_the_driver_before_any_other_of_its_name
 @pytest.mark.parametrize("way", HOOKED)
 @pytest.mark.parametrize("image", WITH_CACHE)
 def test_all_that_the_image_had_in_its_cache_is_still_there_and_in_order(
-    driven: Callable[[str], Driven], way: str, image: str
+    driven: HostOf, way: str, image: str
 ) -> None:
     host = driven(way)
     before = cache_entries(host.plain(image, "ldconfig -p"))
@@ -56,15 +54,13 @@ def test_all_that_the_image_had_in_its_cache_is_still_there_and_in_order(
 
 @pytest.mark.parametrize("way", HOOKED)
 @pytest.mark.parametrize("image", WITH_PYTHON)
-def test_python_finds_libcuda(driven: Callable[[str], Driven], way: str, image: str) -> None:
+def test_python_finds_libcuda(driven: HostOf, way: str, image: str) -> None:
     assert driven(way).run(image, FIND_LIBRARY) == "libcuda.so.1\n"
 
 
 @pytest.mark.parametrize("way", HOOKED)
 @pytest.mark.parametrize("image", GLIBC_IMAGES)
-def test_ldconfig_in_the_container_does_not_lose_the_driver(
-    driven: Callable[[str], Driven], way: str, image: str
-) -> None:
+def test_ldconfig_in_the_container_does_not_lose_the_driver(driven: HostOf, way: str, image: str) -> None:
     """Programs that install packages run it. What it makes of the cache must lead to the host's files."""
     host = driven(way)
     after = host.loaded(image, ["libcuda.so.1", "libnvidia-ml.so.1"], before="ldconfig")
@@ -75,9 +71,7 @@ def test_ldconfig_in_the_container_does_not_lose_the_driver(
 
 @pytest.mark.parametrize("image", [MANY_IMAGE, DEBIAN_IMAGE, BULLSEYE_IMAGE])
 @pytest.mark.parametrize("way", HOOKED)
-def test_libraries_of_the_image_load_from_where_they_did(
-    driven: Callable[[str], Driven], way: str, image: str
-) -> None:
+def test_libraries_of_the_image_load_from_where_they_did(driven: HostOf, way: str, image: str) -> None:
     """Those with a build for newer processors (glibc-hwcaps) too, which the cache's extension lists."""
     host = driven(way)
     wanted = sorted({*names(cache_entries(host.plain(image, "ldconfig -p")))} - {*host.driver})[:500]
@@ -87,21 +81,19 @@ def test_libraries_of_the_image_load_from_where_they_did(
 
 
 @pytest.mark.parametrize("way", HOOKLESS)
-def test_without_a_hook_the_cache_is_the_images_own(driven: Callable[[str], Driven], way: str) -> None:
+def test_without_a_hook_the_cache_is_the_images_own(driven: HostOf, way: str) -> None:
     host = driven(way)
     assert host.run(MANY_IMAGE, "ldconfig -p") == host.plain(MANY_IMAGE, "ldconfig -p")
 
 
 @pytest.mark.parametrize("way", HOOKLESS)
-def test_ldconfig_lists_the_driver_after_it_ran_in_a_hookless_container(
-    driven: Callable[[str], Driven], way: str
-) -> None:
+def test_ldconfig_lists_the_driver_after_it_ran_in_a_hookless_container(driven: HostOf, way: str) -> None:
     listed = driven(way).run(DEBIAN_IMAGE, 'sh -c "ldconfig && ldconfig -p"')
     assert "libcuda.so.1 " in listed
 
 
 @pytest.mark.parametrize("way", HOOKED)
-def test_the_hook_says_nothing_where_all_goes_well(driven: Callable[[str], Driven], way: str) -> None:
+def test_the_hook_says_nothing_where_all_goes_well(driven: HostOf, way: str) -> None:
     for image in GLIBC_IMAGES:
         answer = driven(way).attempt(image, "true")
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", ""), image

@@ -6,11 +6,10 @@ volume, to have something to mount on; those are looked at one by one.
 """
 
 import json
-from collections.abc import Callable
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host
-from support.containers.gpu_hosts import WAYS, Driven
+from support.containers.gpu_hosts import WAYS, Driven, HostOf
 
 pytestmark = pytest.mark.e2e
 
@@ -47,9 +46,7 @@ def files_of(host: Host) -> Files:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("volume", VOLUMES)
-def test_a_volume_leaves_every_file_of_the_host_as_it_was(
-    driven: Callable[[str], Driven], way: str, volume: str
-) -> None:
+def test_a_volume_leaves_every_file_of_the_host_as_it_was(driven: HostOf, way: str, volume: str) -> None:
     host = driven(way)
     options = VOLUMES[volume].replace("COPY", copy_of_etc(host.host))
     assert_started_and_nothing_changed(host, options)
@@ -57,7 +54,7 @@ def test_a_volume_leaves_every_file_of_the_host_as_it_was(
 
 @pytest.mark.parametrize("way", WAYS)
 def test_the_hosts_usr_read_only_serves_once_a_writable_one_made_what_to_mount_on(
-    driven: Callable[[str], Driven], way: str
+    driven: HostOf, way: str
 ) -> None:
     """No runtime can mount where it can make nothing to mount on; the host's /usr/lib64 is almost empty."""
     host = driven(way)

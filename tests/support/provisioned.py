@@ -6,7 +6,7 @@ A test that cannot run here is skipped with the reason; where CI is set in the e
 import os
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import pytest
 
 from support.abilities import cannot_run
 from support.containers.chroot_host import running_host
-from support.containers.gpu_hosts import WAYS, Driven, gpu_root
+from support.containers.gpu_hosts import WAYS, Driven, HostOf, gpu_root
 from support.containers.image_archive import build as build_image
 from support.own_trees import copied_tree
 from support.paths import TESTS
@@ -87,7 +87,7 @@ def host_root(cache: Path, driver_tree: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def driven(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[str], Driven]]:
+def driven(cache: Path, driver_tree: Path, images: Path) -> Iterator[HostOf]:
     """Return a function that gives the running GPU host for a name in gpu_hosts.WAYS, once asked for."""
     hosts: dict[str, Driven] = {}
     with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:

@@ -158,7 +158,8 @@ def make_install(root: Path) -> None:
     """Run `make install` in ROOT, without a network."""
     locked_wheels(root)
     (root / "cdigen").mkdir()
-    _succeed("unshare", "--mount", "sh", "-euc", INSTALL.format(repository=REPOSITORY, root=root))
+    script = INSTALL.format(repository=REPOSITORY, root=root)
+    succeeded(("unshare", "--mount", "sh", "-euc", script), stdin=subprocess.DEVNULL)
 
 
 @contextmanager
@@ -191,11 +192,8 @@ def gpu_host(
 
 def locked_wheels(root: Path) -> None:
     """Put the wheels of requirements.lock for the Python of ROOT into its folder /wheels."""
-    said = _succeed("chroot", root, "python3", "-c", "import sys; print(*sys.version_info[:2], sep='.')")
+    code = "import sys; print(*sys.version_info[:2], sep='.')"
+    said = succeeded(("chroot", root, "python3", "-c", code))
     lock = ("--requirement", REPOSITORY / "requirements.lock", "--require-hashes", "--only-binary=:all:")
     wheels = (f"--python-version={said.strip()}", "--dest", root / "wheels")
-    _succeed(sys.executable, "-m", "pip", "--quiet", "download", *lock, *wheels)
-
-
-def _succeed(*command: str | Path) -> str:
-    return succeeded(command, stdin=subprocess.DEVNULL)
+    succeeded((sys.executable, "-m", "pip", "--quiet", "download", *lock, *wheels))

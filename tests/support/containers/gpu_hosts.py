@@ -7,6 +7,7 @@ they find: which file the loader takes for a name, what `ldconfig -p` lists.
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -141,6 +142,10 @@ def with_crun(host: Host, options: str = f"--device {DEVICE}") -> Driven:
     """Start containers with crun."""
     podman = f"{LONE_CGROUP2} podman --runtime crun run --cgroups=disabled --rm {options}"
     return Driven(host=host, podman=podman)
+
+
+# Returns the running host of a way in WAYS (the fixture `driven`).
+HostOf = Callable[[str], Driven]
 
 
 def cache_entries(listed: str) -> list[str]:
