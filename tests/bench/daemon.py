@@ -26,7 +26,7 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import install
-from bench.processes import memory_mb, processor_s, reached, running, wakeups
+from bench.processes import idle, memory_mb, reached, running
 from bench.tables import parser, report, times_row
 from support.hosts import driver_files
 from support.hosts.mig import write_instance, write_minors
@@ -211,21 +211,17 @@ def _event(spec: Path, change: Callable[[], None]) -> float:
 def _cycles(python: Path, name: str, root: Path, runs: int) -> dict[str, object]:
     command = [str(python), "-c", CYCLES, str(runs), "--root", str(root), "--nvml", "off", *FILES]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd="/")
-    return times_row(name, json.loads(done.stdout), goal_ms=GOALS_MS[name])
+    return times_row(name, json.loads(done.stdout), goal_ms=GOALS_MS.get(name, ""))
 
 
 def _idle(python: Path, name: str, root: Path, for_s: float) -> dict[str, object]:
     with _running(python, root, *FILES) as daemon:
         daemon.settle()
-        process, cycles = daemon.process, daemon.cycles()
-        begin, cpu, woken = time.monotonic(), processor_s(process), wakeups(process)
-        time.sleep(for_s)
-        took = time.monotonic() - begin
+        cycles = daemon.cycles()
         return {
             "what": name,
-            "cpu_percent": round((processor_s(process) - cpu) / took * 100, 3),
+            **idle(daemon.process, for_s),
             "goal_percent": IDLE_GOAL_PERCENT,
-            "wakeups_per_minute": round((wakeups(process) - woken) / took * 60),
             "cycles": daemon.cycles() - cycles,
             "threads": daemon.threads(),
             "goal_threads": THREADS_GOAL,

@@ -28,7 +28,7 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import REPOSITORY, install
-from bench.processes import memory_mb, processor_s, reached, running, wakeups
+from bench.processes import idle, memory_mb, reached, running
 from bench.tables import parser, percentile, report, times_row
 from support.kubelet.double import Endpoint, Kubelet
 from support.kubelet.host_offering import put
@@ -219,14 +219,10 @@ def _idle(bin_dir: Path, root: Path, name: str, for_s: float) -> dict[str, objec
         kubelet.start()
         _listed(kubelet)
         time.sleep(15)
-        begin, cpu, woken = time.monotonic(), processor_s(process), wakeups(process)
-        time.sleep(for_s)
-        took_s = time.monotonic() - begin
         return {
             "what": name,
-            "cpu_percent": round((processor_s(process) - cpu) / took_s * 100, 3),
+            **idle(process, for_s),
             "goal_percent": IDLE_GOAL_PERCENT,
-            "wakeups_per_minute": round((wakeups(process) - woken) / took_s * 60),
             **memory_mb(process),
             "goal_mb": MEMORY_GOAL_MB,
         }

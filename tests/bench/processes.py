@@ -50,11 +50,22 @@ def processor_s(process: subprocess.Popen[Any]) -> float:
     return sum(int(task.read_text().split()[0]) for task in tasks) / 1e9
 
 
-def wakeups(process: subprocess.Popen[bytes]) -> int:
+def wakeups(process: subprocess.Popen[Any]) -> int:
     """Return how often the threads have gone to sleep."""
     tasks = Path(f"/proc/{process.pid}/task").glob("*/status")
     texts = (task.read_text().partition("\nvoluntary_ctxt_switches:")[2] for task in tasks)
     return sum(int(text.split()[0]) for text in texts)
+
+
+def idle(process: subprocess.Popen[Any], for_s: float) -> dict[str, float]:
+    """Watch a process that waits FOR_S; return what waiting costs."""
+    begin, cpu_s, woken = time.monotonic(), processor_s(process), wakeups(process)
+    time.sleep(for_s)
+    took_s = time.monotonic() - begin
+    return {
+        "cpu_percent": round((processor_s(process) - cpu_s) / took_s * 100, 3),
+        "wakeups_per_minute": round((wakeups(process) - woken) / took_s * 60),
+    }
 
 
 def memory_mb(process: subprocess.Popen[bytes]) -> dict[str, float]:
