@@ -19,7 +19,7 @@ from support.installation.installed_host import (
     main_pid,
     started,
 )
-from support.installation.installing import done, make, publishing, snapshot
+from support.installation.installing import done, make, publish_script, snapshot
 from support.nri.runtime import Runtime, SocketTransport, container, pod
 from support.paths import REPOSITORY
 from support.processes import captured
@@ -261,7 +261,7 @@ def test_uninstalled_the_service_ends_first_and_no_spec_names_a_hook_that_is_gon
     inside("systemctl", "enable", "--now", "cdigen")
     hook = "/usr/libexec/cdigen/cdigen-hook"
     where = "import sys; sys.path.insert(0, '/usr/lib/cdigen')\n"
-    inside("python3", "-BIS", "-c", where + publishing("/etc/cdi", "nvidia.com/gpu", hook))
+    inside("python3", "-BIS", "-c", where + publish_script("/etc/cdi", "nvidia.com/gpu", hook))
     (host / "etc/cdi/nvidia.yaml").write_text(f"path: {hook}\n")
     written = host / "etc/cdi/nvidia.com-gpu.json"
     assert written.exists()

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from support.abilities import tool
 from support.daemon.host import unshared
-from support.installation.installing import LOCAL, done, make, publishing
+from support.installation.installing import LOCAL, done, make, publish_script
 from support.paths import REPOSITORY
 from support.processes import captured
 
@@ -69,7 +69,7 @@ class Machine:
 
     def publish(self, directory: str, kind: str, program: str) -> None:
         """Write a spec of KIND that runs PROGRAM, as cdigen does it."""
-        done(self.does(sys.executable, "-c", publishing(directory, kind, program)))
+        done(self.does(sys.executable, "-c", publish_script(directory, kind, program)))
 
     def asked(self) -> list[str]:
         return self.said.read_text().splitlines() if self.said.exists() else []

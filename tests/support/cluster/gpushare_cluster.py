@@ -79,7 +79,7 @@ def restart(node: Node, name: str, **flags: str) -> None:
 
 def add_node(node: Node) -> None:
     """Add the node of gpushare's guide, without a kubelet: two GPUs, of 15 GiB and less."""
-    node.add_bare("guide", {"cpu": "64", "memory": "64Gi", "pods": "200"}, address="10.99.0.7")
+    node.add_bare_node("guide", {"cpu": "64", "memory": "64Gi", "pods": "200"}, address="10.99.0.7")
     offer(node, 15, 8)
 
 

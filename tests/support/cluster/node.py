@@ -188,7 +188,7 @@ class Node(Place):
         found = self.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
         return int(found.get(resource, "0"))
 
-    def add_bare(
+    def add_bare_node(
         self, name: str, amounts: Mapping[str, str], *, address: str = "", **metadata: object
     ) -> None:
         """Add a node without a kubelet that can have AMOUNTS, with METADATA beside its name."""

@@ -275,7 +275,7 @@ def add_node(node: Node, name: str, sizes: tuple[int, ...]) -> None:
     annotations = {GPUS: node_annotation(gpus)} if len(set(sizes)) > 1 else {}
     amounts = {RESOURCES.memory: str(sum(sizes)), RESOURCES.count: str(len(sizes))}
     amounts |= {"cpu": "64", "memory": "64Gi", "pods": "500"}
-    node.add_bare(name, amounts, annotations=annotations, labels={"name": name})
+    node.add_bare_node(name, amounts, annotations=annotations, labels={"name": name})
 
 
 def start_scheduler(node: Node, name: str, port: int) -> None:

@@ -35,7 +35,7 @@ def done(result: subprocess.CompletedProcess[str]) -> str:
     return result.stdout
 
 
-def publishing(directory: str, kind: str, program: str) -> str:
+def publish_script(directory: str, kind: str, program: str) -> str:
     """Return Python code that writes a spec of KIND that runs PROGRAM, as cdigen does it."""
     hook = {"hookName": "createContainer", "path": program}
     devices = [{"name": "0", "containerEdits": {"hooks": [hook]}}]
