@@ -19,13 +19,6 @@ def containerd(cache: Path) -> Iterator[Containerd]:
         yield running
 
 
-@pytest.fixture
-def host(containerd: Containerd) -> Iterator[Containerd]:
-    """Return the module's `containerd`; nothing is left of a test."""
-    yield containerd
-    containerd.remove_all()
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Chromium]:
     """Run a real browser."""

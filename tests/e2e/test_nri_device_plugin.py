@@ -55,6 +55,12 @@ def injected(container: Container) -> str:
     return str(container.spec()["annotations"].get(MARK, ""))
 
 
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    yield containerd
+    containerd.remove_all()
+
+
 @pytest.mark.parametrize(
     ("env", "answer", "by_us"),
     [

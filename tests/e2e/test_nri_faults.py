@@ -6,6 +6,7 @@ nothing on the plugin's side can change: so the containers that went without are
 
 import signal
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -37,6 +38,12 @@ def connected_again(plugin: Plugin, times: int) -> None:
         f"the plugin is registered for the {times}. time",
         told=lambda: (plugin.status(), plugin.log[-10:]),
     )
+
+
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    yield containerd
+    containerd.remove_all()
 
 
 def test_the_plugin_comes_back_to_a_runtime_that_restarts(host: Containerd) -> None:

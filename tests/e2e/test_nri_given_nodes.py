@@ -57,6 +57,12 @@ def repeated(container: Container) -> list[str]:
     return [path for path, count in nodes.items() if count > 1]
 
 
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    yield containerd
+    containerd.remove_all()
+
+
 @pytest.mark.usefixtures("plugin")
 def test_nodes_of_a_device_plugin_get_the_driver(host: Containerd) -> None:
     container = host.container(f"NVIDIA_VISIBLE_DEVICES={UUID}", devices=PASSED)

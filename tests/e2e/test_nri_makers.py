@@ -68,6 +68,12 @@ def nodes(container: Container) -> dict[str, str]:
     return dict(zip(rows[::2], rows[1::2], strict=True))
 
 
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    yield containerd
+    containerd.remove_all()
+
+
 @pytest.mark.parametrize(
     ("env", "wanted"),
     [

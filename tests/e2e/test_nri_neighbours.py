@@ -1,5 +1,7 @@
 """`cdigen nri` on a real containerd that has other NRI plugins as well."""
 
+from collections.abc import Iterator
+
 import pytest
 from support.containers.containerd_host import Containerd
 from support.containers.cri_client import CriError
@@ -19,6 +21,12 @@ pytestmark = pytest.mark.e2e
 GPU0, GPU1 = numbers("/dev/nvidia0"), numbers("/dev/nvidia1")
 INJECTED = 'cdigen_nri_containers_total{outcome="inject"}'
 FIRST, LAST = "10", "30"  # before and after cdigen's 20
+
+
+@pytest.fixture
+def host(containerd: Containerd) -> Iterator[Containerd]:
+    yield containerd
+    containerd.remove_all()
 
 
 def test_of_two_cdigens_only_the_first_gives_a_container_its_devices(host: Containerd) -> None:
