@@ -7,7 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.process import GPU, Process, Side, cdigen_kubelet, daemon, side_of
+from support.kubelet.process import Process, Side, cdigen_kubelet, daemon, side_of
+from support.kubelet.resources import GPU
 from support.waiting import limited, pause, until
 
 if TYPE_CHECKING:

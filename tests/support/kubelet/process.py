@@ -19,7 +19,7 @@ from support.abilities import WARNINGS
 from support.json_output import validator
 from support.kubelet.double import Kubelet
 from support.kubelet.host_offering import put
-from support.kubelet.resources import GPU as GPU  # noqa: PLC0414 - modules import it with the rest
+from support.kubelet.resources import GPU
 from support.values import unhealthy_gpus
 from support.waiting import PATIENCE_S, until
 
