@@ -70,7 +70,7 @@ timings: $(VENV)/dev.stamp ## run the tests that judge how long something takes 
 
 coverage: $(VENV)/dev.stamp ## measure what the tests run, the commands that they start included; the least covered comes first
 	rm -rf build/coverage* && mkdir -p build
-	-$(VENV)/bin/coverage run -m pytest -q -n $(JOBS) --dist loadfile --ignore tests/e2e
+	-$(VENV)/bin/coverage run -m pytest -q --timeout $(TIMEOUT_S) -n $(JOBS) --dist loadfile --ignore tests/e2e
 	$(VENV)/bin/coverage combine --quiet
 	$(VENV)/bin/coverage report --sort=cover --skip-covered
 

@@ -9,6 +9,8 @@ import re
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +136,14 @@ def uevents() -> None:
     """Require the right to make the kernel send uevents of its devices."""
     if not os.access("/sys/devices/virtual/mem/null/uevent", os.W_OK):
         cannot_run("no uevent can be sent: run as root, with a writable /sys")
+
+
+@pytest.fixture
+def untraced() -> Iterator[None]:
+    """Run the test, and the threads that it starts, without coverage's tracing."""
+    here, threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
+    yield
+    threading.settrace(threads)
+    sys.settrace(here)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.abilities import cannot_run
-from support.daemon.watching import KILLS, Ear
+from support.daemon.watching import Ear, kills_threads
 from support.paths import REPOSITORY
 from support.waiting import until
 
@@ -64,7 +64,7 @@ def heals(supervisor: Supervisor) -> bool:
     return supervisor.health() == {"http": ""}
 
 
-@KILLS
+@kills_threads
 def test_a_thread_that_has_ended_is_told_seen_and_replaced(
     ear: Ear, path: str, supervisor: Supervisor
 ) -> None:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.watching import (
-    KILLS,
     OWN_USER,
     Ear,
     descriptors,
     kill,
+    kills_threads,
     put_null_in_place_of,
     quickest,
     run_apart,
@@ -123,7 +123,7 @@ def rename_until(done: threading.Event, folder: Path) -> None:
 NO_WATCHES = """
 import sys
 from pathlib import Path
-from support.daemon.watching import KILLS, Ear
+from support.daemon.watching import Ear
 from cdigen.watch.files import FileSource
 from cdigen.watch.supervisor import Supervisor
 
@@ -185,7 +185,7 @@ def test_without_descriptors_it_says_so_and_keeps_none() -> None:
 COMPARED = """
 import os, sys
 from pathlib import Path
-from support.daemon.watching import KILLS, Ear
+from support.daemon.watching import Ear
 from cdigen.watch.files import FileSource
 
 Path("/proc/sys/user", sys.argv[1]).write_text(sys.argv[2])
@@ -233,7 +233,7 @@ def test_what_cannot_be_watched_is_compared(limit: str, number: int, tmp_path: P
 FEW_WATCHES = """
 import sys
 from pathlib import Path
-from support.daemon.watching import KILLS, Ear
+from support.daemon.watching import Ear
 from cdigen.watch.files import FileSource
 
 folder, ear = Path(sys.argv[1]), Ear()
@@ -275,7 +275,7 @@ def test_a_folder_that_may_not_be_read_is_a_problem_that_names_it() -> None:
     assert said == f"{closed} is not watched: Permission denied"
 
 
-@KILLS
+@kills_threads
 def test_a_thread_that_is_killed_is_a_problem_that_is_told_at_once(tmp_path: Path, ear: Ear) -> None:
     before = descriptors("inotify"), descriptors("pipe")
     source = ear.watch(tmp_path / "file")
@@ -295,7 +295,7 @@ def break_descriptor() -> None:
     put_null_in_place_of(descriptor)
 
 
-@KILLS
+@kills_threads
 @pytest.mark.parametrize(
     ("end", "why"), [(kill_reader, "killed"), (break_descriptor, "the inotify descriptor was closed")]
 )

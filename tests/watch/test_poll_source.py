@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.host import with_hanging_mounts
-from support.daemon.watching import KILLS, Ear, kill, quickest, run_apart, thread_of, threads
+from support.daemon.watching import Ear, kill, kills_threads, quickest, run_apart, thread_of, threads
 from support.waiting import until
 
 from cdigen.watch.poll import PollSource
@@ -108,7 +108,7 @@ def test_a_stopped_source_says_nothing_and_leaves_nothing(tmp_path: Path, ear: E
     assert source.problem() == ""
 
 
-@KILLS
+@kills_threads
 def test_a_thread_that_is_killed_is_a_problem(tmp_path: Path, ear: Ear) -> None:
     source = ear.poll(tmp_path / "a")
     kill(thread_of("poll"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.watching import KILLS, Ear, kill, thread_of, threads
+from support.daemon.watching import Ear, kill, kills_threads, thread_of, threads
 from support.waiting import until
 
 from cdigen.watch.files import FileSource
@@ -81,7 +81,7 @@ def test_healthy_sources_have_no_problem_and_are_asked_now_and_then(
     assert supervisor.health() == {"files": "", "poll": ""}
 
 
-@KILLS
+@kills_threads
 def test_a_source_that_dies_is_unhealthy_and_is_started_again_after_a_second(
     tmp_path: Path, ear: Ear, clock: Clock, supervise: Callable[..., Supervisor]
 ) -> None:
@@ -132,7 +132,7 @@ def test_a_source_that_could_not_start_tells_when_it_can(
     assert supervisor.health() == {"refusing": ""}
 
 
-@KILLS
+@kills_threads
 def test_a_minute_of_health_makes_the_next_delay_short_again(
     ear: Ear, tmp_path: Path, clock: Clock, supervise: Callable[..., Supervisor]
 ) -> None:

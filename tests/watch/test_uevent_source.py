@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 from support.abilities import cannot_run
 from support.daemon.watching import (
-    KILLS,
     Ear,
     descriptors,
     kill,
+    kills_threads,
     put_null_in_place_of,
     quickest,
     run_apart,
@@ -139,7 +139,7 @@ def test_a_stopped_source_says_nothing_and_leaves_nothing(ear: Ear) -> None:
     assert (descriptors("socket"), descriptors("eventfd")) == before
 
 
-@KILLS
+@kills_threads
 def test_a_thread_that_is_killed_is_a_problem_and_can_be_started_again(
     ear: Ear, source: UeventSource
 ) -> None:
@@ -171,7 +171,7 @@ def test_a_socket_that_is_gone_is_a_problem_and_can_be_started_again(ear: Ear) -
 
 LISTEN = """
 from pathlib import Path
-from support.daemon.watching import KILLS, Ear
+from support.daemon.watching import Ear
 from cdigen.watch.uevents import MOST, UeventSource
 
 ear = Ear()
