@@ -14,6 +14,7 @@ from support.values.health_devices import (
     SECOND,
     SilentHealth,
     cleared,
+    device_event,
     gpu,
     inventory,
     observe,
@@ -27,7 +28,7 @@ from cdigen.model.health import LogRecord, Look, Symptom
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cdigen.model.health import Recovery
+    from cdigen.model.health import DeviceEvent, Recovery
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.base import DiscoveryContext
 
@@ -48,6 +49,11 @@ class Driver(SilentHealth):
     def heard(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
         self._fail()
         return (Symptom(cause=record.text, address=FIRST, detail="it is ill", at_s=record.at_s),)
+
+    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
+        if event.action != "lost":
+            return ()
+        return (Symptom(cause="boots", address=event.address, detail="a uevent", at_s=event.at_s),)
 
     def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:
         self._fail()
@@ -109,6 +115,14 @@ def test_a_look_that_hangs_keeps_no_error_back(kept: Kept) -> None:
         assert kept.causes() == ["boots"]
         assert cycle.is_alive()
         kept.driver.goes_on.set()
+    assert kept.causes() == ["boots"]
+
+
+def test_a_uevent_that_the_vendor_recognizes_is_a_cause_of_its_device(kept: Kept) -> None:
+    kept.observe()
+    kept.keeper.take_in((), (device_event("pci", "change", FIRST), device_event("pci", "lost", SECOND)))
+    assert kept.causes() == []
+    kept.keeper.take_in((), (device_event("pci", "lost", FIRST),))
     assert kept.causes() == ["boots"]
 
 
