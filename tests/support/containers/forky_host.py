@@ -90,9 +90,11 @@ RUNTIMES = {
     "podman, runc": Runtime(run="podman run --rm"),
     "podman, crun": Runtime(run=f"{LONE_CGROUP2} podman --runtime crun run --cgroups=disabled --rm"),
     "docker": Runtime(run="docker run --network none --rm"),
+    # ctr discards the output of a container that ends before ctr has opened its pipes. So the command begins
+    # when a line of ctr's standard input arrives.
     "containerd": Runtime(
-        run=f"ctr --namespace {NAMESPACE} run --rm",
-        image=f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM",
+        run=f"echo | ctr --namespace {NAMESPACE} run --rm",
+        image=f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM sh -c 'read -r _; exec \"$@\"' sh",
         volume="--mount type=bind,src={path},dst={path},options=rbind:{mode}",
     ),
 }
