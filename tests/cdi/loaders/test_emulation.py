@@ -127,6 +127,22 @@ def test_each_new_field_is_refused_by_the_releases_before_it() -> None:
     assert answers_of(with_edits(netDevices=[]), "1.0.1", "1.1.0") == [REJECTS, ACCEPTS]
 
 
+@pytest.mark.parametrize(
+    ("devices", "verdict"),
+    [
+        ([("a", "b"), ("c", "d")], ACCEPTS),
+        ([("a", "b"), ("a", "d")], REJECTS),
+        ([("a", "b"), ("c", "b")], REJECTS),
+        ([("", "b")], REJECTS),
+        ([("a", "")], REJECTS),
+    ],
+    ids=["two devices", "one host interface twice", "one name twice", "no host interface", "no name"],
+)
+def test_a_network_device_has_two_names_of_its_own(devices: list[tuple[str, str]], verdict: str) -> None:
+    rows = [{"hostInterfaceName": interface, "name": name} for interface, name in devices]
+    assert answers_of(with_edits(netDevices=rows), "1.1.0") == [verdict]
+
+
 def test_a_field_that_was_removed_is_refused_by_the_releases_after_it() -> None:
     document = {**with_edits(intelRdt={"enableCMT": True}), "cdiVersion": "0.7.0"}
     assert answers_of(document, "0.7.2", "1.0.1", "1.1.0", "main") == [ACCEPTS, ACCEPTS, REJECTS, REJECTS]
