@@ -6,7 +6,8 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import Host, Looker, looked
+from support.daemon.cycles import Looker, looked
+from support.daemon.host import Host
 from support.daemon.kernel_records import FakeLog
 
 if TYPE_CHECKING:

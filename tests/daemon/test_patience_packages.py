@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import NEW, OLD, Host, Looker, daemon
+from support.daemon.cycles import Looker
+from support.daemon.host import NEW, OLD, Host, daemon
 from support.waiting import limited
 
 from cdigen.daemon.patience import LOCK_FILES, PRESENCE_FILES, package_manager

@@ -8,7 +8,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import NEW, OLD, Host, Looker, looked
+from support.daemon.cycles import Looker, looked
+from support.daemon.host import NEW, OLD, Host
 from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, make_node, write_kernel_side
 

@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.daemon.host import Host, Looker
+from support.daemon.cycles import Looker
+from support.daemon.host import Host
 from support.hosts.nvidia_kernel import example_gpus
 from support.nvml.standin import Gpu, Machine, install, trusted_folder
 

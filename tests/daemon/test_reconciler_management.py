@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from support.daemon.host import KIND, NAME, Host, Looker
+from support.daemon.cycles import Looker
+from support.daemon.host import KIND, NAME, Host
 
 MANAGEMENT = "management.nvidia.com/gpu"
 OURS = "management.nvidia.com-gpu.json"

@@ -10,7 +10,8 @@ import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.daemon.host import OLD, Host, Looker, asking, daemon
+from support.daemon.cycles import Looker
+from support.daemon.host import OLD, Host, asking, daemon
 from support.daemon.kernel_records import xid
 from support.hosts.mig import cap_paths, write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, make_node, write

@@ -3,7 +3,8 @@
 import os
 
 import pytest
-from support.daemon.host import Host, Looker, daemon
+from support.daemon.cycles import Looker
+from support.daemon.host import Host, daemon
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

@@ -8,7 +8,8 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import KIND, NAME, TWO_KINDS, Host, Looker
+from support.daemon.cycles import Looker
+from support.daemon.host import KIND, NAME, TWO_KINDS, Host
 from support.daemon.watching import OWN_MOUNTS, run_apart
 
 if TYPE_CHECKING:
@@ -174,7 +175,8 @@ def test_a_kind_that_is_not_configured_any_more_stays_where_the_configuration_sa
 IN_NAMESPACE = """
 import sys
 from pathlib import Path
-from support.daemon.host import Host, Looker
+from support.daemon.cycles import Looker
+from support.daemon.host import Host
 import subprocess
 
 root, options = Path(sys.argv[1]), sys.argv[2:]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.host import Host, Looker
+from support.daemon.cycles import Looker
+from support.daemon.host import Host
 from support.hosts import amd_tree, intel_tree
 from support.hosts.driver_files import link, put
 
