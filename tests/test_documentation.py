@@ -200,7 +200,7 @@ def test_every_example_of_the_configuration_is_right() -> None:
 
 def metrics() -> set[str]:
     """Return the names of all metrics as they are scraped, without what histograms add."""
-    code = "\n".join(path.read_text() for path in source_names.TREES)
+    code = "\n".join(path.read_text() for path in source_names.trees())
     counters = set(re.findall(r'[Cc]ounter(?:MetricFamily)?\(\s*"(cdigen_\w+)"', code))
     every = set(re.findall(r'"(cdigen_[a-z]\w+)"', code))
     return {f"{name}_total" if name in counters else name for name in every}

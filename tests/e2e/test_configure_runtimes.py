@@ -40,7 +40,7 @@ def host(cache: Path, images: Path) -> Iterator[Host]:
 
 
 def cdigen_on(host: Host, arguments: str) -> str:
-    return host.run(f"PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure {arguments}")
+    return host.run(f"PYTHONPATH=/opt/cdigen python3 -m cdigen configure {arguments}")
 
 
 def dumped(host: Host) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -93,7 +93,7 @@ def test_containerd_takes_the_drop_in_and_forgets_nothing_of_the_main_file(
 def test_a_containerd_without_a_validator_is_told_so_and_nothing_is_changed(
     host: Host, containerd: str
 ) -> None:
-    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure containerd --nri-required")
+    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -m cdigen configure containerd --nri-required")
     assert done.returncode == 2
     assert "has no validator of NRI plugins" in done.stderr
     assert host.run("cat /etc/containerd/config.toml") == containerd
@@ -138,7 +138,7 @@ def dumped_of(root: Path) -> dict[str, Any]:
 def test_dockerd_refuses_a_file_before_it_is_in_place(host: Host) -> None:
     broken = '{"nonsense": 1}\n'
     host.put("/etc/docker/daemon.json", broken)
-    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure docker")
+    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -m cdigen configure docker")
     assert done.returncode == 2
     assert "nonsense" in done.stderr
     assert host.run("cat /etc/docker/daemon.json") == broken
@@ -179,7 +179,7 @@ def test_a_service_is_restarted_only_where_that_is_asked_for(host: Host, systemc
 @pytest.mark.usefixtures("systemctl")
 def test_a_restart_that_fails_is_said_and_the_configuration_stays(host: Host) -> None:
     host.run("touch /run/fails")
-    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -B -m cdigen configure crio --restart")
+    done = host.attempt("PYTHONPATH=/opt/cdigen python3 -m cdigen configure crio --restart")
     assert done.returncode == 1
     assert "systemctl restart crio" in done.stderr
     assert "cdi_spec_dirs" in host.run("cat /etc/crio/crio.conf.d/*")

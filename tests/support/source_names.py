@@ -3,7 +3,9 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
+from pathlib import Path
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser
@@ -11,15 +13,20 @@ from cdigen.model import errors
 from support.paths import REPOSITORY
 
 KEBAB = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)+")
-TREES = {
-    path: ast.parse(path.read_text(encoding="utf-8"))
-    for path in sorted((REPOSITORY / "cdigen").rglob("*.py"))
-}
+
+
+@cache
+def trees() -> dict[Path, ast.Module]:
+    """Return the syntax tree of each module of the package."""
+    return {
+        path: ast.parse(path.read_text(encoding="utf-8"))
+        for path in sorted((REPOSITORY / "cdigen").rglob("*.py"))
+    }
 
 
 def calls() -> Iterator[tuple[ast.Call, str, dict[str, str]]]:
     """Yield every call of the package, the name that is called, and its module's own text constants."""
-    for tree in TREES.values():
+    for tree in trees().values():
         constants = {
             target.id: node.value.value
             for node in tree.body
@@ -50,7 +57,7 @@ def texts(node: ast.expr | None, constants: dict[str, str]) -> tuple[str, ...]:
 def given_as(parameter: str) -> set[str]:
     """Return the texts that the package gives as PARAMETER, by its name or by its place."""
     places: dict[str, set[int]] = {}
-    for tree in TREES.values():
+    for tree in trees().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 names = [argument.arg for argument in (*node.args.posonlyargs, *node.args.args)]
@@ -86,7 +93,7 @@ def error_kinds() -> dict[str, set[int]]:
 def events(*folders: str) -> set[str]:
     """Return the events that the modules of FOLDERS log."""
     found: set[str] = set()
-    for path, tree in TREES.items():
+    for path, tree in trees().items():
         if path.parent.name not in folders and path.stem not in folders:
             continue
         for node in ast.walk(tree):
@@ -108,7 +115,7 @@ def variables() -> set[str]:
     for call, name, constants in calls():
         if name == "get" and call.args and "environ" in ast.unparse(call.func):
             found.update(texts(call.args[0], constants))
-    for tree in TREES.values():
+    for tree in trees().values():
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
                 names = (text for element in node.value.elts for text in texts(element, {}))

@@ -26,7 +26,7 @@ SPEC = "/var/run/cdi/nvidia.com-gpu.json"
 # Below the host's root: what the kernel shows of the driver, kept where no real /proc and /sys hides it.
 KERNEL = "opt/kernel"
 
-COMMAND = '#!/bin/sh\nPYTHONPATH=/opt/cdigen exec python3 -B -m cdigen "$@"\n'
+COMMAND = '#!/bin/sh\nPYTHONPATH=/opt/cdigen exec python3 -m cdigen "$@"\n'
 
 MOUNT_KERNEL = f"""
 mount -t tmpfs driver /proc/driver
