@@ -333,11 +333,11 @@ def decided(shared: Shared) -> None:
 
 def judge(looks: Looks) -> None:
     """Fail if something was seen that must not be, or for too long."""
-    assert looks.wrong == {}
+    assert looks.wrong == {}, looks.shared.told()
     too_long = {
         what: seconds for what, seconds in looks.lasting.items() if seconds > LIMITS_S[what.split()[0]]
     }
-    assert too_long == {}
+    assert too_long == {}, looks.shared.told()
 
 
 def report(looks: Looks, traffic: Traffic) -> None:

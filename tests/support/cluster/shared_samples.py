@@ -10,35 +10,24 @@ import time
 from collections import Counter, defaultdict
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from functools import cache
 from http.client import HTTPException
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import grpc
 from support.cluster.api import ApiError
 from support.cluster.node import NODE
 from support.cluster.sampling import container_info, running_ids, sampling
 from support.cluster.shared_node import NAMESPACE, RENDER, RESOURCES, SIZES, Shared
-from support.containers.cri_client import Cri, CriError, messages_of
+from support.containers.cri_client import Cri, CriError
 from support.hosts import amd_tree
 
-import cdigen.kubelet.wire
 from cdigen.gpushare.names import ALLOCATION, INDEX, LEDGER_KEY, LEDGERS, OF_CONTAINER, ledger_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 LABEL = "io.kubernetes."
-LIST = "/v1.PodResourcesLister/List"
 # A node's GPUs by the beginnings of their ids.
 IDS = {gpu.bdf: index for index, gpu in enumerate(amd_tree.mi210(len(SIZES[NODE])))}
-
-
-@cache
-def resources_messages() -> Mapping[str, Any]:
-    """Return the classes of the messages about pods' resources."""
-    return messages_of(Path(cdigen.kubelet.wire.__file__).with_name("podresources.proto"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +85,7 @@ class Looks:
         try:
             with suppress(CriError):
                 found = self.containers_now(cri)
-            with suppress(grpc.RpcError):
+            with suppress(OSError):
                 self.look_at_units()
             with suppress(ApiError, OSError, HTTPException):
                 self.look_at_promises(found)
@@ -191,32 +180,28 @@ class Looks:
     # The kubelet.
 
     def look_at_units(self) -> None:
-        """Judge which units containers have in the kubelet's books; grpc.RpcError."""
-        path = self.shared.node.folder / "kubelet/pod-resources/kubelet.sock"
-        messages = resources_messages()
-        with grpc.insecure_channel(f"unix:{path}") as channel:
-            ask = channel.unary_unary(
-                LIST,
-                request_serializer=lambda message: message.SerializeToString(),
-                response_deserializer=messages["ListPodResourcesResponse"].FromString,
-            )
-            answer = ask(messages["ListPodResourcesRequest"](), timeout=5)
+        """Judge which units containers have by the kubelet's checkpoint; OSError.
+
+        The API of pod resources is not used: for each answer the kubelet releases the units of pods that are
+        not active (kubernetes 1.20, UpdateAllocatedDevices), and it lists the active ones before it takes its
+        lock. A pod that is admitted in between would lose its units, and this asks many times a second.
+        """
+        text = (self.shared.node.folder / "kubelet/device-plugins/kubelet_internal_checkpoint").read_text()
         self.count["kubelet"] += 1
         owners: dict[str, str] = {}
-        for pod in answer.pod_resources:
-            for container in pod.containers:
-                ids = [
-                    id_
-                    for row in container.devices
-                    if row.resource_name == RESOURCES.memory
-                    for id_ in row.device_ids
-                ]
-                gpus = {IDS[id_.partition("-_-")[0]] for id_ in ids}
-                if len(gpus) > 1:
-                    self._never(f"the kubelet gave {pod.name} {container.name} units of GPUs {gpus}")
-                for id_ in ids:
-                    if owners.setdefault(id_, pod.name) != pod.name:
-                        self._never(f"{id_} is {owners[id_]}'s and {pod.name}'s")
+        for entry in json.loads(text)["Data"]["PodDeviceEntries"] or ():
+            if entry["ResourceName"] != RESOURCES.memory:
+                continue
+            # By NUMA node.
+            ids = [id_ for of_node in entry["DeviceIDs"].values() for id_ in of_node]
+            gpus = {IDS[id_.partition("-_-")[0]] for id_ in ids}
+            if len(gpus) > 1:
+                self._never(
+                    f"the kubelet gave {entry['ContainerName']} of {entry['PodUID']} units of GPUs {gpus}"
+                )
+            for id_ in ids:
+                if owners.setdefault(id_, entry["PodUID"]) != entry["PodUID"]:
+                    self._never(f"{id_} is {owners[id_]}'s and {entry['PodUID']}'s")
 
     # The API server.
 

@@ -36,6 +36,8 @@ GLIBC_IMAGES = (
 )
 
 ENVIRONMENT = (
+    # podman lives for a tenth of a second: a quarter of its processor time was garbage collection.
+    "GOGC=off",
     "HOME=/root",
     "LANG=C.UTF-8",
     "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",

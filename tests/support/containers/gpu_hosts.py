@@ -26,10 +26,12 @@ AS_USER = (
 GPUS = example_gpus(2)
 DEVICE = "nvidia.com/gpu=0"
 
-# In the container: for each name the file that the loader took, by its numbers, or why it took none.
-LOAD = """dlopen-all "$@" | while read -r state rest; do
-    if [ "$state" = ok ]; then echo "ok $(stat -L -c %d:%i "$rest") $rest"; else echo "fail - $rest"; fi
-done"""
+# In the container: for each name the file that the loader took, or why it took none; then the files' numbers.
+LOAD = """dlopen-all "$@" | {
+    paths=
+    while read -r state rest; do echo "$state $rest"; [ "$state" = fail ] || paths="$paths $rest"; done
+    [ -z "$paths" ] || stat -L -c %d:%i $paths
+}"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,10 +102,13 @@ class Driven:
     @cached_property
     def driver(self) -> dict[str, str]:
         """The host's driver libraries: each SONAME that its `ldconfig -p` lists, and the file behind it."""
-        found = "ldconfig -p | while read -r name _ _ path; do echo $name $(readlink -f ${path:-/}); done"
-        rows = [line.split() for line in self.host.run(found).splitlines()]
-        libraries = {row[0]: row[1] for row in rows if row[-1].endswith(".so.550.163.01")}
-        return {name: path for name, path in libraries.items() if not name.endswith(".so")}
+        entries = [entry.split() for entry in cache_entries(self.host.run("ldconfig -p"))]
+        files = self.host.run(f"readlink -f {' '.join(entry[-1] for entry in entries)}").splitlines()
+        return {
+            entry[0]: file
+            for entry, file in zip(entries, files, strict=True)
+            if file.endswith(".so.550.163.01") and not entry[0].endswith(".so")
+        }
 
     def loaded(
         self, image: str, names: list[str] | None = None, *, options: str = "", before: str = "true"
@@ -119,10 +124,13 @@ class Driven:
         listed = self.run(
             image, f"sh -c {shlex.quote(f'{before} && {LOAD}')} sh {' '.join(names)}", options=options
         )
+        lines = listed.splitlines()
+        rows, numbers = lines[: len(names)], iter(lines[len(names) :])
         found = {}
-        for name, line in zip(names, listed.splitlines(), strict=True):
-            state, numbers, rest = line.split(" ", 2)
-            found[name] = files.get(numbers, f"not the host's {rest}") if state == "ok" else f"fail {rest}"
+        for name, row in zip(names, rows, strict=True):
+            state, rest = row.split(" ", 1)
+            found[name] = row if state == "fail" else files.get(next(numbers), f"not the host's {rest}")
+        assert next(numbers, None) is None
         return found
 
     def run(self, image: str, command: str, *, options: str = "") -> str:
