@@ -13,6 +13,7 @@ from support.daemon.host import Host, daemon
 from support.daemon.http_client import free_port
 from support.hosts.nvidia_kernel import example_gpus
 from support.nvml.standin import Machine, gpu, install, trusted_folder
+from support.waiting import limited
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -73,7 +74,8 @@ def test_an_upgrade_by_apt_is_seen_on_the_page_that_is_open(
     assert tab.complaints() == []
 
 
-def test_the_page_comes_within_a_second_while_nvml_hangs(tab: Page, host: Host) -> None:
+@limited(1.0)
+def test_the_page_comes_within_a_second_while_nvml_hangs(tab: Page, host: Host, within_s: float) -> None:
     port = free_port()
     host.configure(http_port=port)
     gpus = tuple(
@@ -89,5 +91,5 @@ def test_the_page_comes_within_a_second_while_nvml_hangs(tab: Page, host: Host) 
                 assert "Memory and load are unknown: there is no answer yet" in text(tab)
                 answered.append(tab.run(ANSWERED_MS))
             # A busy machine may hold up one of them.
-            assert min(answered) < 1000
+            assert min(answered) < 1000 * within_s
     assert tab.complaints() == []
