@@ -224,7 +224,7 @@ def test_a_state_directory_that_is_none_is_one_clear_line(cdigen: Run, host: Pat
     assert cdigen("health", "--root", host, "--mark", "3", "--reason", "r").failed(5, "var/lib/cdigen")
 
 
-@pytest.mark.needs_root
+@pytest.mark.usefixtures("own_mounts")
 def test_a_read_only_file_system_is_one_clear_line(host: Path) -> None:
     (host / "var/lib").mkdir(parents=True)
     script = (

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.process
 # As another user, who may not read where the tests' Python is: all that is needed is imported before.
 AS_NOBODY = """
 import os, sys
-from cdigen.cli import kubelet, main
+from cdigen.cli import kubelet, main, parser
 from cdigen.frontend import log, sd_notify
 from cdigen.kubelet import offering, plugin
 os.setgroups([])
@@ -68,7 +68,7 @@ def test_who_may_not_use_the_folder_is_told_so_and_does_not_wait(side: Side) -> 
     (side.kubelet_dir / "device-plugins").mkdir(mode=0o755)
     for folder in (side.kubelet_dir, side.root / "none/yet"):
         code, line = refused(side, "--kubelet-dir", folder, program=("-c", AS_NOBODY))
-        assert code == 5
+        assert code == 5, line
         assert f"the kubelet's folder {folder}/device-plugins cannot be used: Permission denied" in line
         assert "'cdigen kubelet' as root" in line
 
