@@ -243,6 +243,15 @@ def test_cordoned_nodes_are_marked_in_inspect(server: ApiServer, tmp_path: Path)
         }  # fmt: skip
 
 
+def test_inspect_names_a_node_without_gpus_only_if_it_is_asked_for(server: ApiServer, tmp_path: Path) -> None:
+    server.change(lambda cluster: cluster.add_node(node_object("bare", ())))
+    with ready(server, tmp_path) as extender:
+        rows = extender.ask("GET", f"{PREFIX}/inspect")[1]["nodes"]
+        assert [row["name"] for row in rows] == ["node1", "node2"]
+        (row,) = extender.ask("GET", f"{PREFIX}/inspect/bare")[1]["nodes"]
+        assert (row["name"], row["totalGPU"]) == ("bare", 0)
+
+
 def test_it_works_where_no_status_can_be_kept(server: ApiServer, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     service = run_once(server, tmp_path, "--run-dir", str(tmp_path / "file/run"))
