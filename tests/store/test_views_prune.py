@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import subprocess
 import time
 from contextlib import suppress
@@ -269,8 +270,9 @@ def test_a_bind_mount_in_another_mount_namespace_keeps_its_view(base: Path) -> N
 
 @pytest.mark.usefixtures("own_mounts")
 def test_a_view_that_cannot_be_removed_is_said_and_stays_whole(base: Path) -> None:
-    script = """
-view="$1/var/lib/cdigen/views/nvidia-0123456789abcdef"
+    # Views are recognised by their names in all mount tables: no other test may mount one of this name.
+    script = f"""
+view="$1/var/lib/cdigen/views/nvidia-{secrets.token_hex(8)}"
 mkdir -p "$view"
 mount -t tmpfs tmpfs "$view"
 ---
