@@ -298,11 +298,12 @@ class Daemon:
         log.cycle(self._log, report, self._last)
         log_sources(self._log, self._status.sources, before.sources)
         self._last = report
-        savings: list[Callable[[str], object]] = [self._save_status]
+        savings: list[Callable[[str], object]] = []
         if done.inventories or report.result != "failed":
             self._show_devices(done.inventories)
             savings.append(self._save_inventory)
-        self._chassis.save(*savings)
+        # Last: a program that reads the status of a cycle finds its inventory.
+        self._chassis.save(*savings, self._save_status)
 
     def _show_devices(self, inventories: Mapping[str, Inventory]) -> None:
         self._figures.show(inventories)

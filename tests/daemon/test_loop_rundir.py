@@ -28,6 +28,13 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 ENDS_WITHIN_S = 6.0
 
 
+def test_the_inventory_of_a_cycle_is_there_before_its_status(host: Host) -> None:
+    with daemon(host):
+        files = [host.run_dir / name for name in ("inventory.json", "status.json")]
+        inventory_ns, status_ns = (file.stat().st_mtime_ns for file in files)
+        assert inventory_ns <= status_ns
+
+
 def test_a_run_directory_that_was_removed_is_made_again_with_all_that_is_in_it(
     host: Host, cdigen_process: Run
 ) -> None:
