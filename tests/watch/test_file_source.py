@@ -6,7 +6,6 @@ import os
 import shutil
 import stat
 import threading
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,20 +105,18 @@ def test_what_several_missing_folders_will_hold_is_seen(tmp_path: Path, ear: Ear
 def test_a_look_follows_whatever_comes_into_a_folder_before_it_is_watched(tmp_path: Path) -> None:
     for number in range(50):
         file = tmp_path / f"{number}/a/b/c/file"
-        would_see: list[bool] = []
+        is_seen = threading.Event()
 
-        def look(_: Trigger, file: Path = file, would_see: list[bool] = would_see) -> None:
-            would_see.append(file.exists())
+        def look(_: Trigger, file: Path = file, is_seen: threading.Event = is_seen) -> None:
+            if file.exists():
+                is_seen.set()
 
         source = FileSource((str(file),))
         source.start(look)
         file.parent.mkdir(parents=True)
         file.touch()
-        deadline = time.monotonic() + PATIENCE_S
-        while not (would_see and would_see[-1]) and time.monotonic() < deadline:
-            time.sleep(0.001)
+        assert is_seen.wait(PATIENCE_S)
         source.stop()
-        assert would_see[-1]
 
 
 def test_a_folder_that_is_removed_and_made_again_is_watched_again(tmp_path: Path, ear: Ear) -> None:
