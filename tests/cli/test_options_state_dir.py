@@ -5,22 +5,20 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
+import yaml
 from support.abilities import cannot_run
 from support.command.specs import configure
 from support.paths import REPOSITORY
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 USER = 4201
 # Users may not enter a folder of root, where ours may lie.
 PYTHON = "/usr/bin/python3"
 # The tree's files over the machine's own, its kernel side over the kernel's, and a home.
 BECOME = """
-tree=$1 work=$2 repository=$3; shift 3
+tree=$1 work=$2 repository=$3 yaml=$4; shift 4
 mount -t tmpfs -o mode=0755 none "$work"
 mkdir "$work/upper" "$work/work" "$work/root"
 # Layers of an overlay may not lie in each other.
@@ -37,7 +35,7 @@ install -d -o 4201 -g 4201 home/user
 echo 'user:x:4201:4201::/home/user:/bin/sh' >> etc/passwd
 mkdir -p var/lib/cdigen run/cdi opt/cdigen
 # Users may not enter a checkout in root's home.
-cp -R "$repository/cdigen" "$repository/schemas" opt/cdigen
+cp -R "$repository/cdigen" "$repository/schemas" "$yaml" opt/cdigen
 exec chroot . setpriv --reuid 4201 --regid 4201 --clear-groups "$@"
 """
 
@@ -59,6 +57,7 @@ def as_user(host: Path, tmp_path: Path) -> list[str]:
         str(host),
         str(work),
         str(REPOSITORY),
+        str(Path(yaml.__file__).parent),
     ]
     trial = subprocess.run(
         [*start, PYTHON, "-c", "import tomllib"], check=False, capture_output=True, text=True

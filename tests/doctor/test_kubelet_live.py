@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from support.abilities import cannot_run
 from support.daemon.watching import run_apart
 
 from cdigen.runtimes.settings.containerd import DROP_IN
@@ -204,6 +207,11 @@ def test_device_plugins_that_are_not_set_up_are_an_error_where_they_are_asked_fo
 
 def wrong_for_nobody(*daemons: list[str], **given: Any) -> set[str]:
     """Return which checks of the kubelet and its runtime fail for an ordinary user."""
+    trial = subprocess.run(
+        [*NOBODY, sys.executable, "-m", "cdigen", "--version"], check=False, capture_output=True
+    )
+    if trial.returncode != 0:
+        cannot_run("other users may not enter this checkout")
     found = rows(*daemons, files=PASSWD | given.pop("files", {}), by=NOBODY, **given)
     return {
         name for name, row in found.items() if not row["ok"] and row["topic"] in {"kubelet", "containerd"}
