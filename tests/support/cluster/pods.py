@@ -16,8 +16,14 @@ if TYPE_CHECKING:
 NAMESPACE = "ml"
 # Ends as soon as it is told to: a first process without a handler is not ended by SIGTERM.
 WAIT = "trap exit TERM; sleep 1000000 & wait"
-# A pod ends a second after it was told to at the latest, and its container is never started again.
-POD = {"dnsPolicy": "Default", "restartPolicy": "Never", "terminationGracePeriodSeconds": 1}
+# A pod ends a second after it was told to at the latest, and its container is never started again. It has no
+# volume with a token: a kubelet that is restarted may remove that before the container starts.
+POD = {
+    "automountServiceAccountToken": False,
+    "dnsPolicy": "Default",
+    "restartPolicy": "Never",
+    "terminationGracePeriodSeconds": 1,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -86,7 +86,7 @@ class Shared:
         containers = [_container(f"c{place}", amount, script) for place, amount in enumerate(units)]
         early = [_container(f"i{place}", amount, "exit 0") for place, amount in enumerate(inits)]
         spec = {**POD, "schedulerName": scheduler, "containers": containers, "initContainers": early}
-        spec |= {"automountServiceAccountToken": False, "nodeSelector": {"name": on} if on else {}}
+        spec |= {"nodeSelector": {"name": on} if on else {}}
         metadata = {"name": name, "namespace": NAMESPACE}
         self.node.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         return Pod(node=self.node, namespace=NAMESPACE, name=name)
