@@ -92,12 +92,12 @@ class Adaptation:
         seen = message_class("Container").FromString(made.SerializeToString())
         for plugin in self.plugins:
             if plugin.events & CREATE:
-                with suppress(Dropped, ConnectionError):
+                with suppress(Dropped):
                     adjustment = _merged(adjustment, _alive(plugin).create(sandbox, seen), seen)
         for plugin in self._validators:
             try:
                 reason = _alive(plugin).validate(sandbox, made, adjustment, self.names)
-            except (Dropped, ConnectionError):
+            except Dropped:
                 raise Rejected(2, f"validator plugin {plugin.plugin_name} failed: ttrpc: closed") from None
             if reason:
                 raise Rejected(2, reason)

@@ -274,10 +274,13 @@ class Runtime:
         return payload
 
     def send(self, connection: int, message: bytes) -> None:
-        """Send MESSAGE as Go does: what fills its buffer first, then the rest."""
+        """Send MESSAGE as Go does: what fills its buffer first, then the rest. Dropped."""
         for piece in (message[:BUFFER], message[BUFFER:]):
             if piece:
-                self.transport.send(struct.pack(">II", connection, len(piece)) + piece)
+                try:
+                    self.transport.send(struct.pack(">II", connection, len(piece)) + piece)
+                except ConnectionError:
+                    self.drop("the plugin has closed the connection")
 
     def drop(self, reason: str) -> NoReturn:
         """Close the connection, as the runtime does with a plugin that breaks a rule or is late."""
