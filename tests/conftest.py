@@ -4,6 +4,7 @@ A test that cannot run is skipped with the reason; if CI is set in the environme
 `needs_root` and `needs_user` select the tests of each user (tests/README.md, "Root and ordinary users").
 """
 
+import fcntl
 import os
 import re
 import stat
@@ -131,11 +132,15 @@ def own_mounts() -> None:
         cannot_run(f"nothing can be mounted ({trial.stderr.strip()}): run as root")
 
 
-@pytest.fixture(scope="session")
-def uevents() -> None:
-    """Require the right to make the kernel send uevents of its devices."""
-    if not os.access("/sys/devices/virtual/mem/null/uevent", os.W_OK):
+@pytest.fixture
+def uevents() -> Iterator[None]:
+    """Require the right to make the kernel send uevents; one test of the machine has it at a time."""
+    device = "/sys/devices/virtual/mem/null/uevent"
+    if not os.access(device, os.W_OK):
         cannot_run("no uevent can be sent: run as root, with a writable /sys")
+    with open(device, "rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture

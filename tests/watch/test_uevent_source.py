@@ -79,7 +79,8 @@ def test_an_event_of_a_pci_device_has_its_address(ear: Ear) -> None:
     source = ear.start(UeventSource(("pci", "drm", "module")))
     send(devices[0])
     assert ear.hears(f"pci change {devices[0].parent.name}")
-    assert [event.address for event in source.take()] == [devices[0].parent.name]
+    addresses = [event.address for event in source.take() if event.subsystem == "pci"]
+    assert addresses == [devices[0].parent.name]
 
 
 def test_only_the_newest_events_are_kept(source: UeventSource, ear: Ear) -> None:
