@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from support.kubelet.shares_world import POD, World
 from support.law_examples import examples
@@ -55,6 +55,13 @@ def admit_all(sizes: tuple[int, ...], asks: list[Any], arrange: Callable[[list[s
     asks=ASKS,
     happenings=st.lists(st.tuples(st.integers(0, 13), st.integers(0, 400)), min_size=10, max_size=60),
     fates=st.lists(st.integers(0, 400), max_size=80),
+)
+# The kubelet gives p2 and then p6 a unit of the GPU on which p4 was promised all others.
+@example(
+    sizes=(4, 6, 3),
+    asks=[([1], 0), ([3], 0), ([1], 0), ([1], 0)],
+    happenings=[*[(0, 0)] * 5, *[(0, 9)] * 5],
+    fates=[],
 )
 @examples(4)
 def test_promises_follow_the_ids(  # noqa: C901 - a table of what may happen

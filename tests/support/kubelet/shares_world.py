@@ -163,8 +163,9 @@ class World:
     def is_refusal_right(self, gpu: int, units: int) -> bool:
         """Return whether nobody who waits for UNITS, and for nothing else, can have them of GPU.
 
-        That is: none of them was promised it, so there is nothing to exchange, and there is no room. Where
-        the request may be for a pod that must not be torn apart, a refusal is right as well.
+        That is: none of them was promised it, so there is nothing to exchange, and there is no room. A
+        promise of GPU is used up if an admitted container of the same size has units of GPU and was promised
+        others. Where the request may be for a pod that must not be torn apart, a refusal is right as well.
         """
         ledger = read_ledger(self.cluster.objects.get(configmap_path("kube-system", ledger_name(NODE)), {}))
         bounds = [read_bound(found, RESOURCES) for found in self.answer_list()]
@@ -177,19 +178,27 @@ class World:
             for each in bound.wants
         ):
             return True
+        place = Placement(containers=((0, gpu),), gpu=gpu)
+        exchanged = [
+            b
+            for b in known
+            if b.pod.name in self.admitted and _is_plain(b, units) and place_of(b, ledger) != place
+            if self.held[b.pod.uid, b.wants[0].container][0] == gpu
+        ]
+        if sum(place_of(bound, ledger) == place for bound in waiting) > len(exchanged):
+            return False
         shown = {b.pod.uid: b.claim(b.shown()) for b in known}
         promised = {entry.uid: entry.claim for entry in ledger.entries}
-        for bound in waiting:
-            if any(
-                place_of(other, ledger) == Placement(containers=((0, gpu),), gpu=gpu) for other in waiting
-            ):
-                return False
-            others = (promised.keys() | shown.keys()) - {bound.pod.uid}
-            claims = [counted(promised.get(uid), shown.get(uid)) for uid in others]
-            used = sum(dict(claim.on).get(gpu, 0) + claim.floating for claim in claims)
-            if used + units <= self.sizes[gpu]:
-                return False
-        return True
+        held = self._by_pod()
+
+        def used(uid: str) -> int:
+            claim = counted(promised.get(uid), shown.get(uid))
+            return max(dict(claim.on).get(gpu, 0) + claim.floating, held.get(uid, {}).get(gpu, 0))
+
+        uids = promised.keys() | shown.keys()
+        return all(
+            sum(used(uid) for uid in uids - {bound.pod.uid}) + units > self.sizes[gpu] for bound in waiting
+        )
 
     def _reused(self, uid: str, units: int) -> int | None:
         gpu, count = self.held.get((uid, "early"), (-1, 0))
