@@ -87,6 +87,9 @@ def audit(parts: Sequence[Part], context: DecisionContext, *, is_complete: bool 
             named = ContainerName(namespace=namespace, pod=pod_name, container=shorten_name(container.name))
             given.append(Held(id=container.id, name=named, devices=devices))
             continue
+        if not container.pod_id:
+            # It is being removed: containerd has its id, and nothing else (nri_api_linux.go, nriContainer).
+            continue
         if container.pod_id not in pods:
             # Nobody can say whether it may ask.
             is_complete = False

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import given
 from hypothesis import strategies as st
 from support.nri.host import allowed
-from support.nri.runtime import there
+from support.nri.runtime import container, there
 from support.nri.serving import known_of
 from support.nri.synchronization import parts
 
@@ -134,6 +134,13 @@ def test_labels_that_the_policy_names_count_in_any_order(host_root: Path) -> Non
 
 def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(known: DecisionContext) -> None:
     assert not found(known, part(there(1, ALL)[1])).is_complete
+
+
+def test_a_container_that_containerd_is_removing_leaves_the_audit_complete(known: DecisionContext) -> None:
+    removed = container(pod_sandbox_id="", name="", env=[])
+    findings = found(known, part(*there(1, ALL), removed))
+    assert names(findings) == ["pod-1"]
+    assert findings.is_complete
 
 
 def test_a_container_that_was_served_needs_no_pod(known: DecisionContext) -> None:
