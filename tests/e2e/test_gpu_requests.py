@@ -9,8 +9,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.containers.chroot_host import DEBIAN_IMAGE, Host, running_host
-from support.containers.forky_host import NAMESPACE, running_daemons
+from support.containers import forky_host
+from support.containers.chroot_host import Host, running_host
+from support.containers.forky_host import running_daemons
 from support.containers.gpu_hosts import succeed
 from support.hosts import amd_tree, intel_tree
 
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-RUNTIMES = {
-    "docker": ("docker run --network none --rm", DEBIAN_IMAGE),
-    "containerd": (f"ctr --namespace {NAMESPACE} run --rm", f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM"),
-}
+RUNTIMES = ("docker", "containerd")
 AMDS = {"/dev/kfd", "/dev/dri/card1", "/dev/dri/renderD128"}
 INTELS = {"/dev/dri/card40", "/dev/dri/renderD168"}
 LISTING = "find /dev/kfd /dev/dri /dev/accel -type c -not -path '*/by-path/*' 2>/dev/null; true"
@@ -44,8 +42,8 @@ def forky(tmp_path_factory: pytest.TempPathFactory, cache: Path, images: Path) -
 
 
 def nodes(host: Host, runtime: str, options: str) -> set[str]:
-    start, image = RUNTIMES[runtime]
-    return set(host.run(f'{start} {options} {image} sh -c "{LISTING}"').splitlines())
+    starter = forky_host.RUNTIMES[runtime]
+    return set(host.run(f'{starter.run} {options} {starter.image} sh -c "{LISTING}"').splitlines())
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)

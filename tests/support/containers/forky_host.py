@@ -66,6 +66,27 @@ ctr --namespace {NAMESPACE} tasks list --quiet |
     xargs --no-run-if-empty ctr --namespace {NAMESPACE} tasks delete --force
 """
 
+# ctr discards the output of a container that ends before ctr has opened its pipes. So the container first
+# writes an empty line to each of them, and its command begins when ctr has passed both on.
+AFTER_HANDSHAKE = 'echo; echo >&2; read -r _; read -r _; exec "$@"'
+INSTALL_CTR_RUN = f"""
+cat >/usr/local/bin/ctr-run <<'SCRIPT'
+#!/bin/bash
+passed_on() {{
+    if IFS= read -r line; then
+        if [ -z "$line" ]; then echo >&3; else printf '%s\\n' "$line"; fi
+        cat
+    fi
+}}
+input=$(mktemp --dry-run)
+mkfifo "$input"
+exec 3<>"$input"
+rm "$input"
+ctr --namespace {NAMESPACE} run --rm "$@" <&3 > >(passed_on) 2> >(passed_on >&2)
+SCRIPT
+chmod 755 /usr/local/bin/ctr-run
+"""
+
 VERSIONS = "podman --version; docker --version; containerd --version; runc --version; crun --version"
 
 
@@ -90,11 +111,9 @@ RUNTIMES = {
     "podman, runc": Runtime(run="podman run --rm"),
     "podman, crun": Runtime(run=f"{LONE_CGROUP2} podman --runtime crun run --cgroups=disabled --rm"),
     "docker": Runtime(run="docker run --network none --rm"),
-    # ctr discards the output of a container that ends before ctr has opened its pipes. So the command begins
-    # when a line of ctr's standard input arrives.
     "containerd": Runtime(
-        run=f"echo | ctr --namespace {NAMESPACE} run --rm",
-        image=f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM sh -c 'read -r _; exec \"$@\"' sh",
+        run="ctr-run",
+        image=f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM sh -c '{AFTER_HANDSHAKE}' sh",
         volume="--mount type=bind,src={path},dst={path},options=rbind:{mode}",
     ),
 }
@@ -119,6 +138,7 @@ def running_forky(tree: Path, *, driver_tree: Path, images: Path) -> Iterator[Ho
 def running_daemons(host: Host) -> Iterator[None]:
     """Run Docker and containerd on HOST, with the image of Debian, until the context ends."""
     print(host.run(VERSIONS))
+    host.run(INSTALL_CTR_RUN)
     host.run(START_DAEMONS)
     archive = f"podman save --quiet --uncompressed --format oci-archive {DEBIAN_IMAGE}"
     host.run(f"{archive} | docker load --quiet")
