@@ -41,6 +41,7 @@ ALIVE = 10
 # containerd was away (unknownContainerStatus in its cri/server/helpers.go).
 OTHERS = (
     *("requested number of devices unavailable", "code = Unavailable", "no healthy devices present"),
+    "has been stopped",
     *("context canceled", "transport is closing"),
     "Unknown 255",
 )
