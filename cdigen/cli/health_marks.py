@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 import sys
+import time
 
 from cdigen.cli import options, report
 from cdigen.health import book_file, clearing, marks
+from cdigen.health.annotate import MARKED
 from cdigen.health.book import Clear
 from cdigen.health.identity import address_of, is_another
 from cdigen.host.clocks import boottime
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 _LISTED = "'cdigen health' lists them"
 _MOST = 8
 _SHOWN = 80
+# The daemon writes a new cause into inventory.json first, and into health.json as soon as the disk allows.
+_WRITTEN_WITHIN_S, _RETRY_S = 3.0, 0.05
 # As lspci and NVML write it: without a domain, or with one of eight digits.
 _PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
 
@@ -112,10 +116,14 @@ def _clear(
             return _Changed(name=removed[0].address, mark=removed[0], marked=False, changed=True)
     device = only(found, "--clear", word)
     removed = marks.clear(state_dir, lambda one: _is_of(one, device))
+    record = _record(state_dir, device, boot)
+    retry_until_s = time.monotonic() + _WRITTEN_WITHIN_S
+    while is_running and not _has_causes(record, device) and time.monotonic() < retry_until_s:
+        time.sleep(_RETRY_S)
+        record = _record(state_dir, device, boot)
     now_s = boottime()
-    record = _record(state_dir, device, boot, now_s)
     events, rest = _own_evidence(record, device) if record is not None else ((), ())
-    is_said = bool(boot and (events or not is_running))
+    is_said = bool(boot and (events or not is_running or not _has_causes(record, device)))
     if is_said:
         marks.clear_events(state_dir, _word(device, boot, now_s))
     stay = {one.cause: _why(one, device) for one in rest}
@@ -142,9 +150,15 @@ def _word(device: KnownDevice, boot: str, now_s: float) -> Clear:
     )
 
 
-def _record(state_dir: str, device: KnownDevice, boot: str, now_s: float) -> DeviceRecord | None:
-    """Return what the daemon has written down of DEVICE in this BOOT."""
-    book, _ = book_file.read(state_dir, boot, now_s)
+def _has_causes(record: DeviceRecord | None, device: KnownDevice) -> bool:
+    """Return whether RECORD has the causes of DEVICE in the inventory, which the daemon writes first."""
+    recorded = {one.cause for one in record.evidence} if record is not None else set()
+    return {cause.cause for cause in device.causes} - {MARKED} <= recorded
+
+
+def _record(state_dir: str, device: KnownDevice, boot: str) -> DeviceRecord | None:
+    """Return the daemon's record of DEVICE in this BOOT."""
+    book, _ = book_file.read(state_dir, boot, boottime())
     place = device.vendor, address_of(device.accelerator)
     return next(
         (

@@ -1,5 +1,6 @@
 """`cdigen health --clear` ends causes that are events, tells which stay, and needs no daemon that runs."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from cdigen.health import book_file
 from cdigen.health.book import Book, DeviceRecord, Evidence
 from cdigen.health.marks import read
 from cdigen.host.clocks import boottime
+from cdigen.model.health import Cause
 from cdigen.value import replace
 
 BOOT = "11111111-2222-3333-4444-555555555555"
@@ -82,6 +84,37 @@ def test_a_mark_goes_as_well(cdigen: Run, host: Path) -> None:
     done = cdigen("health", "--root", host, "--clear", GPU)
     assert done.out.splitlines()[0] == f"{GPU} is not marked any more (it smells)"
     assert len(done.out.splitlines()) == 5
+
+
+@pytest.fixture
+def newer_inventory(host: Path) -> Book:
+    """Let the inventory have a cause that health.json lacks; returns the book that has it."""
+    path = host / "var/lib/cdigen/health.json"
+    book, _ = book_file.read(str(path.parent), BOOT, boottime())
+    path.unlink()
+    whole = example()["nvidia"]
+    cause = Cause(cause="xid-79", since="2026-01-01T00:00:00.000Z", detail="it is ill", clears_when="a reset")
+    gpu = replace(whole.accelerators[0], health="unhealthy", causes=(cause,))
+    save(host, {"nvidia": replace(whole, accelerators=(gpu,))})
+    return book
+
+
+def test_a_cause_that_the_daemon_has_not_written_down_yet_is_cleared(
+    cdigen: Run, host: Path, newer_inventory: Book
+) -> None:
+    writer = threading.Timer(0.2, lambda: book_file.save(f"{host}/var/lib/cdigen", newer_inventory))
+    writer.start()
+    row = cdigen("health", "--root", host, "--clear", GPU, "--json").json
+    writer.join()
+    assert "xid-79" in row["cleared"]
+    assert said(host) == [("", BOOT)]
+
+
+@pytest.mark.usefixtures("newer_inventory")
+def test_a_cause_that_the_daemon_cannot_write_down_is_cleared_as_well(cdigen: Run, host: Path) -> None:
+    row = cdigen("health", "--root", host, "--clear", GPU, "--json").json
+    assert (row["cleared"], row["changed"]) == ([], True)
+    assert said(host) == [("", BOOT)]
 
 
 def test_an_instance_is_cleared_apart_from_its_gpu(cdigen: Run, host: Path) -> None:
