@@ -40,6 +40,11 @@ def pytest_configure() -> None:
     os.umask(0o022)
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Return a short name for long data: pytest before 9 puts 16 MiB of bytes into each report of a test."""
+    return argname if isinstance(val, str | bytes) and len(val) > 200 else None
+
+
 # What the name of a module says of its tests: they play somebody who means harm, or a machine that fails.
 ADVERSARIAL = re.compile(
     r"_(?:exposed|faults|hazards|hostile|killed|laws|leaks|races|refused|soak|unread)(?:_|$)"

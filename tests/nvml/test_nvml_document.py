@@ -132,7 +132,7 @@ def test_a_text_of_another_form_is_refused(path: Place, wrong: object) -> None:
         b"rubbish\n" + json.dumps(REPORT).encode(),
         json.dumps(REPORT).replace("15", "NaN").encode(),
     ],
-    ids=repr,
+    ids=lambda document: repr(document[:40]),
 )
 def test_what_is_no_such_document_is_refused(data: bytes) -> None:
     with pytest.raises(InvalidNvmlDocument):
