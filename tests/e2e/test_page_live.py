@@ -40,6 +40,7 @@ def text(tab: Page) -> str:
 
 def loads_until(tab: Page, word: str, *, most: int = 4) -> str:
     """Return what the page shows once it shows WORD, after so many of its own reloads at the MOST."""
+    tab.forget_loads()
     for _ in range(most):
         tab.wait_for_load()
         if word in (shown := text(tab)):

@@ -145,8 +145,15 @@ class Page:
         self._browser.wait_for("Page.loadEventFired", self._session)
 
     def wait_for_load(self) -> None:
-        """Wait until the page has loaded once more."""
+        """Wait until the page has loaded once more since the last wait."""
         self._browser.wait_for("Page.loadEventFired", self._session)
+
+    def forget_loads(self) -> None:
+        """Let ``wait_for_load`` wait for a load that comes after this call."""
+        self.run("0")  # all events before its result are read
+        loaded = ("Page.loadEventFired", self._session)
+        events = self._browser.events
+        events[:] = [each for each in events if (each.get("method"), each.get("sessionId")) != loaded]
 
     def run(self, script: str) -> Any:
         """Return what the expression SCRIPT gives in the page."""
