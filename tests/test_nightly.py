@@ -56,7 +56,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 PARTS = ("root", "containers", "debian13")
-TARGETS = ["test-processes", "test-containers", "on-debian13"]
+TARGETS = ["test-processes", "test-containers", "on-debian13", "on-debian13"]
 
 
 def test_all_parts_run_even_if_one_fails(repository: Repository) -> None:
