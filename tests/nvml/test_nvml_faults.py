@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.abilities import tool
+from support.abilities import module, tool
 from support.nvml.report import asked, refused, reported
 from support.nvml.standin import Machine, gpu, install, uuid
 from support.waiting import limited
@@ -157,6 +157,7 @@ def test_a_library_that_others_may_write_is_not_loaded(folder: Path) -> None:
 
 
 def test_what_is_no_library_is_a_finding(folder: Path) -> None:
+    module("pynvml", "nvidia-ml-py")
     text, fifo = folder / "text.so", folder / "fifo.so"
     text.write_text("no library\n")
     os.mkfifo(fifo)
@@ -182,6 +183,7 @@ def compile_library(path: Path, source: str, *options: str) -> None:
 
 
 def test_a_library_of_another_name_is_not_asked(folder: Path) -> None:
+    module("pynvml", "nvidia-ml-py")
     other = folder / "libother.so"
     compile_library(other, "int nvmlInitWithFlags(unsigned flags) { return 0; }", "-Wl,-soname,libother.so")
     (finding,) = ask(str(other)).findings
