@@ -23,10 +23,14 @@ def test_a_decision_leaves_no_garbage(known: DecisionContext, asks: str) -> None
     # What is imported and compiled at the first time stays.
     first = created(POD, container(*ASKS[asks]), known, able)
     assert first.outcome == ("inject" if ASKS[asks] else "nothing")
-    gc.collect()
+    found = []
     gc.disable()
     try:
-        created(POD, container(*ASKS[asks]), known, able)
-        assert gc.collect() == 0
+        for _ in range(10):
+            gc.collect()
+            created(POD, container(*ASKS[asks]), known, able)
+            found.append(gc.collect())
     finally:
         gc.enable()
+    # A decision would leave some each time; threads of earlier tests do at times.
+    assert min(found) == 0
