@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # Longer than anything takes on a busy machine; only a failing test waits so long.
 PATIENCE_S = 120.0
+# Times are drawn up to 1/64 of what a test gives, and later up to 64 times of it.
+SCALES = 6
 
 
 def child(work: Callable[[], None]) -> int:
@@ -51,13 +53,15 @@ def killed_after(work: Callable[[], None]) -> Iterator[None]:
 
 
 def moments(kills: int, longest_s: float, has_hit: Callable[[], object]) -> Iterator[float]:
-    """Give for each of KILLS a time to work until it; then more of them, and longer, until one HAS_HIT.
+    """Give for each of KILLS a time to work until it; then more of them, until one HAS_HIT.
 
-    In the same time, a busy machine does less, and who is killed before the work tests nothing.
+    A busy machine does less in the same time, and a file system in memory makes the work a hundred times
+    shorter. So the time is drawn at a scale that is drawn first: each scale has the same chance.
     """
     deadline = time.monotonic() + PATIENCE_S
     number = 0
-    while number < kills or not has_hit():
+    while not has_hit() or (number < kills and time.monotonic() < deadline):
         assert time.monotonic() < deadline, "nobody was killed at work"
-        yield random.uniform(0, longest_s * (1 + number // kills))
+        scale = random.randint(-SCALES, min(number // kills, SCALES))
+        yield random.uniform(0, longest_s * 2.0**scale)
         number += 1
