@@ -113,11 +113,13 @@ class Keeper:
         return told
 
     def with_links(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-        """Take INVENTORIES, the last ones with their links; returns them with their health."""
+        """Take INVENTORIES, the last ones with their links; returns them with their present health.
+
+        The specs were written by the health of ``observe``: ``take_changed`` returns what has changed since.
+        """
         with self._lock:
             self._inventories = dict(inventories)
-            self._told_of = self._annotated()
-            return self._told_of
+            return self._annotated()
 
     def findings(self) -> tuple[Finding, ...]:
         """Return what is wrong with health itself, and the devices that are lost."""

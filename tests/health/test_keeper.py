@@ -325,6 +325,14 @@ def test_what_is_heard_is_shown_before_it_is_saved(kept: Kept) -> None:
     assert b"boots" in file.read_bytes()
 
 
+def test_an_error_after_the_specs_were_written_is_a_change(kept: Kept) -> None:
+    kept.observe()
+    kept.hear("boots")
+    kept.keeper.with_links(inventory(gpu()))
+    assert kept.keeper.take_changed() == (FIRST,)
+    assert kept.keeper.take_changed() == ()
+
+
 @pytest.mark.parametrize("number", ["1" + "0" * 400, "1e400", "NaN", "true", '"1"'])
 def test_a_number_that_is_no_time_is_damage(number: str, kept: Kept) -> None:
     kept.observe()
