@@ -284,8 +284,10 @@ def test_a_run_directory_that_cannot_be_written_to_ends_nothing(host: Host) -> N
         host.load(gpus=3)
         assert until(lambda: host.devices() == {"0", "1", "2", "all"})
         running.sees(lambda: running.lines("status"))
+        running.process.send_signal(signal.SIGSTOP)
         host.run_dir.unlink()
         moved.rename(host.run_dir)
+        running.process.send_signal(signal.SIGCONT)
         running.process.send_signal(signal.SIGHUP)
         running.sees(lambda: running.state == "ready")
         assert running.stop()[0] == 0

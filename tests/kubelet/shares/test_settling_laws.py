@@ -63,6 +63,13 @@ def admit_all(sizes: tuple[int, ...], asks: list[Any], arrange: Callable[[list[s
     happenings=[*[(0, 0)] * 5, *[(0, 9)] * 5],
     fates=[],
 )
+# The kubelet gives p0 units of GPU 1, two of which are taken for those of p4, which has two containers.
+@example(
+    sizes=(4, 6, 3),
+    asks=[([1], 2), ([2, 2], 0), ([1, 1, 1], 0), ([2, 1], 0)],
+    happenings=[*[(0, 0)] * 4, (9, 0), (3, 184)],
+    fates=[],
+)
 @examples(4)
 def test_promises_follow_the_ids(  # noqa: C901 - a table of what may happen
     sizes: tuple[int, ...], asks: list[Any], happenings: list[tuple[int, int]], fates: list[int]

@@ -51,6 +51,8 @@ class World:
         # Whether the kubelet has ever asked us before we had heard of everything: promises to pods that were
         # not admitted yet may then be more than there is.
         self.is_late = False
+        # Whether units were taken for those of another pod, where one of both has several containers.
+        self.is_guessed = False
 
     def create(self, *units: int, early: int = 0, is_bound: bool = True) -> str:
         """Create a pod, and let an extender bind it if there is room; returns its name."""
@@ -145,6 +147,8 @@ class World:
             if settled is None:
                 return self.fail(name, "killed")
             self.held[uid, want.container] = (gpu, want.units)
+            if settled.bound.pod.uid != uid and len(settled.bound.wants) + len(bound.wants) > 2:
+                self.is_guessed = True
             if POD + name not in self.cluster.objects:
                 self.release(uid)
                 return False
@@ -304,7 +308,9 @@ class World:
             entry = ledger.entry(bound.pod.uid)
             assert (entry is not None) or not is_admitted
             assert entry is None or entry.claim == bound.claim(place)
-        if self.is_late:
+        # Units that were taken for those of a pod with several containers may leave no room for what others
+        # were promised: no exchange of equal sizes is sure to fit. The kubelet refuses those then.
+        if self.is_late or self.is_guessed:
             return
         used = self.cluster.used(NODE)
         assert all(units <= self.sizes.get(gpu, 0) for gpu, units in used.items()), used
