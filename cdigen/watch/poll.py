@@ -60,10 +60,12 @@ class PollSource:
         self._worker = Worker(self.name)
         self._lock = threading.Lock()
         self._seen: dict[str, bytes] = {}
+        # Paths to read again at once.
+        self._outdated: set[str] = set()
         # Which path is being read, and since when.
         self._reading: tuple[str, float] | None = None
         self._wake = threading.Event()
-        # Set while every wanted path has been read at least once.
+        # Set while every wanted path has been read since the last ``rearm``.
         self._known = threading.Event()
         self._is_awaited = False
 
@@ -72,17 +74,18 @@ class PollSource:
         if self._hanging():
             raise OSError(EBUSY, self._hanging())
         with self._lock:
-            self._seen = {}
+            self._seen, self._outdated = {}, set()
             self._known.clear()
             self._wake.clear()
         self._worker.start(lambda: self._work(put), put)
-        self._settle()
+        self._settle(is_more=True)
 
     def rearm(self, paths: tuple[str, ...], roots: tuple[str, ...] = ()) -> None:
         """Poll PATHS from now on, and of the folders ROOTS only their identity.
 
-        The caller looks at the host afterwards. New paths have been read by then, or make a trigger as soon
-        as they are: no change after that look is lost.
+        The caller looks at the host afterwards. All paths have been read by then: another source may have
+        caused that look, and what it finds may change back before the next reading. A new path that was not
+        read in time makes a trigger as soon as it is.
         """
         wanted = _readers(paths, roots)
         with self._lock:
@@ -90,11 +93,11 @@ class PollSource:
             is_more = len(same) < len(wanted)
             self._wanted = wanted
             self._seen = {path: self._seen[path] for path, _ in same if path in self._seen}
-            if is_more:
-                self._known.clear()
-        if is_more:
-            self._wake.set()
-            self._settle()
+            self._outdated = set(self._seen)
+            self._known.clear()
+        self._wake.set()
+        if is_more or not self._is_slow():
+            self._settle(is_more=is_more)
 
     def stop(self) -> None:
         """Stop polling; see ``Source``."""
@@ -112,9 +115,14 @@ class PollSource:
             return ""
         return f"reading {shown(reading[0])} hangs"
 
-    def _settle(self) -> None:
-        """Wait until all paths have been read once, but not for one that hangs."""
-        if self._worker.is_running() and not self._known.wait(FIRST_S):
+    def _is_slow(self) -> bool:
+        """Return whether a path takes long to read at this moment."""
+        reading = self._reading
+        return reading is not None and self._clock() - reading[1] > FIRST_S
+
+    def _settle(self, *, is_more: bool) -> None:
+        """Wait until all paths have been read, but not for one that hangs; IS_MORE: there are new ones."""
+        if self._worker.is_running() and not self._known.wait(FIRST_S) and is_more:
             with self._lock:
                 self._is_awaited = not self._known.is_set()
 
@@ -130,10 +138,11 @@ class PollSource:
                     return
 
     def _begin(self, put: Callable[[Trigger], None]) -> None:
-        """Read what has not been read yet; call PUT if a caller has given up waiting for that."""
+        """Read what has to be read at once; call PUT if a caller has given up waiting for a new path."""
         while not self._worker.stopping.is_set():
             with self._lock:
-                new = next((path for path in self._wanted if path not in self._seen), None)
+                unread = (path for path in self._wanted if path not in self._seen or path in self._outdated)
+                new = next(unread, None)
                 if new is None:
                     self._known.set()
                     is_late, self._is_awaited = self._is_awaited, False
@@ -149,6 +158,9 @@ class PollSource:
         if read is None:
             # Dropped meanwhile.
             return
+        with self._lock:
+            wanted = self._wanted
+            self._outdated.discard(path)
         self._reading = (path, self._clock())
         try:
             digest = read(path)
@@ -156,7 +168,7 @@ class PollSource:
             self._reading = None
         with self._lock:
             before = self._seen.get(path, digest)
-            if self._wanted.get(path) is read:
+            if self._wanted is wanted:
                 self._seen[path] = digest
         if digest != before and not self._worker.stopping.is_set():
             put(Trigger(source=self.name, reason=f"{shown(path)} changed"))

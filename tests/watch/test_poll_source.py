@@ -87,6 +87,19 @@ def test_rearming_tells_of_changes_after_it_alone(tmp_path: Path, ear: Ear) -> N
     assert ear.hears(f"{tmp_path}/b changed")
 
 
+def test_a_change_that_ends_before_the_next_reading_is_noticed_when_rearming(
+    tmp_path: Path, ear: Ear
+) -> None:
+    path = tmp_path / "version"
+    path.write_text("1")
+    source = ear.poll(path, interval_s=3600)
+    for text in ("2", "1"):
+        path.write_text(text)
+        source.rearm((str(path),))
+        assert ear.hears(f"{path} changed")
+        ear.forget()
+
+
 def test_rearming_keeps_what_was_seen_of_a_path_that_stays(tmp_path: Path, ear: Ear) -> None:
     path = tmp_path / "version"
     path.write_text("1")
