@@ -154,13 +154,13 @@ class PollSource:
             put(Trigger(source=self.name, reason="the first reading took long"))
 
     def _compare(self, path: str, put: Callable[[Trigger], None]) -> None:
-        read = self._wanted.get(path)
+        with self._lock:
+            wanted = self._wanted
+            read = wanted.get(path)
+            self._outdated.discard(path)
         if read is None:
             # Dropped meanwhile.
             return
-        with self._lock:
-            wanted = self._wanted
-            self._outdated.discard(path)
         self._reading = (path, self._clock())
         try:
             digest = read(path)
