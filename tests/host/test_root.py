@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import json
-import os
+import subprocess
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -17,8 +18,10 @@ from support.law_examples import examples
 from cdigen.host.root import MAX_LINKS, Root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
+
+    Resolve = Callable[[Path, list[str]], list[str | int]]
 
 NAMES = ("a", "b", "c")
 LAWS = examples(4)
@@ -53,28 +56,12 @@ def grow(root: Path, tree: Iterable[tuple[str, str]]) -> None:
             path.symlink_to(what)
 
 
-def after_chroot(root: Path, paths: list[str]) -> list[str | int]:
-    """Ask the kernel, in a child below ROOT, where each of PATHS leads: its canonical path, or an errno."""
-    reader, writer = os.pipe()
-    child = os.fork()
-    if child == 0:
-        status = 1
-        try:
-            descriptors = os.open("/proc/self/fd", os.O_RDONLY)
-            os.chroot(root)
-            os.chdir("/")
-            os.write(writer, json.dumps([kernel_says(path, descriptors) for path in paths]).encode())
-            status = 0
-        finally:
-            os._exit(status)
-    os.close(writer)
-    with os.fdopen(reader, "rb") as pipe:
-        answer: list[str | int] = json.loads(pipe.read())
-    assert os.waitpid(child, 0)[1] == 0
-    return answer
+# Each line of standard input is a root and paths. The program prints where the kernel finds each path below
+# that root: its canonical path, or an errno. It forks for each line, which costs a small process little.
+RESOLVER = """
+import json, os, sys
 
-
-def kernel_says(path: str, descriptors: int) -> str | int:
+def found(path, descriptors):
     try:
         opened = os.open(path, os.O_PATH)
     except OSError as error:
@@ -86,6 +73,41 @@ def kernel_says(path: str, descriptors: int) -> str | int:
     assert os.path.realpath(path, strict=True) == real
     return real
 
+for line in sys.stdin:
+    root, paths = json.loads(line)
+    if child := os.fork():
+        os.waitpid(child, 0)
+        continue
+    try:
+        descriptors = os.open("/proc/self/fd", os.O_RDONLY)
+        os.chroot(root)
+        os.chdir("/")
+        answer = [found(path, descriptors) for path in paths]
+    except BaseException as error:
+        answer = repr(error)
+    print(json.dumps(answer), flush=True)
+    os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def after_chroot(real_root: None) -> Iterator[Resolve]:
+    """Return what asks the kernel where each of several paths leads below a root."""
+    del real_root
+    command = [sys.executable, "-I", "-S", "-c", RESOLVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as resolver:
+        assert resolver.stdin
+        assert resolver.stdout
+        requests, answers = resolver.stdin, resolver.stdout
+
+        def ask(root: Path, paths: list[str]) -> list[str | int]:
+            print(json.dumps([str(root), paths]), file=requests, flush=True)
+            answer: list[str | int] = json.loads(answers.readline())
+            assert isinstance(answer, list), answer
+            return answer
+
+        yield ask
+
 
 def root_says(root: Root, path: str) -> str | int:
     try:
@@ -94,10 +116,11 @@ def root_says(root: Root, path: str) -> str | int:
         return error.errno or 0
 
 
-@pytest.mark.usefixtures("real_root")
 @LAWS
 @given(TREES, PATHS)
-def test_every_path_leads_where_it_leads_after_chroot(tree: list[tuple[str, str]], paths: list[str]) -> None:
+def test_every_path_leads_where_it_leads_after_chroot(
+    after_chroot: Resolve, tree: list[tuple[str, str]], paths: list[str]
+) -> None:
     with empty_root() as folder:
         grow(folder, tree)
         root = Root(str(folder))
@@ -136,9 +159,10 @@ def test_a_canonical_path_is_its_own(tree: list[tuple[str, str]], paths: list[st
                 assert not (folder / real.lstrip("/")).is_symlink()
 
 
-@pytest.mark.usefixtures("real_root")
 @pytest.mark.parametrize("length", [MAX_LINKS, MAX_LINKS + 1])
-def test_as_many_links_are_followed_as_the_kernel_follows(tmp_path: Path, length: int) -> None:
+def test_as_many_links_are_followed_as_the_kernel_follows(
+    after_chroot: Resolve, tmp_path: Path, length: int
+) -> None:
     put(tmp_path / "0")
     for number in range(1, length + 1):
         link(tmp_path / str(number), str(number - 1))
