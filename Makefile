@@ -23,8 +23,6 @@ unexport PYTHONDONTWRITEBYTECODE
 CPUS := $(shell nproc)
 JOBS ?= $(shell echo $$((2 * $(CPUS))))
 CONTAINER_JOBS ?= $(shell echo $$(($(CPUS) + 1)))
-# CI runs failed tests once more: tests/twice.
-RUN_TESTS ?= $(VENV)/bin/python -m pytest
 # A further choice among the tests by their markers, as pytest's -m: 'not needs_root'.
 SELECT ?=
 MARKERS = -m 'not wall_clock$(if $(SELECT), and ($(SELECT)))'
@@ -38,10 +36,10 @@ test: ## run every test that this machine can run (JOBS modules at a time)
 	done; exit $$code
 
 test-processes: $(VENV)/dev.stamp ## run the tests that start no containers (SELECT='not needs_root')
-	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(JOBS) --dist loadfile --ignore tests/e2e
+	$(VENV)/bin/python -m pytest $(MARKERS) --timeout $(TIMEOUT_S) -n $(JOBS) --dist loadfile --ignore tests/e2e
 
 test-containers: $(VENV)/dev.stamp ## run the tests of real runtimes and Kubernetes (root, after 'make provision')
-	$(RUN_TESTS) $(MARKERS) --timeout $(TIMEOUT_S) -n $(CONTAINER_JOBS) --dist loadfile tests/e2e
+	$(VENV)/bin/python -m pytest $(MARKERS) --timeout $(TIMEOUT_S) -n $(CONTAINER_JOBS) --dist loadfile tests/e2e
 
 # Beside the tests of code whose libraries differ there: Python itself, the programs that watch files, the hook.
 DEBIAN13 := $(addprefix tests/,cli daemon/test_loop.py hook nvml watch)
