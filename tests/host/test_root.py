@@ -92,7 +92,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def after_chroot(real_root: None) -> Iterator[Resolve]:
-    """Return what asks the kernel where each of several paths leads below a root."""
+    """Yield a function that returns where the kernel finds paths below a root, each as a path or an errno."""
     del real_root
     command = [sys.executable, "-I", "-S", "-c", RESOLVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as resolver:
