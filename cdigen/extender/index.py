@@ -77,8 +77,8 @@ class Index:
         self._over(uid)
 
     def pods(self) -> frozenset[str]:
-        """Return the UIDs of all pods."""
-        return frozenset(self._pods)
+        """Return the UIDs of all pods, also of those that only a ledger names."""
+        return frozenset(self._pods.keys() | self._promised_on.keys())
 
     def put_node(self, found: object) -> None:
         """Note the node FOUND as it is now; ValueError: it is none."""
