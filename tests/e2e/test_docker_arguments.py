@@ -9,6 +9,7 @@ import shlex
 import socket
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,9 @@ from support.containers.gpu_hosts import GPUS, install_hook, succeed
 from support.containers.upgrade_host import Upgraded, daemon, entered, upgrade_host
 from support.hosts.nvidia_kernel import information_text, write, write_driver, write_kernel_side
 from support.own_trees import copied_tree
-from support.processes import captured
+from support.paths import REPOSITORY
+from support.processes import captured, succeeded
+from support.waiting import until
 
 if TYPE_CHECKING:
     import subprocess
@@ -56,12 +59,22 @@ def told(root: Path, target: str) -> str:
     return data.partition(b"\r\n\r\n")[2].decode()
 
 
-def pruned(root: Path) -> set[str]:
-    """Prune the views of ROOT as if nothing had been written for a while; return what became of them."""
-    for folder in ("run/cdi", "var/lib/cdigen/views"):
-        for path in (root / folder, *(root / folder).iterdir()):
-            os.utime(path, (0, 0))
-    return {row["result"] for row in json.loads(succeed(*CDIGEN, "prune", "--root", str(root), "--json"))}
+def prune_old_view(root: Path) -> None:
+    """Prune the views of ROOT as if nothing had been written for a while, until one of two is removed.
+
+    A cycle of the daemon may write meanwhile: then nothing is old enough.
+    """
+
+    def pruned() -> object:
+        for folder in ("run/cdi", "var/lib/cdigen/views"):
+            for path in (root / folder, *(root / folder).iterdir()):
+                with suppress(FileNotFoundError):  # a temporary file
+                    os.utime(path, (0, 0))
+        rows[:] = json.loads(succeeded([*CDIGEN, "prune", "--root", str(root), "--json"], cwd=REPOSITORY))
+        return {row["result"] for row in rows} == {"removed", "kept"}
+
+    rows: list[dict[str, str]] = []
+    assert until(pruned), rows
 
 
 def outlives(
@@ -77,7 +90,7 @@ def outlives(
         )
         assert host.run(f"{engine} start --attach {form}").split() == ["ok", "/dev/nvidia0", drivers[0]]
     upgrade()
-    assert pruned(root) == {"removed", "kept"}
+    prune_old_view(root)
     for form in forms:
         assert host.run(f"{engine} start --attach {form}").split() == ["ok", "/dev/nvidia0", drivers[1]]
 

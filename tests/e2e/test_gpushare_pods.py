@@ -68,7 +68,17 @@ DEMO: dict[str, dict[str, Any]] = {
 }
 # For how long, in s, something may be so: annotations that name another GPU than a container has, ledgers and
 # annotations of more than a GPU has, pods that wait though there is room, containers that the kubelet left.
-LIMITS_S = {"annotation": 20, "annotations": 5, "ledger": 5, "waits:": 20, "left:": 20}
+# "Insufficient" is of kube-scheduler alone: a pod that it bound and whose end it missed counts for 30 s, and
+# without an event it tries a pending pod again after 60 to 90 s (kubernetes 1.20, pkg/scheduler:
+# internalcache.New, unschedulableQTimeInterval).
+LIMITS_S = {
+    "annotation": 20,
+    "annotations": 5,
+    "ledger": 5,
+    "waits:": 20,
+    "insufficient:": 120,
+    "left:": 20,
+}
 TOTAL = sum(SIZES[NODE])
 
 

@@ -236,7 +236,12 @@ class Looks:
             for entry in json.loads(data[0][LEDGER_KEY]).values() if data else ():
                 promised.update({int(gpu): units for gpu, units in entry["gpus"].items()})
             self._for_a_while(f"ledger of {node}", set(_above({node: promised}, f"ledger of {node}")))
-        self._for_a_while("waits: ", set(self._waiting(rows, sums)))
+        self._look_at_waiting(rows, sums)
+
+    def _look_at_waiting(self, rows: list[Any], sums: Mapping[str, Counter[int]]) -> None:
+        waiting = set(self._waiting(rows, sums))
+        for kind in ("waits: ", "insufficient: "):
+            self._for_a_while(kind, {each for each in waiting if each.startswith(kind)})
 
     def _untrue(self, found: list[Has], by_uid: Mapping[str, Any]) -> Iterator[str]:
         for has in found:
@@ -248,7 +253,10 @@ class Looks:
                 yield f"annotation of {has.pod} {has.container}: {said}, it has {sorted(has.gpus)}"
 
     def _waiting(self, rows: list[Any], sums: Mapping[str, Counter[int]]) -> Iterator[str]:
-        """Yield pods with one container that wait for a scheduler though a GPU has so much left."""
+        """Yield pods with one container that wait for a scheduler though a GPU has so much left.
+
+        If the scheduler's own sum of the node's units is behind ("Insufficient"), it asks no extender.
+        """
         units = self.shared.allocatable()
         for row in rows:
             containers = row["spec"]["containers"]
@@ -259,7 +267,9 @@ class Looks:
             for node, sizes in SIZES.items():
                 is_open = (only in {None, node}) and (node != NODE or units == sum(sizes))
                 if is_open and any(size - sums[node][gpu] >= asked for gpu, size in enumerate(sizes)):
-                    yield f"waits: {row['metadata']['name']} for {asked}"
+                    why = unscheduled(row)
+                    kind = "insufficient" if "Insufficient" in why else "waits"
+                    yield f"{kind}: {row['metadata']['name']} for {asked}: {why}"
                     break
 
 
@@ -272,6 +282,12 @@ def said_of(row: Mapping[str, Any], container: str) -> int | None:
         return int(next(iter(given))) if len(given) == 1 else None
     index: str = annotations.get(INDEX, "")
     return int(index) if index.isdecimal() else None
+
+
+def unscheduled(row: Mapping[str, Any]) -> str:
+    """Return why the scheduler has not placed a pod, empty if it has not tried yet."""
+    conditions = row["status"].get("conditions", ())
+    return next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "")
 
 
 def units_of(container: Mapping[str, Any]) -> int:
