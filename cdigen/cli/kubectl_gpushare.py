@@ -6,6 +6,7 @@ cannot do (users whom a program vouches for, several files in KUBECONFIG) is ask
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from urllib.parse import quote, urlencode
@@ -13,16 +14,17 @@ from urllib.parse import quote, urlencode
 from cdigen import __version__
 from cdigen.cli import options, report
 from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from cdigen.kubeapi.credentials import Server
 
-    # Returns the object at a path of the API; CdigenError: there is none to be had.
-    Ask = Callable[[str], Mapping[str, object]]
+    # Returns the JSON at a path of the API. CdigenError: the API server refuses.
+    Ask = Callable[[str], bytes]
 
 NAME = "kubectl-inspect-gpushare"
 SUMMARY = "show how much of which GPU's memory pods have, as gpushare's command does"
@@ -30,9 +32,18 @@ EXAMPLES = """\
   kubectl inspect gpushare             a row for each node that shares its GPUs
   kubectl inspect gpushare -d node1    the pods of a node, and what each has
 """
-PAGE = 500
+# kubectl starts a process for each page, and has this size of a page itself.
+KUBECTL_PAGE = 500
 _ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 _RIGHTS = "you need the right to get and list nodes, and to list pods of all namespaces"
+
+
+@frozen
+class _Source:
+    """Where objects are read: ``page`` is the number of objects in a page of a list."""
+
+    ask: Ask
+    page: int
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -59,11 +70,12 @@ def run(arguments: Namespace) -> int:
     resources = Resources(
         memory=arguments.resource or default.memory, count=arguments.count_resource or default.count
     )
-    ask, node = _asker(arguments.kubeconfig), arguments.node
+    source, node = _source(arguments.kubeconfig), arguments.node
     try:
-        nodes = [ask(f"/api/v1/nodes/{quote(node, safe='')}")] if node else _listed(ask, "/api/v1/nodes")
+        path = "/api/v1/nodes"
+        nodes = [json.loads(source.ask(f"{path}/{quote(node, safe='')}"))] if node else _listed(source, path)
         on_node = f",spec.nodeName={node}" if node else ""
-        found = usages(nodes, _listed(ask, "/api/v1/pods", _ENDED + on_node), resources)
+        found = usages(nodes, _listed(source, "/api/v1/pods", _ENDED + on_node), resources)
     except ValueError as error:
         raise CdigenError(f"what the API server says cannot be read: {error}") from None
     report.write(
@@ -76,20 +88,23 @@ def _add(parser: ArgumentParser, name: str, metavar: str, text: str) -> None:
     parser.add_argument(name, metavar=metavar, type=options.not_empty, help=text)
 
 
-def _listed(ask: Ask, path: str, selector: str = "") -> Iterator[object]:
+def _listed(source: _Source, path: str, selector: str = "") -> Iterator[object]:
     """Yield the objects of the list at PATH, page by page."""
-    more = ""
+    from cdigen.kubeapi.lists import ListPage, PageSize  # noqa: PLC0415 - not for --help
+
+    more, size = "", PageSize(source.page)
     while True:
-        query = {"limit": str(PAGE)} | ({"fieldSelector": selector} if selector else {})
-        page = ask(f"{path}?{urlencode(query | ({'continue': more} if more else {}), quote_via=quote)}")
-        items, metadata = page.get("items"), page.get("metadata")
-        yield from items if isinstance(items, list) else ()
-        more = str(metadata.get("continue") or "") if isinstance(metadata, dict) else ""
+        query = {"limit": str(size.limit)} | ({"fieldSelector": selector} if selector else {})
+        query |= {"continue": more} if more else {}
+        page = ListPage(source.ask(f"{path}?{urlencode(query, quote_via=quote)}"))
+        yield from page.items()
+        size.received(page)
+        more = page.next_page
         if not more:
             return
 
 
-def _asker(kubeconfig: str | None) -> Ask:
+def _source(kubeconfig: str | None) -> _Source:
     from cdigen.kubeapi.credentials import from_kubeconfig, in_cluster  # noqa: PLC0415 - not for --help
 
     given = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(":")
@@ -107,26 +122,26 @@ def _asker(kubeconfig: str | None) -> Ask:
         raise ConfigError(error.message, hint="name a file that kubectl works with in KUBECONFIG") from None
 
 
-def _by_client(server: Server) -> Ask:
+def _by_client(server: Server) -> _Source:
     from cdigen.kubeapi.calls import Call  # noqa: PLC0415 - not for --help
     from cdigen.kubeapi.client import Client  # noqa: PLC0415 - likewise
+    from cdigen.kubeapi.lists import PAGE  # noqa: PLC0415 - likewise
 
     client = Client(server)
 
-    def ask(path: str) -> Mapping[str, object]:
-        reply = client.send(Call(method="GET", path=path))
+    def ask(path: str) -> bytes:
+        reply = client.send(Call(method="GET", path=path, is_raw=True))
         if not reply.is_done:
             refused = {401, 403}
             raise CdigenError(reply.text, hint=_RIGHTS if reply.status in refused else "")
-        return reply.body
+        return reply.content
 
-    return ask
+    return _Source(ask=ask, page=PAGE)
 
 
-def _through_kubectl(file: str | None) -> Ask:
-    """Return what asks through kubectl, by FILE or by its own rules."""
-    import json  # noqa: PLC0415 - only here
-    import subprocess  # noqa: PLC0415 - likewise
+def _through_kubectl(file: str | None) -> _Source:
+    """Return kubectl as the source, by FILE or by its own rules."""
+    import subprocess  # noqa: PLC0415 - only here
 
     program = _kubectl()
     if not program:
@@ -136,17 +151,14 @@ def _through_kubectl(file: str | None) -> Ask:
         )
     chosen = [f"--kubeconfig={file}"] if file else []
 
-    def ask(path: str) -> Mapping[str, object]:
+    def ask(path: str) -> bytes:
         command = [program, *chosen, "get", "--raw", path]
         done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)  # noqa: S603
         if done.returncode:
             raise CdigenError(f"kubectl: {done.stderr.decode(errors='replace').strip()}")
-        body = json.loads(done.stdout)
-        if not isinstance(body, dict):
-            raise ValueError("no object came")  # noqa: TRY004 - of a document, not of code
-        return body
+        return done.stdout
 
-    return ask
+    return _Source(ask=ask, page=KUBECTL_PAGE)
 
 
 def _kubectl() -> str:

@@ -20,21 +20,29 @@ _MAX_TEXT = 400
 
 @frozen
 class Call:
-    """A request: BODY is the JSON to send, None for none."""
+    """A request: BODY is the JSON to send, None for none.
+
+    ``is_raw``: the reply has its JSON in ``content``, unparsed, as for a page of a list (``lists.ListPage``).
+    """
 
     method: str
     path: str
     body: object = None
     content_type: str = JSON
+    is_raw: bool = False
 
 
 @frozen
 class Reply:
-    """An answer: HTTP's status and the object; or UNKNOWN with ``reason``."""
+    """An answer: HTTP's status and the object; or UNKNOWN with ``reason``.
+
+    The reply to a raw request has its JSON in ``content`` and an empty body.
+    """
 
     status: int
     body: Mapping[str, object]
     reason: str = ""
+    content: bytes = b""
 
     @property
     def is_done(self) -> bool:

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from cdigen.kubeapi.credentials import Server
 
 TIMEOUT_S = 10.0
-# etcd has no object above 1.5 MiB, and lists are asked for in pages.
-MAX_REPLY = 64 << 20
+# For a page of ten pods of 1.8 MB from a busy server.
+PAGE_TIMEOUT_S = 60.0
+# No object is above 3 MiB (k8s.io/apiserver, MaxRequestBodyBytes); pages of lists have ten.
+MAX_REPLY = 32 << 20
 _CHUNK = 1 << 16
 # The server closes what was idle for 90 s (k8s.io/apiserver, secure_serving.go), perhaps under our hands.
 _IDLE_S = 60.0
@@ -31,11 +33,13 @@ _MAX_WAIT_S = 2.0
 
 
 class Client:
-    """Sends calls to SERVER; an answer takes TIMEOUT_S at most, however slowly it comes."""
+    """Sends calls to SERVER; a reply takes TIMEOUT_S at most, that to a raw call PAGE_TIMEOUT_S."""
 
-    def __init__(self, server: Server, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, server: Server, *, timeout_s: float = TIMEOUT_S, page_timeout_s: float = PAGE_TIMEOUT_S
+    ) -> None:
         self._server = server
-        self._timeout_s = timeout_s
+        self._timeout_s, self._page_timeout_s = timeout_s, page_timeout_s
         self._lock = threading.Lock()
         # Connections that wait for a call, and since when.
         self._kept: list[tuple[float, http.client.HTTPConnection]] = []
@@ -101,7 +105,7 @@ class Client:
         try:
             answer = self._ask(connection, call)
             wait_s = _seconds(answer.getheader("Retry-After"))
-            reply = _reply(answer.status, _content(answer))
+            reply = _reply(answer.status, _content(answer), is_raw=call.is_raw)
         except (OSError, ValueError, http.client.HTTPException) as error:
             connection.close()
             return self._unknown(error), 0.0
@@ -112,7 +116,8 @@ class Client:
         token = self._server.token()
         given = {"Authorization": f"Bearer {token}"} if token else {}
         headers = {"Accept": JSON, "User-Agent": "cdigen", "Content-Type": call.content_type, **given}
-        return ask(connection, call, headers, prefix=self._server.prefix, timeout_s=self._timeout_s)
+        timeout_s = self._page_timeout_s if call.is_raw else self._timeout_s
+        return ask(connection, call, headers, prefix=self._server.prefix, timeout_s=timeout_s)
 
     def _unknown(self, error: Exception) -> Reply:
         told = f"no answer from {self._server.host}:{self._server.port}: {error or type(error).__name__}"
@@ -155,19 +160,20 @@ def _lines(connection: http.client.HTTPConnection, answer: Answer, silent_s: flo
 
 
 def _content(answer: Answer) -> bytes:
-    parts, size = [], 0
+    content = bytearray()
     while part := answer.read1(_CHUNK):
-        parts.append(part)
-        size += len(part)
-        if size > MAX_REPLY:
-            raise OSError("its answer is too large")
+        content += part
+        if len(content) > MAX_REPLY:
+            raise OSError(f"its answer has more than {MAX_REPLY >> 20} MiB")
     if answer.length:
         raise http.client.IncompleteRead(b"", answer.length)
     answer.close()  # read1 leaves that to us, and the connection takes no other request before
-    return b"".join(parts)
+    return bytes(content)
 
 
-def _reply(status: int, content: bytes) -> Reply:
+def _reply(status: int, content: bytes, *, is_raw: bool = False) -> Reply:
+    if is_raw and 200 <= status < 300:
+        return Reply(status=status, body={}, content=content)
     try:
         body = json.loads(content) if content else {}
     except (ValueError, RecursionError):

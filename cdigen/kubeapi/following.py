@@ -14,12 +14,13 @@ from urllib.parse import quote, urlencode
 
 from cdigen.kubeapi.calls import Call, Reply
 from cdigen.kubeapi.client import Refusal
+from cdigen.kubeapi.lists import ListPage, PageSize
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
     from collections.abc import Callable, Iterable
-    from typing import Any, Protocol
+    from typing import Protocol
 
     from cdigen.kubeapi.client import Client
 
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
             """Take it that all objects that were known at ``begin`` but those FOUND are gone."""
 
 
-# Small pages keep the process small: an object has some 10 kB.
-PAGE = 250
 # The server ends a watch then; it sends a bookmark each minute.
 WATCH_S = 300
 _SILENT_S = WATCH_S + 30.0
@@ -74,6 +73,7 @@ class Following:
         self._chosen = {key: value for key, value in chosen.items() if value}
         self._changed, self._first_s = changed, first_s
         self._version = ""
+        self._page_size = PageSize()
 
     def run(self) -> None:
         """List and watch until told to stop; what fails is tried again, later each time."""
@@ -107,26 +107,29 @@ class Following:
         self._sink.begin()
         while True:
             page = self._page(more)
-            for found in page.get("items") or []:
+            for found in page.items():
                 self._sink.put(found)
                 metadata = found["metadata"]
                 known.append({"name": metadata["name"], "uid": metadata["uid"]})
-            metadata = page.get("metadata") or {}
-            more = str(metadata.get("continue") or "")
+                del found, metadata  # before the next one is parsed
+            self._page_size.received(page)
+            more = page.next_page
             if not more:
                 break
+        self._page_size.finished()
         self._sink.keep(known)
         self.is_synced = True
         self._changed()
         self.heard_s = time.monotonic()
-        return str(metadata.get("resourceVersion") or "")
+        return str(page.metadata.get("resourceVersion") or "")
 
-    def _page(self, more: str) -> Any:
-        query = {**self._chosen, "limit": str(PAGE), **({"continue": more} if more else {})}
-        reply: Reply = self._client.send(Call(method="GET", path=self._with(query)))
+    def _page(self, more: str) -> ListPage:
+        query = {**self._chosen, "limit": str(self._page_size.limit), **({"continue": more} if more else {})}
+        reply = self._client.send(Call(method="GET", path=self._with(query), is_raw=True))
         if not reply.is_done:
+            self._page_size.failed()
             raise Refusal(reply)
-        return reply.body
+        return ListPage(reply.content)
 
     def _watch(self) -> bool:
         """Tell of each event until the server ends the watch; returns whether it did so at once."""
@@ -150,6 +153,7 @@ class Following:
                 self._sink.drop(found)
             self._version = found["metadata"]["resourceVersion"]
             self.heard_s = time.monotonic()
+            del event, found  # before the next one is parsed
         return self._version == before and time.monotonic() < begun_s + _BRIEF_S
 
     def _say(self, problem: str, status: int = 0) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,8 @@ from support.waiting import PATIENCE_S, until
 
 from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.credentials import Server
-from cdigen.kubeapi.following import PAGE, Following
+from cdigen.kubeapi.following import Following
+from cdigen.kubeapi.lists import PAGE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -122,6 +124,33 @@ def test_nonsense_in_the_stream_means_a_new_list(server: ApiServer, nonsense: An
         server.change(lambda cluster: cluster.events.pop())
         server.change(lambda cluster: cluster.add_pod(pod_object("new", 1)))
         assert until(lambda: "new" in seen.names)
+
+
+def limits(server: ApiServer) -> list[int]:
+    return [int(found[1]) for each in server.asked if (found := re.search(r"limit=(\d+)", each))]
+
+
+def test_a_page_that_fails_is_requested_with_fewer_objects(server: ApiServer) -> None:
+    def too_many(_: str, path: str) -> int | None:
+        return 504 if (found := re.search(r"limit=(\d+)", path)) and int(found[1]) > 2 else None
+
+    server.faults = too_many
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced)
+        assert len(seen.names) == 2 * PAGE + 10
+    assert sorted(set(limits(server)), reverse=True) == [10, 5, 2]
+
+
+def test_large_pods_come_one_at_a_time(server: ApiServer) -> None:
+    env = [{"name": "V", "value": "x" * 1000}] * 1800
+    for number in range(15):
+        pod = pod_object(f"large{number}", 1)
+        pod["spec"]["containers"][0]["env"] = env
+        server.cluster.add_pod(pod)
+    with followed(server) as (seen, following):
+        assert until(lambda: following.is_synced)
+        assert len(seen.names) == 2 * PAGE + 25
+    assert 1 in limits(server)
 
 
 class Pauses(threading.Event):

@@ -17,7 +17,15 @@ from cdigen.kubeapi.following import Following
 from cdigen.kubelet.pods import PodList
 from cdigen.kubelet.shares.books import Books
 from cdigen.kubelet.shares.given import STORED_S
-from cdigen.kubelet.shares.settling import ReplacedError, ShareRefused, Terms, mismatch, repair, settle
+from cdigen.kubelet.shares.settling import (
+    ReplacedError,
+    ShareRefused,
+    Terms,
+    active_pods,
+    mismatch,
+    repair,
+    settle,
+)
 from cdigen.kubelet.shares.state import OUTCOMES, SharesState
 from cdigen.kubelet.shares.telling import UntoldError, tell_node
 from cdigen.value import frozen, replace
@@ -81,10 +89,10 @@ class Agent:
         self._stop = threading.Event()
         self._due = threading.Event()
         # Requests of the kubelet wait for nothing else, so they have a client of their own.
-        self._client = Client(server, timeout_s=limits.request_s)
+        self._client = Client(server, timeout_s=limits.request_s, page_timeout_s=limits.settle_s)
         self._settling = ThreadPoolExecutor(1, "shares-settle")
         self._writer = Client(server)
-        selector = f"spec.nodeName={node}"
+        selector = active_pods(node)
         self._following = Following(
             Client(server), "/api/v1/pods", self, self._stop, selector=selector, changed=self._heard
         )

@@ -8,17 +8,18 @@ compare-and-swap, the annotations after it; where the two differ a pod counts on
 from __future__ import annotations
 
 import time
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from cdigen.gpushare.claims import written
 from cdigen.gpushare.ledger import Ledger, read_ledger, write_ledger
 from cdigen.gpushare.names import ASSIGNED, ledger_name
 from cdigen.kubeapi.calls import MERGE, Call, Reply, configmap_path, pod_path
+from cdigen.kubeapi.lists import ListPage, PageSize
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterator
+    from collections.abc import Generator
     from typing import TypeVar
 
     from cdigen.gpushare.claims import Placement
@@ -64,9 +65,9 @@ class _Again(Exception):
     """Somebody else was first, or nobody knows: everything has to be read anew."""
 
 
-def pods_path(node: str) -> str:
-    """Return the path of the pods that are bound to NODE."""
-    return f"/api/v1/pods?fieldSelector={quote(f'spec.nodeName={node}', safe='')}"
+def active_pods(node: str) -> str:
+    """Return the field selector of the pods that are bound to NODE and have not ended."""
+    return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
 
 
 def settle(
@@ -152,14 +153,7 @@ def _served(books: Books, option: Option, gpu: int, ids: frozenset[str], *, move
 
 def _read(books: Books, terms: Terms) -> Steps[None]:
     """Read the node's pods and its ledger as they are now."""
-    known = frozenset(books.bounds)  # the watch may tell of newer ones meanwhile
-    reply = yield Call(method="GET", path=pods_path(terms.node))
-    items = reply.body.get("items") if reply.is_done else None
-    if not isinstance(items, list):
-        raise ShareRefused(f"the API server does not show the pods of {terms.node}: {reply.text}")
-    for found in items:
-        books.put(found)
-    books.keep(_uids(items), known)
+    yield from _read_pods(books, terms.node)
     reply = yield Call(method="GET", path=_ledger_path(terms))
     if not reply.is_done and reply.status != 404:
         raise ShareRefused(f"the API server does not show what was promised on {terms.node}: {reply.text}")
@@ -175,11 +169,29 @@ def _read(books: Books, terms: Terms) -> Steps[None]:
     books.ledger = ledger.without(over)
 
 
-def _uids(items: list[object]) -> Iterator[str]:
-    for found in items:
-        metadata = found.get("metadata") if isinstance(found, dict) else None
-        if isinstance(metadata, dict):
-            yield str(metadata.get("uid"))
+def _read_pods(books: Books, node: str) -> Steps[None]:
+    """Read the pods of NODE, page by page."""
+    known = frozenset(books.bounds)  # the watch may add newer ones meanwhile
+    uids, size, more = set(), PageSize(), ""
+    while True:
+        query = {"fieldSelector": active_pods(node), "limit": str(size.limit)}
+        query |= {"continue": more} if more else {}
+        path = f"/api/v1/pods?{urlencode(query, quote_via=quote)}"
+        reply = yield Call(method="GET", path=path, is_raw=True)
+        if not reply.is_done:
+            raise ShareRefused(f"the API server does not show the pods of {node}: {reply.text}")
+        page = ListPage(reply.content)
+        for found in page.items():
+            books.put(found)
+            metadata = found.get("metadata") if isinstance(found, dict) else None
+            if isinstance(metadata, dict):
+                uids.add(str(metadata.get("uid")))
+            del found, metadata  # before the next one is parsed
+        size.received(page)
+        more = page.next_page
+        if not more:
+            books.keep(uids, known)
+            return
 
 
 def _is_over(reply: Reply, uid: str, node: str) -> bool:
@@ -221,7 +233,8 @@ def _annotate(books: Books, bound: Bound, placement: Placement) -> Steps[None]:
     if books.is_served(bound):
         annotations[ASSIGNED] = "true"
     metadata = {"uid": pod.uid, "resourceVersion": pod.version, "annotations": annotations}
-    path = pod_path(pod.namespace, pod.name)
+    # The subresource changes no specification: the account needs no right to change pods.
+    path = f"{pod_path(pod.namespace, pod.name)}/status"
     reply = yield Call(method="PATCH", path=path, body={"metadata": metadata}, content_type=MERGE)
     if reply.status in {404, 409, 422} or reply.is_unknown:
         raise _Again(reply.text)

@@ -1,5 +1,6 @@
-"""Let the node's object say what is offered: ``tell_node``, a generator of requests as those of ``settling``.
+"""Write the Node's annotation and GPU count: ``tell_node``, a generator of requests as those of ``settling``.
 
+Both are written through the subresource ``status``, which changes neither taints nor the specification.
 The kubelet zeroes the number of GPUs where it begins anew (kubernetes, pkg/kubelet/kubelet_node_status.go,
 reconcileExtendedResource), and a node may be deleted and made again: so it is read before it is written.
 """
@@ -42,19 +43,17 @@ def tell_node(node: str, offer: MemoryOffer | None, resources: Resources) -> Gen
     ]
     text, count = (node_annotation(gpus), len(gpus)) if gpus else (None, None)
     metadata, status = (_members(body.get(key)) for key in ("metadata", "status"))
+    change: dict[str, object] = {}
     if _members(metadata.get("annotations")).get(names.GPUS) != text:
-        change = {"metadata": {"annotations": {names.GPUS: text}}}
-        _whole((yield _patch(path, change)), "write", path)
+        change["metadata"] = {"annotations": {names.GPUS: text}}
     parts = ("capacity", "allocatable")
     if any(_count(_members(status.get(part)), resources.count) != count for part in parts):
         counts = {resources.count: None if count is None else str(count)}
-        change = {"status": dict.fromkeys(parts, counts)}
-        _whole((yield _patch(f"{path}/status", change)), "write", f"{path}/status")
+        change["status"] = dict.fromkeys(parts, counts)
+    if change:
+        path = f"{path}/status"
+        _whole((yield Call(method="PATCH", path=path, body=change, content_type=MERGE)), "write", path)
     return str(metadata.get("uid") or "")
-
-
-def _patch(path: str, change: object) -> Call:
-    return Call(method="PATCH", path=path, body=change, content_type=MERGE)
 
 
 def _whole(reply: Reply, verb: str, path: str) -> Any:

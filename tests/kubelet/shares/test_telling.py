@@ -56,7 +56,7 @@ def offered(teller: Teller) -> list[tuple[int, int, bool]]:
 def test_it_is_written_once_and_read_by_the_other_side() -> None:
     teller = Teller()
     teller.tell()
-    assert teller.asked == [f"GET {PATH}", f"PATCH {PATH}", f"PATCH {PATH}/status"]
+    assert teller.asked == [f"GET {PATH}", f"PATCH {PATH}/status"]
     teller.tell()
     assert teller.asked == [f"GET {PATH}"]
     teller.node["status"]["capacity"][MEMORY] = "10"
@@ -69,7 +69,7 @@ def test_health_is_written_when_it_changes() -> None:
     sick = replace(OFFER, gpus=(OFFER.gpus[0], replace(OFFER.gpus[1], is_healthy=False)))
     teller.tell(sick)
     assert offered(teller) == [(0, 4, True), (1, 6, False)]
-    assert teller.asked == [f"GET {PATH}", f"PATCH {PATH}"]
+    assert teller.asked == [f"GET {PATH}", f"PATCH {PATH}/status"]
 
 
 @pytest.mark.parametrize("value", ["", "torn {", "[]", '{"gpus":[{"index":0,"units":-4}]}', None])

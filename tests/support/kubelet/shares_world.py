@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -19,7 +20,7 @@ from cdigen.kubeapi.calls import UNKNOWN, Reply, configmap_path
 from cdigen.kubelet.shares.books import Books
 from cdigen.kubelet.shares.bound import gpu_at, place_of, read_bound
 from cdigen.kubelet.shares.given import STORED_S
-from cdigen.kubelet.shares.settling import ShareRefused, Terms, pods_path, repair, settle
+from cdigen.kubelet.shares.settling import ShareRefused, Terms, repair, settle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -91,9 +92,9 @@ class World:
             return end.value
 
     def answer(self, call: Call) -> Reply:
-        if call.path == pods_path(NODE):
+        if call.is_raw:
             items = [pod for pod in self.cluster.pods() if pod["spec"].get("nodeName") == NODE]
-            return Reply(status=200, body={"items": items})
+            return Reply(status=200, body={}, content=json.dumps({"items": items}).encode())
         return self.cluster.answer(call)
 
     # The kubelet.

@@ -38,6 +38,8 @@ class ApiServer(ThreadingHTTPServer):
         self.asked: list[str] = []
         # Time spent in answering, what is not ours in a measurement.
         self.spent_s = 0.0
+        # Version and objects of the newest list by path and selectors: later pages are of the same list.
+        self.lists: dict[tuple[str, str, str], tuple[str, list[Any]]] = {}
         # Events before this position are forgotten: 410.
         self.oldest = 0
         # Watches end when this changes.
@@ -129,11 +131,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.spent_s += time.perf_counter() - begun_s
 
     def _page(self, path: str, kind: str, query: dict[str, str]) -> dict[str, Any]:
-        found = [each for at, each in self.server.cluster.objects.items() if _is_in(at, each, path, kind)]
-        found = [each for each in found if _is_shown(each, query)]
+        key = (path, query.get("fieldSelector", ""), query.get("labelSelector", ""))
+        if not query.get("continue"):
+            found = [each for at, each in self.server.cluster.objects.items() if _is_in(at, each, path, kind)]
+            found = [each for each in found if _is_shown(each, query)]
+            self.server.lists[key] = (str(self.server.cluster.version), found)
+        version, found = self.server.lists[key]
         start, limit = int(query.get("continue") or 0), int(query.get("limit") or 1 << 30)
         more = str(start + limit) if start + limit < len(found) else ""
-        version = str(self.server.cluster.version)
         return {
             "items": found[start : start + limit],
             "metadata": {"resourceVersion": version, "continue": more},
