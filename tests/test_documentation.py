@@ -94,7 +94,7 @@ def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
 
 # Options of other programs that a document names by themselves.
 FOREIGN_OPTIONS = {
-    "--root-dir", "--container-runtime-endpoint",
+    "--root-dir", "--container-runtime-endpoint", "--bound-object-kind", "--bound-object-name",
     "--group-add", "--gpus", "--runtime", "--rootfs", "--config-file", "--require-hashes", "--only-binary",
     "--policy-config-file", "--version", "--tree", "--rounds", "--option", "--privileged", "--rm", "--now",
 }  # fmt: skip

@@ -6,18 +6,24 @@ Where the host is this machine, the API server is asked as the plugin asks it, w
 from __future__ import annotations
 
 import os
+import posixpath
 import socket
+import stat
 from urllib.parse import quote
 
+from cdigen.doctor.authority import ways
+from cdigen.doctor.commands import file_command, give_to_root
 from cdigen.doctor.kubelet import PLUGIN, TOPIC, for_nodes, see
 from cdigen.gpushare import names
 from cdigen.gpushare.nodes import read_annotation
 from cdigen.host.root import shown
+from cdigen.host.trust import untrusted
 from cdigen.kubeapi.calls import Call
 from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.credentials import from_kubeconfig
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.daemon_service import KUBELET_UNIT
+from cdigen.runtimes.spec_directories import is_link
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False
@@ -27,25 +33,25 @@ if TYPE_CHECKING:
 
     from cdigen.config import SharedMemory
     from cdigen.doctor.context import Context
-    from cdigen.doctor.result import CheckResult
+    from cdigen.doctor.result import CheckResult, Remedy
     from cdigen.kubeapi.credentials import Server
 
-SHARES, NODE = "kubelet-shares", "kubelet-shares-node"
+SHARES, NODE, SECRET = "kubelet-shares", "kubelet-shares-node", "kubelet-shares-secret"
 _QUESTION = 21
 _TIMEOUT_S = 3.0
 # What the plugin does: (verb, resource); ConfigMaps are of the ledgers' namespace.
 RIGHTS = (
     ("list", "pods"),
     ("watch", "pods"),
-    ("get", "pods"),
-    ("patch", "pods"),
+    ("patch", "pods/status"),
     ("get", "configmaps"),
     ("create", "configmaps"),
     ("update", "configmaps"),
     ("get", "nodes"),
-    ("patch", "nodes"),
     ("patch", "nodes/status"),
 )
+# Without it, a promise to a pod that is gone counts until the extender removes it.
+OPTIONAL_RIGHTS = (("get", "pods"),)
 _REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 
@@ -76,6 +82,7 @@ def _shares(context: Context) -> Iterator[CheckResult]:
             return
         yield TOPIC.error(SHARES, see(shown(error.message), _QUESTION))
         return
+    yield from _secrets(context, server)
     if not context.is_live:
         yield TOPIC.unchecked(SHARES, f"the host is a folder; {shown(file)} can be read")
         return
@@ -87,6 +94,43 @@ def _shares(context: Context) -> Iterator[CheckResult]:
         return
     yield from _told(said)
     yield from _node(context, node, settings, offered)
+
+
+def _secrets(context: Context, server: Server) -> Iterator[CheckResult]:
+    """Report whether others than root may read or change the files with the plugin's credentials."""
+    failed = False
+    for file in server.secret_files:
+        path = file.removeprefix(context.host.outer)
+        if problem := untrusted(path, base=context.host.outer) or _reader(context, path):
+            failed = True
+            text = f"{shown(path)} has the credentials of cdigen kubelet, and {problem}"
+            yield TOPIC.warning(SECRET, text, _close(context, path))
+    if not failed:
+        yield TOPIC.good(SECRET, "only root may read and change the credentials of cdigen kubelet")
+
+
+def _reader(context: Context, path: str) -> str:
+    """Return how another user than root may read the file PATH; empty if none may."""
+    real = context.host.resolve(path)
+    *folders, status = (context.host.stat(way) for way in ("/", *ways(real)))
+    if status.st_mode & stat.S_IROTH and all(folder.st_mode & stat.S_IXOTH for folder in folders):
+        return "every user may read it"
+    if status.st_mode & stat.S_IRGRP and status.st_gid:
+        return f"the group {status.st_gid} may read it"
+    return ""
+
+
+def _close(context: Context, path: str) -> tuple[Remedy, ...]:
+    """Return the commands that make PATH root's alone, if only root may change the folders above it."""
+    folder = posixpath.dirname(path)
+    if (
+        untrusted(folder, base=context.host.outer)
+        or is_link(context.host, path)
+        or not context.host.exists(path)
+    ):
+        return ()
+    file = context.outer(path)
+    return (*give_to_root(file), file_command("let root alone read it", "chmod", "go-rwx", file))
 
 
 def _told(said: Mapping[str, Any]) -> Iterator[CheckResult]:
@@ -132,7 +176,7 @@ def probe(server: Server, node: str, settings: SharedMemory) -> tuple[str, objec
             return f"{at} does not know who the kubeconfig says that we are: {reply.text}", None
         if not reply.is_done and reply.status != 403:
             return f"{at} cannot be used: {reply.text}", None
-        missing = [right for right in RIGHTS if not _may(client, *right, settings.namespace)]
+        missing = [right for right in RIGHTS if not _may(client, *right, node, settings.namespace)]
         if missing or reply.status == 403:
             rights = ", ".join(f"{verb} {resource}" for verb, resource in missing or [("get", "nodes")])
             return f"{at} forbids what cdigen kubelet needs: {rights} (examples/kubernetes/gpushare)", None
@@ -143,12 +187,18 @@ def probe(server: Server, node: str, settings: SharedMemory) -> tuple[str, objec
         client.close()
 
 
-def _may(client: Client, verb: str, resource: str, namespace: str) -> bool:
-    """Return whether we may VERB a RESOURCE; also where the server does not say."""
+def _may(client: Client, verb: str, resource: str, node: str, namespace: str) -> bool:
+    """Return whether the account may VERB a RESOURCE of NODE; also if the server does not say."""
     kind, _, part = resource.partition("/")
-    attributes = {"verb": verb, "resource": kind, "version": "v1", **({"subresource": part} if part else {})}
+    attributes: dict[str, object] = {"verb": verb, "resource": kind, "version": "v1", "subresource": part}
     if kind == "configmaps":
         attributes["namespace"] = namespace
+    if kind == "nodes":
+        attributes["name"] = node
+    if kind == "pods" and not part:
+        # From 1.32 on a node may list only its own pods (AuthorizeNodeWithSelectors). 1.30 ignores it.
+        own = {"key": "spec.nodeName", "operator": "In", "values": [node]}
+        attributes["fieldSelector"] = {"requirements": [own]}
     body = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
 # The kubelet replaces a pod's token before its hour is over; client-go reads it as often.
 REREAD_S = 60.0
+# One with twenty clusters and their certificates has 100 KiB.
+MAX_KUBECONFIG = 1 << 20
+# A usual one is 7 deep; extensions may have any form.
+MAX_DEPTH = 50
 # What a kubeconfig may have that we do not do, and what to do about it.
 _PLAIN = "give it a token, a tokenFile or a client certificate"
 _REFUSED_USERS = {
@@ -44,6 +48,7 @@ class Server:
     """The API server: where it is, how its TLS is made (None: no TLS), and our token, "" for none.
 
     ``tls_name`` is what its certificate is for, "": the host; ``namespace`` is ours, "" where unknown.
+    ``secret_files`` are those that hold the token and the key, the kubeconfig first; empty in a pod.
     ``again`` reads anew what all of this was read of, None: nothing can be; ConfigError: not now.
     """
 
@@ -54,6 +59,7 @@ class Server:
     tls_name: str = ""
     token: Callable[[], str] = str
     namespace: str = ""
+    secret_files: tuple[str, ...] = ()
     again: Callable[[], Server] | None = None
 
 
@@ -101,14 +107,12 @@ def in_cluster(folder: str = ACCOUNT, environment: Mapping[str, str] = os.enviro
 def from_kubeconfig(path: str) -> Server:
     """Return the server and user of PATH's current context; ConfigError says what it lacks."""
     try:
-        with open(path, encoding="utf-8") as file:
-            document = yaml.safe_load(file.read(1 << 22))
-        chosen, cluster, user = _current(document)
+        chosen, cluster, user = _current(_document(path))
         folder = os.path.dirname(os.path.abspath(path))
         place = urlsplit(cluster.get("server") or "")
         if place.scheme not in {"http", "https"} or not place.hostname:
             raise ValueError(
-                f"its cluster's server {cluster.get('server')!r:.100} is no http:// or https:// URL"
+                f"its cluster's server {_shown(cluster.get('server'))} is no http:// or https:// URL"
             )
         is_secure = place.scheme == "https"
         return Server(
@@ -119,11 +123,39 @@ def from_kubeconfig(path: str) -> Server:
             tls_name=str(cluster.get("tls-server-name") or ""),
             token=_token(user, folder),
             namespace=str(chosen.get("namespace") or ""),
+            secret_files=(path, *_secret_files(user, folder)),
             again=lambda: from_kubeconfig(path),
         )
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
         told = " ".join(str(error).split())[:300]
         raise ConfigError(f"{path} is no kubeconfig that can be used: {told}", hint=_HINT) from None
+
+
+def _document(path: str) -> object:
+    """Return the YAML of the kubeconfig PATH. ValueError: it is too large or too deep, or has aliases.
+
+    A few hundred bytes of aliases stand for gigabytes wherever the document is printed or compared. Composing
+    a deep document would overflow the C stack.
+    """
+    with open(path, "rb") as file:
+        text = file.read(MAX_KUBECONFIG + 1)
+    if len(text) > MAX_KUBECONFIG:
+        raise ValueError(f"it has more than {MAX_KUBECONFIG >> 10} KiB")
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    depth = 0
+    for event in yaml.parse(text, Loader=loader):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ValueError("it is nested too deeply")
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError("it has YAML aliases (*name), which are not supported: write the values out")  # noqa: TRY004 - of a document
+    document: object = yaml.load(text, Loader=loader)  # noqa: S506 - both are safe loaders
+    return document
+
+
+def _shown(value: object) -> str:
+    """Return VALUE for a message, of a list or mapping only its type."""
+    return f"{value!r:.100}" if isinstance(value, str | int | float | None) else f"({type(value).__name__})"
 
 
 def _current(document: Any) -> tuple[Any, Any, Any]:
@@ -147,8 +179,15 @@ def _named(document: Any, group: str, member: str, name: object) -> Any:
     rows = document.get(group)
     found = [row.get(member) for row in rows if row.get("name") == name] if isinstance(rows, list) else []
     if not found or not isinstance(found[0], dict):
-        raise ValueError(f"it has no {member} {name!r:.100} in {group!r}")
+        raise ValueError(f"it has no {member} {_shown(name)} in {group!r}")
     return found[0]
+
+
+def _secret_files(user: Any, folder: str) -> list[str]:
+    """Return the files with secrets that USER names."""
+    has_own_key = user.get("client-key-data")
+    named = (user.get("tokenFile"), None if has_own_key else user.get("client-key"))
+    return [os.path.join(folder, file) for file in named if file]
 
 
 def _token(user: Any, folder: str) -> Callable[[], str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -52,6 +53,66 @@ def test_a_kubeconfig_that_cannot_be_used_is_named(node: KubeNode, content: str 
         node.put("etc/cdigen/kubeconfig", content)
     row = shared(node, "--kubeconfig /etc/cdigen/kubeconfig").wrong()["kubelet-shares"]
     assert "/etc/cdigen/kubeconfig is no kubeconfig that can be used" in row["detail"]
+
+
+def kubeconfig(node: KubeNode, **user: str) -> None:
+    """Write a kubeconfig whose USER has a token file, and let the plugin's unit name it."""
+    document = {
+        "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
+        "clusters": [{"name": "k", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"tokenFile": "kubelet.token", **user}}],
+    }
+    for name, content in (("kubelet.conf", json.dumps(document)), ("kubelet.token", "secret")):
+        node.put(f"etc/cdigen/{name}", content).chmod(0o600)
+    shared(node, "--kubeconfig /etc/cdigen/kubelet.conf")
+
+
+def test_credentials_that_root_alone_may_read_are_good(node: KubeNode) -> None:
+    kubeconfig(node)
+    detail = node.result("kubelet-shares-secret", "--for kubelet")["detail"]
+    assert detail == "only root may read and change the credentials of cdigen kubelet"
+
+
+@pytest.mark.parametrize("name", ["kubelet.conf", "kubelet.token"])
+@pytest.mark.parametrize(
+    ("mode", "problem"),
+    [
+        (0o604, "every user may read it"),
+        (0o602, "is writable by everyone"),
+        (0o606, "is writable by everyone"),
+    ],
+)
+def test_credentials_that_others_may_read_or_change_are_closed_by_the_remedy(
+    node: KubeNode, name: str, mode: int, problem: str
+) -> None:
+    kubeconfig(node)
+    (node.root / "etc/cdigen" / name).chmod(mode)
+    row = node.wrong()["kubelet-shares-secret"]
+    assert row["severity"] == "warning"
+    assert f"/etc/cdigen/{name} has the credentials of cdigen kubelet, and " in row["detail"]
+    assert problem in row["detail"]
+    node.shell(row["remedy"])
+    assert "kubelet-shares-secret" not in node.wrong()
+
+
+def test_a_group_that_may_read_credentials_is_named(node: KubeNode, other_users: None) -> None:
+    del other_users
+    kubeconfig(node)
+    file = node.root / "etc/cdigen/kubelet.token"
+    os.chown(file, 0, 4201)
+    file.chmod(0o640)
+    row = node.wrong()["kubelet-shares-secret"]
+    assert "the group 4201 may read it" in row["detail"]
+    node.shell(row["remedy"])
+    assert "kubelet-shares-secret" not in node.wrong()
+
+
+def test_in_a_folder_that_others_cannot_enter_credentials_are_safe(node: KubeNode) -> None:
+    kubeconfig(node)
+    (node.root / "etc/cdigen/kubelet.conf").chmod(0o644)
+    (node.root / "etc/cdigen").chmod(0o700)
+    assert node.result("kubelet-shares-secret", "--for kubelet")["ok"]
 
 
 def test_what_the_plugin_says_of_itself_is_said(node: KubeNode) -> None:

@@ -7,20 +7,34 @@ kubelet` has the kubeconfig that docs/sharing.md makes of the token.
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import tempfile
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
-from support.cluster.api import ApiError
+from support.cluster.api import Api, ApiError
+from support.cluster.attacks import (
+    ATTACKS,
+    MERGE,
+    NODE_PATH,
+    OWN_IMAGE,
+    POD,
+    POD_PATH,
+    STRATEGIC,
+    Attack,
+    lay_victims,
+)
 from support.cluster.gpu_node import Program
 from support.cluster.gpushare_cluster import (
     FOLDER,
     LEDGERS,
+    NODE_TOKEN,
+    OF_DAEMONSET,
     RESOURCES,
     ROLES,
     begin_extender,
@@ -28,12 +42,14 @@ from support.cluster.gpushare_cluster import (
     delete,
     inspect,
     is_said,
+    kubeconfig_of_the_kubelet,
     kubeconfig_of_the_page,
     offer,
     own,
     remove_ledger,
     running_gpushare,
     said,
+    token_of,
     told_of,
     user_of,
     without,
@@ -50,6 +66,8 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
+# Pods with 100,000 variables each, 1.8 MB: one tenant's.
+LARGE_PODS = int(os.environ.get("CDIGEN_SOAK_LARGE_PODS", "6"))
 SIZES = (4, 2)  # GiB of the GPUs of the node with a kubelet
 CONFIG = """\
 health: {ignore: [node-unusable]}
@@ -58,6 +76,10 @@ kubelet: {shared_memory: {unit: GiB, namespace: cdigen}}
 """
 EXTENDER, NODE_SIDE = (f"{ROLES}/clusterroles/{name}" for name in ("cdigen-extender", "cdigen-node"))
 OF_LEDGERS = f"{ROLES}/namespaces/{LEDGERS}/roles/cdigen-ledgers"
+# The account of the node's kubelet, as messages name it.
+KUBELET = NODE
+# The ServiceAccounts that cdigen ships.
+NAMESPACES = {"cdigen": OF_DAEMONSET, "cdigen-extender": LEDGERS, "cdigen-node": LEDGERS}
 OF_HEALTH = f"{ROLES}/namespaces/kube-system/roles/cdigen-unhealthy"
 
 
@@ -193,47 +215,78 @@ def test_without_one_of_its_rights_the_extender_binds_nothing_and_the_pods_event
     delete(cluster, "first")
 
 
-@pytest.mark.parametrize(
-    ("account", "verb", "resource", "namespace"),
-    [
-        ("cdigen-extender", "patch", "pods", "default"),
-        ("cdigen-extender", "update", "configmaps", "kube-system"),
-        ("cdigen-extender", "get", "secrets", LEDGERS),
-        ("cdigen-extender", "patch", "nodes", ""),
-        ("cdigen-node", "create", "pods/binding", "default"),
-        ("cdigen-node", "update", "configmaps", "kube-system"),
-        ("cdigen-node", "get", "secrets", LEDGERS),
-        ("cdigen-node", "list", "nodes", ""),
-    ],
-)
-def test_what_neither_needs_neither_may(
-    cluster: Node, account: str, verb: str, resource: str, namespace: str
+@pytest.fixture(scope="module")
+def victims(cluster: Node) -> Node:
+    """Return the cluster with the objects of the attacks."""
+    lay_victims(cluster)
+    return cluster
+
+
+def sent_by(node: Node, account: str, attack: Attack) -> Any:
+    """Send a request as the ServiceAccount ACCOUNT, or as the node's kubelet; ApiError."""
+    token = NODE_TOKEN if account == KUBELET else token_of(node, account, NAMESPACES[account])
+    with closing(Api(node.holder, token)) as api:
+        return api.call(attack.method, attack.path, attack.body, kind=attack.kind)
+
+
+@pytest.mark.parametrize("account", [*NAMESPACES, KUBELET])
+@pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.aim)
+def test_no_account_may_take_over_the_cluster(victims: Node, account: str, attack: Attack) -> None:
+    with pytest.raises(ApiError, match=rf'^403: .*{account}["\s]') as refused:
+        sent_by(victims, account, attack)
+    assert refused.value.status == 403
+
+
+@pytest.mark.parametrize("account", ["cdigen", "cdigen-node", KUBELET])
+def test_no_account_of_a_node_binds_pods(victims: Node, account: str) -> None:
+    binding = {"metadata": {"name": POD}, "target": {"kind": "Node", "name": NODE}}
+    with pytest.raises(ApiError, match=r"^403: "):
+        sent_by(victims, account, Attack("bind", "POST", f"{POD_PATH}/binding", binding))
+
+
+@pytest.mark.parametrize("path", [POD_PATH, NODE_PATH])
+@pytest.mark.parametrize("account", ["cdigen-extender", KUBELET])
+def test_the_kubelets_credentials_change_nothing_of_other_nodes(
+    victims: Node, account: str, path: str
 ) -> None:
-    resource, _, part = resource.partition("/")
-    asked = {"verb": verb, "resource": resource, "subresource": part, "namespace": namespace}
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SubjectAccessReview",
-        "metadata": {},
-        "spec": {"user": f"system:serviceaccount:{LEDGERS}:{account}", "resourceAttributes": asked},
-    }
-    answer = cluster.api.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    assert not answer["status"]["allowed"]
+    change = {"metadata": {"annotations": {"a": "b"}}}
+    with pytest.raises(ApiError, match=r"^403: "):
+        sent_by(victims, account, Attack("", "PATCH", f"{path}/status", change, MERGE))
+
+
+def test_through_status_the_nodes_account_changes_metadata_and_status_and_no_specification(
+    victims: Node,
+) -> None:
+    before = [victims.api.get(path)["spec"] for path in (POD_PATH, NODE_PATH)]
+    change = {"metadata": {"annotations": {"a": "b"}, "labels": {"a": "b"}}, "status": {"phase": "Failed"}}
+    pod = sent_by(
+        victims,
+        "cdigen-node",
+        Attack("", "PATCH", f"{POD_PATH}/status", change | {"spec": OWN_IMAGE}, STRATEGIC),
+    )
+    spec = {"taints": None, "unschedulable": True}
+    node = sent_by(
+        victims, "cdigen-node", Attack("", "PATCH", f"{NODE_PATH}/status", change | {"spec": spec}, MERGE)
+    )
+    assert [pod["spec"], node["spec"]] == before
+    for found in (pod, node):
+        assert (found["metadata"]["annotations"]["a"], found["metadata"]["labels"]["a"]) == ("b", "b")
+    assert pod["status"]["phase"] == "Failed"
 
 
 # The node's side.
 
 
 @pytest.fixture(scope="module")
-def plugin(cluster: Node) -> Iterator[Node]:
-    """Run `cdigen kubelet` with the kubeconfig that the page makes."""
+def plugin(cluster: Node, kubectl: Path) -> Iterator[Node]:
+    """Run `cdigen kubelet` with the kubeconfig and the token that the page's commands create."""
     with tempfile.TemporaryDirectory(prefix="gpushare-", dir=cluster.folder) as folder:
         root = Path(folder) / "root"
         log = lay_gpus(root, SIZES, CONFIG)
         daemon = Program(arguments=("run", "--root", str(root)), log_file=Path(folder) / "daemon.log")
         daemon.start()
         folders = ("--kubelet-dir", f"{cluster.folder}/kubelet", "--run-dir", f"{cluster.folder}/plugin")
-        access = ("--kubeconfig", str(kubeconfig_of_the_page(cluster)), "--node-name", NODE)
+        access = ("--kubeconfig", str(kubeconfig_of_the_page(cluster, kubectl)), "--node-name", NODE)
         program = start_cdigen(cluster, "plugin", "kubelet", "--root", str(root), *folders, *access)
         try:
             eventually(
@@ -257,24 +310,72 @@ def has_annotation(node: Node) -> bool | None:
     return (GPUS in found["metadata"].get("annotations", {}) and counted) or None
 
 
-def test_with_its_token_the_node_says_what_a_container_got(plugin: Node) -> None:
-    create(plugin, "unplanned", 2, nodeName=NODE)
+def is_annotated(node: Node, name: str) -> Any:
+    """Wait until the pod NAME is annotated by its node; returns the annotations."""
 
     def annotated() -> Any:
-        found = plugin.pods("default")["unplanned"]["metadata"].get("annotations", {})
+        found = node.pods("default")[name]["metadata"].get("annotations", {})
         return found if found.get(ASSIGNED) == "true" else None
 
-    found = eventually(annotated, "the pod is annotated", told=lambda: said(plugin, "plugin"))
+    def status() -> str:
+        return f"{node.pods('default')[name]['status']}\n{said(node, 'plugin')}"
+
+    return eventually(annotated, f"pod {name} is annotated", told=status)
+
+
+def restart_plugin(node: Node) -> None:
+    """Start the stopped plugin, and wait until the kubelet admits pods: before, each pod fails for good."""
+
+    def admitted() -> bool | None:
+        with suppress(ApiError):
+            create(node, "probe", 1, nodeName=NODE)
+        found = node.pods("default")["probe"]
+        if found["status"]["phase"] == "Failed":
+            delete(node, "probe")
+        return found["metadata"].get("annotations", {}).get(ASSIGNED) == "true" or None
+
+    node.daemons["plugin"].start()
+    eventually(admitted, "the kubelet admits a pod", told=lambda: said(node, "plugin"))
+    delete(node, "probe")
+
+
+def test_with_its_token_the_node_says_what_a_container_got(plugin: Node) -> None:
+    create(plugin, "unplanned", 2, nodeName=NODE)
+    found = is_annotated(plugin, "unplanned")
     size = {"0": "4", "1": "2"}[found[INDEX]]
     assert found[OF_GPU] == size
     delete(plugin, "unplanned")
+
+
+def test_with_the_kubelets_credentials_the_node_says_what_a_container_got(plugin: Node) -> None:
+    program = plugin.daemons["plugin"]
+    flags = list(program.flags)
+    place = flags.index("--kubeconfig") + 1
+    program.stop()
+    remove_ledger(plugin, NODE)
+    plugin.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {GPUS: "old"}}})
+    program.flags = [*flags[:place], str(kubeconfig_of_the_kubelet(plugin)), *flags[place + 1 :]]
+    restart_plugin(plugin)
+    try:
+        for name in ("by-kubelet-1", "by-kubelet-2"):
+            create(plugin, name, 2, nodeName=NODE)
+            is_annotated(plugin, name)
+        eventually(lambda: has_annotation(plugin), "the node is annotated", told=lambda: program.log)
+        # Which fails where there is no ledger.
+        remove_ledger(plugin, NODE)
+        for name in ("by-kubelet-1", "by-kubelet-2"):
+            delete(plugin, name)
+    finally:
+        program.stop()
+        program.flags = flags
+        restart_plugin(plugin)
 
 
 def test_without_one_of_its_rights_the_node_refuses_and_the_pod_says_why(plugin: Node) -> None:
     who = "system:serviceaccount:cdigen:cdigen-node"
     cases = (
         (NODE_SIDE, "pods", "list"),
-        (NODE_SIDE, "pods", "patch"),
+        (NODE_SIDE, "pods/status", "patch"),
         (OF_LEDGERS, "configmaps", "update"),
         (OF_LEDGERS, "configmaps", "get"),
         (OF_LEDGERS, "configmaps", "create"),
@@ -290,9 +391,7 @@ def test_without_one_of_its_rights_the_node_refuses_and_the_pod_says_why(plugin:
         delete(plugin, name)
 
 
-@pytest.mark.parametrize(
-    ("resource", "verb"), [("nodes", "get"), ("nodes", "patch"), ("nodes/status", "patch")]
-)
+@pytest.mark.parametrize(("resource", "verb"), [("nodes", "get"), ("nodes/status", "patch")])
 def test_what_the_node_may_not_write_is_in_its_log(plugin: Node, resource: str, verb: str) -> None:
     program = plugin.daemons["plugin"]
     program.stop()
@@ -305,6 +404,42 @@ def test_what_the_node_may_not_write_is_in_its_log(plugin: Node, resource: str, 
     with without(plugin, NODE_SIDE, resource, verb):
         program.start()
         is_said(plugin, "plugin", words)
+
+
+def test_large_pods_of_a_tenant_stop_neither_the_extender_nor_the_node(plugin: Node) -> None:
+    names = [f"large-{number}" for number in range(LARGE_PODS)]
+    variables = [{"name": f"A{number}"} for number in range(100_000)]
+    for name in names:
+        # Its image is missing, so that the pod is pending for good. The node reads it, too.
+        container = {"name": "main", "image": "registry.example/none", "imagePullPolicy": "Never"}
+        place = {"nodeName": NODE} if name != names[-1] else {"schedulerName": "none"}
+        spec = {
+            "containers": [container | {"env": variables}],
+            "automountServiceAccountToken": False,
+            **place,
+        }
+        metadata = {"name": name, "namespace": "default"}
+        plugin.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    programs = [plugin.daemons[name] for name in ("extender", "plugin")]
+    for program in programs:
+        program.stop()
+    begin_extender(plugin)
+    restart_plugin(plugin)
+    create(plugin, "small", 1, nodeName=NODE)
+    is_annotated(plugin, "small")
+    delete(plugin, "small")
+    create(plugin, "placed", 1)
+    eventually(
+        lambda: plugin.pods("default")["placed"]["spec"].get("nodeName"), "a pod is placed",
+        told=lambda: said(plugin),
+    )  # fmt: skip
+    for name in ("placed", *names):
+        delete(plugin, name)
+    extender, node = (program.peak_kib >> 10 for program in programs)
+    print(f"{len(names)} pods: {extender} MiB of the extender, {node} MiB of the node")
+    # Limits: 256 MiB of the extender's container, 512 MiB of the node's service.
+    assert extender < 128
+    assert node < 192
 
 
 def test_gpushares_policy_file_is_understood_too(cluster: Node) -> None:

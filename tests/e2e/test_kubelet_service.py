@@ -6,6 +6,7 @@ Its tests are one after the other the life of one installation.
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,16 @@ DRIVER = "550.163.01"
 UNIT = "cdigen-kubelet"
 MAKE = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels make --silent --directory=/cdigen"
 DROP_INS = f"/etc/systemd/system/{UNIT}.service.d"
+API = """\
+import http.server
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        print(self.path, self.headers["Authorization"], flush=True)
+        self.send_error(404)
+
+http.server.HTTPServer(("127.0.0.1", 8001), Handler).serve_forever()
+"""
 ELSEWHERE = "/var/snap/microk8s/common/var/lib/kubelet"
 SOURCES = ("cdigen", "etc", "schemas", "Makefile", "pyproject.toml", "requirements.lock")
 
@@ -135,22 +146,29 @@ def test_the_drop_in_is_for_a_kubelet_elsewhere(gpus: GpuHost) -> None:
 
 def test_the_drop_in_for_shared_memory_lets_it_reach_the_api_server(gpus: GpuHost) -> None:
     server = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:8001"}}]}
-    chosen = {"contexts": [{"name": "c", "context": {"cluster": "c"}}], "current-context": "c"}
-    config = gpus.root / "etc/cdigen/kubelet.conf"
-    write(config, json.dumps(server | chosen))
-    config.chmod(0o600)
+    chosen = {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "current-context": "c"}
+    write(gpus.root / "api.py", API)
+    # As kubeadm lays it: the service reads files of root's alone.
+    pki = gpus.root / "var/lib/kubelet/pki"
+    write(pki / "token", "secret")
+    user = {"users": [{"name": "u", "user": {"tokenFile": "/var/lib/kubelet/pki/token"}}]}
+    config = gpus.root / "etc/kubernetes/kubelet.conf"
+    write(config, json.dumps(server | chosen | user))
+    for path, mode in ((config, 0o600), (pki / "token", 0o600), (pki, 0o700)):
+        path.chmod(mode)
     configure(gpus.root, "{shared_memory: {unit: GiB}}")
     gpus.host.run(
-        "systemd-run --unit=api python3 -u -m http.server --bind 127.0.0.1 8001; "
+        "systemd-run --unit=api python3 -u /api.py; "
         f"mkdir -p {DROP_INS}; systemctl stop {UNIT}; "
         f"cp /usr/share/doc/cdigen/kubelet/shared-memory.conf.example {DROP_INS}/shared-memory.conf; "
         f"systemctl daemon-reload; systemctl start {UNIT}"
     )
-    asked = eventually(lambda: "GET /api/v1/pods" in gpus.host.run("journalctl --output=cat --unit=api"))
-    assert asked, gpus.host.run(f"journalctl --unit={UNIT} --lines=20")
+    asked = re.compile("^/api/v1/pods.* Bearer secret$", re.MULTILINE)
+    found = eventually(lambda: asked.search(gpus.host.run("journalctl --output=cat --unit=api")))
+    assert found, gpus.host.run(f"journalctl --unit={UNIT} --lines=20")
     configure(gpus.root)
     gpus.host.run(
-        f"systemctl stop api; rm /etc/cdigen/kubelet.conf {DROP_INS}/shared-memory.conf; "
+        f"systemctl stop api; rm -r /etc/kubernetes /var/lib/kubelet/pki {DROP_INS}/shared-memory.conf; "
         f"systemctl daemon-reload; systemctl restart {UNIT}"
     )
 

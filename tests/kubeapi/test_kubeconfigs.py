@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import socket
 import ssl
+import tracemalloc
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +22,7 @@ from support.waiting import PATIENCE_S
 
 from cdigen.kubeapi.calls import UNKNOWN, Call
 from cdigen.kubeapi.client import Client, Refusal
-from cdigen.kubeapi.credentials import Server, from_kubeconfig, in_cluster
+from cdigen.kubeapi.credentials import MAX_KUBECONFIG, Server, from_kubeconfig, in_cluster
 from cdigen.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -267,3 +269,34 @@ def test_a_kubeconfig_of_another_server_is_followed(server: ApiServer, tmp_path:
     assert client.send(call).status == UNKNOWN  # and read anew
     assert client.send(call).is_done
     client.close()
+
+
+BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x]"]
+                 + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, 11)])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{BOMB}\ncurrent-context: *a10", "YAML aliases"),
+        (f"{BOMB}\ncontexts: *a10", "YAML aliases"),
+        ("[" * 500 + "]" * 500, "nested too deeply"),
+        ("x: " * 100, "mapping values are not allowed"),
+        ("- a\n" * (MAX_KUBECONFIG // 4 + 1), "more than 1024 KiB"),
+        ("current-context: [[[[a]]]]", "has no context (list) in 'contexts'"),
+        ("a: \xff", "is no kubeconfig that can be used"),
+    ],
+    ids=["printed", "compared", "deep", "no-yaml", "large", "list", "no-utf-8"],
+)
+def test_a_hostile_kubeconfig_is_refused_in_bounded_memory(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "config"
+    path.write_bytes(text.encode("latin-1"))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ConfigError, match=re.escape(reason)) as refused:
+            from_kubeconfig(str(path))
+        # The text may be in memory a few times.
+        assert tracemalloc.get_traced_memory()[1] < 8 * MAX_KUBECONFIG
+    finally:
+        tracemalloc.stop()
+    assert len(refused.value.message) < 1000

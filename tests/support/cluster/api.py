@@ -25,10 +25,11 @@ class ApiError(Exception):
 
 
 class Api:
-    """The API server in the network of the process HOLDER, whom the token makes its administrator."""
+    """The API server in the network of the process HOLDER, asked with TOKEN."""
 
-    def __init__(self, holder: int) -> None:
+    def __init__(self, holder: int, token: str = TOKEN) -> None:
         self._holder = holder
+        self._token = token
         self._of_thread = threading.local()
 
     def close(self) -> None:
@@ -53,7 +54,7 @@ class Api:
 
     def call(self, method: str, path: str, body: object = None, *, kind: str = "application/json") -> Any:
         """Send a request and return what is answered; ApiError, OSError where nobody listens."""
-        headers = {"Authorization": f"Bearer {TOKEN}", "Content-Type": kind}
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         content = None if body is None else json.dumps(body)
         connection = self._connection()
         try:

@@ -11,6 +11,7 @@ import http.client
 import json
 import re
 import signal
+import ssl
 import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 from support.cluster.api import ADDRESS, PORT, network_of
-from support.cluster.node import Daemon, Node, running_node
+from support.cluster.node import NODE, Daemon, Node, running_node
 from support.containers.busybox_image import IMAGE
 from support.containers.containerd_host import RELEASES, eventually
 from support.paths import REPOSITORY
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
 RESOURCES = Resources()
 LEDGERS = "cdigen"
+OF_DAEMONSET = "cdigen-system"
+# With which the node's kubelet is known to the API server.
+NODE_TOKEN = "of-the-node"
 FENCED = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -53,20 +57,34 @@ exec "$@"
 
 @contextmanager
 def running_gpushare(cache: Path) -> Iterator[Node]:
-    """Run a cluster that asks RBAC, with what the manifests make, and the extender of its scheduler."""
+    """Run a cluster with RBAC, NodeRestriction, the objects of the manifests, and the extender."""
     with running_node(cache, RELEASES["forky"]) as node:
-        restart(node, "api-server", **{"--authorization-mode": "RBAC"})
+        with (node.folder / "tokens.csv").open("a") as tokens:
+            tokens.write(f'{NODE_TOKEN},system:node:{NODE},node,"system:nodes"\n')
+        modes = {"--authorization-mode": "Node,RBAC", "--enable-admission-plugins": "NodeRestriction"}
+        restart(node, "api-server", **modes)
         node.answers(node.daemons["api-server"], "/readyz")
         # Nodes without a kubelet would be called dead.
         restart(
             node, "controllers", **{"--node-monitor-grace-period": "1h", "--node-startup-grace-period": "1h"}
         )
-        as_the_page_says(node, "apply -k", REPOSITORY)
+        as_the_page_says(node, "apply -k examples", REPOSITORY)
+        as_the_page_says(node, "create secret", node.folder)
+        as_the_page_says(node, "node-token.yaml", REPOSITORY)
+        add_account_of_daemonset(node)
         add_node(node)
         lay_pod(node)
         start_extender(node)
         start_scheduler(node)
         yield node
+
+
+def add_account_of_daemonset(node: Node) -> None:
+    """Create the DaemonSet's ServiceAccount, with the rights of the component shared-memory."""
+    node.kubectl("create", "namespace", OF_DAEMONSET)
+    folder = REPOSITORY / "packaging/kubernetes"
+    node.kubectl("--namespace", OF_DAEMONSET, "apply", "--filename", f"{folder}/base/serviceaccount.yaml")
+    node.kubectl("apply", "--filename", f"{folder}/components/shared-memory/rights.yaml")
 
 
 def restart(node: Node, name: str, **flags: str) -> None:
@@ -98,7 +116,8 @@ def lay_pod(node: Node) -> None:
     (account / "token").write_text(token_of(node, "cdigen-extender"))
     (account / "ca.crt").write_bytes((node.folder / "api-server/apiserver.crt").read_bytes())
     (account / "namespace").write_text(LEDGERS)
-    (node.folder / "pod/token").write_text(own_token(node))
+    for key, content in secret_of(node).items():
+        (node.folder / "pod" / key).write_bytes(content)
 
 
 def token_of(node: Node, account: str, namespace: str = LEDGERS) -> str:
@@ -113,10 +132,10 @@ def token_of(node: Node, account: str, namespace: str = LEDGERS) -> str:
     return str(eventually(found, f"the token of {account}", told=str))
 
 
-def own_token(node: Node) -> str:
-    """Return what the page's command made for the extender and its scheduler."""
+def secret_of(node: Node) -> dict[str, bytes]:
+    """Return the Secret that the page's commands create for the extender and its scheduler."""
     found = node.api.get(f"/api/v1/namespaces/{LEDGERS}/secrets/cdigen-extender")
-    return base64.b64decode(found["data"]["token"]).decode()
+    return {key: base64.b64decode(value) for key, value in found["data"].items()}
 
 
 def deployment() -> dict[str, Any]:
@@ -127,7 +146,7 @@ def deployment() -> dict[str, Any]:
 
 def start_extender(node: Node) -> None:
     container = deployment()["spec"]["template"]["spec"]["containers"][0]
-    arguments = [each.replace("/etc/cdigen-extender/token", "/run/token") for each in container["args"]]
+    arguments = [each.replace("/etc/cdigen-extender/", "/run/") for each in container["args"]]
     api = (f"KUBERNETES_SERVICE_HOST={ADDRESS}", f"KUBERNETES_SERVICE_PORT={PORT}")
     program = (*container["command"][1:], *arguments)
     flags = ("--mount", "bash", "-euc", AS_POD, "pod", str(node.folder), *USER, "env", *api)
@@ -148,7 +167,7 @@ def begin_extender(node: Node) -> None:
         node.daemons["extender"].check()
         try:
             with network_of(node.holder):
-                connection = http.client.HTTPConnection("127.0.0.1", 12345, timeout=5)
+                connection = http.client.HTTPSConnection("127.0.0.1", 12345, timeout=5, context=context)
                 connection.connect()
             connection.request("GET", probe["path"])
             with closing(connection):
@@ -157,6 +176,8 @@ def begin_extender(node: Node) -> None:
             return None
 
     probe = deployment()["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]
+    assert probe["scheme"] == "HTTPS"
+    context = ssl.create_default_context(cafile=node.folder / "pod/tls.crt")
     node.daemons["extender"].start()
     eventually(asked, "the extender is ready", told=lambda: said(node))
 
@@ -171,8 +192,16 @@ def start_scheduler(node: Node) -> None:
 
 def own(node: Node, text: str) -> str:
     """Return a scheduler's configuration with this cluster's own file, token and port."""
-    text = text.replace("/etc/kubernetes/scheduler.conf", f"{node.folder}/kubeconfig")
-    return text.replace("cdigen:TOKEN@", f"cdigen:{own_token(node)}@").replace(":32766/", ":12345/")
+    token = secret_of(node)["token"].decode()
+    for words, own_words in (
+        ("/etc/kubernetes/scheduler.conf", f"{node.folder}/kubeconfig"),
+        ("/etc/kubernetes/cdigen-extender.crt", f"{node.folder}/pod/tls.crt"),
+        ("cdigen:TOKEN@", f"cdigen:{token}@"),
+        (":32766/", ":12345/"),
+    ):
+        assert words in text or words.endswith(".conf")
+        text = text.replace(words, own_words)
+    return text
 
 
 def create(node: Node, name: str, units: int, **spec: Any) -> None:
@@ -262,17 +291,27 @@ def user_of(node: Node, name: str) -> Path:
     return config
 
 
-def kubeconfig_of_the_page(node: Node) -> Path:
-    """Run what docs/sharing.md says, as administrator; returns the file."""
+def kubeconfig_of_the_page(node: Node, kubectl: Path) -> Path:
+    """Run the commands of docs/sharing.md with KUBECTL 1.24 or later, as administrator; returns the file."""
     work = node.folder / "work"
-    work.mkdir()
-    as_the_page_says(node, "set-cluster", work)
+    (work / "bin").mkdir(parents=True)
+    (work / "bin/kubectl").symlink_to(kubectl)
+    as_the_page_says(node, "set-cluster", work, programs=f"{work}/bin")
     made = work / "kubelet.conf"
     assert made.stat().st_mode & 0o077 == 0
     return made
 
 
-def as_the_page_says(node: Node, words: str, folder: Path) -> None:
+def kubeconfig_of_the_kubelet(node: Node) -> Path:
+    """Write a kubeconfig with the identity of the node's kubelet, and return the file."""
+    document = json.loads((node.folder / "kubeconfig").read_text())
+    document["users"] = [{"name": "admin", "user": {"token": NODE_TOKEN}}]
+    config = node.folder / "kubelet.conf"
+    config.write_text(json.dumps(document))
+    return config
+
+
+def as_the_page_says(node: Node, words: str, folder: Path, *, programs: str = "/nowhere") -> None:
     """Run the commands of docs/sharing.md that have WORDS in FOLDER, as administrator of the cluster."""
     page = (REPOSITORY / "docs/sharing.md").read_text()
     (commands,) = [dedent(block) for block in FENCED.findall(page) if words in block]
@@ -282,6 +321,6 @@ def as_the_page_says(node: Node, words: str, folder: Path) -> None:
     admin["clusters"] = [{"name": "node", "cluster": server}]
     config = node.folder / "admin.conf"
     config.write_text(json.dumps(admin))
-    environment = (f"PATH={node.tree}/bin:/usr/bin:/bin", f"KUBECONFIG={config}")
+    environment = (f"PATH={programs}:{node.tree}/bin:/usr/bin:/bin", f"KUBECONFIG={config}")
     command = node.enter("env", *environment, "bash", "-euc", f"cd {folder}\n{commands}")
     succeeded(command)

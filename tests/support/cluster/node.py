@@ -88,6 +88,13 @@ class Daemon:
         """Whether it has not ended since it was started."""
         return self._process is not None and self._process.poll() is None
 
+    @property
+    def peak_kib(self) -> int:
+        """The most memory that it has had in RAM, in KiB (proc(5), VmHWM)."""
+        assert self._process
+        text = Path(f"/proc/{only_child(self._process.pid)}/status").read_text()
+        return int(text.partition("VmHWM:")[2].split()[0])
+
     def start(self) -> None:
         """Start it, without waiting for anything."""
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
