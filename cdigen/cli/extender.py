@@ -51,7 +51,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     _add(group, "--listen", "HOST:PORT", f"where to listen (default: {LISTEN})")
     _add(group, "--tls-cert", "FILE", "our certificate: then TLS alone is spoken")
     _add(group, "--tls-key", "FILE", "its key, where that is another file")
-    _add(group, "--client-ca", "FILE", "what clients' certificates are checked by: they need one then")
+    _add(group, "--client-ca", "FILE", "clients need a certificate that this CA has signed")
+    group.add_argument(
+        "--client-name",
+        metavar="NAME",
+        action="append",
+        type=options.not_empty,
+        help="a common name or alternative name of clients' certificates (repeatable; default: any)",
+    )
     _add(group, "--token-file", "FILE", "a token that clients have to send, as Bearer or as Basic's password")
     _add(parser, "--run-dir", "DIR", f"where the status is kept (default: {RUN_DIR})")
     options.add_output_options(parser)
@@ -80,6 +87,9 @@ def run(arguments: argparse.Namespace) -> int:
         text = (
             "whoever reaches this port may bind pods: give --client-ca or --token-file, or a network policy"
         )
+        logger.warning("options", message=text)
+    if access.client_ca and not access.client_names:
+        text = f"every certificate of {access.client_ca} may bind pods: give --client-name"
         logger.warning("options", message=text)
     default = Resources()
     service = Service(
@@ -126,6 +136,8 @@ def _access(arguments: argparse.Namespace) -> Access:
 
     if not arguments.tls_cert and (arguments.tls_key or arguments.client_ca):
         raise ConfigError("--tls-key and --client-ca need --tls-cert", hint="give the certificate as well")
+    if arguments.client_name and not arguments.client_ca:
+        raise ConfigError("--client-name needs --client-ca", hint="give the CA of the clients' certificates")
     token = TokenFile(arguments.token_file) if arguments.token_file else None
     if token is not None and not token():
         raise ConfigError(
@@ -135,5 +147,6 @@ def _access(arguments: argparse.Namespace) -> Access:
         certificate=arguments.tls_cert or "",
         key=arguments.tls_key or "",
         client_ca=arguments.client_ca or "",
+        client_names=frozenset(arguments.client_name or ()),
         token=token,
     )

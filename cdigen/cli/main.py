@@ -55,14 +55,15 @@ COMMANDS = {
 # Options that may stand before the command and take the next argument as their value.
 VALUE_OPTIONS = frozenset({
     "--annotation", "--binary-search-path", "--bundle", "--cdi-device", "--clear", "--client-ca",
-    "--config", "--config-search-path", "--container", "--container-driver-root", "--count-resource",
-    "--daemon-dir", "--destdir", "--dev-root", "--device", "--device-node", "--driver-root", "--env",
-    "--for", "--form", "--format", "--hook", "--image-config", "--index", "--inventory", "--kind",
-    "--kubeconfig", "--kubelet-dir", "--label", "--layout", "--library-search-path", "--listen",
-    "--loader", "--mark", "--mode", "--mount", "--name", "--namespace", "--naming", "--node-name",
-    "--node-strategy", "--nvml", "--output", "--output-dir", "--prefix", "--profile", "--reason",
-    "--resource", "--root", "--run-dir", "--runtime-handler", "--socket", "--spec-dir", "--strategy",
-    "--svg", "--target", "--tls-cert", "--tls-key", "--token-file", "--user", "--vendor",
+    "--client-name", "--config", "--config-search-path", "--container", "--container-driver-root",
+    "--count-resource", "--daemon-dir", "--destdir", "--dev-root", "--device", "--device-node",
+    "--driver-root", "--env", "--for", "--form", "--format", "--hook", "--image-config", "--index",
+    "--inventory", "--kind", "--kubeconfig", "--kubelet-dir", "--label", "--layout",
+    "--library-search-path", "--listen", "--loader", "--mark", "--mode", "--mount", "--name",
+    "--namespace", "--naming", "--node-name", "--node-strategy", "--nvml", "--output", "--output-dir",
+    "--prefix", "--profile", "--reason", "--resource", "--root", "--run-dir", "--runtime-handler",
+    "--socket", "--spec-dir", "--strategy", "--svg", "--target", "--tls-cert", "--tls-key",
+    "--token-file", "--user", "--vendor",
 })  # fmt: skip
 
 _PURPOSE = (

@@ -26,7 +26,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from cdigen.watch.triggers import Trigger
@@ -49,7 +49,7 @@ DRAIN_S = 15.0
 # How long a pod goes on accepting when it is told to end: until then, others still send its way
 # (kubernetes.io, "Pod Lifecycle", on the removal of endpoints).
 LINGER_S = 3.0
-# Paths that tell nothing of the cluster.
+# Paths that may be read without authorization: they have nothing of the cluster.
 OPEN = frozenset({"/healthz", "/readyz", "/version"})
 _TOO_LARGE = "the request is larger than 8 MiB: set 'nodeCacheCapable: true' for this extender\n"
 
@@ -58,13 +58,15 @@ _TOO_LARGE = "the request is larger than 8 MiB: set 'nodeCacheCapable: true' for
 class Access:
     """Who may ask, and how: the files of TLS, "" for none; ``token`` returns what clients have to know.
 
-    ``client_ca`` is what certificates of clients are checked by, "": they need none. Who has none is told of
-    health alone: the kubelet's probes cannot show one.
+    ``client_ca`` verifies certificates of clients, "": they need none. A client's certificate has one of
+    ``client_names``, unless that is empty. Without a certificate, a client may read ``OPEN`` alone: the
+    kubelet's probes have none.
     """
 
     certificate: str = ""
     key: str = ""
     client_ca: str = ""
+    client_names: frozenset[str] = frozenset()
     token: Callable[[], str] | None = None
 
 
@@ -282,7 +284,9 @@ class _Request(BaseHTTPRequestHandler):
         """Answer a POST, once its body is there."""
         length = self.headers.get("Content-Length", "")
         is_number = length.isascii() and length.isdecimal() and len(length) < 12
-        if "Transfer-Encoding" in self.headers or not is_number:
+        if self.path in OPEN:
+            self._refuse(405, "this path is only read\n", ("Allow", "GET"))
+        elif "Transfer-Encoding" in self.headers or not is_number:
             self._refuse(411, "a body needs a Content-Length\n")
         elif int(length) > MAX_BODY:
             self._refuse(413, _TOO_LARGE)
@@ -341,6 +345,8 @@ class _Request(BaseHTTPRequestHandler):
             return True
         if access.client_ca and not _has_certificate(self.connection):
             self._refuse(403, "a client certificate is needed, of --client-ca\n")
+        elif access.client_names and not access.client_names & _names(self.connection):
+            self._refuse(403, "the client certificate has no name of --client-name\n")
         elif access.token and not _knows(self.headers.get("Authorization", ""), access.token()):
             self._refuse(401, "the token is missing or another one\n", ("WWW-Authenticate", "Bearer"))
         else:
@@ -381,6 +387,15 @@ def _hang_up(connection: socket.socket) -> None:
 def _has_certificate(connection: socket.socket) -> bool:
     """Return whether the client of CONNECTION has shown a certificate; a bad one has ended it before."""
     return isinstance(connection, ssl.SSLSocket) and bool(connection.getpeercert(binary_form=True))
+
+
+def _names(connection: socket.socket) -> set[str]:
+    """Return the common name and the alternative names of the verified certificate of CONNECTION's client."""
+    found = connection.getpeercert() if isinstance(connection, ssl.SSLSocket) else None
+    certificate: Mapping[str, Any] = found or {}
+    subject = [each for part in certificate.get("subject", ()) for each in part]
+    common = {value for key, value in subject if key == "commonName"}
+    return common | {value for _, value in certificate.get("subjectAltName", ())}
 
 
 def _knows(authorization: str, token: str) -> bool:

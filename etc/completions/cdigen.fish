@@ -55,7 +55,7 @@ function _shtab_cdigen_using
 end
 
 set -g _shtab_cdigen_commands config configure diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw
-set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --clear --client-ca --config --config-search-path --container --container-driver-root --count-resource --daemon-dir --destdir --dev-root --device --device-node --driver-root --env --for --form --format --hook --image-config --index --inventory --kind --kubeconfig --kubelet-dir --label --layout --library-search-path --listen --loader --mark --migrate --mode --mount --name --namespace --naming --node-name --node-strategy --nvml --output --output-dir --prefix --profile --reason --resource --root --run-dir --runtime-handler --socket --spec-dir --strategy --svg --target --tls-cert --tls-key --token-file --user --vendor
+set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --clear --client-ca --client-name --config --config-search-path --container --container-driver-root --count-resource --daemon-dir --destdir --dev-root --device --device-node --driver-root --env --for --form --format --hook --image-config --index --inventory --kind --kubeconfig --kubelet-dir --label --layout --library-search-path --listen --loader --mark --migrate --mode --mount --name --namespace --naming --node-name --node-strategy --nvml --output --output-dir --prefix --profile --reason --resource --root --run-dir --runtime-handler --socket --spec-dir --strategy --svg --target --tls-cert --tls-key --token-file --user --vendor
 
 complete -c cdigen -e
 complete -c cdigen -f
@@ -159,7 +159,8 @@ complete -c cdigen -n '_shtab_cdigen_using extender' -l node-strategy -xka "binp
 complete -c cdigen -n '_shtab_cdigen_using extender' -l listen -x -d 'where to listen (default: 127.0.0.1:12345)'
 complete -c cdigen -n '_shtab_cdigen_using extender' -l tls-cert -xka "(__fish_complete_path (commandline -ct))" -d 'our certificate: then TLS alone is spoken'
 complete -c cdigen -n '_shtab_cdigen_using extender' -l tls-key -xka "(__fish_complete_path (commandline -ct))" -d 'its key, where that is another file'
-complete -c cdigen -n '_shtab_cdigen_using extender' -l client-ca -xka "(__fish_complete_path (commandline -ct))" -d 'what clients'"'"' certificates are checked by: they need one then'
+complete -c cdigen -n '_shtab_cdigen_using extender' -l client-ca -xka "(__fish_complete_path (commandline -ct))" -d 'clients need a certificate that this CA has signed'
+complete -c cdigen -n '_shtab_cdigen_using extender' -l client-name -x -d 'a common name or alternative name of clients'"'"' certificates (repeatable; default: any)'
 complete -c cdigen -n '_shtab_cdigen_using extender' -l token-file -xka "(__fish_complete_path (commandline -ct))" -d 'a token that clients have to send, as Bearer or as Basic'"'"'s password'
 complete -c cdigen -n '_shtab_cdigen_using extender' -l run-dir -xka "(__fish_complete_directories)" -d 'where the status is kept (default: /run/cdigen-extender)'
 complete -c cdigen -n '_shtab_cdigen_using extender' -l json -d 'print one JSON document and nothing else on stdout'

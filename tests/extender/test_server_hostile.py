@@ -222,13 +222,19 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
     return made(tmp_path, "one")
 
 
-def secure(port: int, authority: str, certificate: tuple[str, str] | None = None, path: str = "/x") -> str:
+def secure(
+    port: int,
+    authority: str,
+    certificate: tuple[str, str] | None = None,
+    path: str = "/x",
+    method: str = "POST",
+) -> str:
     context = ssl.create_default_context(cafile=authority)
     if certificate:
         context.load_cert_chain(*certificate)
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_S, context=context)
     try:
-        connection.request("POST", path, b"abc")
+        connection.request(method, path, b"abc" if method == "POST" else None)
         return connection.getresponse().read().decode()
     finally:
         connection.close()
@@ -274,9 +280,35 @@ def test_clients_without_a_certificate_are_refused_where_one_is_asked_for(
     server = serve(certificate=certificate[0], key=certificate[1], client_ca=client[0])
     assert secure(server.port, certificate[0], client) == "POST /x 3"
     assert "a client certificate is needed" in secure(server.port, certificate[0])
-    assert secure(server.port, certificate[0], path="/healthz") == "POST /healthz 3"
+    assert secure(server.port, certificate[0], path="/healthz", method="GET") == "GET /healthz 0"
     with pytest.raises((OSError, http.client.HTTPException)):
         secure(server.port, certificate[0], made(tmp_path, "stranger"))
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ({"client"}, "POST /x 3"),
+        ({"other", "scheduler.example"}, "POST /x 3"),
+        ({"127.0.0.1"}, "POST /x 3"),
+        ({"Client", "*", "clien", "example"}, "the client certificate has no name of --client-name\n"),
+    ],
+)
+def test_a_client_certificate_needs_one_of_the_names(
+    serve: Serve, certificate: tuple[str, str], tmp_path: Path, names: set[str], expected: str
+) -> None:
+    client = made(tmp_path, "client", "DNS:scheduler.example,IP:127.0.0.1")
+    server = serve(
+        certificate=certificate[0], key=certificate[1], client_ca=client[0], client_names=frozenset(names)
+    )
+    assert secure(server.port, certificate[0], client) == expected
+
+
+def test_the_body_of_a_request_without_authorization_is_not_read(serve: Serve) -> None:
+    port = serve(token=lambda: "secret").port
+    head = b"POST %b HTTP/1.1\r\nContent-Length: 8000000\r\n\r\n"
+    for path, status in ((b"/healthz", b"405"), (b"/healthz?a", b"401"), (b"/x", b"401")):
+        assert status in raw(port, head % path).split(b"\r\n", 1)[0]
 
 
 def test_an_address_or_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +14,8 @@ from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.extender_process import PREFIX, Extender, ready
 from support.kubernetes.shared_pods import node_object, pod_object
 from support.waiting import limited
+
+from cdigen.extender.server import MAX_BODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +38,7 @@ def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
      b'{"Pod": {"metadata": {}, "spec": {}}}',
      b'{"Pod": {"metadata": [], "spec": {}}, "NodeNames": []}', b'{"PodName": "a"}', b'{"a":' * 5_000,
      b'{"PodName": "a", "PodNamespace": "", "PodUID": "u", "Node": "' + b"n" * 300 + b'"}', b"9" * 10_000,
-     b"[" + b"[]," * 500_000 + b"[]]"],
+     b"[" + b"[]," * 500_000 + b"[]]", (b"[" * 900 + b"]" * 900) * 501],
 )  # fmt: skip
 def test_what_cannot_be_read_is_an_error_that_the_scheduler_shows(everyday: Extender, body: bytes) -> None:
     for verb in ("filter", "prioritize", "bind"):
@@ -41,6 +46,34 @@ def test_what_cannot_be_read_is_an_error_that_the_scheduler_shows(everyday: Exte
         assert status == 200
         assert "cannot be read" in answer["Error"]
     assert everyday.ask("GET", "/healthz")[0] == 200
+
+
+def resident_kib(extender: Extender, field: str) -> int:
+    """Return a FIELD of memory in the process' status, in KiB."""
+    text = Path(f"/proc/{extender.process.pid}/status").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(field))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"[" * 900 + b"]" * 900, b'{"":' * 900 + b"0" + b"}" * 900, b'{"":0}', b'""'],
+    ids=["deep lists", "deep objects", "objects", "strings"],
+)
+def test_eight_large_requests_at_once_fit_into_the_pods_memory(tmp_path: Path, value: bytes) -> None:
+    with ApiServer(cluster_of(node_object())) as found, ready(found, tmp_path) as extender:
+        for size in (1 << 20, MAX_BODY):
+            body = b'{"a":[' + (value + b",") * ((size - 20) // (len(value) + 1)) + b"[]]}"
+
+            def send(body: bytes = body) -> None:
+                with suppress(OSError):  # refused before all of it was sent
+                    extender.ask("POST", f"{PREFIX}/filter", body)
+
+            with ThreadPoolExecutor(8) as pool:
+                for _ in range(8):
+                    pool.submit(send)
+        assert extender.ask("GET", "/healthz")[0] == 200
+        # examples/kubernetes/gpushare/extender.yaml gives the pod 256 MiB.
+        assert resident_kib(extender, "VmHWM:") < 150 << 10
 
 
 @limited(5)

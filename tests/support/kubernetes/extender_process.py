@@ -6,7 +6,7 @@ import http.client
 import json
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from support.waiting import PATIENCE_S, until
@@ -33,10 +33,10 @@ class Extender:
         """Send a request; returns the status and what was answered, of JSON its meaning."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         content = body if isinstance(body, bytes) or body is None else json.dumps(body)
-        connection.request(method, path, content, self.headers)
-        answer = connection.getresponse()
-        told = answer.read()
-        connection.close()
+        with closing(connection):
+            connection.request(method, path, content, self.headers)
+            answer = connection.getresponse()
+            told = answer.read()
         return answer.status, json.loads(told) if told.startswith((b"{", b"[")) else told.decode()
 
     def filter(self, pod: dict[str, Any], *nodes: str) -> Any:
