@@ -1,4 +1,7 @@
-"""Root's processes outside of containers, by their names, as /proc shows them: ``roots_processes``."""
+"""The processes of this machine: root's by their names, and which namespaces containers share.
+
+``roots_processes`` finds daemons, ``container_namespaces`` the namespaces of containers.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,42 @@ def roots_processes(names: Container[str]) -> tuple[Process, ...]:
     """
     found = (_process(pid, names) for pid in os.listdir("/proc") if pid.isdigit())
     return tuple(sorted((one for one in found if one), key=lambda one: (one.began_s, one.pid)))
+
+
+@frozen
+class Namespaces:
+    """The namespaces of a process, as ``user:[4026531837]`` and the like (namespaces(7))."""
+
+    user: str
+    pid: str
+    mount: str
+
+
+def container_namespaces() -> frozenset[Namespaces]:
+    """Return the namespaces of processes in a user namespace that has several users, other than our own.
+
+    Sandboxes of browsers map a single user. Processes whose namespaces may not be read are left out.
+    """
+    own = _namespaces("self")
+    found = (_namespaces(pid) for pid in os.listdir("/proc") if pid.isdigit() and _has_several_users(pid))
+    return frozenset(each for each in found if each and own and each.user != own.user)
+
+
+def _namespaces(pid: str) -> Namespaces | None:
+    try:
+        user, pids, mount = (os.readlink(f"/proc/{pid}/ns/{name}") for name in ("user", "pid", "mnt"))
+    except OSError:
+        return None
+    return Namespaces(user=user, pid=pids, mount=mount)
+
+
+def _has_several_users(pid: str) -> bool:
+    """Return whether more than one user id is mapped in the user namespace of the process PID."""
+    try:
+        rows = [line.split() for line in _read(pid, "uid_map", 8192).splitlines()]
+    except OSError:
+        return False
+    return sum(int(row[2]) for row in rows) > 1
 
 
 def are_hidden() -> bool:

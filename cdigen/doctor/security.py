@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import stat
+from collections import Counter
 
-from cdigen.doctor.authority import is_users, may_change_program, owners, ways
+from cdigen.doctor.authority import culprit_of, is_users, may_change_program, owners
 from cdigen.doctor.commands import give_to_root, write_specs
+from cdigen.doctor.processes import container_namespaces
 from cdigen.doctor.result import Remedy, Topic, listed
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 TOPIC = Topic(name="security")
 USER = Topic(name="user")
 HOOK, TRUST, ENVIRONMENT = "hook-present", "hook-trust", "hook-environment"
+INTERPRETER = "hook-interpreter"
 BOOLEAN, LABELS = "selinux-boolean", "selinux-labels"
 NAMESPACES, RANGES, HELPERS = "user-namespaces", "user-id-ranges", "user-id-helpers"
 _SELINUX = "/sys/fs/selinux"
@@ -82,6 +86,43 @@ def _hook_environment(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.good(ENVIRONMENT, "no hook gets the image's environment")
 
 
+def _hook_interpreter(context: Context) -> Iterator[CheckResult]:
+    """Report whether containers run that could trace the interpreter of a hook."""
+    open_to = [hook["path"] for hook in _used_hooks(context) if _is_readable(context, hook["path"])]
+    if not open_to:
+        yield TOPIC.good(INTERPRETER, "containers cannot trace a hook")
+        return
+    if not context.is_live:
+        yield TOPIC.unchecked(INTERPRETER, "the host is a folder, in which no container runs")
+        return
+    found = container_namespaces()
+    mounts = Counter((each.user, each.pid) for each in found)
+    if any(count > 1 for count in mounts.values()):
+        text = (
+            f"containers that share a user namespace and a process namespace can trace {open_to[0]} while it "
+            'runs as a hook: use an interpreter that they cannot read (docs/hook.md, "Who can trace it")'
+        )
+        yield TOPIC.warning(INTERPRETER, text)
+    elif found:
+        text = (
+            f"containers with user namespaces run here: one that shares another's user and process namespace "
+            f'can trace {open_to[0]} while it runs as a hook (docs/hook.md, "Who can trace it")'
+        )
+        yield TOPIC.good(INTERPRETER, text)
+    elif os.geteuid():
+        yield TOPIC.unchecked(INTERPRETER, "root alone may read all namespaces")
+    else:
+        yield TOPIC.good(INTERPRETER, "no container has a user namespace of its own")
+
+
+def _is_readable(context: Context, path: str) -> bool:
+    """Return whether every user may read the program PATH: the kernel then lets others trace it."""
+    try:
+        return bool(context.host.stat(path).st_mode & stat.S_IROTH)
+    except OSError:
+        return False
+
+
 def _used_hooks(context: Context) -> list[dict[str, Any]]:
     return [hook for spec in context.specs if spec.is_used for hook in spec.edits("hooks")]
 
@@ -107,14 +148,8 @@ def _owners_of(context: Context, path: str) -> frozenset[int]:
 
 def _secure(context: Context, path: str) -> tuple[Remedy, ...]:
     """Return the commands that make root the only one who may change PATH, if root may be told."""
-    culprit = _culprit(context, path)
+    culprit = culprit_of(context, path)
     return give_to_root(context.outer(culprit)) if may_change_program(context, culprit) else ()
-
-
-def _culprit(context: Context, path: str) -> str:
-    """Return the file or folder on the way to PATH that others may change."""
-    real = context.host.resolve(path)
-    return next((way for way in ways(real) if untrusted(way, base=context.host.outer)), real)
 
 
 def _selinux_boolean(context: Context) -> Iterator[CheckResult]:
@@ -254,6 +289,6 @@ def _user_namespaces(context: Context) -> Iterator[CheckResult]:
 
 
 CHECKS = (
-    _hooks, _hook_trust, _hook_environment, _selinux_boolean, _selinux_labels, _user_namespaces, _user_ranges,
-    _user_helpers,
+    _hooks, _hook_trust, _hook_environment, _hook_interpreter, _selinux_boolean, _selinux_labels,
+    _user_namespaces, _user_ranges, _user_helpers,
 )  # fmt: skip
