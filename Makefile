@@ -93,11 +93,11 @@ generated: $(VENV)/dev.stamp ## make man pages, completions and the messages' de
 # those of argparse-manpage, which has no wheel. The other locks have the releases of requirements-dev.lock.
 UV_LOCK = $(VENV)/bin/uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --generate-hashes \
   --only-binary :all: --no-binary argparse-manpage --no-annotate --no-emit-index-url --custom-compile-command 'make lock'
-lock: $(VENV)/bin/pip ## write requirements*.lock with the newest releases and their hashes
-	$(VENV)/bin/pip install --quiet --upgrade uv
+lock: $(VENV)/release.stamp ## write requirements*.lock with the newest releases and their hashes
 	$(UV_LOCK) --extra kubelet --extra dev --group build --group hosts --output-file requirements-dev.lock pyproject.toml
 	$(UV_LOCK) --constraints requirements-dev.lock --extra kubelet --output-file requirements.lock pyproject.toml
 	$(UV_LOCK) --constraints requirements-dev.lock --group build --output-file requirements-build.lock
+	$(UV_LOCK) --constraints requirements-dev.lock --group build --group release --output-file requirements-release.lock
 
 # Where NVIDIA's toolkit is, for 'make bench' and 'make bench-start'; without it, in PATH.
 TOOLKIT ?=
@@ -231,9 +231,8 @@ $(VENV)/run.stamp: pyproject.toml requirements.lock requirements-build.lock | $(
 	$(VENV)/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
-$(VENV)/release.stamp: pyproject.toml requirements-build.lock | $(VENV)/bin/pip
-	$(PIP_LOCKED) --requirement requirements-build.lock
-	$(VENV)/bin/pip install --quiet 'cyclonedx-bom>=7'
+$(VENV)/release.stamp: requirements-release.lock | $(VENV)/bin/pip
+	$(PIP_LOCKED) --requirement requirements-release.lock
 	@touch $@
 
 $(VENV)/dev.stamp: requirements-dev.lock $(VENV)/run.stamp

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import socket
 import socketserver
 import subprocess
@@ -72,6 +73,7 @@ def test_nodes_are_those_of_nvidias_chart_and_of_boards_without_a_pci_gpu() -> N
 
 def test_every_component_is_used_by_an_overlay_or_on_the_page() -> None:
     used = {Path(name).name for path in KUSTOMIZATIONS for name in loaded(path).get("components", ())}
+    used |= set(re.findall(r"components/([\w-]+)", (REPOSITORY / "docs/fleet.md").read_text()))
     assert used == {path.name for path in (FOLDER / "components").iterdir()}
 
 

@@ -64,6 +64,8 @@ def test_pods_have_this_versions_image_and_no_right_that_is_not_named(kubectl: P
     rows = kustomized(kubectl, FOLDER / name)
     for container in containers(rows):
         assert container["image"] == f"localhost/cdigen:{__version__}"
+        # A runtime would ask the node itself for an image of localhost.
+        assert container["imagePullPolicy"] == "Never"
         rights = container["securityContext"]
         assert rights["readOnlyRootFilesystem"]
         assert container["resources"]["limits"]["memory"]
@@ -78,6 +80,18 @@ def test_pods_have_this_versions_image_and_no_right_that_is_not_named(kubectl: P
         own = {each["name"] for each in pod.get("volumes", ())}
         named = [mount for each in pod["containers"] for mount in each.get("volumeMounts", ())]
         assert {mount["name"] for mount in named} <= own
+
+
+@pytest.mark.parametrize("of", ["base", "overlays/removal", "overlays/extender"])
+def test_images_of_a_registry_are_pulled(kubectl: Path, tmp_path: Path, of: str) -> None:
+    components = ("metrics", "registry") if of == "base" else ("registry",)
+    folder = combined(tmp_path / "registry", *components, of=of)
+    with (folder / "kustomization.yaml").open("a") as file:
+        file.write("images: [{name: localhost/cdigen, newName: registry.example.com/cdigen, newTag: '1'}]\n")
+    rows = kustomized(kubectl, folder)
+    found = {(each["image"], each["imagePullPolicy"]) for each in containers(rows)}
+    assert found == {("registry.example.com/cdigen:1", "IfNotPresent")}
+    assert not [row for row in rows if row["metadata"]["name"] == "cdigen-pull-policy"]
 
 
 @pytest.mark.parametrize("name", ALL)

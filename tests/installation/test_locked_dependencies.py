@@ -1,7 +1,7 @@
-"""The lock files: their contents, and and that nothing else is installed.
+"""The lock files: their contents, and that nothing else is installed.
 
-requirements.lock is for hosts, requirements-build.lock is for building packages, and
-requirements-dev.lock is for `make test`, `make lint` and `.ci/run`.
+requirements.lock is for hosts, requirements-build.lock is for building packages, requirements-dev.lock is for
+`make test`, `make lint` and `.ci/run`, and requirements-release.lock is for `make release` and `make lock`.
 """
 
 import hashlib
@@ -24,6 +24,7 @@ from support.paths import REPOSITORY
 HOSTS = "requirements.lock"
 BUILD = "requirements-build.lock"
 DEV = "requirements-dev.lock"
+RELEASE = "requirements-release.lock"
 HERE = (f"HOST_PYTHON={sys.executable}", f"HOOK_PYTHON={sys.executable}")
 
 
@@ -45,11 +46,16 @@ def needs(lock: str) -> list[Requirement]:
     extras = project["optional-dependencies"]
     build = [*table["build-system"]["requires"], *groups["build"]]
     hosts = [*project["dependencies"], *extras["kubelet"]]
-    wanted = {HOSTS: hosts, BUILD: build, DEV: [*hosts, *build, *extras["dev"], *groups["hosts"]]}
+    wanted = {
+        HOSTS: hosts,
+        BUILD: build,
+        DEV: [*hosts, *build, *extras["dev"], *groups["hosts"]],
+        RELEASE: [*build, *groups["release"]],
+    }
     return [Requirement(need) for need in wanted[lock]]
 
 
-@pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV])
+@pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV, RELEASE])
 def test_each_lock_satisfies_its_requirements_in_pyproject(lock: str) -> None:
     there = pinned(lock)
     unfit = []
@@ -64,15 +70,16 @@ def test_every_extra_and_group_of_pyproject_has_its_lock() -> None:
     # A further one needs an option in 'make lock', and a place in needs() above.
     table = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     assert set(table["project"]["optional-dependencies"]) == {"kubelet", "dev"}
-    assert set(table["dependency-groups"]) == {"build", "hosts"}
+    assert set(table["dependency-groups"]) == {"build", "hosts", "release"}
 
 
 def test_what_is_installed_on_hosts_and_what_builds_it_are_the_releases_that_the_tests_ran_with() -> None:
     assert pinned(HOSTS) - pinned(DEV) == set()
     assert pinned(BUILD) - pinned(DEV) == set()
+    assert pinned(BUILD) - pinned(RELEASE) == set()
 
 
-@pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV])
+@pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV, RELEASE])
 def test_every_pin_is_a_release_with_its_hashes_and_nothing_names_a_registry(lock: str) -> None:
     text = (REPOSITORY / lock).read_text()
     entry = r"[a-z0-9.-]+==[0-9.]+(?: ; [a-z_]+ [<>=!]+ '[^'\n]+'(?: and [a-z_]+ [<>=!]+ '[^'\n]+')*)?"
@@ -128,7 +135,7 @@ def tree(tmp_path: Path) -> Path:
     copy.mkdir()
     for name in ("cdigen", "etc", "schemas"):
         shutil.copytree(REPOSITORY / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE", HOSTS, BUILD, DEV):
+    for name in ("Makefile", "pyproject.toml", "README.md", "LICENSE", HOSTS, BUILD, DEV, RELEASE):
         shutil.copy(REPOSITORY / name, copy / name)
     return copy
 
@@ -196,7 +203,7 @@ def planted(tmp_path: Path) -> Path:
     """Return a virtual environment whose pip finds wheels with the names in the locks and other contents."""
     folder = tmp_path / "planted"
     folder.mkdir()
-    for name, release in pinned(DEV):
+    for name, release in pinned(DEV) | pinned(RELEASE):
         wheel(folder, name, release)
     environment = tmp_path / "venv"
     (environment / "bin").mkdir(parents=True)

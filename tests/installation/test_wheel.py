@@ -76,6 +76,7 @@ def test_the_archive_of_the_sources_is_all_that_make_needs(tmp_path: Path) -> No
         "etc/install",
         "requirements-build.lock",
         "requirements-dev.lock",
+        "requirements-release.lock",
         "requirements.lock",
         "schemas/config.schema.json",
         "README.md",
