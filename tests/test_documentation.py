@@ -52,8 +52,8 @@ NAMES_RULE = re.compile(r'(?:rule=|_\w+\(\s*(?:"(?:error|warning|info)",\s*)?)"(
 # which doctor and configure tell apart what they say in words of their own.
 NO_RULES = {
     "cri-o", "cri-disabled", "config-missing", "config-passed-over", "config-syntax", "config-twice",
-    "config-type", "config-unknown", "config-unreadable", "config-version", "no-specs", "not-a-name",
-    "unknown-device", "unknown-kind",
+    "config-too-long", "config-type", "config-unknown", "config-unreadable", "config-version", "no-specs",
+    "not-a-name", "unknown-device", "unknown-kind",
 }  # fmt: skip
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 
 from cdigen.cli import options, report
 from cdigen.cli.restarts import command_for, restart
-from cdigen.host.root import shown
+from cdigen.host.root import is_plain, shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
@@ -213,7 +214,8 @@ def _tell(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, 
     _tell_findings(arguments, work)
     for change in work.changes:
         if arguments.dry_run:
-            report.write(sys.stdout, _diff(change))
+            text = _diff(change)
+            report.write(sys.stdout, _for_terminal(text) if sys.stdout.isatty() else text)
         else:
             keys = f": {', '.join(change.keys)}" if change.keys else ""
             report.write(sys.stdout, f"{_result(arguments, change)} {shown(change.path)}{keys}\n")
@@ -275,8 +277,25 @@ def _diff(change: Change) -> str:
         (content or b"").decode("utf-8", "backslashreplace").splitlines(keepends=True)
         for content in (change.before, change.after)
     )
-    old, new = ("/dev/null" if text is None else change.path for text in (change.before, change.after))
+    name = _quoted(change.path)
+    old, new = ("/dev/null" if text is None else name for text in (change.before, change.after))
     lines = unified_diff(before, after, old, new)
     return "".join(
         line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
     )
+
+
+def _quoted(path: str) -> str:
+    """Return PATH as diff(1) writes it: in quotes, with octal escapes, if it has control characters."""
+    if is_plain(path):
+        return path
+    plain = (
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
+        for byte in os.fsencode(path)
+    )
+    return f'"{"".join(plain)}"'
+
+
+def _for_terminal(text: str) -> str:
+    """Return TEXT with escapes for the control characters that a terminal would obey."""
+    return "".join(char if char in "\n\t" or char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -157,6 +157,7 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         kubelet=lambda: _kubelet(host, settings),
         devices=tuple(dict.fromkeys(arguments.device or ())),
         options=tuple(typed),
+        has_default_configuration=arguments.config is None,
     )
 
 

@@ -84,6 +84,12 @@ def ways(path: str) -> list[str]:
     return ["/".join(parts[: number + 1]) for number in range(1, len(parts))]
 
 
+def culprit_of(context: Context, path: str) -> str:
+    """Return the file or folder on the way to PATH that others than root may change."""
+    real = context.host.resolve(path)
+    return next((way for way in ways(real) if untrusted(way, base=context.host.outer)), real)
+
+
 def may_change_program(context: Context, path: str) -> bool:
     """Return whether a command may give PATH, a canonical path on the way to a program, to root."""
     return path.startswith(_PROGRAMS) and not untrusted(posixpath.dirname(path), base=context.host.outer)

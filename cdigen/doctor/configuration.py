@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 from cdigen.config import DEFAULT_PATH, OLD_KEY
+from cdigen.doctor.authority import culprit_of, ways
+from cdigen.doctor.commands import give_to_root
 from cdigen.doctor.result import Topic
+from cdigen.host.trust import untrusted
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,7 +18,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
 
 TOPIC = Topic(name="configuration")
-CONFIGURATION = "configuration"
+CONFIGURATION, TRUST = "configuration", "configuration-trust"
 
 
 def _configuration(context: Context) -> Iterator[CheckResult]:
@@ -31,4 +36,20 @@ def _configuration(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.error(CONFIGURATION, f"{wrong.message}; {effect}: {wrong.hint}")
 
 
-CHECKS = (_configuration,)
+def _trust(context: Context) -> Iterator[CheckResult]:
+    """Report whether others than root may change the configuration of the services, which run as root."""
+    if not context.request.has_default_configuration or not context.host.exists(DEFAULT_PATH):
+        return
+    problem = untrusted(DEFAULT_PATH, base=context.host.outer)
+    if not problem:
+        yield TOPIC.good(TRUST, f"only root may change {DEFAULT_PATH}")
+    elif os.statvfs(context.host.outer_path(context.host.resolve(DEFAULT_PATH))).f_flag & os.ST_RDONLY:
+        # The kubelet makes the folder of a ConfigMap writable, and mounts it read-only.
+        yield TOPIC.good(TRUST, f"{DEFAULT_PATH} is on a read-only mount")
+    else:
+        culprit = culprit_of(context, DEFAULT_PATH)
+        remedies = give_to_root(context.outer(culprit)) if culprit in ways(DEFAULT_PATH) else ()
+        yield TOPIC.warning(TRUST, f"root's services read {DEFAULT_PATH}, and {problem}", remedies)
+
+
+CHECKS = (_configuration, _trust)

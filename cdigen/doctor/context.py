@@ -51,8 +51,8 @@ class DoctorRequest:
     plugin, None without one (CdigenError: it cannot be read); ``kubelet`` that of the device plugins, and why
     they are not running. ``restart`` gives the command that restarts a
     runtime, nothing where it has no daemon. ``misconfigured`` is what is wrong with the configuration; what
-    is right in it counts. ``for_kubelet``: Kubernetes matters, and the runtime that its kubelet
-    uses.
+    is right in it counts. ``has_default_configuration``: no other file was named.
+    ``for_kubelet``: Kubernetes matters, and the runtime that its kubelet uses.
     """
 
     host: Root
@@ -72,6 +72,7 @@ class DoctorRequest:
     options: tuple[str, ...] = ()
     are_named: bool = True
     misconfigured: tuple[Finding, ...] = ()
+    has_default_configuration: bool = True
     for_kubelet: bool = False
     kubelet: Callable[[], tuple[Mapping[str, Any] | None, str]] = lambda: (None, "")
 

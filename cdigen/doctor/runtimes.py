@@ -162,11 +162,11 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
     unseen = [folder for folder in folders if _identity(context, folder) not in theirs]
     lost = lost_names(context, runtime)
     if not unseen or (holders and not lost):
-        yield topic.good(name, f"it looks in {', '.join(map(shown, read)) or 'no directory'}")
+        yield topic.good(name, f"it looks in {listed(map(shown, read), most=8) or 'no directory'}")
         return
     source = runtime.settings.source("spec_dirs")
     by = f" ({shown(source)})" if source else " (its default)"
-    looks = f"it looks in {', '.join(map(shown, read)) or 'no directory'}"
+    looks = f"it looks in {listed(map(shown, read), most=8) or 'no directory'}"
     text = f"{looks}{by}, not in {', '.join(map(shown, unseen))}"
     if holders:
         text += ", where the specs are"

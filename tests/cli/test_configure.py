@@ -2,9 +2,11 @@
 
 import json
 import os
+import pty
 import re
 import stat
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -112,6 +114,31 @@ def test_a_dry_run_prints_a_diff_that_patch_takes_and_changes_nothing(
     )
     cdigen("configure", runtime, "--root", root)
     assert {path: content for path, (content, _) in files(root).items() if content} == patched
+
+
+def test_a_dry_run_prints_no_escape_sequence_of_a_file_name(cdigen: Run, root: Path) -> None:
+    file = root / "etc/containers/containers.conf.d/99-\x1b[2J\u00e9.conf"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text('[engine]\ncdi_spec_dirs = ["/x"]\n')
+    dry = cdigen("configure", "podman", "--dry-run", "--root", root)
+    assert "\x1b" not in dry.out
+    assert '--- "/etc/containers/containers.conf.d/99-\\033[2J\\303\\251.conf"\n' in dry.out
+    diff = dry.out.replace('"/etc', '"etc')
+    subprocess.run([tool("patch"), "-p0"], cwd=root, input=diff, text=True, check=True, capture_output=True)
+    assert "/run/cdi" in file.read_text()
+
+
+def test_a_dry_run_prints_no_escape_sequence_of_a_file_to_a_terminal(root: Path) -> None:
+    file = root / "etc/docker/daemon.json"
+    file.write_text('{\n    "bridge": "\u009b2J",\t\n    "x": 1}\n')
+    command = [sys.executable, "-m", "cdigen", "configure", "docker", "--dry-run", "--root", str(root)]
+    terminal, end = pty.openpty()
+    with open(terminal, "rb", buffering=0) as output:
+        subprocess.run(command, check=True, stdout=end, stderr=subprocess.DEVNULL)
+        os.close(end)
+        text = output.read(1 << 16).decode()
+    assert "\\x9b2J" in text
+    assert "\x9b" not in text
 
 
 def test_json_says_what_was_done_and_what_remains_to_be(cdigen: Run, root: Path) -> None:

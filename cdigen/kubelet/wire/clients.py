@@ -6,7 +6,9 @@ raise ``KubeletError``, whatever the other side does.
 
 from __future__ import annotations
 
+import asyncio
 import os
+import time
 from contextlib import asynccontextmanager
 from errno import EACCES
 
@@ -35,6 +37,8 @@ ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
 # client.go: dial).
 REGISTER_S = 12.0
 ASK_S = 1.5
+# A list of 1 MiB takes 0.1 s; by protobuf written in Python, 2 s.
+READ_S = 5.0
 # What the kubelet's own clients of the pod resources take (pkg/kubelet/apis/podresources/constants.go).
 MAX_PODS = 16 << 20
 _OPTIONS = (
@@ -74,17 +78,20 @@ async def register(socket: str, resource: str, endpoint: str, *, timeout_s: floa
 
 async def pods(socket: str, *, timeout_s: float = ASK_S) -> PodList:
     """Return which containers have which devices, by the pod resources API at SOCKET."""
-    return _read(messages.read_pods, await _ask(socket, LIST, messages.EMPTY, timeout_s))
+    data = await _ask(socket, LIST, messages.EMPTY, timeout_s)
+    # In a thread: the kubelet's own requests are answered meanwhile.
+    return await asyncio.to_thread(_read, lambda: messages.read_pods(data, time.monotonic() + READ_S))
 
 
 async def allocatable(socket: str, *, timeout_s: float = ASK_S) -> dict[str, frozenset[str]]:
     """Return the ids of healthy devices that the kubelet has, by resource; those before 1.21 do not tell."""
-    return _read(messages.read_allocatable, await _ask(socket, ALLOCATABLE, messages.EMPTY, timeout_s))
+    data = await _ask(socket, ALLOCATABLE, messages.EMPTY, timeout_s)
+    return _read(lambda: messages.read_allocatable(data))
 
 
-def _read(reading: Callable[[bytes], T], data: bytes) -> T:
+def _read(reading: Callable[[], T]) -> T:
     try:
-        return reading(data)
+        return reading()
     except MessageError as error:
         raise KubeletError(f"the kubelet's answer: {error}", was_reached=True) from None
 

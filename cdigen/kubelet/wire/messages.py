@@ -7,8 +7,9 @@ the kubelet would not take a message of that size.
 from __future__ import annotations
 
 import os
+import time
 
-from cdigen.frontend.descriptors import MessageError, load, read, write
+from cdigen.frontend.descriptors import MessageError, load, read, split, write
 from cdigen.kubelet.pods import PodDevices, PodList
 from cdigen.value import frozen
 
@@ -141,14 +142,18 @@ def _container(answer: Any) -> dict[str, Any]:
     }
 
 
-def read_pods(data: bytes) -> PodList:
+def read_pods(data: bytes, until_s: float = float("inf")) -> PodList:
     """Return what List of the pod resources says: one value for each container and resource.
 
-    Newer kubelets list devices of one resource apart by NUMA node: they are joined.
+    Newer kubelets list devices of one resource apart by NUMA node: they are joined. MessageError: it is no
+    such list, or reading has not ended at UNTIL_S (monotonic): tenants choose how many containers pods have.
     """
     found: dict[tuple[str, str, str, str], list[str]] = {}
     names = set()
-    for pod in read(PODS["ListPodResourcesResponse"], data).pod_resources:
+    for part in split(data, PODS["ListPodResourcesResponse"].POD_RESOURCES_FIELD_NUMBER):
+        pod = read(PODS["PodResources"], part)
+        if time.monotonic() > until_s:
+            raise MessageError(f"the list of pods, {len(data) >> 10} KiB, takes too long to read")
         names.add(f"{pod.namespace}/{pod.name}")
         for container in pod.containers:
             for devices in container.devices:

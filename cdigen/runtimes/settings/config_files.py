@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 # Limit in bytes of one runtime's files, which may be another user's; podman ships 30 kB, containerd dumps 15.
 BUDGET = 2 << 20
+# Entries of a list. A host has three spec directories.
+MAX_TEXTS = 256
 
 # The library's defaults (pkg/cdi, DefaultSpecDirs), lowest priority first.
 DEFAULT_DIRS: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
@@ -162,9 +164,20 @@ class ConfigFiles:
     def strings(self, path: str, key: str, value: object) -> tuple[str, ...] | None:
         """Return VALUE of KEY as texts; None, and a finding, if it is something else."""
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
-            return tuple(value)
+            return self.bounded(path, key, tuple(value))
         self.wrong_type(path, key, "a list of texts")
         return None
+
+    def bounded(self, path: str, key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the last MAX_TEXTS of TEXTS, the value of KEY; a warning if there are more.
+
+        The file may be another user's: each directory costs a millisecond, and a file has room for 100,000.
+        """
+        if len(texts) > MAX_TEXTS:
+            line = self.line_of(path, key)
+            text = f"{line}: {shown(key)} has {len(texts)} entries, and cdigen reads the last {MAX_TEXTS}"
+            self.say("config-too-long", path, text, severity="warning", hint="remove the unused entries")
+        return texts[-MAX_TEXTS:]
 
     def boolean(self, path: str, key: str, value: object) -> bool | None:
         """Return VALUE of KEY as a boolean; None, and a finding, if it is something else."""

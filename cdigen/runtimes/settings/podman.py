@@ -46,7 +46,7 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
             continue
         # Once a file has said so, it applies to the files after it, too (attributedstring).
         appends = appends if says_append is None else says_append
-        dirs = (*dirs, *listed) if appends else listed
+        dirs = sources.bounded(path, _KEY, (*dirs, *listed) if appends else listed)
         set_by.append(("spec_dirs", path))
     return RuntimeSettings(
         runtime="podman",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from support.abilities import cannot_run
 from support.kubelet.offered import Echo
 from support.kubelet.resources import units
+from support.waiting import PATIENCE_S
 
 from cdigen.frontend.descriptors import MessageError
 from cdigen.kubelet.pods import PodDevices, PodList
@@ -102,6 +104,33 @@ def test_the_devices_of_containers_are_read_with_those_of_other_numa_nodes_joine
     assert messages.read_pods(data) == PodList(devices=(found,), names=frozenset(("n/p", "n/idle")))
     shown = PODS["AllocatableResourcesResponse"](devices=devices).SerializeToString()
     assert messages.read_allocatable(shown) == {"a/b": frozenset("xy")}
+
+
+def pods_with(containers: int) -> bytes:
+    """Return a list of eight pods with so many CONTAINERS each."""
+    pod = {"name": "p", "namespace": "n", "containers": [{"name": "c"}] * containers}
+    return bytes(PODS["ListPodResourcesResponse"](pod_resources=[pod] * 8).SerializeToString())
+
+
+def test_reading_a_list_of_pods_ends_in_time() -> None:
+    with pytest.raises(MessageError, match=r"the list of pods, 39 KiB, takes too long to read"):
+        messages.read_pods(pods_with(1000), time.monotonic())
+    assert messages.read_pods(pods_with(1000), time.monotonic() + PATIENCE_S).names == {"n/p"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"\x0a", b"\x0a\x05abc", b"\xff" * 11, b"\x0b", b"\x09abc", b"\x0a\x02\xff\xff", b"\x80"],
+    ids=["no-length", "short", "long-number", "group", "short-fixed", "no-pod", "no-end"],
+)
+def test_a_list_of_pods_that_is_not_whole_is_refused(data: bytes) -> None:
+    with pytest.raises(MessageError):
+        messages.read_pods(data)
+
+
+def test_fields_of_newer_kubelets_are_skipped() -> None:
+    newer = b"\x10\x96\x01" + b"\x19" + b"12345678" + b"\x25" + b"1234" + b"\x2a\x01x"
+    assert messages.read_pods(newer + pods_with(1) + newer).names == {"n/p"}
 
 
 def test_five_thousand_replicas_fit_and_more_than_a_kubelet_takes_are_refused() -> None:

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from support.hosts.runtime_config import Tree, said
 from support.law_examples import examples
 
+from cdigen.runtimes.settings.config_files import MAX_TEXTS
+
 FILES = {
     "podman": "/etc/containers/containers.conf",
     "docker": "/etc/docker/daemon.json",
@@ -151,3 +153,25 @@ def test_of_many_large_files_some_are_read_and_the_rest_are_findings(tmp_path: P
     found = tree.read("podman", None)
     assert len(found.files) == 3
     assert {finding.rule for finding in found.findings} == {"config-unreadable"}
+
+
+def test_of_many_spec_directories_the_last_are_read(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    dirs = [f"/d{number}" for number in range(5000)]
+    tree.put(FILES["podman"], f"[engine]\ncdi_spec_dirs = {dirs}\n".encode())
+    tree.put(FILES["docker"], f'{{"cdi-spec-dirs": {dirs}}}'.replace("'", '"').encode())
+    for runtime in ("podman", "docker"):
+        found = tree.read(runtime, None)
+        assert found.spec_dirs == tuple(dirs[-MAX_TEXTS:])
+        (finding,) = found.findings
+        assert (finding.severity, finding.rule) == ("warning", "config-too-long")
+        assert f"has 5000 entries, and cdigen reads the last {MAX_TEXTS}" in finding.message
+
+
+def test_drop_ins_that_append_have_no_more_directories_than_one_file(tmp_path: Path) -> None:
+    tree = Tree(tmp_path)
+    for number in range(4):
+        dirs = ", ".join(f'"/{number}/{each}"' for each in range(100))
+        text = f"[engine]\ncdi_spec_dirs = [{dirs}, {{append=true}}]\n"
+        tree.put(f"/etc/containers/containers.conf.d/{number}.conf", text.encode())
+    assert len(tree.read("podman", (5, 5, 0)).spec_dirs) == MAX_TEXTS
