@@ -254,8 +254,9 @@ def test_it_looks_from_time_to_time_and_says_nothing_while_nothing_changes(host:
     host.configure(resync_s=0.2)
     with daemon(host) as running:
         running.sees(lambda: running.cycles > 5)
-        last = running.status["last_cycle"]
-        assert (last["reasons"][0]["source"], last["result"]) == ("timer", "unchanged")
+        # Kernel events of this machine cause cycles as well.
+        running.sees(lambda: running.status["last_cycle"]["reasons"][0]["source"] == "timer")
+        assert running.status["last_cycle"]["result"] == "unchanged"
         assert len(running.lines()) == 1
 
 
