@@ -1,4 +1,4 @@
-"""``python -m cdigen`` is ``cdigen``."""
+"""Run the command ``cdigen`` for ``python -m cdigen``."""
 
 from cdigen.cli.main import run
 

@@ -1,8 +1,9 @@
-"""``@frozen``: frozen, slotted, keyword-only classes that cost nothing at start-up.
+"""``@frozen``: frozen, slotted, keyword-only classes without a cost at start-up.
 
-The standard library's dataclasses write and compile five methods per class: 1.1 ms each, and their
-import takes as long as bare Python's start. Values are needed at every start of the command and of every
-container, so they use shared functions instead (docs/decisions/0005-values.md).
+The standard library's dataclasses generate and compile five methods per class, which takes 1.1 ms per class.
+The import of dataclasses takes as long as the start of bare Python. Each run of the command or of the
+start-up hook needs frozen classes. For this reason, all ``@frozen`` classes use the functions of this module
+(docs/decisions/0005-values.md).
 """
 
 from __future__ import annotations
@@ -16,16 +17,17 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_: object) -> Callable[[T], T]:
-        """Stand in for typing's, which only a type checker needs."""
+        """Replace the function of ``typing``, which only a type checker needs."""
         return lambda decorator: decorator
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
 def frozen(cls: type[T]) -> type[T]:
-    """Make CLS a class of values: its annotated names are its fields, in their order.
+    """Return CLS as a frozen class whose fields are the annotated names of CLS, in order.
 
-    Instances are made with keywords, cannot be changed, and are equal where class and fields are. A
-    field with a value in the class body may be left out. TypeError: a field is missing or unknown.
+    The constructor accepts only keywords. Instances are immutable. Two instances are equal if their class and
+    all their fields are equal. A field with a value in the class body is optional. The constructor raises
+    TypeError if a field is missing or unknown.
     """
     names = tuple(cls.__annotations__)
     body = {key: item for key, item in vars(cls).items() if key not in {"__dict__", "__weakref__"}}
@@ -34,41 +36,41 @@ def frozen(cls: type[T]) -> type[T]:
     body |= {"__slots__": names, "_defaults": defaults, "_setters": setters, "__match_args__": ()}
     metaclass: Any = type(cls)
     made: type[T] = metaclass(cls.__name__, cls.__bases__, {**_METHODS, **body})
-    # What sets a slot: half of the time of object.__setattr__, which looks for it each time.
+    # object.__setattr__ searches the slot at each call. The setter of a slot takes half of that time.
     setters += [(name, vars(made)[name].__set__) for name in names]
     return made
 
 
 def replace(original: T, **changes: object) -> T:
-    """Return a copy of the value ORIGINAL with CHANGES."""
+    """Return a copy of the frozen instance ORIGINAL with CHANGES."""
     return type(original)(**{**{name: getattr(original, name) for name in fields(original)}, **changes})
 
 
 def fields(instance: object) -> tuple[str, ...]:
-    """Return the names of the fields of a value; nothing for anything else."""
+    """Return the field names of a frozen instance, or an empty tuple for any other object."""
     cls: Any = type(instance)
     names: tuple[str, ...] = cls.__slots__ if "_defaults" in vars(cls) else ()
     return names
 
 
-def _init(self: Any, **given: object) -> None:
+def _init(self: Any, **arguments: object) -> None:
     cls = type(self)
     setters = cls._setters
-    values = given if len(given) == len(setters) else {**cls._defaults, **given}
+    values = arguments if len(arguments) == len(setters) else {**cls._defaults, **arguments}
     try:
         for name, put in setters:
             put(self, values[name])
     except KeyError:
-        raise _misfit(cls, given) from None
+        raise _wrong_fields(cls, arguments) from None
     if len(values) != len(setters):
-        raise _misfit(cls, given)
+        raise _wrong_fields(cls, arguments)
 
 
-def _misfit(cls: Any, given: dict[str, object]) -> TypeError:
+def _wrong_fields(cls: Any, arguments: dict[str, object]) -> TypeError:
     names = set(cls.__slots__)
-    if unknown := sorted(given.keys() - names):
+    if unknown := sorted(arguments.keys() - names):
         return TypeError(f"{cls.__name__} has no {unknown}")
-    return TypeError(f"{cls.__name__} lacks {sorted(names - given.keys() - cls._defaults.keys())}")
+    return TypeError(f"{cls.__name__} lacks {sorted(names - arguments.keys() - cls._defaults.keys())}")
 
 
 def _refuse(self: object, *_: object) -> None:

@@ -1,7 +1,7 @@
-"""exchange.py NEW OLD: the folder NEW takes the place of OLD in one step, and OLD is removed.
+"""exchange.py NEW OLD: replace the folder OLD by NEW atomically, and remove OLD.
 
-Nobody who opens files below OLD meanwhile finds none: renameat2(2) exchanges the two names. On a file
-system that cannot (EINVAL, EXDEV), OLD goes away just before NEW comes.
+Programs that open files in OLD always find them: renameat2(2) exchanges the two names. On a file system
+without this (EINVAL, EXDEV), OLD is renamed just before NEW.
 """
 
 import ctypes
@@ -14,7 +14,7 @@ RENAME_EXCHANGE = 2
 
 
 def exchange(new: str, old: str) -> None:
-    """Do so; OSError is for whoever installs to read."""
+    """Replace OLD by NEW; raises OSError."""
     if not os.path.lexists(old):
         os.rename(new, old)
         return

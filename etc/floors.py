@@ -1,10 +1,10 @@
-"""Say in one line which modules of this Python do not fit cdigen's needs; nothing, and exit 0, where all do.
+"""Print the modules of this Python that do not fit cdigen's requirements in one line; exit with 0 if all fit.
 
     python3 -BI etc/floors.py pyproject.toml [--of-a-package]
 
-The installed cdigen finds what this Python finds in isolated mode. Of a package, which is for another
-machine, nothing has to be here, but what is here and too old is what its distribution has. It needs the
-standard library alone: nothing that cdigen needs may be here.
+The installed cdigen finds the same modules as this Python in isolated mode. With --of-a-package, modules may
+be missing here, because a package is for another machine. But a module that is too old here is too old in
+the distribution. The program needs only the standard library.
 """
 
 from __future__ import annotations
@@ -16,43 +16,43 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import zip_longest
 from pathlib import Path
 
-# Without the first NVML is not asked; without the second 'cdigen kubelet' alone does not work, and says so.
+# Without nvidia-ml-py, cdigen does not use NVML. Without grpcio, only 'cdigen kubelet' does not work.
 OPTIONAL = {"nvidia-ml-py", "grpcio"}
 _NEED = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?P<bounds>[<>=0-9.,]*)")
 
 
 def main(pyproject: str, *options: str) -> int:
-    """Print what does not fit; returns the exit code."""
+    """Print the modules that do not fit; return the exit code."""
     project = tomllib.loads(Path(pyproject).read_text(encoding="utf-8"))["project"]
     needs = [*project["dependencies"], *project["optional-dependencies"]["kubelet"]]
-    is_for_here = "--of-a-package" not in options
-    unfit = [said for need in needs if (said := _unfit(need, is_for_here=is_for_here))]
+    is_for_this_host = "--of-a-package" not in options
+    unfit = [text for need in needs if (text := _unfit(need, is_for_this_host=is_for_this_host))]
     sys.stdout.write("; ".join(unfit))
     return 1 if unfit else 0
 
 
-def _unfit(need: str, *, is_for_here: bool) -> str:
+def _unfit(need: str, *, is_for_this_host: bool) -> str:
     match = _NEED.fullmatch(need)
     if match is None:
-        raise ValueError(f"not understood: {need}")
+        raise ValueError(f"unknown syntax: {need}")
     name, bounds = match["name"], match["bounds"]
     try:
-        there = version(name)
+        installed = version(name)
     except PackageNotFoundError:
-        return f"{name} is missing ({bounds})" if is_for_here and name not in OPTIONAL else ""
-    fits = all(_fits(there, bound) for bound in bounds.split(",") if bound)
-    return "" if fits else f"{name} is {there} ({bounds})"
+        return f"{name} is missing ({bounds})" if is_for_this_host and name not in OPTIONAL else ""
+    fits = all(_fits(installed, bound) for bound in bounds.split(",") if bound)
+    return "" if fits else f"{name} is {installed} ({bounds})"
 
 
-def _fits(there: str, bound: str) -> bool:
-    wanted = bound.lstrip("<>=")
-    pairs = list(zip_longest(_numbers(there), _numbers(wanted), fillvalue=0))
-    have, want = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
-    return {">=": have >= want, "<": have < want}[bound.removesuffix(wanted)]
+def _fits(installed: str, bound: str) -> bool:
+    limit = bound.lstrip("<>=")
+    pairs = list(zip_longest(_numbers(installed), _numbers(limit), fillvalue=0))
+    own, required = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+    return {">=": own >= required, "<": own < required}[bound.removesuffix(limit)]
 
 
 def _numbers(text: str) -> list[int]:
-    # The release alone (PEP 440): 7.1rc1 counts as 7.1.
+    # Only the release (PEP 440): 7.1rc1 is treated as 7.1.
     release = re.match(r"[0-9]+(?:\.[0-9]+)*", text)
     return [int(part) for part in release[0].split(".")] if release else []
 

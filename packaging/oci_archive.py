@@ -1,10 +1,10 @@
-"""packaging/oci_archive.py NAME VERSION ARCHITECTURE OUTPUT LAYER...: put layers into an image's archive.
+"""packaging/oci_archive.py NAME VERSION ARCHITECTURE OUTPUT LAYER...: write the archive of an image.
 
     python3 packaging/oci_archive.py localhost/cdigen 0.1.0 amd64 image.tar base.tar cdigen.tar
 
-The archive is both an OCI image layout and what 'docker save' writes, over the same blobs: every engine loads
-it, Docker from before 25 too. Layers are tar files, the lowest first, and lie in it as they are. The same
-layers give the same bytes; SOURCE_DATE_EPOCH is the time of all.
+The archive is both an OCI image layout and an archive of 'docker save', with the same blobs: every engine
+loads it, including Docker before 25. Layers are tar files, the lowest first, and are not changed. The same
+layers give the same bytes; SOURCE_DATE_EPOCH is the time of all files.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-# Not root's: what needs a folder or a socket of root's says so (packaging/kubernetes).
+# Not root: pods that need a folder or a socket of root set the user (packaging/kubernetes).
 USER = "65532:65532"
 ENVIRONMENT = ["PATH=/usr/sbin:/usr/bin", "LC_ALL=C.UTF-8"]
 # https://github.com/opencontainers/image-spec/blob/v1.1.0/media-types.md
@@ -29,7 +29,7 @@ OCI = "application/vnd.oci.image"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blob:
-    """A part of the image by its content: bytes, or those of a file."""
+    """A part of the image by its content: bytes, or the bytes of a file."""
 
     digest: str
     size: int
@@ -39,7 +39,7 @@ class Blob:
 
     @property
     def path(self) -> str:
-        """Where it lies in the archive."""
+        """Its path in the archive."""
         return f"blobs/sha256/{self.digest}"
 
     def described(self, **more: Any) -> dict[str, Any]:
@@ -49,7 +49,7 @@ class Blob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Image:
-    """What an image is called, and for which machines it is."""
+    """The name, version and architecture of an image."""
 
     name: str
     version: str
@@ -59,7 +59,7 @@ class Image:
 
     @property
     def reference(self) -> str:
-        """Name and version, as engines show them."""
+        """Name and version, as engines print them."""
         return f"{self.name}:{self.version}"
 
 
@@ -84,7 +84,7 @@ def write(output: Path, image: Image) -> None:
         },
         f"{OCI}.manifest.v1+json",
     )
-    # containerd takes the first name, podman the second.
+    # containerd uses the first name, podman the second.
     annotations = {
         "io.containerd.image.name": image.reference,
         "org.opencontainers.image.ref.name": image.reference,
@@ -123,7 +123,7 @@ def configuration(image: Image) -> dict[str, Any]:
             "WorkingDir": "/",
             "Labels": labels,
         },
-        # Layers are not compressed: what identifies them unpacked is what identifies the blob.
+        # Layers are not compressed: their diff ID is the digest of the blob.
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in image.layers]},
     }
 
@@ -144,12 +144,12 @@ def json_blob(value: Any, media_type: str) -> Blob:
 
 
 def as_json(value: Any) -> bytes:
-    """Write VALUE down, always in the same way."""
+    """Return VALUE as JSON with a fixed format."""
     return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
 
 
 def add(archive: tarfile.TarFile, name: str, content: bytes | Path, time: int) -> None:
-    """Add a file, of nobody in particular."""
+    """Add a file that belongs to root."""
     member = tarfile.TarInfo(name)
     member.mode, member.mtime = 0o644, time
     if isinstance(content, Path):

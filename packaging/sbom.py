@@ -1,10 +1,10 @@
-"""packaging/sbom.py PYTHON: print what a release consists of, as CycloneDX JSON.
+"""packaging/sbom.py PYTHON: print the components of a release, as CycloneDX JSON.
 
     .venv/bin/python packaging/sbom.py build/locked/bin/python
 
-PYTHON is that of an environment with what requirements.lock pins, and with nothing else: cyclonedx-py reads
-there what needs what, and the licences. The hashes by which pip took each of them come from the lock. The
-same inputs give the same bytes; SOURCE_DATE_EPOCH is its time.
+PYTHON is the interpreter of an environment with exactly the packages of requirements.lock: cyclonedx-py reads
+their dependencies and licences there. The hashes of the packages come from the lock. The same inputs give the
+same bytes; SOURCE_DATE_EPOCH is the time of the document.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ _HASH = re.compile(r"--hash=sha256:(?P<hash>[0-9a-f]{64})")
 
 
 def main(python: str) -> int:
-    """Print it; returns the exit code."""
+    """Print the document; return the exit code."""
     document = environment(python)
     hashes = locked()
     for component in document["components"]:
         name, version = normalized(component["name"]), component["version"]
         if (name, version) not in hashes:
-            sys.exit(f"packaging/sbom.py: {name} {version} is not what requirements.lock pins")
+            sys.exit(f"packaging/sbom.py: {name} {version} is not in requirements.lock")
         component["externalReferences"] = [distribution(component["purl"], hashes[name, version])]
     text = json.dumps(document, indent=2, sort_keys=True) + "\n"
     if error := make_schemabased_validator(OutputFormat.JSON, SCHEMA).validate_str(text):
-        sys.exit(f"packaging/sbom.py: this is no CycloneDX {SCHEMA.to_version()}: {error}")
+        sys.exit(f"packaging/sbom.py: this is not CycloneDX {SCHEMA.to_version()}: {error}")
     sys.stdout.write(text)
     return 0
 
 
 def environment(python: str) -> dict[str, Any]:
-    """Return what cyclonedx-py finds in the environment of PYTHON, with cdigen's own version."""
+    """Return the components that cyclonedx-py finds in the environment of PYTHON, with cdigen's version."""
     command = [os.path.join(os.path.dirname(sys.executable), "cyclonedx-py"), "environment"]
     options = ["--output-reproducible", "--short-PURLs", f"--spec-version={SCHEMA.to_version()}"]
     with tempfile.TemporaryDirectory() as folder:
-        # It reads no version from anywhere else.
+        # cyclonedx-py reads the version only from this file.
         project = Path(folder) / "pyproject.toml"
         text = (REPOSITORY / "pyproject.toml").read_text(encoding="utf-8")
         project.write_text(text.replace('dynamic = ["version"]', f'version = "{own_version()}"'))
@@ -80,12 +80,12 @@ def locked() -> dict[tuple[str, str], list[str]]:
 
 
 def normalized(name: str) -> str:
-    """Return NAME as indexes compare them (PEP 503)."""
+    """Return NAME, normalized as in package indexes (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def distribution(purl: str, hashes: list[str]) -> dict[str, Any]:
-    """Return the reference to the files of a component, of which any may be the one that was installed."""
+    """Return the reference to the files of a component; any of them can be the installed file."""
     return {
         "type": "distribution",
         "url": purl,

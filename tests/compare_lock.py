@@ -1,6 +1,6 @@
 """Print each installed package whose release differs from requirements-dev.lock, with the locked release.
 
-It compares the packages of the Python that runs it. 'make test-newest' prints this before its tests.
+It compares the packages of the Python that runs it. 'make test-newest' runs this program before its tests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ LOCK = Path(__file__).resolve().parents[1] / "requirements-dev.lock"
 
 
 def differences(lock: str, installed: dict[str, str]) -> list[str]:
-    """Return a line for each package of INSTALLED, a release by name, that is not in the text LOCK."""
+    """Return a line for each package of INSTALLED (name to release) whose release is not in the text LOCK."""
     locked: dict[str, list[str]] = {}
     for name, release in re.findall(r"^(\S+)==(\S+)", lock, flags=re.MULTILINE):
         locked.setdefault(name, []).append(release)

@@ -1,4 +1,4 @@
-"""What tests require of the machine and of the user that runs them.
+"""Requirements of tests on the machine and on the user that runs them.
 
 A test that cannot run is skipped with the reason; if CI is set in the environment, it fails instead.
 `needs_root` and `needs_user` select the tests of each user (tests/README.md, "Root and ordinary users").
@@ -19,13 +19,13 @@ import pytest
 from hypothesis import HealthCheck, settings
 from support.abilities import ROOT_FIXTURES, cannot_run, tool
 
-# The time of an example depends on the machine, not on what is tested.
+# The time of an example depends on the machine, not on the code.
 settings.register_profile("patient", settings(), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# Each run draws the same examples: a change fails by its own fault only. 'make nightly' draws others.
+# Each run draws the same examples, so that a change fails only by its own defect, not by a new example.
 settings.register_profile("default", settings.get_profile("patient"), max_examples=25, derandomize=True)
-# 'make quick'.
+# For 'make quick'.
 settings.register_profile("quick", settings.get_profile("default"), max_examples=10)
-# 'make nightly': a failure prints the line that repeats it.
+# 'make nightly' draws random examples. A failure prints a line that repeats the failure.
 settings.register_profile(
     "nightly", settings.get_profile("patient"), max_examples=500, derandomize=False, print_blob=True
 )
@@ -36,16 +36,26 @@ pytest_plugins = ("support.command.fixtures", "support.log_pipe", "support.provi
 
 
 def pytest_configure() -> None:
-    # Trees are laid as root lays them: with 002, the umask of users on Debian 13, a group might write to all.
+    # With the umask 002 of users on Debian 13, the group could write to all files of a tree.
     os.umask(0o022)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Write the name and the error of a failed test at once, because an interrupted run has no summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        message = getattr(crash, "message", str(report.longrepr)).partition("\n")[0]
+        sys.stderr.write(f"\n{report.when} of {report.nodeid} failed: {message[:500]}\n")
+        sys.stderr.flush()
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Return a short name for long data: pytest before 9 puts 16 MiB of bytes into each report of a test."""
+    """Return a short name for long data, which pytest before 9 would write into each report of a test."""
     return argname if isinstance(val, str | bytes) and len(val) > 200 else None
 
 
-# What the name of a module says of its tests: they play somebody who means harm, or a machine that fails.
+# Words in the names of modules whose tests have hostile input or faults of the machine.
 ADVERSARIAL = re.compile(
     r"_(?:exposed|faults|hazards|hostile|killed|laws|leaks|races|refused|soak|unread)(?:_|$)"
 )
@@ -53,16 +63,16 @@ ADVERSARIAL = re.compile(
 
 # The fixtures that start the command, or install a package.
 PROCESSES = frozenset({"acme", "cdigen_process", "guests", "mixed"})
-# Modules of tests/e2e that use something of which the machine has one run one after the other: its kernel
-# log, or all of its processors, for a Kubernetes node.
+# Names in the modules of tests/e2e that use a resource of the whole machine: its kernel log, or all of its
+# processors, for a Kubernetes node. These modules run one after the other.
 MACHINE_WIDE = re.compile(r"\b(?:kubernetes_tree|kernel_records)\b")
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Return pytest-xdist's scheduler by files, but with the modules of MACHINE_WIDE as one file.
+    """Return pytest-xdist's scheduler by files, for which the modules that match MACHINE_WIDE are one file.
 
-    Groups (`--dist loadgroup`) do the same, but those of pytest-xdist 3.8 have no effect with pytest 9.2.
+    Groups (`--dist loadgroup`) would do the same, but pytest-xdist 3.8 ignores them with pytest 9.2.
     """
     from xdist.scheduler import LoadFileScheduling  # noqa: PLC0415 - a run without -n does not need it
 
@@ -100,7 +110,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--update-golden",
         action="store_true",
-        help="write the specs in tests/golden anew; read the difference before it is kept",
+        help="rewrite the specs in tests/golden; review the difference before a commit",
     )
 
 
@@ -123,23 +133,23 @@ def real_root() -> None:
 
 @pytest.fixture(scope="session")
 def other_users() -> None:
-    """Require the right to give files to other users and to start processes as them."""
+    """Require the right to change the owner of files and to start processes as other users."""
     if os.geteuid() != 0:
         cannot_run("files and processes of other users cannot be made: run as root")
 
 
 @pytest.fixture(scope="session")
 def own_mounts() -> None:
-    """Require the right to mount in a mount namespace of the test's own."""
+    """Require the right to mount file systems in a new mount namespace."""
     mount = [tool("unshare", "util-linux"), "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"]
     trial = subprocess.run(mount, check=False, capture_output=True, text=True)
     if trial.returncode != 0:
-        cannot_run(f"nothing can be mounted ({trial.stderr.strip()}): run as root")
+        cannot_run(f"file systems cannot be mounted ({trial.stderr.strip()}): run as root")
 
 
 @pytest.fixture
 def uevents() -> Iterator[None]:
-    """Require the right to make the kernel send uevents; one test of the machine has it at a time."""
+    """Require the right to make the kernel send uevents; one test of a machine at a time has the fixture."""
     device = "/sys/devices/virtual/mem/null/uevent"
     if not os.access(device, os.W_OK):
         cannot_run("no uevent can be sent: run as root, with a writable /sys")

@@ -1,6 +1,6 @@
-"""NVIDIA's toolkit in the benchmarks: which one is taken, and that NVML answers it by the driver's own path.
+"""NVIDIA's toolkit in the benchmarks: the choice of the toolkit, and a fake NVML as the driver's library.
 
-In its place stands ctk_by_path.c, which finds and loads the library as nvidia-ctk 1.20 does.
+ctk_by_path.c replaces the toolkit: it finds and loads the library as nvidia-ctk 1.20 does.
 """
 
 import json
@@ -45,7 +45,7 @@ def peer(tmp_path: Path) -> Toolkit:
 
 
 def files(root: Path) -> dict[str, tuple[int, str]]:
-    """Return what there is below ROOT: inodes, and where links lead."""
+    """Return the files below ROOT, with their inodes and the targets of links."""
     return {
         str(path): (path.lstat().st_ino, str(path.readlink()) if path.is_symlink() else "")
         for path in root.rglob("*")
@@ -53,7 +53,7 @@ def files(root: Path) -> dict[str, tuple[int, str]]:
 
 
 @pytest.mark.parametrize("lay", [driver_files.debian_13, driver_files.red_hat, driver_files.ubuntu])
-def test_nvml_answers_by_the_drivers_own_path_and_is_gone_afterwards(
+def test_a_fake_nvml_replaces_the_drivers_library_until_the_context_ends(
     tmp_path: Path, peer: Toolkit, lay: Callable[[Path], object]
 ) -> None:
     root = tmp_path / "root"
@@ -69,13 +69,16 @@ def test_nvml_answers_by_the_drivers_own_path_and_is_gone_afterwards(
 
 
 @pytest.mark.e2e
-def test_a_host_with_the_real_driver_gives_the_toolkits_spec(host_root: Path, peer: Toolkit) -> None:
+def test_the_toolkit_generates_a_spec_on_a_host_with_the_real_driver(host_root: Path, peer: Toolkit) -> None:
     for program in (peer.ctk, peer.hook):
         shutil.copy(program, host_root / "usr/bin")
     command = ["chroot", str(host_root), "/usr/bin/nvidia-ctk"]
-    silent = captured(command)
-    assert (silent.returncode, silent.stderr) == (1, "failed to initialize NVML: Driver Not Loaded\n")
-    # It has made /dev/nvidiactl.
+    without_nvml = captured(command)
+    assert (without_nvml.returncode, without_nvml.stderr) == (
+        1,
+        "failed to initialize NVML: Driver Not Loaded\n",
+    )
+    # The toolkit has made /dev/nvidiactl.
     before = files(host_root)
     spec = json.loads(start_containers.toolkit_spec(host_root, peer))
     assert [device["name"] for device in spec["devices"]] == [
@@ -85,14 +88,12 @@ def test_a_host_with_the_real_driver_gives_the_toolkits_spec(host_root: Path, pe
     assert files(host_root) == before
 
 
-def test_where_there_is_none_nothing_is_measured_beside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_toolkit_is_found_if_the_path_has_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     assert toolkit.find(None) is None
 
 
-def test_the_toolkit_of_the_path_is_taken(peer: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_toolkit_in_the_path_is_used(peer: Toolkit, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(peer.ctk.parent))
     assert toolkit.find(None) == peer
 
@@ -103,4 +104,4 @@ def test_a_folder_without_the_toolkit_is_refused_in_one_line(tmp_path: Path, ben
     command = [sys.executable, str(BENCHES / bench), "--toolkit", str(tmp_path)]
     done = captured(command)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == f"--toolkit {tmp_path}: there is no nvidia-cdi-hook to execute\n"
+    assert done.stderr == f"--toolkit {tmp_path}: no executable nvidia-cdi-hook\n"

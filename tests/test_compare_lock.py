@@ -26,7 +26,9 @@ pyyaml==6.1 ; python_full_version >= '3.12' \\
         ({"attrs": "26.1.0"}, ["attrs 26.1.0 (locked: none)"]),
     ],
 )
-def test_each_package_of_another_release_has_a_line(installed: dict[str, str], lines: list[str]) -> None:
+def test_each_package_whose_release_differs_from_the_lock_is_printed(
+    installed: dict[str, str], lines: list[str]
+) -> None:
     assert compare_lock.differences(LOCK, installed) == lines
 
 

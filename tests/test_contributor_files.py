@@ -13,7 +13,7 @@ from support.paths import REPOSITORY
 GITHUB = REPOSITORY / ".github"
 WORKFLOWS = sorted(path.name for path in (GITHUB / "workflows").iterdir())
 FORMS = sorted(path.name for path in (GITHUB / "ISSUE_TEMPLATE").iterdir() if path.name != "config.yml")
-# Programs of a new Debian, by which a workflow gets the repository.
+# Programs of a new Debian system, which a workflow runs to get the repository.
 PROGRAMS = {"apt-get", "cd", "git"}
 
 
@@ -23,7 +23,7 @@ def workflow(name: str) -> dict[str, Any]:
 
 
 def steps(name: str) -> Iterator[dict[str, Any]]:
-    """Yield each step of the workflow NAME, for a matrix once with each of its values."""
+    """Yield each step of the workflow NAME; a step of a matrix, once for each value of the matrix."""
     for job in workflow(name)["jobs"].values():
         targets = job.get("strategy", {}).get("matrix", {}).get("target", [""])
         for target in targets:
@@ -69,7 +69,7 @@ def test_the_workflows_run_ci_for_each_change_and_the_long_tests_each_night() ->
 
 
 @pytest.mark.parametrize("name", FORMS)
-def test_an_issue_form_has_what_github_requires(name: str) -> None:
+def test_an_issue_form_has_the_fields_that_github_requires(name: str) -> None:
     form = yaml.safe_load((GITHUB / "ISSUE_TEMPLATE" / name).read_text())
     assert form["name"]
     assert form["description"]
@@ -79,7 +79,7 @@ def test_an_issue_form_has_what_github_requires(name: str) -> None:
     assert len({field["id"] for field in fields}) == len(fields) > 0
 
 
-def test_vulnerabilities_are_never_reported_by_a_template() -> None:
+def test_blank_issues_are_disabled_and_the_bug_form_refers_to_security_md() -> None:
     assert yaml.safe_load((GITHUB / "ISSUE_TEMPLATE/config.yml").read_text()) == {
         "blank_issues_enabled": False
     }

@@ -1,7 +1,8 @@
-"""The documentation names what the code names, and nothing that is not there."""
+"""The documentation names everything that the code names, and nothing that does not exist."""
 
 import ast
 import json
+import posixpath
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -17,7 +18,7 @@ from support.source_names import KEBAB
 from cdigen.cli.main import EXIT_DEFECT, UnprintedError
 from cdigen.config import read
 
-# The last is the one that docs/adding-a-vendor.md adds.
+# acme is the vendor that docs/adding-a-vendor.md adds.
 NAMES = ("nvidia", "amd", "intel", "acme")
 
 DOCUMENTS = sorted(
@@ -40,7 +41,7 @@ def everywhere(*documents: str) -> str:
 
 
 def first_column(text: str) -> set[str]:
-    """Return the names in code that begin the rows of the tables in TEXT."""
+    """Return the names in backticks in the first column of the tables in TEXT."""
     rows = re.findall(r"^\| (`[^|]*`) \|", text, flags=re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
 
@@ -48,26 +49,26 @@ def first_column(text: str) -> set[str]:
 # Rules and kinds of errors.
 
 NAMES_RULE = re.compile(r'(?:rule=|_\w+\(\s*(?:"(?:error|warning|info)",\s*)?)"([a-z0-9]+(?:-[a-z0-9]+)+)"')
-# What is written like a rule and is none that anybody sees: words of hooks and packages, and the names by
-# which doctor and configure tell apart what they say in words of their own.
+# Names that are written like rules but never printed: words of hooks and packages, and internal names of
+# findings that doctor and configure print in other words.
 NO_RULES = {
     "cri-o", "cri-disabled", "config-missing", "config-passed-over", "config-syntax", "config-twice",
     "config-too-long", "config-type", "config-unknown", "config-unreadable", "config-version", "no-specs",
-    "not-a-name", "unknown-device", "unknown-kind",
+    "claimed-by-other", "not-a-name", "unknown-device", "unknown-kind",
 }  # fmt: skip
 
 
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
     text = text_of("docs/rules.md")
     documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
-    # The start-up hook has no findings: what it says of its steps is in docs/hook.md.
+    # The start-up hook has no findings: docs/hook.md describes its messages.
     sources = [
         path
         for path in (REPOSITORY / "cdigen").rglob("*.py")
         if path.name != "rulebook.py" and path.parent.name != "hook"
     ]
     code = "".join(path.read_text() for path in sources)
-    named = {name for name in source_names.given_as("rule") if KEBAB.fullmatch(name)}
+    named = {name for name in source_names.passed_as("rule") if KEBAB.fullmatch(name)}
     checks = first_column(text_of("docs/doctor.md"))
     kinds = set(source_names.error_kinds())
     assert {*NAMES_RULE.findall(code), *named} - NO_RULES - checks - kinds - documented == set()
@@ -84,7 +85,7 @@ def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
         for kind, codes in re.findall(r"^\| `([a-z-]+)` \| ([0-9, ]+) \|", part, flags=re.MULTILINE)
     }
     known = source_names.error_kinds()
-    # Both are the entry point's own: what no command raises.
+    # Only the entry point raises these two errors.
     assert (documented.pop("internal"), known.pop("internal")) == ({EXIT_DEFECT}, {1})
     assert documented.pop(UnprintedError.default_kind) == {UnprintedError.exit_code}
     assert documented == known
@@ -92,18 +93,18 @@ def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
 
 # Commands and options.
 
-# Options of other programs that a document names by themselves.
+# Options of other programs that a document names without the program.
 FOREIGN_OPTIONS = {
     "--root-dir", "--container-runtime-endpoint", "--bound-object-kind", "--bound-object-name",
     "--group-add", "--gpus", "--runtime", "--rootfs", "--config-file", "--require-hashes", "--only-binary",
     "--policy-config-file", "--version", "--tree", "--rounds", "--option", "--privileged", "--rm", "--now",
 }  # fmt: skip
-# A command of ours: at the start of a line, after a prompt, sudo or what joins commands.
+# A command of cdigen: at the start of a line, after a prompt, sudo or an operator of the shell.
 COMMAND = re.compile(r"(?:^|[|;&(]\s?|\$ |sudo |# )cdigen ([a-z][a-z-]*)([^|;&)]*)")
 
 
 def spans(text: str) -> Iterator[str]:
-    """Yield what stands in TEXT as code: in its lines, and line by line in its blocks."""
+    """Yield the code in TEXT: inline code, and each line of code blocks."""
     without = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
     yield from re.findall(r"`([^`\n]+)`", without)
     for block in re.findall(r"```[a-z]*\n(.*?)```", text, flags=re.DOTALL):
@@ -126,7 +127,7 @@ def test_commands_and_options_that_a_document_names_exist(document: str) -> None
 
 
 @pytest.mark.parametrize("section", SECTIONS)
-def test_options_that_a_man_page_names_beside_its_own_list_exist(section: str) -> None:
+def test_options_in_the_prose_of_a_man_page_exist(section: str) -> None:
     known = set().union(*source_names.options().values())
     named = re.findall(r"(?<![\w-])\\-\\-[a-z](?:[a-z]|\\-)*", text_of(section))
     assert {name.replace("\\", "") for name in named} - known - FOREIGN_OPTIONS == set()
@@ -138,7 +139,7 @@ def test_options_that_a_man_page_names_beside_its_own_list_exist(section: str) -
 def keys(
     schema: dict[str, Any], whole: dict[str, Any], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, ...]]:
-    """Yield the way to every key that SCHEMA allows."""
+    """Yield the path of every key that SCHEMA permits."""
     if "$ref" in schema:
         schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
     for key, value in schema.get("properties", {}).items():
@@ -176,7 +177,7 @@ def test_every_key_that_the_documentation_of_the_configuration_lists_exists() ->
 
 
 def examples_of_the_configuration() -> Iterator[tuple[str, str]]:
-    """Yield the YAML in documents that has keys of the configuration alone."""
+    """Yield document and text of each YAML block that has only keys of the configuration."""
     known = set(json.loads(text_of("schemas/config.schema.json"))["properties"])
     for document in DOCUMENTS:
         for block in re.findall(
@@ -188,18 +189,18 @@ def examples_of_the_configuration() -> Iterator[tuple[str, str]]:
                 yield document, text
 
 
-def test_every_example_of_the_configuration_is_right() -> None:
+def test_every_example_of_the_configuration_is_valid() -> None:
     found = [(document, read(text.encode(), file=document, vendors=NAMES)[1])
              for document, text in examples_of_the_configuration()]  # fmt: skip
     assert len(found) > 10
     assert [(document, wrong) for document, wrong in found if wrong] == []
 
 
-# What is measured and logged.
+# Metrics and log events.
 
 
 def metrics() -> set[str]:
-    """Return the names of all metrics as they are scraped, without what histograms add."""
+    """Return the names of all metrics as they are scraped, without the suffixes of histograms."""
     code = "\n".join(path.read_text() for path in source_names.trees())
     counters = set(re.findall(r'[Cc]ounter(?:MetricFamily)?\(\s*"(cdigen_\w+)"', code))
     every = set(re.findall(r'"(cdigen_[a-z]\w+)"', code))
@@ -213,7 +214,7 @@ def test_every_metric_is_documented_and_every_documented_metric_exists() -> None
     assert {name for name in names if name.startswith("cdigen_")} == metrics()
 
 
-def test_documents_alerts_and_dashboards_name_metrics_that_there_are() -> None:
+def test_metrics_in_documents_alerts_and_dashboards_exist() -> None:
     monitoring = [path for path in (REPOSITORY / "examples/monitoring").iterdir() if path.is_file()]
     text = "\n".join((everywhere(*DOCUMENTS), *(path.read_text() for path in monitoring)))
     named = set(re.findall(r"\bcdigen_(?:nri_)?[a-z]+_[a-z_]*[a-z]\b", text))
@@ -222,20 +223,24 @@ def test_documents_alerts_and_dashboards_name_metrics_that_there_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "folders"),
-    [("docs/operations.md", ("daemon", "frontend", "run")), ("docs/nri.md", ("nri", "chassis"))],
+    ("document", "places"),
+    [
+        ("docs/operations.md", ("daemon", "service", "cli/run.py")),
+        ("docs/nri.md", ("nri", "cli/nri.py", "service/runner.py")),
+    ],
 )
-def test_every_event_of_the_log_is_documented(document: str, folders: tuple[str, ...]) -> None:
+def test_every_event_of_the_log_is_documented(document: str, places: tuple[str, ...]) -> None:
     table = text_of(document).partition("\n| `event` |")[2].partition("\n\n")[0]
-    # What a logger says of itself, or by a value: an outcome of a container, the state of the run directory.
-    values = {"log lines were dropped", "served", "nothing", "status"}
-    assert source_names.events(*folders) - values == first_column(table) - values
+    # An event of the logger itself, and events whose name is a value: the outcome of a container, or the
+    # state of the run directory.
+    values = {"log_dropped", "served", "nothing", "status"}
+    assert source_names.events(*places) - values == first_column(table) - values
 
 
 # Variables, files, headings, targets.
 
 
-def test_every_variable_that_is_read_is_documented_and_every_documented_one_is_read() -> None:
+def test_every_environment_variable_is_documented_and_every_documented_one_is_used() -> None:
     text = everywhere(*DOCUMENTS, *SECTIONS)
     assert {name for name in source_names.variables() if name not in text} == set()
     used = "\n".join(
@@ -257,7 +262,7 @@ def test_every_file_that_a_document_names_exists(document: str) -> None:
 
 
 def naming() -> Iterator[tuple[str, str]]:
-    """Yield every text of the repository that may send its reader to a document."""
+    """Yield name and text of every file of the repository that may refer to a document."""
     for top in ("cdigen", "tests", "etc", "docs", "examples"):
         for path in sorted((REPOSITORY / top).rglob("*")):
             if path.is_file() and path.suffix in {".py", ".md", ".roff", ".service", ".yaml", ".conf", ""}:
@@ -266,7 +271,7 @@ def naming() -> Iterator[tuple[str, str]]:
         yield name, text_of(name)
 
 
-def test_every_document_and_heading_that_anything_sends_a_reader_to_exists() -> None:
+def test_every_referenced_document_and_heading_exists() -> None:
     wrong = []
     for name, text in naming():
         for document in set(re.findall(r"(?<![\w/.-])docs/[a-z0-9/-]+\.md", text)):
@@ -276,6 +281,22 @@ def test_every_document_and_heading_that_anything_sends_a_reader_to_exists() -> 
             if not re.search(rf"^#+ .*{words}|^\*\*{words}", text_of(document), flags=re.MULTILINE):
                 wrong.append((name, f"{document}: {heading}"))
     assert wrong == []
+
+
+def anchors(document: str) -> set[str]:
+    """Return the anchors of the headings of DOCUMENT, as GitHub forms them."""
+    headings = re.findall(r"^#+ (.+)$", text_of(document), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_to_a_heading_leads_to_an_existing_heading(document: str) -> None:
+    links = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", text_of(document))
+    folder = posixpath.dirname(document)
+    targets = [
+        (posixpath.normpath(posixpath.join(folder, page)) if page else document, at) for page, at in links
+    ]
+    assert [(page, at) for page, at in targets if at not in anchors(page)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -293,7 +314,7 @@ def test_targets_of_make_that_a_document_names_exist(document: str) -> None:
 
 
 def exists(name: str) -> bool:
-    """Return whether NAME (``room.module``, ``room.module.function``) is in the package."""
+    """Return whether NAME (``package.module``, ``package.module.function``) is in cdigen."""
     try:
         resolve_name(f"cdigen.{name}")
     except (ImportError, AttributeError):
@@ -301,11 +322,11 @@ def exists(name: str) -> bool:
     return True
 
 
-def test_what_the_architecture_names_is_in_the_package() -> None:
-    rooms = {path.parent.name for path in (REPOSITORY / "cdigen").glob("*/__init__.py")}
+def test_every_module_in_the_architecture_page_exists() -> None:
+    packages = {path.parent.name for path in (REPOSITORY / "cdigen").glob("*/__init__.py")}
     text = text_of("docs/architecture.md")
     named = {span for span in spans(text) if re.fullmatch(r"[a-z_]+(?:\.[a-zA-Z_]+)+", span)}
-    modules = {name for name in named if name.partition(".")[0] in rooms}
+    modules = {name for name in named if name.partition(".")[0] in packages}
     files = set(re.findall(r"(?<![\w/])((?:cdigen|tests|schemas|etc|docs|examples)/[\w./-]+\w)", text))
     assert {name for name in modules if not exists(name)} == set()
     assert {name for name in files if not (REPOSITORY / name).exists()} == set()

@@ -1,4 +1,4 @@
-"""The examples are listed with whether they are run, and what makes options of a spec says what is in it."""
+"""The list of examples marks the examples that are not run; `cdi-options` converts a spec to options."""
 
 import json
 import sys
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 EXAMPLES = REPOSITORY / "examples"
 README = (EXAMPLES / "README.md").read_text()
-# Written by others' tools, and explained in the README as folders.
+# Folders with files of other tools; the README describes them as folders.
 FOLDERS = ("hosts", "specs", "monitoring", "vendor-accel")
 PROGRAMS = sorted(
     path.relative_to(EXAMPLES).as_posix()
@@ -28,18 +28,18 @@ LIBRARY = {"hostPath": "/usr/lib/libgpu.so.1.2", "containerPath": "/usr/lib/libg
 
 
 @pytest.mark.parametrize("example", PROGRAMS)
-def test_an_example_is_listed_as_not_run_exactly_where_its_file_says_so(example: str) -> None:
+def test_the_list_marks_an_example_as_not_run_if_and_only_if_its_file_does(example: str) -> None:
     rows = [line for line in README.splitlines() if f"]({example})" in line]
     assert len(rows) == 1
-    assert ("| not run |" in rows[0]) == ("# Not run here: " in (EXAMPLES / example).read_text())
+    assert ("| not run |" in rows[0]) == ("# Not run: " in (EXAMPLES / example).read_text())
 
 
-def test_folders_that_are_no_programs_are_listed() -> None:
+def test_folders_without_programs_are_listed() -> None:
     assert [name for name in FOLDERS if f"]({name}" not in README] == []
 
 
 def spec(folder: Path, **edits: Any) -> Path:
-    """Write a spec of one device, a, whose document has EDITS besides the library."""
+    """Write a spec with the device `a`, a mount of LIBRARY, and EDITS for all devices."""
     document = {
         "cdiVersion": "0.5.0",
         "kind": "example.com/gpu",
@@ -88,28 +88,28 @@ def test_a_spec_becomes_the_options_of_a_program(tmp_path: Path, form: str, line
     assert options(form, spec(tmp_path, env=["A=b"]), "a").stdout.splitlines() == lines
 
 
-def test_a_node_that_the_device_and_the_document_share_is_bound_once(tmp_path: Path) -> None:
-    said = options("nspawn", spec(tmp_path, deviceNodes=[NODE]), "a").stdout
-    assert said.count("--bind=") == 1
+def test_a_node_that_device_edits_and_common_edits_contain_is_bound_once(tmp_path: Path) -> None:
+    output = options("nspawn", spec(tmp_path, deviceNodes=[NODE]), "a").stdout
+    assert output.count("--bind=") == 1
 
 
-def test_incus_gets_no_firmware_below_a_folder_that_is_a_link_in_images(tmp_path: Path) -> None:
+def test_options_for_incus_omit_firmware_below_lib_which_is_a_link_in_images(tmp_path: Path) -> None:
     firmware = {"hostPath": "/usr/lib/firmware/gpu.bin", "containerPath": "/lib/firmware/gpu.bin"}
     file = spec(tmp_path, mounts=[firmware, LIBRARY])
     assert "firmware" not in options("incus", file, "a").stdout
     assert "--bind-ro=/usr/lib/firmware/gpu.bin:/lib/firmware/gpu.bin" in options("nspawn", file, "a").stdout
 
 
-def test_a_colon_in_a_path_is_no_separator_for_nspawn(tmp_path: Path) -> None:
-    said = options("nspawn", spec(tmp_path, deviceNodes=[{"path": "/dev/pci-0000:03"}]), "a").stdout
-    assert r"--bind=/dev/pci-0000\:03:/dev/pci-0000\:03" in said.splitlines()
+def test_a_colon_in_a_path_is_escaped_for_nspawn(tmp_path: Path) -> None:
+    output = options("nspawn", spec(tmp_path, deviceNodes=[{"path": "/dev/pci-0000:03"}]), "a").stdout
+    assert r"--bind=/dev/pci-0000\:03:/dev/pci-0000\:03" in output.splitlines()
 
 
-def test_a_spec_with_hooks_or_without_the_device_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_a_spec_with_hooks_or_without_the_requested_device_is_refused_with_the_reason(tmp_path: Path) -> None:
     hook = {"hookName": "createContainer", "path": "/hook"}
     with_hooks = options("nspawn", spec(tmp_path, hooks=[hook]), "a")
     assert (with_hooks.returncode, with_hooks.stdout) == (1, "")
-    assert "has hooks, which nobody would run; make it with --hook none" in with_hooks.stderr
+    assert ": hooks are not supported; generate the spec with --hook none" in with_hooks.stderr
     without = options("nspawn", spec(tmp_path), "b")
     assert (without.returncode, without.stderr) == (
         1,
@@ -117,7 +117,7 @@ def test_a_spec_with_hooks_or_without_the_device_is_refused_in_one_line(tmp_path
     )
 
 
-def test_a_spec_that_cdigen_wrote_for_it_names_each_library() -> None:
-    said = options("nspawn", EXAMPLES / "specs/debian13-8xh100.json", "0").stdout
-    assert "--bind=/dev/nvidia0:/dev/nvidia0" in said.splitlines()
-    assert "/libcuda.so.1\n" in said
+def test_a_spec_of_cdigen_is_converted_with_its_nodes_and_libraries() -> None:
+    output = options("nspawn", EXAMPLES / "specs/debian13-8xh100.json", "0").stdout
+    assert "--bind=/dev/nvidia0:/dev/nvidia0" in output.splitlines()
+    assert "/libcuda.so.1\n" in output

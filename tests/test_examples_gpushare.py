@@ -1,4 +1,4 @@
-"""What the files of examples/kubernetes/gpushare have in common is the same in all of them."""
+"""The common values in the files of examples/kubernetes/gpushare are equal."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import yaml
 from support.paths import REPOSITORY
 
 from cdigen import __version__
-from cdigen.doctor.kubelet_shares import OPTIONAL_RIGHTS, RIGHTS
+from cdigen.doctor.kubelet_gpu_memory import OPTIONAL_RIGHTS, RIGHTS
 
 FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
 
@@ -16,7 +16,7 @@ def documents(name: str) -> list[Any]:
     return list(yaml.safe_load_all((FOLDER / name).read_text()))
 
 
-def test_the_scheduler_is_told_the_same_in_each_version() -> None:
+def test_the_scheduler_has_the_same_configuration_in_each_version() -> None:
     newest, older = documents("scheduler-v1.yaml")[0], documents("scheduler-v1beta1.yaml")[0]
     assert newest.pop("apiVersion") == "kubescheduler.config.k8s.io/v1"
     assert older.pop("apiVersion") == "kubescheduler.config.k8s.io/v1beta1"
@@ -28,7 +28,7 @@ def test_the_scheduler_is_told_the_same_in_each_version() -> None:
     }
 
 
-def test_the_image_is_of_this_version_and_the_port_that_of_the_service() -> None:
+def test_the_image_is_of_this_version_and_the_ports_are_equal() -> None:
     (images,) = (each["images"] for each in documents("kustomization.yaml"))
     found = {each["kind"]: each for each in documents("extender.yaml")}
     (container,) = found["Deployment"]["spec"]["template"]["spec"]["containers"]
@@ -38,14 +38,14 @@ def test_the_image_is_of_this_version_and_the_port_that_of_the_service() -> None
     assert f"--listen=0.0.0.0:{port['port']}" in container["args"]
 
 
-def test_what_is_applied_at_once_lies_here() -> None:
+def test_the_files_of_the_kustomization_exist() -> None:
     (kustomization,) = documents("kustomization.yaml")
     assert all((FOLDER / name).exists() for name in kustomization["resources"])
 
 
-def test_the_node_may_do_what_it_does_and_nothing_else() -> None:
+def test_the_roles_grant_exactly_the_required_and_the_optional_rights() -> None:
     roles = [each for name in ("node.yaml", "extender.yaml") for each in documents(name) if "rules" in each]
-    ours = [each for each in roles if each["metadata"]["name"] in {"cdigen-node", "cdigen-ledgers"}]
-    rules = [rule for role in ours for rule in role["rules"]]
-    may = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
-    assert may == {*RIGHTS, *OPTIONAL_RIGHTS}
+    own = [each for each in roles if each["metadata"]["name"] in {"cdigen-node", "cdigen-ledgers"}]
+    rules = [rule for role in own for rule in role["rules"]]
+    granted = {(verb, resource) for rule in rules for resource in rule["resources"] for verb in rule["verbs"]}
+    assert granted == {*RIGHTS, *OPTIONAL_RIGHTS}

@@ -1,4 +1,4 @@
-"""Pods of KAI, HAMi and gpu-operator with the example's configuration: what each would get."""
+"""The devices that example pods of KAI, HAMi and gpu-operator get with the example's configuration."""
 
 import json
 from collections.abc import Callable
@@ -20,8 +20,8 @@ Resolve = Callable[..., Any]
 
 
 @pytest.fixture
-def asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Resolve:
-    """Return what a pod would get on a host with the specs of cdigen and of a device plugin."""
+def resolved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Resolve:
+    """Return a function that resolves a pod on a host with the specs of cdigen and of a device plugin."""
     specs = tmp_path / "run/cdi"
     specs.mkdir(parents=True)
     (tmp_path / "var").mkdir()
@@ -60,65 +60,65 @@ POD = ExamplePod(
         ("gpu-operator.yaml", "nvidia-device-plugin-daemonset-x2x5k", [f"{MANAGEMENT}=all"]),
     ],
 )
-def test_each_pod_gets_what_it_was_given(asked: Resolve, file: str, name: str, devices: list[str]) -> None:
-    done = asked(read_pods(file)[name])
-    assert (done["outcome"], done["devices"], done["notes"]) == ("inject", devices, [])
+def test_each_pod_gets_its_devices(resolved: Resolve, file: str, name: str, devices: list[str]) -> None:
+    done = resolved(read_pods(file)[name])
+    assert (done["outcome"], done["devices"], done["ignored_requests"]) == ("inject", devices, [])
 
 
 def test_every_pod_of_the_examples_is_tested() -> None:
-    # Those that ask a kubelet: tests/kubelet/test_example_pods.py.
+    # tests/kubelet/test_example_pods.py tests gpu-pods.yaml: its pods request devices from the kubelet.
     files = sorted(path.name for path in CONFIGURATION.parent.glob("*.yaml") if path.name != "gpu-pods.yaml")
     assert files == ["cdigen.yaml", "gpu-operator.yaml", "hami.yaml", "kai.yaml"]
     assert sum(len(read_pods(file)) for file in files if file != "cdigen.yaml") == 4
 
 
-def test_where_the_device_plugin_uses_cdi_kais_variable_names_its_kind(asked: Resolve) -> None:
+def test_the_variable_of_kai_may_contain_the_kind_of_a_device_plugin(resolved: Resolve) -> None:
     pod = read_pods("kai.yaml")["gpu-sharing"]
     pod.env[VISIBLE] = f"{PLUGINS}={UUID}"
-    assert asked(pod)["devices"] == [f"{PLUGINS}={UUID}"]
+    assert resolved(pod)["devices"] == [f"{PLUGINS}={UUID}"]
 
 
-def test_a_pod_that_kai_does_not_schedule_gets_nothing(asked: Resolve) -> None:
+def test_a_pod_that_kai_does_not_schedule_gets_nothing(resolved: Resolve) -> None:
     pods = read_pods("kai.yaml")
-    assert asked(replace(pods["gpu-sharing"], labels={}))["outcome"] == "nothing"
-    assert asked(replace(pods["gpu-sharing-nri"], labels={}))["outcome"] == "nothing"
+    assert resolved(replace(pods["gpu-sharing"], labels={}))["outcome"] == "nothing"
+    assert resolved(replace(pods["gpu-sharing-nri"], labels={}))["outcome"] == "nothing"
 
 
-def test_kais_reservation_pod_gets_what_the_device_plugin_allocated(asked: Resolve) -> None:
+def test_kais_reservation_pod_gets_the_device_that_the_device_plugin_allocated(resolved: Resolve) -> None:
     pod = replace(POD, namespace="kai-resource-reservation", env={VISIBLE: UUID})
-    assert asked(pod)["devices"] == [f"nvidia.com/gpu={UUID}"]
+    assert resolved(pod)["devices"] == [f"nvidia.com/gpu={UUID}"]
 
 
-def test_a_pod_of_hami_elsewhere_needs_the_volume_mounts(asked: Resolve) -> None:
+def test_a_hami_pod_in_another_namespace_must_request_devices_by_volume_mounts(resolved: Resolve) -> None:
     pod = replace(read_pods("hami.yaml")["gpu-pod"], namespace="elsewhere")
-    assert asked(pod)["outcome"] == "nothing"
+    assert resolved(pod)["outcome"] == "nothing"
     folder = "/var/run/nvidia-container-devices"
     pod.env[VISIBLE] = folder
-    assert asked(pod, "--mount", f"/dev/null:{folder}/{UUID}")["devices"] == [f"nvidia.com/gpu={UUID}"]
+    assert resolved(pod, "--mount", f"/dev/null:{folder}/{UUID}")["devices"] == [f"nvidia.com/gpu={UUID}"]
 
 
-def test_hamis_own_pods_get_all_gpus_and_nobody_else_of_their_namespace(asked: Resolve) -> None:
-    # Its chart sets both variables; the second is for administrators (daemonsetnvidia.yaml).
+def test_only_hamis_own_pods_in_their_namespace_get_all_gpus(resolved: Resolve) -> None:
+    # HAMi's chart sets both variables; the second variable is for management (daemonsetnvidia.yaml).
     env = {VISIBLE: "all", "NVIDIA_MIG_MONITOR_DEVICES": "all"}
     pod = replace(POD, namespace="kube-system", env=env)
     own = replace(pod, labels={"app.kubernetes.io/component": "hami-device-plugin"})
-    assert asked(own)["devices"] == ["nvidia.com/gpu=all"]
-    assert asked(pod)["outcome"] == "nothing"
+    assert resolved(own)["devices"] == ["nvidia.com/gpu=all"]
+    assert resolved(pod)["outcome"] == "nothing"
 
 
-def test_an_operands_variable_may_name_the_kind(asked: Resolve) -> None:
+def test_the_variable_of_an_operand_may_contain_the_management_kind(resolved: Resolve) -> None:
     (pod,) = read_pods("gpu-operator.yaml").values()
     bare = replace(pod, annotations={})
-    assert asked(bare)["devices"] == ["nvidia.com/gpu=all"]
+    assert resolved(bare)["devices"] == ["nvidia.com/gpu=all"]
     bare.env[VISIBLE] = f"{MANAGEMENT}=all"
-    assert asked(bare)["devices"] == [f"{MANAGEMENT}=all"]
+    assert resolved(bare)["devices"] == [f"{MANAGEMENT}=all"]
 
 
-def test_nobody_else_has_the_kind_of_administrators(asked: Resolve) -> None:
+def test_a_pod_that_is_no_operand_gets_no_device_of_the_management_kind(resolved: Resolve) -> None:
     (pod,) = read_pods("gpu-operator.yaml").values()
-    done = asked(replace(pod, namespace="team-a", annotations={}, env={VISIBLE: f"{MANAGEMENT}=all"}))
+    done = resolved(replace(pod, namespace="team-a", annotations={}, env={VISIBLE: f"{MANAGEMENT}=all"}))
     assert (done["outcome"], done["cause"]) == ("refuse", "not_permitted")
-    assert asked(replace(pod, namespace="team-a"))["devices"] == ["nvidia.com/gpu=all"], "by its variable"
+    assert resolved(replace(pod, namespace="team-a"))["devices"] == ["nvidia.com/gpu=all"], "by its variable"
     labels = {"kai.scheduler/queue": "q"}
-    done = asked(replace(pod, namespace="team-a", labels=labels))
+    done = resolved(replace(pod, namespace="team-a", labels=labels))
     assert (done["outcome"], done["cause"]) == ("refuse", "not_permitted")

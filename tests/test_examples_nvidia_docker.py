@@ -1,6 +1,6 @@
-"""The example nvidia-docker: which arguments Docker gets, with cdigen itself and the tree of a host.
+"""The example nvidia-docker: the arguments that Docker receives, with cdigen and the tree of a host.
 
-In Docker's place is a program that writes down how it was called, and tells of two images.
+A double of Docker records its calls, and has the images IMAGES.
 """
 
 import json
@@ -47,7 +47,7 @@ IMAGES = {
     "labelled": {"Labels": LABELS, "Env": None},
     "newer": {"Labels": {**LABELS, "com.nvidia.cuda.version": "99.0"}, "Env": []},
     "requiring": {"Labels": {}, "Env": ["NVIDIA_VISIBLE_DEVICES=1", "NVIDIA_REQUIRE_CUDA=cuda>=99.0"]},
-    "asking": {"Labels": {}, "Env": ["NVIDIA_VISIBLE_DEVICES=1"]},
+    "requests-gpus": {"Labels": {}, "Env": ["NVIDIA_VISIBLE_DEVICES=1"]},
     "void": {"Labels": LABELS, "Env": ["NVIDIA_VISIBLE_DEVICES=void"]},
     "--": {"Labels": LABELS, "Env": []},
 }
@@ -58,7 +58,7 @@ HOSTILE = "a b\n$(touch /tmp/x);`id` '\" \\ \x1b[2J"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wrapped:
-    """The command, with Docker's and cdigen's places in PATH."""
+    """The command, with fake Docker and cdigen in PATH."""
 
     folder: Path
 
@@ -70,11 +70,11 @@ class Wrapped:
 
     @property
     def calls(self) -> list[list[str]]:
-        """How Docker was called, call by call."""
+        """The arguments of each call of Docker."""
         return [json.loads(line) for line in (self.folder / "calls").read_text().splitlines()]
 
     def becomes(self, *arguments: str, **environment: str) -> list[str]:
-        """Return what Docker is told last for ARGUMENTS, which must succeed."""
+        """Return the arguments of Docker's last call for ARGUMENTS, which must succeed."""
         done = self(*arguments, **environment)
         assert (done.returncode, done.stderr) == (0, "")
         return self.calls[-1]
@@ -114,13 +114,15 @@ def wrapped(tmp_path: Path, host: Path) -> Wrapped:
         ["--", "run", "labelled"],
     ],
 )
-def test_what_starts_no_container_goes_to_docker_as_it_is(wrapped: Wrapped, arguments: list[str]) -> None:
+def test_a_command_that_starts_no_container_is_passed_to_docker_unchanged(
+    wrapped: Wrapped, arguments: list[str]
+) -> None:
     assert wrapped.becomes(*arguments, NV_GPU="0") == arguments
     assert len(wrapped.calls) == 1
 
 
 @pytest.mark.parametrize("command", [["run"], ["create"], ["container", "run"], ["container", "create"]])
-def test_an_image_with_the_label_of_1_0_gets_all_gpus_and_another_none(
+def test_only_an_image_with_the_label_of_nvidia_docker_1_0_gets_all_gpus(
     wrapped: Wrapped, command: list[str]
 ) -> None:
     assert wrapped.becomes(*command, "labelled", "sh") == [*command, ALL, "labelled", "sh"]
@@ -140,10 +142,12 @@ def test_an_image_with_the_label_of_1_0_gets_all_gpus_and_another_none(
         ("nvidia.com/gpu=1", [SECOND]),
     ],
 )
-def test_nv_gpu_chooses_for_an_image_that_asks(wrapped: Wrapped, nv_gpu: str, devices: list[str]) -> None:
+def test_nv_gpu_selects_the_gpus_of_an_image_that_requests_gpus(
+    wrapped: Wrapped, nv_gpu: str, devices: list[str]
+) -> None:
     assert wrapped.becomes("run", "--rm", "labelled", NV_GPU=nv_gpu) == ["run", *devices, "--rm", "labelled"]
     of_image = [SECOND] if not nv_gpu.strip() else devices
-    assert wrapped.becomes("run", "asking", NV_GPU=nv_gpu) == ["run", *of_image, "asking"]
+    assert wrapped.becomes("run", "requests-gpus", NV_GPU=nv_gpu) == ["run", *of_image, "requests-gpus"]
 
 
 @pytest.mark.parametrize(
@@ -178,35 +182,35 @@ def test_nv_gpu_chooses_for_an_image_that_asks(wrapped: Wrapped, nv_gpu: str, de
         (["--rm=false", "-d", "--init", "--sig-proxy"], ["--rm=false", "-d", "--init", "--sig-proxy"]),
     ],
 )
-def test_options_that_ask_for_gpus_become_cdi_names_and_the_others_stay(
+def test_options_for_gpus_become_cdi_names_and_other_options_stay(
     wrapped: Wrapped, options: list[str], expected: list[str]
 ) -> None:
-    behind = ["plain", "--gpus", "all", "-e", "NVIDIA_VISIBLE_DEVICES=0", "--", HOSTILE, ""]
-    told = wrapped.becomes("run", *options, *behind, NVIDIA_VISIBLE_DEVICES="0")
-    assert told == ["run", *expected, *behind]
+    after_options = ["plain", "--gpus", "all", "-e", "NVIDIA_VISIBLE_DEVICES=0", "--", HOSTILE, ""]
+    called = wrapped.becomes("run", *options, *after_options, NVIDIA_VISIBLE_DEVICES="0")
+    assert called == ["run", *expected, *after_options]
 
 
-def test_the_image_may_stand_behind_two_dashes_and_be_named_so(wrapped: Wrapped) -> None:
+def test_the_image_may_follow_two_dashes(wrapped: Wrapped) -> None:
     assert wrapped.becomes("run", "-t", "--", "labelled", "x") == ["run", ALL, "-t", "--", "labelled", "x"]
     assert wrapped.becomes("run", "--", "--", "x") == ["run", ALL, "--", "--", "x"]
 
 
-def test_options_of_docker_and_nv_docker_are_those_of_every_call(wrapped: Wrapped) -> None:
+def test_global_options_and_nv_docker_apply_to_every_call_of_docker(wrapped: Wrapped) -> None:
     flags = ["-D", "--log-level", "warn", "--config=/a b"]
-    told = wrapped.becomes(*flags, "run", "labelled", NV_DOCKER=f"{wrapped.folder}/docker --tls")
-    assert told == ["--tls", *flags, "run", ALL, "labelled"]
+    called = wrapped.becomes(*flags, "run", "labelled", NV_DOCKER=f"{wrapped.folder}/docker --tls")
+    assert called == ["--tls", *flags, "run", ALL, "labelled"]
     assert wrapped.calls[0] == ["--tls", *flags, "image", "inspect", "--", "labelled"]
 
 
 @pytest.mark.parametrize("flags", [["-H", "tcp://far:1"], ["--context=far"], ["-Hssh://far"]])
-def test_docker_of_another_machine_resolves_the_names_itself(wrapped: Wrapped, flags: list[str]) -> None:
-    told = wrapped.becomes(*flags, "run", "newer", NV_GPU="7")
-    assert told == [*flags, "run", "--device=nvidia.com/gpu=7", "newer"]
+def test_names_for_a_remote_docker_are_not_resolved_on_this_host(wrapped: Wrapped, flags: list[str]) -> None:
+    called = wrapped.becomes(*flags, "run", "newer", NV_GPU="7")
+    assert called == [*flags, "run", "--device=nvidia.com/gpu=7", "newer"]
     assert wrapped.becomes("run", "newer", NV_GPU="7", DOCKER_HOST="tcp://far")[1].endswith("=7")
 
 
 @pytest.mark.parametrize(
-    ("arguments", "environment", "said"),
+    ("arguments", "environment", "reason"),
     [
         (["labelled"], {"NV_GPU": "99"}, "invalid device: 99"),
         (["labelled"], {"NV_GPU": "none"}, "invalid device: none"),
@@ -214,9 +218,9 @@ def test_docker_of_another_machine_resolves_the_names_itself(wrapped: Wrapped, f
         (["labelled"], {"NV_GPU": "--help"}, "invalid device: --help"),
         (["labelled"], {"NV_GPU": "../..;id"}, "invalid device: ../..;id"),
         (["--gpus", "9", "plain"], {}, "invalid device:"),
-        (["--gpus", "device=0,1", "plain"], {}, "cannot be told by CDI names"),
-        (["--gpus", "driver=other", "plain"], {}, "cannot be told by CDI names"),
-        (["--gpus", 'all,"x\n', "plain"], {}, "cannot be told by CDI names"),
+        (["--gpus", "device=0,1", "plain"], {}, "cannot be expressed as CDI names"),
+        (["--gpus", "driver=other", "plain"], {}, "cannot be expressed as CDI names"),
+        (["--gpus", 'all,"x\n', "plain"], {}, "cannot be expressed as CDI names"),
         (["--gpus", "many", "plain"], {}, "names no number of GPUs"),
         (["--gpus", "²", "plain"], {}, "names no number of GPUs"),
         (["newer"], {}, "newer: com.nvidia.cuda.version='cuda>=99.0' is not met: the host has"),
@@ -227,29 +231,29 @@ def test_docker_of_another_machine_resolves_the_names_itself(wrapped: Wrapped, f
         (["labelled"], {"NV_DOCKER": "/none/docker"}, "/none/docker cannot be run"),
     ],
 )
-def test_a_refusal_is_exit_1_with_the_reason_and_starts_no_container(
-    wrapped: Wrapped, arguments: list[str], environment: dict[str, str], said: str
+def test_a_refused_command_ends_with_exit_code_1_and_the_reason_and_starts_no_container(
+    wrapped: Wrapped, arguments: list[str], environment: dict[str, str], reason: str
 ) -> None:
     done = wrapped("run", *arguments, **environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert [call for call in wrapped.calls if "run" in call] == []
     if not arguments[-1].startswith("absent"):
-        assert said in done.stderr
+        assert reason in done.stderr
         assert len(done.stderr.splitlines()) == 1
 
 
-def test_a_requirement_is_not_judged_where_the_user_says_so(wrapped: Wrapped) -> None:
+def test_a_requirement_is_not_checked_if_the_user_disables_it(wrapped: Wrapped) -> None:
     disabled = ["--env", "NVIDIA_DISABLE_REQUIRE=1"]
     assert wrapped.becomes("run", *disabled, "newer") == ["run", ALL, *disabled, "newer"]
 
 
-def test_what_the_nri_plugin_would_give_the_image_does_not_count(wrapped: Wrapped, host: Path) -> None:
+def test_the_nri_plugins_devices_for_the_image_are_ignored(wrapped: Wrapped, host: Path) -> None:
     (host / "etc/cdigen").mkdir(parents=True, exist_ok=True)
     (host / "etc/cdigen/config.yaml").write_text("nri: {allow: [{namespaces: [default]}]}\n")
-    assert wrapped.becomes("run", "asking", NV_GPU="0") == ["run", FIRST, "asking"]
+    assert wrapped.becomes("run", "requests-gpus", NV_GPU="0") == ["run", FIRST, "requests-gpus"]
 
 
-def test_a_missing_image_is_pulled_and_the_output_stays_the_containers(wrapped: Wrapped) -> None:
+def test_a_missing_image_is_pulled_without_text_on_standard_output(wrapped: Wrapped) -> None:
     done = wrapped("run", "--platform", "linux/amd64", "elsewhere")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "pulling\n")
     assert wrapped.calls[1] == ["pull", "--platform=linux/amd64", "--", "elsewhere"]

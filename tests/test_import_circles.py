@@ -1,4 +1,4 @@
-"""No module of the package needs itself to be imported, not even by way of an import within a function."""
+"""No module of the package imports itself, directly or indirectly, not even by an import in a function."""
 
 import ast
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ MODULES = {name_of(path): path for path in (REPOSITORY / "cdigen").rglob("*.py")
 
 
 def imports(node: ast.AST) -> Iterator[str]:
-    """Yield what NODE imports when it runs: what only type checkers read is left out."""
+    """Yield the imports of NODE at run time, without those that only type checkers read."""
     if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
         return
     if isinstance(node, ast.Import):
@@ -29,9 +29,9 @@ def imports(node: ast.AST) -> Iterator[str]:
         yield from imports(child)
 
 
-def test_no_module_imports_in_a_circle() -> None:
+def test_no_module_is_in_an_import_cycle() -> None:
     graph = {
         name: {target for target in imports(ast.parse(path.read_text())) if target in MODULES}
         for name, path in MODULES.items()
     }
-    TopologicalSorter(graph).prepare()  # raises CycleError, which names the circle
+    TopologicalSorter(graph).prepare()  # raises CycleError with the cycle

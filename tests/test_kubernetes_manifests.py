@@ -1,4 +1,4 @@
-"""What the files of packaging/kubernetes say, without a Kubernetes: configurations, versions, removal."""
+"""The files of packaging/kubernetes without a cluster: configurations, versions, removal, metrics."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ def loaded(path: Path) -> Any:
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parent.name)
-def test_a_configuration_is_right(cdigen: Run, path: Path) -> None:
+def test_a_configuration_is_valid(cdigen: Run, path: Path) -> None:
     done = cdigen("config", "check", "--config", path)
     assert (done.code, done.out) == (0, ""), done.err
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.parent.name)
-def test_a_configuration_has_all_that_the_bases_has_and_so_no_spec_names_a_file_of_ours(path: Path) -> None:
+def test_a_configuration_includes_the_base_which_generates_neither_views_nor_hooks(path: Path) -> None:
     base = loaded(FOLDER / "base/config.yaml")
     if path.parent.name != "removal":
         assert {key: loaded(path)[key] for key in base} == base
     assert base["profiles"] == [{"name": "default", "class": "gpu", "layout": "files", "hook": "none"}]
 
 
-def test_images_are_of_this_version() -> None:
+def test_images_have_the_tag_of_this_version() -> None:
     tags = {image["newTag"] for path in KUSTOMIZATIONS for image in loaded(path).get("images", ())}
     assert tags == {__version__}
 
 
-def test_nodes_are_those_of_nvidias_chart_and_of_boards_without_a_pci_gpu() -> None:
+def test_pods_run_on_all_nodes_of_nvidias_chart_including_boards_without_a_pci_gpu() -> None:
     pod = loaded(FOLDER / "base/daemonset.yaml")["spec"]["template"]["spec"]
     (terms,) = pod["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"].values()
-    # deployments/helm/nvidia-device-plugin/values.yaml of its device plugin, 0.20
+    # deployments/helm/nvidia-device-plugin/values.yaml of k8s-device-plugin 0.20
     assert {
         "feature.node.kubernetes.io/pci-10de.present",
         "feature.node.kubernetes.io/cpu-model.vendor_id",
@@ -71,53 +71,53 @@ def test_nodes_are_those_of_nvidias_chart_and_of_boards_without_a_pci_gpu() -> N
     } <= {each["matchExpressions"][0]["key"] for each in terms}
 
 
-def test_every_component_is_used_by_an_overlay_or_on_the_page() -> None:
+def test_every_component_is_used_by_an_overlay_or_named_in_docs_fleet() -> None:
     used = {Path(name).name for path in KUSTOMIZATIONS for name in loaded(path).get("components", ())}
     used |= set(re.findall(r"components/([\w-]+)", (REPOSITORY / "docs/fleet.md").read_text()))
     assert used == {path.name for path in (FOLDER / "components").iterdir()}
 
 
 @pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: str(path.relative_to(FOLDER)))
-def test_nothing_has_an_anchor_which_kubectl_1_21_to_1_23_did_not_know(path: Path) -> None:
+def test_no_file_has_an_anchor_which_kubectl_1_21_to_1_23_reject(path: Path) -> None:
     # kubernetes/kubectl#1043, kustomize#4747
     found = [type(token).__name__ for token in yaml.scan(path.read_text())]
     assert not {"AnchorToken", "AliasToken"} & set(found)
 
 
-def test_whether_it_is_ready_is_asked_often_at_the_start_and_costs_little_for_ever() -> None:
+def test_probes_are_frequent_at_the_start_and_rare_later() -> None:
     pod = loaded(FOLDER / "base/daemonset.yaml")["spec"]["template"]["spec"]
     for container in pod["containers"]:
         starts, ready = container["startupProbe"], container["readinessProbe"]
         assert starts["exec"] == ready["exec"]
-        # A driver that comes after a month is not waited for by starting the container again and again.
+        # The container waits a month for a driver without a restart.
         assert (starts["periodSeconds"], starts["failureThreshold"] > 31 * 86400) == (1, True)
         assert min(ready["periodSeconds"], container["livenessProbe"]["periodSeconds"]) >= 15
 
 
-def test_the_pods_kubeconfig_is_one_that_cdigen_reads(tmp_path: Path) -> None:
+def test_cdigen_reads_the_kubeconfig_of_the_pod(tmp_path: Path) -> None:
     (tmp_path / "kubeconfig").write_bytes((FOLDER / "components/shared-memory/kubeconfig").read_bytes())
     made(tmp_path, "ca")
     (tmp_path / "token").write_text("abc\n")
     server = from_kubeconfig(str(tmp_path / "kubeconfig"))
     assert (server.host, server.port, server.token()) == ("kubernetes.default.svc", 443, "abc")
-    assert server.contexts
+    assert server.tls
 
 
-# What removes all of it from a node.
+# The removal from a node.
 
-OURS = ("run/cdi", "etc/cdi", "run/cdigen", "run/cdigen-kubelet", "run/cdigen-nri", "var/lib/cdigen")
+OWN_FOLDERS = ("run/cdi", "etc/cdi", "run/cdigen", "run/cdigen-kubelet", "run/cdigen-nri", "var/lib/cdigen")
 
 
 @pytest.fixture
 def node(host: Path, cdigen: Run) -> Path:
-    """Return a node's root on which a DaemonSet has been."""
-    for name in (*OURS[1:5], "var/lib/kubelet/device-plugins"):
+    """Return the root of a node with the files that cdigen's DaemonSet leaves."""
+    for name in (*OWN_FOLDERS[1:5], "var/lib/kubelet/device-plugins"):
         (host / name).mkdir(parents=True)
         (host / name / "lock").touch()
     (host / "etc/cdi/lock").unlink()
     features = host / "etc/kubernetes/node-feature-discovery/features.d"
     features.mkdir(parents=True)
-    # By whatever name 'kubelet: {labels}' gives it; and what a writer that was killed has left.
+    # 'kubelet: {labels}' permits any file name; the third file is the temporary file of a killed writer.
     for name in ("cdigen", "gpus", f".cdigen-cdigen.7.{'a' * 8}.tmp"):
         (features / name).write_bytes(content((("nvidia.com/gpu.count", "2"),), 0))
     (features / "others").write_text("nvidia.com/gpu.count=2\n")
@@ -134,7 +134,7 @@ def node(host: Path, cdigen: Run) -> Path:
 
 
 def start(node: Path, tmp_path: Path) -> subprocess.Popen[str]:
-    """Start the script as its container does; ``cdigen`` is in PATH."""
+    """Start remove.py as in its container; ``cdigen`` is in PATH."""
     program = tmp_path / "bin/cdigen"
     program.parent.mkdir(exist_ok=True)
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m cdigen "$@"\n')
@@ -149,7 +149,7 @@ def start(node: Path, tmp_path: Path) -> subprocess.Popen[str]:
 
 
 def removed(node: Path, tmp_path: Path) -> tuple[int, str]:
-    """Run the script; return its exit status and what it printed."""
+    """Run remove.py; return its exit status and its output."""
     process = start(node, tmp_path)
     printed, _ = process.communicate(timeout=60)
     return process.returncode, printed
@@ -160,40 +160,40 @@ def files(node: Path, *folders: str) -> set[str]:
     return {str(path.relative_to(node)) for path in found if not path.is_dir()}
 
 
-def test_a_node_has_nothing_left_of_it_and_all_of_others(node: Path, tmp_path: Path) -> None:
-    code, said = removed(node, tmp_path)
-    assert code == 0, said
-    assert said.splitlines()[-1] == "done: nothing of cdigen is left on this node"
+def test_all_files_of_cdigen_are_removed_and_other_files_stay(node: Path, tmp_path: Path) -> None:
+    code, output = removed(node, tmp_path)
+    assert code == 0, output
+    assert output.splitlines()[-1] == "done: nothing of cdigen is left on this node"
     assert files(node, "run", "var/lib/cdigen", "var/lib/kubelet", "etc/kubernetes", "etc/cdi") == {
         *(f"etc/kubernetes/node-feature-discovery/features.d/{name}" for name in ("fifo", "link", "others")),
         "var/lib/kubelet/device-plugins/kubelet.sock",
     }
-    for name in OURS:
-        assert not (node / name).exists(), said
-        assert f"removed: /{name}\n" in said
+    for name in OWN_FOLDERS:
+        assert not (node / name).exists(), output
+        assert f"removed: /{name}\n" in output
 
 
-def test_a_second_time_there_is_nothing_to_do(node: Path, tmp_path: Path) -> None:
+def test_a_second_run_removes_nothing(node: Path, tmp_path: Path) -> None:
     removed(node, tmp_path)
-    code, said = removed(node, tmp_path)
-    assert (code, "removed" in said) == (0, False)
+    code, output = removed(node, tmp_path)
+    assert (code, "removed" in output) == (0, False)
 
 
-def test_specs_of_others_stay_with_their_folder(node: Path, tmp_path: Path) -> None:
+def test_specs_of_other_programs_stay_with_their_folders(node: Path, tmp_path: Path) -> None:
     (node / "run/cdi/others.json").write_text("{}")
     (node / "etc/cdi/others.yaml").write_text("{}")
-    _, said = removed(node, tmp_path)
+    _, output = removed(node, tmp_path)
     assert files(node, "run", "etc/cdi") == {"run/cdi/others.json", "etc/cdi/others.yaml"}
-    assert "kept: /run/cdi, which has others.json\n" in said
+    assert "kept: /run/cdi, which has others.json\n" in output
 
 
-def test_it_waits_as_long_as_somebody_serves_the_node(node: Path, tmp_path: Path) -> None:
+def test_the_removal_waits_while_cdigen_runs_on_the_node(node: Path, tmp_path: Path) -> None:
     with (node / "run/cdigen-nri/lock").open() as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         process = start(node, tmp_path)
         assert process.stdout
         assert process.stdout.readline().startswith(
-            "waiting: cdigen still serves this node, by /run/cdigen-nri: "
+            "waiting: cdigen still runs on this node (/run/cdigen-nri): "
         )
         assert (node / "run/cdi/nvidia.com-gpu.json").exists()
         assert process.poll() is None
@@ -202,26 +202,26 @@ def test_it_waits_as_long_as_somebody_serves_the_node(node: Path, tmp_path: Path
     assert not (node / "run/cdi").exists()
 
 
-def test_views_stay_while_nobody_knows_whether_they_are_used(node: Path, tmp_path: Path) -> None:
+def test_views_stay_if_it_is_unknown_whether_they_are_used(node: Path, tmp_path: Path) -> None:
     view = node / "var/lib/cdigen/views/none"
     view.mkdir(parents=True)
-    view.parent.chmod(0o777)  # prune refuses a folder that others may write to
-    code, said = removed(node, tmp_path)
-    assert (code, view.is_dir()) == (1, True), said
-    assert said.splitlines()[-1].endswith(f"chmod go-w {view.parent}'"), said
+    view.parent.chmod(0o777)  # prune refuses a folder that other users may write to
+    code, output = removed(node, tmp_path)
+    assert (code, view.is_dir()) == (1, True), output
+    assert output.splitlines()[-1].endswith(f"chmod go-w {view.parent}'"), output
 
 
-def test_what_cannot_be_removed_is_said_and_all_else_is_removed(node: Path, tmp_path: Path) -> None:
+def test_a_failed_removal_is_reported_and_other_removals_continue(node: Path, tmp_path: Path) -> None:
     features = node / "etc/kubernetes/node-feature-discovery/features.d"
     with mounted(features), mounted(node / "etc/cdi"):
-        code, said = removed(node, tmp_path)
-        assert code == 1, said
-        assert f"failed: /{features.relative_to(node)}/cdigen: Read-only file system\n" in said
+        code, output = removed(node, tmp_path)
+        assert code == 1, output
+        assert f"failed: /{features.relative_to(node)}/cdigen: Read-only file system\n" in output
         assert not (node / "run/cdigen").exists()
         subprocess.run(["mount", "--options", "remount,bind,rw", features], check=True)
-        code, said = removed(node, tmp_path)
-        assert code == 0, said
-        assert "kept: /etc/cdi: Device or resource busy\n" in said
+        code, output = removed(node, tmp_path)
+        assert code == 0, output
+        assert "kept: /etc/cdi: Device or resource busy\n" in output
 
 
 @contextmanager
@@ -235,12 +235,12 @@ def mounted(folder: Path) -> Iterator[None]:
         subprocess.run(["umount", folder], check=True)
 
 
-# Metrics of the three programs at one port.
+# The metrics of the three programs on one port.
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[int]:
-    """Run the program that serves them, of run directories of which one has a program; return its port."""
+    """Run the metrics server for one running program; yield the server's port."""
     (tmp_path / "cdigen").mkdir()
     with socketserver.ThreadingUnixStreamServer(str(tmp_path / "cdigen/http.sock"), Program) as program:
         threading.Thread(target=program.serve_forever, daemon=True).start()
@@ -254,13 +254,13 @@ def served(tmp_path: Path) -> Iterator[int]:
 
 
 class Program(BaseHTTPRequestHandler):
-    """A program of a node: says which path it was asked for."""
+    """A program of a node, which responds with the requested path."""
 
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/plain; version=0.0.4")
         self.end_headers()
-        self.wfile.write(f"asked 1 # {self.path}\n".encode())
+        self.wfile.write(f"requested 1 # {self.path}\n".encode())
 
     def log_message(self, *arguments: object) -> None:
         pass
@@ -274,25 +274,25 @@ def get(port: int, path: str) -> tuple[int, str | None, bytes]:
         return answer.status, answer.getheader("Content-Type"), answer.read()
 
 
-def test_a_scrape_gets_what_the_program_says_of_its_metrics_alone(served: int) -> None:
-    assert get(served, "/daemon") == (200, "text/plain; version=0.0.4", b"asked 1 # /metrics\n")
-    assert get(served, "/daemon?x=/page.json")[2] == b"asked 1 # /metrics\n"
+def test_a_scrape_reads_only_the_path_metrics_of_a_program(served: int) -> None:
+    assert get(served, "/daemon") == (200, "text/plain; version=0.0.4", b"requested 1 # /metrics\n")
+    assert get(served, "/daemon?x=/page.json")[2] == b"requested 1 # /metrics\n"
     assert get(served, "/daemon/page.json")[0] == 404
 
 
-def test_a_program_that_does_not_listen_is_an_error_of_its_own(served: int) -> None:
-    status, _, said = get(served, "/nri")
+def test_a_scrape_of_a_program_that_does_not_run_returns_status_503(served: int) -> None:
+    status, _, output = get(served, "/nri")
     assert status == 503
-    assert b"cdigen-nri/http.sock: [Errno 2]" in said
+    assert b"cdigen-nri/http.sock: [Errno 2]" in output
     assert get(served, "/daemon")[0] == 200
 
 
-def test_who_connects_and_says_nothing_keeps_nobody_waiting(served: int) -> None:
+def test_an_idle_connection_does_not_block_a_scrape(served: int) -> None:
     with socket.create_connection(("127.0.0.1", served)):
         assert get(served, "/daemon")[0] == 200
 
 
-def test_who_takes_all_places_stops_scrapes_and_reaches_no_program(served: int) -> None:
+def test_connections_above_the_limit_are_closed_at_once_and_a_later_scrape_succeeds(served: int) -> None:
     with ExitStack() as stack:
         idle = [stack.enter_context(socket.create_connection(("127.0.0.1", served))) for _ in range(40)]
         for each in idle[8:]:

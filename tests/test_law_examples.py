@@ -1,4 +1,4 @@
-"""Profiles of hypothesis: the profile decides how many examples a law is tried with."""
+"""Profiles of hypothesis: the profile decides the number of examples of a property test."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ TESTS = Path(__file__).parent
 SETTERS = ("conftest.py", "law_examples.py", "test_law_examples.py")
 
 
-def test_no_test_has_a_number_of_examples_of_its_own() -> None:
+def test_no_test_sets_its_own_number_of_examples() -> None:
     files = (path for path in TESTS.rglob("*.py") if path.name not in SETTERS)
     assert [str(path) for path in files if "max_examples" in path.read_text()] == []
 
@@ -20,7 +20,9 @@ def test_no_test_has_a_number_of_examples_of_its_own() -> None:
     ("profile", "number", "is_random"),
     [("quick", 40, False), ("default", 100, False), ("nightly", 2000, True)],
 )
-def test_a_factor_counts_from_the_profile(profile: str, number: int, *, is_random: bool) -> None:
+def test_the_factor_multiplies_the_number_of_examples_of_the_profile(
+    profile: str, number: int, *, is_random: bool
+) -> None:
     settings.load_profile(profile)
     try:
         made = examples(4)

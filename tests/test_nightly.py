@@ -1,4 +1,4 @@
-"""``tests/nightly``: the parts of the long run, which is resumed where it ended."""
+"""``tests/nightly``: the parts of the long run; an interrupted run continues with the next part."""
 
 import os
 import subprocess

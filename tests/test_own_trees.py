@@ -14,7 +14,7 @@ REMOVES = re.compile(r"shutil\.(?:rmtree|move)\(|\[\s*\"rm\"|\(\s*\"rm\"|os\.rem
 
 @pytest.fixture
 def original(tmp_path: Path) -> Path:
-    """Return a tree as `provision` makes them."""
+    """Return a tree like the trees of `provision`."""
     tree = tmp_path / "original"
     (tree / "etc").mkdir(parents=True)
     (tree / "etc/passwd").write_text("root\n")
@@ -22,7 +22,9 @@ def original(tmp_path: Path) -> Path:
     return tree
 
 
-def test_a_copy_has_its_own_folders_and_shares_the_files_of_others(original: Path, tmp_path: Path) -> None:
+def test_a_copy_has_its_own_files_in_the_named_folders_and_hard_links_elsewhere(
+    original: Path, tmp_path: Path
+) -> None:
     (original / "usr/file").write_text("shared")
     copy = tmp_path / "copy"
     copy_tree(original, copy, own=("etc",))
@@ -39,14 +41,14 @@ def test_a_tree_that_is_a_link_is_not_copied(original: Path, tmp_path: Path) -> 
     assert not (tmp_path / "copy").exists()
 
 
-def test_a_folder_inside_is_removed_and_one_that_is_missing_is_no_error(original: Path) -> None:
+def test_a_folder_inside_the_tree_is_removed_and_a_missing_folder_is_no_error(original: Path) -> None:
     remove_tree(original / "etc", within=original)
     remove_tree(original / "etc", within=original)
     assert [path.name for path in original.iterdir()] == ["usr"]
 
 
 @pytest.mark.parametrize("place", ["copy", "copy/etc", "copy/etc/conf.d"])
-def test_a_link_on_the_way_is_refused(original: Path, tmp_path: Path, place: str) -> None:
+def test_a_symbolic_link_in_the_path_is_refused(original: Path, tmp_path: Path, place: str) -> None:
     (original / "etc/conf.d/precious").mkdir(parents=True)
     link = tmp_path / place
     link.parent.mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,7 @@ def test_a_link_on_the_way_is_refused(original: Path, tmp_path: Path, place: str
 
 
 @pytest.mark.parametrize("path", ["", "..", "../original", "etc/../../original", "/etc"])
-def test_a_path_outside_is_refused(original: Path, tmp_path: Path, path: str) -> None:
+def test_a_path_outside_the_tree_is_refused(original: Path, tmp_path: Path, path: str) -> None:
     folder = tmp_path / "copy"
     folder.mkdir()
     with pytest.raises(UnsafePathError, match="refused, not a path inside"):
@@ -72,7 +74,7 @@ def test_a_relative_path_is_refused(original: Path, tmp_path: Path) -> None:
     assert tmp_path.exists()
 
 
-def test_the_end_to_end_tests_remove_trees_by_this_module_alone() -> None:
+def test_the_end_to_end_tests_remove_trees_only_with_support_own_trees() -> None:
     found = [
         f"{path.name}:{number}"
         for folder in FOLDERS

@@ -1,4 +1,4 @@
-"""Each test that does what only root may do declares it."""
+"""Each test that needs root declares it."""
 
 import pytest
 from support.paths import TESTS
@@ -43,7 +43,7 @@ class Tree:
         ("pytestmark = pytest.mark.usefixtures('own_mounts')\ndef test_a(): Tree().lay()", ""),
     ],
 )
-def test_a_planted_call_is_found(body: str, reason: str) -> None:
+def test_a_call_that_needs_root_is_found(body: str, reason: str) -> None:
     test = f"import os, subprocess, pytest, planted\nfrom planted import Tree\n{body}\n"
     conftest = TESTS / "conftest.py"
     files = {TESTS / "planted.py": HELPER, TESTS / "test_planted.py": test, conftest: conftest.read_text()}

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 
 PROGRAM = Path(__file__).with_name("real_gpu")
 GPUS = example_gpus(2)
-# As nvidia-smi 550 prints them.
+# The output of nvidia-smi 550.
 LISTED = "".join(f"GPU {gpu.minor}: {gpu.model} (UUID: {gpu.uuid})\n" for gpu in GPUS)
 MATRIX = (
     "\t\x1b[4mGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\n"
@@ -32,7 +32,7 @@ MATRIX = (
 
 
 class RealGpu:
-    """A fake host, and the program that takes it for a machine with a GPU."""
+    """A fake host, and the program, which treats the host as a machine with a GPU."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "host"
@@ -48,7 +48,7 @@ class RealGpu:
         self.show(LISTED, MATRIX)
 
     def show(self, listed: str, table: str) -> None:
-        """Let nvidia-smi print LISTED for -L and TABLE for topo -m."""
+        """Make nvidia-smi print LISTED for -L and TABLE for topo -m."""
         self.smi.write_text(
             f"#!/bin/sh\ncase $1 in -L) cat <<'E'\n{listed}E\n;; topo) cat <<'E'\n{table}E\nesac\n"
         )
@@ -70,7 +70,7 @@ def real_gpu(real_nodes: None) -> Iterator[RealGpu]:  # noqa: ARG001 - the host 
         yield RealGpu(folder)
 
 
-def test_each_step_is_done_on_a_fake_host_and_the_files_are_kept(real_gpu: RealGpu) -> None:
+def test_each_step_succeeds_or_is_skipped_on_a_fake_host_and_the_output_is_kept(real_gpu: RealGpu) -> None:
     code, steps = real_gpu.run()
     skipped = {name: step for name, step in steps.items() if step[0] != "ok"}
     assert skipped.keys() <= {"loading", "containers"}, skipped
@@ -90,7 +90,7 @@ def test_each_step_is_done_on_a_fake_host_and_the_files_are_kept(real_gpu: RealG
     assert not [name for name in kept if name.startswith("images-")]
 
 
-def test_a_fault_fails_its_own_step_and_the_others_are_done(real_gpu: RealGpu) -> None:
+def test_a_fault_fails_its_own_step_and_the_other_steps_run(real_gpu: RealGpu) -> None:
     real_gpu.show(LISTED.replace(GPUS[1].uuid, GPUS[0].uuid), MATRIX.replace("PHB", "NV18"))
     code, steps = real_gpu.run()
     assert code == 1
@@ -101,7 +101,7 @@ def test_a_fault_fails_its_own_step_and_the_others_are_done(real_gpu: RealGpu) -
     assert steps["hook"] == ("ok", "")
 
 
-def test_a_node_with_another_number_is_found(real_gpu: RealGpu) -> None:
+def test_a_device_node_with_a_wrong_minor_number_fails_the_step_generate(real_gpu: RealGpu) -> None:
     node = real_gpu.root / "dev/nvidia1"
     node.unlink()
     os.mknod(node, stat.S_IFCHR | 0o666, os.makedev(195, 7))

@@ -1,4 +1,4 @@
-"""``cdigen.value`` gives classes of values; the standard library's dataclasses are the judge."""
+"""``cdigen.value`` makes classes of values, which behave like the standard library's dataclasses."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judge:
+class Standard:
     x: int
     y: int = 2
 
 
-def test_a_value_holds_what_it_is_given_and_its_defaults() -> None:
+def test_a_value_has_its_arguments_and_defaults() -> None:
     assert (Point(x=1).x, Point(x=1).y, Point(x=1, y=5).y) == (1, 2, 5)
 
 
-def test_a_value_is_shown_like_a_dataclass() -> None:
-    assert repr(Point(x=1)) == repr(Judge(x=1)).replace("Judge", "Point")
+def test_the_repr_of_a_value_is_that_of_a_dataclass() -> None:
+    assert repr(Point(x=1)) == repr(Standard(x=1)).replace("Standard", "Point")
 
 
-def test_values_are_equal_where_their_fields_are() -> None:
+def test_values_are_equal_if_their_fields_are_equal() -> None:
     assert Point(x=1) == Point(x=1, y=2)
     assert Point(x=1) != Point(x=2)
     assert hash(Point(x=1)) == hash(Point(x=1, y=2))
 
 
-def test_a_value_is_never_equal_to_one_of_another_class() -> None:
-    judge: object = Judge(x=1)
-    assert Point(x=1) != judge
+def test_a_value_is_never_equal_to_a_value_of_another_class() -> None:
+    standard: object = Standard(x=1)
+    assert Point(x=1) != standard
 
 
 def test_a_missing_field_is_a_type_error_that_names_it() -> None:
@@ -76,15 +76,15 @@ def test_a_value_has_no_dictionary() -> None:
     assert not hasattr(Point(x=1), "__dict__")
 
 
-def test_replace_changes_only_what_is_named() -> None:
+def test_replace_changes_only_the_named_fields() -> None:
     assert replace(Point(x=1, y=7), x=3) == Point(x=3, y=7)
 
 
-def test_properties_and_docstrings_stay() -> None:
+def test_a_class_keeps_its_properties_and_docstring() -> None:
     assert Point(x=1).total == 3
     assert Point.__doc__ == "A point."
 
 
-def test_fields_names_the_fields_in_order_and_none_for_other_things() -> None:
+def test_fields_returns_the_names_in_order_and_nothing_for_other_objects() -> None:
     assert fields(Point(x=1)) == ("x", "y")
     assert fields((1, 2)) == ()

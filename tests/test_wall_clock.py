@@ -1,4 +1,4 @@
-"""No test without the marker `wall_clock` depends on the speed of the machine, as its source shows."""
+"""No test without the marker `wall_clock` depends on the speed of the machine: a check of the sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-# Real runtimes, real GPUs and measurements, and the only module that sleeps.
+# Code that is not checked: real runtimes, real GPUs, measurements, and the module that calls time.sleep.
 ELSEWHERE = (
     "bench/",
     "e2e/",
@@ -28,13 +28,13 @@ ELSEWHERE = (
 )
 CLOCKS = frozenset({"time.monotonic", "time.perf_counter", "time.time"})
 TOOK = frozenset({"took", "took_s"})
-# Arguments that are deadlines, and methods whose first argument is one.
+# Arguments that are deadlines, and methods whose first argument is a deadline.
 DEADLINES = frozenset({"timeout", "within_s"})
 WAITS = frozenset({"communicate", "join", "settimeout", "wait"})
 
 
 class Checked(ast.NodeVisitor):
-    """Gathers the lines of a module that depend on the clock, in `found`, each with the reason."""
+    """Gathers in `found` the lines of a module that depend on the clock, each with the reason."""
 
     def __init__(self, text: str) -> None:
         self.found: list[tuple[int, str]] = []
@@ -62,8 +62,8 @@ class Checked(ast.NodeVisitor):
     def visit_Call(self, node: ast.Call) -> None:
         name = ast.unparse(node.func)
         if name == "time.sleep":
-            self._find(node, "sleeps: use `until` or `pause` of tests/support/waiting.py")
-        # A value of ours, such as a hook of a spec, may have a timeout as well.
+            self._find(node, "time.sleep: use `until` or `pause` of tests/support/waiting.py")
+        # A value of cdigen, such as a hook of a spec, may have a timeout too.
         is_value = name[:1].isupper() and not name.endswith("Connection")
         given = [each.value for each in node.keywords if each.arg in DEADLINES and not is_value]
         if isinstance(node.func, ast.Attribute) and node.func.attr in WAITS:
@@ -86,7 +86,7 @@ class Checked(ast.NodeVisitor):
         self.found.append((node.lineno, reason))
 
     def _is_elapsed(self, node: ast.expr) -> bool:
-        """Return whether NODE is a name of a duration, or a reading of a clock less an earlier one."""
+        """Return whether NODE is a name of a duration, or the difference of two readings of a clock."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub):
             return any(
                 isinstance(each, ast.Call) and ast.unparse(each.func) in CLOCKS for each in ast.walk(node)
@@ -106,7 +106,7 @@ def modules() -> Iterator[Path]:
             yield path
 
 
-def test_no_test_outside_of_make_timings_judges_how_long_something_takes() -> None:
+def test_no_test_without_the_marker_depends_on_a_duration() -> None:
     found = [
         f"{path.relative_to(TESTS)}:{line}: {reason}"
         for path in modules()
@@ -135,5 +135,5 @@ BEGAN = "began = time.monotonic()\n"
         ("until(lambda: True, within_s=5)\nrun(timeout=30)\nrun(timeout=60)", [1, 2]),
     ],
 )
-def test_what_depends_on_the_clock_is_found(text: str, lines: list[int]) -> None:
+def test_code_that_depends_on_the_clock_is_found(text: str, lines: list[int]) -> None:
     assert [line for line, _ in Checked(text).found] == lines

@@ -1,8 +1,8 @@
-"""Binary formats as pure functions: bytes in, values out.
+"""Pure functions that read binary formats.
 
-``elf`` reads what a shared object says of itself, ``ldcache`` what the dynamic loader's cache lists;
-``ldcache_merge`` adds entries to such a cache, ``cuda_compat`` reads which drivers a CUDA library allows.
-``struct`` does the work and nothing else of cdigen is imported: the host side and the container
-start-up hook share this folder. Input may come from a hostile container image, so every size is
-bounded and each module raises one error of its own.
+``elf`` reads the headers of a shared object. ``ldcache`` reads the entries of the dynamic loader's cache.
+``ldcache_merge`` adds entries to such a cache. ``cuda_compat`` reads the driver branches that a libcuda
+supports. The modules use ``struct``. They import no other package of cdigen, because the start-up hook also
+uses them. The input can come from a hostile container image, so every size has a limit. Each module raises
+only one class of errors.
 """

@@ -1,9 +1,12 @@
-"""Tell whether an image's newer libcuda may drive the host's older kernel modules (forward compatibility).
+"""Forward compatibility: whether an image's newer libcuda works with the host's older kernel modules.
 
-``read_note`` reads what the library says of it, ``suits`` decides. The library is the image's: what
-is read of it is bounded, and whatever is damaged is an ElfError, upon which it is left alone.
-Source of the note: the libcuda of NVIDIA's cuda-compat packages of CUDA 12.9 and 13.1, and Orin's of 13.2.
-Source of the rule: NVIDIA Container Toolkit 1.19.1 and 1.20, cmd/nvidia-cdi-hook/cudacompat.
+``read_note`` reads the library's ELF note, and ``suits`` compares the versions. The library belongs to the
+image, so ``read_note`` limits the number of bytes that it reads. ``read_note`` raises ElfError for a damaged
+library, and the caller then ignores the library.
+
+The source of the note's format is libcuda in NVIDIA's cuda-compat packages of CUDA 12.9 and 13.1, and in the
+package of CUDA 13.2 for Orin. The source of the rule of ``suits`` is NVIDIA Container Toolkit 1.19.1 and
+1.20, cmd/nvidia-cdi-hook/cudacompat.
 """
 
 from __future__ import annotations
@@ -16,9 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Bounds of ours. Real libraries have 30 to 40 sections, of them 2 or 3 notes; this note's text has 140
-# bytes, with 6 driver branches. Nothing beyond 64 KiB is read of a file: the headers, the dynamic
-# section and its names take 7.
+# Limits of cdigen. Real libraries have 30 to 40 sections, and 2 or 3 of these sections are notes. The text of
+# the compatibility note has 140 bytes, and contains 6 driver branches. At most 64 KiB of a file are read. The
+# headers, the dynamic section and its names have 7 KiB.
 MAX_READ = 64 << 10
 MAX_SECTIONS = 256
 MAX_NOTE = 4096
@@ -27,8 +30,9 @@ _SECTION_NAME = b".note.cuda.fwd_compatibility\0"
 _OWNER = b"NVIDIA Corporation"
 _SHT_NOTE = 7
 
-# By word size, of the file header: e_shoff, e_shentsize, e_shnum, e_shstrndx; of a section header: sh_name,
-# sh_type, sh_offset, sh_size (System V gABI, chapter 4; elf.py has read the rest of it).
+# Two structures for each word size (System V gABI, chapter 4). The fields of the file header are e_shoff,
+# e_shentsize, e_shnum and e_shstrndx. The fields of a section header are sh_name, sh_type, sh_offset and
+# sh_size. elf.py reads other fields.
 _LAYOUTS = {
     32: (struct.Struct("<32xI10xHHH"), struct.Struct("<II8xII16x")),
     64: (struct.Struct("<40xQ10xHHH"), struct.Struct("<II16xQQ24x")),
@@ -37,14 +41,16 @@ _NOTE = struct.Struct("<III")  # n_namesz, n_descsz, n_type
 
 
 def read_note(read_at: Callable[[int, int], bytes], size: int) -> tuple[int, ...] | None:
-    """Return which branches (as 550) of host drivers the note of the libcuda behind READ_AT says are fit.
+    """Return the branches (such as 550) of host drivers that the note of a libcuda permits.
 
-    Tegra's libraries name none. None where it has no note, as older ones. Format, device and CUDA version of
-    the note are not looked at.
+    The result is empty for Tegra's libraries, because their note has no branches. The result is None if the
+    library has no note. Older libraries have no note. The function ignores the format, the device and the
+    CUDA version in the note.
 
-    ``read_at(offset, length)`` returns the bytes there, fewer at the end of the file; ``size`` is the
-    file's, in bytes. ElfError is raised as by ``elf.read_shared_object``, for a damaged note, and for
-    sizes beyond this module's bounds; what ``read_at`` itself raises passes through.
+    ``read_at(offset, length)`` returns the bytes at an offset of the library. It returns fewer bytes at the
+    end of the file. ``size`` is the size of the file in bytes. Raise ElfError in the cases of
+    ``elf.read_shared_object``, for a damaged note, and for sizes above this module's limits. Exceptions of
+    ``read_at`` are not caught.
     """
     take = _bounded(read_at, size)
     bits = read_shared_object(take, size).bits
@@ -54,12 +60,15 @@ def read_note(read_at: Callable[[int, int], bytes], size: int) -> tuple[int, ...
 
 
 def suits(library_version: str, branches: tuple[int, ...] | None, host_driver_version: str) -> bool:
-    """Tell whether the libcuda of LIBRARY_VERSION is to be used on a host of HOST_DRIVER_VERSION.
+    """Return whether a libcuda of LIBRARY_VERSION works with a host driver of HOST_DRIVER_VERSION.
 
-    BRANCHES are those of its note: the host's branch (the first number) must be one of them, and the library
-    be newer than the host's driver. Without a note, the library's branch must be greater. A version that is
-    not made of numbers and dots suits nothing; nor does a note without branches, for which the toolkit
-    compares the CUDA version with the host's, if it was told that.
+    BRANCHES are the branches in the note of libcuda, or None if there is no note. The branch of a version is
+    its first number. With a note, BRANCHES must contain the host's branch, and the library must be newer than
+    the host's driver. Without a note, the library's branch must be greater than the host's branch.
+
+    The result is false if a version contains anything except numbers and dots. The result is also false for a
+    note without branches. NVIDIA's toolkit compares the CUDA versions for such a note, if the CUDA version of
+    the host is known.
     """
     library, host = _numbers(library_version), _numbers(host_driver_version)
     if not library or not host:
@@ -70,7 +79,11 @@ def suits(library_version: str, branches: tuple[int, ...] | None, host_driver_ve
 
 
 def _bounded(read_at: Callable[[int, int], bytes], size: int) -> Callable[[int, int], bytes]:
-    """Return a ``read_at`` that refuses to read more than MAX_READ altogether, or beyond SIZE."""
+    """Return a function that reads as READ_AT does, but within limits.
+
+    The function raises ElfError for more than MAX_READ bytes in total, and for bytes after the end of the
+    file (SIZE).
+    """
     left = MAX_READ
 
     def take(offset: int, length: int) -> bytes:
@@ -79,7 +92,7 @@ def _bounded(read_at: Callable[[int, int], bytes], size: int) -> Callable[[int, 
         if left < 0:
             raise ElfError(f"more than {MAX_READ} bytes would have to be read")
         if offset + length > size:
-            raise ElfError(f"a part ends at byte {offset + length}, the file at {size}")
+            raise ElfError(f"a section ends at byte {offset + length}, after the end of the file ({size})")
         data = read_at(offset, length)
         if len(data) != length:
             raise ElfError(f"the file is cut off: {len(data)} of {length} bytes at {offset}")
@@ -91,14 +104,16 @@ def _bounded(read_at: Callable[[int, int], bytes], size: int) -> Callable[[int, 
 def _find_section(
     take: Callable[[int, int], bytes], header: struct.Struct, section: struct.Struct
 ) -> bytes | None:
-    """Return the content of the note section of our name; None where there is none."""
+    """Return the content of the note section ``_SECTION_NAME``, or None if there is no such section."""
     table_at, entry_size, count, names_index = header.unpack(take(0, header.size))
     if count == 0:
-        return None  # stripped of them, or 0xff00 and more
+        return None  # no section headers, or at least 0xff00 section headers
     if entry_size != section.size:
         raise ElfError(f"section headers of {entry_size} bytes instead of {section.size}")
     if count > MAX_SECTIONS or names_index >= count:
-        raise ElfError(f"{count} sections are more than {MAX_SECTIONS}, or have no names at {names_index}")
+        raise ElfError(
+            f"{count} sections exceed the limit of {MAX_SECTIONS}, or section {names_index} (names) is absent"
+        )
     sections = list(section.iter_unpack(take(table_at, count * entry_size)))
     _, _, names_at, names_size = sections[names_index]
     for name, kind, at, size in sections:
@@ -112,9 +127,10 @@ def _find_section(
 
 
 def _note_text(section: bytes) -> bytes | None:
-    """Return the text of the first note of SECTION, or None where it is another's or empty.
+    """Return the text of the first note in SECTION, or None if the note has another owner or no text.
 
-    How name and text are padded is not relied on: the padding is NUL, the text is not.
+    The function does not depend on the size of the padding, because the padding is NUL and the text contains
+    no NUL.
     """
     if len(section) < _NOTE.size:
         raise ElfError(f"the note is cut off after {len(section)} bytes")
@@ -126,7 +142,7 @@ def _note_text(section: bytes) -> bytes | None:
 
 
 def _parse(text: bytes) -> tuple[int, ...]:
-    import json  # noqa: PLC0415 - it takes as long as the whole hook otherwise, and few images have a note
+    import json  # noqa: PLC0415 - the import doubles the time of the hook, and few images have a note
 
     try:
         document = json.loads(text)
@@ -134,16 +150,19 @@ def _parse(text: bytes) -> tuple[int, ...]:
         raise ElfError(f"the note is not JSON: {error}") from None
     if not isinstance(document, dict):
         raise ElfError("the note is not a JSON object")
-    # The toolkit's reader, Go's encoding/json, takes a key in any case; so the libraries may change theirs.
+    # The toolkit's parser (Go's encoding/json) accepts keys in upper and lower case.
     fields = {key.lower(): value for key, value in document.items()}
     drivers = fields.get("driver", [])
     if not isinstance(drivers, list) or not all(type(driver) is int for driver in drivers):
-        raise ElfError(f"the note's driver is not a list of numbers: {drivers!r:.40}")
+        raise ElfError(f"the note has a 'driver' that is not a list of numbers: {drivers!r:.40}")
     return tuple(drivers)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the numbers of VERSION, or none if anything else is in it or one has over 9 digits."""
+    """Return the numbers in VERSION.
+
+    The result is empty if a part is not a number, or if a number has more than 9 digits.
+    """
     parts = version.split(".")
     if not all(part.isascii() and part.isdecimal() and len(part) <= 9 for part in parts):
         return ()

@@ -1,9 +1,8 @@
-"""Read an ELF shared object: word size, machine, SONAME, the libraries it needs.
+"""``read_shared_object``: reads the word size, machine, SONAME and needed libraries of an ELF shared object.
 
-``read_shared_object`` is the central name. It reads as the dynamic loader does, by program headers;
-section headers may be stripped. The file is never read as a whole: drivers come as libraries of
-100 MB, of which some hundred bytes matter.
-Source of every layout and number without another: System V gABI, chapters 4 and 5.
+The function reads program headers, like the dynamic loader, because section headers can be missing. It never
+reads the whole file. Driver libraries have up to 100 MB, and the function needs a few hundred bytes. If a
+layout or a number has no other source, its source is System V gABI, chapters 4 and 5.
 """
 
 from __future__ import annotations
@@ -19,20 +18,24 @@ if TYPE_CHECKING:
     _Layout = tuple[int, struct.Struct, struct.Struct, struct.Struct]
     _Segment = tuple[int, int, int, int]  # p_type, p_offset, p_vaddr, p_filesz
 
-# e_machine: System V gABI, chapter 4; AArch64 from ELF for the Arm 64-bit Architecture (IHI 0056).
+# Values of e_machine. Sources: System V gABI, chapter 4; ELF for the Arm 64-bit Architecture (IHI 0056).
 EM_386 = 3
 EM_X86_64 = 62
 EM_AARCH64 = 183
 
-# Bounds of ours. Real libraries have about 10 program headers, 40 dynamic entries and 30 needed
-# names; a name is a file name or at the utmost a path (PATH_MAX, 4,096).
+# Limits of cdigen. Real libraries have about 10 program headers, 40 dynamic entries and 30 needed names. A
+# name is a file name or a path, and a path has at most 4,096 bytes (PATH_MAX).
 MAX_PROGRAM_HEADERS = 1024
 MAX_DYNAMIC_SIZE = 1 << 20
 MAX_NEEDED = 4096
 MAX_NAME = 4096
 
-_HEAD_SIZE = 4096  # one page: the file header, nearly always the program headers, often the names
-_PIECE_SIZE = 256  # first read of a name; linkers put needed names side by side, so it holds several
+# The size of a page, in bytes. The first page of a file contains the file header, usually the program
+# headers, and often the names.
+_HEAD_SIZE = 4096
+# The size of the first read of a name, in bytes. One read returns several names, because linkers store names
+# side by side.
+_PIECE_SIZE = 256
 
 _MAGIC = b"\x7fELF"
 _LITTLE_ENDIAN = 1
@@ -47,15 +50,16 @@ _DT_SONAME = 14
 
 
 class ElfError(ValueError):
-    """Report in one line why the bytes are not a shared object that the loader could use."""
+    """The error for bytes that are not a usable shared object. The text is the reason in one line."""
 
 
 @frozen
 class SharedObject:
-    """A shared object's word size, ``e_machine``, DT_SONAME, and DT_NEEDED in the file's order.
+    """The properties of a shared object.
 
-    Names are the file's own: anything but NUL may be in them, a slash too. Bytes that are not UTF-8
-    are surrogate escapes, as in ``os.fsdecode``.
+    ``bits`` is the word size, and ``machine`` is ``e_machine``. ``soname`` is DT_SONAME. ``needed`` are the
+    names in DT_NEEDED, in the order of the file. Names are not checked, and can contain every byte except
+    NUL, including a slash. Bytes that are not UTF-8 are surrogate escapes, as in ``os.fsdecode``.
     """
 
     bits: int
@@ -64,9 +68,9 @@ class SharedObject:
     needed: tuple[str, ...]
 
 
-# By e_ident[EI_CLASS]: bits, and of the three structures what is asked for (``x`` skips the rest):
-# e_type, e_machine, e_phoff, e_phentsize, e_phnum; p_type, p_offset, p_vaddr, p_filesz; d_tag, d_val.
-# Tuples, here and below: they never leave this module.
+# The word size and three structures for each value of e_ident[EI_CLASS]. The fields of the structures are
+# e_type, e_machine, e_phoff, e_phentsize, e_phnum; p_type, p_offset, p_vaddr, p_filesz; d_tag, d_val. ``x``
+# skips a byte of other fields. The values are tuples, because only this module uses the values.
 _LAYOUTS = {
     1: (32, struct.Struct("<16xHH8xI10xHH"), struct.Struct("<III4xI12x"), struct.Struct("<II")),
     2: (64, struct.Struct("<16xHH12xQ14xHH"), struct.Struct("<I4xQQ8xQ16x"), struct.Struct("<QQ")),
@@ -74,7 +78,7 @@ _LAYOUTS = {
 
 
 class _Source:
-    """The file: its start in memory, the rest behind ``read_at``."""
+    """A file with its first bytes in memory. ``read_at`` reads all other bytes."""
 
     __slots__ = ("head", "read_at", "size")
 
@@ -84,10 +88,13 @@ class _Source:
         self.head = read_at(0, min(size, _HEAD_SIZE))
 
     def take(self, offset: int, length: int, what: str) -> bytes:
-        """Return exactly LENGTH bytes at OFFSET, or raise ElfError that names WHAT is cut off."""
+        """Return LENGTH bytes at OFFSET, or raise ElfError if the file has fewer bytes.
+
+        WHAT describes these bytes in the error.
+        """
         end = offset + length
         if end > self.size:
-            raise ElfError(f"{what} ends at byte {end}, the file at {self.size}")
+            raise ElfError(f"{what} ends at byte {end}, after the end of the file ({self.size})")
         if end <= len(self.head):
             return self.head[offset:end]
         data = self.read_at(offset, length)
@@ -97,13 +104,15 @@ class _Source:
 
 
 def read_shared_object(read_at: Callable[[int, int], bytes], size: int) -> SharedObject:
-    """Read what the shared object behind READ_AT says of itself.
+    """Return the properties of the shared object that READ_AT reads.
 
-    ``read_at(offset, length)`` returns the bytes there, fewer at the end of the file; ``size`` is the
-    file's, in bytes. Two or three reads of together less than 7 KB are usual (1,009 of Debian 12's
-    1,011 libraries take at most five), and no file is read for more than 18 MiB. ElfError is raised for
-    anything but a complete little-endian ET_DYN file with a dynamic section, and for sizes beyond this
-    module's bounds; what ``read_at`` itself raises passes through.
+    ``read_at(offset, length)`` returns the bytes at an offset of the file. It returns fewer bytes at the end
+    of the file. ``size`` is the size of the file in bytes. The function usually needs two or three reads with
+    less than 7 KB in total. 1,009 of the 1,011 libraries of Debian 12 need at most five reads. At most 18 MiB
+    of a file are read.
+
+    Raise ElfError if the file is not a complete little-endian ET_DYN file with a dynamic section, or if a
+    size is above this module's limits. Exceptions of ``read_at`` are not caught.
     """
     source = _Source(read_at, size)
     bits, header, program_header, entry = _layout(source.head)
@@ -135,36 +144,41 @@ def _layout(head: bytes) -> _Layout:
 def _segments(
     source: _Source, header: struct.Struct, program_header: struct.Struct
 ) -> tuple[int, tuple[_Segment, ...]]:
-    """Return ``e_machine`` and the PT_LOAD and PT_DYNAMIC segments, all of them within the file."""
+    """Return ``e_machine``, and the PT_LOAD and PT_DYNAMIC segments.
+
+    Raise ElfError if a segment is not completely within the file.
+    """
     kind, machine, offset, entry_size, count = header.unpack_from(source.head)
     if kind != _ET_DYN:
         raise ElfError(f"ELF type {kind} is not a shared object (ET_DYN, {_ET_DYN})")
     if entry_size != program_header.size:
         raise ElfError(f"program headers of {entry_size} bytes instead of {program_header.size}")
     if count > MAX_PROGRAM_HEADERS:
-        raise ElfError(f"{count} program headers are more than {MAX_PROGRAM_HEADERS}")
+        raise ElfError(f"{count} program headers exceed the limit of {MAX_PROGRAM_HEADERS}")
     table = source.take(offset, count * entry_size, "the program header table")
     wanted = (_PT_LOAD, _PT_DYNAMIC)
     segments = tuple(segment for segment in program_header.iter_unpack(table) if segment[0] in wanted)
     for _, start, _, size in segments:
         if start + size > source.size:
-            raise ElfError(f"a segment ends at byte {start + size}, the file at {source.size}")
+            raise ElfError(
+                f"a segment ends at byte {start + size}, after the end of the file ({source.size})"
+            )
     return machine, segments
 
 
 def _dynamic(
     source: _Source, entry: struct.Struct, segments: tuple[_Segment, ...]
 ) -> tuple[int | None, tuple[int, ...], int, int]:
-    """Return the offsets of SONAME and needed names, then the strings' address and size."""
+    """Return the offsets of the SONAME and of the needed names, and the address and size of the strings."""
     needed: list[int] = []
-    last: dict[int, int] = {}  # where a tag repeats, the last one counts: glibc, elf_get_dynamic_info
+    last: dict[int, int] = {}  # the last entry of a repeated tag applies (glibc, elf_get_dynamic_info)
     for tag, value in _dynamic_entries(source, entry, segments):
         if tag == _DT_NEEDED:
             needed.append(value)
         else:
             last[tag] = value
     if len(needed) > MAX_NEEDED:
-        raise ElfError(f"{len(needed)} needed libraries are more than {MAX_NEEDED}")
+        raise ElfError(f"{len(needed)} needed libraries exceed the limit of {MAX_NEEDED}")
     if _DT_STRTAB not in last or _DT_STRSZ not in last:
         raise ElfError("the dynamic section names no string table (DT_STRTAB, DT_STRSZ)")
     return last.get(_DT_SONAME), tuple(needed), last[_DT_STRTAB], last[_DT_STRSZ]
@@ -173,7 +187,7 @@ def _dynamic(
 def _dynamic_entries(
     source: _Source, entry: struct.Struct, segments: tuple[_Segment, ...]
 ) -> Iterator[tuple[int, int]]:
-    """Yield the tags and values before DT_NULL or, where that is missing, the end of the segment."""
+    """Yield the tag and the value of each entry before DT_NULL. Without DT_NULL, yield all entries."""
     place = next(((offset, size) for type_, offset, _, size in segments if type_ == _PT_DYNAMIC), None)
     if place is None:
         raise ElfError("no dynamic section: a static program or debug symbols")
@@ -187,7 +201,7 @@ def _dynamic_entries(
 
 
 def _strings_offset(source: _Source, segments: tuple[_Segment, ...], address: int, size: int) -> int:
-    """Return where in the file the string table begins that is loaded at ADDRESS."""
+    """Return the file offset of the string table that is loaded at ADDRESS."""
     for type_, offset, start, length in segments:
         if type_ == _PT_LOAD and start <= address < start + length:
             begin = offset + address - start
@@ -195,12 +209,14 @@ def _strings_offset(source: _Source, segments: tuple[_Segment, ...], address: in
     else:
         raise ElfError(f"no loaded segment holds the string table at {address:#x}")
     if begin + size > source.size:
-        raise ElfError(f"the string table ends at byte {begin + size}, the file at {source.size}")
+        raise ElfError(
+            f"the string table ends at byte {begin + size}, after the end of the file ({source.size})"
+        )
     return begin
 
 
 def _names(source: _Source, begin: int, size: int, offsets: Iterable[int]) -> dict[int, str]:
-    """Return the names at OFFSETS of the string table, several from one read where they are near."""
+    """Return the names at OFFSETS in the string table, by offset. Adjacent names need only one read."""
     names: dict[int, str] = {}
     piece, piece_at = b"", 0
     for offset in sorted(set(offsets)):
@@ -214,7 +230,7 @@ def _names(source: _Source, begin: int, size: int, offsets: Iterable[int]) -> di
 
 
 def _read_name(source: _Source, begin: int, end: int) -> bytes:
-    """Return bytes from BEGIN on, none at or beyond END, with at least one NUL among them."""
+    """Return bytes from BEGIN that contain a NUL and do not extend beyond END."""
     piece = b""
     while 0 not in piece:
         wanted = min(2 * len(piece) or _PIECE_SIZE, MAX_NAME + 1, end - begin)

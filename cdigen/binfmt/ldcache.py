@@ -1,9 +1,10 @@
-"""Read the dynamic loader's cache, ``/etc/ld.so.cache``: which path it gives for a SONAME.
+"""Functions that read the dynamic loader's cache ``/etc/ld.so.cache``, which maps SONAMEs to paths.
 
-``parse`` is the central name; ``read_header`` is for whoever needs the tables themselves. The new
-format is read, alone or behind an old table in a combined file; the old format alone is refused.
-Source of the layout: glibc, sysdeps/generic/dl-cache.h and elf/cache.c (2.31 to 2.43). The loader
-trusts the file; this module does not, as the cache may be a container image's.
+``parse`` returns the entries. ``read_header`` returns the offsets of the tables. The module reads files in
+the new format, and combined files, in which an old table precedes the new format. It refuses files with only
+the old format. Source of the layout: glibc, sysdeps/generic/dl-cache.h and elf/cache.c (2.31 to 2.43). The
+loader checks only the headers. This module also checks the tables, because the cache can belong to a
+container image.
 """
 
 from __future__ import annotations
@@ -12,18 +13,19 @@ import struct
 
 from cdigen.value import frozen
 
-# Flags of an entry: ELF for libc6 (3) and the ABI in the high byte: glibc, sysdeps/generic/ldconfig.h,
-# FLAG_ELF_LIBC6 | FLAG_X8664_LIB64, FLAG_AARCH64_LIB64, and nothing more for i386.
+# The flags of an entry. The low byte is 3 (ELF for libc6), and the high byte is the ABI (0 for i386). Source:
+# glibc, sysdeps/generic/ldconfig.h, FLAG_ELF_LIBC6 | FLAG_X8664_LIB64, FLAG_AARCH64_LIB64.
 FLAGS_X86_64 = 0x0303
 FLAGS_AARCH64 = 0x0A03
 FLAGS_I386 = 0x0003
 
-# The same by the name of the machine (uname -m), i386 for any 32-bit x86.
+# The flags for each machine name (uname -m). i386 is the name for all 32-bit x86 machines.
 ABIS = {"x86_64": FLAGS_X86_64, "aarch64": FLAGS_AARCH64, "i386": FLAGS_I386}
 
-# Bounds of ours. The cache of a host with 5,000 libraries has 410 KB, 5,200 entries, and together
-# 400 KB of names, each at the utmost a path (PATH_MAX, 4,096). Names may share bytes of the file, so
-# the text of all (in characters) has a bound of its own: without it 16 MiB could become gigabytes.
+# Limits of cdigen. The cache of a host with 5,000 libraries has 410 KB, 5,200 entries, and 400 KB of names in
+# total. MAX_NAME is the limit of a path (PATH_MAX). MAX_TEXT limits the characters of all names together.
+# Without MAX_TEXT, a file of 16 MiB could have gigabytes of names, because several names can use the same
+# bytes of the file.
 MAX_SIZE = 16 << 20
 MAX_ENTRIES = 200_000
 MAX_NAME = 4096
@@ -40,15 +42,15 @@ _LITTLE_ENDIAN = 2
 
 
 class CacheError(ValueError):
-    """Report in one line why the bytes are not a cache that can be relied on."""
+    """The error for bytes that are not a valid cache. The text is the reason in one line."""
 
 
 @frozen
 class LdCacheEntry:
-    """A library that the loader finds by SONAME; ``hwcap`` is 0 unless it is for some CPUs only.
+    """A library that the loader finds by its SONAME.
 
-    ``flags`` tells the ABI (``FLAGS_X86_64`` and so on). Bytes of names that are not UTF-8 are
-    surrogate escapes, as in ``os.fsdecode``.
+    ``flags`` is the ABI, such as ``FLAGS_X86_64``. ``hwcap`` is not 0 if the library is only for some CPUs.
+    In names, bytes that are not UTF-8 are surrogate escapes, as in ``os.fsdecode``.
     """
 
     soname: str
@@ -58,10 +60,10 @@ class LdCacheEntry:
 
 
 def is_ignored(data: bytes) -> bool:
-    """Tell whether the loader does with the cache DATA as though there were none.
+    """Return whether the loader ignores the cache DATA.
 
-    So it does with a file that is too short or starts otherwise, whose first table is longer than the
-    file, or whose byte order is another: glibc, elf/dl-cache.c, 2.31 to 2.43.
+    The loader ignores a file that is too short, or that has another magic number or byte order. It also
+    ignores a file whose first table is longer than the file. Source: glibc, elf/dl-cache.c, 2.31 to 2.43.
     """
     if data.startswith(_MAGIC) and len(data) > _HEADER.size:
         count, _, flags = _HEADER.unpack_from(data)
@@ -78,16 +80,18 @@ def is_ignored(data: bytes) -> bool:
 
 
 def read_header(data: bytes) -> tuple[int, int, int, int]:
-    """Return where the tables of the cache DATA are: offsets in bytes, all of them within it.
+    """Return the offsets of the tables in the cache DATA, in bytes.
 
-    The offsets are those of the new header (0 unless an old table precedes it; names count from
-    there), of the entries, of the strings, and of the end of the strings.
+    The result contains the offsets of the new header, the entries, the strings, and the end of the strings.
+    All offsets are within DATA. The offset of the new header is 0 if no old table precedes the header. In the
+    entries, the offsets of names start at the new header.
 
-    CacheError is raised for what the loader ignores (magic, byte order, tables longer than the file),
-    for the old format alone, for strings without a final NUL and for sizes beyond this module's bounds.
+    Raise CacheError if the loader ignores the file (magic number, byte order, tables longer than the file).
+    Also raise CacheError if the file has only the old format, if the strings have no final NUL, or if a size
+    is above this module's limits.
     """
     if len(data) > MAX_SIZE:
-        raise CacheError(f"{len(data)} bytes are more than {MAX_SIZE}")
+        raise CacheError(f"{len(data)} bytes exceed the limit of {MAX_SIZE}")
     start = _new_format_start(data)
     if len(data) < start + _HEADER.size:
         raise CacheError(f"the header at byte {start} is cut off after {len(data) - start} bytes")
@@ -95,42 +99,46 @@ def read_header(data: bytes) -> tuple[int, int, int, int]:
     if _is_foreign(flags):
         raise CacheError(f"byte order flag {flags} is not little endian ({_LITTLE_ENDIAN})")
     if count > MAX_ENTRIES:
-        raise CacheError(f"{count} entries are more than {MAX_ENTRIES}")
+        raise CacheError(f"{count} entries exceed the limit of {MAX_ENTRIES}")
     entries = start + _HEADER.size
     strings = entries + count * _ENTRY.size
     end = strings + length
     if end > len(data):
-        raise CacheError(f"the tables end at byte {end}, the file at {len(data)}")
+        raise CacheError(f"the tables end at byte {end}, after the end of the file ({len(data)})")
     if length and data[end - 1]:
         raise CacheError(f"the strings before byte {end} do not end in NUL")
     return start, entries, strings, end
 
 
 def parse(data: bytes, *, flags: int | None = None) -> tuple[LdCacheEntry, ...]:
-    """Return the entries of the cache DATA in its order, with FLAGS only those of that ABI.
+    """Return the entries of the cache DATA in the order of DATA.
 
-    Of equal SONAMEs the loader takes the first that suits the CPU. CacheError is raised as by
-    ``read_header``, for a name outside the strings in any entry, and for text beyond this module's
-    bounds in the entries returned.
+    If FLAGS is not None, the result has only the entries with these flags (the ABI). If several entries have
+    the same SONAME, the loader uses the first entry that is suitable for the CPU. Raise CacheError in the
+    cases of ``read_header``. Also raise CacheError if any entry has a name outside the strings, or if the
+    names of the returned entries are above this module's limits.
     """
     start, table, strings, end = read_header(data)
     low, high = strings - start, end - start
     entries: list[LdCacheEntry] = []
-    room = MAX_TEXT
+    text_left = MAX_TEXT
     for kind, key, value, _, hwcap in _ENTRY.iter_unpack(data[table:strings]):
         if not (low <= key < high and low <= value < high):
-            raise CacheError(f"names at {key} and {value} are not both in the strings, {low} to {high}")
+            raise CacheError(f"the name at {key} or {value} is outside the strings ({low} to {high})")
         if flags is None or kind == flags:
             soname, path = _text(data, start + key), _text(data, start + value)
-            room -= len(soname) + len(path)
-            if room < 0:
-                raise CacheError(f"the names have together more than {MAX_TEXT} characters")
+            text_left -= len(soname) + len(path)
+            if text_left < 0:
+                raise CacheError(f"the names have more than {MAX_TEXT} characters in total")
             entries.append(LdCacheEntry(soname=soname, path=path, flags=kind, hwcap=hwcap))
     return tuple(entries)
 
 
 def _new_format_start(data: bytes) -> int:
-    """Return the offset of the new header: 0, or behind the old table, 8-aligned (ALIGN_CACHE)."""
+    """Return the offset of the new header.
+
+    The offset is 0, or the end of the old table, rounded up to a multiple of 8 (ALIGN_CACHE).
+    """
     if data.startswith(_MAGIC):
         return 0
     if not data.startswith(_OLD_MAGIC) or len(data) < _OLD_HEADER.size:
@@ -138,7 +146,9 @@ def _new_format_start(data: bytes) -> int:
     (count,) = _OLD_HEADER.unpack_from(data)
     start = _after_old_table(count)
     if not data.startswith(_MAGIC, start):
-        raise CacheError("only the old format (ld.so-1.7.0) is there, not the one in use since glibc 2.2")
+        raise CacheError(
+            "only the old format (ld.so-1.7.0) is present, not the format of glibc 2.2 and later"
+        )
     return start
 
 
@@ -147,7 +157,10 @@ def _after_old_table(count: int) -> int:
 
 
 def _is_foreign(flags: int) -> bool:
-    """Tell whether the byte order is said to be another: 0, before 2.33, says nothing of it."""
+    """Return whether the byte order in FLAGS is known and is not little endian.
+
+    glibc before 2.33 writes 0, which means that the byte order is unknown.
+    """
     return flags != 0 and flags & _BYTE_ORDER_MASK != _LITTLE_ENDIAN  # cache_file_new_matches_endian
 
 

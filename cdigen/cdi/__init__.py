@@ -1,7 +1,7 @@
-"""Read, check, build and write CDI documents, and predict what each runtime does with a spec file.
+"""Functions that read, check, build and render CDI documents.
 
-``reader`` turns bytes into a document, ``rules`` and ``schema`` check it, ``validation`` does all of that,
-and ``loaders`` says what the CDI libraries in the runtimes do with the same bytes. ``build``, ``layout``
-and ``hooks`` make a document from what a vendor offers, and ``render`` writes it. Nothing here
-changes the host.
+``reader`` parses bytes into a document. ``rules`` and ``schema`` check the document. ``validation`` parses
+and checks a file. ``loaders`` predicts the behaviour of the runtimes' CDI libraries for the same bytes.
+``build``, ``layout`` and ``hooks`` build a document from a vendor's draft. ``render`` converts the document
+to bytes. No module of this package changes the host.
 """

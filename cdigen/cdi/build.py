@@ -1,4 +1,4 @@
-"""Turn a draft into the JSON document of one spec file: add the device `all`, sort, compute the version."""
+"""``build``: returns the JSON document of one spec file for the draft of a vendor."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ ALL = "all"
 def build(draft: Draft) -> dict[str, Any]:
     """Return the CDI document of DRAFT.
 
-    Devices are sorted naturally with ``all`` last; ``all`` gives what every device but ``none`` gives
-    together, unless the draft has one of its own, or is to have none. A variable that devices set to
-    different values is not set by ``all``.
-    The version is the lowest that the content allows: a version that a runtime does not know makes
-    it refuse the whole file (container-device-interface issue 91).
+    The devices are in natural order. The last device is ``all``, which has the edits of all devices except
+    ``none``. ``all`` does not set a variable that devices set to different values. The function does not add
+    ``all`` if the draft already has a device ``all``, or if ``has_all`` is false.
+
+    The document has the lowest version that its content permits, because a runtime that does not support the
+    version refuses the whole file (container-device-interface issue 91).
     """
     devices = sorted(draft.devices, key=lambda device: (device.name == ALL, natural_key(device.name)))
     single = [device for device in devices if device.name != NONE]
@@ -55,7 +56,7 @@ def _edits(edits: ContainerEdits) -> dict[str, Any]:
 
 
 def conflicting_variables(entries: Iterable[str]) -> tuple[str, ...]:
-    """Return the variables that ENTRIES (``NAME=value``) set to more than one value."""
+    """Return the names of the variables that ENTRIES (``NAME=value``) set to different values."""
     values: dict[str, set[str]] = {}
     for entry in entries:
         name, _, value = entry.partition("=")
@@ -64,7 +65,7 @@ def conflicting_variables(entries: Iterable[str]) -> tuple[str, ...]:
 
 
 def _union(devices: Iterable[Device]) -> ContainerEdits:
-    """Return the devices' edits together; edits shared by several names of one GPU come once."""
+    """Return the edits of all DEVICES without repetitions; a GPU can be several devices with equal edits."""
     every = [device.edits for device in devices]
     entries = tuple(dict.fromkeys(entry for edits in every for entry in edits.env))
     several = conflicting_variables(entries)

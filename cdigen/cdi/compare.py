@@ -1,8 +1,8 @@
-"""Compare two specs of one kind: ``compare`` returns the ``Changes``, for people and for --json.
+"""``compare``: returns the ``Changes`` between two specs of one kind, for text output and for --json.
 
-Either document may come from a disk on which anybody wrote, so what is not formed as a spec counts as
-absent, and nothing here raises. A *change* is named by what a container sees: a mount by its path in the
-container, a variable by its name, a hook by when it runs and what it runs.
+The functions ignore values of a wrong type, because any program can write spec files. No function raises
+errors. The name of a change is, for example, the container path of a mount, the name of a variable, or the
+hook name and the command of a hook.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-# Driver versions as they stand in paths: libcuda.so.535.216.03, /lib/firmware/nvidia/535.216.03.
+# Driver versions in paths such as libcuda.so.535.216.03 and /lib/firmware/nvidia/535.216.03.
 _VERSION = re.compile(r"(?<![\w.])(\d{2,}(?:\.\d+){1,3})(?![\w.])|(?<=\.so\.)(\d{2,}(?:\.\d+){1,3})(?![\w.])")
-# Other parts of a set of edits, by their key in the document.
+# Lists in container edits. The name of an item of these lists is the full text of the item.
 _LISTED = ("netDevices", "additionalGids")
 
 
 @frozen
 class EditChanges:
-    """What differs between two sets of container edits: ``mount /usr/lib64/libcuda.so.1`` and the like."""
+    """The names of the edits that differ, such as ``mount /usr/lib64/libcuda.so.1``."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
 
     def count(self) -> int:
-        """Return how many things differ."""
+        """Return the number of differences."""
         return len(self.added) + len(self.removed) + len(self.changed)
 
     def row(self) -> dict[str, list[str]]:
-        """Return it as JSON."""
+        """Return the changes as JSON."""
         return {"added": list(self.added), "removed": list(self.removed), "changed": list(self.changed)}
 
 
@@ -45,11 +45,12 @@ NO_EDITS = EditChanges()
 
 @frozen
 class Changes:
-    """What differs between two specs: names of devices, and the edits of those that changed.
+    """The differences between two specs.
 
-    ``kept`` are the devices that both have, ``devices`` those of them whose own edits differ, each with
-    what does; ``shared`` is what differs for every device. ``form`` says that the texts differ in order
-    or form alone. ``versions`` are the version in the old and in the new paths, where they have one.
+    ``added`` and ``removed`` are names of devices. ``kept`` are the names of the devices in both specs.
+    ``devices`` are the kept devices with different edits, as pairs of name and changes. ``shared`` are the
+    changes to the edits that apply to every device. ``form`` is true if the specs differ only in order or
+    form. ``versions`` are the driver versions in the host paths of the old and the new spec, or empty texts.
     """
 
     added: tuple[str, ...] = ()
@@ -61,20 +62,24 @@ class Changes:
     versions: tuple[str, str] = ("", "")
 
     def any(self) -> bool:
-        """Return whether the documents differ at all."""
+        """Return whether the specs differ in any way."""
         return bool(self.added or self.removed or self.devices or self.shared.count() or self.form)
 
     def changed(self) -> tuple[str, ...]:
-        """Return the devices whose containers get something else than before."""
+        """Return the kept devices with different edits; a change of the shared edits affects all devices."""
         return self.kept if self.shared.count() else tuple(name for name, _ in self.devices)
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return as JSON which edits differ: first the shared ones (device null), then each device's."""
+        """Return the changed edits as JSON rows.
+
+        The first row contains the shared edits, with null as the device. Each further row contains the edits
+        of one device. A row without changes is omitted.
+        """
         groups: list[tuple[str | None, EditChanges]] = [(None, self.shared), *self.devices]
         return [{"device": name, **edits.row()} for name, edits in groups if edits.count()]
 
     def row(self, kind: str, file: str) -> dict[str, Any]:
-        """Return what ``cdigen diff --json`` prints of one spec."""
+        """Return the output of ``cdigen diff --json`` for one spec."""
         return {
             "kind": kind,
             "file": file,
@@ -86,7 +91,10 @@ class Changes:
         }
 
     def summary(self) -> str:
-        """Return it as one line: ``+2 devices, -1 device, 40 edits changed (535.216.03 -> 535.309.01)``."""
+        """Return a summary of one line.
+
+        Example: ``+2 devices, -1 device, 40 edits changed (535.216.03 -> 535.309.01)``.
+        """
         parts = [
             f"{sign}{len(names)} {_plural('device', len(names))}"
             for sign, names in (("+", self.added), ("-", self.removed))
@@ -96,14 +104,17 @@ class Changes:
         if edits:
             parts.append(f"{edits} {_plural('edit', edits)} changed")
         elif self.form:
-            parts.append("another order or form")
+            parts.append("only order or form differ")
         old, new = self.versions
         note = f" ({old} -> {new})" if old != new and old and new else ""
         return (", ".join(parts) or "no difference") + note
 
 
 def compare(old: object, new: object) -> Changes:
-    """Return what differs from the document OLD to the document NEW; None is a file that is not there."""
+    """Return the changes from the document OLD to the document NEW.
+
+    A document is None if the file does not exist.
+    """
     before, after = _devices(old), _devices(new)
     kept = tuple(name for name in after if name in before)
     differing = ((name, _differences(before[name], after[name])) for name in kept)
@@ -130,7 +141,10 @@ def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> EditChanges:
 
 
 def _devices(document: object) -> dict[str, dict[str, str]]:
-    """Return the devices of DOCUMENT by name, each as its edits and annotations by what they are."""
+    """Return the devices of DOCUMENT by name.
+
+    The value of a device maps the names of its edits and annotations to their texts.
+    """
     return {
         str(device.get("name")): {**_edits(device.get("containerEdits")), **_annotations(device)}
         for device in _objects(_get(document, "devices"))
@@ -138,7 +152,7 @@ def _devices(document: object) -> dict[str, dict[str, str]]:
 
 
 def _shared(document: object) -> dict[str, str]:
-    """Return what DOCUMENT gives with every device, and its own fields."""
+    """Return the parts of DOCUMENT outside its devices: shared edits, annotations, version and kind."""
     header = {
         key: _form(value) for key in ("cdiVersion", "kind") if (value := _get(document, key)) is not None
     }
@@ -146,10 +160,10 @@ def _shared(document: object) -> dict[str, str]:
 
 
 def _edits(edits: object) -> dict[str, str]:
-    """Return EDITS as what each thing is and the whole of it: two are the same where both are."""
+    """Return the full text of each edit in EDITS, by the name of the edit."""
     found: dict[str, str] = {}
-    for name, value in _things(edits):
-        # A path mounted twice, or a hook run twice: each further one has a number.
+    for name, value in _named_edits(edits):
+        # If two edits have the same name, such as two mounts at one path, the second name has a number.
         key, number = name, 1
         while key in found:
             number += 1
@@ -158,7 +172,7 @@ def _edits(edits: object) -> dict[str, str]:
     return found
 
 
-def _things(edits: object) -> Iterator[tuple[str, str]]:
+def _named_edits(edits: object) -> Iterator[tuple[str, str]]:
     for entry in _texts(_get(edits, "env")):
         yield f"env {entry.partition('=')[0]}", entry
     for node in _objects(_get(edits, "deviceNodes")):
@@ -175,7 +189,10 @@ def _things(edits: object) -> Iterator[tuple[str, str]]:
 
 
 def _hook(hook: Mapping[str, Any]) -> str:
-    """Return when HOOK runs and what; NVIDIA's is one program, whose first words are the hook."""
+    """Return the hook name and the command of HOOK, with at most two words of the arguments.
+
+    NVIDIA's program contains several hooks. The arguments after the program's name select the hook.
+    """
     words = [str(hook.get("hookName")), str(hook.get("path"))]
     for word in _texts(hook.get("args"))[1:3]:
         if word.startswith("-"):
@@ -184,15 +201,18 @@ def _hook(hook: Mapping[str, Any]) -> str:
     return " ".join(words)
 
 
-def _annotations(holder: object) -> dict[str, str]:
-    annotations = _get(holder, "annotations")
+def _annotations(owner: object) -> dict[str, str]:
+    annotations = _get(owner, "annotations")
     if not isinstance(annotations, dict):
         return {}
     return {f"annotation {key}": _form(value) for key, value in annotations.items()}
 
 
 def _version(document: object) -> str:
-    """Return the version that most of the host paths in DOCUMENT carry, "" where none leads."""
+    """Return the driver version that occurs in the largest number of host paths of DOCUMENT.
+
+    The result is "" if there is no version, or if two versions occur equally often.
+    """
     counts: dict[str, int] = {}
     for path in _host_paths(document):
         for match in {found[0] or found[1] for found in _VERSION.findall(path)}:
@@ -204,9 +224,9 @@ def _version(document: object) -> str:
 
 
 def _host_paths(document: object) -> Iterator[str]:
-    holders: Iterable[object] = (document, *_objects(_get(document, "devices")))
-    for holder in holders:
-        for mount in _objects(_get(_get(holder, "containerEdits"), "mounts")):
+    owners: Iterable[object] = (document, *_objects(_get(document, "devices")))
+    for owner in owners:
+        for mount in _objects(_get(_get(owner, "containerEdits"), "mounts")):
             yield str(mount.get("hostPath"))
 
 

@@ -1,7 +1,7 @@
-"""Make the hooks of a spec: the steps become arguments of cdigen's hook or of NVIDIA's.
+"""The hooks of a spec, with the steps as arguments of cdigen's hook or of NVIDIA's hook.
 
-cdigen's own hook does all of them in one process; NVIDIA's takes one in each, and its lines keep the
-forms that other tools parse (containers/toolbox issue 1544).
+cdigen's hook runs all steps in one process. NVIDIA's hook runs one step in each process. Other tools parse
+the command lines of NVIDIA's hook (containers/toolbox issue 1544).
 """
 
 from __future__ import annotations
@@ -13,21 +13,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.model.cdi import Step
+    from cdigen.model.cdi import HookStep
 
-# One entry keeps the image's and the engine's environment out (CVE-2025-23266); Python needs none.
+# If ``env`` of a hook has at least one entry, runtimes do not pass the environment of the image or the engine
+# to the hook (CVE-2025-23266).
 ENV = ("PATH=/usr/bin:/bin",)
-# The hook takes some 10 ms; a hanging file system must not block the container for ever.
+# Seconds. The hook takes about 10 ms. The timeout ends a hook that hangs in a file system.
 TIMEOUT_S = 10
-# NVIDIA's runs ldconfig over the whole image.
+# Seconds. NVIDIA's hook needs more time, because it runs ldconfig on the whole image.
 NVIDIA_TIMEOUT_S = 60
-# What the toolkit writes, which keeps the image's environment out as well.
+# NVIDIA's toolkit writes this variable. It has the same effect as ENV.
 NVIDIA_ENV = ("NVIDIA_CTK_DEBUG=false",)
 
 
 @frozen
 class HookProgram:
-    """A hook that a host has: the file to start, and its first arguments; ``kind`` is one of HOOKS."""
+    """A hook program on the host, with the file to start and its first arguments.
+
+    ``kind`` is "cdigen" or "nvidia".
+    """
 
     kind: str
     path: str
@@ -35,9 +39,11 @@ class HookProgram:
 
 
 def cdigen_hook(python: str, script: str) -> HookProgram:
-    """Return cdigen's own hook: isolated (-I), without site (-S), never writing byte code (-B).
+    """Return cdigen's own hook, which is the Python SCRIPT.
 
-    Its own name is its path: from a bare name Python looks for its standard library through PATH.
+    PYTHON runs in isolated mode (-I), without the module site (-S), and does not write byte code (-B). The
+    first argument is the full path of PYTHON. If the first argument were only a name, Python would use PATH
+    to find its standard library.
     """
     return HookProgram(kind="cdigen", path=python, args=(python, "-I", "-S", "-B", script))
 
@@ -47,25 +53,34 @@ def nvidia_hook(path: str) -> HookProgram:
     return HookProgram(kind="nvidia", path=path, args=(path.rpartition("/")[2],))
 
 
-def hook_lines(program: HookProgram, steps: Iterable[Step], required: tuple[str, ...]) -> tuple[Hook, ...]:
-    """Return the hooks by which PROGRAM does STEPS; none without steps."""
-    wanted = tuple(steps)
-    if not wanted:
+def hook_lines(
+    program: HookProgram, steps: Iterable[HookStep], required: tuple[str, ...]
+) -> tuple[Hook, ...]:
+    """Return the hooks that run STEPS with PROGRAM.
+
+    The result is empty if there are no steps. REQUIRED are the names of required steps. If a required step
+    fails, cdigen's hook fails. NVIDIA's hook ignores REQUIRED.
+    """
+    every = tuple(steps)
+    if not every:
         return ()
     if program.kind == "cdigen":
-        return (_one(program, wanted, required),)
-    return _several(program, wanted)
+        return (_cdigen_hook(program, every, required),)
+    return _nvidia_hooks(program, every)
 
 
-def _one(program: HookProgram, steps: tuple[Step, ...], required: tuple[str, ...]) -> Hook:
+def _cdigen_hook(program: HookProgram, steps: tuple[HookStep, ...], required: tuple[str, ...]) -> Hook:
     words = [word for step in steps for word in (f"--{step.name}", *step.arguments)]
     names = {step.name for step in steps}
     words += [word for name in required if name in names for word in ("--require", name)]
     return Hook(path=program.path, args=(*program.args, *words), env=ENV, timeout=TIMEOUT_S)
 
 
-def _several(program: HookProgram, steps: tuple[Step, ...]) -> tuple[Hook, ...]:
-    """Return NVIDIA's lines: each step once, as they came, with the arguments of all of its kind."""
+def _nvidia_hooks(program: HookProgram, steps: tuple[HookStep, ...]) -> tuple[Hook, ...]:
+    """Return one hook for each step name, in the order of STEPS.
+
+    The arguments of a hook come from all steps with this name.
+    """
     options: dict[str, list[str]] = {}
     for step in steps:
         options.setdefault(step.name, []).extend(_nvidia_options(step))
@@ -75,7 +90,7 @@ def _several(program: HookProgram, steps: tuple[Step, ...]) -> tuple[Hook, ...]:
     )
 
 
-def _nvidia_options(step: Step) -> list[str]:
+def _nvidia_options(step: HookStep) -> list[str]:
     if step.name == "create-symlinks":
         target, *links = step.arguments
         return [word for link in links for word in ("--link", f"{target}::{link}")]

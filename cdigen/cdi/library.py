@@ -1,7 +1,8 @@
-"""The features and behaviour of each release of the CDI library: the table behind all verdicts.
+"""A table of the features and the behaviour of each release of the CDI library.
 
-Sources: the library's tags, as read for docs/cdi.md, "Versions", "Checks", and its real loaders run on
-documents made for the purpose. Which runtime has which release: docs/cdi.md, "Libraries in runtimes".
+The predictions in ``loaders`` use this table. The sources are the tags of the library (docs/cdi.md,
+"Versions", "Checks"), and runs of the real loaders on test documents. docs/cdi.md, "Libraries in runtimes",
+lists the release of the library in each runtime.
 """
 
 from __future__ import annotations
@@ -12,24 +13,24 @@ from cdigen.cdi.version import KNOWN_VERSIONS, release_order
 
 Release = tuple[int, int, int]
 
-# Every release from the first that was observed on; older ones were not.
+# All releases that were tested. Older releases were not tested.
 RELEASES = (
     *("0.5.2", "0.5.3", "0.5.4", "0.6.0", "0.6.1", "0.6.2", "0.7.0", "0.7.1", "0.7.2"),
     *("0.8.0", "0.8.1", "1.0.0", "1.0.1", "1.1.0"),
 )
-# Of 2025-12.
+# The date of the newest release is 2025-12.
 NEWEST_RELEASE = RELEASES[-1]
-# The oldest release, the last of each minor version, and the development branch.
+# The oldest release, the last release of each minor version, and the development branch.
 DEFAULT_RELEASES = tuple(
     dict.fromkeys((RELEASES[0], *{each.rpartition(".")[0]: each for each in RELEASES}.values(), "main"))
 )
 
-# The development branch as of 2026-08 (05ae4b5), later than the newest release.
+# The development branch in 2026-08 (05ae4b5) is newer than the newest release.
 _MAIN: Release = (1, 1, 1)
 _ALWAYS: Release = (0, 0, 0)
 _NEVER: Release = (999, 0, 0)
 
-# Fields that not all releases have: the release that brought each and the one that took it away.
+# The fields that only some releases have: the first release with the field, and the release that removed it.
 _FIELDS: dict[str, tuple[Release, Release]] = {
     "annotations": ((0, 6, 0), _NEVER),
     "intelRdt": ((0, 7, 0), _NEVER),
@@ -43,10 +44,13 @@ _FIELDS: dict[str, tuple[Release, Release]] = {
 
 
 class LibraryBehaviour(Enum):
-    """What only some releases do: in words, the first that does it, and the first that no longer does."""
+    """A behaviour that only some releases have.
 
-    ALLOWS_V_BEFORE_VERSION = ("a v may stand before the version", (0, 5, 4), _NEVER)
-    CHECKS_MINIMUM_VERSION = ("the version must be enough", (0, 5, 4), _NEVER)  # Kubernetes PR 116279
+    The values are a description, the first release with the behaviour, and the release that removed it.
+    """
+
+    ALLOWS_V_BEFORE_VERSION = ("the version may begin with a v", (0, 5, 4), _NEVER)
+    CHECKS_MINIMUM_VERSION = ("the version must be high enough", (0, 5, 4), _NEVER)  # Kubernetes PR 116279
     ALLOWS_DOTS_IN_CLASS = ("a class may have dots", (0, 6, 0), _NEVER)
     REFUSES_EMPTY_DEVICES = ("a file without devices is refused", (1, 0, 0), _NEVER)
     CRASHES_ON_ONE_LETTER = ("a name of one letter crashes", _ALWAYS, _MAIN)  # issue 320, PR 321
@@ -60,7 +64,7 @@ class LibraryBehaviour(Enum):
 
 
 def release_of(version: str) -> Release | None:
-    """Return the release that VERSION names, ``1.0.1`` or ``main``; None where none was observed."""
+    """Return the release for VERSION (``1.0.1`` or ``main``), or None if the release was not tested."""
     if version == "main":
         return _MAIN
     if version not in RELEASES:
@@ -70,7 +74,10 @@ def release_of(version: str) -> Release | None:
 
 
 def newest_version(library: str) -> str:
-    """Return the newest version of the specification that LIBRARY knows, a release of any age or ``main``."""
+    """Return the newest version of the specification that LIBRARY supports.
+
+    LIBRARY is a release or ``main``.
+    """
     if library == "main":
         return KNOWN_VERSIONS[-1]
     return next(
@@ -79,44 +86,47 @@ def newest_version(library: str) -> str:
 
 
 class CdiLibrary:
-    """One release, with the questions that were asked about it and the answers.
+    """One release of the CDI library; the object records each queried feature.
 
-    Another release that gives the same answers does the same with the same document.
+    If two releases have the same values for the queried features, the results for a document are the same.
     """
 
-    __slots__ = ("_answers", "_release")
+    __slots__ = ("_queried", "_release")
 
     def __init__(self, release: Release) -> None:
         self._release = release
-        self._answers: dict[LibraryBehaviour | str, bool] = {}
+        self._queried: dict[LibraryBehaviour | str, bool] = {}
 
     def has(self, behaviour: LibraryBehaviour) -> bool:
-        """Return whether the release has this behaviour."""
-        return self._ask(behaviour)
+        """Return whether the release has BEHAVIOUR."""
+        return self._query(behaviour)
 
     def has_field(self, field: str) -> bool:
-        """Return whether its data types have FIELD; a field without a row was always there."""
-        return field not in _FIELDS or self._ask(field)
+        """Return whether the data types of the release have FIELD.
 
-    def knows(self, version: str) -> bool:
-        """Return whether the release knows VERSION of the specification."""
-        return self._ask(version)
+        The result is true for a field that is not in the table.
+        """
+        return field not in _FIELDS or self._query(field)
 
-    def answers_like(self, release: Release) -> bool:
-        """Return whether RELEASE would have given all these answers."""
-        return all(_answer(question, release) == answer for question, answer in self._answers.items())
+    def supports(self, version: str) -> bool:
+        """Return whether the release supports VERSION of the specification."""
+        return self._query(version)
 
-    def _ask(self, question: LibraryBehaviour | str) -> bool:
-        if question not in self._answers:
-            self._answers[question] = _answer(question, self._release)
-        return self._answers[question]
+    def behaves_like(self, release: Release) -> bool:
+        """Return whether RELEASE and this release have the same values for all queried features."""
+        return all(_has_feature(feature, release) == value for feature, value in self._queried.items())
+
+    def _query(self, feature: LibraryBehaviour | str) -> bool:
+        if feature not in self._queried:
+            self._queried[feature] = _has_feature(feature, self._release)
+        return self._queried[feature]
 
 
-def _answer(question: LibraryBehaviour | str, release: Release) -> bool:
-    """Return what is true of RELEASE: it behaves so, has this field, or knows this version."""
-    if isinstance(question, LibraryBehaviour):
-        return question.since <= release < question.until
-    if question in _FIELDS:
-        since, until = _FIELDS[question]
+def _has_feature(feature: LibraryBehaviour | str, release: Release) -> bool:
+    """Return whether RELEASE has FEATURE, which is a behaviour, the name of a field, or a version."""
+    if isinstance(feature, LibraryBehaviour):
+        return feature.since <= release < feature.until
+    if feature in _FIELDS:
+        since, until = _FIELDS[feature]
         return since <= release < until
-    return question in KNOWN_VERSIONS and release_order(question) <= release
+    return feature in KNOWN_VERSIONS and release_order(feature) <= release

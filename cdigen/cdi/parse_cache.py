@@ -1,8 +1,8 @@
-"""Read or render a spec and check its rules, once for equal content: the results are remembered.
+"""A cache of parsed and rendered specs, with the findings of the rules.
 
-The daemon meets the same few documents several times in every cycle, and mostly nothing has changed in
-them. What depends on the host is never remembered. Returned documents are shared: callers must not change
-them.
+The daemon processes the same few documents several times in every cycle, and most documents stay unchanged.
+The cache contains no results that depend on the host. Callers share the returned documents, so callers must
+not change them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
 
-# Bytes of JSON that are remembered; as objects they take some ten times as much. The spec of eight GPUs has
-# 30 kB, that of 1,000 one MB.
+# The maximum number of bytes of JSON in the cache. The Python objects need about ten times as much memory.
+# The spec of 8 GPUs has 30 kB, and the spec of 1,000 GPUs has 1 MB.
 BUDGET = 2 << 20
-# Answers that are remembered: each lookup compares with all of them.
+# The maximum number of results in the cache. Each lookup compares the key with the keys of all results.
 _MOST = 256
 
 
 @frozen
 class CheckedDocument:
-    """A document as it was read, None where there is none, and all findings."""
+    """A parsed document and all findings; the document is None if the content has no document."""
 
     document: dict[str, Any] | None
     findings: tuple[Finding, ...]
@@ -35,64 +35,75 @@ class CheckedDocument:
 
 @frozen
 class RenderedDocument:
-    """The bytes of a document as cdigen writes it, and all findings on it; no bytes where one is an error."""
+    """The bytes that cdigen writes for a document, and all findings.
+
+    ``content`` is empty if a finding is an error.
+    """
 
     content: bytes
     findings: tuple[Finding, ...]
 
 
-class _RecentAnswers:
-    """The latest answers to questions that can be compared, not hashed: ``_MOST``, and a BUDGET of bytes."""
+class _LruCache:
+    """The most recently used results, within the limits ``_MOST`` and ``BUDGET``.
+
+    The cache is a list, because its keys can be compared, but cannot be hashed.
+    """
 
     def __init__(self) -> None:
-        self._known: list[tuple[object, Any, int]] = []
+        self._entries: list[tuple[object, Any, int]] = []
 
-    def find(self, question: object) -> Any:
-        """Return the answer to QUESTION, None where it is not known."""
-        for position, known in enumerate(self._known):
-            if known[0] == question:
-                self._known.append(self._known.pop(position))
-                return known[1]
+    def find(self, key: object) -> Any:
+        """Return the result for KEY, or None if the cache has no result for KEY."""
+        for position, entry in enumerate(self._entries):
+            if entry[0] == key:
+                self._entries.append(self._entries.pop(position))
+                return entry[1]
         return None
 
-    def keep(self, question: object, answer: object, size: int) -> None:
-        """Remember ANSWER, which takes SIZE, instead of the least recently used."""
+    def keep(self, key: object, result: object, size: int) -> None:
+        """Store RESULT for KEY; SIZE is the number of bytes of RESULT.
+
+        If the cache exceeds a limit, drop the least recently used results. A result that is larger than
+        BUDGET is not stored.
+        """
         if size > BUDGET:
             return
-        self._known.append((question, answer, size))
-        while len(self._known) > _MOST or sum(known[2] for known in self._known) > BUDGET:
-            del self._known[0]
+        self._entries.append((key, result, size))
+        while len(self._entries) > _MOST or sum(entry[2] for entry in self._entries) > BUDGET:
+            del self._entries[0]
 
 
-_readings = _RecentAnswers()
-_writings = _RecentAnswers()
+_checked = _LruCache()
+_rendered = _LruCache()
 
 
 def parse_and_check(data: bytes, *, yaml: bool | None = False) -> CheckedDocument:
-    """Return the document in DATA, and what is wrong with how it is written and by the rules of CDI.
+    """Return the document in DATA, with the findings about its text and about the rules of CDI.
 
-    YAML is as in ``parse_document``.
+    YAML has the same meaning as in ``parse_document``.
     """
-    reading: CheckedDocument | None = _readings.find((data, yaml))
-    if reading is None:
-        from cdigen.cdi.reader import parse_document  # noqa: PLC0415 - a spec that is printed is not read
+    result: CheckedDocument | None = _checked.find((data, yaml))
+    if result is None:
+        from cdigen.cdi.reader import parse_document  # noqa: PLC0415 - not every command parses a spec
 
         parsed = parse_document(data, yaml=yaml)
         findings = parsed.findings if parsed.document is None else (*parsed.findings, *check(parsed.document))
-        reading = CheckedDocument(document=parsed.document, findings=findings)
-        _readings.keep((data, yaml), reading, len(data))
-    return reading
+        result = CheckedDocument(document=parsed.document, findings=findings)
+        _checked.keep((data, yaml), result, len(data))
+    return result
 
 
 def check_and_render(document: dict[str, Any]) -> RenderedDocument:
-    """Return the bytes of DOCUMENT, and what the rules of CDI find in it.
+    """Return the bytes of DOCUMENT, with the findings about the rules of CDI.
 
-    Documents that differ in the order of their members alone have the bytes of the first.
+    If two documents differ only in the order of their members, the result for the second document has the
+    bytes of the first document.
     """
-    writing: RenderedDocument | None = _writings.find(document)
-    if writing is None:
+    result: RenderedDocument | None = _rendered.find(document)
+    if result is None:
         findings = check(document)
-        # What breaks a rule may not even be text.
-        writing = RenderedDocument(content=b"" if errors(findings) else render(document), findings=findings)
-        _writings.keep(document, writing, len(writing.content))
-    return writing
+        # A document with an error can contain values that ``render`` does not support.
+        result = RenderedDocument(content=b"" if errors(findings) else render(document), findings=findings)
+        _rendered.keep(document, result, len(result.content))
+    return result

@@ -1,9 +1,10 @@
-"""Read the bytes of any spec file: ``parse_document`` returns the document and findings, and never raises.
+"""``parse_document``: returns the document in the bytes of a spec file, and the findings about the text.
 
-A ``.json`` file has to be JSON (one pass of the standard library), and has to be what the YAML parsers in
-the runtimes take it for: docs/cdi.md, "Encoding" lists the traps as seen with the real loaders. What
-cdigen writes holds nothing that could be one, so only other texts are read a second time, by
-``text.events``. What a runtime would do with the same bytes is a question for ``loaders``.
+A ``.json`` file must be JSON, and the YAML parsers of the runtimes must read the same document from the file.
+docs/cdi.md, "Encoding", lists the observed differences between JSON and the real loaders. Files that cdigen
+writes contain none of these differences, so one pass of the standard library's parser is sufficient. If a
+text can contain a difference, ``text.events`` parses the text again. ``loaders`` predicts the behaviour of a
+runtime for the same bytes.
 """
 
 from __future__ import annotations
@@ -21,28 +22,33 @@ if TYPE_CHECKING:
     from cdigen.cdi.text.events import YamlText
     from cdigen.model.findings import Finding
 
-# Far above any real file (eight GPUs take 20 kB) and far below what would hurt a daemon.
+# The maximum number of bytes. Real files are much smaller (the spec of 8 GPUs has 20 kB). The limit is small
+# enough for the memory of the daemon.
 MAX_SIZE = 16 * 1024 * 1024
 
-# Above what 100,000 devices take; each value costs time, and 100 bytes and more.
+# The maximum number of commas in a JSON text. A spec of 100,000 devices has fewer commas. Each value takes
+# time, and 100 bytes of memory or more.
 MAX_COMMAS = 600_000
 
 BYTE_ORDER_MARK = "\ufeff"
 
 _SPACE = " \t\r\n"
-# All that a YAML parser may take for something else, and what reads like it.
+# Characters and texts that a YAML parser can read differently from a JSON parser. A match is not always read
+# differently.
 _ODD = re.compile('[\\\\\t\x7f-\x9f\u2028\u2029\ufffe\uffff]|"\\s+:')
-# A key of 1,024 characters as written may be as short as this when read: six characters per \\uXXXX.
+# YAML limits a key to 1,024 characters in the file. A key with at most 160 decoded characters is below this
+# limit, because the longest escape (\\uXXXX) has 6 characters.
 _LONG_KEY = 160
-# 64-bit integers have at most 20 characters with their sign; Python refuses to read 4,300 digits.
+# A 64-bit integer has at most 20 characters, including the sign. Python refuses more than 4,300 digits.
 _MAX_INTEGER_TEXT = 20
 
 
 @frozen
 class ParsedDocument:
-    """What was read: the document, None where there is none, and every finding.
+    """The document in a text, and all findings about the text.
 
-    ``yaml`` is what its parser read, where DATA was taken for YAML: the loaders' view of it.
+    ``document`` is None if the text contains no valid document. ``yaml`` is the result of the YAML parser, or
+    None if the text was parsed as JSON.
     """
 
     document: dict[str, object] | None
@@ -51,11 +57,11 @@ class ParsedDocument:
 
 
 def parse_document(data: bytes, *, yaml: bool | None) -> ParsedDocument:
-    """Return the document in DATA, and all that is wrong with how it is written.
+    """Return the document in DATA, and the findings about the text.
 
-    YAML says how DATA is read, from the file's extension: True for ``.yaml``, False for ``.json``.
-    None, where there is no file name, takes what begins with a brace as JSON. The document is given
-    next to findings wherever there is a whole one, so that the rules can check it too.
+    YAML is true for a file ``.yaml`` and false for a file ``.json``. YAML is None if there is no file name.
+    Then a text that starts with a brace is parsed as JSON. A complete document is returned even if there are
+    findings, so that the rules can check the document. The function raises no errors.
     """
     if len(data) > MAX_SIZE:
         return _nothing(finding("too-large", "$", f"{len(data)} bytes, more than {MAX_SIZE}"))
@@ -89,10 +95,10 @@ def _object(value: object, findings: tuple[Finding, ...], yaml: YamlText | None 
 
 
 def _read_yaml(text: str, mark: tuple[Finding, ...]) -> ParsedDocument:
-    from cdigen.cdi.text.events import read_yaml  # noqa: PLC0415 -- most files are JSON
+    from cdigen.cdi.text.events import read_yaml  # noqa: PLC0415 - most files are JSON
 
     read = read_yaml(text)
-    # Through aliases a small text holds a document of any size: it has its finding, and is not walked.
+    # With aliases, a small text can describe a document of any size. Such a document is not checked further.
     is_whole = not any(found.rule in {"yaml-alias", "too-many-values"} for found in read.findings)
     return _object(read.value if is_whole else None, (*mark, *read.findings), read)
 
@@ -118,14 +124,17 @@ def _read_json(text: str, mark: tuple[Finding, ...]) -> ParsedDocument:
         findings.append(finding_at("trailing-data", text, offset, ("text after the document", "")))
         text = text[:end]
     if decoder.is_odd or _ODD.search(text):
-        from cdigen.cdi.text.events import json_findings  # noqa: PLC0415 -- most files need it not
+        from cdigen.cdi.text.events import json_findings  # noqa: PLC0415 - most files do not need this module
 
         findings += json_findings(text)
     return _object(value, tuple(findings))
 
 
 class _Decoder:
-    """The standard library's decoder; ``is_odd``: YAML parsers may read the text differently."""
+    """The standard library's JSON decoder.
+
+    ``is_odd`` is true if YAML parsers can read the decoded text differently.
+    """
 
     def __init__(self) -> None:
         self.is_odd = False
@@ -137,7 +146,10 @@ class _Decoder:
         ).raw_decode
 
     def decode(self, text: str) -> tuple[object, int]:
-        """Return the value that TEXT begins with, and where it ends; JSONDecodeError or RecursionError."""
+        """Return the value at the start of TEXT, and the offset of the end of the value.
+
+        Raise JSONDecodeError for invalid JSON, or RecursionError for deeply nested values.
+        """
         return self._decode(text, len(text) - len(text.lstrip(_SPACE)))
 
     def _object(self, members: list[tuple[str, object]]) -> dict[str, object]:
@@ -163,7 +175,10 @@ class _Decoder:
 
 
 def _is_too_deep(value: object) -> bool:
-    """Return whether VALUE nests deeper than MAX_DEPTH; a loop, since recursion is what it guards."""
+    """Return whether VALUE is nested deeper than MAX_DEPTH.
+
+    The function uses a loop, because recursion could fail for such a value.
+    """
     level = [value]
     for _ in range(MAX_DEPTH):
         level = [

@@ -1,9 +1,9 @@
-"""Write JSON as cdigen writes it: spec files, inventories, the output of --json.
+"""``render``: returns the JSON text of spec files, inventories and the output of --json.
 
-JSON, because YAML reads unquoted ``0`` and ``0666`` as numbers; UTF-8 unescaped, because the
-runtimes read JSON with a YAML parser, which refuses the surrogate pairs of escaped characters
-beyond U+FFFF. Every node and mount stands on a line of its own, so that a difference between two
-specs reads as one.
+cdigen writes JSON, because YAML parsers read unquoted ``0`` and ``0666`` as numbers. The text is UTF-8, and
+non-ASCII characters are not escaped. The JSON escape of a character above U+FFFF is a surrogate pair, which
+the YAML parsers of the runtimes refuse. Each device node and each mount has its own line, so a text diff of
+two specs shows one line for each difference.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ _WIDTH = 110
 
 
 def render(value: Any, *, stray_bytes: bool = False) -> bytes:
-    """Return VALUE as JSON text ending in a newline; key order is kept.
+    """Return VALUE as JSON text that ends in a newline; the keys keep their order.
 
-    With STRAY_BYTES, bytes of file names that are not UTF-8 become what Python makes of them, escaped
-    (os.fsencode makes bytes of it again); UnicodeEncodeError without: a spec cannot hold them.
+    File names can contain bytes that are not UTF-8. If STRAY_BYTES is true, such bytes are escaped as
+    Python's surrogates, and os.fsencode restores the bytes. If STRAY_BYTES is false, such bytes raise
+    UnicodeEncodeError, because a spec cannot contain them.
     """
-    # UTF-8 lacks nothing but surrogates, and what Python's codec then writes is JSON's own escape for them.
+    # UTF-8 encodes all characters except surrogates. "backslashreplace" writes surrogates as JSON escapes.
     return (_text(value, "") + "\n").encode("utf-8", "backslashreplace" if stray_bytes else "strict")
 
 
 def _text(value: Any, pad: str) -> str:
-    """Return VALUE, on one line if that is short or nothing in it deserves a line of its own."""
+    """Return VALUE as JSON; the text has one line if the line is short or VALUE contains no objects."""
     if not _has_entries(value):
         return _encode(value)
     inner = pad + _INDENT
@@ -48,6 +49,6 @@ def _text(value: Any, pad: str) -> str:
 
 
 def _has_entries(value: Any) -> bool:
-    """Return whether VALUE holds objects, directly or below: a list of nodes, a device, a document."""
+    """Return whether VALUE, for example a list of nodes or a device, contains objects at any level."""
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return any(isinstance(item, dict) or (isinstance(item, list) and _has_entries(item)) for item in items)

@@ -1,7 +1,7 @@
-"""Check one spec file in every way that needs no runtime: ``validate_content`` returns all findings.
+"""``validate_content``: runs all checks of one spec file that need no runtime.
 
-``validate_content`` is the whole of ``cdigen validate`` for one file: reading, rules, schema, host. What the
-runtimes' libraries do with the same bytes is a question for ``cdigen.cdi.loaders.emulation``.
+For each file, ``cdigen validate`` parses the text, and checks the rules, the schema and the host.
+``cdigen.cdi.loaders.emulation`` predicts the behaviour of the runtimes' libraries for the same bytes.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from cdigen.cdi.rules.mount_conflicts import MountConflicts
     from cdigen.host.root import Root
 
-# So many findings about the document get a line and a column.
+# The maximum number of findings with a line and a column.
 MAX_PLACED = 1000
 
 
 @frozen
 class ValidationResult:
-    """What was read, and every finding on it."""
+    """The parsed content and all findings."""
 
     parsed: ParsedDocument
     findings: tuple[Finding, ...]
 
     @property
     def is_yaml(self) -> bool:
-        """Whether the content was taken for YAML."""
+        """Whether the content was parsed as YAML."""
         return self.parsed.yaml is not None
 
 
@@ -44,10 +44,12 @@ def validate_content(
     mount_conflicts: MountConflicts | None = None,
     always_schema: bool = False,
 ) -> ValidationResult:
-    """Return all findings on the file content DATA, also against HOST and MOUNT_CONFLICTS if given.
+    """Return all findings about the file content DATA.
 
-    YAML is as in ``parse_document``. Findings have the line and the column where that is known. The schema
-    checks documents of ordinary size, with ALWAYS_SCHEMA all.
+    YAML has the same meaning as in ``parse_document``. If HOST is not None, the document is compared with the
+    host. If MOUNT_CONFLICTS is not None, the document is compared with the documents that MOUNT_CONFLICTS
+    contains. The schema is checked if the document has at most MAX_NODES_AND_MOUNTS device nodes and mounts,
+    or if ALWAYS_SCHEMA is true. A finding has a line and a column if these are known.
     """
     parsed = parse_document(data, yaml=yaml)
     document = parsed.document
@@ -55,7 +57,7 @@ def validate_content(
         return ValidationResult(parsed=parsed, findings=parsed.findings)
     findings = check(document)
     if not errors((*parsed.findings, *findings)):
-        # The rules are at least as strict; where they differ, the schema has the last word.
+        # The rules are at least as strict as the schema. The schema is a second, independent check.
         findings = (*findings, *_check_schema(document, always=always_schema))
         if host is not None and not errors(findings):
             findings = (*findings, *check_host(document, host))
@@ -71,7 +73,7 @@ def _check_schema(document: dict[str, object], *, always: bool) -> tuple[Finding
     if always or count <= MAX_NODES_AND_MOUNTS:
         return check_schema(document)
     message = (
-        f"{count} device nodes and mounts: the schema checks so many with --schema only; the rules passed"
+        f"JSON Schema skipped for {count} device nodes and mounts (use --schema); the rules were checked"
     )
     return (Finding(severity="info", rule="schema-skipped", path="$", message=message),)
 
@@ -81,7 +83,7 @@ def _with_positions(
 ) -> tuple[Finding, ...]:
     if not findings:
         return ()
-    from cdigen.cdi.text.events import positions  # noqa: PLC0415 -- only where something is wrong
+    from cdigen.cdi.text.events import positions  # noqa: PLC0415 - a valid file needs no positions
 
     text = data.decode().removeprefix(BYTE_ORDER_MARK)
     known = positions(text, {found.path for found in findings[:MAX_PLACED]}, is_yaml=parsed.yaml is not None)

@@ -1,8 +1,8 @@
-"""Compute which ``cdiVersion`` a document needs, from a table of features, newest first.
+"""``minimum_version``: the lowest ``cdiVersion`` that a document needs, from a table of features.
 
-Source: container-device-interface SPEC.md, "Released versions", and specs-go/version.go; the table
-and its reading are in docs/cdi.md, "Versions". A version that a runtime does not know unloads the
-whole file there, so a generator writes the lowest version that its content allows (issue 91).
+The sources of the table are SPEC.md of container-device-interface, "Released versions", and
+specs-go/version.go. docs/cdi.md, "Versions", explains the table. A runtime that does not support the version
+ignores the whole file. Therefore a generator writes the lowest version that its content permits (issue 91).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Every version of the specification ever released, oldest first (docs/cdi.md, "Versions").
+# Every released version of the specification, oldest first (docs/cdi.md, "Versions").
 KNOWN_VERSIONS = (
     "0.1.0",
     "0.2.0",
@@ -26,27 +26,30 @@ KNOWN_VERSIONS = (
     "1.0.0",
     "1.1.0",
 )
-# 0.1.0 and 0.2.0 are known but never enough: libraries from 0.5.4 on refuse them (Kubernetes PR 116279).
+# 0.1.0 and 0.2.0 are known versions, but libraries since 0.5.4 refuse them as too low (Kubernetes PR 116279).
 EARLIEST_VERSION = "0.3.0"
 
 _DIGITS = frozenset("0123456789")
 
 
 def release_order(version: str) -> tuple[int, ...]:
-    """Return a key that sorts released versions by age; ValueError where VERSION is not numbers."""
+    """Return the sort key of VERSION, which sorts released versions from old to new.
+
+    Raise ValueError if a part of VERSION is not a number.
+    """
     return tuple(int(part) for part in version.split("."))
 
 
 def is_newer(version: str, than: str) -> bool:
-    """Return whether released VERSION came after released THAN."""
+    """Return whether the release VERSION is newer than the release THAN."""
     return release_order(version) > release_order(than)
 
 
 def minimum_version(document: dict[str, object]) -> str:
-    """Return the lowest version whose format has everything DOCUMENT uses.
+    """Return the lowest version of the specification that has all features in DOCUMENT.
 
-    DOCUMENT is a parsed JSON document of any shape: what has the wrong type counts as absent, so
-    nothing is raised.
+    DOCUMENT is a parsed JSON document of any form. A part with a wrong type is ignored. The function raises
+    no errors.
     """
     entries = document.get("devices")
     devices = [device for device in entries if isinstance(device, dict)] if isinstance(entries, list) else []
@@ -63,7 +66,10 @@ def minimum_version(document: dict[str, object]) -> str:
 
 @frozen
 class _Content:
-    """A document, its devices, and the edits of both, as far as they are objects."""
+    """A document, its devices, and the edits of the document and the devices.
+
+    The lists contain only JSON objects.
+    """
 
     document: dict[str, object]
     devices: list[dict[str, object]]

@@ -1,1 +1,4 @@
-"""The command line: one file per command, imported only when that command is called."""
+"""The command line of cdigen: one file per command.
+
+cdigen imports only the file of the called command.
+"""

@@ -1,4 +1,7 @@
-"""Refuse arguments that name missing things or have no effect: silence would look like success."""
+"""Reject arguments that have no effect, and paths in arguments that do not exist.
+
+If cdigen ignored such an argument, the command would appear successful.
+"""
 
 from __future__ import annotations
 
@@ -16,17 +19,18 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.vendors.base import DiscoveryContext
 
-# What says where to look on a host; an inventory is what was found there.
-_WHERE_TO_LOOK = (
+# The options of a discovery. They have no effect with an inventory, because no discovery runs.
+_DISCOVERY_OPTIONS = (
     "driver_root", "dev_root", "library_search_path", "binary_search_path", "config_search_path", "mode",
     "nvml",
 )  # fmt: skip
 
 
 def require_folders(option: str, paths: list[str] | None, *, hint: str) -> None:
-    """Raise ConfigError where one of PATHS, folders of this machine that OPTION named, is not there.
+    """Raise ConfigError if one of PATHS is not an existing folder.
 
-    A link to a folder passes: whoever reads the folder judges it.
+    PATHS are the values of OPTION. They are paths on this machine. A link to a folder is valid. The code that
+    reads the folder checks the link.
     """
     for path in paths or ():
         try:
@@ -42,13 +46,13 @@ def require_folders(option: str, paths: list[str] | None, *, hint: str) -> None:
 
 
 def require_spec_directories(arguments: Namespace) -> None:
-    """Raise ConfigError where a spec directory that a command is to read was named and is not there."""
-    hint = "name a directory that holds specs; the default ones need not exist"
+    """Raise ConfigError if a command that reads specs has a --spec-dir that does not exist."""
+    hint = "use an existing directory with specs, or omit --spec-dir"
     require_folders("--spec-dir", arguments.spec_dir, hint=hint)
 
 
 def require_sources(arguments: Namespace, where: DiscoveryContext) -> None:
-    """Raise ConfigError where a search path or an NVML library was named and is not there."""
+    """Raise ConfigError if a search path or an NVML library that an option names does not exist."""
     for option, paths in (
         ("--library-search-path", arguments.library_search_path),
         ("--binary-search-path", arguments.binary_search_path),
@@ -59,8 +63,8 @@ def require_sources(arguments: Namespace, where: DiscoveryContext) -> None:
     library = arguments.nvml
     if library is not None and library.startswith("/") and not os.path.isfile(library):
         raise ConfigError(
-            f"--nvml {shown(library)} is not a file that exists",
-            hint="name the driver's libnvidia-ml.so.1, or give auto or off",
+            f"--nvml {shown(library)} is not a file",
+            hint="--nvml auto, off, or the path of the driver's libnvidia-ml.so.1",
         )
 
 
@@ -75,34 +79,32 @@ def _require_folder_of(driver: Root, option: str, path: str) -> None:
         below = f" below {shown(driver.outer)}" if driver.outer else ""
         raise ConfigError(
             f"{option} {shown(path)} {problem}{below}",
-            hint="name a folder of the driver root, as the driver sees it",
+            hint="a path such as /usr/lib64 starts at the driver root",
         )
 
 
 def note_missing_spec_directories(arguments: Namespace) -> None:
-    """Say which spec directories were named and are not there, to a command that writes nothing."""
+    """Print a note for each missing directory of --spec-dir, in a command that writes nothing."""
     for path in arguments.spec_dir or ():
         if not os.path.lexists(path):
-            report.print_note(
-                f"--spec-dir {shown(path)} does not exist, and only --write makes it", arguments
-            )
+            report.print_note(f"--spec-dir {shown(path)} does not exist; only --write creates it", arguments)
 
 
 def refuse_beside_inventory(arguments: Namespace) -> None:
-    """Raise ConfigError where an option says where to look although an inventory says what was found."""
-    given = [name for name in _WHERE_TO_LOOK if getattr(arguments, name) is not None]
-    if given:
+    """Raise ConfigError if ARGUMENTS contain both --inventory and an option of discovery."""
+    explicit = [name for name in _DISCOVERY_OPTIONS if getattr(arguments, name) is not None]
+    if explicit:
         raise ConfigError(
-            f"--{given[0].replace('_', '-')} has no meaning with --inventory, which says what was found",
-            hint="give it to 'cdigen inspect --json' on the host itself",
+            f"--{explicit[0].replace('_', '-')} has no effect with --inventory: nothing is discovered",
+            hint="use the option with 'cdigen inspect --json' on the host of the inventory",
         )
 
 
 def require_parent(option: str, path: str) -> None:
-    """Raise StoreError where the folder of the file PATH, which OPTION named, is not there."""
+    """Raise StoreError if the folder of the file PATH (the value of OPTION) does not exist."""
     folder = os.path.dirname(os.path.realpath(path))
     if not os.path.lexists(folder):
         raise StoreError(
             f"{option} {shown(path)}: the folder {shown(folder)} does not exist",
-            hint="make it with 'mkdir -p', or name another file",
+            hint=f"mkdir -p {shown(folder)}",
         )

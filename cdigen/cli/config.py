@@ -1,4 +1,4 @@
-"""``cdigen config check``: check the configuration file, and print every fault with its line and column."""
+"""The command ``cdigen config check``: print every fault in the configuration file with line and column."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 EXAMPLES = """\
-  cdigen config check                      what 'systemctl reload cdigen' asks first
-  cdigen config check --config new.yaml    before it is put in the place of /etc/cdigen/config.yaml
-  cdigen config check --json               every fault for programs
+  cdigen config check                      check the file, as 'systemctl reload cdigen' does first
+  cdigen config check --config new.yaml    check a file before you install it in /etc/cdigen
+  cdigen config check --json               print every fault as JSON
 """
 
 WRONG = 2
@@ -34,35 +34,33 @@ def add_options(parser: ArgumentParser) -> None:
         "action",
         metavar="check",
         choices=("check",),
-        help="check every key: exit 0 if all are right, 2 if not, 5 if the file cannot be read",
+        help="check every key: exit 0 if all are valid, 2 if not, 5 if the file cannot be read",
     )
     options.add_root_options(parser)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host = options.host_root(arguments)
     settings, found = options.configuration(arguments, host)
     file = arguments.config or host.outer_path(config.DEFAULT_PATH)
-    found = found if errors(found) else (*found, *_together(settings, file))
+    found = found or _vendor_conflicts(settings, file)
     wrong = errors(found)
-    found = (*found, *_of_nvidia(host, settings))
+    found = (*found, *_nvidia_findings(host, settings))
     if arguments.json:
         report.print_json({"file": file, "valid": not wrong, "findings": [_row(one) for one in found]})
     else:
         report.write(sys.stdout, "".join(f"{shown(config.format_fault(one))}\n" for one in found))
     if not found:
-        is_there = arguments.config is not None or host.exists(config.DEFAULT_PATH)
-        what = (
-            "nothing is wrong" if is_there else "it does not exist, which is right: every key has a default"
-        )
-        report.print_note(f"{shown(file)}: {what}", arguments)
+        exists = arguments.config is not None or host.exists(config.DEFAULT_PATH)
+        text = "valid" if exists else "does not exist, which is valid: every key has a default"
+        report.print_note(f"{shown(file)}: {text}", arguments)
     return WRONG if wrong else 0
 
 
-def _together(settings: config.Settings, file: str) -> tuple[Finding, ...]:
-    """Return what is wrong with values of which each is right by itself."""
+def _vendor_conflicts(settings: config.Settings, file: str) -> tuple[Finding, ...]:
+    """Return an error if two configured vendors have the same kinds."""
     try:
         require_distinct_kinds(settings.vendors)
     except ConfigError as error:
@@ -72,11 +70,11 @@ def _together(settings: config.Settings, file: str) -> tuple[Finding, ...]:
     return ()
 
 
-def _of_nvidia(host: Root, settings: config.Settings) -> tuple[Finding, ...]:
-    """Return what cdigen kubelet says of NVIDIA's file, none of which stops it."""
+def _nvidia_findings(host: Root, settings: config.Settings) -> tuple[Finding, ...]:
+    """Return findings on ``nvidia_config``. Errors become warnings, because cdigen kubelet still runs."""
     if not settings.kubelet.nvidia_config:
         return ()
-    from cdigen.kubelet.nvidia_settings import read_nvidia_file  # noqa: PLC0415 - few have such a file
+    from cdigen.kubelet.nvidia_settings import read_nvidia_file  # noqa: PLC0415 - few have the file
 
     found = read_nvidia_file(host, settings.kubelet)[1]
     return tuple(replace(one, severity="warning") if one.severity == "error" else one for one in found)

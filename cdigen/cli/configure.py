@@ -1,4 +1,4 @@
-"""``cdigen configure``: enable CDI in a runtime's own configuration, or restore the original."""
+"""The command ``cdigen configure``: enable CDI in the configuration of a runtime, or restore the original."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 
 from cdigen.cli import options, report
-from cdigen.cli.restarts import command_for, restart
+from cdigen.cli.restarts import SERVICES, command_for, restart
 from cdigen.host.root import is_plain, shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError, StoreError
@@ -16,6 +16,7 @@ from cdigen.runtimes import installed
 from cdigen.runtimes.edits.plan import DesiredConfig, refuse_broken
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.settings import read
+from cdigen.runtimes.settings.config_files import UNREADABLE
 from cdigen.store import configfiles
 from cdigen.value import frozen
 
@@ -26,23 +27,23 @@ if TYPE_CHECKING:
 
     from cdigen.config import Settings
     from cdigen.host.root import Root
-    from cdigen.runtimes.edits.plan import Plan
+    from cdigen.runtimes.edits.plan import EditPlan
     from cdigen.runtimes.installed import InstalledRuntime
 
 EXAMPLES = """\
-  cdigen configure docker --dry-run        what would change in Docker's configuration
+  cdigen configure docker --dry-run        print the changes of Docker's configuration
   cdigen configure docker --restart        change it, and restart Docker
-  cdigen configure containerd --nri        switch NRI on as well
-  cdigen configure crio --nri-required     and let nothing start while cdigen's plugin is away
+  cdigen configure containerd --nri        also enable NRI
+  cdigen configure crio --nri-required     also require cdigen's plugin for every container
   cdigen configure podman --spec-dir /srv/cdi --spec-dir /var/run/cdi
-                                           directories that podman shall read, the last first
-  cdigen configure docker --undo           put the configuration back as it was
+                                           the spec directories for podman; the last has priority
+  cdigen configure docker --undo           restore the original configuration
 """
 
 
 @frozen
 class _Work:
-    """What a run is about to do: the changes, and what there is to say of them."""
+    """The planned changes of a run, and the findings on these changes."""
 
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -53,45 +54,45 @@ def add_options(parser: ArgumentParser) -> None:
     names = tuple(RUNTIME_NAMES)
     parser.add_argument("runtime", metavar="RUNTIME", choices=names, help=", ".join(names))
     parser.add_argument(
-        "--dry-run", action="store_true", help="change nothing, print what would be as a diff"
+        "--dry-run", action="store_true", help="print the changes as a diff, and change nothing"
     )
     parser.add_argument(
         "--undo", action="store_true", help="restore the files as they were before this command changed them"
     )
-    parser.add_argument("--nri", action="store_true", help="switch NRI on as well (containerd, crio)")
+    parser.add_argument("--nri", action="store_true", help="also enable NRI (containerd, crio)")
     parser.add_argument(
         "--nri-required",
         action="store_true",
-        help="as --nri, and no container starts while the plugin is away (containerd 2.2, CRI-O 1.34)",
+        help="like --nri, and no container starts without the plugin (containerd 2.2, CRI-O 1.34)",
     )
-    parser.add_argument("--restart", action="store_true", help="restart the runtime if anything was changed")
+    parser.add_argument("--restart", action="store_true", help="restart the runtime after a change")
     parser.add_argument(
         "--spec-dir",
         metavar="DIR",
         type=options.not_empty,
         action="append",
-        help="a spec directory that the runtime shall read, as the host names it; repeat it, the last has "
-        "priority (default: those of the configuration)",
+        help="a spec directory for the runtime, a path on the host; repeatable, the last has priority "
+        "(default: the spec directories of cdigen's configuration)",
     )
     options.add_root_options(parser)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
     _refuse_contradictions(arguments, host)
     state_dir = options.outer_directory(host, settings.state_dir)
     name = arguments.runtime
     binary = _binary(name, host)
     if arguments.restart and binary is None:
-        raise ConfigError(f"{_absence(name)}, so there is nothing to restart", hint="leave --restart away")
+        raise ConfigError(f"{_absence(name)}: nothing to restart", hint="omit --restart")
     if arguments.undo:
-        work = _undoing(arguments, host, state_dir)
+        work = _plan_undo(arguments, host, state_dir)
         if not arguments.dry_run:
             _restore(name, work, host, state_dir)
     else:
-        work = _doing(name, host, _desired(arguments, settings), binary)
+        work = _plan(name, host, _desired(arguments, settings), binary)
         if work.changes and not arguments.dry_run:
             check = _check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
@@ -100,7 +101,8 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         report.print_json(_document(arguments, work, restarted=restarted, command=command))
     else:
-        _tell(arguments, work, state_dir=state_dir, restarted=restarted, command=command)
+        step = f"restart {name}" if binary is not None and name in SERVICES else ""
+        _print(arguments, work, state_dir=state_dir, restarted=restarted, command=command or step)
     return 0
 
 
@@ -108,22 +110,23 @@ def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
     if arguments.undo and (arguments.nri or arguments.nri_required or arguments.spec_dir):
         raise ConfigError(
             "--undo restores the files as they were",
-            hint="give it without --nri, --nri-required and --spec-dir",
+            hint="use it without --nri, --nri-required and --spec-dir",
         )
     if arguments.restart and arguments.dry_run:
-        raise ConfigError("--dry-run changes nothing, so there is nothing to restart", hint="leave one away")
+        raise ConfigError("--dry-run changes nothing: nothing to restart", hint="omit --restart or --dry-run")
     if arguments.restart and not host.is_this_machine:
         raise ConfigError(
-            "--restart is for this machine, and --root names another host", hint="restart the runtime there"
+            "--restart is for this machine, but --root names another host",
+            hint="restart the runtime on that host",
         )
     for folder in arguments.spec_dir or ():
         options.absolute("--spec-dir", folder)
 
 
 def _desired(arguments: Namespace, settings: Settings) -> DesiredConfig:
-    given = arguments.spec_dir or settings.spec_dirs
+    spec_dirs = arguments.spec_dir or settings.spec_dirs
     return DesiredConfig(
-        spec_dirs=tuple(dict.fromkeys(given)),
+        spec_dirs=tuple(dict.fromkeys(spec_dirs)),
         nri=arguments.nri or arguments.nri_required,
         nri_required=arguments.nri_required,
     )
@@ -133,18 +136,20 @@ def _binary(name: str, host: Root) -> InstalledRuntime | None:
     return next((one for one in installed.find(host) if one.runtime == RUNTIME_NAMES[name]), None)
 
 
-def _doing(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
-    """Return what makes the runtime's configuration say what DESIRED says."""
+def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
+    """Return the changes that turn the runtime's configuration into DESIRED."""
     release = binary.release if binary is not None else None
     settings = read(RUNTIME_NAMES[name], host, release)
 
     def content(path: str) -> bytes | None:
         return configfiles.current(host, path)
 
-    for path in dict.fromkeys((settings.edited_file, *settings.files)):
-        content(path)  # what cannot be read is said before anything is made of the rest
-    refuse_broken(settings)  # a plan takes keys for what they must be
-    plan: Plan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
+    unread = (finding.path for finding in settings.findings if finding.rule == UNREADABLE)
+    for path in dict.fromkeys((settings.edited_file, *settings.files, *unread)):
+        # If a file or folder is unreadable, the user lacks the rights to read it. It can still be valid.
+        configfiles.require_readable(host, path)
+    refuse_broken(settings)  # a plan relies on the types of the values
+    plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
     missing = () if binary is not None else (_missing(name, settings.edited_file),)
     return _Work(changes=plan.changes, findings=(*missing, *plan.findings))
 
@@ -154,22 +159,21 @@ def _missing(name: str, path: str) -> Finding:
         severity="warning",
         rule="runtime-missing",
         path=path,
-        message=f"{_absence(name)}; what is set counts once it is there",
-        hint="install it, or take this back with --undo",
+        message=f"{_absence(name)}; the configuration takes effect when {name} is installed",
+        hint=f"install {name}, or run 'cdigen configure {name} --undo'",
     )
 
 
 def _absence(name: str) -> str:
     program = installed.BINARIES[RUNTIME_NAMES[name]]
-    return (
-        f"{name} is not installed: there is no {program} in {installed.FOLDERS[0]} or the other usual places"
-    )
+    return f"{name} is not installed: no {program} in {installed.FOLDERS[0]} or the other usual folders"
 
 
-def _undoing(arguments: Namespace, host: Root, state_dir: str) -> _Work:
-    """Return what restores every original; raises StoreError where others have changed a file since.
+def _plan_undo(arguments: Namespace, host: Root, state_dir: str) -> _Work:
+    """Return the changes that restore every original file.
 
-    Then the difference is shown, and no file is restored.
+    If another program has changed a file, the command prints the difference, restores no file and raises
+    StoreError.
     """
     files = configfiles.configured(arguments.runtime, host=host, state_dir=state_dir)
     files = tuple(file for file in files if not file.is_undone)
@@ -182,36 +186,36 @@ def _undoing(arguments: Namespace, host: Root, state_dir: str) -> _Work:
             diff = _diff(Change(path=file.path, before=file.present, after=file.original))
             report.write(sys.stdout, diff)
     first = changed[0]
-    hint = "take the keys of cdigen out by hand; the original is not kept"
+    hint = "remove the keys of cdigen manually; there is no copy of the original"
     if first.backup:
-        hint = f"change it back by hand; the original is {shown(first.backup)}"
+        hint = f"restore the file manually; the original is {shown(first.backup)}"
     elif first.is_known:
-        hint = "take the keys of cdigen out by hand, or remove the file, which cdigen made"
-    why = "was changed by others since, and --undo would lose that"
+        hint = "remove the keys of cdigen manually, or remove the file, which cdigen created"
+    problem = "was changed by another program, and --undo would remove these changes"
     raise StoreError(
-        f"{shown(first.path)} {why if first.is_known else 'cannot be restored: what it was is not known'}",
+        f"{shown(first.path)} {problem if first.is_known else 'cannot be restored: the original is unknown'}",
         hint=hint,
         kind="changed-since",
     )
 
 
 def _restore(name: str, work: _Work, host: Root, state_dir: str) -> None:
-    # Where the files hold nothing of ours any more, the record goes all the same.
+    # Remove cdigen's record of the originals even if the files contain no change of cdigen any more.
     if work.changes or configfiles.configured(name, host=host, state_dir=state_dir):
         configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
 
 
 def _check(name: str, host: Root, binary: InstalledRuntime | None) -> configfiles.Check | None:
-    """Return dockerd's own judgement of a file, where there is a dockerd that may be asked."""
+    """Return a function that checks a Docker configuration with dockerd, or None if dockerd cannot run."""
     if name != "docker" or not host.is_this_machine or binary is None:
         return None
-    from cdigen.cli.restarts import dockerd_check  # noqa: PLC0415 - for Docker alone
+    from cdigen.cli.restarts import dockerd_check  # noqa: PLC0415 - only for Docker
 
     return dockerd_check(binary)
 
 
-def _tell(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, command: str) -> None:
-    _tell_findings(arguments, work)
+def _print(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, command: str) -> None:
+    _print_findings(arguments, work)
     for change in work.changes:
         if arguments.dry_run:
             text = _diff(change)
@@ -225,14 +229,14 @@ def _tell(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, 
         report.print_note("nothing was changed", arguments)
     else:
         if not arguments.undo and any(change.before is not None for change in work.changes):
-            kept = f"{shown(state_dir)}/configure/{arguments.runtime}"
-            report.print_note(f"what was there is kept in {kept}", arguments)
+            backup = f"{shown(state_dir)}/configure/{arguments.runtime}"
+            report.print_note(f"the original is in {backup}", arguments)
         if restarted or command:
-            text = f"done: {restarted}" if restarted else f"to make it count: {command}"
+            text = f"done: {restarted}" if restarted else f"to apply the change: {command}"
             report.print_note(text, arguments)
 
 
-def _tell_findings(arguments: Namespace, work: _Work) -> None:
+def _print_findings(arguments: Namespace, work: _Work) -> None:
     for finding in work.findings:
         if finding.severity == "info":
             report.print_note(finding.message, arguments)
@@ -270,8 +274,8 @@ def _result(arguments: Namespace, change: Change) -> str:
 
 
 def _diff(change: Change) -> str:
-    """Return CHANGE as a unified diff that patch(1) takes."""
-    from difflib import unified_diff  # noqa: PLC0415 - only where one is shown
+    """Return CHANGE as a unified diff for patch(1)."""
+    from difflib import unified_diff  # noqa: PLC0415 - only to print a diff
 
     before, after = (
         (content or b"").decode("utf-8", "backslashreplace").splitlines(keepends=True)
@@ -286,7 +290,7 @@ def _diff(change: Change) -> str:
 
 
 def _quoted(path: str) -> str:
-    """Return PATH as diff(1) writes it: in quotes, with octal escapes, if it has control characters."""
+    """Return PATH as diff(1) prints it: a path with control characters has quotes and octal escapes."""
     if is_plain(path):
         return path
     plain = (
@@ -297,5 +301,5 @@ def _quoted(path: str) -> str:
 
 
 def _for_terminal(text: str) -> str:
-    """Return TEXT with escapes for the control characters that a terminal would obey."""
+    """Return TEXT with escapes for the control characters that a terminal would interpret."""
     return "".join(char if char in "\n\t" or char.isprintable() else ascii(char)[1:-1] for char in text)

@@ -1,4 +1,4 @@
-"""``cdigen diff``: compare the specs on the disk with those that cdigen would write now."""
+"""The command ``cdigen diff``: compare the specs on the disk with the specs that cdigen would write now."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from cdigen.store.state import OwnedSpec
 
 EXAMPLES = """\
-  cdigen diff                          what differs; exit 0 where nothing does, else 1
-  cdigen diff --kind nvidia.com/gpu    only one kind
-  cdigen diff --json                   device names, mounts, nodes and hooks that differ
+  cdigen diff                          print the differences; exit 0 if there are none, else 1
+  cdigen diff --kind nvidia.com/gpu    compare only one kind
+  cdigen diff --json                   print devices, mounts, nodes and hooks that differ as JSON
 """
 
 DIFFERENT = 1
@@ -52,7 +52,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     discovery_options.refuse_inventory(arguments)
     host, settings = options.host_and_settings(arguments)
     spec_options = generate_options(arguments, settings)
@@ -74,7 +74,7 @@ def run(arguments: Namespace) -> int:
         delivery=delivery_options(arguments, host, settings, write=False),
     )
     report.print_findings((*findings, *(finding for spec in specs for finding in spec.findings)), arguments)
-    specs = tuple(spec for spec in specs if not publish.foreign_instead(spec, directories, state_dir))
+    specs = tuple(spec for spec in specs if not publish.overriding_file(spec, directories, state_dir))
     differences = [
         *_of_specs(specs, directory),
         *_stale(
@@ -85,7 +85,7 @@ def run(arguments: Namespace) -> int:
             tuple(broken),
         ),
     ]
-    _complain_of_vendors(failures, differences, arguments)
+    _report_failures(failures, differences, arguments)
     if arguments.json:
         report.print_json([one.changes.row(one.kind, one.file) for one in differences])
     else:
@@ -110,20 +110,20 @@ def _stale(
     kinds: tuple[str, ...],
     broken: tuple[str, ...],
 ) -> Iterator[_Difference]:
-    """Yield the specs of ours whose kinds this host does not offer now."""
+    """Yield the difference of each recorded spec whose kind has no devices on this host now."""
     offered = {spec.kind for spec in specs} | set(broken)
     for owned in recorded:
         kind, file = owned.kind, os.path.join(directory, owned.name)
         document = publish.read_spec(file)
-        unwanted = bool(kinds) and kind not in kinds
-        if document is not None and kind not in offered and not unwanted:
+        is_excluded = bool(kinds) and kind not in kinds
+        if document is not None and kind not in offered and not is_excluded:
             yield _Difference(kind=kind, file=file, changes=compare(document, None))
 
 
-def _complain_of_vendors(
+def _report_failures(
     failures: dict[str, HostError], differences: list[_Difference], arguments: Namespace
 ) -> None:
-    """Raise what keeps a vendor from giving anything, unless that is what the difference is."""
+    """Raise the first failure of a vendor if there are no differences; otherwise print all failures."""
     if failures and not differences:
         raise next(iter(failures.values()))
     for error in failures.values():

@@ -1,4 +1,4 @@
-"""Options of commands that discover devices, and what these options name: context, vendors, inventory."""
+"""The discovery options of commands, and the results of these options: context, vendors and inventories."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 from cdigen import config
 from cdigen.cli.options import absolute, add_root_options, not_empty, outer_directory, read_input
 from cdigen.host.root import Root, reason, shown
-from cdigen.model.errors import ConfigError
+from cdigen.model.errors import ConfigError, HostError
 from cdigen.model.findings import Finding
 from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.registry import NAMES, VENDORS, require_distinct_kinds
@@ -16,7 +16,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdigen.model.errors import HostError
     from cdigen.model.inventory import Inventory
     from cdigen.model.known_links import KnownLinks
     from cdigen.model.partition_names import GpuPartitionNames
@@ -25,38 +24,38 @@ MAX_INVENTORY = 64 << 20
 
 
 def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: bool = True) -> None:
-    """Add the options of the commands that look at the host.
+    """Add the options of the commands that discover the devices of the host.
 
-    Without TAKES_INVENTORY, the help says nothing of the option that ``refuse_inventory`` refuses.
+    If TAKES_INVENTORY is false, the help omits --inventory, and ``refuse_inventory`` rejects this option.
     """
     add_root_options(parser)
-    group = parser.add_argument_group("where to look")
+    group = parser.add_argument_group("discovery")
     group.add_argument(
         "--vendor",
         metavar="NAME",
         action="append",
         choices=NAMES,
-        help=f"only this vendor: {', '.join(VENDORS)}, or one that another package adds",
+        help=f"only this vendor: {', '.join(VENDORS)}, or a vendor of another package",
     )
     group.add_argument(
-        "--driver-root", metavar="DIR", help="the driver's files lie below DIR (a driver container)"
+        "--driver-root", metavar="DIR", help="the folder with the driver's files (a driver container)"
     )
-    group.add_argument("--dev-root", metavar="DIR", help="the device nodes lie below DIR")
+    group.add_argument("--dev-root", metavar="DIR", help="the folder with the device nodes")
     group.add_argument(
-        "--library-search-path", metavar="DIR", action="append", help="look for libraries only here"
-    )
-    group.add_argument(
-        "--binary-search-path", metavar="DIR", action="append", help="look for programs only here"
+        "--library-search-path", metavar="DIR", action="append", help="search libraries only in DIR"
     )
     group.add_argument(
-        "--config-search-path", metavar="DIR", action="append", help="look for data files only here"
+        "--binary-search-path", metavar="DIR", action="append", help="search programs only in DIR"
     )
-    group.add_argument("--mode", choices=config.MODES, help="what the host is taken for (default: auto)")
+    group.add_argument(
+        "--config-search-path", metavar="DIR", action="append", help="search data files only in DIR"
+    )
+    group.add_argument("--mode", choices=config.MODES, help="the kind of host (default: auto)")
     group.add_argument(
         "--nvml",
         metavar="auto|off|PATH",
         type=not_empty,
-        help="whether NVML is asked for what /proc and /sys lack",
+        help="whether to query NVML for data that /proc and /sys lack",
     )
     group.add_argument(
         "--inventory",
@@ -67,25 +66,26 @@ def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: b
         else argparse.SUPPRESS,
     )
     group.add_argument(
-        "--strict", action="store_true", help="fail if any requested vendor has nothing or is not complete"
+        "--strict", action="store_true", help="fail if a requested vendor has no devices or is incomplete"
     )
 
 
 def refuse_inventory(arguments: argparse.Namespace) -> None:
-    """Raise ConfigError where an inventory was given to a command that is for a host that lives."""
+    """Raise ConfigError if a command that needs a running host has --inventory in ARGUMENTS."""
     if arguments.inventory is not None:
         raise ConfigError(
-            "--inventory is a document, and this command is about a host as it is now",
+            "--inventory is a document, but this command reads the present state of a host",
             hint="see 'cdigen generate --inventory'",
         )
 
 
 def context(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> DiscoveryContext:
-    """Return where vendors are to look; every path lies inside the root."""
+    """Return the context of a discovery. Every path in the context is inside the root of HOST."""
     driver_root = absolute("--driver-root", arguments.driver_root) or settings.driver_root
     driver = _below(host, driver_root, "driver root")
     dev_root = absolute("--dev-root", arguments.dev_root) or settings.dev_root
-    # A driver container may hold the nodes, or leave them, or some of them, to the host.
+    # A driver container can contain all device nodes, some or none. If it contains no GPU nodes, the host's
+    # nodes are used.
     usual = driver if _has_gpu_nodes(driver) else host
     dev = _below(host, dev_root, "dev root") if dev_root else usual
     return DiscoveryContext(
@@ -113,13 +113,17 @@ def context(arguments: argparse.Namespace, host: Root, settings: config.Settings
 
 
 def _vendor_options(settings: config.Settings) -> Mapping[str, Mapping[str, bool | str]]:
-    """Return what is configured; the kind of administrators is also offered where they alone may have it."""
+    """Return the configured vendor options.
+
+    The result also enables NVIDIA's management kind if ``nri.management_namespaces`` is set and
+    ``nri.management_kinds`` contains this kind.
+    """
     if not settings.nri.management_namespaces:
         return settings.vendor_options
-    from cdigen.vendors.nvidia.families import MANAGEMENT_KIND  # noqa: PLC0415 - only for them
-    from cdigen.vendors.nvidia.options import MANAGEMENT  # noqa: PLC0415
+    from cdigen.vendors.nvidia.families import MANAGEMENT_KIND  # noqa: PLC0415 - only for this kind
+    from cdigen.vendors.nvidia.options import MANAGEMENT  # noqa: PLC0415 - likewise
 
-    # A configuration with a list of its own may keep from others only what it names.
+    # ``management_namespaces`` restricts only the kinds in ``management_kinds``.
     if not config.matches(MANAGEMENT_KIND, settings.nri.management_kinds):
         return settings.vendor_options
 
@@ -134,7 +138,7 @@ def _partition_names(host: Root, settings: config.Settings) -> tuple[GpuPartitio
 
 
 def _known_links(host: Root, settings: config.Settings) -> tuple[KnownLinks, ...]:
-    from cdigen.store.known_links import read  # noqa: PLC0415 - few hosts have several GPUs of NVIDIA's
+    from cdigen.store.known_links import read  # noqa: PLC0415 - few hosts have several NVIDIA GPUs
 
     return read(outer_directory(host, settings.state_dir), host)
 
@@ -144,84 +148,92 @@ def _has_gpu_nodes(root: Root) -> bool:
     return any(number.isascii() and number.isdigit() for number in nodes)
 
 
-def _nvml(wanted: str, driver: Root) -> str:
-    """Return whether NVML may be asked: by itself only that of this machine's own driver.
+def _nvml(choice: str, driver: Root) -> str:
+    """Return the NVML mode; if DRIVER is not this machine's own driver, ``auto`` becomes ``off``.
 
-    It answers for the machine that runs, and to load a library is to run its code as root.
+    NVML reports the devices of the running machine. Loading a library runs the library's code as root.
     """
-    if wanted == "auto":
-        own = driver.is_this_machine and not driver.seen_at
+    if choice == "auto":
+        own = driver.is_this_machine and not driver.host_prefix
         return "auto" if own else "off"
-    if wanted != "off" and not wanted.startswith("/"):
-        raise ConfigError(f"--nvml {shown(wanted)!r} is not auto, off or an absolute path")
-    return wanted
+    if choice != "off" and not choice.startswith("/"):
+        raise ConfigError(f"--nvml {shown(choice)!r} is not auto, off or an absolute path")
+    return choice
 
 
 def vendor_names(arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
-    """Return the vendors to ask: those named, else those configured, else all; raises ConfigError."""
+    """Return the vendors of --vendor, else the vendors of the configuration, else all vendors.
+
+    Raises ConfigError if two of the vendors have the same kinds.
+    """
     names = tuple(dict.fromkeys(arguments.vendor or settings.vendors or VENDORS))
     require_distinct_kinds(names)
     return names
 
 
 def are_vendors_named(arguments: argparse.Namespace, settings: config.Settings) -> bool:
-    """Return whether somebody named the vendors to ask."""
+    """Return whether --vendor or the configuration names vendors."""
     return bool(arguments.vendor or settings.vendors)
 
 
 def discover(
     arguments: argparse.Namespace, settings: config.Settings, where: DiscoveryContext
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-    """Read the inventory of each vendor to ask; of those that nobody named, what is worth telling."""
-    from cdigen.pipeline import discovery  # noqa: PLC0415 - most of the commands with these options have it anyway
+    """Return the inventories and the failures, each by vendor.
+
+    If no vendors are named, the result has only the failures that are relevant on this host.
+    """
+    from cdigen.pipeline import discovery  # noqa: PLC0415 - not for --help
 
     inventories, failures = discovery.discover(vendor_names(arguments, settings), where)
     if not are_vendors_named(arguments, settings):
         failures = discovery.relevant_failures(inventories, failures, where.host)
+    if not inventories and where.host.is_this_machine:
+        failures = discovery.with_missing_host(failures)
     return inventories, failures
 
 
-def defects(failures: dict[str, HostError]) -> tuple[Finding, ...]:
-    """Return which vendors' code has failed, or wants others' nodes: told although others are served."""
+def findings_of(failures: dict[str, HostError]) -> tuple[Finding, ...]:
+    """Return an error for each vendor that has devices on this host but no usable device."""
+    from cdigen.pipeline.discovery import ABSENT  # noqa: PLC0415 - not for --help
+
     return tuple(
         Finding(severity="error", rule=error.kind, path=name, message=error.message, hint=error.hint)
         for name, error in failures.items()
-        if error.kind in {"vendor-defect", "node-claimed-twice", "node-impossible"}
+        if error.kind not in ABSENT
     )
 
 
 def read_inventory(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
-    """Return the inventories of the vendors NAMES in the document FILE (``-``: standard input)."""
-    import json  # noqa: PLC0415 - only where a document is read
+    """Return the inventories of the vendors NAMES in the document FILE (``-`` is standard input)."""
+    import json  # noqa: PLC0415 - only for --inventory
 
     from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - likewise
 
     data = read_input(file, limit=MAX_INVENTORY)
-    hint = "make it with 'cdigen inspect --json'"
+    hint = "create the inventory with 'cdigen inspect --json'"
     try:
         document = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{shown(file)} is not JSON: {error}", hint=hint, kind="inventory") from None
     inventories = from_document(document)
     if unknown := sorted(name for name in inventories if name not in NAMES):
-        raise ConfigError(
-            f"the inventory holds the unknown vendor {unknown[0]!r}", hint=hint, kind="inventory"
-        )
+        raise ConfigError(f"the inventory has the unknown vendor {unknown[0]!r}", hint=hint, kind="inventory")
     return {name: inventories[name] for name in names if name in inventories}
 
 
-def _below(host: Root, path: str, what: str) -> Root:
+def _below(host: Root, path: str, name: str) -> Root:
     try:
         root = host.below(path)
         root.listdir("/")
     except OSError as error:
         raise ConfigError(
-            f"the {what} {shown(path)} cannot be used: {reason(error)}", hint="name a folder inside the root"
+            f"the {name} {shown(path)} cannot be used: {reason(error)}", hint="name a folder inside the root"
         ) from error
     return root
 
 
-def _paths(option: str, given: list[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
-    for path in given or ():
+def _paths(option: str, explicit: list[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
+    for path in explicit or ():
         absolute(option, path)
-    return tuple(given or configured)
+    return tuple(explicit or configured)

@@ -1,4 +1,7 @@
-"""``cdigen doctor``: all that could keep ``--device`` from working on this host, and what fixes it."""
+"""The command ``cdigen doctor``: find all causes that can prevent ``--device`` from working.
+
+The command prints a remedy for each failure.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,11 @@ import sys
 
 from cdigen.cli import argument_checks, discovery_options, options, report, terminal
 from cdigen.cli.restarts import command_for
-from cdigen.cli.spec_options import delivery_options
+from cdigen.cli.spec_options import configured_options, delivery_options
 from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.examine import causes, examine
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
-from cdigen.pipeline.generate import GenerateOptions
 from cdigen.runtimes.daemon_service import service_of
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.users import find_user
@@ -21,7 +23,7 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from typing import Any
 
     from cdigen.config import Settings
@@ -30,119 +32,110 @@ if TYPE_CHECKING:
     from cdigen.runtimes.users import User
 
 EXAMPLES = """\
-  cdigen doctor                                all that is wrong, the cause first, and what fixes it
+  cdigen doctor                                all failures, causes first, with remedies
   cdigen doctor --for podman --device nvidia.com/gpu=0
-                                               why podman does not find this device
+                                               why podman cannot resolve this device
   cdigen doctor --for kubelet                  why pods of this node do not get their devices
-  cdigen doctor --user alice                   what keeps alice's rootless containers from it
-  cdigen doctor --migrate                      what of other tools is here, and the steps to cdigen
+  cdigen doctor --user alice                   failures of alice's rootless containers
+  cdigen doctor --migrate                      leftovers of other tools, and the steps to cdigen
   cdigen doctor --migrate compose.yaml start.sh
-                                               what to write instead in these files
+                                               requests for GPUs in files, and their replacements
   cdigen doctor --bundle report.tar.gz         pack the evidence for a bug report
 """
 
-WRONG = 1
+FAILED = 1
 KUBELET = "kubelet"
-_OPTIONS = ("config", "root", "driver_root", "dev_root", "mode", "nvml")
-_COLOURS = {"wrong": "31", "warning": "33", "unknown": "33", "ok": "32"}
-_WORD = 7
-# What the status of 'cdigen kubelet' has, as far as its checks read it.
+# The options that remedies repeat. All commands of cdigen have _OPTIONS. Only commands with a discovery have
+# _DISCOVERY_OPTIONS.
+_OPTIONS = ("config", "root")
+_DISCOVERY_OPTIONS = (
+    *("vendor", "driver_root", "dev_root", "mode", "nvml"),
+    *("library_search_path", "binary_search_path", "config_search_path"),
+)
+_COLOURS = {"error": "31", "warning": "33", "skipped": "33", "ok": "32"}
+_WIDTH = 7
+# The JSON members that the checks read in the status of 'cdigen kubelet', and their types.
 _KUBELET_PARTS = {"reason": str, "kubelet_dir": str, "stale": list, "resources": list, "problems": list}
 _KUBELET_PARTS |= {"journal": list}
-# Checks that tell a known issue of a runtime's release, and examine nothing.
+# The prefix of the names of checks for known issues of a runtime release.
 _LIMIT = "limit-"
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    group = parser.add_argument_group("what is wanted")
+    group = parser.add_argument_group("scope")
     group.add_argument(
         "--for",
         dest="runtimes",
         metavar="RUNTIME",
         action="append",
         choices=(*RUNTIME_NAMES, KUBELET),
-        help=f"only this runtime: {', '.join(RUNTIME_NAMES)} (default: all that are installed); kubelet: "
-        "a node of Kubernetes, and the runtime that its kubelet uses",
+        help=f"check only this runtime: {', '.join(RUNTIME_NAMES)} (default: all installed runtimes); "
+        "kubelet: a Kubernetes node, and the runtime of its kubelet",
     )
     group.add_argument(
         "--device",
         metavar="NAME",
         action="append",
         type=options.not_empty,
-        help="only this device, such as nvidia.com/gpu=0",
+        help="check only this device, such as nvidia.com/gpu=0",
     )
     group.add_argument(
         "--user",
         metavar="NAME",
         type=options.not_empty,
-        help="the rootless containers of this user (default: whoever runs the command)",
+        help="check the rootless containers of this user (default: the present user)",
     )
-    group = parser.add_argument_group("coming from another tool")
+    group = parser.add_argument_group("migration")
     group.add_argument(
         "--migrate",
         metavar="FILE",
         nargs="*",
-        help="find what NVIDIA's, AMD's and Intel's tools have left here, and print the steps to cdigen, "
-        "taking none; or how the FILEs (scripts, unit and compose files) ask for GPUs, and what to write",
+        help="print the leftovers of NVIDIA's, AMD's and Intel's tools, and the steps to cdigen, without "
+        "changes; with FILEs (scripts, unit and compose files): their requests for GPUs, and replacements",
     )
-    group = parser.add_argument_group("a bug report")
+    group = parser.add_argument_group("bug report")
     group.add_argument(
         "--bundle", metavar="FILE", type=options.not_empty, help="pack the evidence into FILE (tar.gz)"
-    )
-    group.add_argument(
-        "--mask",
-        action="store_true",
-        help="has no effect any more: no bundle has UUIDs or the names of hosts and users",
     )
     discovery_options.add_discovery_options(parser, takes_inventory=False)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     discovery_options.refuse_inventory(arguments)
-    if arguments.mask and arguments.bundle is None:
-        raise ConfigError("--mask has no meaning without --bundle", hint="see 'cdigen doctor --help'")
     if arguments.migrate is not None and arguments.bundle is not None:
         raise ConfigError("--migrate and --bundle exclude each other", hint="see 'cdigen doctor --help'")
     host, settings, wrong = options.host_and_usable_settings(arguments)
     context = Context(replace(_request(arguments, host, settings), misconfigured=wrong))
     if arguments.migrate is not None:
-        from cdigen.cli import migration  # noqa: PLC0415 - only where it is asked for
+        from cdigen.cli import migration  # noqa: PLC0415 - only for --migrate
 
         return migration.run(arguments, context)
     found = examine(context)
     if arguments.bundle is not None:
-        from cdigen.doctor.bundle import pack  # noqa: PLC0415 - only where it is asked for
+        from cdigen.doctor.bundle import pack  # noqa: PLC0415 - only for --bundle
 
         pack(context, found, arguments.bundle)
         report.print_note(
-            f"the evidence is in {shown(arguments.bundle)}; read it before you give it away", arguments
+            f"wrote the evidence to {shown(arguments.bundle)}; read it before you send it", arguments
         )
     if arguments.json:
         report.print_json([result.row() for result in found])
     else:
         report.write(sys.stdout, _text(found, arguments))
-    return 0 if all(result.ok for result in found) else WRONG
+    return 0 if all(result.ok for result in found) else FAILED
 
 
 def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequest:
     context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
-    typed = []
-    for name in _OPTIONS:
-        value = getattr(arguments, name)
-        if value not in {None, "/"}:
-            literal = name in {"config", "root"} and value != "-"
-            typed += [f"--{name.replace('_', '-')}", os.path.abspath(value) if literal else value]
     return DoctorRequest(
         host=host,
         configuration=settings,
         discovery_context=context,
-        generate_options=GenerateOptions(
-            profiles=settings.offered_profiles, container_driver_root=settings.container_driver_root
-        ),
+        generate_options=configured_options(settings),
         delivery_options=delivery_options(arguments, host, settings, write=False),
         vendors=discovery_options.vendor_names(arguments, settings),
         are_named=discovery_options.are_vendors_named(arguments, settings),
@@ -156,15 +149,27 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         for_kubelet=KUBELET in (arguments.runtimes or ()),
         kubelet=lambda: _kubelet(host, settings),
         devices=tuple(dict.fromkeys(arguments.device or ())),
-        options=tuple(typed),
+        options=tuple(_typed(arguments, _OPTIONS)),
+        discovery_options=tuple(_typed(arguments, _DISCOVERY_OPTIONS)),
+        configuration_file=options.configuration_file(arguments),
         has_default_configuration=arguments.config is None,
     )
+
+
+def _typed(arguments: Namespace, names: tuple[str, ...]) -> Iterator[str]:
+    """Yield the options NAMES of ARGUMENTS as words of a command line. Paths of this machine are absolute."""
+    for name in names:
+        values = getattr(arguments, name)
+        for value in values if isinstance(values, list) else [values]:
+            if value not in {None, "/"}:
+                is_own_path = name in _OPTIONS and value != "-"
+                yield from (f"--{name.replace('_', '-')}", os.path.abspath(value) if is_own_path else value)
 
 
 def _user(arguments: Namespace, host: Root) -> User | None:
     own = os.geteuid()
     if arguments.user is None:
-        # Users ask for their own containers, root for root's; so does everybody with --root.
+        # The default is the user of this process. With --root, the default is root.
         return find_user(host, str(own), os.environ) if own and host.is_this_machine else None
     user = find_user(host, arguments.user, {})
     is_own = user is not None and host.is_this_machine and user.uid == own
@@ -172,38 +177,35 @@ def _user(arguments: Namespace, host: Root) -> User | None:
 
 
 def _daemon(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, str]:
-    from cdigen.daemon import status  # noqa: PLC0415 - where it is asked for
-    from cdigen.frontend import status as files  # noqa: PLC0415 - likewise
+    from cdigen.daemon import status  # noqa: PLC0415 - only for this check
+    from cdigen.service import status as files  # noqa: PLC0415 - only for this check
 
     try:
         run_dir = options.outer_directory(host, settings.daemon.run_dir)
         found = status.read(run_dir, service_of(host))
         if (owner := files.foreign_owner(run_dir)) is not None:
-            problem = (
-                f"what is in {shown(run_dir)} was put there by uid {owner}, and only root's daemon counts"
-            )
-            return None, problem
+            return None, f"{shown(run_dir)}: the status belongs to uid {owner}, not to root's daemon"
         return found, files.reason_not_running(run_dir, found) if host.is_this_machine else ""
     except CdigenError as error:
         return None, error.message
 
 
 def _plugin(host: Root, settings: Settings) -> Mapping[str, Any] | None:
-    from cdigen.frontend import status as files  # noqa: PLC0415 - where it is asked for
-    from cdigen.nri import status  # noqa: PLC0415 - likewise
+    from cdigen.nri import status  # noqa: PLC0415 - only for this check
+    from cdigen.service import status as files  # noqa: PLC0415 - only for this check
 
     run_dir = options.outer_directory(host, settings.nri.run_dir)
-    # What a user has put there is no plugin of root's.
+    # Only the status of root's plugin is valid.
     return status.read(run_dir) if files.foreign_owner(run_dir) is None else None
 
 
 def _kubelet(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, str]:
-    from cdigen.frontend import status as files  # noqa: PLC0415 - where it is asked for
-    from cdigen.kubelet.status import SCHEMA  # noqa: PLC0415 - likewise
+    from cdigen.kubelet.status import SCHEMA  # noqa: PLC0415 - only for this check
+    from cdigen.service import status as files  # noqa: PLC0415 - only for this check
 
     run_dir = options.outer_directory(host, settings.kubelet.run_dir)
     if (owner := files.foreign_owner(run_dir)) is not None:
-        return None, f"what is in {shown(run_dir)} was put there by uid {owner}, and only root's counts"
+        return None, f"{shown(run_dir)}: the status belongs to uid {owner}, not to root's plugin"
     try:
         found = files.read_status(run_dir, schema=SCHEMA, parts=_KUBELET_PARTS)
     except ValueError as error:
@@ -214,52 +216,54 @@ def _kubelet(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, 
 
 
 def _text(found: tuple[CheckResult, ...], arguments: Namespace) -> str:
-    """Return FOUND as text: what is wrong, what is not known, and a line for each family without failures."""
+    """Return FOUND as text: failures, skipped checks, and one line for each topic without failures."""
     wrong = [result for result in found if not result.ok]
-    unknown = [result for result in found if result.ok and not result.is_checked]
-    right = [result for result in found if result.ok and result.is_checked]
-    rows = [("wrong" if result.severity == "error" else "warning", result) for result in wrong]
+    skipped = [result for result in found if result.ok and not result.is_checked]
+    passed = [result for result in found if result.ok and result.is_checked]
+    rows: list[tuple[str, CheckResult]] = [(result.severity, result) for result in wrong]
     if not arguments.quiet:
-        rows += [("unknown", result) for result in unknown]
+        rows += [("skipped", result) for result in skipped]
     every = arguments.verbose and not arguments.quiet
-    well = {} if arguments.quiet else _passed_topics(wrong, right)
-    names = [result.check for _, result in rows] + ([result.check for result in right] if every else [*well])
-    # On a narrow terminal long names have a line of their own.
+    topics = {} if arguments.quiet else _passed_topics(wrong, passed)
+    names = [result.check for _, result in rows] + (
+        [result.check for result in passed] if every else [*topics]
+    )
+    # On a narrow terminal, a long name is on a separate line.
     side = min(max(map(len, names), default=0), (terminal.width() or 1000) // 4)
     lines = [line for word, result in rows for line in _result_lines(word, result, found, side)]
     if every:
-        for topic in dict.fromkeys(result.topic for result in right):
+        for topic in dict.fromkeys(result.topic for result in passed):
             lines += [*([""] if lines else []), report.paint(topic, "1", sys.stdout)]
-            of_topic = (result for result in right if result.topic == topic)
+            of_topic = (result for result in passed if result.topic == topic)
             lines += [line for result in of_topic for line in _row("ok", result.check, result.detail, side)]
-    elif well:
+    elif topics:
         lines += [""] if lines else []
-        lines += [line for topic, text in well.items() for line in _row("ok", topic, text, side)]
-        lines.append(f"{'':{_WORD}} --verbose shows every check")
+        lines += [line for topic, text in topics.items() for line in _row("ok", topic, text, side)]
+        lines.append(f"{'':{_WIDTH}} --verbose shows every check")
     return "\n".join([*lines, *_conclusion(wrong, arguments)]) + "\n"
 
 
-def _passed_topics(wrong: list[CheckResult], right: list[CheckResult]) -> dict[str, str]:
-    """Return the families without failures, each with the number of its checks."""
+def _passed_topics(wrong: list[CheckResult], passed: list[CheckResult]) -> dict[str, str]:
+    """Return the number of passed checks as text, by topic. Topics with failures are omitted."""
     failed = {result.topic for result in wrong}
-    well = {}
-    for topic in dict.fromkeys(result.topic for result in right if result.topic not in failed):
-        is_limit = [result.check.startswith(_LIMIT) for result in right if result.topic == topic]
+    topics = {}
+    for topic in dict.fromkeys(result.topic for result in passed if result.topic not in failed):
+        is_limit = [result.check.startswith(_LIMIT) for result in passed if result.topic == topic]
         limits = sum(is_limit)
         parts = ((len(is_limit) - limits, "check"), (limits, "known limit"))
-        well[topic] = ", ".join(_counted(number, word) for number, word in parts if number)
-    return well
+        topics[topic] = ", ".join(_counted(number, word) for number, word in parts if number)
+    return topics
 
 
 def _conclusion(wrong: list[CheckResult], arguments: Namespace) -> list[str]:
     if not wrong:
-        return ["", "nothing is wrong"]
+        return ["", "no errors or warnings"]
     if arguments.quiet:
         return []
     errors = sum(result.severity == "error" for result in wrong)
     parts = ((errors, "error"), (len(wrong) - errors, "warning"))
     counted = " and ".join(_counted(number, word) for number, word in parts if number)
-    return ["", f"{counted}; fix the first one, then run it again"]
+    return ["", f"{counted}; fix the first one, then run cdigen doctor again"]
 
 
 def _counted(number: int, word: str) -> str:
@@ -272,13 +276,13 @@ def _result_lines(word: str, result: CheckResult, found: tuple[CheckResult, ...]
     if after:
         lines += _indented(f"follows from: {', '.join(after)}", side)
     if result.remedy:
-        # Not wrapped: it is to be copied.
+        # A remedy is not wrapped, so that users can copy it.
         lines.append(f"{_margin(side)}remedy: {report.paint(result.remedy, '1', sys.stdout)}")
     return lines
 
 
 def _row(word: str, name: str, text: str, side: int) -> list[str]:
-    painted = report.paint(f"{word:{_WORD}}", _COLOURS[word], sys.stdout)
+    painted = report.paint(f"{word:{_WIDTH}}", _COLOURS[word], sys.stdout)
     lines = _indented(shown(text), side)
     if len(name) > side:
         return [f"{painted} {name}", *lines]
@@ -286,9 +290,9 @@ def _row(word: str, name: str, text: str, side: int) -> list[str]:
 
 
 def _indented(text: str, side: int) -> list[str]:
-    """Return TEXT in lines that begin where the details of checks do."""
+    """Return TEXT as lines with the indentation of details."""
     return terminal.wrap_text(f"{_margin(side)}{text}", terminal.width(), indent=_margin(side))
 
 
 def _margin(side: int) -> str:
-    return " " * (_WORD + side + 3)
+    return " " * (_WIDTH + side + 3)

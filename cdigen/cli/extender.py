@@ -1,4 +1,7 @@
-"""``cdigen extender``: the scheduler's extender for shared GPUs, a service of the cluster."""
+"""The command ``cdigen extender``: the scheduler extender for GPUs that are shared by memory.
+
+The extender is a service of the cluster.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import gc
 import os
 
 from cdigen.cli import options
-from cdigen.frontend import signals
 from cdigen.model.errors import ConfigError
+from cdigen.service import signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,9 +22,9 @@ EXAMPLES = """\
   cdigen extender --listen 0.0.0.0:12345
                                        in a pod, with its service account
   cdigen extender --kubeconfig /etc/cdigen/extender.conf
-                                       beside the scheduler, for it alone
+                                       on the scheduler's host, for this scheduler only
   cdigen extender --tls-cert tls.crt --tls-key tls.key --token-file token
-                                       with TLS, and a token that clients have to know
+                                       with TLS, and with a token that clients have to send
 """
 
 LISTEN = "127.0.0.1:12345"
@@ -32,15 +35,20 @@ STRATEGIES = ("binpack", "spread")
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     group = parser.add_argument_group("the cluster")
-    _add(group, "--kubeconfig", "FILE", "how the API server is reached (default: as a pod of the cluster)")
-    _add(group, "--namespace", "NAME", "where ledgers are kept (default: our own, else cdigen)")
-    _add(group, "--resource", "NAME", "units of memory (default: aliyun.com/gpu-mem)")
-    _add(group, "--count-resource", "NAME", "number of GPUs (default: aliyun.com/gpu-count)")
+    _add(
+        group,
+        "--kubeconfig",
+        "FILE",
+        "kubeconfig of the API server (default: the service account of the pod)",
+    )
+    _add(group, "--namespace", "NAME", "namespace of the ledgers (default: the pod's namespace, else cdigen)")
+    _add(group, "--resource", "NAME", "resource of memory units (default: aliyun.com/gpu-mem)")
+    _add(group, "--count-resource", "NAME", "resource of the number of GPUs (default: aliyun.com/gpu-count)")
     group.add_argument(
         "--strategy",
         choices=STRATEGIES,
         default="binpack",
-        help="fill GPUs one after the other, or take the emptiest (default: binpack)",
+        help="fill GPUs one after the other, or use the emptiest (default: binpack)",
     )
     group.add_argument(
         "--node-strategy",
@@ -48,48 +56,52 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="prefer the fullest nodes, or the emptiest (default: as --strategy)",
     )
     group = parser.add_argument_group("the scheduler")
-    _add(group, "--listen", "HOST:PORT", f"where to listen (default: {LISTEN})")
-    _add(group, "--tls-cert", "FILE", "our certificate: then TLS alone is spoken")
-    _add(group, "--tls-key", "FILE", "its key, where that is another file")
-    _add(group, "--client-ca", "FILE", "clients need a certificate that this CA has signed")
+    _add(group, "--listen", "HOST:PORT", f"address to listen on (default: {LISTEN})")
+    _add(group, "--tls-cert", "FILE", "certificate of the extender; with it, only TLS is served")
+    _add(group, "--tls-key", "FILE", "private key, if the file of --tls-cert does not contain it")
+    _add(group, "--client-ca", "FILE", "CA of client certificates; with it, clients need a certificate")
     group.add_argument(
         "--client-name",
         metavar="NAME",
         action="append",
         type=options.not_empty,
-        help="a common name or alternative name of clients' certificates (repeatable; default: any)",
+        help="common name or alternative name of client certificates (repeatable; default: any)",
     )
-    _add(group, "--token-file", "FILE", "a token that clients have to send, as Bearer or as Basic's password")
-    _add(parser, "--run-dir", "DIR", f"where the status is kept (default: {RUN_DIR})")
+    _add(
+        group,
+        "--token-file",
+        "FILE",
+        "token that clients must send, as Bearer token or as password of Basic authentication",
+    )
+    _add(parser, "--run-dir", "DIR", f"directory of status.json (default: {RUN_DIR})")
     options.add_output_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the extender until told to stop; returns the exit code or raises a CdigenError."""
+    """Run the extender until SIGTERM or SIGINT; return the exit code or raise a CdigenError."""
     from cdigen.extender.server import DRAIN_S, LINGER_S  # noqa: PLC0415 - not for --help
     from cdigen.extender.service import Service, ServiceConfig  # noqa: PLC0415 - not for --help
-    from cdigen.frontend import log  # noqa: PLC0415 - likewise
-    from cdigen.frontend.sd_notify import Notifier  # noqa: PLC0415 - likewise
-    from cdigen.gpushare.names import LEDGERS, Resources  # noqa: PLC0415 - likewise
+    from cdigen.gpushare.names import DEFAULT_LEDGER_NAMESPACE, Resources  # noqa: PLC0415 - likewise
     from cdigen.kubeapi.credentials import from_kubeconfig, in_cluster  # noqa: PLC0415 - likewise
+    from cdigen.service import log  # noqa: PLC0415 - likewise
+    from cdigen.service.sd_notify import Notifier  # noqa: PLC0415 - likewise
 
     gc.enable()
-    # Most of what is made lives for a request: looking through 10,000 pods each time would cost more.
+    # Most objects exist only during a request. Garbage collections are rare, because each one traverses the
+    # objects of up to 10,000 pods.
     gc.set_threshold(50_000, 20, 100)
     logger = log.make_logger(verbose=arguments.verbose)
-    log.take_over(logger)
-    heard = signals.listen()
-    heard.leave_within_s = LINGER_S + DRAIN_S + 2
+    log.capture_libraries(logger)
+    received = signals.listen()
+    received.leave_within_s = LINGER_S + DRAIN_S + 2
     host, port = _address(arguments.listen or LISTEN)
     api = from_kubeconfig(arguments.kubeconfig) if arguments.kubeconfig else in_cluster()
     access = _access(arguments)
     if access.token is None and not access.client_ca and host not in {"127.0.0.1", "::1", "localhost"}:
-        text = (
-            "whoever reaches this port may bind pods: give --client-ca or --token-file, or a network policy"
-        )
+        text = f"any client of port {port} may bind pods: use --client-ca, --token-file or a NetworkPolicy"
         logger.warning("options", message=text)
     if access.client_ca and not access.client_names:
-        text = f"every certificate of {access.client_ca} may bind pods: give --client-name"
+        text = f"any client with a certificate of {access.client_ca} may bind pods: use --client-name"
         logger.warning("options", message=text)
     default = Resources()
     service = Service(
@@ -98,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
             port=port,
             access=access,
             run_dir=os.path.abspath(arguments.run_dir or RUN_DIR),
-            namespace=arguments.namespace or api.namespace or LEDGERS,
+            namespace=arguments.namespace or api.namespace or DEFAULT_LEDGER_NAMESPACE,
             resources=Resources(
                 memory=arguments.resource or default.memory, count=arguments.count_resource or default.count
             ),
@@ -109,12 +121,12 @@ def run(arguments: argparse.Namespace) -> int:
         api,
         notifier=Notifier(),
         logger=logger,
-        signals=heard,
+        signals=received,
     )
     try:
         service.run()
     finally:
-        heard.ignore()
+        received.ignore()
     return 0
 
 
@@ -123,11 +135,11 @@ def _add(group: argparse._ActionsContainer, name: str, metavar: str, text: str) 
 
 
 def _address(text: str) -> tuple[str, int]:
-    """Return host and port of HOST:PORT, [HOST]:PORT or :PORT; ConfigError."""
+    """Return the host and the port in TEXT (HOST:PORT, [HOST]:PORT or :PORT), or raise ConfigError."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"--listen {text!r} is no HOST:PORT", hint=f"for example --listen {LISTEN}")
-    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - what was asked for
+        raise ConfigError(f"--listen: not HOST:PORT ({text!r})", hint=f"--listen {LISTEN}")
+    return host.strip("[]") or "0.0.0.0", int(port)  # noqa: S104 - the user has chosen this address
 
 
 def _access(arguments: argparse.Namespace) -> Access:
@@ -135,13 +147,13 @@ def _access(arguments: argparse.Namespace) -> Access:
     from cdigen.kubeapi.credentials import TokenFile  # noqa: PLC0415 - likewise
 
     if not arguments.tls_cert and (arguments.tls_key or arguments.client_ca):
-        raise ConfigError("--tls-key and --client-ca need --tls-cert", hint="give the certificate as well")
+        raise ConfigError("--tls-key and --client-ca need --tls-cert", hint="--tls-cert FILE")
     if arguments.client_name and not arguments.client_ca:
-        raise ConfigError("--client-name needs --client-ca", hint="give the CA of the clients' certificates")
+        raise ConfigError("--client-name needs --client-ca", hint="--client-ca FILE")
     token = TokenFile(arguments.token_file) if arguments.token_file else None
     if token is not None and not token():
         raise ConfigError(
-            f"{arguments.token_file} has no token that can be read", hint="write one line into it"
+            f"{arguments.token_file}: no readable token", hint="write the token into its first line"
         )
     return Access(
         certificate=arguments.tls_cert or "",

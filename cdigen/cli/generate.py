@@ -1,4 +1,4 @@
-"""``cdigen generate``: generate the specs of this host, then print or write them."""
+"""The command ``cdigen generate``: generate the specs of this host, and print or write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdigen.model.errors import ConfigError, HostError, SpecError
 from cdigen.model.findings import errors
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline import generate
-from cdigen.pipeline.naming import offered_kinds, require_kinds
+from cdigen.pipeline.naming import inventory_kinds, require_kinds
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -27,44 +27,47 @@ if TYPE_CHECKING:
     from cdigen.model.errors import CdigenError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.pipeline.generate import GeneratedSpec, GenerateOptions
+    from cdigen.pipeline.generate import GeneratedSpec
     from cdigen.pipeline.publish import PublishOutcome
+    from cdigen.pipeline.withdraw import StaleSpec
     from cdigen.vendors.base import DiscoveryContext
 
 EXAMPLES = """\
   cdigen generate                                print the spec
-  cdigen generate --write                        write it where podman, Docker and containerd look
+  cdigen generate --write                        write it for podman, Docker and containerd
   cdigen generate --output-dir ./specs           write one file per kind into a folder
   cdigen generate --driver-root /run/nvidia/driver --write
-                                                 the driver lies in a driver container
-  cdigen generate --inventory host.json          what another host would give
+                                                 use the files of a driver container
+  cdigen generate --inventory host.json          print the spec of another host
   cdigen generate --target podman-4.3 --target docker-25
-                                                 what both of these runtimes read
+                                                 print a spec that both runtimes can read
 """
 
 
-# How the kind ends that a host with GPUs and other devices is asked for.
+# On a host with GPUs and other devices, the default kind ends with this text.
 _GPUS = "/gpu"
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    where = parser.add_argument_group("where to put it").add_mutually_exclusive_group()
-    where.add_argument("--write", action="store_true", help="into the last spec directory, one file per kind")
-    where.add_argument("--output", metavar="FILE", type=options.not_empty, help="into FILE")
-    where.add_argument(
-        "--output-dir", metavar="DIR", type=options.not_empty, help="into DIR, one file per kind"
+    output = parser.add_argument_group("output").add_mutually_exclusive_group()
+    output.add_argument(
+        "--write", action="store_true", help="write into the last spec directory, one file per kind"
+    )
+    output.add_argument("--output", metavar="FILE", type=options.not_empty, help="write into FILE")
+    output.add_argument(
+        "--output-dir", metavar="DIR", type=options.not_empty, help="write into DIR, one file per kind"
     )
     parser.add_argument(
-        "--format", choices=("json", "yaml"), default="json", help="how it is written (default: json)"
+        "--format", choices=("json", "yaml"), default="json", help="the format (default: json)"
     )
     parser.add_argument(
-        "--replace-foreign", action="store_true", help="move a clashing spec of others aside (with --write)"
+        "--replace-foreign", action="store_true", help="move a clashing foreign spec aside (with --write)"
     )
     parser.add_argument(
         "--withdraw",
         action="store_true",
-        help="remove our specs of vendors and kinds that are gone (with --write)",
+        help="remove cdigen's specs of vendors and kinds that the host no longer has (with --write)",
     )
     add_spec_options(parser)
     options.add_spec_dir_option(parser)
@@ -73,19 +76,23 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     _refuse_odd_combinations(arguments)
     host, settings = options.host_and_settings(arguments)
     spec_options = generate_options(arguments, settings)
     names = discovery_options.vendor_names(arguments, settings)
+    if arguments.write:
+        from cdigen.cli.maintained import refuse_other_settings  # noqa: PLC0415 - only for --write
+
+        refuse_other_settings(arguments, host, settings)
     delivery = delivery_options(arguments, host, settings, write=arguments.write)
     if not arguments.write:
         argument_checks.note_missing_spec_directories(arguments)
     inventories, failures = _discover(arguments, host, settings, names)
     is_recorded = arguments.inventory is not None
     if not arguments.withdraw:
-        asked = inventories if is_recorded else names
-        require_kinds(spec_options.kinds, inventories, spec_options.profiles, names=asked)
+        vendors = inventories if is_recorded else names
+        require_kinds(spec_options.kinds, inventories, spec_options.profiles, names=vendors)
     specs, broken = generate.generate_specs(
         inventories, host=None if is_recorded else host, options=spec_options, delivery=delivery
     )
@@ -93,15 +100,16 @@ def run(arguments: Namespace) -> int:
         specs = _with_mount_conflicts(arguments, host, settings, specs)
     results = _Results(inventories=inventories, failures=failures, specs=specs, broken=broken)
     unready = _reason_unready(arguments, results)
+    stale = _stale_specs(arguments, host, settings, results) if arguments.write else ()
     if unready is not None and not arguments.withdraw:
-        if arguments.write:
-            report.print_findings(_check_old_specs(arguments, host, settings, results), arguments)
+        report.print_findings(_check_old_specs(arguments, host, settings, stale), arguments)
         raise unready
     _refuse_incomplete(arguments, inventories)
-    told = () if unready is not None else discovery_options.defects(failures)
-    report.print_findings((*told, *_findings(results)), arguments)
+    failed = () if unready is not None else discovery_options.findings_of(failures)
+    old = _check_old_specs(arguments, host, settings, stale)
+    report.print_findings((*failed, *_findings(results), *old), arguments)
     if arguments.write:
-        outcomes = _write(arguments, host, settings, results, spec_options)
+        outcomes = _write(arguments, host, settings, results, stale)
     elif arguments.output is not None or arguments.output_dir is not None:
         outcomes = _save(arguments, results)
     else:
@@ -112,8 +120,8 @@ def run(arguments: Namespace) -> int:
 def _with_mount_conflicts(
     arguments: Namespace, host: Root, settings: Settings, specs: tuple[GeneratedSpec, ...]
 ) -> tuple[GeneratedSpec, ...]:
-    """Return SPECS with what there is to say of kinds that cover each other's mounts."""
-    from cdigen.pipeline.publish import with_mount_conflicts  # noqa: PLC0415 - one spec to print needs none of it
+    """Return SPECS with findings on kinds whose mounts cover the mounts of other kinds."""
+    from cdigen.pipeline.publish import with_mount_conflicts  # noqa: PLC0415 - not for printing one spec
 
     directories = options.spec_directories(arguments, host, settings) if arguments.write else ()
     return with_mount_conflicts(specs, directories, host if arguments.inventory is None else None)
@@ -122,26 +130,21 @@ def _with_mount_conflicts(
 def _discover(
     arguments: Namespace, host: Root, settings: Settings, names: tuple[str, ...]
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-    """Read the document that was given, or the host, whose missing nodes are made where that is allowed."""
+    """Return the inventories of --inventory or of the host, and the failures by vendor."""
     if arguments.inventory is not None:
         _refuse_output_into_spec_directory(arguments, host, settings)
         return discovery_options.read_inventory(arguments.inventory, names), {}
     context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
-    if settings.create_nodes and arguments.write:
-        from cdigen.pipeline.device_nodes import make_nodes  # noqa: PLC0415 - only where it is allowed
-
-        report.print_findings(make_nodes(names, context), arguments)
-        context = discovery_options.context(arguments, host, settings)
     inventories, failures = discovery_options.discover(arguments, settings, context)
     if arguments.write:
-        _remember(arguments, inventories, failures, context, settings)
+        _save_partition_names(arguments, inventories, failures, context, settings)
     return inventories, failures
 
 
 @frozen
 class _Results:
-    # What was found, by vendor, and what was made of it.
+    # The keys of ``inventories`` and ``failures`` are vendors. The keys of ``broken`` are kinds.
     inventories: dict[str, Inventory]
     failures: dict[str, HostError]
     specs: tuple[GeneratedSpec, ...]
@@ -149,26 +152,26 @@ class _Results:
 
 
 def _refuse_odd_combinations(arguments: Namespace) -> None:
-    for option, is_given in (
+    for option, is_used in (
         ("--replace-foreign", arguments.replace_foreign),
         ("--withdraw", arguments.withdraw),
     ):
-        if is_given and not arguments.write:
-            raise ConfigError(f"{option} has no meaning without --write", hint="see 'cdigen generate --help'")
+        if is_used and not arguments.write:
+            raise ConfigError(f"{option} has no effect without --write", hint="see 'cdigen generate --help'")
     if arguments.write and arguments.inventory is not None:
         raise ConfigError(
-            "--inventory and --write exclude each other: a document from elsewhere must not become mounts "
-            "by root",
-            hint="print it, or use --output",
+            "--inventory and --write exclude each other: root must not mount the paths of another host's "
+            "inventory",
+            hint="print the spec, or use --output",
         )
     if arguments.write and arguments.format != "json":
         raise ConfigError(
             "--write writes JSON only",
-            hint="YAML reads unquoted names such as 0 as numbers; use --output for it",
+            hint="use --output FILE for YAML; YAML parsers read unquoted names such as 0 as numbers",
         )
     is_printed = not arguments.write and arguments.output is None and arguments.output_dir is None
     if is_printed and arguments.json and arguments.format != "json":
-        raise ConfigError("--json prints JSON, not YAML", hint="leave --json or --format away")
+        raise ConfigError("--json prints JSON, not YAML", hint="omit --json or --format")
     if arguments.inventory is not None:
         argument_checks.refuse_beside_inventory(arguments)
 
@@ -182,20 +185,19 @@ def _refuse_output_into_spec_directory(arguments: Namespace, host: Root, setting
     spec_dirs = {*options.spec_directories(arguments, host, settings), *settings.spec_dirs, *SPEC_DIRS}
     if os.path.realpath(folder) in {os.path.realpath(directory) for directory in spec_dirs}:
         raise ConfigError(
-            f"{shown(folder)} is a spec directory: the spec of an inventory from elsewhere must not become "
-            "mounts by root",
-            hint="write it into another folder",
+            f"{shown(folder)} is a spec directory: root must not mount the paths of another host's inventory",
+            hint="write the spec into another folder",
         )
 
 
-def _remember(
+def _save_partition_names(
     arguments: Namespace,
     inventories: dict[str, Inventory],
     failures: dict[str, HostError],
     context: DiscoveryContext,
     settings: Settings,
 ) -> None:
-    from cdigen.pipeline.discovery import save_partition_names  # noqa: PLC0415 - the store is not for printing
+    from cdigen.pipeline.discovery import save_partition_names  # noqa: PLC0415 - only for --write
 
     state_dir = options.outer_directory(context.host, settings.state_dir)
     unsaved = save_partition_names(inventories, failures, context, state_dir)
@@ -203,31 +205,58 @@ def _remember(
 
 
 def _reason_unready(arguments: Namespace, results: _Results) -> HostError | None:
-    """Return the error of a host that has nothing to give, or with --strict of a vendor that has not."""
+    """Return an error if the host has no devices (with --strict, if a vendor has no devices), else None."""
     nothing = not results.specs and not results.broken
     if results.failures and (nothing or arguments.strict):
         return next(iter(results.failures.values()))
     if nothing:
         return HostError(
-            "there is no GPU to make a spec for"
-            + (f" of kind {', '.join(arguments.kind)}" if arguments.kind else ""),
-            hint="see 'cdigen inspect'",
+            "no GPU found" + (f" of kind {', '.join(arguments.kind)}" if arguments.kind else ""),
+            hint="cdigen inspect",
             kind="no-gpu",
         )
     return None
 
 
-def _check_old_specs(
+def _stale_specs(
     arguments: Namespace, host: Root, settings: Settings, results: _Results
-) -> tuple[Finding, ...]:
-    """Return whether the specs that stay on disk because a vendor is not ready still hold."""
-    from cdigen.pipeline.withdraw import check_old_specs  # noqa: PLC0415 - the store is not for printing
+) -> tuple[StaleSpec, ...]:
+    """Return cdigen's specs whose vendor or kind is absent or withheld; --withdraw removes these specs."""
+    from cdigen.pipeline import withdraw  # noqa: PLC0415 - printing needs no store
+    from cdigen.store.specs import recorded as recorded_specs  # noqa: PLC0415 - likewise
 
     directory = options.spec_directories(arguments, host, settings)[-1]
     state_dir = options.outer_directory(host, settings.state_dir)
-    asked = discovery_options.vendor_names(arguments, settings)
-    vendors = tuple(name for name in asked if name not in results.inventories)
-    return check_old_specs(directory, state_dir, host, vendors=vendors)
+    recorded, findings = recorded_specs(directory, state_dir=state_dir)
+    report.print_findings(findings, arguments)
+    written = {spec.kind for spec in results.specs}
+    if not arguments.withdraw and written.issuperset(owned.kind for owned in recorded):
+        return ()
+    # A kind that only the options exclude is not stale.
+    defective = generate.defective_vendors(results.broken, results.inventories)
+    sound = {name: found for name, found in results.inventories.items() if name not in defective}
+    vendors = discovery_options.vendor_names(arguments, settings)
+    return (
+        *withdraw.stale_specs(
+            recorded,
+            vendors=[name for name in vendors if name not in defective],
+            failures=results.failures,
+            offered=inventory_kinds(sound, settings.effective_profiles),
+            kinds=options.kinds(arguments),
+        ),
+        *withdraw.withheld_specs(recorded, results.broken, directory),
+    )
+
+
+def _check_old_specs(
+    arguments: Namespace, host: Root, settings: Settings, stale: tuple[StaleSpec, ...]
+) -> tuple[Finding, ...]:
+    """Return findings on the specs STALE if --withdraw is absent. These specs then stay on the disk."""
+    if arguments.withdraw or not stale:
+        return ()
+    from cdigen.pipeline.withdraw import check_old_specs  # noqa: PLC0415 - printing needs no store
+
+    return check_old_specs(stale, options.spec_directories(arguments, host, settings)[-1], host)
 
 
 def _refuse_incomplete(arguments: Namespace, inventories: dict[str, Inventory]) -> None:
@@ -237,55 +266,46 @@ def _refuse_incomplete(arguments: Namespace, inventories: dict[str, Inventory]) 
 
 
 def _findings(results: _Results) -> tuple[Finding, ...]:
-    """Return what there is to say before anything is written, each thing once."""
+    """Return the findings of the inventories and the generated specs, without duplicates."""
     hosts = (finding for inventory in results.inventories.values() for finding in inventory.findings)
     specs = (finding for spec in results.specs for finding in spec.findings)
     return tuple(dict.fromkeys((*hosts, *specs)))
 
 
 def _write(
-    arguments: Namespace, host: Root, settings: Settings, results: _Results, spec_options: GenerateOptions
+    arguments: Namespace, host: Root, settings: Settings, results: _Results, stale: tuple[StaleSpec, ...]
 ) -> list[PublishOutcome]:
+    from cdigen.cli.maintained import foreign_conflicts  # noqa: PLC0415 - only for --write
     from cdigen.cli.outcomes import prune_views  # noqa: PLC0415 - likewise
-    from cdigen.pipeline import publish, withdraw  # noqa: PLC0415 - the store is not for printing
-    from cdigen.store.specs import recorded as recorded_specs  # noqa: PLC0415 - likewise
+    from cdigen.pipeline import publish, withdraw  # noqa: PLC0415 - printing needs no store
 
     directories = options.spec_directories(arguments, host, settings)
     state_dir = options.outer_directory(host, settings.state_dir)
     directory = directories[-1]
     prune_views(state_dir, options.known_spec_directories(arguments, host, settings), arguments)
+    refused = foreign_conflicts(arguments, host, settings, results.specs) if arguments.replace_foreign else {}
     outcomes = [
-        publish.publish_spec(spec, directories, state_dir, replace_foreign=arguments.replace_foreign)
+        publish.refused_outcome(
+            spec.kind, os.path.join(directory, spec_file_name(spec.kind)), refused[spec.kind]
+        )
+        if spec.kind in refused
+        else publish.publish_spec(spec, directories, state_dir, replace_foreign=arguments.replace_foreign)
         for spec in results.specs
     ]
     outcomes += _broken(results, lambda kind: os.path.join(directory, spec_file_name(kind)))
     if arguments.withdraw:
-        recorded, findings = recorded_specs(directory, state_dir=state_dir)
-        report.print_findings(findings, arguments)
-        # What the configuration offers but the options left out is not gone.
-        defective = generate.defective_vendors(results.broken, results.inventories)
-        sound = {name: found for name, found in results.inventories.items() if name not in defective}
-        lost = withdraw.stale_specs(
-            recorded,
-            vendors=[
-                name for name in discovery_options.vendor_names(arguments, settings) if name not in defective
-            ],
-            failures=results.failures,
-            offered=offered_kinds(sound, settings.offered_profiles),
-            wanted=spec_options.kinds,
-        )
-        outcomes += [withdraw.withdraw_spec(spec, directory, state_dir) for spec in lost]
+        outcomes += [withdraw.withdraw_or_keep(spec, directories, state_dir) for spec in stale]
     return outcomes
 
 
 def _save(arguments: Namespace, results: _Results) -> list[PublishOutcome]:
-    from cdigen.cli.outcomes import save_spec  # noqa: PLC0415 - the store is not for printing
+    from cdigen.cli.outcomes import save_spec  # noqa: PLC0415 - printing needs no store
 
     output: str | None = arguments.output
     specs = results.specs
     if output is not None:
         argument_checks.require_parent("--output", output)
-        specs = (_chosen(arguments, results),) if specs else ()
+        specs = (_select_spec(arguments, results),) if specs else ()
 
     def file(kind: str) -> str:
         if output is not None:
@@ -293,13 +313,13 @@ def _save(arguments: Namespace, results: _Results) -> list[PublishOutcome]:
         name = spec_file_name(kind).removesuffix(".json")
         return os.path.abspath(f"{arguments.output_dir}/{name}.{arguments.format}")
 
-    outcomes = [save_spec(spec, file(spec.kind), _formatted(arguments, spec)) for spec in specs]
+    outcomes = [save_spec(spec, file(spec.kind), _format(arguments, spec)) for spec in specs]
     return outcomes + _broken(results, file)
 
 
 def _broken(results: _Results, file: Callable[[str], str]) -> list[PublishOutcome]:
-    """Return the outcomes of the kinds whose specs are broken; FILE tells where each would have gone."""
-    from cdigen.pipeline.publish import refused_outcome  # noqa: PLC0415 - the store is not for printing
+    """Return an outcome for each kind with a broken spec. FILE returns the path of a kind's spec."""
+    from cdigen.pipeline.publish import refused_outcome  # noqa: PLC0415 - printing needs no store
 
     return [refused_outcome(kind, file(kind), error) for kind, error in results.broken.items()]
 
@@ -310,14 +330,15 @@ def _print(arguments: Namespace, results: _Results) -> int:
     if arguments.json:
         report.print_json([spec.document for spec in results.specs])
     else:
-        report.print_bytes(_formatted(arguments, _chosen(arguments, results)))
+        report.print_bytes(_format(arguments, _select_spec(arguments, results)))
     return report.print_errors(results.broken.values())
 
 
-def _chosen(arguments: Namespace, results: _Results) -> GeneratedSpec:
-    """Return what goes where one document can: the only kind, else the GPUs where no kind was named.
+def _select_spec(arguments: Namespace, results: _Results) -> GeneratedSpec:
+    """Return the only spec, or the default of several specs, for an output with a single document.
 
-    Raises ConfigError where the kinds are as good as each other, SpecError where the GPUs' spec is broken.
+    If --kind is absent, the default is the spec of the GPUs. Raises ConfigError if several specs have no
+    default, and SpecError if the spec of the GPUs is broken.
     """
     specs, broken = results.specs, results.broken
     kinds = [spec.kind for spec in specs]
@@ -331,11 +352,12 @@ def _chosen(arguments: Namespace, results: _Results) -> GeneratedSpec:
     if len(gpus) != 1:
         raise ConfigError(
             f"this host has {len(kinds)} kinds: {', '.join(kinds)}",
-            hint="choose one with --kind, or write them with --output-dir",
+            hint="select a kind with --kind, or write all with --output-dir",
         )
     others = ", ".join(kind for kind in kinds if kind not in gpus)
     report.print_note(
-        f"this is {gpus[0]}; the host has {others} as well: choose with --kind or take all with --output-dir",
+        f"this is the spec of {gpus[0]}; the host also has {others}: select with --kind, or write all with "
+        "--output-dir",
         arguments,
     )
     return specs[kinds.index(gpus[0])]
@@ -344,14 +366,14 @@ def _chosen(arguments: Namespace, results: _Results) -> GeneratedSpec:
 def _conclude(
     arguments: Namespace, results: _Results, outcomes: list[PublishOutcome], unready: HostError | None
 ) -> int:
-    """Say what became of everything, as one document with --json; raises where nothing at all was done."""
-    from cdigen.cli.outcomes import print_outcome  # noqa: PLC0415 - the store is not for printing
+    """Print all outcomes (with --json as one document); raise the first problem if nothing was written."""
+    from cdigen.cli.outcomes import print_outcome  # noqa: PLC0415 - printing specs needs no store
 
     for outcome in outcomes:
         print_outcome(outcome, arguments)
-    said = set(_findings(results))
-    met = (finding for outcome in outcomes for finding in outcome.findings if finding not in said)
-    report.print_findings(met, arguments)
+    printed = set(_findings(results))
+    new = (finding for outcome in outcomes for finding in outcome.findings if finding not in printed)
+    report.print_findings(new, arguments)
     problems: list[CdigenError] = [outcome.error for outcome in outcomes if outcome.error is not None]
     if unready is not None:
         problems.append(unready)
@@ -363,15 +385,15 @@ def _conclude(
 
 
 def _raise_first(problems: Sequence[CdigenError]) -> NoReturn:
-    # The entry point prints the one that is raised, with --json as the only document.
+    # The entry point prints the raised error. With --json, the error is the only document.
     report.print_errors([error for error in problems if error.message != problems[0].message])
     raise problems[0]
 
 
-def _formatted(arguments: Namespace, spec: GeneratedSpec) -> bytes:
+def _format(arguments: Namespace, spec: GeneratedSpec) -> bytes:
     if arguments.format == "json":
         return spec.content
-    import yaml  # noqa: PLC0415 - only where it is asked for
+    import yaml  # noqa: PLC0415 - only for --format yaml
 
     text = yaml.safe_dump(spec.document, sort_keys=False, allow_unicode=True, width=1000)
     return str(text).encode()

@@ -1,7 +1,8 @@
-"""The tables of ``kubectl inspect gpushare``, with gpushare's columns and words.
+"""The tables of ``kubectl inspect gpushare``, with the columns and texts of gpushare.
 
-Source: AliyunContainerService/gpushare-device-plugin, cmd/inspect/display.go. Cordoned nodes have their row,
-and are not in the total of the cluster: nothing can be scheduled there. A line behind the total names them.
+Source: AliyunContainerService/gpushare-device-plugin, cmd/inspect/display.go. The total of the cluster does
+not include cordoned nodes, because no pod can be scheduled there. A cordoned node has a row in the table. The
+line after the total lists the cordoned nodes.
 """
 
 from __future__ import annotations
@@ -12,90 +13,90 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cdigen.gpushare.claims import Claim
-    from cdigen.gpushare.usage import Usage
+    from cdigen.gpushare.reservations import Reservation
+    from cdigen.gpushare.usage import NodeUsage
 
 _GAP = 2
-# A GPU with more units than this has units of MiB.
+# The unit is MiB if a GPU has more units than this limit.
 _MOST_GIB = 100
 _TOTAL = "Allocated/Total GPU Memory In Cluster:"
 
 
-def summary(found: Sequence[Usage]) -> str:
-    """Return a row for each node, and the total."""
+def summary(found: Sequence[NodeUsage]) -> str:
+    """Return a table with a row for each node, and the total."""
     count = max((_columns(usage) for usage in found), default=0)
     has_pending = any(usage.pending for usage in found)
     header = ["NAME", "IPADDRESS", *(f"GPU{gpu}(Allocated/Total)" for gpu in range(count))]
     rows = [[*header, *(["PENDING(Allocated)"] if has_pending else []), f"GPU Memory({_unit(found)})"]]
     for usage in found:
-        sizes, used = {gpu.index: gpu.units for gpu in usage.offer.gpus}, dict(usage.room.used)
+        sizes, used = {gpu.index: gpu.units for gpu in usage.node.gpus}, dict(usage.free.used)
         cells = [f"{used.get(gpu, 0)}/{sizes.get(gpu, 0)}" for gpu in range(count)]
         pending = [str(usage.pending or "")] if has_pending else []
-        total = f"{usage.used}/{usage.offer.capacity}"
-        rows.append([shown(usage.offer.node), _address(usage), *cells, *pending, total])
+        total = f"{usage.used}/{usage.node.capacity}"
+        rows.append([shown(usage.node.name), _address(usage), *cells, *pending, total])
     lines = _aligned(rows)
-    total = _share(*_sums(found))
+    total = _ratio(*_sums(found))
     return _text([*lines, _ruler(lines), _TOTAL, total, *_cordoned(found)])
 
 
-def details(found: Sequence[Usage]) -> str:
+def details(found: Sequence[NodeUsage]) -> str:
     """Return a table of pods for each node, and the total."""
     lines: list[str] = []
     for usage in found:
-        lines += ["", *_aligned([["NAME:", shown(usage.offer.node)], ["IPADDRESS:", _address(usage)]]), ""]
+        lines += ["", *_aligned([["NAME:", shown(usage.node.name)], ["IPADDRESS:", _address(usage)]]), ""]
         lines += _node(usage)
-    return _text([*lines, "", "", f"{_TOTAL}  {_share(*_sums(found))}", *_cordoned(found)])
+    return _text([*lines, "", "", f"{_TOTAL}  {_ratio(*_sums(found))}", *_cordoned(found)])
 
 
-def _node(usage: Usage) -> list[str]:
+def _node(usage: NodeUsage) -> list[str]:
     count = _columns(usage)
     header = ["NAME", "NAMESPACE", *(f"GPU{gpu}(Allocated)" for gpu in range(count))]
     rows = [[*header, *(["Pending(Allocated)"] if usage.pending else [])]]
-    for pod, claim in usage.pods:
-        cells = _cells(usage, claim, count)
+    for pod, reservation in usage.pods:
+        cells = _cells(usage, reservation, count)
         rows.append([shown(pod.name), shown(pod.namespace), *(cells if usage.pending else cells[:-1])])
-    rows.append(["Allocated :", f"{usage.used} ({_percent(usage.used, usage.offer.capacity)}%)"])
-    rows.append(["Total :", str(usage.offer.capacity)])
+    rows.append(["Allocated :", f"{usage.used} ({_percent(usage.used, usage.node.capacity)}%)"])
+    rows.append(["Total :", str(usage.node.capacity)])
     lines = _aligned(rows)
     return [*lines, _ruler(lines)]
 
 
-def _cells(usage: Usage, claim: Claim, count: int) -> list[str]:
-    """Return what CLAIM has of each GPU; the last is what it has of an unknown one."""
-    known, on, lost = {gpu.index for gpu in usage.offer.gpus}, [0] * count, claim.floating
-    for gpu, units in claim.on:
+def _cells(usage: NodeUsage, reservation: Reservation, count: int) -> list[str]:
+    """Return the units of RESERVATION for each GPU. The last cell has the units without a known GPU."""
+    known, on, pending = {gpu.index for gpu in usage.node.gpus}, [0] * count, reservation.unplaced
+    for gpu, units in reservation.on:
         if gpu in known:
             on[gpu] += units
         else:
-            lost += units
-    return [str(units) for units in (*on, lost)]
+            pending += units
+    return [str(units) for units in (*on, pending)]
 
 
-def _columns(usage: Usage) -> int:
-    return max((gpu.index + 1 for gpu in usage.offer.gpus), default=0)
+def _columns(usage: NodeUsage) -> int:
+    return max((gpu.index + 1 for gpu in usage.node.gpus), default=0)
 
 
-def _unit(found: Iterable[Usage]) -> str:
-    is_mib = any(gpu.units > _MOST_GIB for usage in found for gpu in usage.offer.gpus)
+def _unit(found: Iterable[NodeUsage]) -> str:
+    is_mib = any(gpu.units > _MOST_GIB for usage in found for gpu in usage.node.gpus)
     return "MiB" if is_mib else "GiB"
 
 
-def _address(usage: Usage) -> str:
-    return shown(usage.offer.address) or "unknown"
+def _address(usage: NodeUsage) -> str:
+    return shown(usage.node.address) or "unknown"
 
 
-def _sums(found: Iterable[Usage]) -> tuple[int, int]:
-    counted = [usage for usage in found if not usage.offer.is_cordoned]
-    return sum(usage.used for usage in counted), sum(usage.offer.capacity for usage in counted)
+def _sums(found: Iterable[NodeUsage]) -> tuple[int, int]:
+    usages = [usage for usage in found if not usage.node.is_cordoned]
+    return sum(usage.used for usage in usages), sum(usage.node.capacity for usage in usages)
 
 
-def _cordoned(found: Iterable[Usage]) -> list[str]:
-    out = [f"{shown(each.offer.node)} {each.used}/{each.offer.capacity}"
-           for each in found if each.offer.is_cordoned]  # fmt: skip
+def _cordoned(found: Iterable[NodeUsage]) -> list[str]:
+    out = [f"{shown(each.node.name)} {each.used}/{each.node.capacity}"
+           for each in found if each.node.is_cordoned]  # fmt: skip
     return [f"Cordoned, not in the total: {', '.join(out)}"] if out else []
 
 
-def _share(used: int, total: int) -> str:
+def _ratio(used: int, total: int) -> str:
     return f"{used}/{total} ({_percent(used, total)}%)"
 
 
@@ -104,11 +105,11 @@ def _percent(used: int, total: int) -> int:
 
 
 def _aligned(rows: list[list[str]]) -> list[str]:
-    """Return ROWS, of which some may be shorter, as lines with their cells below each other."""
+    """Return ROWS as lines with aligned columns. The rows can have different numbers of cells."""
     widths = [0] * max(map(len, rows))
     for row in rows:
-        for place, cell in enumerate(row):
-            widths[place] = max(widths[place], len(cell))
+        for column, cell in enumerate(row):
+            widths[column] = max(widths[column], len(cell))
     return ["".join(f"{cell:{width + _GAP}}" for cell, width in zip(row, widths, strict=False)).rstrip()
             for row in rows]  # fmt: skip
 

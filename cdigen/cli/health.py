@@ -1,4 +1,4 @@
-"""``cdigen health``: which devices can be used, and why others cannot, as the daemon knows it."""
+"""The command ``cdigen health``: the health of devices in the daemon's inventory, and marks on devices."""
 
 from __future__ import annotations
 
@@ -22,49 +22,49 @@ if TYPE_CHECKING:
     from cdigen.pipeline.device_names import KnownDevice
 
 EXAMPLES = """\
-  cdigen health                        each device, and what is wrong with it
-  cdigen health --json                 the same for programs; exit 3 where no daemon runs
+  cdigen health                        show each device and its causes
+  cdigen health --json                 the same as JSON; exit code 3 if no daemon runs
   cdigen health --mark nvidia.com/gpu=3 --reason "fails our burn-in, ticket 4711"
-                                       keep work from a device until somebody clears it
+                                       mark a device as unhealthy until --clear
   cdigen health --clear nvidia.com/gpu=3
-                                       take that back, and say that what happened to it is over: a
-                                       reset with NVIDIA's drivers before 530 is seen by nothing
+                                       remove the mark and clear past events, for example after a
+                                       reset, which NVIDIA's drivers before 530 do not report
 """
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    group = parser.add_argument_group("a person's word")
+    group = parser.add_argument_group("marks")
     group.add_argument(
         "--mark",
         metavar="DEVICE",
         type=options.not_empty,
-        help="mark a device as unhealthy, until --clear: by its CDI name, number, UUID or PCI address",
+        help="mark a device as unhealthy until --clear: a CDI name, number, UUID or PCI address",
     )
     group.add_argument(
-        "--reason", metavar="TEXT", help="with --mark: why, in one line of 200 characters at most"
+        "--reason", metavar="TEXT", help="the reason for --mark, one line of at most 200 characters"
     )
     group.add_argument(
         "--clear",
         metavar="DEVICE",
         type=options.not_empty,
-        help="remove the mark from a device, and end the causes that events are (Xids, resets, PCIe errors);"
-        " one that the daemon still sees stays",
+        help="remove the mark from a device, and clear causes that are events (Xids, resets, PCIe errors);"
+        " causes that the daemon still finds remain",
     )
     options.add_root_options(parser)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
-    health_marks.require_sense(arguments)
+    """Run the command; return the exit code or raise a CdigenError."""
+    health_marks.check_options(arguments)
     host, settings, wrong = options.host_and_usable_settings(arguments)
     report.print_findings(wrong, arguments)
     is_running = True
     try:
-        devices = known(host, settings, arguments)
+        devices = read_devices(host, settings, arguments)
     except HostError:
-        # What is cleared now counts when a daemon runs again.
+        # The daemon applies --clear at its next start.
         is_running, devices = False, _last_known(host, settings)
         if arguments.clear is None or not devices:
             raise
@@ -75,16 +75,19 @@ def run(arguments: Namespace) -> int:
     elif devices:
         report.write(sys.stdout, table(devices, time.time()))
     if not devices:
-        report.print_note("no device is known whose health could be: see 'cdigen status'", arguments)
+        report.print_note("health: the daemon has found no device (see 'cdigen status')", arguments)
     return 0
 
 
-def known(host: Root, settings: Settings, arguments: Namespace) -> tuple[KnownDevice, ...]:
-    """Return the devices that the daemon of HOST knows. HostError: none runs; StoreError: unreadable."""
+def read_devices(host: Root, settings: Settings, arguments: Namespace) -> tuple[KnownDevice, ...]:
+    """Return the devices in the inventory of HOST's daemon.
+
+    Raises HostError if no daemon runs, and StoreError if the inventory cannot be read.
+    """
     running_status(options.outer_directory(host, settings.daemon.run_dir), service_of(host))
     inventory = daemon_inventory(host, settings)
     if inventory.problem:
-        raise StoreError(inventory.problem, hint="'cdigen status' says how the daemon stands")
+        raise StoreError(inventory.problem, hint="run 'cdigen status', which shows the state of the daemon")
     for vendor, problem in inventory.stale.items():
         report.print_note(f"{shown(vendor)}: {problem}", arguments)
     return devices_of(inventory, settings)
@@ -95,8 +98,8 @@ def _last_known(host: Root, settings: Settings) -> tuple[KnownDevice, ...]:
 
 
 def table(devices: Iterable[KnownDevice], now_s: float) -> str:
-    """Return DEVICES as text, a row for each cause, as of NOW_S."""
-    header = ("DEVICE", "MODEL", "HEALTH", "CAUSE", "FOR", "WHAT WAS SEEN", "WHAT ENDS IT")
+    """Return DEVICES as a table with one row for each cause; ages are relative to NOW_S."""
+    header = ("DEVICE", "MODEL", "HEALTH", "CAUSE", "FOR", "DETAIL", "CLEARS WHEN")
     return report.table(list(_cells(devices, now_s)), header=header)
 
 

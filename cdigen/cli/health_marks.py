@@ -1,6 +1,7 @@
-"""``cdigen health --mark`` and ``--clear``: a person's word that a device is not to be used, or may be.
+"""The options ``cdigen health --mark`` and ``--clear``: mark a device as unhealthy, or clear it.
 
-The book is read here, and only the daemon writes it: what is cleared goes into the file of marks.
+``--clear`` removes the mark and the events of a device. Only the daemon writes the health state. Therefore,
+this command writes a clear (a request to remove events) into the file of marks. The daemon reads this file.
 """
 
 from __future__ import annotations
@@ -10,15 +11,15 @@ import sys
 import time
 
 from cdigen.cli import options, report
-from cdigen.health import book_file, clearing, marks
+from cdigen.health import clearing, marks, state_file
 from cdigen.health.annotate import MARKED
-from cdigen.health.book import Clear
 from cdigen.health.identity import address_of, is_another
+from cdigen.health.state import ManualClear
 from cdigen.host.clocks import boottime
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.pipeline.device_names import by_name
+from cdigen.pipeline.device_names import devices_by_name
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -26,25 +27,27 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from cdigen.config import Settings
-    from cdigen.health.book import DeviceRecord, Evidence
     from cdigen.health.marks import Mark
+    from cdigen.health.state import DeviceRecord, Evidence
     from cdigen.host.root import Root
     from cdigen.pipeline.device_names import KnownDevice
 
-_LISTED = "'cdigen health' lists them"
+_LISTED = "run 'cdigen health', which lists the devices"
 _MOST = 8
 _SHOWN = 80
-# The daemon writes a new cause into inventory.json first, and into health.json as soon as the disk allows.
+# The daemon writes a new cause first into inventory.json, and then, as soon as the disk permits, into
+# health.json. The command waits up to 3 s for health.json.
 _WRITTEN_WITHIN_S, _RETRY_S = 3.0, 0.05
-# As lspci and NVML write it: without a domain, or with one of eight digits.
+# A PCI address, also in the notations of lspci (no domain) and of NVML (a domain of eight digits).
 _PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
 
 
 @frozen
 class _Changed:
-    """What became of the mark of the device ``name``; ``mark`` is None where there was none.
+    """The result of a mark or a clear for the device ``name``.
 
-    ``cleared`` are the causes that count no more, ``stay`` those that do, each with why.
+    ``mark`` is the mark that was set, found or removed, or None. ``cleared`` has the cleared causes.
+    ``remaining`` has the causes that remain, each with the reason.
     """
 
     name: str
@@ -52,19 +55,17 @@ class _Changed:
     marked: bool
     changed: bool
     cleared: tuple[str, ...] = ()
-    stay: tuple[tuple[str, str], ...] = ()
+    remaining: tuple[tuple[str, str], ...] = ()
 
 
-def require_sense(arguments: Namespace) -> None:
-    """Raise ConfigError where the options do not go together."""
+def check_options(arguments: Namespace) -> None:
+    """Raise ConfigError for --mark with --clear, and for only one of --mark and --reason."""
     if arguments.mark is not None and arguments.clear is not None:
         raise ConfigError("--mark and --clear exclude each other", hint="see 'cdigen health --help'")
     if arguments.reason is not None and arguments.mark is None:
-        raise ConfigError("--reason has no meaning without --mark", hint="see 'cdigen health --help'")
+        raise ConfigError("--reason needs --mark", hint="see 'cdigen health --help'")
     if arguments.mark is not None and arguments.reason is None:
-        raise ConfigError(
-            "--mark needs --reason", hint="whoever finds the device marked will ask for it: --reason TEXT"
-        )
+        raise ConfigError("--mark needs --reason", hint="--reason TEXT; 'cdigen health' prints the text")
 
 
 def change(
@@ -75,10 +76,10 @@ def change(
     *,
     is_running: bool,
 ) -> int:
-    """Mark or clear one of DEVICES, and print what became of it; returns the exit code.
+    """Mark or clear one of DEVICES, and print the result; return the exit code.
 
-    Where no daemon IS RUNNING, more may have happened to it than the last one has written down. ConfigError:
-    it does not name one device. StoreError: the mark cannot be written.
+    IS_RUNNING is false if no daemon runs. Then the health state can lack the latest events. Raises
+    ConfigError if the option does not name a single device, and StoreError if the mark cannot be written.
     """
     state_dir = options.outer_directory(host, settings.state_dir)
     made = _mark(arguments, state_dir, devices) if arguments.mark is not None else None
@@ -100,7 +101,7 @@ def _mark(arguments: Namespace, state_dir: str, devices: tuple[KnownDevice, ...]
             state_dir, device.vendor, device.accelerator, arguments.reason, instance=device.instance
         )
     except ValueError as error:
-        raise ConfigError(f"--reason {error}", hint="say it in a few words") from None
+        raise ConfigError(f"--reason {error}", hint="use a short reason") from None
     return _Changed(name=device.name, mark=made, marked=True, changed=True)
 
 
@@ -109,7 +110,7 @@ def _clear(
 ) -> _Changed:
     found = _named(word, devices)
     if not found:
-        # A device that is not there any more may still have its mark.
+        # A device can have a mark after it was removed from the host.
         names = {word.lower(), _canonical(word)}
         removed = marks.clear(state_dir, lambda one: not names.isdisjoint(_names_of(one)))
         if removed:
@@ -122,24 +123,24 @@ def _clear(
         time.sleep(_RETRY_S)
         record = _record(state_dir, device, boot)
     now_s = boottime()
-    events, rest = _own_evidence(record, device) if record is not None else ((), ())
-    is_said = bool(boot and (events or not is_running or not _has_causes(record, device)))
-    if is_said:
-        marks.clear_events(state_dir, _word(device, boot, now_s))
-    stay = {one.cause: _why(one, device) for one in rest}
+    events, others = _own_evidence(record, device) if record is not None else ((), ())
+    is_recorded = bool(boot and (events or not is_running or not _has_causes(record, device)))
+    if is_recorded:
+        marks.clear_events(state_dir, _manual_clear(device, boot, now_s))
+    remaining = {one.cause: _reason(one, device) for one in others}
     return _Changed(
         name=device.name,
         mark=next(iter(removed), None),
         marked=False,
-        changed=bool(removed) or is_said,
-        cleared=tuple(dict.fromkeys(one.cause for one in events if one.cause not in stay)),
-        stay=tuple(stay.items()),
+        changed=bool(removed) or is_recorded,
+        cleared=tuple(dict.fromkeys(one.cause for one in events if one.cause not in remaining)),
+        remaining=tuple(remaining.items()),
     )
 
 
-def _word(device: KnownDevice, boot: str, now_s: float) -> Clear:
+def _manual_clear(device: KnownDevice, boot: str, now_s: float) -> ManualClear:
     gpu = device.accelerator
-    return Clear(
+    return ManualClear(
         vendor=device.vendor,
         address=address_of(gpu),
         uuid=gpu.uuid,
@@ -151,19 +152,22 @@ def _word(device: KnownDevice, boot: str, now_s: float) -> Clear:
 
 
 def _has_causes(record: DeviceRecord | None, device: KnownDevice) -> bool:
-    """Return whether RECORD has the causes of DEVICE in the inventory, which the daemon writes first."""
+    """Return whether RECORD has all causes that the inventory lists for DEVICE.
+
+    The daemon writes the inventory before the record.
+    """
     recorded = {one.cause for one in record.evidence} if record is not None else set()
     return {cause.cause for cause in device.causes} - {MARKED} <= recorded
 
 
 def _record(state_dir: str, device: KnownDevice, boot: str) -> DeviceRecord | None:
-    """Return the daemon's record of DEVICE in this BOOT."""
-    book, _ = book_file.read(state_dir, boot, boottime())
+    """Return the daemon's record of DEVICE in the boot BOOT, or None if there is no record."""
+    state, _ = state_file.read(state_dir, boot, boottime())
     place = device.vendor, address_of(device.accelerator)
     return next(
         (
             one
-            for one in book.devices
+            for one in state.devices
             if (one.vendor, one.address) == place and not is_another(one, device.accelerator)
         ),
         None,
@@ -173,40 +177,46 @@ def _record(state_dir: str, device: KnownDevice, boot: str) -> DeviceRecord | No
 def _own_evidence(
     record: DeviceRecord, device: KnownDevice
 ) -> tuple[tuple[Evidence, ...], tuple[Evidence, ...]]:
-    """Return what of RECORD a clear of DEVICE ends, and what stays."""
-    of_it = [one for one in record.evidence if clearing.is_of(device.instance, one.instance)]
-    whole = [one for one in record.evidence if device.instance and not one.instance]
-    events = tuple(one for one in of_it if clearing.is_event(one))
-    return events, (*whole, *(one for one in of_it if not clearing.is_event(one)))
+    """Return the evidence of RECORD that a clear of DEVICE removes, and the evidence that remains."""
+    own = [one for one in record.evidence if clearing.includes(device.instance, one.instance)]
+    of_whole_device = [one for one in record.evidence if device.instance and not one.instance]
+    events = tuple(one for one in own if clearing.is_event(one))
+    return events, (*of_whole_device, *(one for one in own if not clearing.is_event(one)))
 
 
-def _why(evidence: Evidence, device: KnownDevice) -> str:
+def _reason(evidence: Evidence, device: KnownDevice) -> str:
     if device.instance and not evidence.instance:
-        return f"it is a cause of the whole device {address_of(device.accelerator)}"
-    return "the daemon saw it when it last looked"
+        return f"a cause of the whole device {address_of(device.accelerator)}"
+    return "the last check of the daemon found this cause"
 
 
 def only(found: tuple[KnownDevice, ...], option: str, word: str) -> KnownDevice:
-    """Return the one device in FOUND, or of a GPU and its partitions the GPU; raises ConfigError.
+    """Return the single device of FOUND, or the whole GPU if FOUND is a GPU with its partitions.
 
-    WORD, which OPTION gave, names what was found.
+    WORD is the value of OPTION that matches FOUND. Raises ConfigError if FOUND is empty or has several
+    devices.
     """
     whole = [device for device in found if device.partition is None]
     if len(whole) == 1 and all(device.accelerator is whole[0].accelerator for device in found):
         return whole[0]
     if len(found) == 1:
         return found[0]
-    said = f"{option} {shown(word[:_SHOWN])!r}"
+    option_text = f"{option} {shown(word[:_SHOWN])!r}"
     if not found:
-        raise ConfigError(f"{said} names no device that the daemon knows", hint=_LISTED)
+        raise ConfigError(f"{option_text} matches no device of the daemon", hint=_LISTED)
     names = ", ".join(device.name for device in found[:_MOST])
     more = f" and {len(found) - _MOST} more" if len(found) > _MOST else ""
-    raise ConfigError(f"{said} names {len(found)} devices: {shown(names)}{more}", hint="name one of them")
+    raise ConfigError(
+        f"{option_text} matches {len(found)} devices: {shown(names)}{more}", hint="name one of these devices"
+    )
 
 
 def _named(word: str, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ...]:
-    """Return which of DEVICES WORD names: a CDI name or the end of one, a UUID, a PCI address."""
-    if found := by_name(devices).get(word):
+    """Return the devices of DEVICES whose name is WORD.
+
+    A name is a CDI name, the part of a CDI name after ``=``, a UUID or a PCI address.
+    """
+    if found := devices_by_name(devices).get(word):
         return found
     lower, address = word.lower(), _canonical(word)
     return tuple(
@@ -220,7 +230,7 @@ def _named(word: str, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ..
 
 
 def _canonical(word: str) -> str:
-    """Return WORD as sysfs writes it where it is a PCI address, else in lower case."""
+    """Return WORD in the notation of sysfs if it is a PCI address, otherwise in lower case."""
     match = _PCI.fullmatch(word.lower())
     if match is None:
         return word.lower()
@@ -248,16 +258,16 @@ def _row(done: _Changed, devices: tuple[KnownDevice, ...]) -> dict[str, object]:
         "reason": mark.reason if mark else "",
         "changed": done.changed,
         "cleared": list(done.cleared),
-        "stay": [cause for cause, _ in done.stay],
+        "remaining": [cause for cause, _ in done.remaining],
     }
 
 
 def _lines(done: _Changed) -> list[str]:
-    lines = [f"{done.name}: {cause} counts no more" for cause in done.cleared]
-    lines += [f"{done.name}: {cause} stays: {why}" for cause, why in done.stay]
+    lines = [f"{done.name}: {cause} cleared" for cause in done.cleared]
+    lines += [f"{done.name}: {cause} not cleared: {reason}" for cause, reason in done.remaining]
     if done.mark is None:
-        return lines or [f"{done.name} was not marked"]
+        return lines or [f"{done.name}: not marked"]
     if not done.marked:
-        return [f"{done.name} is not marked any more ({done.mark.reason})", *lines]
-    already = "" if done.changed else " already"
-    return [f"{done.name} is marked as unhealthy{already}: {done.mark.reason}"]
+        return [f"{done.name}: mark removed ({done.mark.reason})", *lines]
+    already = "" if done.changed else "already "
+    return [f"{done.name}: {already}marked as unhealthy ({done.mark.reason})"]

@@ -1,4 +1,4 @@
-"""Read what ``podman image inspect`` and Docker's print of an image: ``read_image_config``."""
+"""Read the output of ``podman image inspect`` and ``docker image inspect``."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Of images with a thousand layers and a history of each it is some 400 kB.
+# The limit in bytes. For an image with a thousand layers and their history, the output has about 400 kB.
 MAX_IMAGE_CONFIG = 4 << 20
-_HINT = "make it with 'podman image inspect IMAGE' or 'docker image inspect IMAGE'"
+_HINT = "podman image inspect IMAGE"
 
 
 def read_image_config(file: str) -> ImageConfig:
-    """Return what the document FILE (``-``: standard input) says of its one image.
+    """Return the configuration of the single image in the document FILE (``-`` is standard input).
 
-    ConfigError: it is none, or is of no image or several; StoreError: it cannot be read, or is larger than
-    MAX_IMAGE_CONFIG bytes.
+    Raises ConfigError if the document is invalid or does not describe exactly one image. Raises StoreError if
+    the document cannot be read, or if it is larger than MAX_IMAGE_CONFIG bytes.
     """
     data = read_input(file, limit=MAX_IMAGE_CONFIG)
     try:
@@ -31,7 +31,7 @@ def read_image_config(file: str) -> ImageConfig:
         raise _wrong(f"{shown(file)} is not JSON: {shown(str(error))}") from None
     images = document if isinstance(document, list) else [document]
     if len(images) != 1:
-        raise _wrong(f"{shown(file)} is of {len(images)} images, and has to be of one")
+        raise _wrong(f"{shown(file)}: must have one image (has {len(images)})")
     where = "[0]" if isinstance(document, list) else ""
     config = images[0].get("Config") if isinstance(images[0], dict) else None
     if not isinstance(config, dict):

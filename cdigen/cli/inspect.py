@@ -1,4 +1,4 @@
-"""``cdigen inspect``: show the inventory, as text or as JSON."""
+"""The command ``cdigen inspect``: show the inventory, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from cdigen.cli import argument_checks, discovery_options, options, report
 from cdigen.cli.daemon_files import daemon_inventory
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import generate_options
-from cdigen.frontend.daemon_inventory import with_health
 from cdigen.host import mounts
 from cdigen.model.errors import ConfigError, HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
-from cdigen.pipeline import links
+from cdigen.pipeline import discovery, links
 from cdigen.pipeline.cuda import VENDOR, CudaVersions, with_cuda
 from cdigen.pipeline.fit import unknown_releases
 from cdigen.pipeline.naming import require_kinds
+from cdigen.service.daemon_inventory import with_health
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -24,57 +24,57 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Sequence
 
-    from cdigen.frontend.host_state import HostInventory
     from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
+    from cdigen.service.host_state import HostInventory
     from cdigen.vendors.base import DiscoveryContext
 
 EXAMPLES = """\
-  cdigen inspect                       what is there, and what was looked for and not found
+  cdigen inspect                       the devices and files of the host, and missing files
   cdigen inspect --json > host.json    for a bug report; 'generate --inventory host.json' reads it
-  cdigen inspect --figures             what the devices do: memory, utilization, power, processes
+  cdigen inspect --stats               statistics of the devices: memory, utilization, processes
 """
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     parser.add_argument(
-        "--figures",
+        "--stats",
         action="store_true",
-        help="show what the devices do instead: memory, utilization, temperature, power, processes",
+        help="show statistics of the devices instead: memory, utilization, temperature, power, processes",
     )
-    add_spec_options(
-        parser, note="As for generate, and checked; the inventory is the same whatever they say."
-    )
+    add_spec_options(parser, note="The options of generate. They are checked, but do not change the output.")
     options.add_spec_dir_option(parser)
     discovery_options.add_discovery_options(parser)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
-    spec_options = generate_options(arguments, settings)  # what generate would refuse is refused here as well
+    spec_options = generate_options(arguments, settings)  # reports invalid options, as generate does
     if spec_options.target is not None:
         report.print_findings(unknown_releases(spec_options.target), arguments)
     names = discovery_options.vendor_names(arguments, settings)
     failures: dict[str, HostError] = {}
     argument_checks.note_missing_spec_directories(arguments)
-    context = None
+    context: DiscoveryContext | None = None
+    others: list[str] = []
     if arguments.inventory is not None:
         argument_checks.refuse_beside_inventory(arguments)
-        if arguments.figures:
+        if arguments.stats:
             raise ConfigError(
-                "--figures shows what devices do now, and --inventory is what a host had",
-                hint="leave one of them out",
+                "--stats reads the devices now, but --inventory is an earlier state of a host",
+                hint="omit --stats or --inventory",
             )
         inventories = discovery_options.read_inventory(arguments.inventory, names)
     else:
         context = discovery_options.context(arguments, host, settings)
         argument_checks.require_sources(arguments, context)
         inventories, failures = discovery_options.discover(arguments, settings, context)
+        others = [name for name in names if name not in inventories and name not in failures]
         known = daemon_inventory(host, settings)
-        inventories = with_health(links.with_known(inventories, context), known)
-        if not arguments.figures:
+        inventories = with_health(links.with_known_links(inventories, context), known)
+        if not arguments.stats:
             inventories = _with_cuda(inventories, known, context)
     if failures and (arguments.strict or not inventories):
         report.print_findings(mounts.findings(host.outer, ()), arguments)
@@ -82,20 +82,21 @@ def run(arguments: Namespace) -> int:
     require_kinds(spec_options.kinds, inventories, spec_options.profiles, names=names)
     findings = [
         *(mounts.findings(host.outer, ()) if context is not None else ()),
+        *discovery.without_driver(others, host),
         *(finding for inventory in inventories.values() for finding in inventory.findings),
     ]
     incomplete = errors(findings) if arguments.strict else ()
     if arguments.json and incomplete:
-        pass  # the error is the document
-    elif arguments.figures and context is not None:
-        from cdigen.cli import figures  # noqa: PLC0415 - few ask for them
+        pass  # the raised error is the only JSON document
+    elif arguments.stats and context is not None:
+        from cdigen.cli import stats  # noqa: PLC0415 - only with --stats
 
-        figures.show(arguments, context, inventories, spec_options.profiles)
+        stats.show(arguments, context, inventories, spec_options.profiles)
     elif arguments.json:
         report.print_json(to_document(inventories))
     else:
         report.write(sys.stdout, "\n".join(map(_text, inventories.values())))
-    report.print_findings((*discovery_options.defects(failures), *findings), arguments)
+    report.print_findings((*discovery_options.findings_of(failures), *findings), arguments)
     if incomplete:
         raise HostError(incomplete[0].message, hint=incomplete[0].hint, kind="incomplete")
     return 0
@@ -104,11 +105,15 @@ def run(arguments: Namespace) -> int:
 def _with_cuda(
     inventories: dict[str, Inventory], known: HostInventory, context: DiscoveryContext
 ) -> dict[str, Inventory]:
-    """Return INVENTORIES with the CUDA of the driver: the daemon's word where that is KNOWN, else its own."""
+    """Return INVENTORIES with the CUDA version of the driver.
+
+    The source is the daemon's inventory KNOWN if KNOWN has a CUDA version and the same driver version as
+    INVENTORIES. Otherwise cdigen queries the CUDA version.
+    """
     own, kept = inventories.get(VENDOR), known.of(VENDOR)[0]
-    told = kept.driver.cuda if kept is not None else None
-    if own is not None and kept is not None and told and kept.driver.version == own.driver.version:
-        return with_cuda(inventories, told)
+    cuda = kept.driver.cuda if kept is not None else None
+    if own is not None and kept is not None and cuda and kept.driver.version == own.driver.version:
+        return with_cuda(inventories, cuda)
     return CudaVersions().refreshed(inventories, lambda: context)
 
 
@@ -131,14 +136,14 @@ def _text(inventory: Inventory) -> str:
 
 
 def _cuda(inventory: Inventory) -> str:
-    from cdigen.vendors.nvidia.cuda import served  # noqa: PLC0415 - of this vendor alone
+    from cdigen.vendors.nvidia.cuda import served  # noqa: PLC0415 - only for NVIDIA
 
     version = served(inventory)
     return f", CUDA {version}" if version else ""
 
 
 def _accelerators(inventory: Inventory) -> str:
-    """Return the table of accelerators; the columns that would tell nothing of this host are left out."""
+    """Return the table of accelerators. It omits CLASS if all are GPUs, and UUID if no naming uses UUIDs."""
     rows = [
         (
             gpu.device_class,
@@ -152,29 +157,33 @@ def _accelerators(inventory: Inventory) -> str:
         for gpu in inventory.accelerators
     ]
     header = ("CLASS", "INDEX", "PCI ADDRESS", "MODEL", "UUID", "NODES", "")
-    idle = {"CLASS"} if {gpu.device_class for gpu in inventory.accelerators} == {"gpu"} else set()
+    omitted = {"CLASS"} if {gpu.device_class for gpu in inventory.accelerators} == {"gpu"} else set()
     if "uuid" not in registry.load(inventory.vendor).NAMINGS:
-        idle.add("UUID")
-    shown = [place for place, name in enumerate(header) if name not in idle]
+        omitted.add("UUID")
+    columns = [column for column, name in enumerate(header) if name not in omitted]
     return report.table(
-        [tuple(row[place] for place in shown) for row in rows], header=tuple(header[place] for place in shown)
+        [tuple(row[column] for column in columns) for row in rows],
+        header=tuple(header[column] for column in columns),
     )
 
 
 def _number(gpu: Accelerator) -> str:
-    """Return the index of GPU, or where its partitions are counted among all devices, theirs."""
+    """Return the index of GPU, or the range of the numbers (``ordinal``) of its partitions.
+
+    Only some vendors have tools that number the partitions of all devices in one sequence.
+    """
     counted = [part.ordinal for part in gpu.partitions if part.ordinal is not None]
     return f"{min(counted)}-{max(counted)}" if len(counted) > 1 else str(gpu.index)
 
 
 def _naming(inventory: Inventory) -> str:
-    """Say what the numbers are good for: names, each in the kind of its class."""
+    """Return a line with the form of the CDI names of each device class."""
     classes = dict.fromkeys(gpu.device_class for gpu in inventory.accelerators)
     has_whole = not all(gpu.partitioned for gpu in inventory.accelerators)
     has_partitions = any(gpu.partitions for gpu in inventory.accelerators)
     words = [*(["INDEX"] if has_whole else []), *(["PARTITION"] if has_partitions else [])] or ["INDEX"]
     names = [f"{registry.cdi_vendor(inventory.vendor)}/{each}={' or '.join(words)}" for each in classes]
-    return f"Devices are named {' and '.join(names)}, and more: see 'cdigen list'.\n"
+    return f"CDI names: {' and '.join(names)} ('cdigen list' prints all names).\n"
 
 
 def _partition_rows(inventory: Inventory) -> list[tuple[str, ...]]:
@@ -215,9 +224,9 @@ def _file_rows(inventory: Inventory) -> list[tuple[str, ...]]:
 
 def _missing_rows(inventory: Inventory) -> list[tuple[str, ...]]:
     return [
-        (thing.kind, _served(thing.capabilities), thing.weight, thing.name, thing.reason)
-        for thing in inventory.sought
-        if not thing.found
+        (file.kind, _served(file.capabilities), file.weight, file.name, file.reason)
+        for file in inventory.searched
+        if not file.found
     ]
 
 
@@ -226,7 +235,7 @@ def _served(capabilities: tuple[str, ...]) -> str:
 
 
 def _paths(nodes: Iterable[HostNode]) -> str:
-    # The same node under one more name (/dev/dri/by-path) tells nothing new.
+    # Other names of the same node (/dev/dri/by-path) add no information.
     first: dict[str, str] = {}
     for node in nodes:
         first.setdefault(node.host_path, node.path)
@@ -240,6 +249,6 @@ def _state(gpu: Accelerator) -> str:
 
 
 def _together(state: str, device: Accelerator | Partition) -> str:
-    """Return STATE and what the daemon knows of the health of DEVICE."""
+    """Return STATE and the health of DEVICE in the daemon's inventory."""
     causes = ", ".join(f"{cause.cause} since {cause.since}" for cause in device.causes)
     return "; ".join(filter(None, (state, f"unhealthy: {causes}" if causes else "")))

@@ -1,7 +1,9 @@
-"""``kubectl inspect gpushare``: which pods have how much of which GPU. kubectl finds it by its file's name.
+"""The program ``kubectl inspect gpushare``: the GPU memory that pods use on each GPU.
 
-It asks the API server alone, as whoever kubectl would be: no extender, no node, no root. What our client
-cannot do (users whom a program vouches for, several files in KUBECONFIG) is asked through kubectl itself.
+kubectl finds this plugin by its file name. The plugin reads only from the API server, with the same
+credentials as kubectl. The plugin needs no extender, no access to nodes and no root rights. cdigen's API
+client does not support credential plugins or a KUBECONFIG with several files. In these cases, the plugin
+sends its requests with ``kubectl get --raw``.
 """
 
 from __future__ import annotations
@@ -21,50 +23,48 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Callable, Iterator
 
-    from cdigen.kubeapi.credentials import Server
+    from cdigen.kubeapi.credentials import ApiServerConfig
 
-    # Returns the JSON at a path of the API. CdigenError: the API server refuses.
-    Ask = Callable[[str], bytes]
+    # A Fetch returns the JSON at a path of the API. It raises CdigenError if the server rejects the request.
+    Fetch = Callable[[str], bytes]
 
 NAME = "kubectl-inspect-gpushare"
-SUMMARY = "show how much of which GPU's memory pods have, as gpushare's command does"
+SUMMARY = "show the GPU memory of pods by GPU, as gpushare's command does"
 EXAMPLES = """\
   kubectl inspect gpushare             a row for each node that shares its GPUs
-  kubectl inspect gpushare -d node1    the pods of a node, and what each has
+  kubectl inspect gpushare -d node1    a row for each pod of a node
 """
-# kubectl starts a process for each page, and has this size of a page itself.
+# The page size that kubectl itself uses. Each page needs a kubectl process.
 KUBECTL_PAGE = 500
 _ENDED = "status.phase!=Succeeded,status.phase!=Failed"
-_RIGHTS = "you need the right to get and list nodes, and to list pods of all namespaces"
+_RIGHTS = "grant the user the verbs get and list for nodes, and list for pods in all namespaces"
 
 
 @frozen
 class _Source:
-    """Where objects are read: ``page`` is the number of objects in a page of a list."""
+    """A source of API objects; ``page`` is the number of objects in one page of a list."""
 
-    ask: Ask
+    fetch: Fetch
     page: int
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("node", metavar="NODE", nargs="?", type=options.not_empty, help="only this node")
-    parser.add_argument("-d", "--details", action="store_true", help="pod by pod")
-    _add(
-        parser, "--kubeconfig", "FILE", "how the API server is reached (default: KUBECONFIG, ~/.kube/config)"
-    )
-    _add(parser, "--resource", "NAME", "units of memory (default: aliyun.com/gpu-mem)")
-    _add(parser, "--count-resource", "NAME", "number of GPUs (default: aliyun.com/gpu-count)")
-    parser.add_argument("--verbose", action="store_true", help="show where an internal error came from")
+    parser.add_argument("node", metavar="NODE", nargs="?", type=options.not_empty, help="show only this node")
+    parser.add_argument("-d", "--details", action="store_true", help="show a row for each pod")
+    _add(parser, "--kubeconfig", "FILE", "kubeconfig of the API server (default: KUBECONFIG, ~/.kube/config)")
+    _add(parser, "--resource", "NAME", "resource of memory units (default: aliyun.com/gpu-mem)")
+    _add(parser, "--count-resource", "NAME", "resource of the number of GPUs (default: aliyun.com/gpu-count)")
+    parser.add_argument("--verbose", action="store_true", help="show the traceback of an internal error")
     parser.add_argument("-V", "--version", action="version", version=f"{NAME} {__version__}",
                         help="show the version")  # fmt: skip
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     from cdigen.cli import gpushare_texts  # noqa: PLC0415 - not for --help
     from cdigen.gpushare.names import Resources  # noqa: PLC0415 - likewise
-    from cdigen.gpushare.usage import usages  # noqa: PLC0415 - likewise
+    from cdigen.gpushare.usage import node_usages  # noqa: PLC0415 - likewise
 
     default = Resources()
     resources = Resources(
@@ -73,11 +73,13 @@ def run(arguments: Namespace) -> int:
     source, node = _source(arguments.kubeconfig), arguments.node
     try:
         path = "/api/v1/nodes"
-        nodes = [json.loads(source.ask(f"{path}/{quote(node, safe='')}"))] if node else _listed(source, path)
+        nodes = (
+            [json.loads(source.fetch(f"{path}/{quote(node, safe='')}"))] if node else _listed(source, path)
+        )
         on_node = f",spec.nodeName={node}" if node else ""
-        found = usages(nodes, _listed(source, "/api/v1/pods", _ENDED + on_node), resources)
+        found = node_usages(nodes, _listed(source, "/api/v1/pods", _ENDED + on_node), resources)
     except ValueError as error:
-        raise CdigenError(f"what the API server says cannot be read: {error}") from None
+        raise CdigenError(f"the API server's reply cannot be read: {error}") from None
     report.write(
         sys.stdout, gpushare_texts.details(found) if arguments.details else gpushare_texts.summary(found)
     )
@@ -92,23 +94,23 @@ def _listed(source: _Source, path: str, selector: str = "") -> Iterator[object]:
     """Yield the objects of the list at PATH, page by page."""
     from cdigen.kubeapi.lists import ListPage, PageSize  # noqa: PLC0415 - not for --help
 
-    more, size = "", PageSize(source.page)
+    token, size = "", PageSize(source.page)
     while True:
         query = {"limit": str(size.limit)} | ({"fieldSelector": selector} if selector else {})
-        query |= {"continue": more} if more else {}
-        page = ListPage(source.ask(f"{path}?{urlencode(query, quote_via=quote)}"))
+        query |= {"continue": token} if token else {}
+        page = ListPage(source.fetch(f"{path}?{urlencode(query, quote_via=quote)}"))
         yield from page.items()
         size.received(page)
-        more = page.next_page
-        if not more:
+        token = page.next_page
+        if not token:
             return
 
 
 def _source(kubeconfig: str | None) -> _Source:
     from cdigen.kubeapi.credentials import from_kubeconfig, in_cluster  # noqa: PLC0415 - not for --help
 
-    given = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(":")
-    files = [file for file in given if file] or [os.path.expanduser("~/.kube/config")]
+    named = [kubeconfig] if kubeconfig else os.environ.get("KUBECONFIG", "").split(":")
+    files = [file for file in named if file] or [os.path.expanduser("~/.kube/config")]
     if len(files) > 1:
         return _through_kubectl(None)
     file = files[0]
@@ -119,46 +121,46 @@ def _source(kubeconfig: str | None) -> _Source:
     except ConfigError as error:
         if os.path.exists(file) and _kubectl():
             return _through_kubectl(file)
-        raise ConfigError(error.message, hint="name a file that kubectl works with in KUBECONFIG") from None
+        raise ConfigError(error.message, hint="set KUBECONFIG to a file that kubectl works with") from None
 
 
-def _by_client(server: Server) -> _Source:
+def _by_client(server: ApiServerConfig) -> _Source:
     from cdigen.kubeapi.calls import Call  # noqa: PLC0415 - not for --help
     from cdigen.kubeapi.client import Client  # noqa: PLC0415 - likewise
     from cdigen.kubeapi.lists import PAGE  # noqa: PLC0415 - likewise
 
     client = Client(server)
 
-    def ask(path: str) -> bytes:
+    def fetch(path: str) -> bytes:
         reply = client.send(Call(method="GET", path=path, is_raw=True))
         if not reply.is_done:
             refused = {401, 403}
             raise CdigenError(reply.text, hint=_RIGHTS if reply.status in refused else "")
         return reply.content
 
-    return _Source(ask=ask, page=PAGE)
+    return _Source(fetch=fetch, page=PAGE)
 
 
 def _through_kubectl(file: str | None) -> _Source:
-    """Return kubectl as the source, by FILE or by its own rules."""
+    """Return kubectl as the source; kubectl uses the kubeconfig FILE, or its default if FILE is None."""
     import subprocess  # noqa: PLC0415 - only here
 
     program = _kubectl()
     if not program:
         raise ConfigError(
-            "KUBECONFIG names several files, which only kubectl puts together, and it is not in PATH",
-            hint="name one file",
+            "KUBECONFIG names several files, which only kubectl can merge, and kubectl is not in PATH",
+            hint="KUBECONFIG=FILE",
         )
     chosen = [f"--kubeconfig={file}"] if file else []
 
-    def ask(path: str) -> bytes:
+    def fetch(path: str) -> bytes:
         command = [program, *chosen, "get", "--raw", path]
         done = subprocess.run(command, check=False, stdin=subprocess.DEVNULL, capture_output=True)  # noqa: S603
         if done.returncode:
             raise CdigenError(f"kubectl: {done.stderr.decode(errors='replace').strip()}")
         return done.stdout
 
-    return _Source(ask=ask, page=KUBECTL_PAGE)
+    return _Source(fetch=fetch, page=KUBECTL_PAGE)
 
 
 def _kubectl() -> str:

@@ -1,4 +1,4 @@
-"""``cdigen list``: list the devices that the runtimes find in the spec directories."""
+"""The command ``cdigen list``: list the devices that the runtimes find in the spec directories."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from cdigen.cli import argument_checks, options, report
 from cdigen.cli.daemon_files import cause_rows, daemon_inventory, devices_of
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.profile import narrowed
+from cdigen.model.profile import capability_profiles
 from cdigen.model.view import DEFAULT_KIND
-from cdigen.pipeline.device_names import by_name, health_of
+from cdigen.pipeline.device_names import devices_by_name, health_of
 from cdigen.runtimes.scan import scan
 
 TYPE_CHECKING = False
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import Definition
 
 EXAMPLES = """\
-  cdigen list                          the names that --device takes, with their files
-  cdigen list --kind nvidia.com/gpu    of one kind
-  cdigen list --json                   with the reason why a device is not usable
+  cdigen list                          print the names for --device, with their files
+  cdigen list --kind nvidia.com/gpu    print the devices of one kind
+  cdigen list --json                   print JSON, with the reason why a device is not usable
 """
 
 
-_WRITE = "'cdigen generate --write' writes them"
+_WRITE = "'cdigen generate --write' writes the specs"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -43,7 +43,7 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
     kinds = options.kinds(arguments)
     argument_checks.require_spec_directories(arguments)
@@ -53,27 +53,28 @@ def run(arguments: Namespace) -> int:
     definitions = found.definitions()
     _require_kinds(kinds, definitions, directories)
     rows = [row for row in definitions if not kinds or row.kind in kinds]
-    known = by_name(devices_of(daemon_inventory(host, settings), settings))
+    known = devices_by_name(devices_of(daemon_inventory(host, settings), settings))
     if arguments.json:
         report.print_json([_row(row, known.get(row.device, ())) for row in rows])
     else:
         header = ("DEVICE", "STATE", "FILE")
-        # Quietly all are listed, since no note names what is left out: the shells' completion asks so.
+        # With --quiet, the list has all kinds, because no note can name the omitted kinds. The shell
+        # completions use --quiet and need all kinds.
         shows_all = kinds or arguments.verbose or arguments.quiet
-        parts = {} if shows_all else _parts(rows, settings)
-        rows = [row for row in rows if row.kind not in parts]
+        capability_kinds = {} if shows_all else _capability_kinds(rows, settings)
+        rows = [row for row in rows if row.kind not in capability_kinds]
         cells = [(row.device, _state(row, known.get(row.device, ())), row.file) for row in rows]
         report.write(sys.stdout, report.table(cells, header=header, above="FILE"))
-        for kind, file in parts.items():
-            same = f"{kind} has the devices of {DEFAULT_KIND} with a part of the driver ({shown(file)})"
-            report.print_note(f"{same}; --kind shows them", arguments)
+        for kind, file in capability_kinds.items():
+            same = f"{kind} has the devices of {DEFAULT_KIND} with fewer driver files ({shown(file)})"
+            report.print_note(f"{same}; --kind prints them", arguments)
     if not rows:
         report.print_note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
     return 0
 
 
 def _row(row: Definition, devices: tuple[KnownDevice, ...]) -> dict[str, Any]:
-    """Return ROW, by whose name a container gets DEVICES, as JSON shows it."""
+    """Return ROW as a JSON object, with the health of DEVICES, which have the name of ROW."""
     return {
         "device": row.device,
         "kind": row.kind,
@@ -87,42 +88,46 @@ def _row(row: Definition, devices: tuple[KnownDevice, ...]) -> dict[str, Any]:
 
 
 def _state(row: Definition, devices: tuple[KnownDevice, ...]) -> str:
-    """Return whether a runtime finds ROW, and what is wrong with DEVICES, which a container gets by it."""
+    """Return the state of ROW, with the causes of its unhealthy devices; DEVICES have the name of ROW."""
     if not row.usable or health_of(devices) != "unhealthy":
         return "usable" if row.usable else row.reason
-    ill = [device for device in devices if device.causes]
-    causes = ", ".join(dict.fromkeys(cause.cause for device in ill for cause in device.causes))
-    return (
-        f"unhealthy: {causes}" if len(devices) == 1 else f"unhealthy: {len(ill)} of {len(devices)} ({causes})"
-    )
+    unhealthy = [device for device in devices if device.causes]
+    causes = ", ".join(dict.fromkeys(cause.cause for device in unhealthy for cause in device.causes))
+    if len(devices) == 1:
+        return f"unhealthy: {causes}"
+    return f"unhealthy: {len(unhealthy)} of {len(devices)} ({causes})"
 
 
-def _parts(rows: list[Definition], settings: Settings) -> dict[str, str]:
-    """Return the file of each kind in ROWS that repeats the devices of nvidia.com/gpu (``nri.narrow``)."""
+def _capability_kinds(rows: list[Definition], settings: Settings) -> dict[str, str]:
+    """Return, by kind, the file of each capability kind in ROWS with the same devices as nvidia.com/gpu.
+
+    ``nri.restrict_driver_files`` adds the capability kinds.
+    """
     vendor = DEFAULT_KIND.partition("/")[0]
-    parts = [f"{vendor}/{part.device_class}" for part in narrowed(settings.offered_profiles)]
-    whole = _told(rows, DEFAULT_KIND)
+    profiles = capability_profiles(settings.effective_profiles)
+    kinds = [f"{vendor}/{profile.device_class}" for profile in profiles]
+    whole = _devices(rows, DEFAULT_KIND)
     files = {row.kind: row.file for row in rows}
-    return {kind: files[kind] for kind in parts if kind in files and _told(rows, kind) == whole}
+    return {kind: files[kind] for kind in kinds if kind in files and _devices(rows, kind) == whole}
 
 
-def _told(rows: list[Definition], kind: str) -> list[tuple[str, bool]]:
+def _devices(rows: list[Definition], kind: str) -> list[tuple[str, bool]]:
     return sorted((row.name, row.usable) for row in rows if row.kind == kind)
 
 
 def _require_kinds(
     kinds: tuple[str, ...], found: tuple[Definition, ...], directories: tuple[str, ...]
 ) -> None:
-    """Raise ConfigError where no spec has a device of one of KINDS, which --kind named."""
+    """Raise ConfigError if one of KINDS (the values of --kind) has no device in any spec."""
     known = dict.fromkeys(row.kind for row in found)
     for kind in kinds:
         if kind not in known:
             raise ConfigError(
                 _nowhere(f"device of --kind {kind}", directories),
-                hint=f"there are {', '.join(known)}" if known else _WRITE,
+                hint=f"available kinds: {', '.join(known)}" if known else _WRITE,
                 kind="no-such-kind",
             )
 
 
-def _nowhere(what: str, directories: tuple[str, ...]) -> str:
-    return f"no {what} is in {', '.join(map(shown, directories))}"
+def _nowhere(subject: str, directories: tuple[str, ...]) -> str:
+    return f"no {subject} is in {', '.join(map(shown, directories))}"

@@ -1,4 +1,4 @@
-"""The entry point: find the command, run it, turn every failure into one line and an exit code."""
+"""The entry point: run a command, and report every failure with one line and an exit code."""
 
 from __future__ import annotations
 
@@ -16,47 +16,51 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-# name -> (module, what it does)
+# Name of the command -> (module, summary).
 COMMANDS = {
-    "config": ("cdigen.cli.config", "check the configuration alone"),
-    "configure": ("cdigen.cli.configure", "set in a container runtime's own configuration what CDI needs"),
-    "diff": ("cdigen.cli.diff", "compare the specs on disk with what this host would give now"),
+    "config": ("cdigen.cli.config", "check the configuration file"),
+    "configure": ("cdigen.cli.configure", "enable CDI in the configuration of a container runtime"),
+    "create-nodes": (
+        "cdigen.cli.create_nodes",
+        "create the device nodes that the kernel does not create, as at boot",
+    ),
+    "diff": ("cdigen.cli.diff", "compare the specs on disk with the present state of this host"),
     "docker-args": (
         "cdigen.cli.docker_args",
-        "print the arguments of 'docker run' that give a container devices",
+        "print the arguments of 'docker run' that add devices to a container",
     ),
-    "doctor": ("cdigen.cli.doctor", "find what keeps containers from the devices, and what fixes it"),
-    "extender": ("cdigen.cli.extender", "let the scheduler share GPUs by memory, as its extender"),
+    "doctor": ("cdigen.cli.doctor", "find problems that keep devices from containers, and their remedies"),
+    "extender": ("cdigen.cli.extender", "run as a scheduler extender for GPUs that are shared by memory"),
     "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
-    "health": ("cdigen.cli.health", "show which devices can be used, and why others cannot"),
-    "inspect": ("cdigen.cli.inspect", "show what was looked for on this host, and what was found"),
+    "health": ("cdigen.cli.health", "show the health of devices, with the causes of unhealthy ones"),
+    "inspect": ("cdigen.cli.inspect", "show the inventory of this host, with all searched files"),
     "install-service": (
         "cdigen.cli.install_service",
-        "put units, hook, man pages and completions of an installed wheel onto this host",
+        "install units, hook, man pages and completions of an installed wheel on this host",
     ),
-    "kubelet": ("cdigen.cli.kubelet", "offer this host's devices to the kubelet, as its device plugins"),
+    "kubelet": ("cdigen.cli.kubelet", "run as device plugins, which advertise devices to the kubelet"),
     "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
     "nri": (
         "cdigen.cli.nri",
-        "run as an NRI plugin, which gives containers the devices that they ask for",
+        "run as an NRI plugin, which injects requested devices into containers",
     ),
     "prune": ("cdigen.cli.prune", "remove the driver views that no spec and no container uses"),
     "resolve": (
         "cdigen.cli.resolve",
-        "show which devices a container would get from the NRI plugin, and why",
+        "show the devices that the NRI plugin would inject into a container, with reasons",
     ),
-    "run": ("cdigen.cli.run", "run as a daemon that keeps the specs true"),
-    "status": ("cdigen.cli.status", "show how the daemon and the host stand"),
-    "topology": ("cdigen.cli.topology", "show how the devices of this host are linked"),
-    "validate": ("cdigen.cli.validate", "check spec files as the runtimes' loaders do"),
-    "withdraw": ("cdigen.cli.withdraw", "remove the specs that cdigen wrote, on purpose"),
+    "run": ("cdigen.cli.run", "run as a daemon that keeps the specs up to date"),
+    "status": ("cdigen.cli.status", "show the state of the daemon and the host"),
+    "topology": ("cdigen.cli.topology", "show the links between the devices of this host"),
+    "validate": ("cdigen.cli.validate", "check spec files like the runtimes' loaders"),
+    "withdraw": ("cdigen.cli.withdraw", "remove the specs that cdigen wrote"),
 }
 
-# Options that may stand before the command and take the next argument as their value.
+# The options that may precede the command and that take the next argument as their value.
 VALUE_OPTIONS = frozenset({
     "--annotation", "--binary-search-path", "--bundle", "--cdi-device", "--clear", "--client-ca",
     "--client-name", "--config", "--config-search-path", "--container", "--container-driver-root",
-    "--count-resource", "--daemon-dir", "--destdir", "--dev-root", "--device", "--device-node",
+    "--count-resource", "--daemon-run-dir", "--destdir", "--dev-root", "--device", "--device-node",
     "--driver-root", "--env", "--for", "--form", "--format", "--hook", "--image-config", "--index",
     "--inventory", "--kind", "--kubeconfig", "--kubelet-dir", "--label", "--layout",
     "--library-search-path", "--listen", "--loader", "--mark", "--mode", "--mount", "--name",
@@ -72,20 +76,21 @@ _PURPOSE = (
 )
 _HELP = frozenset({"-h", "--help", "help"})
 
-EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: cdigen itself is wrong
-EXIT_INTERRUPTED = 130  # 128 + SIGINT, as a shell reports it
+EXIT_DEFECT = 70  # EX_SOFTWARE of sysexits.h: a defect of cdigen
+EXIT_INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 class UnprintedError(StoreError):
-    """Report that stdout takes nothing: a full disk, a terminal that has gone."""
+    """Report a failed write to stdout, for example because the disk is full or the terminal is closed."""
 
     default_kind = "unprinted"
 
 
 class _Output(io.FileIO):
-    """A stdout whose failures cannot be taken for those of other files, or for a defect.
+    """The raw file of stdout, which raises UnprintedError if a write fails.
 
-    Whatever prints meets them: print_bytes at once, text where the buffer is full or at the end.
+    The separate error class distinguishes these failures from failures of other files and from defects. A
+    printing function raises the error when it flushes the buffer or when the buffer is full.
     """
 
     def write(self, data: Any, /) -> int:
@@ -96,7 +101,7 @@ class _Output(io.FileIO):
         except OSError as error:
             text = error.strerror or str(error)
             raise UnprintedError(
-                f"standard output cannot be written: {text}", hint="what was printed is not whole"
+                f"standard output cannot be written: {text}", hint="the output is incomplete"
             ) from None
 
 
@@ -106,12 +111,12 @@ def run() -> NoReturn:
 
 
 def run_kubectl_inspect_gpushare() -> NoReturn:
-    """Run the command line of ``kubectl inspect gpushare``, a program of its own, and exit."""
+    """Run the command line of the separate program ``kubectl inspect gpushare``, and exit."""
     _end(inspect_gpushare)
 
 
 def _end(work: Callable[[list[str]], int]) -> NoReturn:
-    # A command lives for a blink: collecting garbage costs it time and gives back nothing.
+    # Garbage collection would cost time without a benefit, because a command ends soon.
     gc.disable()
     _open_standard_files()
     _watch_output()
@@ -120,38 +125,41 @@ def _end(work: Callable[[list[str]], int]) -> NoReturn:
         try:
             stream.flush()
         except (OSError, UnprintedError):
-            # It was said, or the reader has gone (``cdigen list | head``).
-            _drop(stream.fileno())
+            # The failure is already reported, or the reader has ended (``cdigen list | head``).
+            _discard_output(stream.fileno())
     if "threading" not in sys.modules:
-        # Nobody is to be waited for, and taking all modules apart takes Python 7 ms, an eighth of the whole.
+        # No threads are running. Python's cleanup of modules would take 7 ms, an eighth of the run.
         os._exit(code)
     sys.exit(code)
 
 
-def _drop(descriptor: int) -> None:
-    """Lead DESCRIPTOR to nowhere: the interpreter flushes it at exit, and would complain."""
+def _discard_output(descriptor: int) -> None:
+    """Redirect DESCRIPTOR to /dev/null.
+
+    The interpreter flushes the file at exit. Without the redirection, the interpreter would print an error.
+    """
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
 
 def main(arguments: list[str]) -> int:
     """Run ARGUMENTS and return the exit code (see ``cdigen --help``)."""
-    if _asks_only(arguments):
+    if _needs_no_command(arguments):
         return _guarded(_print_information, arguments)
-    return _guarded(lambda given: _run_command(*split_command(given)), arguments)
+    return _guarded(lambda words: _run_command(*split_command(words)), arguments)
 
 
 def inspect_gpushare(arguments: list[str]) -> int:
     """Run ``kubectl inspect gpushare`` with ARGUMENTS and return the exit code."""
-    from cdigen.cli import kubectl_gpushare  # noqa: PLC0415 - for this program alone
+    from cdigen.cli import kubectl_gpushare  # noqa: PLC0415 - only for this program
 
     return _guarded(
-        lambda given: _run_module(kubectl_gpushare, kubectl_gpushare.NAME, kubectl_gpushare.SUMMARY, given),
+        lambda words: _run_module(kubectl_gpushare, kubectl_gpushare.NAME, kubectl_gpushare.SUMMARY, words),
         arguments,
     )
 
 
 def _guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
-    """Let WORK run ARGUMENTS; returns the exit code, also of what it raises, and says that in a line."""
+    """Call WORK with ARGUMENTS and return the exit code. If WORK raises an error, print the error."""
     code = 0
     try:
         code = work(arguments)
@@ -162,57 +170,60 @@ def _guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
         return _fail(error, as_json="--json" in arguments)
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except Exception as error:  # the last line of defence: a user never sees a traceback
+    except Exception as error:  # users must not see a traceback
         if "--verbose" in arguments:
             raise
         message = f"internal error: {type(error).__name__}: {error}"
-        hint = "this is a defect of cdigen; run it with --verbose and report what it prints"
+        hint = "this is a defect of cdigen; run it with --verbose and report the output"
         failure = CdigenError(message, hint=hint, kind="internal")
         _fail(failure, as_json="--json" in arguments)
         return EXIT_DEFECT
     return code
 
 
-def _asks_only(arguments: list[str]) -> bool:
+def _needs_no_command(arguments: list[str]) -> bool:
     return not arguments or arguments[0] in {*_HELP, "-V", "--version"}
 
 
 def _print_information(arguments: list[str]) -> int:
-    """Print the help, that of a command where one is named, or the version; raises ConfigError.
+    """Print the help, the help of a command, or the version; raise ConfigError for other arguments.
 
-    The help is an error where nothing was asked for.
+    Without arguments, the help goes to stderr, and the exit code is 2.
     """
-    asked, *rest = arguments or [""]
-    if asked in {"-V", "--version"}:
-        _refuse_more(asked, rest)
+    first, *rest = arguments or [""]
+    if first in {"-V", "--version"}:
+        _reject_extra(first, rest)
         sys.stdout.write(f"cdigen {__version__}\n")
         return 0
     names = [name for name in rest if name not in _HELP]
     if names:
         is_command = not names[0].startswith("-")
-        # A command of two words is one to its user.
+        # Users write 'config check' as one command.
         if names == ["config", "check"]:
             names.pop()
-        _refuse_more(f"{asked} {names[0]}" if is_command else asked, names[1:] if is_command else names)
+        _reject_extra(f"{first} {names[0]}" if is_command else first, names[1:] if is_command else names)
         return _run_command(names[0], ["--help"])
     (sys.stdout if arguments else sys.stderr).write(help_text())
     return 0 if arguments else 2
 
 
-def _refuse_more(asked: str, rest: list[str]) -> None:
+def _reject_extra(command: str, rest: list[str]) -> None:
     if rest:
-        raise ConfigError(f"unrecognized arguments: {' '.join(rest)}", hint=f"'cdigen {asked}' takes no more")
+        raise ConfigError(f"unrecognized arguments: {' '.join(rest)}", hint=f"run 'cdigen {command}'")
 
 
 def _open_standard_files() -> None:
-    """Make sure that 0, 1 and 2 are open: other files would get these numbers, and what is printed."""
+    """Open the descriptors 0, 1 and 2 if they are closed.
+
+    Otherwise, a file that cdigen opens later could get such a descriptor. cdigen would print into this file.
+    """
     for descriptor in range(3):
         try:
             os.fstat(descriptor)
         except OSError:
-            # The lowest number that is free.
+            # The kernel assigns the lowest free number.
             os.open(os.devnull, os.O_RDWR)
-    # None is what Python makes of a closed one.
+    # Python sets a standard stream to None if its descriptor is closed.
     if sys.stdout is None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
@@ -220,7 +231,7 @@ def _open_standard_files() -> None:
 
 
 def _watch_output() -> None:
-    """Put an ``_Output`` below stdout, all else as Python has made it."""
+    """Replace the raw file of stdout by an ``_Output``; keep Python's encoding and error handler."""
     old = sys.stdout
     raw = _Output(old.fileno(), "w", closefd=False)
     buffer = io.BufferedWriter(raw)
@@ -228,29 +239,32 @@ def _watch_output() -> None:
 
 
 def split_command(arguments: list[str]) -> tuple[str, list[str]]:
-    """Return the command in ARGUMENTS and the others: ``--root DIR generate`` is ``generate --root DIR``."""
+    """Return the command in ARGUMENTS and the remaining arguments.
+
+    ``--root DIR generate`` is equivalent to ``generate --root DIR``.
+    """
     position = 0
     while position < len(arguments) and arguments[position].startswith("-"):
         position += 2 if arguments[position] in VALUE_OPTIONS else 1
     if position >= len(arguments):
-        raise ConfigError("no command is given", hint="see 'cdigen --help'")
+        raise ConfigError("missing command", hint="cdigen --help")
     return arguments[position], arguments[:position] + arguments[position + 1 :]
 
 
 def help_text() -> str:
-    """Return the text of ``cdigen --help``, as wide as the terminal."""
+    """Return the text of ``cdigen --help``, wrapped to the width of the terminal."""
     from cdigen.cli.terminal import help_width, wrap_text  # noqa: PLC0415 - not for a command
 
     columns = help_width()
     side = max(map(len, COMMANDS)) + 4
 
-    def fitted(text: str, indent: int) -> str:
+    def wrap(text: str, indent: int) -> str:
         return "\n".join(wrap_text(text, columns, indent=" " * indent))
 
-    rows = "\n".join(fitted(f"  {name:{side - 2}}{summary}", side) for name, (_, summary) in COMMANDS.items())
+    rows = "\n".join(wrap(f"  {name:{side - 2}}{summary}", side) for name, (_, summary) in COMMANDS.items())
     return f"""usage: cdigen COMMAND [OPTION ...]
 
-{fitted(_PURPOSE, 0)}
+{wrap(_PURPOSE, 0)}
 
 commands:
 {rows}
@@ -260,18 +274,18 @@ options:
   -V, --version  show the version
 
 examples:
-  cdigen inspect                   what this host has
-  cdigen generate --write          write the specs where the runtimes read them
-  cdigen list                      the names that --device takes
+  cdigen inspect                   show the devices and files of this host
+  cdigen generate --write          write the specs for the runtimes
+  cdigen list                      list the names for --device
   podman run --rm --device nvidia.com/gpu=all IMAGE nvidia-smi
-  cdigen doctor                    why that does not work, and what fixes it
+  cdigen doctor                    find the reason if that fails, and the remedy
 
 exit codes:
-  0   done
-  1   something is wrong (doctor, validate) or differs (diff)
+  0   success
+  1   a problem (doctor, validate, resolve) or a difference (diff)
   2   wrong usage or configuration
   3   the host is not ready (status, health: no daemon runs)
-  4   a spec broke a rule or would clash
+  4   a spec broke a rule or would clash, or the daemon would undo the change
   5   reading or writing failed (run: another daemon runs)
   70  a defect of cdigen
 """
@@ -279,11 +293,11 @@ exit codes:
 
 def _run_command(name: str, arguments: list[str]) -> int:
     if name == "run":
-        # Before what takes long: SIGHUP must not end a daemon that is just starting.
-        from cdigen.frontend import signals  # noqa: PLC0415 - no other command has a use for it
+        # The signals are handled before slow imports: SIGHUP must not end a daemon that is starting.
+        from cdigen.service import signals  # noqa: PLC0415 - only for the daemon
 
         signals.listen()
-    from cdigen.cli.parser import unknown_command  # noqa: PLC0415 - argparse: not for --version
+    from cdigen.cli.parser import unknown_command  # noqa: PLC0415 - imports argparse, not for --version
 
     if name not in COMMANDS:
         raise unknown_command(name, tuple(COMMANDS))
@@ -292,25 +306,25 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def _run_module(module: Any, name: str, summary: str, arguments: list[str]) -> int:
-    """Run the command in MODULE, called NAME, with ARGUMENTS; returns the exit code or raises."""
-    from cdigen.cli.parser import Parser  # noqa: PLC0415 - argparse: not for --version
+    """Run the command NAME of MODULE with ARGUMENTS; return the exit code or raise a CdigenError."""
+    from cdigen.cli.parser import Parser  # noqa: PLC0415 - imports argparse, not for --version
 
     parser = Parser(prog=name, summary=summary, examples=module.EXAMPLES)
     module.add_options(parser)
     try:
         parsed = parser.parse_args(arguments)
-    except SystemExit:  # after --help; its errors are ConfigErrors
+    except SystemExit:  # after --help; the errors of the parser are ConfigErrors
         return 0
     code: int = module.run(parsed)
     return code
 
 
 def _fail(error: CdigenError, *, as_json: bool) -> int:
-    from cdigen.cli.report import print_errors  # noqa: PLC0415 - only where something is wrong
+    from cdigen.cli.report import print_errors  # noqa: PLC0415 - only for errors
 
-    # Where stdout takes nothing, it does not take the news of that either.
+    # The JSON error goes to stdout. It cannot be written if writing to stdout failed.
     if as_json and not isinstance(error, UnprintedError):
-        import json  # noqa: PLC0415 - only where it is asked for
+        import json  # noqa: PLC0415 - only for --json
         from contextlib import suppress  # noqa: PLC0415 - likewise
 
         body = {"error": {"kind": error.kind, "message": error.message, "hint": error.hint}}

@@ -1,4 +1,4 @@
-"""``cdigen nri``: the NRI plugin, which gives containers the devices that they ask for."""
+"""The command ``cdigen nri``: the NRI plugin, which injects the devices that containers request."""
 
 from __future__ import annotations
 
@@ -10,35 +10,32 @@ import stat
 
 from cdigen.cli import options
 from cdigen.cli.argument_checks import require_spec_directories
-from cdigen.cli.front_end_sources import sources
+from cdigen.cli.service_sources import sources
 from cdigen.config import Settings
-from cdigen.frontend import rundir, signals
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.nri.plugin_config import Endpoint, PluginConfig
+from cdigen.nri.plugin_config import Endpoint, NriPluginConfig
 from cdigen.runtimes.daemon_service import service_of
+from cdigen.service import rundir, signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Callable
-
-    from cdigen.model.findings import Finding
 
 EXAMPLES = """\
-  cdigen nri                           as /etc/cdigen/config.yaml says; cdigen-nri.service does this
-  cdigen nri --run-dir /run/try -v     try it, with a line for every container that asks
+  cdigen nri                           use /etc/cdigen/config.yaml; cdigen-nri.service does this
+  cdigen nri --run-dir /run/try -v     run a test, and log every container with a request
   cdigen nri --socket /run/k3s/nri.sock --index 30
-                                       the runtime's socket is elsewhere, and others come first
-  cdigen nri --standby                 take the place of an instance, without a gap
+                                       use another socket, and run after other plugins
+  cdigen nri --standby                 take over from a running instance, without a gap
 """
 
 NAME = "cdigen"
-# Where runtimes look for plugins that they start themselves (plugin_path).
+# The default folder of the plugins that a runtime launches (plugin_path).
 PLUGIN_DIR = "/opt/nri/plugins"
-# What such a plugin is told (containerd/nri, pkg/api/plugin.go).
+# The environment variables of a plugin that a runtime launches (containerd/nri, pkg/api/plugin.go).
 _NAME, _INDEX, _SOCKET = "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET"
-# As NRI checks them since 0.12.
+# NRI 0.12 and later releases check the names and indices of plugins by these rules.
 _NAMES = re.compile(r"[A-Za-z0-9_.+-]{1,128}", re.ASCII)
 _INDICES = re.compile(r"[0-9]{2}", re.ASCII)
 
@@ -47,21 +44,19 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     group = parser.add_argument_group("the runtime")
     group.add_argument(
-        "--socket", metavar="PATH", type=options.not_empty, help="where the runtime listens for plugins"
+        "--socket", metavar="PATH", type=options.not_empty, help="the runtime's socket for plugins"
     )
     group.add_argument(
-        "--index", metavar="NN", type=_index, help="the place among plugins, 00 to 99 (default: 20)"
+        "--index", metavar="NN", type=_index, help="the position among plugins, 00 to 99 (default: 20)"
     )
-    group.add_argument(
-        "--name", metavar="NAME", type=_name, help=f"the plugin's name there (default: {NAME})"
-    )
+    group.add_argument("--name", metavar="NAME", type=_name, help=f"the name of the plugin (default: {NAME})")
     parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="where status and HTTP socket are kept"
+        "--run-dir", metavar="DIR", type=options.not_empty, help="the directory of status and HTTP socket"
     )
     parser.add_argument(
         "--standby",
         action="store_true",
-        help="where another instance serves the runtime, serve beside it, and in its place when it ends",
+        help="if another instance serves the runtime, register as its standby, and take over when it ends",
     )
     options.add_root_options(parser)
     options.add_spec_dir_option(parser)
@@ -69,89 +64,79 @@ def add_options(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the plugin until it is told to stop; returns the exit code or raises a CdigenError."""
-    from cdigen.frontend.earlylog import EarlyLog  # noqa: PLC0415 - not for --help
-    from cdigen.frontend.sd_notify import Notifier  # noqa: PLC0415 - likewise
-    from cdigen.nri.plugin import Plugin  # noqa: PLC0415 - likewise, 0.1 s
+    """Run the plugin until a signal stops it; return the exit code or raise a CdigenError."""
+    from cdigen.nri.plugin import NriPlugin  # noqa: PLC0415 - not for --help, 0.1 s
+    from cdigen.service.buffered_log import BufferedLogger  # noqa: PLC0415 - likewise
+    from cdigen.service.sd_notify import Notifier  # noqa: PLC0415 - likewise
 
-    # Commands end before garbage matters (cli.main turns this off); this one stays.
+    # cli.main turns garbage collection off for short commands. A service needs garbage collection.
     gc.enable()
-    given = _given()
-    _refuse_outsider(arguments, given)
-    heard = signals.listen()
-    log = EarlyLog()
-
-    def warn(found: Finding) -> None:
-        log.warning("configuration", message=found.message, hint=found.hint)
-
+    launch = _launch_parameters()
+    _require_root(arguments, launch)
+    received = signals.listen()
+    log = BufferedLogger()
     try:
         require_spec_directories(arguments)
-    except ConfigError as error:  # the first spec may make it
+    except ConfigError as error:  # the first written spec may create the directory
         log.warning("options", message=error.message, hint=error.hint)
-    plugin = Plugin(
-        lambda is_first: setup(arguments, given, is_lenient=is_first, warn=warn),
+    plugin = NriPlugin(
+        lambda is_first: setup(arguments, launch, is_lenient=is_first),
         notifier=Notifier(),
         log=log,
-        signals=heard,
+        signals=received,
         verbose=arguments.verbose,
-        stands_by=arguments.standby,
+        is_standby=arguments.standby,
     )
     try:
         plugin.run()
     finally:
-        heard.ignore()
+        received.ignore()
     return 0
 
 
-def _refuse_outsider(arguments: Namespace, given: tuple[int, str, str] | None) -> None:
-    """Raise StoreError where who runs this has not root's rights, and can be no plugin without them.
+def _require_root(arguments: Namespace, launch: tuple[int, str, str] | None) -> None:
+    """Raise StoreError if the user is not root and lacks the rights to run the plugin.
 
-    Root's plugin waits for a socket that is not there, and serves without a run directory: who is refused for
-    want of rights would wait for ever.
+    A plugin that runs as root waits for a missing socket, and works without a run directory. A plugin without
+    the rights to open the socket would wait for ever.
     """
-    if os.geteuid() == 0 or given is not None:
+    if os.geteuid() == 0 or launch is not None:
         return
-    wanted = setup(arguments, given, is_lenient=True, warn=lambda _: None)
-    hint = f"the NRI plugin is root's: {service_of(options.host_root(arguments)).plugin} starts it"
+    config = setup(arguments, launch, is_lenient=True)
+    hint = f"start it with {service_of(options.host_root(arguments)).plugin}"
     try:
-        os.stat(wanted.endpoint.path)
-        is_refused = not os.access(wanted.endpoint.path, os.W_OK)
+        os.stat(config.endpoint.path)
+        is_refused = not os.access(config.endpoint.path, os.W_OK)
     except OSError as error:
         is_refused = isinstance(error, PermissionError)
     if is_refused:
-        path = shown(wanted.endpoint.path)
+        path = shown(config.endpoint.path)
         raise StoreError(f"the runtime's socket {path} cannot be used: Permission denied", hint=hint)
     try:
-        rundir.prepare(wanted.run_dir)
+        rundir.prepare(config.run_dir)
     except StoreError as error:
         raise StoreError(error.message, hint=hint) from None
 
 
-def setup(
-    arguments: Namespace,
-    given: tuple[int, str, str] | None,
-    *,
-    is_lenient: bool,
-    warn: Callable[[Finding], object] | None = None,
-) -> PluginConfig:
-    """Return what ARGUMENTS and the configuration, read now, make of the plugin; raises a CdigenError.
+def setup(arguments: Namespace, launch: tuple[int, str, str] | None, *, is_lenient: bool) -> NriPluginConfig:
+    """Return the plugin's settings from ARGUMENTS and the current configuration file, or raise a CdigenError.
 
-    GIVEN are the socket, the name and the index that a runtime has started us with. IS_LENIENT: where the
-    configuration of the host is wrong, the setup says so; a plugin that ends for that refuses nobody. WARN is
-    given each key that has its old name.
+    LAUNCH has the socket, the name and the index if a runtime launched the process. If IS_LENIENT is true,
+    the function raises no error for an invalid configuration file. Then ``problem`` of the result is the
+    error, and the plugin continues, because a plugin that has ended cannot refuse containers.
     """
     problem = ""
     try:
-        host, settings = options.host_and_settings(arguments, warn)
+        host, settings = options.host_and_settings(arguments)
     except (ConfigError, StoreError) as error:
         root = os.path.realpath(arguments.root)
-        if not is_lenient or not os.path.isdir(root) or (arguments.config is not None and given is None):
+        if not is_lenient or not os.path.isdir(root) or (arguments.config is not None and launch is None):
             raise
         host, settings, problem = Root(root), Settings(), error.message
     nri = settings.nri
-    socket, name, index = given or (None, "", "")
+    socket, name, index = launch or (None, "", "")
     path = arguments.socket or options.outer_directory(host, nri.socket)
-    return PluginConfig(
+    return NriPluginConfig(
         settings=settings,
         endpoint=Endpoint(fd=socket) if socket is not None else Endpoint(path=os.path.abspath(path)),
         name=arguments.name or name or NAME,
@@ -164,10 +149,10 @@ def setup(
     )
 
 
-def _given() -> tuple[int, str, str] | None:
-    """Return the socket, the name and the index that a runtime gives a plugin that it starts itself.
+def _launch_parameters() -> tuple[int, str, str] | None:
+    """Return socket, name and index from the runtime that launched the process, or None if no runtime did.
 
-    Raises ConfigError where they are none.
+    Raises ConfigError if the values are invalid.
     """
     text = os.environ.get(_SOCKET)
     if text is None:
@@ -200,5 +185,5 @@ def _index(text: str) -> str:
 
 def _name(text: str) -> str:
     if not _NAMES.fullmatch(text):
-        raise argparse.ArgumentTypeError("can hold letters, digits and _ . + - only")
+        raise argparse.ArgumentTypeError("can only contain letters, digits and _ . + -")
     return text

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what they name: host, configuration, spec directories, kinds."""
+"""The shared options of commands, and the values of these options: host, configuration, folders, kinds."""
 
 from __future__ import annotations
 
@@ -8,41 +8,43 @@ import sys
 from errno import EFBIG
 
 from cdigen import config
-from cdigen.cli import report
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.model.findings import Finding, errors
+from cdigen.model.findings import Finding
 from cdigen.model.names import is_kind
 from cdigen.value import replace
 from cdigen.vendors.registry import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from cdigen.model.findings import Severity
 
 
 def not_empty(text: str) -> str:
-    """Return TEXT, the value of an option; argparse puts the option's name before what is raised."""
+    """Return TEXT, the value of an option; raise ArgumentTypeError if it is empty.
+
+    argparse adds the name of the option to the error.
+    """
     if not text:
         raise argparse.ArgumentTypeError("must not be empty")
     return text
 
 
 def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """Add what every command takes."""
+    """Add the output options of every command."""
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document and nothing else on stdout"
     )
-    volume = parser.add_mutually_exclusive_group()
-    volume.add_argument("-v", "--verbose", action="store_true", help="say more on stderr")
-    volume.add_argument("-q", "--quiet", action="store_true", help="say nothing but errors on stderr")
+    verbosity = parser.add_mutually_exclusive_group()
+    verbosity.add_argument("-v", "--verbose", action="store_true", help="print more on stderr")
+    verbosity.add_argument("-q", "--quiet", action="store_true", help="print only errors on stderr")
 
 
 def add_root_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say which host is meant."""
-    group = parser.add_argument_group("which host")
+    """Add the options that select the host and its configuration."""
+    group = parser.add_argument_group("host")
     group.add_argument(
         "--config",
         metavar="FILE",
@@ -54,16 +56,16 @@ def add_root_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=not_empty,
         default="/",
-        help="pretend that the folder DIR is the host",
+        help="use the folder DIR as the host",
     )
 
 
 def add_standby_option(parser: argparse.ArgumentParser) -> None:
-    """Add --standby, of a process that serves a host alone."""
+    """Add --standby, for a service with one active instance on a host."""
     parser.add_argument(
         "--standby",
         action="store_true",
-        help="where another instance serves this host, wait until it ends, and take its place at once",
+        help="if another instance serves this host, wait until it ends, then take over at once",
     )
 
 
@@ -74,85 +76,64 @@ def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         type=not_empty,
         action="append",
-        help="a spec directory instead of the default ones; repeat it, the last has priority",
+        help="a spec directory instead of the default ones; repeatable, the last has priority",
     )
 
 
-def host_and_settings(
-    arguments: argparse.Namespace, warn: Callable[[Finding], object] | None = None
-) -> tuple[Root, config.Settings]:
-    """Open the root and read the configuration that ARGUMENTS name; raises ConfigError, StoreError.
-
-    WARN is given each key that has its old name; without it, they are printed.
-    """
+def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Settings]:
+    """Return the root and the configuration of ARGUMENTS; raise ConfigError or StoreError."""
     host = host_root(arguments)
     settings, found = configuration(arguments, host)
-    if wrong := errors(found):
-        raise config.as_error(wrong)
-    if warn is None:
-        report.print_findings(_placed(found), arguments)
-    else:
-        for finding in _placed(found):
-            warn(finding)
-    return host, _cautious(arguments, host, settings)
+    if found:
+        raise config.as_error(found)
+    return host, _safe_settings(arguments, host, settings)
 
 
 def host_and_usable_settings(
     arguments: argparse.Namespace,
 ) -> tuple[Root, config.Settings, tuple[Finding, ...]]:
-    """Open the root and read of the configuration what is right; what is wrong with it is one finding.
+    """Return the root, the valid part of the configuration, and a finding if the configuration has faults.
 
-    Keys with their old names are findings of their own after it. The first is a warning where root alone may
-    read the file, and another user asks: the daemon may have a right one. For commands that go on by what is
-    right. Raises ConfigError for the root, StoreError for a file that was named and cannot be read.
+    Commands that continue with the valid part use this function. If a user other than root may not read the
+    file, the finding is only a warning, because the file may be valid. Raises ConfigError for an invalid
+    root, and StoreError if the file of --config cannot be read.
     """
     host = host_root(arguments)
     severity: Severity = "error"
-    said = ""
-    old: tuple[Finding, ...] = ()
-    hint = "'cdigen config check' shows every fault with its line"
+    message = ""
+    hint = "'cdigen config check' prints every fault with its line"
     try:
-        settings, found = configuration(arguments, host)
+        settings, faults = configuration(arguments, host)
     except StoreError as error:
         if arguments.config is not None:
             raise
-        settings, said, hint = config.Settings(), error.message, error.hint
+        settings, message, hint = config.Settings(), error.message, error.hint
         if isinstance(error.__cause__, PermissionError) and os.geteuid() != 0:
-            severity, said, hint = "warning", f"the defaults are taken: {said}", "ask as root"
+            severity, message, hint = "warning", f"the defaults apply: {message}", "run the command as root"
     else:
-        faults, old = errors(found), _placed(found)
         if faults:
             more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
-            said = f"the configuration is wrong: {config.format_fault(faults[0])}{more}"
+            message = f"invalid configuration: {config.format_fault(faults[0])}{more}"
     path = arguments.config or config.DEFAULT_PATH
-    wrong = Finding(severity=severity, rule=config.RULE, path=path, message=said, hint=hint)
-    return host, _cautious(arguments, host, settings), (*((wrong,) if said else ()), *old)
-
-
-def _placed(found: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Return the warnings among FOUND with their places in their messages, which are what is printed."""
-    return tuple(
-        replace(finding, message=config.format_fault(replace(finding, severity="error")))
-        for finding in found
-        if finding.severity == "warning"
-    )
+    wrong = Finding(severity=severity, rule=config.RULE, path=path, message=message, hint=hint)
+    return host, _safe_settings(arguments, host, settings), (wrong,) if message else ()
 
 
 def host_root(arguments: argparse.Namespace) -> Root:
-    """Open the root that ARGUMENTS name; raises ConfigError."""
+    """Return the folder of --root as a Root, or raise ConfigError if it is not a folder."""
     outer = os.path.realpath(arguments.root)
     if not os.path.isdir(outer):
         raise ConfigError(
-            f"--root {shown(arguments.root)} is not a folder that exists",
-            hint="name the folder that holds the host's /",
+            f"--root {shown(arguments.root)} is not a folder",
+            hint="use the folder that contains the host's root file system",
         )
     return Root(outer)
 
 
-def _cautious(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> config.Settings:
+def _safe_settings(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> config.Settings:
     if arguments.config is None and not host.is_this_machine:
-        # What another's tree says of itself is not a reason to make nodes or to load a library as root.
-        settings = replace(settings, create_nodes=False, nvml="auto" if settings.nvml != "off" else "off")
+        # The configuration in another tree must not select a library that root then loads.
+        settings = replace(settings, nvml="auto" if settings.nvml != "off" else "off")
     spec_dirs = getattr(arguments, "spec_dir", None)
     if spec_dirs and host.is_this_machine:
         settings = replace(settings, state_dir=_own_state_dir(settings.state_dir, spec_dirs[-1], os.environ))
@@ -160,9 +141,9 @@ def _cautious(arguments: argparse.Namespace, host: Root, settings: config.Settin
 
 
 def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Settings, tuple[Finding, ...]]:
-    """Return the settings by what is right in the configuration that ARGUMENTS name, and what is wrong in it.
+    """Return the settings from the valid part of the configuration of ARGUMENTS, and an error for each fault.
 
-    StoreError: it cannot be read. The default one need not exist.
+    Raises StoreError if the file cannot be read. The default file may be missing.
     """
     if arguments.config is not None:
         data = read_input(arguments.config, limit=config.MAX_SIZE)
@@ -174,52 +155,54 @@ def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Set
         if name not in host.names(folder):
             return config.Settings(), ()
         raise StoreError(
-            f"{config.DEFAULT_PATH} cannot be read: it is a link that leads nowhere",
+            f"{config.DEFAULT_PATH} cannot be read: a link without a target",
             hint="fix the link, or remove it: without the file every key has its default",
         ) from error
     except OSError as error:
         is_refused = isinstance(error, PermissionError)
         raise StoreError(
             f"{config.DEFAULT_PATH} cannot be read: {reason(error)}",
-            hint="check its mode and owner" if is_refused else "put a file of YAML there, or nothing",
+            hint="check its mode and owner" if is_refused else "replace it by a YAML file, or remove it",
         ) from error
     return config.read(data, file=config.DEFAULT_PATH, vendors=NAMES)
 
 
 def _own_state_dir(configured: str, spec_dir: str, environment: Mapping[str, str]) -> str:
-    """Return CONFIGURED, the host's state directory, or the user's own where only SPEC_DIR may be written.
+    """Return CONFIGURED (the state directory of the host) or the user's own state directory.
 
-    That is ``cdigen`` in XDG_STATE_HOME, by default ~/.local/state (XDG Base Directory Specification 0.8).
+    If the user can write to SPEC_DIR but not to CONFIGURED, the function returns the user's own directory:
+    ``cdigen`` in XDG_STATE_HOME, by default ~/.local/state (XDG Base Directory Specification 0.8).
     """
     if os.geteuid() == 0 or _may_write(configured) or not _may_write(os.path.abspath(spec_dir)):
         return configured
-    given, home = environment.get("XDG_STATE_HOME", ""), _home(environment)
-    if given.startswith("/"):
-        return f"{given}/cdigen"
+    state_home, home = environment.get("XDG_STATE_HOME", ""), _home(environment)
+    if state_home.startswith("/"):
+        return f"{state_home}/cdigen"
     return f"{home}/.local/state/cdigen" if home.startswith("/") else configured
 
 
 def _home(environment: Mapping[str, str]) -> str:
-    import pwd  # noqa: PLC0415 - users alone come here
+    import pwd  # noqa: PLC0415 - only for users other than root
 
     try:
         return pwd.getpwuid(os.geteuid()).pw_dir.rstrip("/")
     except KeyError:
-        # A container that gives its processes any number.
+        # In a container, the UID of a process can lack an entry in the user database.
         return environment.get("HOME", "").rstrip("/")
 
 
 def _may_write(path: str) -> bool:
-    """Return whether the folder PATH may be written to, or made."""
+    """Return whether this process can write to the folder PATH, or can create PATH."""
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     return os.access(path, os.W_OK)
 
 
 def read_input(path: str, *, limit: int) -> bytes:
-    """Return the content of PATH (``-``: standard input), which the user named; raises StoreError.
+    """Return the content of the file PATH of the command line; ``-`` is standard input.
 
-    It has at most LIMIT bytes. Unlike what is found on a host, it may be a pipe or a device.
+    PATH may be a pipe or a device. In contrast, ``Root.read`` accepts only regular files. Raises StoreError
+    if PATH cannot be read or has more than LIMIT bytes.
     """
     try:
         if path == "-":
@@ -234,18 +217,18 @@ def read_input(path: str, *, limit: int) -> bytes:
             f"{shown(path)} cannot be read: {reason(error)}", hint="check its path and mode"
         ) from error
     except ValueError:
-        raise StoreError(f"{shown(path)} is not a path", hint="a path cannot hold a NUL byte") from None
+        raise StoreError(f"{shown(path)} is not a path", hint="a path cannot contain a NUL byte") from None
     return data
 
 
 def configuration_file(arguments: argparse.Namespace) -> str:
-    """Return where on this machine the configuration is that ARGUMENTS name, whether it is there or not."""
+    """Return the path of the configuration file on this machine. The file may be missing."""
     path: str = arguments.config or f"{arguments.root.rstrip('/')}{config.DEFAULT_PATH}"
     return os.path.abspath(path)
 
 
 def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
-    """Return the kinds named by --kind; raises ConfigError for what cannot be a kind."""
+    """Return the kinds of --kind; raise ConfigError for an invalid kind."""
     for kind in arguments.kind or ():
         if not is_kind(kind):
             raise ConfigError(
@@ -257,7 +240,8 @@ def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
 def spec_directories(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> tuple[str, ...]:
     """Return the spec directories as paths of this machine, in rising priority.
 
-    Directories that were given are literal; the default and the configured ones lie in the root.
+    A directory of --spec-dir is already a path of this machine. The default and the configured directories
+    are inside the root.
     """
     if arguments.spec_dir:
         return tuple(os.path.abspath(directory) for directory in arguments.spec_dir)
@@ -267,16 +251,20 @@ def spec_directories(arguments: argparse.Namespace, host: Root, settings: config
 def known_spec_directories(
     arguments: argparse.Namespace, host: Root, settings: config.Settings
 ) -> tuple[str, ...]:
-    """Return every directory in which a spec may name a view: those given, beside the others."""
-    given = spec_directories(arguments, host, settings)
+    """Return all directories whose specs can name a view.
+
+    These are the directories of --spec-dir, the configured directories and the default directories.
+    """
+    own = spec_directories(arguments, host, settings)
     usual = (outer_directory(host, directory) for directory in (*config.SPEC_DIRS, *settings.spec_dirs))
-    return tuple(dict.fromkeys((*given, *usual)))
+    return tuple(dict.fromkeys((*own, *usual)))
 
 
 def outer_directory(host: Root, path: str) -> str:
-    """Return the folder PATH of HOST as a path of this machine; it need not exist yet.
+    """Return the folder PATH of HOST as a path of this machine; the folder may be missing.
 
-    The last part is not resolved: a spec directory that is a link is the store's to refuse.
+    If the last part of PATH is a link, the link is not resolved, because the store rejects a spec directory
+    that is a link.
     """
     folder, _, name = path.rstrip("/").rpartition("/")
     try:
@@ -288,13 +276,15 @@ def outer_directory(host: Root, path: str) -> str:
 
 
 def absolute(option: str, path: str | None) -> str | None:
-    """Return PATH, which OPTION gave; raises ConfigError for what the configuration refuses as well."""
+    """Return PATH, the value of OPTION; raise ConfigError for a path that the configuration rejects."""
     if path is None:
         return None
     if not path.startswith("/"):
-        raise ConfigError(f"{option} {shown(path)!r} is not absolute", hint="paths are as the host sees them")
+        raise ConfigError(
+            f"{option} {shown(path)!r} is not absolute", hint="use an absolute path of the host"
+        )
     if not path.isprintable() or any(part in {".", ".."} for part in path.split("/")):
         raise ConfigError(
-            f"{option} {shown(path)} holds '.', '..' or control characters", hint="give the path itself"
+            f"{option} {shown(path)} contains '.', '..' or control characters", hint="use the plain path"
         )
     return path

@@ -1,4 +1,4 @@
-"""Report what became of specs: files that the user named, pruned views, one line for each outcome."""
+"""Print the outcomes of specs, write the files of --output, and remove unused views."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def save_spec(spec: GeneratedSpec, path: str, content: bytes) -> PublishOutcome:
-    """Write CONTENT, which is SPEC in its format, into a file that the user named, whole or not at all."""
+    """Write CONTENT (the text of SPEC) atomically into the user's file PATH, and return the outcome."""
     try:
         plainfiles.save_file(path, content)
     except StoreError as error:
@@ -28,22 +28,23 @@ def save_spec(spec: GeneratedSpec, path: str, content: bytes) -> PublishOutcome:
 
 
 def print_outcome(outcome: PublishOutcome, arguments: Namespace) -> None:
-    """Say on standard error what became of one kind, unless it was refused, which is an error to raise."""
+    """Print OUTCOME on stderr. The caller reports the error of OUTCOME."""
     file = shown(outcome.file)
     if outcome.result == "withdrawn":
         report.print_note(f"{file}: withdrawn, because {outcome.reason}", arguments)
     elif outcome.result in {"written", "unchanged"}:
-        devices = f", {outcome.devices} devices of {outcome.kind}" if outcome.devices else ""
+        devices = f", {outcome.devices} names of {outcome.kind}" if outcome.devices else ""
         report.print_note(f"{file}: {outcome.result}{devices}", arguments)
     for path in outcome.set_aside:
-        report.print_note(f"moved another's spec aside: {shown(path)}", arguments)
+        report.print_note(f"moved a foreign spec aside: {shown(path)}", arguments)
 
 
 def prune_views(state_dir: str, directories: tuple[str, ...], arguments: Namespace) -> None:
-    """Remove the views that nobody uses any more, once after a boot.
+    """Remove unused views, once in each boot.
 
-    The views of the new specs are published already, and those of the old ones are still named. What
-    cannot be removed takes space and harms nobody, so the specs are written in any case.
+    ``generate --write`` calls this function before it writes the new specs. The views of the new specs
+    already exist. The old specs are still on the disk, so their views stay. If a view cannot be removed, it
+    only uses space, and cdigen still writes the new specs.
     """
     if not os.path.isdir(f"{state_dir}/{VIEWS}"):
         return

@@ -1,4 +1,4 @@
-"""Start, restart and examine cdigen's own service with systemd: ``start``, ``restart``, ``state``."""
+"""Start, restart and examine the services of cdigen with systemd."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ KUBELET_UNIT = "cdigen-kubelet.service"
 _RELOAD = ("daemon-reload",)
 _BOOTED = "/run/systemd/system"  # sd_booted(3)
 _SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl")
-# The units give themselves 30 s to start and 10 s to stop.
+# The units have a limit of 30 s to start and 10 s to stop.
 _DEADLINE_S = 90.0
 
 
 def has_systemd() -> bool:
-    """Return whether this machine was booted by systemd, and not only has its programs."""
+    """Return whether systemd booted this machine; an installed systemctl is not sufficient."""
     return os.path.isdir(_BOOTED)
 
 
 def start() -> None:
-    """Start the service, now and at every boot; CdigenError where it does not."""
-    _must(_RELOAD)
-    _must(("enable", "--now", "--quiet", UNIT))
+    """Start the service and enable it for every boot; raise CdigenError if it does not start."""
+    _require_success(_RELOAD)
+    _require_success(("enable", "--now", "--quiet", UNIT))
 
 
 def restart() -> None:
-    """Let what runs of it go on by the new files; CdigenError where it does not."""
-    _must(_RELOAD)
-    _must(("try-restart", UNIT, PLUGIN_UNIT, KUBELET_UNIT))
+    """Restart all running services of cdigen with the new files; raise CdigenError if the restart fails."""
+    _require_success(_RELOAD)
+    _require_success(("try-restart", UNIT, PLUGIN_UNIT, KUBELET_UNIT))
 
 
 def state() -> str:
-    """Return the service's state in systemd's own word: active, inactive, failed, ..."""
+    """Return the state of the service from systemd: ``active``, ``inactive``, ``failed`` and others."""
     return _systemctl(("is-active", UNIT)).output.decode("utf-8", "replace").strip() or "unknown"
 
 
-def _must(words: tuple[str, ...]) -> None:
-    ending = _systemctl(words)
-    if ending.by == "itself" and ending.status == 0:
+def _require_success(words: tuple[str, ...]) -> None:
+    result = _systemctl(words)
+    if result.by == "itself" and result.status == 0:
         return
     raise CdigenError(
-        f"systemctl {' '.join(words)}: {ending.last_stderr_line or f'it ended with {ending.status}'}",
-        hint="the files are there; 'journalctl -u cdigen -n 20' has the reason",
+        f"systemctl {' '.join(words)}: {result.last_stderr_line or f'exit status {result.status}'}",
+        hint="the files are installed; 'journalctl -u cdigen -n 20' has the reason",
         kind="restart-failed",
     )
 
 
 def _systemctl(words: tuple[str, ...]) -> ChildResult:
-    program = next((place for place in _SYSTEMCTL if os.path.exists(place)), _SYSTEMCTL[0])
-    hint = "the files are there; start it by hand: systemctl daemon-reload && systemctl enable --now cdigen"
+    program = next((path for path in _SYSTEMCTL if os.path.exists(path)), _SYSTEMCTL[0])
+    hint = "the files are installed; run 'systemctl daemon-reload && systemctl enable --now cdigen'"
     if problem := untrusted(program):
         raise CdigenError(f"cdigen is not started: {problem}", hint=hint, kind="restart-failed")
     try:

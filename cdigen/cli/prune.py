@@ -1,4 +1,4 @@
-"""``cdigen prune``: remove the driver views that no spec and no container uses."""
+"""The command ``cdigen prune``: remove the driver views that no spec and no container uses."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ if TYPE_CHECKING:
     from cdigen.store.views.pruning import PrunedView
 
 EXAMPLES = """\
-  cdigen prune --dry-run               what would be removed, and why the others stay
-  cdigen prune                         remove the views that nobody uses
-  cdigen prune --spec-dir /srv/cdi     specs in /srv/cdi name views, too
+  cdigen prune --dry-run               print the views, and whether they would be removed
+  cdigen prune                         remove all unused views
+  cdigen prune --spec-dir /srv/cdi     also keep the views of specs in /srv/cdi
 """
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("--dry-run", action="store_true", help="remove nothing, only say what would be")
+    parser.add_argument("--dry-run", action="store_true", help="print the result, and remove nothing")
     options.add_root_options(parser)
     parser.add_argument(
         "--spec-dir",
         metavar="DIR",
         type=options.not_empty,
         action="append",
-        help="look here as well for specs that name views, beside the default and configured directories",
+        help="also keep the views of specs in DIR, in addition to the default and configured directories",
     )
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
     argument_checks.require_spec_directories(arguments)
     state_dir = options.outer_directory(host, settings.state_dir)
@@ -69,5 +69,5 @@ def run(arguments: Namespace) -> int:
 def _failure(row: PrunedView, state_dir: str) -> StoreError:
     return StoreError(
         f"the view {shown(state_dir)}/views/{row.name} {row.reason}",
-        hint="run the command as root; as root, look for an immutable flag with lsattr",
+        hint="run the command as root; if this fails, check the immutable flag with lsattr",
     )

@@ -1,4 +1,4 @@
-"""Print results and findings: tables, JSON, colour on a terminal, one line for each finding."""
+"""Print results and findings: tables, JSON, colours on a terminal, and one line for each finding."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 from cdigen.cli import terminal
 from cdigen.host.root import shown
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,63 +18,66 @@ if TYPE_CHECKING:
     from cdigen.model.errors import CdigenError
     from cdigen.model.findings import Finding
 
-# What JSON leaves as it is, and a terminal obeys: C1 controls, and what turns the direction of text.
-_OBEYED = (*range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
-_ESCAPES = {code: f"\\u{code:04x}" for code in _OBEYED}
+# The characters that JSON does not escape but a terminal interprets: C1 controls and direction marks.
+_CONTROLS = (*range(0x7F, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))
+_ESCAPES = {code: f"\\u{code:04x}" for code in _CONTROLS}
 _COLOURS = {"error": "31", "warning": "33", "info": "36"}
 
 
 def print_findings(findings: Iterable[Finding], arguments: Namespace) -> None:
-    """Print findings on stderr: errors always, warnings unless --quiet, information with --verbose."""
-    wanted = {"error"}
+    """Print FINDINGS on stderr: errors, warnings (not with --quiet), and information (with --verbose)."""
+    severities = {"error"}
     if not arguments.quiet:
-        wanted.add("warning")
+        severities.add("warning")
     if arguments.verbose:
-        wanted.add("info")
-    seen: set[str] = set()
+        severities.add("info")
+    printed: set[str] = set()
     for finding in findings:
-        line = shown(finding.line())
-        if finding.severity in wanted and line not in seen:
-            seen.add(line)
-            _tell(paint(line, _COLOURS[finding.severity], sys.stderr))
+        line = shown(replace(finding, hint=_runnable(finding.hint)).line())
+        if finding.severity in severities and line not in printed:
+            printed.add(line)
+            _print_line(paint(line, _COLOURS[finding.severity], sys.stderr))
 
 
 def print_note(text: str, arguments: Namespace) -> None:
-    """Print a line about what was done on stderr, unless --quiet."""
+    """Print TEXT as a line on stderr. With --quiet, print nothing."""
     if not arguments.quiet:
-        _tell(text)
+        _print_line(text)
 
 
 def print_errors(errors: Iterable[CdigenError]) -> int:
-    """Print ERRORS on stderr, one line each; returns the exit code of the first, 0 where there is none."""
+    """Print each of ERRORS on stderr in one line; return the exit code of the first error, or 0."""
     codes: dict[str, int] = {}
     for error in errors:
-        line = shown(f"{error.message}; {error.hint}" if error.hint else error.message)
+        line = shown(f"{error.message}; {_runnable(error.hint)}" if error.hint else error.message)
         if line not in codes:
             codes[line] = error.exit_code
-            _tell(line)
+            _print_line(line)
     return next(iter(codes.values()), 0)
 
 
 def print_json(value: Any) -> None:
-    """Print VALUE as JSON on stdout, in UTF-8 whatever the locale; file names need not be UTF-8."""
-    from cdigen.cdi.render import render  # noqa: PLC0415 - only where it is asked for
+    """Print VALUE as JSON on stdout, in UTF-8 in every locale.
+
+    VALUE can contain file names that are not valid UTF-8.
+    """
+    from cdigen.cdi.render import render  # noqa: PLC0415 - only for --json
 
     print_bytes(render(value, stray_bytes=True).decode().translate(_ESCAPES).encode())
 
 
 def print_bytes(content: bytes) -> None:
-    """Print CONTENT on stdout as it is."""
+    """Print CONTENT on stdout without changes."""
     sys.stdout.flush()
     sys.stdout.buffer.write(content)
     sys.stdout.buffer.flush()
 
 
 def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], above: str = "") -> str:
-    """Return ROWS as text in columns, the header first, control characters escaped.
+    """Return ROWS below HEADER as text in columns, with escaped control characters.
 
-    On a terminal that is too narrow for that, cells are wrapped, and the column ABOVE, a word of the header,
-    stands over the rows that share it.
+    On a narrow terminal, cells are wrapped. If the cells still do not fit, each value in the column with the
+    header ABOVE becomes a heading above the rows with this value.
     """
     every = [tuple(header), *(tuple(map(shown, row)) for row in rows)]
     place = header.index(above) if above else None
@@ -83,21 +87,32 @@ def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], above: str = 
 
 
 def paint(text: str, colour: str, stream: TextIO) -> str:
-    """Return TEXT in COLOUR (an SGR number) where STREAM is a terminal and NO_COLOR is not set."""
+    """Return TEXT in COLOUR (an SGR number) if STREAM is a terminal and NO_COLOR is not set."""
     if stream.isatty() and not os.environ.get("NO_COLOR"):
         return f"\033[{colour}m{text}\033[0m"
     return text
 
 
-def _tell(line: str) -> None:
-    """Print LINE on stderr; where that takes nothing, nobody can be told, and the work goes on."""
-    from contextlib import suppress  # noqa: PLC0415 - most commands have nothing to tell
+def _runnable(hint: str) -> str:
+    """Return HINT; for users other than root, add sudo and the path of cdigen to a create-nodes command."""
+    if os.geteuid() == 0 or not hint.startswith("cdigen create-nodes"):
+        return hint
+    import shlex  # noqa: PLC0415 - few hosts lack device nodes
+
+    from cdigen.cli.own_package import as_root  # noqa: PLC0415 - likewise
+
+    return as_root(*shlex.split(hint)[1:])
+
+
+def _print_line(line: str) -> None:
+    """Print LINE on stderr; ignore failures, because there is no place to report them."""
+    from contextlib import suppress  # noqa: PLC0415 - most commands print no line on stderr
 
     with suppress(OSError):
         write(sys.stderr, f"cdigen: {line}\n")
 
 
 def write(stream: TextIO, text: str) -> None:
-    """Write TEXT whatever the locale: what it cannot encode is escaped."""
+    """Write TEXT to STREAM in every locale; escape characters that the encoding of STREAM does not have."""
     encoding = stream.encoding or "utf-8"
     stream.write(text.encode(encoding, "backslashreplace").decode(encoding))

@@ -1,4 +1,4 @@
-"""``cdigen resolve``: which devices a container would get from the NRI plugin, and why."""
+"""The command ``cdigen resolve``: print the devices that the NRI plugin would inject, with reasons."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import sys
 from argparse import ArgumentTypeError
 
 from cdigen.cli import argument_checks, options, report
-from cdigen.cli.front_end_sources import sources
 from cdigen.cli.image_config import read_image_config
-from cdigen.frontend.host_state import read_host_state
+from cdigen.cli.service_sources import sources
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.names import is_device_name, is_kind
 from cdigen.nri.decision.context import LIBRARY, cache_for, context_of
-from cdigen.nri.decision.image import judged
+from cdigen.nri.decision.image import judge_image
 from cdigen.nri.decision.refusal import quote
 from cdigen.nri.pods import Container, ContainerMount, Pod
+from cdigen.service.host_state import read_host_state
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -25,120 +25,126 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.config import Settings
-    from cdigen.frontend.host_state import HostSources
     from cdigen.host.root import Root
-    from cdigen.nri.decision.decide import Decision
-    from cdigen.nri.decision.image import Judgement
+    from cdigen.nri.decision.decide import InjectionDecision
+    from cdigen.nri.decision.image import RequirementResult
+    from cdigen.service.host_state import HostSources
 
 EXAMPLES = """\
   cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
-                                       what a container of this namespace gets
+                                       the devices of a container in this namespace
   cdigen resolve --env NVIDIA_VISIBLE_DEVICES=0 --env NVIDIA_REQUIRE_CUDA='cuda>=12.4'
-                                       with a requirement of its image
+                                       with a requirement of the image
   cdigen resolve --namespace ml --annotation devices.cdigen.dev/pod=nvidia.com/gpu=0
-                                       what a pod's annotation gives
+                                       the devices for an annotation of the pod
   cdigen resolve --namespace ml --mount /dev/null:/var/run/nvidia-container-devices/0
-                                       what a device list by volume mounts gives
+                                       the devices of a device list by volume mounts
   podman image inspect cuda:12.4 | cdigen resolve --namespace ml --image-config -
-                                       what its image asks for and requires: variables, and
-                                       the labels of nvidia-docker 1.0; exit 1: it is not met
+                                       requests and requirements of the image: variables, and
+                                       labels of nvidia-docker 1.0; exit 1: a requirement is not met
   cdigen resolve --json --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
-                                       the same for programs; exit 1: it would be refused
+                                       JSON output; exit 1: the container is refused, or the policy
+                                       ignores a request
 """
 
 EXIT_REFUSED = 1
+# The cause of a request that the policy ignores.
+_NOT_PERMITTED = "not_permitted"
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    asked = parser.add_argument_group("the container")
-    asked.add_argument("--env", metavar="KEY=VALUE", action="append", help="a variable; repeat it")
-    asked.add_argument(
+    group = parser.add_argument_group("the container")
+    group.add_argument(
+        "--env", metavar="KEY=VALUE", action="append", help="a variable of the container; repeatable"
+    )
+    group.add_argument(
         "--image-config",
         metavar="FILE",
         type=options.not_empty,
-        help="what 'podman image inspect' or 'docker image inspect' prints of its image (-: standard input); "
-        "--env counts over its variables",
+        help="the output of 'podman image inspect' or 'docker image inspect' for the container's image (-: "
+        "standard input); --env overrides the variables of the image",
     )
-    asked.add_argument(
-        "--annotation", metavar="KEY=VALUE", action="append", help="an annotation of its pod; repeat it"
+    group.add_argument(
+        "--annotation", metavar="KEY=VALUE", action="append", help="an annotation of the pod; repeatable"
     )
-    asked.add_argument("--label", metavar="KEY=VALUE", action="append", help="a label of its pod; repeat it")
-    asked.add_argument(
+    group.add_argument("--label", metavar="KEY=VALUE", action="append", help="a label of the pod; repeatable")
+    group.add_argument(
         "--namespace",
         metavar="NAME",
         type=options.not_empty,
         default="default",
-        help="the pod's (default: default)",
+        help="the namespace of the pod (default: default)",
     )
-    asked.add_argument("--runtime-handler", metavar="NAME", default="", help="the pod's (default: none)")
-    asked.add_argument("--container", metavar="NAME", default="", help="the container's own name")
-    asked.add_argument(
+    group.add_argument(
+        "--runtime-handler", metavar="NAME", default="", help="the runtime handler of the pod (default: none)"
+    )
+    group.add_argument("--container", metavar="NAME", default="", help="the name of the container")
+    group.add_argument(
         "--mount",
         metavar="SOURCE:PATH",
         type=_mount,
         action="append",
-        help="a mount of SOURCE, a path of the host, at PATH; repeat it",
+        help="a mount of SOURCE, a path of the host, at PATH; repeatable",
     )
-    asked.add_argument("--privileged", action="store_true", help="it is privileged")
-    asked.add_argument(
+    group.add_argument("--privileged", action="store_true", help="the container is privileged")
+    group.add_argument(
         "--device-node",
         metavar="PATH",
         type=_device_node,
         action="append",
-        help="a device node that it has already; repeat it",
+        help="a device node that the container already has; repeatable",
     )
-    asked.add_argument(
+    group.add_argument(
         "--cdi-device",
         metavar="NAME",
         type=_cdi_device,
         action="append",
-        help="a CDI device that it has already; repeat it",
+        help="a CDI device that the container already has; repeatable",
     )
     options.add_root_options(parser)
     options.add_spec_dir_option(parser)
     parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="where the daemon keeps its inventory"
+        "--run-dir", metavar="DIR", type=options.not_empty, help="the directory of the daemon's inventory"
     )
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
     argument_checks.require_spec_directories(arguments)
     if arguments.run_dir:
-        hint = "name the folder that holds the daemon's inventory.json"
+        hint = "name the folder with the daemon's inventory.json"
         argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
     sources = _sources(arguments, host, settings)
     state = read_host_state(sources, library=LIBRARY, cache=cache_for(settings))
     context = context_of(state, settings)
     container = _container(arguments)
-    if arguments.image_config is None:
-        decision, judgements = context.decide(_pod(arguments), container), None
-    else:
-        image = read_image_config(arguments.image_config)
+    image = read_image_config(arguments.image_config) if arguments.image_config else None
+    if image is not None:
         container = replace(container, env=(*image.requests, *container.env))
-        decision, judgements = judged(
-            context.decide(_pod(arguments), container),
-            image,
-            container.env,
-            policy=context.policy,
-            machine=context.machine,
+    decision, results = context.decide(_pod(arguments), container), None
+    is_ignored = any(ignored.cause == _NOT_PERMITTED for ignored in decision.ignored_requests)
+    if image is not None:
+        decision, results = judge_image(
+            decision, image, container.env, policy=context.policy, host_gpus=context.host_gpus
         )
     if arguments.json:
-        report.print_json(document(decision, judgements))
+        report.print_json(document(decision, results))
     else:
         _print(decision, arguments)
-        _print_judgements(judgements or ())
+        _print_results(results or ())
     report.print_findings(state.specs.problems, arguments)
-    return EXIT_REFUSED if decision.outcome == "refuse" else 0
+    return EXIT_REFUSED if decision.outcome == "refuse" or is_ignored else 0
 
 
-def document(decision: Decision, judgements: Iterable[Judgement] | None = None) -> dict[str, object]:
-    """Return DECISION as the JSON document of ``--json``, with the JUDGEMENTS on an image. Pure."""
+def document(
+    decision: InjectionDecision, results: Iterable[RequirementResult] | None = None
+) -> dict[str, object]:
+    """Return DECISION and the RESULTS of image requirements as the document of ``--json``. Pure."""
     rows = [
-        {"by": row.origin, "text": row.text, "met": row.is_met, "has": row.has} for row in judgements or ()
+        {"source": row.origin, "text": row.text, "met": row.is_met, "host": row.host} for row in results or ()
     ]
     return {
         "outcome": decision.outcome,
@@ -146,42 +152,44 @@ def document(decision: Decision, judgements: Iterable[Judgement] | None = None) 
         "cause": decision.cause,
         "reason": decision.reason,
         "chosen": [
-            {"device": choice.device, "asked": choice.token, "by": choice.origin}
+            {"device": choice.device, "requested": choice.token, "source": choice.origin}
             for choice in decision.choices
         ],
-        "notes": [{"cause": note.cause, "text": note.text} for note in decision.notes],
-        **({} if judgements is None else {"requirements": rows}),
+        "ignored_requests": [
+            {"cause": ignored.cause, "text": ignored.text} for ignored in decision.ignored_requests
+        ],
+        **({} if results is None else {"requirements": rows}),
     }
 
 
-def _print(decision: Decision, arguments: Namespace) -> None:
+def _print(decision: InjectionDecision, arguments: Namespace) -> None:
     if decision.choices:
         cells = [(choice.device, choice.token, choice.origin) for choice in decision.choices]
-        report.write(sys.stdout, report.table(cells, header=("DEVICE", "ASKED FOR AS", "BY")))
+        report.write(sys.stdout, report.table(cells, header=("DEVICE", "REQUESTED AS", "SOURCE")))
     else:
-        report.write(sys.stdout, f"{shown(_SAID[decision.outcome].format(decision))}\n")
-    for note in decision.notes:
-        report.print_note(shown(note.text), arguments)
+        report.write(sys.stdout, f"{shown(_OUTCOME_TEXTS[decision.outcome].format(decision))}\n")
+    for ignored in decision.ignored_requests:
+        report.print_note(shown(ignored.text), arguments)
 
 
-def _print_judgements(judgements: Iterable[Judgement]) -> None:
+def _print_results(results: Iterable[RequirementResult]) -> None:
     cells = [
-        (row.origin, quote(row.text).strip("'"), "yes" if row.is_met else "no", row.has) for row in judgements
+        (row.origin, quote(row.text).strip("'"), "yes" if row.is_met else "no", row.host) for row in results
     ]
     if cells:
-        header = ("REQUIRED BY", "WHAT", "MET", "THE HOST HAS")
+        header = ("REQUIRED BY", "REQUIREMENT", "MET", "HOST")
         report.write(sys.stdout, f"\n{report.table(cells, header=header)}")
 
 
-_SAID = {
-    "nothing": "no devices: the container asks for nothing that counts",
-    "served": "no devices: the container has them already",
+_OUTCOME_TEXTS = {
+    "nothing": "no devices: the container requests no device that the policy permits",
+    "served": "no devices: the container already has the requested devices",
     "refuse": "refused: {0.reason} [{0.cause}]",
 }
 
 
 def _sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:
-    """Return where the plugin would look, with the inventory of the run directory that was given."""
+    """Return the sources of the plugin; --run-dir replaces the folder of the inventory."""
     found = sources(arguments, host, settings)
     if arguments.run_dir:
         return replace(found, runs="/", run_dir=os.path.abspath(arguments.run_dir))
@@ -233,13 +241,13 @@ def _cdi_device(text: str) -> str:
     return text
 
 
-def _mapping(option: str, argument_checks: list[str] | None) -> dict[str, str]:
-    pairs = (text.partition("=") for text in _pairs(option, argument_checks))
+def _mapping(option: str, values: list[str] | None) -> dict[str, str]:
+    pairs = (text.partition("=") for text in _pairs(option, values))
     return {name: value for name, _, value in pairs}
 
 
-def _pairs(option: str, argument_checks: list[str] | None) -> Iterable[str]:
-    for text in argument_checks or ():
+def _pairs(option: str, values: list[str] | None) -> Iterable[str]:
+    for text in values or ():
         if text.find("=") < 1:
             raise ConfigError(
                 f"{option} {shown(text)!r} is not KEY=VALUE", hint="see 'cdigen resolve --help'"

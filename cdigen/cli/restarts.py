@@ -1,4 +1,4 @@
-"""Call a runtime's own programs when it is configured: restart it, have dockerd validate its file."""
+"""Restart a runtime, and check Docker's configuration with dockerd, for ``cdigen configure``."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from cdigen.host.root import reason
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
+from cdigen.runtimes.units import SYSTEM_FOLDERS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,8 +18,9 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
 
-# podman has no daemon: it reads its configuration at each start of a container.
-SERVICES = {"docker": "docker", "containerd": "containerd", "crio": "crio"}
+# The names of the services in distributions. podman has no daemon. It reads its configuration for each
+# container.
+SERVICES = {"docker": ("docker",), "containerd": ("containerd",), "crio": ("crio", "cri-o")}
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl")
 _OPENRC = ("/sbin/rc-service", "/usr/sbin/rc-service", "/usr/bin/rc-service")
@@ -28,33 +30,42 @@ _VALIDATE_S = 20.0
 
 
 def command_for(runtime: str, host: Root) -> tuple[str, ...]:
-    """Return the command that restarts RUNTIME on HOST, nothing where it has no daemon."""
+    """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service."""
     return _command(runtime, host) if runtime in SERVICES else ()
 
 
 def restart(runtime: str, host: Root) -> str:
-    """Restart RUNTIME; returns the command that did, nothing without a daemon. CdigenError: it failed."""
+    """Restart RUNTIME and return the command; return an empty text if RUNTIME has no daemon.
+
+    Raises CdigenError if the restart fails.
+    """
     if runtime not in SERVICES:
         return ""
-    name, *rest = _command(runtime, host)
-    places = _SYSTEMCTL if name == "systemctl" else _OPENRC
-    program = next((place for place in places if host.exists(place)), places[0])
+    if not (command := _command(runtime, host)):
+        raise CdigenError(
+            f"{runtime} is not restarted: neither systemd nor OpenRC has its service",
+            hint="the configuration is changed; restart the runtime manually",
+            kind="restart-failed",
+        )
+    name, *rest = command
+    paths = _SYSTEMCTL if name == "systemctl" else _OPENRC
+    program = next((path for path in paths if host.exists(path)), paths[0])
     shown_command = " ".join((name, *rest))
-    hint = f"the configuration is changed; run '{shown_command}' by hand"
+    hint = f"the configuration is changed; run '{shown_command}'"
     if problem := untrusted(program):
         raise CdigenError(f"{runtime} is not restarted: {problem}", hint=hint, kind="restart-failed")
     try:
-        ending = childprocess.run((program, *rest), deadline_s=_RESTART_S)
+        result = childprocess.run((program, *rest), deadline_s=_RESTART_S)
     except OSError as error:
         raise CdigenError(f"{shown_command}: {reason(error)}", hint=hint, kind="restart-failed") from error
-    if ending.by != "itself" or ending.status != 0:
-        why = ending.last_stderr_line or f"it ended with {ending.status}"
-        raise CdigenError(f"{shown_command}: {why}", hint=hint, kind="restart-failed")
+    if result.by != "itself" or result.status != 0:
+        problem = result.last_stderr_line or f"exit status {result.status}"
+        raise CdigenError(f"{shown_command}: {problem}", hint=hint, kind="restart-failed")
     return shown_command
 
 
 def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
-    """Return what asks the dockerd of this machine about a configuration file; None where it may not be."""
+    """Return a function that checks a configuration file with dockerd; None if dockerd must not run."""
     if posixpath.basename(binary.binary) != "dockerd" or untrusted(binary.binary):
         return None
     if binary.release is None or not behaves("docker", binary.release, RuntimeBehaviour.VALIDATES_CONFIG):
@@ -63,17 +74,24 @@ def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
     def check(path: str) -> str:
         command = (binary.binary, "--validate", "--config-file", path)
         try:
-            ending = childprocess.run(command, deadline_s=_VALIDATE_S)
+            result = childprocess.run(command, deadline_s=_VALIDATE_S)
         except OSError:
-            return ""  # it cannot be asked, and that is not a verdict
-        refused = ending.by == "itself" and ending.status == 1
-        return f"dockerd says: {ending.last_stderr_line}" if refused else ""
+            return ""  # dockerd cannot run, so the file is not checked
+        is_rejected = result.by == "itself" and result.status == 1
+        return f"dockerd reports: {result.last_stderr_line}" if is_rejected else ""
 
     return check
 
 
 def _command(runtime: str, host: Root) -> tuple[str, ...]:
-    has_openrc = any(host.exists(place) for place in _OPENRC)
-    if not host.exists(_SYSTEMD) and has_openrc:
-        return ("rc-service", SERVICES[runtime], "restart")
-    return ("systemctl", "restart", SERVICES[runtime])
+    """Return the command that restarts RUNTIME with the service manager of HOST; () without a service."""
+    if host.exists(_SYSTEMD):
+        units = (name for name in SERVICES[runtime] if _has_unit(host, f"{name}.service"))
+        return next((("systemctl", "restart", name) for name in units), ())
+    if any(host.exists(path) for path in _OPENRC):
+        return ("rc-service", SERVICES[runtime][0], "restart")
+    return ()
+
+
+def _has_unit(host: Root, unit: str) -> bool:
+    return any(host.exists(f"{folder}/{unit}") for folder in SYSTEM_FOLDERS)

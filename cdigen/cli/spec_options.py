@@ -1,11 +1,11 @@
-"""Options that say which specs to generate, and what becomes of them: ``GenerateOptions``."""
+"""The options that select the specs to generate, and the resulting ``GenerateOptions``."""
 
 from __future__ import annotations
 
 from cdigen.cli import discovery_options, options
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.profile import HOOKS, LAYOUTS, NAMINGS, is_naming
+from cdigen.model.profile import HOOKS, LAYOUTS, NAMINGS, capability_profiles, is_naming
 from cdigen.pipeline.delivery import DeliveryOptions
 from cdigen.pipeline.generate import GenerateOptions
 from cdigen.value import replace
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class _Namings:
-    """The namings that may be given: those of the tree's vendors, and any that another package may have."""
+    """The valid values of --naming, for argparse; an iteration yields the namings of cdigen's vendors.
+
+    The set contains each valid name of a naming, because a vendor of another package can have other namings.
+    """
 
     def __iter__(self) -> Iterator[str]:
         return iter(NAMINGS)
@@ -33,8 +36,8 @@ class _Namings:
 
 
 def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
-    """Add the options that say which specs are wanted, and how; NOTE stands above them in the help."""
-    group = parser.add_argument_group("which specs", note)
+    """Add the options that select specs and their form; the help prints NOTE above these options."""
+    group = parser.add_argument_group("specs", note)
     group.add_argument(
         "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
     )
@@ -43,83 +46,126 @@ def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
     )
     group.add_argument(
         "--naming",
-        metavar="HOW",
+        metavar="NAMING",
         action="append",
         choices=_Namings(),
-        help=f"name devices by {', '.join(NAMINGS)}, or as a vendor of another package has it (repeat it; "
-        "default: the vendor's own)",
+        help=f"name devices by {', '.join(NAMINGS)}, or by a naming of another package's vendor "
+        "(repeatable; default: the naming of the vendor)",
     )
     group.add_argument(
         "--target",
         metavar="RUNTIME",
         action="append",
-        help="make it fit a runtime, such as podman-4.3 or containerd-1.7.24; without a patch level the "
-        "oldest of the series is meant; repeat it, the strictest counts",
+        help="write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24; "
+        "without a patch level, the oldest release of the series applies; repeatable, the strictest target "
+        "applies (default: the key target of the configuration)",
     )
     group.add_argument(
         "--layout",
         choices=LAYOUTS,
-        help="how the driver's files reach containers (default: the profile's, which is auto)",
+        help="how containers get the driver's files (default: the layout of the profile, or auto)",
     )
     group.add_argument(
         "--hook",
         choices=HOOKS,
-        help="what runs when a container starts (default: the profile's, which is auto)",
+        help="the hook that runs when a container starts (default: the hook of the profile, or auto)",
     )
     group.add_argument(
-        "--container-driver-root", metavar="DIR", help="containers get the driver's files below DIR"
+        "--container-driver-root", metavar="DIR", help="containers get the driver's files in DIR"
     )
 
 
-def generate_options(arguments: Namespace, settings: Settings) -> GenerateOptions:
-    """Return what ARGUMENTS and SETTINGS ask for; raises ConfigError."""
-    given = options.absolute("--container-driver-root", arguments.container_driver_root)
-    return GenerateOptions(
-        profiles=_profiles(arguments, settings),
-        kinds=options.kinds(arguments),
-        target=_target(arguments),
-        container_driver_root=given or settings.container_driver_root,
-    )
+def explicit_settings(arguments: Namespace) -> dict[str, object]:
+    """Return the values of configuration keys that ARGUMENTS set; raise ConfigError for an invalid path."""
+    explicit: dict[str, object] = {
+        "target": tuple(dict.fromkeys(arguments.target or ())),
+        "driver_root": options.absolute("--driver-root", arguments.driver_root),
+        "dev_root": options.absolute("--dev-root", arguments.dev_root),
+        "container_driver_root": options.absolute("--container-driver-root", arguments.container_driver_root),
+        "library_search_paths": tuple(arguments.library_search_path or ()),
+        "binary_search_paths": tuple(arguments.binary_search_path or ()),
+        "config_search_paths": tuple(arguments.config_search_path or ()),
+        "mode": arguments.mode,
+        "nvml": arguments.nvml,
+    }
+    return {key: value for key, value in explicit.items() if value}
 
 
-def _profiles(arguments: Namespace, settings: Settings) -> tuple[Profile, ...]:
-    known = {profile.name: profile for profile in settings.offered_profiles}
-    wanted = arguments.profile or known
-    for name in wanted:
+def explicit_profile_settings(arguments: Namespace) -> dict[str, object]:
+    """Return the values that options of ARGUMENTS set in every profile, by key."""
+    explicit: dict[str, object] = {
+        "names": tuple(dict.fromkeys(arguments.naming or ())),
+        "layout": arguments.layout,
+        "hook": arguments.hook,
+        "target": tuple(dict.fromkeys(arguments.target or ())),
+    }
+    return {key: value for key, value in explicit.items() if value}
+
+
+def selected_profiles(arguments: Namespace, settings: Settings) -> tuple[Profile, ...]:
+    """Return the profiles that ARGUMENTS select, with the options of ARGUMENTS, or raise ConfigError."""
+    known = {profile.name: profile for profile in settings.effective_profiles}
+    selected = arguments.profile or known
+    for name in selected:
         if name not in known:
             raise ConfigError(
-                f"--profile {shown(name)!r} is not configured", hint=f"configured are {', '.join(known)}"
+                f"--profile {shown(name)!r} is not configured", hint=f"configured: {', '.join(known)}"
             )
     for naming in arguments.naming or ():
         if not registry.has_naming(naming, discovery_options.vendor_names(arguments, settings)):
             raise ConfigError(
-                f"--naming {naming} is of none of the vendors that are asked",
-                hint=f"any vendor may have {', '.join(NAMINGS)}; others are those of packages that are named",
+                f"--naming {naming}: none of the selected vendors has this naming",
+                hint=f"use one of {', '.join(NAMINGS)}, or name the vendor of another package with --vendor",
             )
-    given: dict[str, object] = {
-        "names": tuple(dict.fromkeys(arguments.naming or ())),
-        "layout": arguments.layout,
-        "hook": arguments.hook,
-    }
-    changes = {name: value for name, value in given.items() if value}
-    return tuple(replace(known[name], **changes) for name in dict.fromkeys(wanted))
+    return tuple(
+        replace(known[name], **explicit_profile_settings(arguments)) for name in dict.fromkeys(selected)
+    )
+
+
+def generate_options(arguments: Namespace, settings: Settings) -> GenerateOptions:
+    """Return the options that ARGUMENTS and SETTINGS define, or raise ConfigError."""
+    driver_root = options.absolute("--container-driver-root", arguments.container_driver_root)
+    return replace(
+        configured_options(settings, selected_profiles(arguments, settings), tuple(arguments.target or ())),
+        kinds=options.kinds(arguments),
+        container_driver_root=driver_root or settings.container_driver_root,
+    )
+
+
+def configured_options(
+    settings: Settings, profiles: tuple[Profile, ...] = (), target: tuple[str, ...] = ()
+) -> GenerateOptions:
+    """Return the options of SETTINGS; non-empty PROFILES and TARGET replace the configured values.
+
+    Raises ConfigError for an invalid target.
+    """
+    profiles = profiles or settings.effective_profiles
+    every = (*profiles, *capability_profiles(profiles))
+    return GenerateOptions(
+        profiles=profiles,
+        target=_strictest(target or settings.target),
+        class_targets=tuple(
+            (profile.device_class, own) for profile in every if (own := _strictest(profile.target))
+        ),
+        container_driver_root=settings.container_driver_root,
+    )
+
+
+def _strictest(texts: tuple[str, ...]) -> Target | None:
+    if not texts:
+        return None
+    from cdigen.runtimes import targets  # noqa: PLC0415 - only with a target
+
+    return targets.strictest(tuple(targets.parse(text) for text in texts))
 
 
 def delivery_options(arguments: Namespace, host: Root, settings: Settings, *, write: bool) -> DeliveryOptions:
-    """Return by what the driver's files may reach containers; only with WRITE is anything made for it."""
+    """Return the options for the delivery of driver files; cdigen builds views only if WRITE is true."""
     return DeliveryOptions(
         hook_script=settings.hook,
         hook_python=settings.hook_python,
         nvidia_hook=settings.nvidia_hook,
         state_dir="" if arguments.inventory else options.outer_directory(host, settings.state_dir),
         make_views=write,
-        view_copies=settings.view_copies,
+        copy_driver_files=settings.copy_driver_files,
     )
-
-
-def _target(arguments: Namespace) -> Target | None:
-    if not arguments.target:
-        return None
-    from cdigen.runtimes import targets  # noqa: PLC0415 - only where it is asked for
-
-    return targets.strictest(tuple(targets.parse(text) for text in arguments.target))

@@ -1,6 +1,6 @@
-"""Fit text into the terminal: its width, tables and paragraphs that are wrapped, nothing cut.
+"""Fit text into the width of the terminal: wrap tables and paragraphs without truncation.
 
-What is not printed on a terminal is for programs, and is as wide as it is.
+Output to a file or a pipe is not wrapped, because programs read it.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ _INDENT = "    "
 
 
 def width() -> int | None:
-    """Return how many columns standard output has, as COLUMNS or the terminal says; None without one."""
+    """Return the number of columns (from COLUMNS or the terminal), or None if stdout is not a terminal."""
     if not sys.stdout.isatty():
         return None
-    return _given() or _of_terminal()
+    return _from_environment() or _from_terminal()
 
 
 def help_width() -> int:
-    """Return how wide a help is: as the terminal, within what is read with ease."""
-    columns = _given() or (_of_terminal() if sys.stdout.isatty() else _USUAL)
+    """Return the width of a help text: the width of the terminal, limited to 40 to 100 columns."""
+    columns = _from_environment() or (_from_terminal() if sys.stdout.isatty() else _USUAL)
     return min(max(columns, 40), 100)
 
 
-def _given() -> int:
+def _from_environment() -> int:
     text = os.environ.get("COLUMNS", "")
     return int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
 
 
-def _of_terminal() -> int:
-    # shutil's way to ask takes 4 ms to import; a serial line says 0.
+def _from_terminal() -> int:
+    # os.get_terminal_size needs no import; importing shutil takes 4 ms. A serial line has the size 0.
     try:
         return os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL
     except OSError:
@@ -45,7 +45,10 @@ def _of_terminal() -> int:
 
 
 def wrap_text(text: str, columns: int | None, *, indent: str = "") -> list[str]:
-    """Return TEXT in lines of COLUMNS at most, those after the first behind INDENT; no word is broken."""
+    """Return TEXT as lines of at most COLUMNS characters, without a break in a word.
+
+    Each line after the first starts with INDENT. If COLUMNS is None, the text is one line.
+    """
     if columns is None:
         return [text]
     from textwrap import wrap  # noqa: PLC0415 - only on a terminal
@@ -60,7 +63,7 @@ def wrap_text(text: str, columns: int | None, *, indent: str = "") -> list[str]:
 
 
 def fit_width(text: str) -> str:
-    """Return TEXT with every line of it as wide as the terminal at the most."""
+    """Return TEXT with all lines wrapped to the width of the terminal."""
     columns = width()
     if columns is None:
         return text
@@ -71,20 +74,21 @@ def fit_width(text: str) -> str:
 def wrap_table(
     rows: Sequence[Sequence[str]], columns: int | None, *, above: int | None = None
 ) -> list[tuple[str, ...]]:
-    """Return each of ROWS, whose first is the header, as lines, in columns that fit into COLUMNS. Pure.
+    """Return the lines of each row of ROWS, in columns that fit into COLUMNS. Pure.
 
-    Where the natural widths do not fit, cells are wrapped between words. Where that does not do, the column
-    ABOVE stands over the rows that share it, or the last ones follow each row on a line of their own.
+    The first row is the header. Cells are wrapped between words if the table is too wide. If the wrapped
+    cells do not fit either, each value in column number ABOVE (from 0) becomes a heading above the rows with
+    this value. If ABOVE is None, the last cells of each row are on a separate line below the row.
     """
     natural = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     if columns is None or _total(natural) <= columns:
         return [(_joined(row, natural),) for row in rows]
     if above is not None and _total(list(map(_longest_word, zip(*rows, strict=True)))) > columns:
         return _under_headings(rows, columns, above)
-    return _narrowed(rows, natural, columns)
+    return _wrap_cells(rows, natural, columns)
 
 
-def _narrowed(rows: Sequence[Sequence[str]], natural: list[int], columns: int) -> list[tuple[str, ...]]:
+def _wrap_cells(rows: Sequence[Sequence[str]], natural: list[int], columns: int) -> list[tuple[str, ...]]:
     least = list(map(_longest_word, zip(*rows, strict=True)))
     kept, widths = len(natural), list(natural)
     if _total(least) > columns:
@@ -98,7 +102,7 @@ def _narrowed(rows: Sequence[Sequence[str]], natural: list[int], columns: int) -
 
 
 def _under_headings(rows: Sequence[Sequence[str]], columns: int, above: int) -> list[tuple[str, ...]]:
-    """Return ROWS without the column ABOVE, whose cells are lines of their own wherever they change."""
+    """Return ROWS without column number ABOVE; each value in this column is a line above its rows."""
     others = [tuple(cell for place, cell in enumerate(row) if place != above) for row in rows]
     laid = wrap_table(others, columns - len(_GAP))
     found: list[tuple[str, ...]] = []
@@ -109,7 +113,7 @@ def _under_headings(rows: Sequence[Sequence[str]], columns: int, above: int) -> 
 
 
 def _in_cells(row: Sequence[str], widths: list[int]) -> list[str]:
-    from textwrap import wrap  # noqa: PLC0415 - only where a table is too wide
+    from textwrap import wrap  # noqa: PLC0415 - only for a table that is too wide
 
     cells = [
         wrap(cell, max(size, 1), break_long_words=False, break_on_hyphens=False)

@@ -1,4 +1,4 @@
-"""``cdigen topology``: how the devices of this host are linked, in the form of 'nvidia-smi topo -m'."""
+"""The command ``cdigen topology``: the links between devices, in the form of 'nvidia-smi topo -m'."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
-    from cdigen.topology.matrix import Card, Device, Matrix
+    from cdigen.topology.matrix import Matrix, MatrixDevice, NetworkCard
 
 EXAMPLES = """\
   cdigen topology                      the matrix of all GPUs and network cards
-  cdigen topology --json               the same for programs, with folders in /sys and health
-  cdigen topology --svg topology.svg   a picture of it
-  cdigen topology --inventory FILE     of another host ('cdigen inspect --json')
+  cdigen topology --json               the same as JSON, with folders in /sys and health
+  cdigen topology --svg topology.svg   a picture of the topology
+  cdigen topology --inventory FILE     the matrix of another host ('cdigen inspect --json')
 """
 
 
@@ -38,13 +38,13 @@ def add_options(parser: ArgumentParser) -> None:
         "--svg",
         metavar="FILE",
         type=options.not_empty,
-        help="draw a picture of it into FILE ('/dev/stdout' prints it) instead of the matrix",
+        help="draw a picture into FILE ('/dev/stdout' prints it) instead of the matrix",
     )
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
     names = discovery_options.vendor_names(arguments, settings)
     inventories = _inventories(arguments, host, settings, names)
@@ -58,15 +58,15 @@ def run(arguments: Namespace) -> int:
     elif devices and arguments.svg is None:
         report.write(sys.stdout, text(found, header_as=_underlined))
     if not devices:
-        report.print_note("no device is known: see 'cdigen inspect'", arguments)
+        report.print_note("no device found: see 'cdigen inspect'", arguments)
     return 0
 
 
-def _draw(arguments: Namespace, devices: tuple[Device, ...]) -> None:
-    from cdigen.topology.svg import picture  # noqa: PLC0415 - only where it is asked for
+def _draw(arguments: Namespace, devices: tuple[MatrixDevice, ...]) -> None:
+    from cdigen.topology.svg import picture  # noqa: PLC0415 - only with --svg
 
     plainfiles.save_file(arguments.svg, picture(devices).encode())
-    report.print_note(f"the picture is in {shown(arguments.svg)}", arguments)
+    report.print_note(f"picture written to {shown(arguments.svg)}", arguments)
 
 
 def _underlined(line: str) -> str:
@@ -76,9 +76,10 @@ def _underlined(line: str) -> str:
 def _inventories(
     arguments: Namespace, host: Root, settings: Settings, names: tuple[str, ...]
 ) -> dict[str, Inventory]:
-    """Return what the daemon knows, which has asked for the links.
+    """Return the inventories of --inventory or of the daemon, with the links between devices.
 
-    Without a daemon, or where what it knows is of another driver, return what the host shows.
+    If no daemon runs, the inventories are from a discovery of the host. The same applies if the daemon's
+    inventory describes a different driver version.
     """
     if arguments.inventory is not None:
         argument_checks.refuse_beside_inventory(arguments)
@@ -88,19 +89,19 @@ def _inventories(
     if not known.problem and not stale:
         return {name: own for name in names if (own := known.of(name)[0]) is not None}
     for problem in stale:
-        report.print_note(f"{problem}; the host is looked at instead", arguments)
+        report.print_note(f"{problem}; reading the host instead", arguments)
     context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
     inventories, failures = discovery_options.discover(arguments, settings, context)
-    report.print_findings(discovery_options.defects(failures), arguments)
+    report.print_findings(discovery_options.findings_of(failures), arguments)
     if failures and (arguments.strict or not inventories):
         raise next(iter(failures.values()))
-    return links.refreshed(links.with_known(inventories, context), lambda: context).inventories
+    return links.refresh_links(links.with_known_links(inventories, context), lambda: context).inventories
 
 
 def _document(found: Matrix) -> dict[str, Any]:
     labels = found.labels
-    joined = [
+    pairs = [
         (labels[one], labels[other], found.relations[one][other])
         for one in range(len(labels))
         for other in range(one + 1, len(labels))
@@ -117,13 +118,13 @@ def _document(found: Matrix) -> dict[str, Any]:
                 "technology": relation.technology,
                 "count": relation.count,
             }
-            for one, other, relation in joined
+            for one, other, relation in pairs
         ],
         "islands": [[labels[place] for place in island] for island in islands(accelerators)],
     }
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _device(device: MatrixDevice) -> dict[str, Any]:
     gpu = device.accelerator
     return {
         "label": device.label,
@@ -143,7 +144,7 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def _nic(label: str, nic: Card) -> dict[str, Any]:
+def _nic(label: str, nic: NetworkCard) -> dict[str, Any]:
     return {
         "label": label,
         "name": nic.name,

@@ -1,4 +1,4 @@
-"""``cdigen validate``: check spec files as the runtimes' loaders do, and print all that is wrong."""
+"""The command ``cdigen validate``: check spec files as the runtimes do, and print all problems."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from cdigen.cli.specinput import SpecInput, read_inputs
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding, errors
-from cdigen.pipeline.fit import unknown_releases
 from cdigen.runtimes import acceptance, targets
 from cdigen.value import frozen
 
@@ -26,35 +25,42 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 EXAMPLES = """\
-  cdigen validate /etc/cdi /var/run/cdi               every file that a runtime loads from there
+  cdigen validate /etc/cdi /var/run/cdi               check every file that a runtime loads
   cdigen validate --host /var/run/cdi/nvidia.com-gpu.json
-                                                      and does the host have what it names?
-  cdigen generate | cdigen validate -                 from standard input
-  cdigen validate --target podman-4.9 nvidia.yaml     does that release load it?
-  cdigen validate --json --loader 0.8.0 nvidia.yaml   with what each CDI library version would do
+                                                      also check its paths on this host
+  cdigen generate | cdigen validate -                 check standard input
+  cdigen validate --target podman-4.9 nvidia.yaml     check whether podman 4.9 loads the file
+  cdigen validate --json --loader 0.8.0 nvidia.yaml   print JSON, with results per CDI library
 """
 
-# A key may be as long as a file, and is part of the path.
+# The maximum number of characters in the path of a finding. A path contains keys. A key can be as long as the
+# file.
 MAX_PATH = 4096
+
+UNKNOWN_RULE = "loader-unknown"
 
 EXIT_INVALID = 1
 EXIT_UNREADABLE = 5
 
-# What the libraries do, in words for runtimes.
-VERDICT_LABELS = {REJECT: "refused by", PANIC: "crashes"}
+# The verdicts of the libraries, with the labels that precede the names of runtimes.
+VERDICT_LABELS = {REJECT: "rejected by", PANIC: "crashes"}
 
 
 @frozen
 class RequestedLibrary:
-    """A CDI library that the user named: by itself, or as that of a runtime's release."""
+    """The CDI library of a --loader option, or of the runtime release of a --target option.
+
+    ``doubt`` is the reason why the behaviour of the release is unknown.
+    """
 
     name: str
     library: str
+    doubt: str = ""
 
 
 @frozen
 class ValidatedFile:
-    """What is to be said of one file; ``judged`` maps CDI library versions to what they would do."""
+    """The result for one file; ``judged`` has the verdict of each version of the CDI library."""
 
     file: str
     findings: tuple[Finding, ...]
@@ -66,6 +72,11 @@ class ValidatedFile:
         """Whether no finding is an error."""
         return not errors(self.findings)
 
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the file is valid, but the verdict of a requested library is unknown."""
+        return self.is_valid and any(found.rule == UNKNOWN_RULE for found in self.findings)
+
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
@@ -76,32 +87,36 @@ def add_options(parser: ArgumentParser) -> None:
         type=options.not_empty,
         help="a spec file, or a folder of .json and .yaml files; '-' is standard input",
     )
-    parser.add_argument("--host", action="store_true", help="also hold it against this host (see --root)")
+    parser.add_argument(
+        "--host", action="store_true", help="also compare the paths with this host (see --root)"
+    )
     parser.add_argument(
         "--target",
         metavar="RUNTIME",
         action="append",
         default=[],
-        help="fail unless this runtime loads it: podman-4.9, containerd-1.7.24; may be repeated",
+        help="check whether this runtime release loads FILE, such as podman-4.9 or containerd-1.7.24; if "
+        "not, or if this is unknown, exit with 1; repeatable",
     )
     parser.add_argument(
         "--loader",
         metavar="VERSION",
         action="append",
         default=[],
-        help="fail unless this version of the CDI library loads it: 0.8.0, main; may be repeated",
+        help="check whether this version of the CDI library loads FILE, such as 0.8.0 or main; if not, or if "
+        "this is unknown, exit with 1; repeatable",
     )
     parser.add_argument(
-        "--schema", action="store_true", help="ask the JSON Schema about specs with thousands of mounts too"
+        "--schema", action="store_true", help="apply the JSON Schema also to specs with thousands of mounts"
     )
     options.add_root_options(parser)
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     _refuse_odd_combinations(arguments)
-    asked = _asked(arguments)
+    requested = _requested(arguments)
     host = options.host_and_settings(arguments)[0] if arguments.host else None
     mount_conflicts = MountConflicts(host)
     rows = []
@@ -111,16 +126,16 @@ def run(arguments: Namespace) -> int:
         if file.problem and not file.rule:
             empty.append(f"{shown(file.name)} {file.problem}")
             continue
-        verdict = _judge(file, asked, host, mount_conflicts, always_schema=arguments.schema)
-        codes.add(_code(verdict))
+        validated = _validate(file, requested, host, mount_conflicts, always_schema=arguments.schema)
+        codes.add(_code(validated))
         if arguments.json:
-            rows.append(_row(verdict, asked))
+            rows.append(_row(validated, requested))
         else:
-            report.write(sys.stdout, _text(verdict, arguments))
+            report.write(sys.stdout, _text(validated, arguments))
     if not codes:
         raise ConfigError(
             f"nothing was checked: {'; '.join(empty)}",
-            hint="runtimes load nothing from there; name a spec file, or a folder that holds one",
+            hint="name a spec file, or a folder with spec files",
             kind="no-files",
         )
     for text in empty:
@@ -131,30 +146,32 @@ def run(arguments: Namespace) -> int:
 
 
 def _refuse_odd_combinations(arguments: Namespace) -> None:
-    for option, is_given in (
+    for option, is_used in (
         ("--root", arguments.root != "/"),
         ("--config", arguments.config is not None),
     ):
-        if is_given and not arguments.host:
+        if is_used and not arguments.host:
             raise ConfigError(
-                f"{option} has no meaning without --host", hint="FILE is always a path of this machine"
+                f"{option} has no effect without --host", hint="FILE is always a path of this machine"
             )
 
 
-def _code(verdict: ValidatedFile) -> int:
-    if not verdict.was_read:
+def _code(file: ValidatedFile) -> int:
+    if not file.was_read:
         return EXIT_UNREADABLE
-    return 0 if verdict.is_valid else EXIT_INVALID
+    return 0 if file.is_valid and not file.is_unknown else EXIT_INVALID
 
 
-def _asked(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
-    """Return the libraries that the user named; raises ConfigError for what is not a version."""
-    asked = []
+def _requested(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
+    """Return the libraries of --target and --loader; raise ConfigError for an invalid version."""
+    requested = []
     for name in arguments.target:
         target = targets.parse(name)
-        report.print_findings(unknown_releases(target), arguments)
-        asked.append(
-            RequestedLibrary(name=f"{target.name} (CDI library {target.library})", library=target.library)
+        library = "" if target.doubts else f" (CDI library {target.library})"
+        requested.append(
+            RequestedLibrary(
+                name=f"{target.name}{library}", library=target.library, doubt="; ".join(target.doubts)
+            )
         )
     for version in arguments.loader:
         library = version.removeprefix("v")
@@ -162,69 +179,65 @@ def _asked(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
         if library != "main" and not (len(parts) == 3 and all(p.isascii() and p.isdigit() for p in parts)):
             raise ConfigError(
                 f"--loader {shown(version)!r} is not a version of the CDI library",
-                hint=f"known are {', '.join(RELEASES)} and main",
+                hint=f"known versions: {', '.join(RELEASES)} and main",
             )
-        asked.append(RequestedLibrary(name=f"CDI library {library}", library=library))
-    for one in asked:
-        if one.library not in (*RELEASES, "main"):
-            report.print_note(
-                f"{one.name} was never observed, so nothing is said of it; known are {RELEASES[0]} to"
-                f" {RELEASES[-1]} and main",
-                arguments,
-            )
-    return tuple(asked)
+        requested.append(RequestedLibrary(name=f"CDI library {library}", library=library))
+    return tuple(requested)
 
 
-def _judge(
+def _validate(
     file: SpecInput,
-    asked: tuple[RequestedLibrary, ...],
+    requested: tuple[RequestedLibrary, ...],
     host: Root | None,
     mount_conflicts: MountConflicts,
     *,
     always_schema: bool,
 ) -> ValidatedFile:
-    versions = dict.fromkeys((*DEFAULT_RELEASES, *(one.library for one in asked), *acceptance.LIBRARIES))
+    versions = dict.fromkeys((*DEFAULT_RELEASES, *(one.library for one in requested), *acceptance.LIBRARIES))
     if file.rule:
         problem = Finding(severity="error", rule=file.rule, path="$", message=file.problem)
         unknown = dict.fromkeys(versions, LoaderVerdict(verdict=UNKNOWN, reason=file.problem))
         return ValidatedFile(
             file=file.name, findings=(problem,), judged=unknown, was_read=file.rule != "unreadable"
         )
-    of_file = validate_content(
+    checked = validate_content(
         file.data,
         yaml=_is_yaml(file.name),
         host=host,
         mount_conflicts=mount_conflicts,
         always_schema=always_schema,
     )
-    judged = loader_verdicts(file.data, yaml=of_file.is_yaml, versions=versions, parsed=of_file.parsed)
-    refused = tuple(found for one in asked for found in _refusal(one, judged[one.library]))
-    return ValidatedFile(file=file.name, findings=(*of_file.findings, *refused), judged=judged)
+    judged = loader_verdicts(file.data, yaml=checked.is_yaml, versions=versions, parsed=checked.parsed)
+    rejected = tuple(found for one in requested for found in _loader_findings(one, judged[one.library]))
+    return ValidatedFile(file=file.name, findings=(*checked.findings, *rejected), judged=judged)
 
 
-def _refusal(one: RequestedLibrary, judgement: LoaderVerdict) -> tuple[Finding, ...]:
+def _loader_findings(one: RequestedLibrary, judgement: LoaderVerdict) -> tuple[Finding, ...]:
+    if one.doubt or judgement.verdict == UNKNOWN:
+        text = f"{one.name}: unknown whether this release loads the file: {one.doubt or judgement.reason}"
+        return (finding(UNKNOWN_RULE, "$", text),)
     if judgement.verdict == REJECT:
-        return (finding("loader-refuses", "$", f"{one.name} refuses the file: {judgement.reason}"),)
+        return (finding("loader-refuses", "$", f"{one.name} rejects the file: {judgement.reason}"),)
     if judgement.verdict == PANIC:
         return (finding("loader-crashes", "$", f"{one.name} crashes on the file: {judgement.reason}"),)
     return ()
 
 
 def _is_yaml(file: str) -> bool | None:
-    """Tell by its name whether FILE is YAML; None where the name does not say."""
+    """Return whether the name of FILE has an ending of YAML; None if the name has no known ending."""
     if file.endswith((".yaml", ".yml")):
         return True
     return False if file.endswith(".json") else None
 
 
-def _row(verdict: ValidatedFile, asked: tuple[RequestedLibrary, ...]) -> dict[str, object]:
-    shown_versions = dict.fromkeys((*DEFAULT_RELEASES, *(one.library for one in asked)))
+def _row(file: ValidatedFile, requested: tuple[RequestedLibrary, ...]) -> dict[str, object]:
+    shown_versions = dict.fromkeys((*DEFAULT_RELEASES, *(one.library for one in requested)))
     return {
-        "file": verdict.file,
-        "valid": verdict.is_valid,
-        "findings": [_finding_row(each) for each in verdict.findings],
-        "loaders": {version: verdict.judged[version].verdict for version in shown_versions},
-        "runtimes": acceptance.rows(verdict.judged),
+        "file": file.file,
+        "valid": file.is_valid,
+        "findings": [_finding_row(each) for each in file.findings],
+        "loaders": {version: file.judged[version].verdict for version in shown_versions},
+        "runtimes": acceptance.rows(file.judged),
     }
 
 
@@ -240,24 +253,25 @@ def _finding_row(found: Finding) -> dict[str, object]:
     return row
 
 
-def _text(verdict: ValidatedFile, arguments: Namespace) -> str:
-    name = "standard input" if verdict.file == "-" else shown(verdict.file)
-    lines = [f"{name}: {'good' if verdict.is_valid else 'not good'}"]
+def _text(file: ValidatedFile, arguments: Namespace) -> str:
+    name = "standard input" if file.file == "-" else shown(file.file)
+    word = "unknown" if file.is_unknown else "valid" if file.is_valid else "invalid"
+    lines = [f"{name}: {word}"]
     lines += [
         f"  {shown(_line(found))}"
-        for found in verdict.findings
+        for found in file.findings
         if found.severity == "error" or not arguments.quiet
     ]
-    if os.path.splitext(verdict.file)[1] in (".yml", ".JSON", ".YAML", ".YML"):
-        lines.append("  no runtime loads a file of this name: it must end in .json or .yaml")
-    for group in acceptance.groups(verdict.judged):
-        who = "every runtime" if group.is_all else ", ".join(group.runtimes)
-        lines.append(f"  {VERDICT_LABELS[group.verdict]} {who}: {shown(group.reason)}")
+    if os.path.splitext(file.file)[1] in (".yml", ".JSON", ".YAML", ".YML"):
+        lines.append("  no runtime loads a file with this name: it must end in .json or .yaml")
+    for group in acceptance.groups(file.judged):
+        runtimes = "every runtime" if group.is_all else ", ".join(group.runtimes)
+        lines.append(f"  {VERDICT_LABELS[group.verdict]} {runtimes}: {shown(group.reason)}")
     return "\n".join(lines) + "\n"
 
 
 def _line(found: Finding) -> str:
-    """Return FOUND as one line that names its place in the file."""
+    """Return the finding FOUND as one line, with its position in the file."""
     line = (
         found.line() if len(found.path) <= MAX_PATH else f"{found.severity}: {found.message} [{found.rule}]"
     )

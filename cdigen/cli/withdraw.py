@@ -1,4 +1,7 @@
-"""``cdigen withdraw``: remove the specs that cdigen wrote, as before an uninstall."""
+"""The command ``cdigen withdraw``: remove the specs that cdigen wrote.
+
+Users run this command, for example, before they remove cdigen.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,13 @@ from contextlib import contextmanager, nullcontext
 
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cli import argument_checks, options, report
-from cdigen.frontend.rundir import RUN_DIRECTORY
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
 from cdigen.pipeline import withdraw
 from cdigen.runtimes.daemon_service import service_of
 from cdigen.runtimes.scan import scan
 from cdigen.store import state as states
-from cdigen.store.directory import open_existing
+from cdigen.store.directory import RUN_DIRECTORY, open_existing
 from cdigen.store.lock import LockHeld, exclusive
 from cdigen.vendors.registry import NAMES, VENDORS, prefixes
 
@@ -33,20 +35,20 @@ if TYPE_CHECKING:
     from cdigen.store.state import OwnedSpec
 
 EXAMPLES = """\
-  cdigen withdraw --dry-run                what would be removed, and what stays
+  cdigen withdraw --dry-run                print the specs, and whether they would be removed
   cdigen withdraw                          remove every spec that cdigen wrote
-  cdigen withdraw --kind nvidia.com/gpu    of one kind
+  cdigen withdraw --kind nvidia.com/gpu    remove the spec of one kind
 """
 
-_REASON = "it was to be withdrawn"
-# A daemon that is about to end is gone within 2 s.
+_REASON = "it is to be withdrawn"
+# A daemon needs up to 2 s to end.
 _LOCK_TIMEOUT_S = 2.5
 
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("--dry-run", action="store_true", help="remove nothing, only say what would be")
-    group = parser.add_argument_group("which specs")
+    parser.add_argument("--dry-run", action="store_true", help="print the result, and remove nothing")
+    group = parser.add_argument_group("specs")
     group.add_argument(
         "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
     )
@@ -55,56 +57,60 @@ def add_options(parser: ArgumentParser) -> None:
         metavar="NAME",
         action="append",
         choices=NAMES,
-        help=f"only this vendor's: {', '.join(VENDORS)}, or one that another package adds",
+        help=f"only specs of this vendor: {', '.join(VENDORS)}, or a vendor of another package",
     )
     group.add_argument(
         "--with-hook",
         action="store_true",
-        help="only specs that run cdigen's start-up hook: without it no container starts with them",
+        help="only specs that run cdigen's hook; without the hook, containers with these specs do not start",
     )
     options.add_spec_dir_option(parser)
     options.add_root_options(parser)
     parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="where the daemon would keep its status"
+        "--run-dir", metavar="DIR", type=options.not_empty, help="the run directory of the daemon"
     )
     options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the command; returns the exit code or raises a CdigenError."""
+    """Run the command; return the exit code or raise a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
     kinds = options.kinds(arguments)
     argument_checks.require_spec_directories(arguments)
     if arguments.run_dir:
-        # Where the daemon would not be seen, it would write the specs again.
-        hint = "name the daemon's own, or leave it away"
+        # With a wrong folder, this command would not find the daemon. The daemon would then write the specs
+        # again.
+        hint = "name the daemon's run directory, or omit the option"
         argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
     state_dir = options.outer_directory(host, settings.state_dir)
     report.print_findings(wrong, arguments)
-    alone: AbstractContextManager[None] = (
+    exclusion: AbstractContextManager[None] = (
         nullcontext() if arguments.dry_run else _without_daemon(run_dir, service_of(host))
     )
-    with alone:
+    with exclusion:
         state, damage = states.read(state_dir)
         report.print_findings(damage, arguments)
-        wanted = [owned for owned in state.specs if _is_wanted(owned, arguments, kinds, settings)]
-        outcomes = [_withdraw(owned, state_dir, dry_run=arguments.dry_run) for owned in wanted]
+        selected = [owned for owned in state.specs if _is_selected(owned, arguments, kinds, settings)]
+        outcomes = [_withdraw(owned, state_dir, dry_run=arguments.dry_run) for owned in selected]
     others = _foreign_specs(arguments, host, settings, state, kinds)
-    # A record outlives a file that somebody removed.
-    met = [outcome for outcome in outcomes if outcome.result != "absent"]
-    _print_rows(met, others, arguments)
-    if not met:
+    # cdigen's list of its own specs can contain files that another program has removed.
+    found = [outcome for outcome in outcomes if outcome.result != "absent"]
+    _print_rows(found, others, arguments)
+    if not found:
         known = ", ".join(dict.fromkeys(owned.kind for owned in state.specs))
-        hint = f"; it has written {known}" if known else ""
+        hint = f"; cdigen has written {known}" if known else ""
         of = f" of {', '.join(kinds)}" if kinds else ""
-        report.print_note(f"there is no such spec of cdigen's{of} to withdraw{hint}", arguments)
+        report.print_note(f"no spec{of} to withdraw{hint}", arguments)
     return report.print_errors(outcome.error for outcome in outcomes if outcome.error is not None)
 
 
 @contextmanager
 def _without_daemon(run_dir: str, service: DaemonService) -> Iterator[None]:
-    """Keep the daemon from starting while the body runs. StoreError: it runs, and would write them again."""
+    """Prevent a start of the daemon while the body of the ``with`` statement runs.
+
+    Raises StoreError if the daemon is running, because the daemon would write the specs again.
+    """
     with open_existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as place:
         if place is None:
             yield
@@ -115,12 +121,12 @@ def _without_daemon(run_dir: str, service: DaemonService) -> Iterator[None]:
         except LockHeld as held:
             raise StoreError(
                 f"the cdigen daemon runs and would write the specs again ({held.message})",
-                hint=f"stop it first: {service.stop}",
+                hint=f"stop the daemon first: {service.stop}",
                 kind="daemon-running",
             ) from None
 
 
-def _is_wanted(owned: OwnedSpec, arguments: Namespace, kinds: tuple[str, ...], settings: Settings) -> bool:
+def _is_selected(owned: OwnedSpec, arguments: Namespace, kinds: tuple[str, ...], settings: Settings) -> bool:
     folders = [os.path.realpath(folder) for folder in arguments.spec_dir or ()]
     return (
         (not kinds or owned.kind in kinds)
@@ -145,7 +151,7 @@ def _withdraw(owned: OwnedSpec, state_dir: str, *, dry_run: bool) -> PublishOutc
 def _foreign_specs(
     arguments: Namespace, host: Root, settings: Settings, state: states.State, kinds: tuple[str, ...]
 ) -> list[SpecFile]:
-    """Return the specs of the same vendors that others wrote, and that stay."""
+    """Return the specs of other programs for the selected kinds or vendors. cdigen does not remove them."""
     ours = {owned.path for owned in state.specs}
     begins = prefixes(arguments.vendor or VENDORS)
     return [
@@ -182,7 +188,7 @@ def _print_rows(outcomes: list[PublishOutcome], others: list[SpecFile], argument
     if arguments.json:
         report.print_json(rows)
     elif rows:
-        # Why one was refused is an error, and said as such.
+        # The reason of a failure is printed as an error.
         cells = [(row["kind"], row["result"], row["file"]) for row in rows]
         report.write(sys.stdout, report.table(cells, header=("KIND", "RESULT", "FILE")))
     for row in rows:

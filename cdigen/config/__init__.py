@@ -1,4 +1,4 @@
-"""The configuration file: ``read`` or ``parse`` its text, and get checked ``Settings``."""
+"""The configuration file; ``read`` and ``parse`` return checked ``Settings`` from its text."""
 
 from __future__ import annotations
 
@@ -26,14 +26,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from cdigen.config.reading import OLD_KEY, as_error, format_fault, parse, read
+    from cdigen.config.reading import as_error, format_fault, parse, read
     from cdigen.config.tree import RULE
 
 __all__ = [
     "DEFAULT_PATH",
     "MAX_SIZE",
     "MODES",
-    "OLD_KEY",
     "RULE",
     "SPEC_DIRS",
     "STATE_DIR",
@@ -57,7 +56,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Load the reader when it is first used: most hosts have no configuration, and loading takes 2 ms."""
+    """Return the attribute NAME of ``config.reading`` or ``config.tree``, and import these modules.
+
+    The import happens at the first use, because it takes 2 ms, and most hosts have no configuration.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from cdigen.config import reading, tree  # noqa: PLC0415 - see above

@@ -1,4 +1,4 @@
-"""What a configuration says, ``Settings``, with the default of every key (see ``config.keys``)."""
+"""``Settings``: the values of the configuration, with the default of every key (see ``config.keys``)."""
 
 from __future__ import annotations
 
@@ -11,20 +11,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEFAULT_PATH = "/etc/cdigen/config.yaml"
-# Of a configuration file, in bytes.
+# The largest configuration file, in bytes.
 MAX_SIZE = 1 << 20
-# The directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
+# The spec directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
 STATE_DIR = "/var/lib/cdigen"
-# The kinds of host; ``auto`` detects it.
+# The kinds of host; ``auto`` means that cdigen detects the kind.
 MODES = ("auto", "gpu", "wsl", "csv", "management")
-# How a container asks the NRI plugin for devices, the first that does counting alone: by its pod's
-# annotations, by mounts of /dev/null, by its environment.
+# The sources of requests to the NRI plugin, in order of priority: annotations of the pod, mounts of
+# /dev/null, the environment of the container. Only the first source with a request applies.
 SOURCES = ("annotation", "mounts", "environment")
-# Whose annotations count: cdigen's own, those of NVIDIA's plugin, those of NRI's sample device injector.
+# The annotations that the NRI plugin reads: the annotations of cdigen, of NVIDIA's plugin, and of NRI's
+# sample device injector.
 ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
-# How `cdigen kubelet` names CDI devices to the kubelet; families of devices beside GPUs that it may add.
-ANSWERS = ("cdi_devices", "annotation")
+# The fields in which `cdigen kubelet` passes CDI names to the kubelet. FAMILIES are groups of other devices
+# that a container with a GPU can also get.
+DEVICE_LIST_STRATEGIES = ("cdi_devices", "annotation")
 FAMILIES = ("imex", "gds", "gdrcopy", "mofed")
 MIG_STRATEGIES = ("none", "single", "mixed")
 MAX_REPLICAS = 5_000
@@ -32,7 +34,7 @@ MAX_REPLICAS = 5_000
 
 @frozen
 class DaemonConfig:
-    """How ``cdigen run`` waits (times are seconds), and where it keeps its status."""
+    """The times (in seconds) and the run directory of ``cdigen run``."""
 
     debounce_s: float = 0.2
     max_delay_s: float = 5.0
@@ -44,35 +46,35 @@ class DaemonConfig:
     stale_specs: str = "withdraw"
     run_dir: str = "/run/cdigen"
     http_port: int = 0
-    figure_metrics: bool = False
+    device_metrics: bool = False
 
 
 @frozen
 class HealthConfig:
-    """What makes a device unhealthy, until when, and what follows of it."""
+    """The rules of device health: which causes apply, when they clear, and the effect on specs."""
 
-    quiet_minutes: float = 5.0
+    clear_after_minutes: float = 5.0
     probe_minutes: float = 10.0
     ignore: tuple[str, ...] = ()
-    in_spec: bool = True
+    unhealthy_in_spec: bool = True
     kernel_log: bool = True
 
 
 @frozen
 class PageConfig:
-    """Whom the daemon's page tells who has which device."""
+    """The configuration of the daemon's page: the API sockets of engines, and the display of names."""
 
-    names_on_port: bool = False
+    http_port_shows_names: bool = False
     sockets: tuple[str, ...] = ()
 
 
 @frozen
 class AllowRule:
-    """Which containers may request devices: all conditions must match; no handlers or labels means any.
+    """A rule that permits requests of containers; all conditions of the rule must match.
 
-    ``privileged`` means privileged containers alone.
-    No ``kinds`` means those that variables can name: the spec directories have other devices as well, above
-    all those of other pods' claims (DRA).
+    Empty ``runtime_handlers`` or ``labels`` match any pod. ``privileged`` permits only privileged containers.
+    Empty ``kinds`` permit only the kinds that environment variables can request. The spec directories also
+    contain other kinds, such as the devices of other pods' claims (DRA).
     """
 
     namespaces: tuple[str, ...]
@@ -84,8 +86,8 @@ class AllowRule:
 
 
 def matches(text: str, patterns: tuple[str, ...]) -> bool:
-    """Return whether TEXT, a namespace or a kind, is one of PATTERNS, or begins as one that ends in ``*``."""
-    # Runtimes without namespaces leave theirs empty; only "*" means these, too.
+    """Return whether TEXT (a namespace or kind) matches one of PATTERNS, which may end with ``*``."""
+    # Runtimes without namespaces report an empty namespace. Only "*" matches an empty namespace.
     return any(
         text.startswith(pattern[:-1]) if pattern.endswith("*") else text == pattern for pattern in patterns
     )
@@ -93,7 +95,7 @@ def matches(text: str, patterns: tuple[str, ...]) -> bool:
 
 @frozen
 class GpuKind:
-    """A kind of NVIDIA GPUs and the driver capabilities that it gives; none means all but compat32."""
+    """A kind of NVIDIA GPUs; empty ``capabilities`` mean all driver capabilities except compat32."""
 
     kind: str
     capabilities: tuple[str, ...] = ()
@@ -101,9 +103,9 @@ class GpuKind:
 
 @frozen
 class NriConfig:
-    """The policy of the NRI plugin; without ``allow`` nobody gets anything.
+    """The policy of the NRI plugin; if ``allow`` is empty, no container gets a device.
 
-    No ``gpu_kinds`` means those of the profiles.
+    Empty ``gpu_kinds`` mean the kinds of the profiles.
     """
 
     allow: tuple[AllowRule, ...] = ()
@@ -118,8 +120,8 @@ class NriConfig:
     annotations: tuple[str, ...] = ANNOTATIONS
     default_action: str = "ignore"
     gpu_kinds: tuple[GpuKind, ...] = ()
-    narrow: bool = False
-    require: str = "enforce"
+    restrict_driver_files: bool = False
+    image_requirements: str = "enforce"
     unsupported_cdi: str = "refuse"
     nodes_without_driver: str = "files"
     socket: str = "/var/run/nri/nri.sock"
@@ -130,10 +132,10 @@ class NriConfig:
 
 @frozen
 class ResourceRow:
-    """Which devices pods ask for by the resource ``name``: all conditions must match, none matches any.
+    """The conditions for devices of the resource ``name``; all must match; an empty condition matches always.
 
-    ``kind`` also says which of their CDI names they are given by. In ``models`` and ``profiles`` a ``*``
-    stands for any text, and the profile ``none`` for whole devices; ``devices`` are UUIDs, PCI addresses,
+    ``kind`` also selects the CDI names with which the devices are injected. In ``models`` and ``profiles``, a
+    ``*`` matches any text. The profile ``none`` matches whole devices. ``devices`` are UUIDs, PCI addresses,
     indices or CDI names.
     """
 
@@ -148,10 +150,10 @@ class ResourceRow:
 
 @frozen
 class SharingRow:
-    """By how many containers a device of ``resource`` may be used at a time; no ``devices`` means all.
+    """The number of containers (``replicas``) that can use a device of ``resource`` at the same time.
 
-    Shared ones are units of the resource ``rename``, if it is given. ``mps``: by way of a control daemon of
-    NVIDIA's Multi-Process Service.
+    Empty ``devices`` mean all devices. The replicas belong to the resource ``rename``, if ``rename`` is set.
+    With ``mps``, containers share a device through a control daemon of NVIDIA's Multi-Process Service.
     """
 
     resource: str
@@ -163,11 +165,12 @@ class SharingRow:
 
 @frozen
 class SharedMemory:
-    """Which GPUs are offered by their memory: ``unit`` is ``none``, or a unit's size (``GiB``, ``256MiB``).
+    """The GPUs that are advertised in memory units; ``unit`` is ``none`` or a size (``GiB``, ``256MiB``).
 
-    ``devices`` are UUIDs, PCI addresses, indices or CDI names, none means all; ``resource`` are the units,
-    ``count`` is the number of GPUs in the node's status. ``namespace`` has the ledgers of the extender.
-    ``mps``: by way of a control daemon of NVIDIA's Multi-Process Service, which limits each process.
+    ``devices`` are UUIDs, PCI addresses, indices or CDI names; empty means all GPUs. ``resource`` is the
+    resource of the units. ``count`` is the resource with the number of GPUs in the node's status.
+    ``namespace`` contains the ledgers of the extender. With ``mps``, containers share a GPU through a control
+    daemon of NVIDIA's Multi-Process Service, which limits each process.
     """
 
     unit: str = "none"
@@ -180,7 +183,7 @@ class SharedMemory:
 
 @frozen
 class KubeletConfig:
-    """What `cdigen kubelet` offers to the kubelet, and what it answers."""
+    """The resources that ``cdigen kubelet`` advertises, and its responses to the kubelet."""
 
     mig_strategy: str = "mixed"
     amd_strategy: str = "single"
@@ -189,10 +192,10 @@ class KubeletConfig:
     sharing: tuple[SharingRow, ...] = ()
     shared_memory: SharedMemory = SharedMemory()
     rename_shared: bool = False
-    single_shares: bool = False
+    fail_requests_greater_than_one: bool = False
     shared_allocation: str = "distributed"
     nvidia_config: str = ""
-    answer: tuple[str, ...] = ("cdi_devices", "annotation")
+    device_list_strategy: tuple[str, ...] = ("cdi_devices", "annotation")
     environment: bool = False
     device_nodes: bool = False
     families: tuple[str, ...] = ()
@@ -204,7 +207,7 @@ class KubeletConfig:
 
 @frozen
 class Settings:
-    """The configuration; the field names are the keys of the file."""
+    """The configuration; the fields have the names of the keys."""
 
     vendors: tuple[str, ...] = ()
     spec_dirs: tuple[str, ...] = SPEC_DIRS
@@ -217,13 +220,13 @@ class Settings:
     config_search_paths: tuple[str, ...] = ()
     mode: str = "auto"
     nvml: str = "auto"
-    create_nodes: bool = False
+    target: tuple[str, ...] = ()
     mps_pipe_dir: str = ""
     mps_uid: int = 0
     hook: str = "/usr/libexec/cdigen/cdigen-hook"
     hook_python: str = "/usr/bin/python3"
     nvidia_hook: str = "/usr/bin/nvidia-cdi-hook"
-    view_copies: bool = False
+    copy_driver_files: bool = False
     vendor_options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
     profiles: tuple[Profile, ...] = (DEFAULT,)
     daemon: DaemonConfig = DaemonConfig()
@@ -233,9 +236,13 @@ class Settings:
     kubelet: KubeletConfig = KubeletConfig()
 
     @property
-    def offered_profiles(self) -> tuple[Profile, ...]:
-        """The profiles, that of the class ``gpu`` narrow where ``nri`` says so."""
+    def effective_profiles(self) -> tuple[Profile, ...]:
+        """The profiles; ``nri.restrict_driver_files`` adds capability kinds to the class ``gpu``."""
         return tuple(
-            replace(profile, narrow=self.nri.narrow and profile.device_class == DEFAULT.device_class)
+            replace(
+                profile,
+                has_capability_kinds=self.nri.restrict_driver_files
+                and profile.device_class == DEFAULT.device_class,
+            )
             for profile in self.profiles
         )

@@ -1,4 +1,4 @@
-"""``compose`` the text of a configuration file into YAML nodes, each with its line and column."""
+"""The conversion of a configuration file to YAML nodes with line and column: ``compose``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import yaml
 
 RULE = "configuration"
-MAX_DEPTH = 20  # valid files are 4 deep: stream, document, mapping, list
+MAX_DEPTH = 20  # valid files have 4 levels: stream, document, mapping, list
 _MERGE = "tag:yaml.org,2002:merge"
 _MAX_MERGES = 100
 NO_CONFIGURATION = "is it a configuration of cdigen?"
@@ -20,7 +20,7 @@ _FIX = "fix the YAML"
 
 
 class NoTreeError(ValueError):
-    """Raised if the text is not YAML at all; ``finding`` says why."""
+    """A text that is not YAML; ``finding`` has the reason."""
 
     def __init__(self, finding: Finding) -> None:
         super().__init__(finding.message)
@@ -33,26 +33,26 @@ def fault(file: str, message: str, place: tuple[int, int] | None, *, hint: str) 
 
 
 def compose(data: bytes, file: str) -> yaml.Node | None:
-    """Return the tree of a YAML document, None if it is empty; raises NoTreeError."""
-    import yaml  # noqa: PLC0415 - 19 ms, and most one-shot calls have no configuration file
+    """Return the root node of the YAML document DATA, or None if DATA is empty; raise NoTreeError."""
+    import yaml  # noqa: PLC0415 - takes 19 ms, and most commands read no configuration file
 
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         before = data[: error.start].decode("utf-8")
         place = _after(before)
-        raise NoTreeError(fault(file, "this is not UTF-8", place, hint="save it as UTF-8")) from None
+        raise NoTreeError(fault(file, "not UTF-8", place, hint="save the file as UTF-8")) from None
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
         _refuse_depth(yaml.parse(text, Loader=loader), file)
         root: yaml.Node | None = yaml.compose(text, Loader=loader)
     except yaml.MarkedYAMLError as error:
-        from cdigen.cdi.rules.fields import YAML_TOO_DEEP  # noqa: PLC0415 - only a file that is no YAML needs it
+        from cdigen.cdi.rules.fields import YAML_TOO_DEEP  # noqa: PLC0415 - only for a file that is not YAML
 
         where = place_of(error.problem_mark or error.context_mark)
         if error.problem == YAML_TOO_DEEP:
             raise _nested(file, where) from None
-        raise NoTreeError(fault(file, _said(error, text, where), where, hint=_FIX)) from None
+        raise NoTreeError(fault(file, _format_error(error, text, where), where, hint=_FIX)) from None
     except yaml.reader.ReaderError as error:
         odd = yaml.reader.Reader.NON_PRINTABLE.search(text)
         where = _after(text[: odd.start()]) if odd else None
@@ -61,49 +61,49 @@ def compose(data: bytes, file: str) -> yaml.Node | None:
 
 
 def place_of(mark: Any) -> tuple[int, int] | None:
-    """Return line and column of a mark of PyYAML, from one."""
+    """Return the line and the column of a PyYAML mark, both counted from 1."""
     return (mark.line + 1, mark.column + 1) if mark else None
 
 
 def text_of(node: yaml.Node) -> str:
-    """Return the text of NODE, "" of a mapping or a list: printed, aliases in it could be without end."""
+    """Return the text of NODE, or "" for a mapping or a list, which can contain itself by an alias."""
     return node.value if isinstance(node.value, str) else ""
 
 
-def pairs_of(node: yaml.Node, seen: set[int] | None = None) -> list[tuple[yaml.Node, yaml.Node]]:
-    """Return the pairs of a mapping, and after them those that it merges (``<<: *other``) and lacks."""
+def pairs_of(node: yaml.Node, visited: set[int] | None = None) -> list[tuple[yaml.Node, yaml.Node]]:
+    """Return the key-value pairs of the mapping NODE, then merged pairs (``<<: *other``) with new keys."""
     pairs = [pair for pair in node.value if pair[0].tag != _MERGE]
     named = {text_of(key) for key, _ in pairs}
-    # Each once: an anchor can be within itself, or in many places.
-    seen = set() if seen is None else seen
-    seen.add(id(node))
+    # Each node is read only once, because a node with an anchor can contain itself or have many aliases.
+    visited = set() if visited is None else visited
+    visited.add(id(node))
     merged = [value for key, value in node.value if key.tag == _MERGE]
     others = [each for value in merged for each in (value.value if value.id == "sequence" else (value,))]
     for other in others:
-        if other.id == "mapping" and id(other) not in seen and len(seen) < _MAX_MERGES:
-            fresh = [pair for pair in pairs_of(other, seen) if text_of(pair[0]) not in named]
+        if other.id == "mapping" and id(other) not in visited and len(visited) < _MAX_MERGES:
+            fresh = [pair for pair in pairs_of(other, visited) if text_of(pair[0]) not in named]
             pairs += fresh
             named |= {text_of(key) for key, _ in fresh}
     return pairs
 
 
-def _said(error: yaml.MarkedYAMLError, text: str, place: tuple[int, int] | None) -> str:
-    """Return the parser's message on TEXT; a tab at PLACE is named, since it looks like spaces."""
+def _format_error(error: yaml.MarkedYAMLError, text: str, place: tuple[int, int] | None) -> str:
+    """Return the parser's message for TEXT, or a message about the tab at PLACE, if there is a tab."""
     line, column = place or (1, 1)
-    # YAML has more line breaks than this.
+    # str.splitlines also splits at characters that are not line breaks in YAML.
     here = "".join(text.split("\n")[line - 1 : line])
     if here[column - 1 :].startswith("\t"):
-        return "a tab; YAML is indented only by spaces"
-    return ", ".join(filter(None, (error.context, error.problem))) or "this is not YAML"
+        return "a tab; YAML permits only spaces as indentation"
+    return ", ".join(filter(None, (error.context, error.problem))) or "not YAML"
 
 
 def _after(text: str) -> tuple[int, int]:
-    """Return the place that follows TEXT."""
+    """Return the line and the column after the end of TEXT."""
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
 def _refuse_depth(events: Iterable[yaml.Event], file: str) -> None:
-    """Raise NoTreeError if a document is nested deeply: composing it would overflow the C stack."""
+    """Raise NoTreeError for deeply nested documents, because yaml.compose would overflow the C stack."""
     depth = 0
     for event in events:
         kind = type(event).__name__

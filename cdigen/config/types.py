@@ -1,6 +1,7 @@
-"""The types of configuration values: each reads its YAML node, and has the equivalent JSON Schema.
+"""The types of configuration values.
 
-``KEYS`` of ``config.keys`` gives every key one of these.
+Each type reads a YAML node and has the equivalent JSON Schema. ``config.keys.KEYS`` has the type of every
+key.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from cdigen.model.errors import ConfigError
 from cdigen.model.profile import NAMINGS
 from cdigen.value import frozen
 
@@ -23,11 +25,11 @@ if TYPE_CHECKING:
 _MAX_SECONDS = 86_400
 _MIN_SECONDS = 0.01
 _TRUE = {"true", "yes", "on", "y"}
-_FORMS = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
+_NODE_TYPES = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
 
 
 class WrongValueError(ValueError):
-    """Says what is wrong with the value of NODE."""
+    """A value that is not valid; ``node`` is the YAML node of the value."""
 
     def __init__(self, problem: str, node: yaml.Node) -> None:
         super().__init__(problem)
@@ -36,9 +38,9 @@ class WrongValueError(ValueError):
 
 @frozen
 class Vendors:
-    """The names of the known vendors, and of those that the file names.
+    """The names of the supported vendors (``known``), and of the vendors in the configuration (``named``).
 
-    ``known`` also contains names that it does not iterate over: those of plugin vendors.
+    A membership test of ``known`` accepts the vendors of other packages. An iteration omits these vendors.
     """
 
     known: Collection[str]
@@ -47,7 +49,7 @@ class Vendors:
 
 @frozen
 class Scalar:
-    """A single value: ``read`` returns it, or raises WrongValueError; ``schema`` is its JSON Schema."""
+    """The type of a single value; ``read`` returns the value or raises WrongValueError."""
 
     read: Callable[[yaml.Node, Vendors], object]
     schema: dict[str, Any]
@@ -55,7 +57,7 @@ class Scalar:
 
 @frozen
 class ListOf:
-    """A list of different values of one type."""
+    """The type of a list without duplicates, whose items have one type."""
 
     item: Scalar
     at_least: int = 0
@@ -63,7 +65,7 @@ class ListOf:
 
 @frozen
 class Table:
-    """A mapping with keys of its own, read into ``cls``."""
+    """The type of a mapping with ``keys``; its value is an instance of ``cls``."""
 
     keys: tuple[Key, ...]
     cls: type
@@ -71,7 +73,7 @@ class Table:
 
 @frozen
 class Rows:
-    """A list of mappings with ``keys``, each read into ``cls``; messages call one of them ``row``."""
+    """The type of a list of mappings with ``keys``; ``row`` is the name of a mapping in messages."""
 
     keys: tuple[Key, ...]
     cls: type
@@ -79,27 +81,27 @@ class Rows:
     at_least: int = 0
 
 
-def form(node: yaml.Node) -> str:
-    """Return ``text``, ``list`` or ``mapping``; for anything else YAML's name."""
-    # PyYAML keeps scalar, sequence or mapping on the class of each node.
-    what, tag = str(getattr(node, "id", "")), node.tag.removeprefix("tag:yaml.org,2002:")
-    return _FORMS.get((what, tag), tag)
+def node_type(node: yaml.Node) -> str:
+    """Return ``text``, ``list`` or ``mapping``, or the YAML name of any other type."""
+    # In PyYAML, the class of each node has the attribute "id": scalar, sequence or mapping.
+    kind, tag = str(getattr(node, "id", "")), node.tag.removeprefix("tag:yaml.org,2002:")
+    return _NODE_TYPES.get((kind, tag), tag)
 
 
-def described(node: yaml.Node) -> str:
-    """Return what NODE is, in words."""
+def describe(node: yaml.Node) -> str:
+    """Return a description of the value of NODE with its type."""
     if isinstance(node.value, list):
-        return f"a {quoted(form(node))[1:-1]}"
-    return f"{quoted(node.value)}, which YAML reads as {quoted(form(node))[1:-1]}"
+        return f"a {quote(node_type(node))[1:-1]}"
+    return f"{quote(node.value)}, which YAML reads as {quote(node_type(node))[1:-1]}"
 
 
-def quoted(text: str, limit: int = 60) -> str:
+def quote(text: str, limit: int = 60) -> str:
     """Return TEXT in quotes, shortened if it is long."""
     return repr(text if len(text) <= limit else f"{text[:limit]}...")
 
 
 def choice(*words: str, or_path: str = "") -> Scalar:
-    """Return the type of one of WORDS, or with OR_PATH also of a path."""
+    """Return the type that accepts each of WORDS, and also a path if OR_PATH (a description) is set."""
     schema: dict[str, Any] = {"enum": [*words, *([False] if "off" in words else [])]}
     if or_path:
         schema = {"anyOf": [schema, PATH.schema]}
@@ -114,34 +116,34 @@ def number(maximum: int, *, minimum: int = 0) -> Scalar:
     )
 
 
-def text(wanted: str, pattern: str) -> Scalar:
-    """Return the type of a text that PATTERN matches; messages say that it must be WANTED."""
+def text(expected: str, pattern: str) -> Scalar:
+    """Return the type of a text that PATTERN matches; EXPECTED describes such a text in messages."""
     return Scalar(
-        read=partial(_text, wanted, pattern), schema={"type": "string", "pattern": f"^(?:{pattern})$"}
+        read=partial(_text, expected, pattern), schema={"type": "string", "pattern": f"^(?:{pattern})$"}
     )
 
 
-def _must_be(wanted: str, node: yaml.Node) -> WrongValueError:
-    value = quoted(str(node.value)) if form(node) == "text" else described(node)
-    return WrongValueError(f"must be {wanted}, not {value}", node)
+def _must_be(expected: str, node: yaml.Node) -> WrongValueError:
+    value = quote(str(node.value)) if node_type(node) == "text" else describe(node)
+    return WrongValueError(f"must be {expected}, not {value}", node)
 
 
 def _choice(words: Collection[str], or_path: str, node: yaml.Node, vendors: Vendors) -> object:
     # YAML 1.1 reads an unquoted off as false.
-    if "off" in words and form(node) == "bool" and str(node.value).lower() not in _TRUE:
+    if "off" in words and node_type(node) == "bool" and str(node.value).lower() not in _TRUE:
         return "off"
-    if form(node) == "text" and node.value in words:
+    if node_type(node) == "text" and node.value in words:
         return str(node.value)
     listed = ", ".join(words)
-    if form(node) == "text" and or_path:
+    if node_type(node) == "text" and or_path:
         return PATH.read(node, vendors)
     raise _must_be(f"{listed} or {or_path}" if or_path else f"one of {listed}", node)
 
 
 def _number(minimum: int, maximum: int, node: yaml.Node, _: Vendors) -> int:
     value = str(node.value)
-    # YAML 1.1 reads 010 as eight; only numbers that every reader reads alike are accepted.
-    is_plain = form(node) == "int" and re.fullmatch("0|[1-9][0-9]{0,9}", value)
+    # YAML 1.1 reads 010 as eight. cdigen accepts only numbers with the same value in all versions of YAML.
+    is_plain = node_type(node) == "int" and re.fullmatch("0|[1-9][0-9]{0,9}", value)
     if not is_plain or not minimum <= int(value) <= maximum:
         raise _must_be(f"a number from {minimum} to {maximum}", node)
     return int(value)
@@ -149,14 +151,14 @@ def _number(minimum: int, maximum: int, node: yaml.Node, _: Vendors) -> int:
 
 def _device(node: yaml.Node, _: Vendors) -> str:
     # YAML 1.1 reads 0 and 0:1 as integers, and the address 0000:05:00.0 as a float.
-    if form(node) not in {"text", "int", "float"} or not re.fullmatch(_DEVICE, str(node.value)):
+    if node_type(node) not in {"text", "int", "float"} or not re.fullmatch(_DEVICE, str(node.value)):
         raise _must_be("an index, a UUID, a PCI address or a CDI name", node)
     return str(node.value)
 
 
 def _seconds(node: yaml.Node, _: Vendors) -> float:
     value = str(node.value)
-    is_plain = re.fullmatch(r"(?:0|[1-9][0-9]*)?\.[0-9]*|[1-9][0-9]*", value) and form(node) in {
+    is_plain = re.fullmatch(r"(?:0|[1-9][0-9]*)?\.[0-9]*|[1-9][0-9]*", value) and node_type(node) in {
         "int",
         "float",
     }
@@ -173,25 +175,25 @@ def _minutes(node: yaml.Node, vendors: Vendors) -> float:
 
 
 def _flag(node: yaml.Node, _: Vendors) -> bool:
-    if form(node) != "bool":
+    if node_type(node) != "bool":
         raise _must_be("true or false", node)
     return str(node.value).lower() in _TRUE
 
 
-def _text(wanted: str, pattern: str, node: yaml.Node, _: Vendors) -> str:
-    if form(node) != "text" or not re.fullmatch(pattern, node.value):
-        raise _must_be(wanted, node)
+def _text(expected: str, pattern: str, node: yaml.Node, _: Vendors) -> str:
+    if node_type(node) != "text" or not re.fullmatch(pattern, node.value):
+        raise _must_be(expected, node)
     return str(node.value)
 
 
 def _line(node: yaml.Node, _: Vendors) -> str:
-    if form(node) != "text" or not node.value.isprintable():
+    if node_type(node) != "text" or not node.value.isprintable():
         raise _must_be("a text of one line", node)
     return str(node.value)
 
 
 def _path(node: yaml.Node, _: Vendors) -> str:
-    value = node.value if form(node) == "text" else ""
+    value = node.value if node_type(node) == "text" else ""
     if not value.startswith("/") or not value.isprintable() or {".", ".."} & {*value.split("/")}:
         raise _must_be("an absolute path without '.', '..' or control characters", node)
     return str(value)
@@ -202,30 +204,44 @@ def _vendor(node: yaml.Node, vendors: Vendors) -> object:
 
 
 def _naming(node: yaml.Node, vendors: Vendors) -> object:
-    from cdigen.vendors.registry import has_naming  # noqa: PLC0415 - hardly anybody names devices
+    from cdigen.vendors.registry import has_naming  # noqa: PLC0415 - few configurations have names
 
     is_known = isinstance(node.value, str) and has_naming(node.value, vendors.named)
     return _choice((*NAMINGS, node.value) if is_known else NAMINGS, "", node, vendors)
 
 
+def _target(node: yaml.Node, vendors: Vendors) -> str:
+    from cdigen.runtimes import targets  # noqa: PLC0415 - few configurations have a target
+
+    value = _text("a runtime and its release, such as podman-4.3", _TARGET, node, vendors)
+    try:
+        targets.parse(value)
+    except ConfigError as error:
+        raise WrongValueError(f"cannot be {quote(value)}: {error.message} ({error.hint})", node) from None
+    return value
+
+
 def _labels(node: yaml.Node, vendors: Vendors) -> object:
-    if form(node) != "mapping":
+    if node_type(node) != "mapping":
         raise _must_be("a mapping", node)
     pairs: dict[object, object] = {}
     for key, value in node.value:
         name = LABEL.read(key, vendors)
         if name in pairs:
-            raise WrongValueError(f"has {quoted(key.value)} twice", key)
+            raise WrongValueError(f"has {quote(key.value)} twice", key)
         pairs[name] = LABEL_VALUE.read(value, vendors)
     return tuple(pairs.items())
 
 
-# Names of Kubernetes: RFC 1123 labels for namespaces; qualified names and their values for labels
-# (apimachinery, pkg/util/validation).
+# The name of a Kubernetes label, and the value of a label (apimachinery, pkg/util/validation). A namespace is
+# an RFC 1123 label.
 _NAME = r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
-# A kind as model.names.is_kind has it: the vendor up to 253 characters, the class up to 63.
+# A kind as in model.names.is_kind: the vendor up to 253 characters, the class up to 63.
 _VENDOR = r"[A-Za-z][A-Za-z0-9._-]{0,251}[A-Za-z0-9]"
 _KIND = rf"{_VENDOR}/[A-Za-z][A-Za-z0-9._-]{{0,61}}[A-Za-z0-9]"
+
+# A runtime of runtimes.releases and a release of one to three numbers; ``_target`` checks the release.
+_TARGET = r"[a-z-]{1,20}-[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
 
 _DEVICE = rf"(?:{_KIND}=)?[A-Za-z0-9](?:[A-Za-z0-9._:-]{{0,252}}[A-Za-z0-9])?"
 
@@ -236,14 +252,15 @@ SECONDS = Scalar(read=_seconds, schema={"type": "number", "minimum": _MIN_SECOND
 MINUTES = Scalar(read=_minutes, schema=SECONDS.schema)
 CAUSE = text("the name of a cause, such as xid-63", "[a-z][a-z0-9-]{0,63}")
 PORT = number(65_535)
-ID = number((1 << 32) - 2)  # the last one means "no such user" (chown(2))
+ID = number((1 << 32) - 2)  # the largest ID means "no change" (chown(2))
 VENDOR = Scalar(read=_vendor, schema={"$ref": "#/$defs/vendor"})
 NAMING = Scalar(read=_naming, schema={"type": "string", "pattern": "^[a-z0-9][a-z0-9_-]{0,31}$"})
+TARGET = Scalar(read=_target, schema={"type": "string", "pattern": f"^(?:{_TARGET})$"})
 NAMESPACE = text(
-    "a namespace, or how its name begins and *",
+    "a namespace, or the beginning of its name and *",
     r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9][a-z0-9-]{0,61}\*|\*",
 )
-# Empty: of pods without a RuntimeClass, of which runtimes report no handler.
+# The runtimes report an empty handler for pods without a RuntimeClass.
 HANDLER = text(
     "the name of a runtime handler, or empty", r"(?:[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)?"
 )
@@ -255,21 +272,23 @@ LABELS = Scalar(
 )
 KIND = text("a kind such as nvidia.com/gpu", _KIND)
 KIND_PATTERN = text(
-    "a kind such as nvidia.com/gpu, or how it begins and *", rf"{_KIND}|{_VENDOR}/[A-Za-z0-9._-]{{0,62}}\*|\*"
+    "a kind such as nvidia.com/gpu, or the beginning of a kind and *",
+    rf"{_KIND}|{_VENDOR}/[A-Za-z0-9._-]{{0,62}}\*|\*",
 )
 DEVICE = Scalar(
     read=_device, schema={"anyOf": [{"type": "string", "pattern": f"^(?:{_DEVICE})$"}, {"type": "number"}]}
 )
-# An extended resource is a qualified name of a domain that does not end as Kubernetes' own, and quotas put
-# "requests." before it (kubernetes, pkg/apis/core/v1/helper, IsExtendedResourceName).
+# An extended resource is a qualified name outside the domain kubernetes.io. It must not start with
+# "requests.", because quotas add this prefix (kubernetes, pkg/apis/core/v1/helper, IsExtendedResourceName).
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"
 RESOURCE_NAME = rf"(?!requests\.|[^/]*kubernetes\.io/)(?=[^/]{{1,243}}/){_LABEL}(?:\.{_LABEL})*/{_NAME}"
 RESOURCE = text("an extended resource such as example.com/gpu", RESOURCE_NAME)
-PATTERN = text("a text of one line, in which * stands for any", r"[ -~]{1,200}")
-# CDI's rule allows one letter, but that crashes every released library; a dot needs cdiVersion 0.6.0, which
-# podman 4.3 refuses.
+PATTERN = text("a text of one line, in which * matches any text", r"[ -~]{1,200}")
+# CDI permits a class of one letter, but such a class crashes every released CDI library. A dot in a class
+# needs cdiVersion 0.6.0, which podman 4.3 refuses.
 CLASS = text(
-    "2 to 63 letters, digits and inner _ -, the first a letter", "[A-Za-z][A-Za-z0-9_-]{0,61}[A-Za-z0-9]"
+    "2 to 63 letters, digits, _ or -, beginning with a letter and ending with a letter or digit",
+    "[A-Za-z][A-Za-z0-9_-]{0,61}[A-Za-z0-9]",
 )
-# The options of each vendor, with the keys that it declares.
+# The options of the vendors. Each vendor package declares the keys of its options.
 VENDOR_OPTIONS = Table(keys=(), cls=dict)

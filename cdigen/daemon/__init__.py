@@ -1,8 +1,18 @@
-"""The reconcile loop of ``cdigen run``: events become cycles, which keep the specs of this host true.
+"""The reconcile loop of ``cdigen run``. Each cycle updates the specs of this host.
 
-- ``loop``: ``Daemon``, the process: waits for events, runs a cycle, reports;
-- ``reconciler``: one cycle: ``observation`` reads the host, ``patience`` waits for one between two states,
-  ``states`` decides by two tables, ``spec_updates`` writes and withdraws;
-- ``report``: what cycles did and how the host is, as values, which ``status``, ``metrics`` and ``log`` show;
-- ``setup``: what the configuration makes of it; ``packages``: whether a package manager is at work.
+- ``loop``: the process ``Daemon``, which waits for events, runs a cycle and reports the result;
+- ``reconciler``: a single cycle;
+- ``observation``: the discovery of the devices of all vendors;
+- ``settle``: the wait for a host that is still changing;
+- ``states``: the tables that decide whether a vendor's specs are written, kept or withdrawn;
+- ``spec_updates``: the writing and the withdrawal of specs;
+- ``report``: the results of cycles and the state of the host, as values for ``status``, ``metrics`` and
+  ``log``;
+- ``health`` and ``health_metrics``: the thread that receives health events, and the metrics of health;
+- ``stats`` and ``device_metrics``: the device stats (memory, load, temperature), and metrics of the stats;
+- ``device_users``: the users of devices;
+- ``routes``: the HTTP routes except metrics and health;
+- ``page``: the HTML page;
+- ``nvidia_docker``: the API of nvidia-docker 1.0;
+- ``setup``: the settings from the configuration and the command line.
 """

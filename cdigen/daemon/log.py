@@ -1,4 +1,4 @@
-"""Log what a cycle of the daemon did, in one line (``cycle``), and each device whose health changed."""
+"""Log each cycle in one line (``cycle``), and each change of a device's health (``health``)."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from itertools import islice
 
 from cdigen.daemon.report import MAX_NAMES
 from cdigen.host.mounts import MISSING, READ_ONLY, REMOVED
+from cdigen.runtimes.unread_specs import RULE as UNREAD
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,18 +20,21 @@ if TYPE_CHECKING:
 
 
 MOUNT_RULES = frozenset((MISSING, READ_ONLY, REMOVED))
-_HINT = "'cdigen health' says what ends each cause"
+_HINT = "'cdigen health' shows what ends each cause"
 
 
 def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleReport | None = None) -> None:
-    """Write the line of the cycle REPORT.
+    """Log the cycle REPORT in one line.
 
-    A failure for another reason than that of the PREVIOUS one has the level error, a cycle that changed a
-    spec or a vendor's state info, any other debug. A mount of the host that is missing has a line of its own.
+    - Level error: the cycle failed, and its result or error differs from the PREVIOUS cycle.
+    - Level info: a spec, the state of a vendor or the reason of the state changed.
+    - Level debug: any other cycle.
+
+    New findings about mounts of the host, and about runtimes that cannot read a spec, have separate lines.
     """
     facts = _facts(report)
-    is_news = previous is None or (previous.result, previous.error) != (report.result, report.error)
-    if report.result == "failed" and is_news:
+    is_new = previous is None or (previous.result, previous.error) != (report.result, report.error)
+    if report.result == "failed" and is_new:
         logger.error("cycle", **facts)
     elif report.result == "changed" or _vendor_states(report) != _vendor_states(previous):
         logger.info("cycle", **facts)
@@ -38,28 +42,30 @@ def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleRepo
         logger.debug("cycle", **facts)
     known = previous.findings if previous is not None else ()
     for one in report.findings:
-        # Whoever runs it in a container reads its log first; others have their findings from 'cdigen status'.
+        # A user who runs the daemon in a container reads the log first. Other users run 'cdigen status'.
         if one.rule in MOUNT_RULES and one not in known:
             logger.error("finding", rule=one.rule, path=one.path, message=one.message, hint=one.hint)
+        elif one.rule == UNREAD and one not in known:
+            logger.warning("finding", rule=one.rule, path=one.path, message=one.message, hint=one.hint)
 
 
 def health(
     logger: FilteringBoundLogger, devices: tuple[KnownDevice, ...], previous: tuple[KnownDevice, ...] = ()
 ) -> None:
-    """Write a line for each of DEVICES whose health or causes are others than in the PREVIOUS cycle.
+    """Log each of DEVICES that became unhealthy, whose causes changed, or that is no longer unhealthy.
 
-    A device that is new and not unhealthy needs none.
+    PREVIOUS are the devices of the previous cycle. A new device is logged only if it is unhealthy.
     """
     before = {_identity(device): device for device in previous}
     for device in devices:
         old = before.get(_identity(device))
         was = ("", ()) if old is None else (old.health, _names(old))
-        is_news = (device.health, _names(device)) != was
-        if device.health == "unhealthy" and is_news:
+        is_changed = (device.health, _names(device)) != was
+        if device.health == "unhealthy" and is_changed:
             what = ", ".join(f"{cause.cause} ({cause.detail})" for cause in device.causes[:MAX_NAMES])
             message = f"{device.name} is unhealthy: {what}"
             logger.warning("health", message=message, hint=_HINT, **_health_facts(device))
-        elif old is not None and old.health == "unhealthy" and is_news:
+        elif old is not None and old.health == "unhealthy" and is_changed:
             logger.info("health", **_health_facts(device), ended=list(_names(old)))
 
 

@@ -1,7 +1,7 @@
-"""``Daemon``: the loop of ``cdigen run``: wait for events, debounce them, reconcile, report, and again.
+"""``Daemon``: the loop of ``cdigen run``, which waits for events, runs cycles and reports their results.
 
-One thread does all of this; sources of events, the HTTP server and a timer for systemd have their own and
-share with it only the inbox and values that are replaced as a whole.
+The loop has a single thread. Event sources, the HTTP server and a timer for systemd have separate threads.
+The loop and these threads share only the trigger queue, and values that are replaced as a whole.
 """
 
 from __future__ import annotations
@@ -13,21 +13,16 @@ from contextlib import suppress
 from cdigen import __version__
 from cdigen.config import RULE
 from cdigen.daemon import log, status
-from cdigen.daemon.figure_metrics import UnknownCollector, wants_figures
-from cdigen.daemon.figures import MAX_WAITING, FiguresOnDemand
-from cdigen.daemon.health import HealthWatch, Heeded
+from cdigen.daemon.device_metrics import UnknownCollector, requests_stats
+from cdigen.daemon.health import HealthWatch, NotifyingSource
 from cdigen.daemon.metrics import DaemonMetrics
-from cdigen.daemon.reconciler import Reconciler, as_offered
-from cdigen.daemon.report import DaemonStatus, next_status, overall, reason_unready
-from cdigen.daemon.routes import Views
-from cdigen.frontend.chassis import Chassis
-from cdigen.frontend.http import SOCKET_FILE, Response, Server, standard_routes
-from cdigen.frontend.log import log_sources
-from cdigen.frontend.metrics import CONTENT_TYPE
-from cdigen.frontend.rundir import save_status
-from cdigen.health.keeper import Keeper
+from cdigen.daemon.reconciler import Reconciler, inventories_for_spec
+from cdigen.daemon.report import DaemonStatus, next_status, reason_unready
+from cdigen.daemon.routes import Routes
+from cdigen.daemon.stats import MAX_WAITING, StatsReader
+from cdigen.device_users.polling import MAX_WAITING as MAX_WAITING_FOR_USERS
 from cdigen.health.marks import FILE as MARKS
-from cdigen.holders.asking import MAX_WAITING as ASKING
+from cdigen.health.tracker import HealthTracker
 from cdigen.host import mounts
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
@@ -35,6 +30,11 @@ from cdigen.model.findings import Finding
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.pipeline import discovery
 from cdigen.pipeline.device_names import known_devices
+from cdigen.service.http import SOCKET_FILE, HttpServer, Response, standard_routes
+from cdigen.service.log import log_sources
+from cdigen.service.metrics import CONTENT_TYPE
+from cdigen.service.rundir import save_status
+from cdigen.service.runner import ServiceRunner
 from cdigen.store.lock import LockHeld
 from cdigen.value import replace
 from cdigen.watch.debounce import Backoff, Debounce
@@ -53,17 +53,17 @@ if TYPE_CHECKING:
     from cdigen.daemon.reconciler import CycleOutcome
     from cdigen.daemon.report import CycleReport
     from cdigen.daemon.setup import DaemonSetup
-    from cdigen.frontend.sd_notify import Notifier
-    from cdigen.frontend.signals import Signals
     from cdigen.model.inventory import Inventory
     from cdigen.pipeline.device_names import KnownDevice
+    from cdigen.service.sd_notify import Notifier
+    from cdigen.service.signals import Signals
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.watch.supervisor import Source
     from cdigen.watch.triggers import Batch
 
-# How long a scrape waits for figures; Prometheus waits 10 s unless it is told otherwise.
+# Seconds that a scrape waits for stats. The default scrape timeout of Prometheus is 10 s.
 SCRAPE_S = 3.0
-# A boot must not wait for a GPU that hangs: services ordered after us start after this time anyway.
+# Maximum seconds until the daemon reports readiness. A hanging GPU must not delay services that start later.
 READY_WITHIN_S = 5.0
 SOURCES = (
     "start",
@@ -80,10 +80,10 @@ SOURCES = (
 
 
 class Daemon:
-    """Keeps the specs of one host up to date until it is told to stop.
+    """The process that keeps the specs of one host up to date.
 
-    ``load`` reads configuration and command line and returns the setup, or raises a CdigenError;
-    ``watched`` are further files that matter: the configuration.
+    ``load`` reads the configuration and the command line and returns the setup. ``load`` may raise a
+    CdigenError. ``watched`` are the paths of the configuration, which are watched for changes.
     """
 
     def __init__(
@@ -100,131 +100,138 @@ class Daemon:
         self._notifier = notifier
         self._log = logger
         self._setup = load()
-        # The lock is there, so a changed run_dir in the configuration takes effect at the next start.
-        self._chassis = Chassis(
+        # The daemon locks its run directory when it starts, so a changed run_dir needs a restart.
+        self._runner = ServiceRunner(
             self._setup.daemon.run_dir,
             notifier=notifier,
             logger=logger,
             signals=signals,
             turn_s=lambda: self._setup.daemon.resync_s,
         )
-        self._keeper = Keeper()
-        self._reconciler = Reconciler(self._keeper)
+        self._tracker = HealthTracker()
+        self._reconciler = Reconciler(self._tracker)
         self._files = FileSource(compare_s=self._setup.daemon.poll_s)
         self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
         self._uevents = UeventSource(())
         self._kernel_log = _kernel_log(self._setup)
         self._health = HealthWatch(
-            self._keeper,
+            self._tracker,
             (self._kernel_log, self._uevents),
             show=self._save_changed_health,
             probe_s=lambda: self._setup.health.probe_minutes * 60,
         )
         self._metrics = DaemonMetrics(SOURCES)
-        self._figures = FiguresOnDemand(self._context)
-        self._chassis.on_stop = self._figures.close
-        self._status = DaemonStatus(version=__version__, started_s=time.time(), since_s=time.time())
+        self._stats = StatsReader(self._context)
+        self._runner.on_stop = self._stats.close
+        self._status = DaemonStatus(
+            version=__version__,
+            started_s=time.time(),
+            since_s=time.time(),
+            maintained=self._setup.maintained,
+        )
         self._last: CycleReport | None = None
         self._inventories: Mapping[str, Inventory] = {}
         self._devices: tuple[KnownDevice, ...] = ()
         self._misconfigured: Finding | None = None
 
-    def run(self, *, stands_by: bool = False) -> None:
-        """Run until SIGTERM or SIGINT. STANDS_BY: where another instance runs, wait until that ends.
+    def run(self, *, standby: bool = False) -> None:
+        """Run until SIGTERM or SIGINT. With STANDBY, first wait until the active instance has ended.
 
-        StoreError: another instance runs, or no run directory can be made.
+        Raises StoreError if another instance runs, or if the run directory cannot be created.
         """
-        # Before anything that may hang.
-        in_time = threading.Timer(READY_WITHIN_S, self._say_ready)
-        in_time.daemon = True
-        in_time.start()
-        chassis = self._chassis
+        # The timer starts before any call that may hang.
+        ready_timer = threading.Timer(READY_WITHIN_S, self._report_ready)
+        ready_timer.daemon = True
+        ready_timer.start()
+        runner = self._runner
         try:
-            with chassis.running(stand_by=self._prepare if stands_by else None):
-                if not chassis.is_stopping:
-                    self._serve(in_time)
+            with runner.running(on_standby=self._prepare if standby else None):
+                if not runner.is_stopping:
+                    self._serve(ready_timer)
         except LockHeld:
             raise
         except StoreError as error:
             raise self._explained(error) from None
         finally:
-            in_time.cancel()
-            self._keeper.close()
+            ready_timer.cancel()
+            self._tracker.close()
 
-    def _serve(self, in_time: threading.Timer) -> None:
-        chassis = self._chassis
-        # Replaces the status that a killed daemon left: the first cycle may take a while.
-        chassis.save(self._save_status)
-        if chassis.has_stood_by:
+    def _serve(self, ready_timer: threading.Timer) -> None:
+        runner = self._runner
+        # Replace the status of a killed daemon at once, because the first cycle may take long.
+        runner.save(self._save_status)
+        if runner.was_standby:
             self._reload()
         self._rearm()
-        chassis.start(*self._sources())
+        runner.start(*self._sources())
         self._log.info("started", version=__version__, vendors=list(self._setup.vendors))
-        chassis.inbox.put(Trigger(source="start", reason="the daemon has started"))
-        self._loop(in_time)
+        runner.triggers.put(Trigger(source="start", reason="the daemon has started"))
+        self._loop(ready_timer)
 
     def _explained(self, error: StoreError) -> StoreError:
-        """Return ERROR about the run directory with the mount that is missing for it, if one is."""
+        """Return ERROR, with the hint for a read-only mount if the run directory is on such a mount."""
         found = mounts.findings(self._setup.outer, (self._setup.daemon.run_dir,))
         hints = [one.hint for one in found if one.rule == mounts.READ_ONLY]
         return StoreError(error.message, hint=hints[0]) if hints else error
 
-    def _say_ready(self) -> None:
-        if not self._chassis.stands_by:
-            self._notifier.ready("looking at the host")
+    def _report_ready(self) -> None:
+        if not self._runner.is_standby:
+            self._notifier.ready("the first cycle is running")
 
     def _prepare(self) -> None:
-        """Import what a cycle needs, by a look at the host that changes nothing."""
-        with suppress(CdigenError):  # a driver container that is not there yet
+        """Run a discovery and discard its result. The discovery imports the modules that a cycle needs."""
+        with suppress(CdigenError):  # the driver container does not exist yet
             discovery.discover(self._setup.vendors, self._context())
 
     def _sources(self) -> tuple[Source, ...]:
-        uevents = Heeded(self._uevents, self._health, is_quiet=False)
-        log = Heeded(self._kernel_log, self._health, is_quiet=True)
-        heard = (uevents, log) if self._setup.health.kernel_log else (uevents,)
-        return (self._files, self._poll, *heard, self._health, self._server())
+        uevents = NotifyingSource(self._uevents, self._health, is_quiet=False)
+        log = NotifyingSource(self._kernel_log, self._health, is_quiet=True)
+        received = (uevents, log) if self._setup.health.kernel_log else (uevents,)
+        return (self._files, self._poll, *received, self._health, self._server())
 
     # The loop.
 
-    def _loop(self, in_time: threading.Timer) -> None:
+    def _loop(self, ready_timer: threading.Timer) -> None:
         attempts = 0
-        next_look_s = time.monotonic()
-        while not self._chassis.is_stopping:
-            batch = self._wait(next_look_s, why="retry" if attempts else "timer")
+        next_cycle_s = time.monotonic()
+        while not self._runner.is_stopping:
+            batch = self._wait(next_cycle_s, source="retry" if attempts else "timer")
             if batch is None:
                 continue
-            self._chassis.run_directory.keep()
+            self._runner.run_directory.keep()
             self._reload()
-            # Before the cycle: a later change at a new path then makes an event. Files that the cycle makes
-            # are in watched folders, so another cycle follows.
+            # Watch new paths first. Then a change during the cycle, even by the cycle, causes another cycle.
             self._rearm()
-            done = self._look(batch)
+            done = self._run_cycle(batch)
             self._show(done)
-            in_time.cancel()
-            self._chassis.report(self._summary())
+            ready_timer.cancel()
+            self._runner.report(self._summary())
             attempts = _attempts(attempts, batch) if done.needs_retry else 0
-            next_look_s = time.monotonic() + self._delay_s(attempts)
+            next_cycle_s = time.monotonic() + self._delay_s(attempts)
 
-    def _look(self, batch: Batch) -> CycleOutcome:
-        """Run a cycle; its report also says what is wrong with the configuration."""
+    def _run_cycle(self, batch: Batch) -> CycleOutcome:
+        """Run a cycle for BATCH, and add the problem of an invalid configuration to the report."""
         done = self._reconciler.cycle(self._setup, batch)
-        # What the cycle has seen may ask for a probe, or end by itself after a while.
+        # The health thread may have a new reason for a probe, or a new cause to clear after some time.
         self._health.wake()
         if self._misconfigured is None:
             return done
         findings = (self._misconfigured, *done.report.findings)
         return replace(done, report=replace(done.report, findings=findings))
 
-    def _wait(self, next_look_s: float, *, why: str) -> Batch | None:
-        """Wait for events and the quiet after them, or for NEXT_LOOK_S; None: it is not time for a cycle."""
-        chassis, times = self._chassis, self._setup.daemon
-        if chassis.wait(next_look_s):
-            batch = chassis.gather(Debounce(debounce_s=times.debounce_s, max_delay_s=times.max_delay_s))
-            return None if chassis.is_stopping else batch
-        if chassis.is_stopping or time.monotonic() < next_look_s:
+    def _wait(self, next_cycle_s: float, *, source: str) -> Batch | None:
+        """Wait for events until NEXT_CYCLE_S, and debounce the events; return None if no cycle is due.
+
+        SOURCE is the source of the trigger if the cycle is due without an event.
+        """
+        runner, times = self._runner, self._setup.daemon
+        if runner.wait(next_cycle_s):
+            batch = runner.gather(Debounce(debounce_s=times.debounce_s, max_delay_s=times.max_delay_s))
+            return None if runner.is_stopping else batch
+        if runner.is_stopping or time.monotonic() < next_cycle_s:
             return None
-        chassis.inbox.put(Trigger(source=why, reason="looking without an event"))
-        return chassis.inbox.take()
+        runner.triggers.put(Trigger(source=source, reason="cycle without an event"))
+        return runner.triggers.take()
 
     def _delay_s(self, attempts: int) -> float:
         times = self._setup.daemon
@@ -236,8 +243,8 @@ class Daemon:
     # Configuration.
 
     def _reload(self) -> None:
-        """Read the configuration again before every cycle; report an invalid one, and ignore it."""
-        self._chassis.take_reload()
+        """Read the configuration again; report an invalid configuration and keep the previous one."""
+        self._runner.take_reload()
         problem: Finding | None = None
         try:
             self._setup = self._load()
@@ -246,7 +253,7 @@ class Daemon:
                 severity="error",
                 rule=RULE,
                 path=self._watched[0],
-                message=f"the configuration does not count, the last good one does: {error.message}",
+                message=f"invalid configuration ignored, the previous one stays active: {error.message}",
                 hint=error.hint,
             )
         if problem is not None and problem != self._misconfigured:
@@ -256,43 +263,49 @@ class Daemon:
     def _rearm(self) -> None:
         setup = self._setup
         files, polled, subsystems = self._watches()
-        # What runtimes load; our temporary files beside them have another ending.
+        # Watch the files that runtimes load. Temporary files of cdigen in these folders have another suffix.
         specs = (f"{folder}/*{suffix}" for folder in setup.directories for suffix in SPEC_SUFFIXES)
         marks = f"{setup.state_dir}/{MARKS}"
         own = (setup.outer,) if setup.outer != "/" else ()
         # Links in a driver container's tree are resolved within that tree.
         self._files.rearm(
-            (*files, *specs, marks, *self._watched, self._chassis.run_directory.lock),
+            (*files, *specs, marks, *self._watched, self._runner.run_directory.lock),
             roots=(*own, *setup.roots),
         )
-        # A mount over a folder makes no event: a driver container's root is compared as well.
+        # A mount over a folder causes no event, so the roots of driver containers are also polled.
         self._poll.rearm(polled, setup.roots)
         self._uevents.rearm(subsystems)
 
     def _watches(self) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Return the files, the polled files and the subsystems of all vendors."""
+        """Return the watched files, the polled files and the subsystems of all vendors."""
         setup = self._setup
         try:
             context = setup.context(Root(setup.outer))
         except ConfigError:
-            # The driver root does not exist yet: watch its folder.
+            # The driver root does not exist yet, so its creation is watched.
             return setup.roots, (), ("pci", "module", "drm")
         wanted, failures = discovery.watches(setup.vendors, context)
         for name, error in failures.items():
-            self._log.warning("vendor-defect", vendor=name, error=error.message)
+            self._log.warning(
+                "vendor_defect", vendor=name, message=f"the code of {name} failed: {error.message}"
+            )
         return (
             (*setup.roots, *(path for one in wanted for path in one.files)),
             tuple(path for one in wanted for path in one.polled),
             tuple(dict.fromkeys(name for one in wanted for name in one.subsystems)),
         )
 
-    # Showing.
+    # Results.
 
     def _show(self, done: CycleOutcome) -> None:
-        """Report what the cycle did everywhere; a full disk must not end the daemon."""
+        """Report the result of a cycle in all outputs. A full disk must not end the daemon."""
         report = done.report
-        before = replace(self._status, is_configured=self._misconfigured is None)
-        self._status = next_status(before, report, self._chassis.health())
+        before = replace(
+            self._status,
+            is_configured=self._misconfigured is None,
+            maintained=self._setup.maintained,
+        )
+        self._status = next_status(before, report, self._runner.health())
         self._metrics.count(report)
         self._metrics.show(self._status)
         log.cycle(self._log, report, self._last)
@@ -302,11 +315,11 @@ class Daemon:
         if done.inventories or report.result != "failed":
             self._show_devices(done.inventories)
             savings.append(self._save_inventory)
-        # Last: a program that reads the status of a cycle finds its inventory.
-        self._chassis.save(*savings, self._save_status)
+        # The inventory is written first. A reader of the new status then finds the inventory of this cycle.
+        self._runner.save(*savings, self._save_status)
 
     def _show_devices(self, inventories: Mapping[str, Inventory]) -> None:
-        self._figures.show(inventories)
+        self._stats.update(inventories)
         if inventories == self._inventories:
             return
         devices = known_devices(inventories, self._setup.options.profiles)
@@ -315,79 +328,78 @@ class Daemon:
         self._inventories, self._devices = inventories, devices
 
     def _save_inventory(self, run_dir: str) -> None:
-        """Put the inventories of the last cycle, with the health of now, into RUN_DIR."""
+        """Write the inventories of the last cycle, with the present health, to RUN_DIR."""
 
         def save(inventories: dict[str, Inventory]) -> None:
-            offered = as_offered(inventories, in_spec=self._setup.health.in_spec)
-            status.save_inventory(run_dir, offered)
+            spec_devices = inventories_for_spec(
+                inventories, unhealthy_in_spec=self._setup.health.unhealthy_in_spec
+            )
+            status.save_inventory(run_dir, spec_devices)
 
-        self._keeper.show(save)
+        self._tracker.show(save)
 
     def _save_changed_health(self) -> None:
-        """Do the same in the thread of health; the cycle that follows reports what is wrong with the disk."""
-        if self._chassis.run_directory.is_ours():
+        """Write the inventories from the health thread. The next cycle reports an error of the disk."""
+        if self._runner.run_directory.is_ours():
             with suppress(CdigenError):
                 self._save_inventory(self._setup.daemon.run_dir)
 
     def _save_status(self, run_dir: str) -> None:
-        save_status(run_dir, status.document(self._status, self._chassis.process))
+        save_status(run_dir, status.document(self._status, self._runner.process))
 
     def _summary(self) -> str:
-        vendors = self._status.vendors
-        state = overall(vendors) if vendors else self._status.state
-        served = sum(spec.served for spec in self._status.specs)
-        why = next((one.reason for one in vendors if one.state == state and one.reason), "")
-        if self._misconfigured is not None:
-            why = self._misconfigured.message
-        return f"{state}, {served} devices" + (f"; {why}" if why else "")
+        wrong = f"; {self._misconfigured.message}" if self._misconfigured is not None else ""
+        return f"{self._status.state}: {self._status.verdict}{wrong}"
 
-    def _server(self) -> Server:
+    def _server(self) -> HttpServer:
         routes = standard_routes(
             metrics=self._metrics.render,
-            alive=self._chassis.alive,
+            alive=self._runner.alive,
             ready=lambda: reason_unready(self._status),
         )
         times = self._setup.daemon
-        routes["/metrics"] = self._scraped
-        views = Views(
+        routes["/metrics"] = self._scrape
+        further = Routes(
             status=lambda: self._status,
-            inventories=self._keeper.present,
+            inventories=self._tracker.present,
             setup=lambda: self._setup,
-            figures=self._figures,
-            process=self._chassis.process,
+            stats=self._stats,
+            process=self._runner.process,
         )
-        routes |= views.routes()
-        return Server(
+        routes |= further.routes()
+        return HttpServer(
             routes,
             f"{times.run_dir}/{SOCKET_FILE}",
             port=times.http_port,
-            port_routes=views.port_routes(),
-            threads=MAX_WAITING + ASKING + 1,
+            port_routes=further.port_routes(),
+            threads=MAX_WAITING + MAX_WAITING_FOR_USERS + 1,
         )
 
     def _context(self) -> DiscoveryContext:
         setup = self._setup
         return setup.context(Root(setup.outer))
 
-    def _scraped(self, query: str) -> Response:
+    def _scrape(self, query: str) -> Response:
         try:
-            wants = wants_figures(query)
+            is_requested = requests_stats(query)
         except UnknownCollector as error:
             return Response(body=f"{error}\n".encode(), status="400 Bad Request")
-        is_asked = wants and self._setup.daemon.figure_metrics
-        figures = self._figures.ask(SCRAPE_S) if is_asked else ()
-        return Response(body=self._metrics.render(figures), content_type=CONTENT_TYPE)
+        is_read = is_requested and self._setup.daemon.device_metrics
+        stats = self._stats.read(SCRAPE_S) if is_read else ()
+        return Response(body=self._metrics.render(stats), content_type=CONTENT_TYPE)
 
 
 def _kernel_log(setup: DaemonSetup) -> KernelLogSource:
-    """Return the source of the kernel's log, of the host that SETUP is about."""
+    """Return the source of the kernel log of the host in SETUP."""
     outer = setup.outer.rstrip("/")
     return KernelLogSource(socket_path=f"{outer}{SOCKET}", log=f"{outer}{LOG}")
 
 
 def _attempts(before: int, batch: Batch) -> int:
-    """Return how many cycles found the host unsettled since it last changed, including that for BATCH.
+    """Return the number of successive cycles that found the host unsettled.
 
-    An installation takes dozens of cycles; its end often makes no event (a lock is released).
+    BEFORE is the number before the cycle of BATCH. An event in BATCH sets the number to 1, so the next delay
+    is short. Dozens of cycles run while a package is installed. The end of the installation often causes no
+    event, because only a lock is released. After a short delay, the next cycle finds the end.
     """
     return before + 1 if all(trigger.source == "retry" for trigger in batch.triggers) else 1

@@ -1,7 +1,7 @@
-"""``DaemonMetrics``: count cycles for Prometheus, and show the last status at each scrape.
+"""``DaemonMetrics``: counts cycles for Prometheus, and exports the last status at each scrape.
 
-Everything that can vanish (a kind, a vendor, a source) is computed from the status at each scrape, so that
-no series outlives its subject. Labels have few values: a reason is the name of a source, never free text.
+Metrics of objects that can vanish (a kind, a vendor, a source) are computed from the status at each scrape,
+so no series outlives its object. Labels have few values: a reason is the name of a source, never free text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, generate_latest
 
 from cdigen.daemon.device_metrics import device_metrics
-from cdigen.daemon.figure_metrics import figure_metrics
+from cdigen.daemon.health_metrics import health_metrics
 from cdigen.daemon.report import CYCLE_RESULTS, VENDOR_STATES
-from cdigen.frontend.metrics import gauge
+from cdigen.service.metrics import gauge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,24 +22,25 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from cdigen.daemon.figures import VendorFigures
     from cdigen.daemon.report import CycleReport, DaemonStatus
+    from cdigen.daemon.stats import VendorStats
     from cdigen.pipeline.device_names import KnownDevice
 
-# A warm cycle takes milliseconds, one that has to copy a driver's files into a view most of a minute.
+# Durations of cycles in seconds. A cycle with filled caches takes milliseconds. A cycle that copies the files
+# of a driver into a view takes almost a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 OTHER = "other"
 
 
 class DaemonMetrics:
-    """The metrics of one daemon, in a registry of their own.
+    """The metrics of one daemon, in a separate registry.
 
-    SOURCES are the names of all sources of triggers; a cycle of any other counts as ``other``.
+    SOURCES are the names of all sources of triggers. A cycle of any other source is counted as ``other``.
     """
 
     def __init__(self, sources: tuple[str, ...], *, clock: Callable[[], float] = time.time) -> None:
-        # A creation time for each series would double their number, and nobody needs it.
-        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
+        # Series of creation times would double the number of series, and no program reads them.
+        prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]  # no annotations
         self._sources = sources
         self._registry = CollectorRegistry()
         self._cycles = Counter(
@@ -50,11 +51,11 @@ class DaemonMetrics:
         )
         self._duration = Histogram(
             "cdigen_cycle_duration_seconds",
-            "How long cycles took.",
+            "Duration of cycles.",
             buckets=BUCKETS,
             registry=self._registry,
         )
-        # A rate needs the zero before the first failure.
+        # A rate needs a series with the value 0 before the first failure.
         for result in CYCLE_RESULTS:
             for source in (*sources, OTHER):
                 self._cycles.labels(result, source)
@@ -69,25 +70,25 @@ class DaemonMetrics:
         self._duration.observe(report.duration_s)
 
     def show(self, status: DaemonStatus) -> None:
-        """Let scrapes from now on show STATUS."""
+        """Export STATUS from the next scrape on."""
         self._latest.status = status
 
     def show_devices(self, devices: tuple[KnownDevice, ...]) -> None:
-        """Let scrapes from now on show the health of DEVICES, and of no others."""
+        """Export the health of DEVICES from the next scrape on; other devices have no series."""
         self._latest.devices = devices
 
-    def render(self, figures: tuple[VendorFigures, ...] = ()) -> bytes:
-        """Return all metrics as Prometheus reads them, and those of FIGURES where there are any."""
+    def render(self, stats: tuple[VendorStats, ...] = ()) -> bytes:
+        """Return all metrics in Prometheus' format, with the metrics of STATS if STATS is not empty."""
         text = generate_latest(self._registry)
-        if not figures:
+        if not stats:
             return text
-        asked = CollectorRegistry()
-        asked.register(_Collected(tuple(figure_metrics(self._latest.devices, figures))))
-        return text + generate_latest(asked)
+        registry = CollectorRegistry()
+        registry.register(_Collected(tuple(device_metrics(self._latest.devices, stats))))
+        return text + generate_latest(registry)
 
 
 class _Collected:
-    """Metrics of one scrape, which are there already."""
+    """The metrics of one scrape, computed in advance."""
 
     def __init__(self, metrics: tuple[Metric, ...]) -> None:
         self._metrics = metrics
@@ -98,7 +99,7 @@ class _Collected:
 
 
 class _Latest:
-    """Computes metrics of the last status at each scrape."""
+    """A collector that computes the metrics of the last status at each scrape."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self.status: DaemonStatus | None = None
@@ -106,29 +107,29 @@ class _Latest:
         self._clock = clock
 
     def describe(self) -> tuple[Metric, ...]:
-        """Return all that ``collect`` may give, so that registering does not call it."""
+        """Return no metrics, so that registration does not call ``collect``."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics of the last status, none before the first."""
+        """Return the metrics of the last status, or no metrics before the first status."""
         status = self.status
         if status is None:
             return
         yield gauge("cdigen_build_info", "The version of cdigen.", {(status.version,): 1}, "version")
         yield gauge(
             "cdigen_config_valid",
-            "Whether the configuration on the disk is used; if it is wrong, the last good one is.",
+            "Whether the configuration on the disk is valid; otherwise the previous one stays active.",
             {(): float(status.is_configured)},
         )
         if status.last_success_s is not None:
             yield gauge(
                 "cdigen_last_success_timestamp_seconds",
-                "When a cycle last succeeded.",
+                "Time of the last successful cycle.",
                 {(): status.last_success_s},
             )
         yield gauge(
             "cdigen_vendor_state",
-            "1 for the state that a vendor is in.",
+            "1 for the present state of a vendor.",
             {
                 (vendor.vendor, state): float(vendor.state == state)
                 for vendor in status.vendors
@@ -138,18 +139,18 @@ class _Latest:
             "state",
         )
         yield gauge(
-            "cdigen_source_healthy",
-            "Whether a source of triggers works; the periodic cycle makes up for one that does not.",
+            "cdigen_watch_source_up",
+            "Whether a source of triggers works; the periodic cycle finds changes that a source misses.",
             {(name,): float(not problem) for name, problem in status.sources},
             "source",
         )
         yield from self._specs(status)
-        yield from device_metrics(self.devices)
+        yield from health_metrics(self.devices)
 
     def _specs(self, status: DaemonStatus) -> Iterator[Metric]:
         yield gauge(
             "cdigen_devices",
-            "Devices that a spec serves, and those that had to be left out of it.",
+            "Devices in a spec, and devices that are left out of it.",
             {
                 (spec.kind, state): float(count)
                 for spec in status.specs
@@ -161,7 +162,7 @@ class _Latest:
         now = self._clock()
         yield gauge(
             "cdigen_spec_age_seconds",
-            "How long ago the spec on the disk was written.",
+            "Time since the spec on the disk was written.",
             {
                 (spec.kind,): max(0.0, now - spec.written_s)
                 for spec in status.specs

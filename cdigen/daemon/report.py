@@ -1,19 +1,21 @@
-"""What the daemon reports: a ``CycleReport`` of each cycle, and the ``DaemonStatus`` they add up to.
+"""Reports of the daemon: a ``CycleReport`` for each cycle, and the ``DaemonStatus`` after the cycle.
 
-``next_status`` makes the next status from the last one and a report. Everything that shows the daemon
-(status.json, metrics, log, health) is made from these values and reads nothing else.
-Wall-clock times are seconds since 1970, as ``time.time`` gives them.
+``next_status`` computes the next status from the last status and a report. All outputs of the daemon
+(status.json, metrics, log, health) are computed from these values only. Wall-clock times are seconds since
+1970, as from ``time.time``.
 """
 
 from __future__ import annotations
+
+from types import MappingProxyType
 
 from cdigen.host.mounts import MISSING as MOUNT_MISSING
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Literal
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any, Literal
 
     from cdigen.cdi.compare import Changes
     from cdigen.model.findings import Finding
@@ -24,30 +26,30 @@ if TYPE_CHECKING:
     CycleResult = Literal["changed", "unchanged", "waiting", "failed"]
 
 VENDOR_STATES: tuple[VendorState, ...] = ("ready", "settling", "degraded", "mismatch", "absent")
-# What each state means for whoever starts a container now, and what has to be done about it.
-MEANINGS = {
-    "starting": "the daemon has not looked yet",
-    "ready": "containers can use the devices below",
-    "settling": "the host is being changed; the daemon waits for that to end and looks again by itself",
-    "degraded": "containers can use the devices below; some GPUs are left out, see the findings",
+# The verdict for each state in which no device is usable. The reason of a vendor replaces this verdict.
+_VERDICTS = {
+    "settling": "the host is changing; the daemon waits until the change ends",
     "mismatch": "the running driver and its files are of different versions: reload the modules or reboot",
-    "absent": "there is nothing to offer: no GPU, or its driver is not loaded",
+    "absent": "there is no GPU, or its driver is not loaded",
 }
 CYCLE_RESULTS: tuple[CycleResult, ...] = ("changed", "unchanged", "waiting", "failed")
-# The state of the host as a whole: the first of these that a vendor is in. An absent vendor does not count as
-# long as another is present.
-_GRAVEST_FIRST: tuple[VendorState, ...] = ("mismatch", "settling", "degraded", "ready", "absent")
+# The state of the host is the first of these states that a vendor has. Absent vendors are ignored if another
+# vendor is present.
+_WORST_FIRST: tuple[VendorState, ...] = ("mismatch", "settling", "degraded", "ready", "absent")
 _SERVING = frozenset({"ready", "degraded"})
-# Before the first cycle has ended.
-STARTING = "starting"
+# The state and the verdict before the end of the first cycle.
+STARTING, STARTING_VERDICT = "starting", "the first cycle has not ended yet"
+# Maximum number of reasons in a verdict.
+_MAX_REASONS = 3
 MAX_JOURNAL = 50
-# Each entry is bounded as well: status.json is written in every cycle (50 entries: at most 200 kB).
+# Maximum number of names in a journal entry. status.json is written in every cycle; 50 entries have at most
+# 200 kB.
 MAX_NAMES = 16
 
 
 @frozen
 class VendorReport:
-    """The state of one vendor on this host, why, what to do; ``next_status`` fills in since when."""
+    """The state of one vendor on this host, with reason and hint; ``next_status`` sets ``since_s``."""
 
     vendor: str
     state: VendorState
@@ -58,10 +60,11 @@ class VendorReport:
 
 @frozen
 class SpecReport:
-    """What became of one kind's spec.
+    """The result of a cycle for the spec of one kind.
 
-    ``served`` and ``left_out`` count devices; ``written_s`` is when the file on the disk was written, None
-    where there is none; ``changes`` are those of this cycle.
+    ``served`` is the number of names in the spec. ``left_out`` is the number of devices of the kind that are
+    not in the spec. ``written_s`` is the time of the last write of the file, None if there is no file.
+    ``changes`` are the changes of this cycle.
     """
 
     kind: str
@@ -76,12 +79,14 @@ class SpecReport:
 
 @frozen
 class CycleReport:
-    """One cycle: why it ran, how long, what it found and did.
+    """The reasons, the duration and the results of one cycle.
 
-    ``result`` is ``changed`` if a file was written or removed, ``waiting`` if the host is still changing,
-    ``failed`` if a wanted change could not be made: ``error`` says which. ``events``
-    counts what happened since the last cycle, of which ``reasons`` are the distinct ones. ``is_bare``: the
-    host has no GPU.
+    ``result`` is ``changed`` if a file was written or removed, ``waiting`` if the host is still changing, and
+    ``failed`` if a change could not be made. ``error`` is the reason of a failure. ``events`` is the number
+    of events since the last cycle. ``reasons`` are the distinct events. ``devices`` is the number of devices
+    that containers could use if all devices were healthy. ``unhealthy`` is the number of unhealthy devices in
+    ``devices``. ``is_bare`` is true if the host has no GPU. ``obstacles`` are findings that prevent runtimes
+    from using specs on the disk. ``findings`` contains the obstacles as well.
     """
 
     number: int
@@ -93,15 +98,18 @@ class CycleReport:
     vendors: tuple[VendorReport, ...] = ()
     specs: tuple[SpecReport, ...] = ()
     findings: tuple[Finding, ...] = ()
+    obstacles: tuple[Finding, ...] = ()
     error: str = ""
+    devices: int = 0
+    unhealthy: int = 0
     is_bare: bool = False
 
 
 @frozen
 class JournalEntry:
-    """A spec that was written or removed: when, in which cycle and why, and what that changed.
+    """A spec that was written or removed: the time, the cycle, its reasons, and the changes.
 
-    The lists name ``MAX_NAMES`` at most; ``summary`` counts them all.
+    Each list has at most ``MAX_NAMES`` names. ``summary`` has the full number of names.
     """
 
     at_s: float
@@ -119,17 +127,21 @@ class JournalEntry:
 
 @frozen
 class DaemonStatus:
-    """The state of daemon and host after the last cycle; ``cycle`` is None before the first.
+    """The state of the daemon and the host after the last cycle.
 
-    ``specs`` are those of the last cycle that reached them; ``sources`` are the names of the sources, each
-    with its problem, "" for a healthy one. ``is_configured`` says whether the configuration on the disk is
-    used; if it is wrong, the last good one is.
+    ``cycle`` is None before the end of the first cycle. ``state`` and ``verdict`` are the first line of the
+    output for people: ``degraded: 8 of 8 devices unhealthy``. ``specs`` are the spec reports of the last
+    cycle. If a cycle fails before it reports a spec, the older reports stay. ``sources`` are pairs of a
+    source's name and its problem. The problem of a healthy source is "". ``is_configured`` is false if the
+    configuration on the disk is invalid. The previous configuration then stays active. ``maintained`` are the
+    settings of the last cycle.
     """
 
     version: str
     started_s: float
     since_s: float
     state: str = STARTING
+    verdict: str = STARTING_VERDICT
     vendors: tuple[VendorReport, ...] = ()
     specs: tuple[SpecReport, ...] = ()
     cycle: CycleReport | None = None
@@ -137,17 +149,22 @@ class DaemonStatus:
     sources: tuple[tuple[str, str], ...] = ()
     journal: tuple[JournalEntry, ...] = ()
     is_configured: bool = True
+    maintained: Mapping[str, Any] = MappingProxyType({})
 
 
 def next_status(status: DaemonStatus, report: CycleReport, sources: Mapping[str, str]) -> DaemonStatus:
-    """Return STATUS updated by the cycle of REPORT and the health of SOURCES. Pure."""
+    """Return STATUS updated by the cycle of REPORT and the health of SOURCES. The function is pure."""
     ended_s = report.started_s + report.duration_s
     before = {vendor.vendor: vendor for vendor in status.vendors}
     vendors = tuple(_since(vendor, before.get(vendor.vendor), ended_s) for vendor in report.vendors)
-    state = overall(vendors) if vendors else status.state
+    if vendors:
+        state, text = verdict(report)
+    else:
+        state, text = ("degraded", report.error) if report.error else (status.state, status.verdict)
     return replace(
         status,
         state=state,
+        verdict=text,
         since_s=status.since_s if state == status.state else ended_s,
         vendors=vendors or status.vendors,
         specs=status.specs if report.result == "failed" and not report.specs else report.specs,
@@ -159,25 +176,77 @@ def next_status(status: DaemonStatus, report: CycleReport, sources: Mapping[str,
 
 
 def overall(vendors: tuple[VendorReport, ...]) -> VendorState:
-    """Return the state of the host as a whole: the gravest state of a vendor that is present."""
+    """Return the state of the host: the worst state of the present vendors, or ``absent``."""
     states = {vendor.state for vendor in vendors}
-    return next((state for state in _GRAVEST_FIRST if state in states), "absent")
+    return next((state for state in _WORST_FIRST if state in states), "absent")
+
+
+def verdict(report: CycleReport) -> tuple[str, str]:
+    """Return the state of the host after the cycle of REPORT, and the reason.
+
+    In the state ``ready``, containers can use all devices.
+    """
+    state = overall(report.vendors)
+    if state not in _SERVING:
+        reasons = (vendor.reason for vendor in report.vendors if vendor.state == state and vendor.reason)
+        return state, _joined((next(reasons, _VERDICTS[state]), *_reasons(report)))
+    served = [spec.kind for spec in report.specs if spec.served]
+    found = tuple(_reasons(report)) or (() if served else ("no device is in a spec",))
+    if found:
+        return "degraded", _joined(found)
+    # On WSL2 and Tegra boards, the number of devices is unknown.
+    usable = _number_of(report.devices) if report.devices else ", ".join(served)
+    return "ready", f"containers can use {usable}"
+
+
+def _reasons(report: CycleReport) -> Iterator[str]:
+    """Yield the reasons why containers cannot use devices, the most severe reason first."""
+    for obstacle in report.obstacles:
+        yield obstacle.message
+    refused = [spec for spec in report.specs if spec.result == "refused"]
+    for spec in refused:
+        yield spec.reason if spec.kind in spec.reason else f"{spec.kind} is not written: {spec.reason}"
+    if report.error and not refused:
+        yield report.error
+    if report.unhealthy:
+        yield f"{report.unhealthy} of {_number_of(report.devices)} unhealthy"
+    for vendor in report.vendors:
+        if vendor.state == "degraded":
+            yield vendor.reason if vendor.vendor in vendor.reason else f"{vendor.vendor}: {vendor.reason}"
+
+
+def _joined(reasons: Iterable[str]) -> str:
+    """Return the first REASONS in one line, and the number of further reasons.
+
+    A reason that is contained in another reason is dropped.
+    """
+    every = tuple(dict.fromkeys(reasons))
+    found = [one for one in every if not any(one in other for other in every if other != one)]
+    more = f"; and {len(found) - _MAX_REASONS} more" if len(found) > _MAX_REASONS else ""
+    return "; ".join(found[:_MAX_REASONS]) + more
+
+
+def _number_of(count: int) -> str:
+    return f"{count} device{'s' * (count != 1)}"
 
 
 def reason_unready(status: DaemonStatus) -> str:
-    """Return why containers cannot count on any vendor now, "" where they can, or the host has no GPU.
+    """Return the reason why no vendor serves containers; "" if a vendor serves them or the host has no GPU.
 
-    A vendor serves if it is ready or degraded, and its spec is there. One that serves is enough: a host need
-    not have GPUs of every vendor, and a node of a cluster none at all.
+    A vendor serves containers if it is ready or degraded, and its spec is on the disk. One serving vendor is
+    enough, because a host need not have GPUs of every vendor. A node of a cluster need not have any GPU.
     """
     if status.cycle is None:
-        return "the first cycle has not ended yet"
-    if any(vendor.state in _SERVING for vendor in status.vendors):
-        has_specs = any(spec.written_s is not None for spec in status.specs)
-        return "" if has_specs else status.cycle.error
-    unseen = [one for one in status.cycle.findings if one.rule == MOUNT_MISSING]
-    if unseen:
-        return unseen[0].message
+        return STARTING_VERDICT
+    states = {vendor.state for vendor in status.vendors}
+    if states & _SERVING:
+        if any(spec.written_s is not None for spec in status.specs):
+            return ""
+        if status.cycle.error or "ready" in states:
+            return status.cycle.error
+    missing = [one for one in status.cycle.findings if one.rule == MOUNT_MISSING]
+    if missing:
+        return missing[0].message
     if status.cycle.is_bare and not status.cycle.error:
         return ""
     return "; ".join(map(_why, status.vendors)) or status.cycle.error or "no vendor is known"

@@ -1,7 +1,7 @@
-"""What people and their tools are answered beside metrics: ``Views`` has the routes.
+"""``Routes``: the HTTP routes except metrics and health.
 
-The page, the documents beside it, and what nvidia-docker-plugin 1.0 told. Each answer is made of what the
-daemon knows at that moment; figures are asked for, and waited for less long than a person waits.
+The routes serve the page, the JSON documents, and the API of nvidia-docker-plugin 1.0. Each response shows
+the present state. Stats are read on demand, with a short timeout.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from functools import partial
 
 from cdigen.cdi.render import render
 from cdigen.daemon import status as statuses
-from cdigen.daemon.holders import HoldersOnDemand
+from cdigen.daemon.device_users import DeviceUsersReader
 from cdigen.daemon.nvidia_docker import documents, texts
 from cdigen.daemon.nvidia_docker.devices import listed
 from cdigen.daemon.nvidia_docker.queries import InvalidQueryError, members
+from cdigen.daemon.page.device_users import users_by_device
 from cdigen.daemon.page.document import document as page_document
-from cdigen.daemon.page.holders import who_has
 from cdigen.daemon.page.page import POLICY, page
 from cdigen.daemon.page.style import digest
 from cdigen.daemon.page.view import PageView, device_views, nameless, without_names
 from cdigen.daemon.spec_updates import error_line
-from cdigen.frontend.http import Response
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError
 from cdigen.model.inventory_json import to_document
 from cdigen.pipeline import arguments
 from cdigen.pipeline.device_names import known_devices
+from cdigen.service.http import Response
 from cdigen.store.views.volumes import volumes
 from cdigen.topology.matrix import devices_of
 from cdigen.topology.svg import STYLE, picture
@@ -39,32 +39,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from cdigen.daemon.figures import FiguresOnDemand, VendorFigures
-    from cdigen.daemon.nvidia_docker.devices import Device
+    from cdigen.daemon.nvidia_docker.devices import NvidiaDockerDevice
     from cdigen.daemon.report import DaemonStatus
     from cdigen.daemon.setup import DaemonSetup
-    from cdigen.frontend.http import Route
-    from cdigen.frontend.status import Process
+    from cdigen.daemon.stats import StatsReader, VendorStats
     from cdigen.model.inventory import Inventory
     from cdigen.pipeline.arguments import DockerArguments
+    from cdigen.service.http import Route
+    from cdigen.service.status import ServiceProcess
 
-# The page comes within a second whatever NVML does.
+# The page is served within a second, even if NVML hangs.
 WAIT_S = 0.7
-# What was told last is shown for so long while there is no answer.
+# Stats up to this age in seconds are shown if newer stats are not available.
 STALE_S = 60.0
 RELOAD_S = 15
 _LEAST_S, _MOST_S = 5, 3600
-# What nvidia-docker-plugin told where no CUDA is served, or it is not known.
+# The CUDA version that nvidia-docker-plugin reports if the version is unknown or no driver serves CUDA.
 _NO_CUDA = "0.0"
 NVIDIA = "nvidia"
 _PICTURE_POLICY = f"default-src 'none'; style-src {digest(STYLE)}; frame-ancestors 'none'"
-# Of nvidia-docker-plugin's paths: with its version, or without.
+# nvidia-docker-plugin serves each path with and without its API version.
 _PREFIXES = ("", "/v1.0")
 _HTML, _SVG, _JSON = "text/html; charset=utf-8", "image/svg+xml", "application/json"
 
 
-class Views:
-    """Answers requests by what STATUS, INVENTORIES and SETUP return at that moment, and by FIGURES."""
+class Routes:
+    """Serves requests from the values that STATUS, INVENTORIES and SETUP return, and from STATS."""
 
     def __init__(
         self,
@@ -72,19 +72,19 @@ class Views:
         status: Callable[[], DaemonStatus],
         inventories: Callable[[], Mapping[str, Inventory]],
         setup: Callable[[], DaemonSetup],
-        figures: FiguresOnDemand,
-        process: Process,
+        stats: StatsReader,
+        process: ServiceProcess,
     ) -> None:
         self._status = status
         self._inventories = inventories
         self._setup = setup
-        self._figures = figures
+        self._stats = stats
         self._process = process
-        self._holders = HoldersOnDemand(setup)
+        self._device_users = DeviceUsersReader(setup)
 
     def routes(self) -> dict[str, Route]:
         """Return the routes by their paths."""
-        old = {
+        nvidia_docker = {
             "/gpu/info": self._info,
             "/gpu/info/json": self._info_json,
             "/gpu/status": self._gpu_status,
@@ -93,75 +93,77 @@ class Views:
             "/docker/cli/json": self._docker_json,
             "/mesos/cli": self._mesos,
         }
-        answered: dict[str, Route] = {
+        routes: dict[str, Route] = {
             "/": self._page,
             "/topology.svg": self._picture,
             "/status.json": self._status_json,
             "/inventory.json": self._inventory_json,
             "/page.json": self._page_json,
-            **{f"{prefix}{path}": route for prefix in _PREFIXES for path, route in old.items()},
+            **{f"{prefix}{path}": route for prefix in _PREFIXES for path, route in nvidia_docker.items()},
         }
-        return {path: partial(_checked, route) for path, route in answered.items()}
+        return {path: partial(_checked, route) for path, route in routes.items()}
 
     def port_routes(self) -> dict[str, Route]:
-        """Return those routes that answer otherwise to every user of the host."""
-        answered: dict[str, Route] = {
-            "/": partial(self._page, is_open=True),
-            "/page.json": partial(self._page_json, is_open=True),
-            **{f"{prefix}/gpu/status": partial(self._gpu_status, is_open=True) for prefix in _PREFIXES},
+        """Return the routes whose response differs on the TCP port, which every user can reach."""
+        routes: dict[str, Route] = {
+            "/": partial(self._page, is_public=True),
+            "/page.json": partial(self._page_json, is_public=True),
+            **{f"{prefix}/gpu/status": partial(self._gpu_status, is_public=True) for prefix in _PREFIXES},
             **{
-                f"{prefix}/gpu/status/json": partial(self._gpu_status_json, is_open=True)
+                f"{prefix}/gpu/status/json": partial(self._gpu_status_json, is_public=True)
                 for prefix in _PREFIXES
             },
         }
-        return {path: partial(_checked, route) for path, route in answered.items()}
+        return {path: partial(_checked, route) for path, route in routes.items()}
 
-    def view(self, reload_s: int, *, is_open: bool = False) -> PageView:
-        """Return what the page shows now; IS_OPEN: to every user of the host."""
+    def view(self, reload_s: int, *, is_public: bool = False) -> PageView:
+        """Return the present content of the page.
+
+        IS_PUBLIC is set for responses that every user of the host can read. If ``http_port_shows_names`` is
+        not set, a public view has no names of pods, containers and processes.
+        """
         known, setup = self._inventories(), self._setup()
         devices = known_devices(known, setup.options.profiles)
-        heard = self._holders.heard(self._told, devices, WAIT_S)
+        reports = self._device_users.read(self._read_stats, devices, WAIT_S)
         now_s, status = time.time(), self._status()
-        holders, sources = who_has(heard, devices, now_s)
-        missing = [one.problem for one in heard.figures if one.problem]
+        users, sources = users_by_device(reports, devices, now_s)
+        problems = [one.problem for one in reports.stats if one.problem]
         view = PageView(
             at_s=now_s,
             host=os.uname().nodename,
             status=status,
-            devices=device_views(devices, known, heard.figures, holders),
+            devices=device_views(devices, known, reports.stats, users),
             topology=devices_of(known),
             drivers=tuple((vendor, inventory.driver.version) for vendor, inventory in known.items()),
             cuda=_cuda(known),
-            figures_problem="; ".join(missing),
+            stats_problem="; ".join(problems),
             sources=sources,
-            peers=heard.peers.peers,
-            runtimes=heard.runtimes,
-            looked_for=setup.vendors if status.cycle else (),
+            services=reports.services.services,
+            runtimes=reports.runtimes,
+            searched=setup.vendors if status.cycle else (),
             reload_s=reload_s,
         )
-        return nameless(view) if is_open and not setup.page.names_on_port else view
+        return nameless(view) if is_public and not setup.page.http_port_shows_names else view
 
-    def _told(self) -> tuple[VendorFigures, ...]:
-        return self._figures.ask(WAIT_S, stale_s=STALE_S)
+    def _read_stats(self) -> tuple[VendorStats, ...]:
+        return self._stats.read(WAIT_S, stale_s=STALE_S)
 
-    def _page(self, query: str, *, is_open: bool = False) -> Response:
-        asked = members(query).get("reload", "")
-        reload_s = _reload_s(asked)
+    def _page(self, query: str, *, is_public: bool = False) -> Response:
+        requested = members(query).get("reload", "")
+        reload_s = _reload_s(requested)
         headers = [("Content-Security-Policy", POLICY)]
         if reload_s:
-            # With an address: a browser that is to reload one with a fragment only scrolls there.
-            headers.append(("Refresh", f"{reload_s}; url=/{f'?reload={reload_s}' if asked else ''}"))
-        body = page(self.view(reload_s, is_open=is_open)).encode("utf-8", "replace")
+            # Without a URL in the header, a browser at an address with a fragment would scroll, not reload.
+            headers.append(("Refresh", f"{reload_s}; url=/{f'?reload={reload_s}' if requested else ''}"))
+        body = page(self.view(reload_s, is_public=is_public)).encode("utf-8", "replace")
         return Response(body=body, content_type=_HTML, headers=tuple(headers))
 
-    def _page_json(self, _: str, *, is_open: bool = False) -> Response:
-        return _json(page_document(self.view(0, is_open=is_open)))
+    def _page_json(self, _: str, *, is_public: bool = False) -> Response:
+        return _json(page_document(self.view(0, is_public=is_public)))
 
     def _picture(self, _: str) -> Response:
-        drawn = picture(devices_of(self._inventories())).encode("utf-8", "replace")
-        return Response(
-            body=drawn, content_type=_SVG, headers=(("Content-Security-Policy", _PICTURE_POLICY),)
-        )
+        svg = picture(devices_of(self._inventories())).encode("utf-8", "replace")
+        return Response(body=svg, content_type=_SVG, headers=(("Content-Security-Policy", _PICTURE_POLICY),))
 
     def _status_json(self, _: str) -> Response:
         return _json(statuses.document(self._status(), self._process))
@@ -184,12 +186,12 @@ class Views:
             body=documents.encoded(documents.info(*self._versions(), self._devices())), content_type=_JSON
         )
 
-    def _gpu_status(self, _: str, *, is_open: bool = False) -> Response:
-        return _text(texts.status_text(self._devices(is_open=is_open)))
+    def _gpu_status(self, _: str, *, is_public: bool = False) -> Response:
+        return _text(texts.status_text(self._devices(is_public=is_public)))
 
-    def _gpu_status_json(self, _: str, *, is_open: bool = False) -> Response:
-        told = documents.status(self._devices(is_open=is_open))
-        return Response(body=documents.encoded(told), content_type=_JSON)
+    def _gpu_status_json(self, _: str, *, is_public: bool = False) -> Response:
+        document = documents.status(self._devices(is_public=is_public))
+        return Response(body=documents.encoded(document), content_type=_JSON)
 
     def _mesos(self, _: str) -> Response:
         return _text(documents.mesos(*self._versions(), self._devices()))
@@ -201,22 +203,22 @@ class Views:
         return Response(body=documents.encoded(documents.docker(self._arguments(query))), content_type=_JSON)
 
     def _arguments(self, query: str) -> DockerArguments:
-        asked, known, setup = members(query), self._inventories(), self._setup()
-        offered = arguments.offers(known, setup.options.profiles, devices_of(known))
+        parameters, known, setup = members(query), self._inventories(), self._setup()
+        offered = arguments.named_devices(known, setup.options.profiles, devices_of(known))
         return arguments.arguments(
-            arguments.chosen(offered, asked.get("dev", "").split(" ")),
-            asked.get("form", "classic"),
+            arguments.select_devices(offered, parameters.get("dev", "").split(" ")),
+            parameters.get("form", "classic"),
             volumes(setup.state_dir, Root(setup.outer)),
-            asked.get("vol", "").split(" "),
+            parameters.get("vol", "").split(" "),
         )
 
-    def _devices(self, *, is_open: bool = False) -> tuple[Device, ...]:
-        told = self._told()
-        if is_open and not self._setup().page.names_on_port:
-            told = tuple(
-                replace(one, devices=tuple(without_names(each) for each in one.devices)) for one in told
+    def _devices(self, *, is_public: bool = False) -> tuple[NvidiaDockerDevice, ...]:
+        stats = self._read_stats()
+        if is_public and not self._setup().page.http_port_shows_names:
+            stats = tuple(
+                replace(one, devices=tuple(without_names(each) for each in one.devices)) for one in stats
             )
-        return listed(devices_of(self._inventories()), told)
+        return listed(devices_of(self._inventories()), stats)
 
 
 def _cuda(known: Mapping[str, Inventory]) -> str:
@@ -224,7 +226,7 @@ def _cuda(known: Mapping[str, Inventory]) -> str:
 
 
 def _checked(route: Route, query: str) -> Response:
-    """Return what ROUTE answers to QUERY, or that it cannot be read."""
+    """Return the response of ROUTE to QUERY, or an error response."""
     try:
         members(query)
         return route(query)
@@ -234,17 +236,17 @@ def _checked(route: Route, query: str) -> Response:
         return _text(f"{error_line(error)}\n", "503 Service Unavailable")
 
 
-def _reload_s(asked: str) -> int:
-    """Return after how many seconds the page reloads itself as ASKED, 0 for never."""
-    if asked == "off":
+def _reload_s(requested: str) -> int:
+    """Return the seconds between reloads of the page for the parameter REQUESTED, 0 for no reload."""
+    if requested == "off":
         return 0
-    if not asked:
+    if not requested:
         return RELOAD_S
-    if asked.isascii() and asked.isdecimal() and len(asked) <= len(str(_MOST_S)):
-        seconds = int(asked)
+    if requested.isascii() and requested.isdecimal() and len(requested) <= len(str(_MOST_S)):
+        seconds = int(requested)
         if _LEAST_S <= seconds <= _MOST_S:
             return seconds
-    raise InvalidQueryError(f"reload can be off, or {_LEAST_S} to {_MOST_S} seconds")
+    raise InvalidQueryError(f"reload must be off, or {_LEAST_S} to {_MOST_S} seconds")
 
 
 def _json(document: Any) -> Response:

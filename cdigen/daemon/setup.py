@@ -1,12 +1,15 @@
-"""``DaemonSetup``: what configuration and command line make of the daemon."""
+"""``DaemonSetup``: the daemon's settings from configuration and command line."""
 
 from __future__ import annotations
+
+from types import MappingProxyType
 
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
+    from typing import Any
 
     from cdigen.config import DaemonConfig, HealthConfig, PageConfig
     from cdigen.host.root import Root
@@ -17,13 +20,16 @@ if TYPE_CHECKING:
 
 @frozen
 class DaemonSetup:
-    """What the daemon reconciles, and how.
+    """The host that the daemon reconciles, and the daemon's settings.
 
-    ``outer`` is the host's root as a path of this machine; ``roots`` are the driver and dev root, which may
-    come and go. ``directories`` are the spec directories, written into the last; ``view_directories`` all in
-    which a spec may name a view. Both, and ``state_dir``, are paths of this machine. ``are_named``: the user
-    named the ``vendors``; otherwise all are asked, and absent ones are not reported. ``nri_dir`` and
-    ``kubelet_dir`` are where the processes beside the daemon show their status.
+    ``outer`` is the path of the host's root folder for this process, such as ``/`` or ``/host``. ``roots``
+    are the driver root and the dev root, which may appear and disappear. ``directories`` are the spec
+    directories; specs are written to the last directory. ``view_directories`` are all directories whose specs
+    may name a view. ``directories``, ``view_directories`` and ``state_dir`` are also paths for this process.
+    ``are_named`` is true if the user named the ``vendors``. Otherwise all vendors are discovered, and absent
+    vendors are not reported. ``nri_dir`` and ``kubelet_dir`` contain the status of the NRI plugin and of the
+    kubelet service. ``targets`` are the releases of the key ``target``. ``maintained`` are the settings in
+    the status. Commands that write the same specs read these settings.
     """
 
     outer: str
@@ -35,13 +41,14 @@ class DaemonSetup:
     directories: tuple[str, ...]
     view_directories: tuple[str, ...]
     state_dir: str
-    create_nodes: bool
     daemon: DaemonConfig
     health: HealthConfig
     page: PageConfig
     are_named: bool = True
     nri_dir: str = ""
     kubelet_dir: str = ""
+    targets: tuple[str, ...] = ()
+    maintained: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def writable(self) -> tuple[str, ...]:

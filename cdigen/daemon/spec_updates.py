@@ -1,4 +1,4 @@
-"""``SpecUpdates``: write, keep or withdraw the specs on the disk in one cycle, and report each."""
+"""``SpecUpdates``: writes, keeps or withdraws the specs on the disk in one cycle, and reports each spec."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cdigen.cdi.schema import check_in_child
 from cdigen.daemon.report import SpecReport
 from cdigen.daemon.states import WITHDRAWALS
 from cdigen.host.root import Root
+from cdigen.model.errors import WithheldError
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline import generate, publish, withdraw
@@ -19,7 +20,8 @@ from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Any
 
     from cdigen.daemon.observation import Observation
     from cdigen.daemon.setup import DaemonSetup
@@ -31,7 +33,12 @@ if TYPE_CHECKING:
 
 
 class SpecUpdates:
-    """What one cycle does to our specs: ``reports`` of each, ``findings``, and ``errors``, one line each."""
+    """The updates of cdigen's specs in one cycle.
+
+    The results are ``reports``, ``findings`` and ``errors``. Each error is a single line. ``versions`` maps
+    each spec file on the disk to its cdiVersion, or to "" if its kind has a separate target. ``names`` are
+    the names of all devices in these files.
+    """
 
     def __init__(self, setup: DaemonSetup, host: Root, observed: Observation, cache: SpecCache) -> None:
         self._setup = setup
@@ -42,11 +49,14 @@ class SpecUpdates:
         self.reports: list[SpecReport] = []
         self.findings: list[Finding] = [*findings]
         self.errors: list[str] = []
+        self.versions: dict[str, str] = {}
+        self.names: list[str] = []
 
     def condition(self, vendor: str) -> SpecCondition:
-        """Return the condition of VENDOR's specs on the disk; ``none``: there are none.
+        """Return the condition of VENDOR's specs on the disk.
 
-        ``whole``: they name only what exists, and are for the running driver, if one runs.
+        ``none`` means that no spec exists. ``whole`` means that the specs name only existing files and
+        devices, and belong to the running driver if a driver runs. Otherwise the condition is ``broken``.
         """
         present = [owned for owned in self._owned(vendor) if os.path.lexists(self._file(owned.name))]
         if not present:
@@ -62,11 +72,11 @@ class SpecUpdates:
         return "whole"
 
     def write(self, inventories: dict[str, Inventory]) -> None:
-        """Write the specs of INVENTORIES, and withdraw those of kinds that these do not offer any more."""
+        """Write the specs of INVENTORIES; withdraw kinds that are not offered or lack a device node."""
         setup = self._setup
         if not inventories:
             return
-        # A fresh reading of the host, not the one from before the specs: see ``Root``.
+        # Root caches folders and links. A new Root reads the present state of the host.
         host = Root(setup.outer)
         products, broken = generate.generate_specs(
             inventories, host=host, options=setup.options, delivery=setup.delivery
@@ -84,8 +94,11 @@ class SpecUpdates:
                 check_schema=None if before == product.document else check_in_child,
             )
             self._report(outcome, before, None if outcome.result == "withdrawn" else product.document)
+            if outcome.result in {"written", "unchanged"}:
+                self._count(product.kind, outcome.file, product.document)
         for kind, error in broken.items():
             self._report(publish.refused_outcome(kind, self._file(spec_file_name(kind)), error), None, None)
+        withheld = {kind for kind, error in broken.items() if isinstance(error, WithheldError)}
         offered = {product.kind for product in products} | set(broken)
         defective = generate.defective_vendors(broken, inventories)
         for vendor in inventories:
@@ -94,23 +107,28 @@ class SpecUpdates:
                 continue
             not_offered = [owned for owned in self._owned(vendor) if owned.kind not in offered]
             self._withdraw(not_offered, withdraw.NOT_OFFERED)
+            lacking = [owned for owned in self._owned(vendor) if owned.kind in withheld]
+            self._withdraw(lacking, withdraw.LACKS_NODE)
 
     def keep(self, vendor: str, why: str) -> None:
-        """Leave the specs of VENDOR as they are, for the reason WHY."""
+        """Keep the specs of VENDOR unchanged; WHY is the reported reason."""
         for owned in self._owned(vendor):
             self._report_kept(owned.kind, self._file(owned.name), why)
 
     def withdraw(self, vendor: str, why: str) -> None:
-        """Remove our specs of VENDOR, for the reason WHY."""
+        """Remove cdigen's specs of VENDOR; WHY is the reported reason."""
         self._withdraw(self._owned(vendor), why)
 
     def _withdraw(self, stale: Iterable[OwnedSpec], why: str) -> None:
-        """Remove the specs STALE, unless a foreign one of the same kind would then take effect."""
+        """Remove each of the specs STALE if the table ``WITHDRAWALS`` permits the removal.
+
+        A spec stays if a foreign spec of the same kind would take effect after the removal.
+        """
         for owned in stale:
             kind, file = owned.kind, self._file(owned.name)
             if not os.path.lexists(file):
                 continue
-            # The file in a directory of lower priority that would serve the kind without ours.
+            # The file in a directory of lower priority that would serve the kind after the removal.
             foreign = publish.serving_file(kind, self._setup.directories[:-1], self._cache)
             keeps_stale = self._setup.daemon.stale_specs == "keep"
             if WITHDRAWALS[keeps_stale, bool(foreign)] == "keep":
@@ -125,7 +143,7 @@ class SpecUpdates:
             self._report(outcome, before, None)
 
     def _owned(self, vendor: str) -> list[OwnedSpec]:
-        """Return our specs of VENDOR, as far as this daemon was asked for their kinds."""
+        """Return cdigen's specs of VENDOR whose kinds this daemon maintains."""
         begins, kinds = registry.prefixes((vendor,)), self._setup.options.kinds
         return [
             owned
@@ -137,7 +155,8 @@ class SpecUpdates:
         return os.path.join(self._setup.directories[-1], name)
 
     def _left_out(self, kind: str) -> int:
-        return self._observed.left_out(registry.vendor_of(kind, self._setup.vendors))
+        vendor = registry.vendor_of(kind, self._setup.vendors)
+        return self._observed.left_out(vendor, kind.partition("/")[2])
 
     def _report_kept(self, kind: str, file: str, why: str) -> None:
         document = publish.read_spec(file)
@@ -152,11 +171,19 @@ class SpecUpdates:
                 written_s=_modified(file),
             )
             self.reports.append(report)
+            self._count(kind, file, document)
+
+    def _count(self, kind: str, file: str, document: Mapping[str, Any]) -> None:
+        self.names.extend(f"{kind}={device['name']}" for device in document["devices"])
+        own = (device_class for device_class, _ in self._setup.options.class_targets)
+        self.versions[file] = "" if kind.partition("/")[2] in own else document["cdiVersion"]
 
     def _report(self, outcome: publish.PublishOutcome, before: object, after: object) -> None:
         error = outcome.error
         if error is not None:
-            self.errors.append(error_line(error))
+            # The status of the vendor already contains the reason of a withheld spec.
+            if not isinstance(error, WithheldError):
+                self.errors.append(error_line(error))
             self.findings.append(
                 Finding(
                     severity="error",
@@ -182,7 +209,7 @@ class SpecUpdates:
 
 
 def error_line(error: CdigenError) -> str:
-    """Return ERROR and its hint in one line."""
+    """Return ERROR and its hint in a single line."""
     return f"{error.message}; {error.hint}" if error.hint else error.message
 
 

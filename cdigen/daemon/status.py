@@ -1,19 +1,19 @@
-"""Make and read the daemon's ``status.json`` (``document``, ``read``) and ``inventory.json``.
+"""The daemon's ``status.json`` (``document``, ``read``) and ``inventory.json`` (``save_inventory``).
 
-Both files are world-readable, and hold nothing that the specs and ``cdigen inspect`` do not show as well.
+Both files are world-readable, because the specs and ``cdigen inspect`` show the same facts.
 """
 
 from __future__ import annotations
 
 import json
 
-from cdigen.frontend.rundir import INVENTORY_FILE, STATUS_FILE, write_file
-from cdigen.frontend.status import header, read_status
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import to_document
 from cdigen.model.timestamps import timestamp
 from cdigen.runtimes.daemon_service import SYSTEMD
+from cdigen.service.rundir import INVENTORY_FILE, STATUS_FILE, write_file
+from cdigen.service.status import header, read_status
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,23 +21,25 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.daemon.report import CycleReport, DaemonStatus, JournalEntry, SpecReport, VendorReport
-    from cdigen.frontend.status import Process
     from cdigen.model.inventory import Inventory
     from cdigen.runtimes.daemon_service import DaemonService
+    from cdigen.service.status import ServiceProcess
 
 SCHEMA = 1
 _PARTS = {
+    "verdict": str,
     "vendors": list,
     "specs": list,
     "findings": list,
     "last_cycle": dict,
     "sources": dict,
     "journal": list,
+    "maintains": dict,
 }
 
 
-def document(status: DaemonStatus, process: Process) -> dict[str, Any]:
-    """Return STATUS as the JSON document that ``cdigen status --json`` prints. Pure."""
+def document(status: DaemonStatus, process: ServiceProcess) -> dict[str, Any]:
+    """Return STATUS as the JSON document that ``cdigen status --json`` prints. The function is pure."""
     cycle = status.cycle
     return {
         **header(
@@ -47,6 +49,7 @@ def document(status: DaemonStatus, process: Process) -> dict[str, Any]:
             since_s=status.since_s,
             started_s=status.started_s,
         ),
+        "verdict": status.verdict,
         "version": status.version,
         "last_success": None if status.last_success_s is None else timestamp(status.last_success_s),
         "vendors": [_vendor(vendor) for vendor in status.vendors],
@@ -55,23 +58,25 @@ def document(status: DaemonStatus, process: Process) -> dict[str, Any]:
         "last_cycle": _cycle(cycle) if cycle else {},
         "sources": {name: {"healthy": not text, "problem": text} for name, text in status.sources},
         "journal": [_journaled(entry) for entry in status.journal],
+        "maintains": dict(status.maintained),
     }
 
 
 def save_inventory(run_dir: str, inventories: Mapping[str, Inventory]) -> bool:
-    """Put INVENTORIES into the run directory; returns whether that changed the file.
+    """Write INVENTORIES to RUN_DIR; return whether the file changed.
 
-    A file that holds them already stays untouched, so that whoever watches it wakes up for a reason.
-    StoreError: the system refused.
+    A file with the same content is not written again, so processes that watch the file see only changes.
+    Raises StoreError if the system refuses the write.
     """
     text = json.dumps(to_document(inventories), ensure_ascii=True, indent=1)
     return write_file(run_dir, INVENTORY_FILE, f"{text}\n".encode("ascii"))
 
 
 def read(run_dir: str, service: DaemonService = SYSTEMD) -> dict[str, Any]:
-    """Return the status in RUN_DIR. HostError: there is none; StoreError: this cdigen cannot read it.
+    """Return the status in RUN_DIR.
 
-    SERVICE is how the host starts the daemon, for the hints.
+    SERVICE has the commands of the host's service manager for the hints. Raises HostError if there is no
+    status, and StoreError if this version of cdigen cannot read the status.
     """
     path = f"{run_dir}/{STATUS_FILE}"
     try:
@@ -80,7 +85,7 @@ def read(run_dir: str, service: DaemonService = SYSTEMD) -> dict[str, Any]:
         raise unreadable(path, error, service) from None
     if found is None:
         raise HostError(
-            f"no cdigen daemon has a status here: {shown(path)} does not exist",
+            f"no cdigen daemon has written a status: {shown(path)} does not exist",
             hint=service.started(),
             kind="no-daemon",
         )
@@ -88,10 +93,10 @@ def read(run_dir: str, service: DaemonService = SYSTEMD) -> dict[str, Any]:
 
 
 def unreadable(path: str, why: object, service: DaemonService) -> StoreError:
-    """Return the error for a file PATH that is not a status of this cdigen, and WHY."""
+    """Return the error for the file PATH that this version of cdigen cannot read; WHY is the reason."""
     return StoreError(
-        f"{shown(path)} is not a status of this cdigen: {why}",
-        hint=f"remove it; the daemon writes a new one when it is restarted: {service.restart}",
+        f"{shown(path)} is not a status of this version of cdigen: {why}",
+        hint=f"remove the file and restart the daemon: {service.restart}",
     )
 
 

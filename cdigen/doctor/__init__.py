@@ -1,5 +1,6 @@
-"""Checks of everything that could keep ``--device vendor/class=name`` from working: ``examine`` runs them.
+"""Checks of everything that can prevent ``--device vendor/class=name`` from working.
 
-One module for each family of checks; each check reads a ``Context`` and gives ``CheckResult``s. Nothing here
-changes the host: remedies are commands for whoever reads them.
+``examine`` runs the checks. Each module with ``CHECKS`` contains checks of one topic, such as the driver. A
+check reads a ``Context`` and yields ``CheckResult`` values. Checks do not change the host. A remedy is a
+command for the administrator.
 """

@@ -1,8 +1,9 @@
-"""The evidence for a bug report in one file: ``pack``.
+"""Write a bundle, which is one archive with data for a bug report.
 
-It holds what cdigen has derived of the host: what the checks found, the inventory, the specs that it would
-write, versions, and how the runtimes and cdigen are configured. No file of the host is in it, and nothing
-that a spec or a configuration of others says: people keep credentials there.
+The bundle contains data that cdigen derives from the host: the results of the checks, the inventory, the
+specs that cdigen would write, versions, and settings of the runtimes and of cdigen. The bundle contains no
+copy of a file of the host. The specs and configurations of other programs may contain credentials, so the
+bundle omits their text.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import re
 from cdigen import __version__
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.render import render
-from cdigen.doctor.health import known_by_daemon
-from cdigen.doctor.kubelet import is_wanted
+from cdigen.doctor.health import devices_of_daemon
+from cdigen.doctor.kubelet import is_examined
 from cdigen.doctor.kubelet_settings import KNOWN_FOLDERS
 from cdigen.doctor.spec_documents import MAX_SIZE, is_ours
 from cdigen.host.root import shown
@@ -38,25 +39,26 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
 
-# The families whose details quote only the kernel, the driver and cdigen itself; others quote files.
-_TOLD_TOPICS = frozenset({"configuration", "driver", "nodes", "daemon", "user"})
-# What os-release(5) says of a system that many others have as well.
+# The topics of checks whose details quote only the kernel, the driver and cdigen. The details of other checks
+# may quote files of other programs.
+_DETAILED_TOPICS = frozenset({"configuration", "driver", "nodes", "daemon", "user"})
+# The keys of os-release(5) whose values are the same on many systems.
 _RELEASE_KEYS = ("ID", "VERSION_ID", "VERSION_CODENAME")
-# UUIDs of GPUs and MIG instances, with or without their dashes, and AMD's unique_id (vendors.amd.gpus), a
-# number of 64 bits of which leading zeros are not written.
+# UUIDs of GPUs and MIG instances, with or without dashes, and AMD's unique_id (vendors.amd.gpus). The
+# unique_id is a 64-bit number without leading zeros.
 _UUID = re.compile(
     r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])"
     r"|0x[0-9a-f]{12,16}(?![0-9a-f])",
     re.IGNORECASE,
 )
 _HOME = re.compile(r"(?<=/home/)[^/\s\"',:;)]+")
-_SHORTEST = 2  # characters: a shorter name would be found everywhere
+_SHORTEST = 2  # characters: shorter names would match everywhere
 
 
 def pack(context: Context, results: tuple[CheckResult, ...], path: str) -> None:
-    """Pack the evidence into the new file PATH, which only its owner may read.
+    """Write the bundle to the new file PATH, which gets the mode 0600.
 
-    StoreError: there is such a file already, or it cannot be written.
+    Raises StoreError if the file exists already or cannot be written.
     """
     redaction = Redaction(_names(context))
     documents = {
@@ -67,19 +69,19 @@ def pack(context: Context, results: tuple[CheckResult, ...], path: str) -> None:
 
 
 def _evidence(context: Context, results: tuple[CheckResult, ...]) -> Iterator[tuple[str, object]]:
-    """Yield the names and documents of the bundle."""
+    """Yield the name and the content of each document of the bundle."""
     yield "doctor.json", [_result(result) for result in results]
     yield "versions.json", _versions(context)
-    options = {name: dict(given) for name, given in context.configuration.vendor_options.items()}
+    options = {name: dict(values) for name, values in context.configuration.vendor_options.items()}
     yield "configuration.json", {**as_json(context.configuration), "vendor_options": options}
     yield "inventory.json", to_document(context.inventories)
     yield "failures.json", {name: [e.kind, e.message] for name, e in context.failures.items()}
     yield "specs.json", _scans(context)
     for product in context.products:
-        yield f"wanted/{product.kind.replace('/', '-')}.json", product.document
-    if devices := known_by_daemon(context)[0]:
+        yield f"generated/{product.kind.replace('/', '-')}.json", product.document
+    if devices := devices_of_daemon(context)[0]:
         yield "health.json", [_health(device) for device in devices]
-    if is_wanted(context):
+    if is_examined(context):
         yield "kubelet.json", _kubelet(context)
     status, _ = context.request.daemon()
     if status is not None:
@@ -87,21 +89,21 @@ def _evidence(context: Context, results: tuple[CheckResult, ...]) -> Iterator[tu
 
 
 def _result(result: CheckResult) -> dict[str, Any]:
-    """Return RESULT without texts that may quote other programs' files."""
+    """Return the JSON object of RESULT, without texts that may quote files of other programs."""
     row = result.row()
-    if result.topic not in _TOLD_TOPICS:
+    if result.topic not in _DETAILED_TOPICS:
         del row["detail"], row["remedy"], row["commands"]
     return row
 
 
 def _kubelet(context: Context) -> dict[str, Any]:
-    """Return how the node's kubelet is served; nothing of pods, and nothing that the kubelet's files say."""
+    """Return the state of the node's device plugins; omit pods, and texts from the kubelet's files."""
     node, kubelet = context.node, context.node.kubelet
     keys = ("resource", "state", "since", "confirmed", "registrations", "count", "health")
     return {
         "program": kubelet.distribution.name if kubelet else "",
         "release": ".".join(map(str, node.release or ())),
-        # Any other is somebody's own words.
+        # Other paths may contain any text, such as a name.
         "root_dir": kubelet.root_dir if kubelet and kubelet.root_dir in KNOWN_FOLDERS else "",
         "runtime": node.runtime,
         "running": node.status is not None,
@@ -112,7 +114,7 @@ def _kubelet(context: Context) -> dict[str, Any]:
 
 
 def _health(device: KnownDevice) -> dict[str, Any]:
-    """Return the health of DEVICE without what was seen: the kernel quotes programs, and people people."""
+    """Return the health of DEVICE without details, because details may quote programs and users."""
     return {
         "device": device.name,
         "model": device.accelerator.model,
@@ -142,7 +144,7 @@ def _versions(context: Context) -> dict[str, Any]:
 
 
 def _scans(context: Context) -> list[dict[str, Any]]:
-    """Return how each runtime is configured, and what it makes of its spec directories."""
+    """Return the scan of cdigen's spec directories, then the settings and the scan of each runtime."""
     scans = [_scan(context, "cdigen", context.own_view)]
     for runtime in context.runtimes:
         settings = runtime.settings
@@ -154,7 +156,7 @@ def _scans(context: Context) -> list[dict[str, Any]]:
 
 
 def _scan(context: Context, name: str, view: SpecScan) -> dict[str, Any]:
-    # The runtime's user may have no right to know the files of a directory that the runtime ignores.
+    # A runtime ignores a directory that the user of the runtime cannot list.
     listed = {folder.path for folder in view.directories if not folder.problem}
     return {
         "runtime": name,
@@ -164,7 +166,7 @@ def _scan(context: Context, name: str, view: SpecScan) -> dict[str, Any]:
 
 
 def _spec(context: Context, file: SpecFile) -> dict[str, Any]:
-    """Return what is known of a spec file; of one that is not loaded, which rules it breaks."""
+    """Return the path and the state of FILE, with its kind (if loaded) or violated rules (if rejected)."""
     row: dict[str, Any] = {"path": file.path, "state": file.state, "ours": is_ours(context, file.path)}
     if file.state == LOADED:
         return {**row, "kind": file.kind, "devices": len(file.devices)}
@@ -190,9 +192,9 @@ def _names(context: Context) -> set[str]:
 
 
 def _archive(documents: dict[str, bytes]) -> bytes:
-    """Return DOCUMENTS as one tar.gz, without times, owners and folders but the one that they are in."""
-    import gzip  # noqa: PLC0415 - for this alone
-    import tarfile  # noqa: PLC0415 - likewise
+    """Return a tar.gz of DOCUMENTS in a single folder; the archive has no times and no owners."""
+    import gzip  # noqa: PLC0415 - only here
+    import tarfile  # noqa: PLC0415 - only here
 
     packed = io.BytesIO()
     with (
@@ -207,11 +209,11 @@ def _archive(documents: dict[str, bytes]) -> bytes:
 
 
 class Redaction:
-    """Redacts UUIDs, users' homes, and NAMES: words of a host or a user that are known beforehand."""
+    """A redaction of UUIDs, user names in /home paths, and NAMES (known names of hosts and users)."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
         self._numbers: dict[str, int] = {}
-        # The longest first: one name may be the beginning of another.
+        # Longer names come first, because a name may be the prefix of another name.
         words = sorted({name for name in names if len(name) >= _SHORTEST}, key=lambda name: -len(name))
         self._names = [
             re.compile(rf"(?<![A-Za-z0-9_-]){re.escape(word)}(?![A-Za-z0-9_-])", re.IGNORECASE)
@@ -219,7 +221,7 @@ class Redaction:
         ]
 
     def redacted(self, value: object) -> object:
-        """Return the JSON document VALUE with every identifying name in its texts replaced."""
+        """Return the JSON document VALUE with a placeholder for each UUID and each name."""
         if isinstance(value, dict):
             return {self._text(str(key)): self.redacted(item) for key, item in value.items()}
         if isinstance(value, list | tuple):

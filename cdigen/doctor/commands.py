@@ -1,15 +1,22 @@
-"""The commands that checks propose as remedies: cdigen's own, and those that move and open files.
+"""The commands of remedies: commands of cdigen, and commands that rename files or change modes.
 
-A move never replaces another file, and nothing is moved out of a folder that another user controls.
+No command renames a file over another file. No command renames a file in a folder that another user controls.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 from itertools import count
 
-from cdigen.doctor.authority import may_rename
+from cdigen.config import MAX_SIZE, read
+from cdigen.doctor.remedy_safety import may_rename
 from cdigen.doctor.result import Remedy
+from cdigen.host.root import is_plain, shown
+from cdigen.host.trust import untrusted
+from cdigen.model.findings import errors
+from cdigen.runtimes.targets import target_key
+from cdigen.vendors.registry import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,43 +25,82 @@ if TYPE_CHECKING:
 
 
 def run_cdigen(context: Context, *words: str, why: str, as_root: bool = True) -> Remedy:
-    """Return the command ``cdigen WORDS`` for this host."""
-    return Remedy(argv=("cdigen", *words, *context.request.options), why=why, as_root=as_root)
+    """Return the command ``cdigen WORDS``, with the doctor's own options that this command accepts."""
+    discovers = words[0] == "generate"
+    options = (*context.request.options, *(context.request.discovery_options if discovers else ()))
+    return Remedy(argv=("cdigen", *words, *options), why=why, as_root=as_root)
 
 
-def write_specs(context: Context, *words: str) -> tuple[Remedy, ...]:
-    """Return the command that writes the specs of this host, moving aside what is in its way."""
+def set_target(context: Context, releases: tuple[str, ...], kind: str) -> tuple[str, tuple[Remedy, ...]]:
+    """Return an instruction or commands that set the key ``target``, so that RELEASES can read specs of KIND.
+
+    The result is an instruction in two cases: a target exists already, or cdigen must not append to the
+    configuration file. Otherwise, the instruction is empty.
+    """
+    settings, file = context.configuration, context.request.configuration_file
+    own = [one for one in settings.profiles if one.device_class == kind.partition("/")[2] and one.target]
+    present = own[0].target if own else settings.target
+    line = target_key((*present, *releases))
+    added = f"\n{line}\n"
+    if present or not _may_add(file, added):
+        where = f"the profile {own[0].name!r} in {shown(file)}" if own else shown(file)
+        return f"; set '{line}' in {where}, then run 'cdigen generate --write'", ()
+    why = "make cdigen write specs that the runtime reads"
+    script = f'printf "\\n{line}\\n" >>{shlex.quote(file)}'
+    folder = os.path.dirname(file)
+    made = () if os.path.isdir(folder) else (file_command("create the folder", "mkdir", "-p", folder),)
+    return "", (*made, Remedy(argv=("sh", "-c", script), why=why, as_root=needs_root(file)))
+
+
+def _may_add(file: str, text: str) -> bool:
+    """Return true if FILE is valid after TEXT is appended, and only root may change FILE."""
+    try:
+        with open(file, "rb") as opened:
+            data = opened.read(MAX_SIZE + 1)
+    except FileNotFoundError:
+        data = b""
+    except OSError:
+        return False
+    _, found = read(data + text.encode(), file=file, vendors=NAMES)
+    present = file
+    while not os.path.lexists(present):
+        present = os.path.dirname(present)
+    return is_plain(file) and not errors(found) and not untrusted(present)
+
+
+def write_specs(context: Context) -> tuple[Remedy, ...]:
+    """Return the command that writes this host's specs, and renames foreign specs that prevent the write."""
     replacing = ("--replace-foreign",) if context.is_blocked else ()
     folder = context.request.spec_dirs[-1]
-    command = ("generate", "--write", *replacing, *words)
-    return (run_cdigen(context, *command, why="write the specs anew", as_root=needs_root(folder)),)
+    command = ("generate", "--write", *replacing)
+    return (run_cdigen(context, *command, why="write the specs again", as_root=needs_root(folder)),)
 
 
 def configure(context: Context, runtime: ExaminedRuntime) -> tuple[Remedy, ...]:
-    """Return the command that sets what RUNTIME needs, and restarts it if it has a daemon.
+    """Return the command that configures RUNTIME, and that restarts the runtime's daemon, if there is one.
 
-    Nothing where it is configured by files of another program.
+    The result is empty if the configuration of the runtime belongs to another program.
     """
     if runtime.is_foreign:
         return ()
     restarting = ("--restart",) if context.is_live and context.request.restart(runtime.name) else ()
-    why = f"set what {runtime.name} needs in its configuration"
+    why = f"configure {runtime.name} for CDI"
     return (run_cdigen(context, "configure", runtime.name, *restarting, why=why),)
 
 
 def restart(context: Context, name: str) -> tuple[Remedy, ...]:
-    """Return the command that restarts the daemon of the runtime NAME; nothing where it has none."""
+    """Return the command that restarts the daemon of the runtime NAME; empty if there is no daemon."""
     argv = context.request.restart(name)
-    return (Remedy(argv=argv, why=f"{name} reads its configuration anew"),) if argv else ()
+    return (Remedy(argv=argv, why=f"make {name} read its configuration"),) if argv else ()
 
 
 def file_command(why: str, *argv: str) -> Remedy:
-    """Return the command ARGV, whose last word is a path of this machine that it changes."""
+    """Return the command ARGV; its last word is a path on this machine, which the command changes."""
     return Remedy(argv=argv, why=why, as_root=needs_root(argv[-1]))
 
 
 def needs_root(path: str) -> bool:
-    """Return whether whoever runs this needs root's rights to change PATH of this machine."""
+    """Return whether the present user needs root privileges to change PATH of this machine."""
     own = os.geteuid()
     while own and not os.path.lexists(path):
         path = os.path.dirname(path)
@@ -62,23 +108,23 @@ def needs_root(path: str) -> bool:
 
 
 def free_path(context: Context, stem: str, ending: str) -> str:
-    """Return STEM with ENDING, or STEM-1, STEM-2 and so on with ENDING: the first path that is free."""
+    """Return the first unused path: STEM with ENDING, STEM-1 with ENDING, STEM-2 with ENDING, ..."""
     folder, _, name = stem.rpartition("/")
-    taken = set(context.host.names(folder or "/"))
+    used = set(context.host.names(folder or "/"))
     names = (f"{name}-{number}{ending}" if number else f"{name}{ending}" for number in count())
-    return f"{folder}/{next(each for each in names if each not in taken)}"
+    return f"{folder}/{next(each for each in names if each not in used)}"
 
 
 def move_aside(context: Context, *paths: str) -> tuple[Remedy, ...]:
-    """Return the commands that rename PATHS to what no runtime loads; nothing unless all may be renamed."""
+    """Return the commands that give PATHS the ending ``.disabled``; empty if a path must not be renamed."""
     return rename(context, {path: free_path(context, path, ".disabled") for path in paths})
 
 
 def rename(context: Context, targets: dict[str, str]) -> tuple[Remedy, ...]:
-    """Return the commands that rename the keys of TARGETS to its values; nothing unless all may be."""
+    """Return commands that rename each key of TARGETS to its value; empty if a key must not be renamed."""
     if not all(may_rename(context, path) for path in targets):
         return ()
-    why = "no runtime loads what has another ending"
+    why = "runtimes ignore files with another ending"
     return tuple(
         file_command(why, "mv", context.outer(path), context.outer(target))
         for path, target in targets.items()
@@ -86,16 +132,19 @@ def rename(context: Context, targets: dict[str, str]) -> tuple[Remedy, ...]:
 
 
 def give_to_root(*paths: str) -> tuple[Remedy, ...]:
-    """Return the commands that let root alone change PATHS of this machine."""
+    """Return the commands that let only root change PATHS of this machine."""
     return (
-        Remedy(argv=("chown", "root:root", *paths), why="nobody else owns it"),
-        Remedy(argv=("chmod", "go-w", *paths), why="nobody else may write to it"),
+        Remedy(argv=("chown", "root:root", *paths), why="make root the owner"),
+        Remedy(argv=("chmod", "go-w", *paths), why="let only root write to it"),
     )
 
 
 def open_to_all(context: Context, modes: dict[str, str]) -> tuple[Remedy, ...]:
-    """Return the commands that add to each path of the host in MODES its mode, such as ``a+rx``."""
+    """Return the commands that add modes such as ``a+rx`` to paths of the host.
+
+    MODES maps each path to its mode.
+    """
     return tuple(
-        file_command("let everybody read it", "chmod", mode, context.outer(path))
+        file_command("let every user read it", "chmod", mode, context.outer(path))
         for path, mode in modes.items()
     )

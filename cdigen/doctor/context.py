@@ -1,14 +1,16 @@
-"""What to examine, ``DoctorRequest``, and the host as the checks see it, ``Context``."""
+"""The request for an examination (``DoctorRequest``), and the state of the host (``Context``)."""
 
 from __future__ import annotations
 
 import os
 from functools import cached_property
 
+from cdigen.config import DEFAULT_PATH
 from cdigen.doctor.examined import examined_runtimes, running
-from cdigen.doctor.kubelet_node import Node
+from cdigen.doctor.kubelet_node import KubernetesNode
 from cdigen.doctor.spec_documents import is_blocked, read_specs
-from cdigen.model.errors import CdigenError
+from cdigen.host.containers import uses_host_kernel
+from cdigen.model.errors import CdigenError, HostError
 from cdigen.model.names import natural_key
 from cdigen.pipeline import discovery, generate, links
 from cdigen.runtimes import installed
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.examined import ExaminedRuntime
     from cdigen.doctor.spec_documents import ExaminedSpec
     from cdigen.host.root import Root
-    from cdigen.model.errors import HostError, SpecError
+    from cdigen.model.errors import SpecError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.pipeline.delivery import DeliveryOptions
@@ -42,17 +44,30 @@ if TYPE_CHECKING:
 
 @frozen
 class DoctorRequest:
-    """Which host to examine, and for which runtimes, devices and user.
+    """The host to examine, and the runtimes, devices and user of the examination.
 
-    ``runtimes`` are those of RUNTIME_NAMES that matter, none: all that are installed; ``devices`` the names
-    that have to resolve, none: all that there are. ``options`` are what a cdigen command needs to mean the
-    same host; ``are_named`` says whether somebody named the ``vendors``, or all are asked. ``daemon`` reads
-    the status of cdigen's daemon, None without one, and why it is not running; ``plugin`` that of the NRI
-    plugin, None without one (CdigenError: it cannot be read); ``kubelet`` that of the device plugins, and why
-    they are not running. ``restart`` gives the command that restarts a
-    runtime, nothing where it has no daemon. ``misconfigured`` is what is wrong with the configuration; what
-    is right in it counts. ``has_default_configuration``: no other file was named.
-    ``for_kubelet``: Kubernetes matters, and the runtime that its kubelet uses.
+    Scope:
+
+    - ``runtimes`` is a subset of RUNTIME_NAMES; empty means all installed runtimes.
+    - ``devices`` are the names that must resolve; empty means all names.
+    - ``for_kubelet`` means to examine Kubernetes, and the runtime of the node's kubelet.
+    - ``are_named`` is true if the user named the ``vendors``; otherwise ``vendors`` has all vendors.
+
+    Options:
+
+    - ``options`` are the options that select the same host in other cdigen commands.
+    - ``discovery_options`` are the options that only commands with a discovery accept.
+    - ``misconfigured`` are the faults of the configuration. The valid keys of the configuration still apply.
+    - ``configuration_file`` is the path of the configuration on this machine.
+    - ``has_default_configuration`` is true if the user named no other file.
+
+    Functions:
+
+    - ``daemon`` returns a pair: the status of cdigen's daemon (or None), and why the daemon is not running.
+    - ``plugin`` returns the status of the NRI plugin, or None; it raises CdigenError if the status is
+      unreadable.
+    - ``kubelet`` returns a pair as ``daemon`` does, but for cdigen's device plugins.
+    - ``restart`` returns the command that restarts a runtime, or an empty value if the runtime has no daemon.
     """
 
     host: Root
@@ -70,18 +85,29 @@ class DoctorRequest:
     runtimes: tuple[str, ...] = ()
     devices: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    discovery_options: tuple[str, ...] = ()
     are_named: bool = True
     misconfigured: tuple[Finding, ...] = ()
+    configuration_file: str = DEFAULT_PATH
     has_default_configuration: bool = True
     for_kubelet: bool = False
     kubelet: Callable[[], tuple[Mapping[str, Any] | None, str]] = lambda: (None, "")
 
+    @property
+    def is_for_user(self) -> bool:
+        """Whether the request is for a user's rootless containers, and names no runtime."""
+        return self.user is not None and not self.runtimes and not self.for_kubelet
+
+    def concerns(self, *names: str) -> bool:
+        """Return whether the request is for one of the runtimes NAMES, or for the whole host."""
+        return not self.is_for_user and (not self.runtimes or bool({*names} & {*self.runtimes}))
+
 
 class Context:
-    """The host of REQUEST; each thing is read once, when a check first asks for it."""
+    """The state of the host of REQUEST; each part is read once, at its first use."""
 
     def __init__(self, request: DoctorRequest) -> None:
-        self.node = Node(request)
+        self.node = KubernetesNode(request)
         self.request = _for_kubelet(request, self.node) if request.for_kubelet else request
         self.host = request.host
         self.user = request.user
@@ -91,10 +117,15 @@ class Context:
 
     @property
     def is_live(self) -> bool:
-        """Whether the host is the machine that runs this."""
+        """Whether the host is this machine."""
         return self.host.is_this_machine
 
-    # What the host has.
+    @cached_property
+    def in_container(self) -> bool:
+        """Whether the host is a container, which uses the kernel and the devices of another host."""
+        return self.is_live and uses_host_kernel()
+
+    # Devices and specs of the host.
 
     @cached_property
     def _discovered(self) -> tuple[dict[str, Inventory], dict[str, HostError]]:
@@ -102,17 +133,28 @@ class Context:
         inventories, failures = discovery.discover(self.request.vendors, context)
         if not self.request.are_named:
             failures = discovery.relevant_failures(inventories, failures, self.host)
-        return links.with_known(inventories, context), failures
+        if self.in_container:
+            # The hints apply to the host, not to the container.
+            failures = {name: HostError(error.message, kind=error.kind) for name, error in failures.items()}
+        return links.with_known_links(inventories, context), failures
 
     @property
     def inventories(self) -> dict[str, Inventory]:
-        """What each vendor's driver offers."""
+        """The inventories, by vendor."""
         return self._discovered[0]
 
     @property
     def failures(self) -> dict[str, HostError]:
-        """Why some vendors offer nothing."""
+        """The failures of the discovery, by vendor."""
         return self._discovered[1]
+
+    def concerns(self, vendor: str) -> bool:
+        """Return whether devices of VENDOR are examined.
+
+        This is true if devices of VENDOR are requested, or if no devices are requested.
+        """
+        requested = {registry.vendor_of(name, self.request.vendors) for name in self.request.devices} - {""}
+        return not requested or vendor in requested
 
     @cached_property
     def _produced(self) -> tuple[tuple[GeneratedSpec, ...], dict[str, SpecError]]:
@@ -128,64 +170,72 @@ class Context:
 
     @property
     def products(self) -> tuple[GeneratedSpec, ...]:
-        """The specs that cdigen would write now."""
+        """The specs that cdigen can generate now."""
         return self._produced[0]
 
     @property
     def broken(self) -> dict[str, SpecError]:
-        """The kinds whose specs could not be made."""
+        """The errors of the kinds whose specs cannot be generated."""
         return self._produced[1]
 
     @cached_property
     def nodes(self) -> tuple[HostNode, ...]:
-        """Every device node of the inventories, each once."""
+        """All device nodes of the inventories, without duplicates."""
         found: dict[str, HostNode] = {}
         for inventory in self.inventories.values():
             accelerators = [gpu for gpu in inventory.accelerators if gpu.usable]
             partitions = [part for gpu in accelerators for part in gpu.partitions if part.usable]
             devices = [device for group in inventory.groups for device in group.devices]
-            held: list[tuple[HostNode, ...]] = [inventory.nodes, *(gpu.nodes for gpu in accelerators)]
-            held += [*(part.nodes for part in partitions), *(device.nodes for device in devices)]
-            found |= {node.host_path: node for nodes in held for node in nodes}
+            groups: list[tuple[HostNode, ...]] = [inventory.nodes, *(gpu.nodes for gpu in accelerators)]
+            groups += [*(part.nodes for part in partitions), *(device.nodes for device in devices)]
+            found |= {node.host_path: node for nodes in groups for node in nodes}
         return tuple(found[path] for path in sorted(found, key=natural_key))
 
     # The runtimes.
 
     @cached_property
     def installed(self) -> dict[str, InstalledRuntime]:
-        """The runtimes that were found, by the names of RUNTIME_NAMES."""
+        """The installed runtimes, by the names of RUNTIME_NAMES."""
         known = {target: name for name, target in RUNTIME_NAMES.items()}
         found = {known[one.runtime]: one for one in installed.find(self.host) if one.runtime in known}
         server = self.node.server if self.request.for_kubelet else None
         if server is None or server.name not in RUNTIME_NAMES:
             return found
-        there, target = found.get(server.name), RUNTIME_NAMES[server.name]
+        present, target = found.get(server.name), RUNTIME_NAMES[server.name]
         if not server.program:
-            found.setdefault(server.name, installed.unnamed(target, "only root may see which program it is"))
-        elif there is None or os.path.realpath(there.binary) != os.path.realpath(server.program):
+            found.setdefault(server.name, installed.unnamed(target, "only root may read its program's path"))
+        elif present is None or os.path.realpath(present.binary) != os.path.realpath(server.program):
             found[server.name] = installed.examine(self.host, target, server.program)
         return found
 
     @cached_property
     def low_level(self) -> dict[str, InstalledRuntime]:
-        """Runc and crun, where they were found."""
+        """The installed low-level runtimes, runc and crun."""
         return {one.runtime: one for one in installed.find_low_level(self.host)}
 
     @cached_property
     def runtimes(self) -> tuple[ExaminedRuntime, ...]:
-        """The runtimes that matter: those asked for that are there, else all that are there, else any."""
+        """The runtimes to examine (see ``examined_runtimes``)."""
         server = self.node.server if self.request.for_kubelet else None
         return examined_runtimes(self.request, self.installed, server)
 
     @cached_property
+    def readers(self) -> tuple[ExaminedRuntime, ...]:
+        """The runtimes in ``runtimes`` whose release reads CDI specs."""
+        return tuple(runtime for runtime in self.runtimes if runtime.reads_cdi)
+
+    @cached_property
     def daemons(self) -> dict[str, float]:
-        """When each runtime's daemon was started, of several the kubelet's; empty with --root."""
+        """The start time of each runtime's daemon; empty with --root.
+
+        If a runtime has several daemons, the daemon that serves the kubelet has precedence.
+        """
         server = self.node.server if self.request.for_kubelet else None
         own = {server.name: server.began_s} if server else {}
         return running() | own if self.is_live else {}
 
     def view(self, runtime: ExaminedRuntime) -> SpecScan:
-        """Return what RUNTIME finds in its spec directories."""
+        """Return the scan of RUNTIME's spec directories by the rules of RUNTIME's CDI library."""
         if runtime.name not in self._views:
             self._views[runtime.name] = scan(
                 runtime.settings.spec_dirs,
@@ -198,19 +248,19 @@ class Context:
 
     @cached_property
     def own_view(self) -> SpecScan:
-        """What the newest CDI library finds in the directories of cdigen's configuration."""
+        """The scan of the configured spec directories by the rules of the newest CDI library."""
         return scan(self.configuration.spec_dirs, self.host, cache=self._spec_cache)
 
     @cached_property
     def views(self) -> tuple[SpecScan, ...]:
-        """All views, cdigen's own first."""
-        return (self.own_view, *(self.view(runtime) for runtime in self.runtimes))
+        """All scans; the first scan is ``own_view``."""
+        return (self.own_view, *(self.view(runtime) for runtime in self.readers))
 
-    # Names, and the files that hold them.
+    # Device names, and the files that define them.
 
     @cached_property
-    def wanted(self) -> tuple[str, ...]:
-        """The qualified device names that have to resolve."""
+    def required(self) -> tuple[str, ...]:
+        """The qualified device names that must resolve."""
         if self.request.devices:
             return self.request.devices
         names = self.offered
@@ -221,7 +271,7 @@ class Context:
 
     @cached_property
     def offered(self) -> frozenset[str]:
-        """Every qualified device name that a new spec of this host would define."""
+        """The qualified device names that new specs of this host would define."""
         return frozenset(
             f"{product.kind}={device['name']}"
             for product in self.products
@@ -230,29 +280,29 @@ class Context:
 
     @cached_property
     def offered_kinds(self) -> tuple[str, ...]:
-        """The kinds for which a new spec can be generated."""
+        """The kinds whose specs cdigen can generate now."""
         return tuple(product.kind for product in self.products)
 
     @cached_property
     def defined(self) -> frozenset[str]:
-        """Every device name that a file in any spec directory defines, whether the file is loaded or not."""
+        """The device names in all files of all spec directories; this includes files that runtimes ignore."""
         return frozenset(
             f"{file.kind}={device}" for view in self.views for file in view.files for device in file.devices
         )
 
     @cached_property
     def spec_files(self) -> dict[str, SpecFile]:
-        """The spec files by path, as the first view has them."""
+        """The spec files by path; each file is from the first of ``views`` that contains it."""
         return {file.path: file for view in reversed(self.views) for file in view.files}
 
     @cached_property
     def kinds(self) -> frozenset[str]:
-        """The kinds of the names that are wanted."""
-        return frozenset(name.partition("=")[0] for name in self.wanted)
+        """The kinds of the required names."""
+        return frozenset(name.partition("=")[0] for name in self.required)
 
     @cached_property
     def state(self) -> states.State:
-        """What cdigen has recorded of the specs that it wrote; nothing where the record is damaged."""
+        """The record of the specs that cdigen wrote; empty if the record is damaged."""
         try:
             return states.read(self.request.state_dir)[0]
         except CdigenError:
@@ -260,25 +310,26 @@ class Context:
 
     @cached_property
     def is_blocked(self) -> bool:
-        """Whether a foreign file keeps cdigen from writing its specs."""
+        """Whether a foreign file prevents cdigen from writing its specs."""
         return any(is_blocked(self, product) for product in self.products)
 
     @cached_property
     def specs(self) -> tuple[ExaminedSpec, ...]:
-        """The spec files of the wanted kinds, with their documents."""
+        """The spec files of the required kinds, with their parsed contents."""
         return read_specs(self)
 
     @cached_property
     def own_scan(self) -> SpecScan:
-        """The same as ``own_view``, with paths of this machine instead of the host's."""
+        """The same scan as ``own_view``, with paths of this machine instead of paths of the host."""
         return scan(self.request.spec_dirs, cache=self._spec_cache)
 
     # Paths.
 
     def outer(self, path: str) -> str:
-        """Return PATH of the host as this machine has it, for a command; a last link is not followed.
+        """Return the path on this machine for PATH of the host.
 
-        The folder is the one that links lead to now, and was judged: later they might lead elsewhere.
+        If the last part of PATH is a link, this link is not followed. Links in the parent folders are
+        resolved now, because these links could have other targets when a remedy runs.
         """
         folder, _, name = path.rpartition("/")
         try:
@@ -287,16 +338,16 @@ class Context:
             return self.host.outer_path(path)
 
     def text(self, path: str, *, limit: int = 1 << 16) -> str:
-        """Return the text of a small file of the host, empty where it cannot be read."""
+        """Return the text of a small file of the host; empty if the file cannot be read."""
         try:
             return self.host.read(path, limit=limit).decode("utf-8", "replace")
         except OSError:
             return ""
 
 
-def _for_kubelet(request: DoctorRequest, node: Node) -> DoctorRequest:
-    """Return REQUEST for the runtime that the kubelet of NODE uses."""
-    # What a distribution brings with it is known by its process alone.
+def _for_kubelet(request: DoctorRequest, node: KubernetesNode) -> DoctorRequest:
+    """Return REQUEST for the runtime of NODE's kubelet."""
+    # If the distribution brings its own runtime, only the running process identifies this runtime.
     is_known = node.server is not None or (node.kubelet is not None and not node.kubelet.brings_runtime)
     names = (node.runtime,) if node.runtime and is_known else ()
     unit, server = (node.server.unit, node.server.name) if node.server else ("", "")

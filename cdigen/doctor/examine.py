@@ -1,4 +1,4 @@
-"""Run all checks and order their results, causes first: ``examine``."""
+"""Run all checks and order the results, with causes first."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from cdigen.doctor import (
     health,
     kubelet,
     kubelet_devices,
+    kubelet_gpu_memory,
     kubelet_labels,
-    kubelet_neighbours,
+    kubelet_other_plugins,
     kubelet_runtime,
-    kubelet_shares,
     loading,
+    missing_specs,
     mounts,
     nodes,
-    others,
+    other_tools,
     plugin,
     runtimes,
     security,
     specs,
 )
+from cdigen.doctor.container import with_cause
 from cdigen.doctor.result import filter_remedies
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,46 +35,65 @@ if TYPE_CHECKING:
 
     Check = Callable[[Context], Iterator[CheckResult]]
 
-# From the configuration and the driver to the container: each depends on those above it.
+# The checks, from the configuration and the driver to the container. A check depends only on earlier checks.
 CHECKS: tuple[Check, ...] = (
     *configuration.CHECKS,
     *mounts.CHECKS,
     *driver.CHECKS,
     *health.CHECKS,
     *nodes.CHECKS,
-    *others.CHECKS,
+    *other_tools.CHECKS,
     *plugin.CHECKS,
     *kubelet.CHECKS,
-    *kubelet_neighbours.CHECKS,
+    *kubelet_other_plugins.CHECKS,
     *kubelet_devices.CHECKS,
     *kubelet_runtime.CHECKS,
-    *kubelet_shares.CHECKS,
+    *kubelet_gpu_memory.CHECKS,
     *kubelet_labels.CHECKS,
     *loading.CHECKS,
+    *missing_specs.CHECKS,
     *specs.CHECKS,
     *security.CHECKS,
     *runtimes.CHECKS,
 )
+# The commands of cdigen that write files fail if one of these checks fails.
+_WRITING_NEEDS = (configuration.CONFIGURATION, other_tools.STATE, other_tools.SPACE)
 _SEVERITIES = {"error": 0, "warning": 1, "info": 2}
 
 
 def examine(context: Context) -> tuple[CheckResult, ...]:
-    """Return every result: first the failures, each cause before its consequences, then the others.
+    """Return all results: first the failures, with causes before consequences, then the other results.
 
-    Among causes, errors come before warnings. A failed check is not also reported as good.
+    Errors and the causes of errors precede all other failures. A passed result is dropped if its check has
+    also failed.
     """
-    found = [result for check in CHECKS for result in check(context)]
+    every = (_for_requested(context, result) for check in CHECKS for result in check(context))
+    found = with_cause(context, list(every))
     if not context.is_live:
         found = [filter_remedies(result, context.host.outer) for result in found]
     wrong = list(dict.fromkeys(result for result in found if not result.ok))
     failed = {result.check for result in wrong}
     right = [result for result in found if result.ok and result.check not in failed]
-    ordered = sorted(wrong, key=lambda result: (_depth(result, wrong), _SEVERITIES[result.severity]))
+    ordered = sorted(
+        wrong,
+        key=lambda one: (_gravest(one, wrong), _depth(one, wrong), _SEVERITIES[one.severity]),
+    )
     return (*ordered, *right)
 
 
+def _for_requested(context: Context, result: CheckResult) -> CheckResult:
+    """Return RESULT; an error becomes a warning if it concerns only devices that are not requested.
+
+    This applies to a failure of drivers or nodes if new specs would define all requested names.
+    """
+    is_of_host = result.topic in {driver.TOPIC.name, nodes.TOPIC.name} and result.severity == "error"
+    if is_of_host and context.request.devices and context.offered.issuperset(context.request.devices):
+        return replace(result, severity="warning")
+    return result
+
+
 def causes(result: CheckResult, found: tuple[CheckResult, ...]) -> tuple[CheckResult, ...]:
-    """Return those of FOUND that are causes of the failure RESULT."""
+    """Return the results in FOUND that are causes of the failure RESULT."""
     return tuple(
         other
         for other in found
@@ -79,11 +101,28 @@ def causes(result: CheckResult, found: tuple[CheckResult, ...]) -> tuple[CheckRe
     )
 
 
-def _depth(result: CheckResult, wrong: list[CheckResult], seen: frozenset[str] = frozenset()) -> int:
-    """Return the number of causes in the longest chain that leads to RESULT."""
-    above = [
+def _needed(result: CheckResult, wrong: list[CheckResult]) -> list[CheckResult]:
+    """Return the failures in WRONG that must be fixed before RESULT.
+
+    These are the causes of RESULT, and the failures that block its remedy.
+    """
+    writes = any(remedy.argv[0] == "cdigen" and remedy.as_root for remedy in result.remedies)
+    names = {*result.because, *(_WRITING_NEEDS if writes else ())}
+    return [other for other in wrong if other.check in names]
+
+
+def _gravest(result: CheckResult, wrong: list[CheckResult], path: frozenset[str] = frozenset()) -> int:
+    """Return the highest severity of RESULT and of the failures that can be fixed only after RESULT."""
+    later = [
         other
-        for other in causes(result, tuple(wrong))
-        if other.check not in seen and (other.severity == "error" or result.severity != "error")
+        for other in wrong
+        if other.check not in {result.check, *path} and result in _needed(other, wrong)
     ]
-    return max((_depth(other, wrong, seen | {result.check}) + 1 for other in above), default=0)
+    own = _SEVERITIES[result.severity]
+    return min([own, *(_gravest(other, wrong, path | {result.check}) for other in later)])
+
+
+def _depth(result: CheckResult, wrong: list[CheckResult], path: frozenset[str] = frozenset()) -> int:
+    """Return the length of the longest chain of failures that must be fixed before RESULT."""
+    above = [other for other in _needed(result, wrong) if other.check not in {result.check, *path}]
+    return max((_depth(other, wrong, path | {result.check}) + 1 for other in above), default=0)

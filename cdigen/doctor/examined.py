@@ -1,4 +1,4 @@
-"""The runtimes to examine, each with its release and configuration: ``examined_runtimes``, ``running``."""
+"""The runtimes to examine, with their releases and configurations."""
 
 from __future__ import annotations
 
@@ -19,22 +19,27 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdigen.doctor.context import DoctorRequest
-    from cdigen.doctor.processes import Process
+    from cdigen.doctor.processes import HostProcess
     from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.users import Reader, User
 
-# Used if no runtime was found: with the newest CDI library and the configured directories.
+# The runtime to examine on a host without an installed runtime. It has the newest CDI library and the
+# configured directories.
 ANY_RUNTIME = "any runtime"
-# By the name of the process (proc(5), comm); podman has no daemon.
+# The runtimes that have rootless containers.
+_USERS = ("podman", "docker")
+# The names of the daemons' processes (proc(5), comm). podman has no daemon.
 PROCESSES = {"docker": "dockerd", "containerd": "containerd", "crio": "crio"}
 
 
 @frozen
 class ExaminedRuntime:
-    """A runtime that matters here: its name for people, its binary, and how it is configured.
+    """A runtime to examine: its name, its binary and its configuration.
 
-    ``is_foreign``: it is configured by files that are not ``cdigen configure``'s to edit, as k3s's own.
+    ``library`` is the version of its CDI library. ``newest`` is the newest cdiVersion that this library
+    reads. If ``is_foreign`` is true, ``cdigen configure`` must not edit the runtime's configuration files
+    (for example, the files of k3s).
     """
 
     name: str
@@ -46,21 +51,29 @@ class ExaminedRuntime:
     is_foreign: bool = False
 
     @property
+    def reads_cdi(self) -> bool:
+        """Whether the release of this runtime reads CDI specs; true if the release is unknown."""
+        return bool(self.library)
+
+    @property
     def shown(self) -> str:
-        """The runtime with its release, for people."""
+        """The name and the release of the runtime, for messages."""
         release = self.binary.release if self.binary else None
         return f"{self.name} {'.'.join(map(str, release))}" if release else self.name
 
 
 def examined_runtimes(
-    request: DoctorRequest, installed: Mapping[str, InstalledRuntime], server: Process | None = None
+    request: DoctorRequest, installed: Mapping[str, InstalledRuntime], server: HostProcess | None = None
 ) -> tuple[ExaminedRuntime, ...]:
-    """Return those of REQUEST that are INSTALLED, else all installed ones, else one that stands for any.
+    """Return the runtimes in INSTALLED that REQUEST names, or all runtimes in INSTALLED if it names none.
 
-    SERVER: the process of one of them that serves the kubelet, whose own configuration then counts.
+    If there is no such runtime, the result is ``ANY_RUNTIME``. SERVER is the process of the runtime that
+    serves the kubelet. For this runtime, the configuration that SERVER reads is examined.
     """
-    # A kubelet's runtime that is not known is none of the others that are installed.
+    # If the kubelet's runtime is unknown, no other installed runtime is examined.
     names = request.runtimes or (() if request.for_kubelet else tuple(installed))
+    if request.is_for_user:
+        names = tuple(name for name in names if name in _USERS)
     found = tuple(
         _runtime(request, name, installed[name], server if server and server.name == name else None)
         for name in names
@@ -70,7 +83,7 @@ def examined_runtimes(
 
 
 def _runtime(
-    request: DoctorRequest, name: str, binary: InstalledRuntime, server: Process | None
+    request: DoctorRequest, name: str, binary: InstalledRuntime, server: HostProcess | None
 ) -> ExaminedRuntime:
     user = request.user if name in {"podman", "docker"} else None
     library, newest = library_of(RUNTIME_NAMES[name], newest_release(RUNTIME_NAMES[name]))
@@ -92,8 +105,8 @@ def _runtime(
     )
 
 
-def _is_foreign(host: Root, server: Process) -> bool:
-    """Return whether SERVER reads other files than the service of its runtime."""
+def _is_foreign(host: Root, server: HostProcess) -> bool:
+    """Return whether SERVER reads a configuration file that its runtime's usual service does not read."""
     own = (command(host, unit) for unit in (f"{server.name}.service", "cri-o.service"))
     names = ("--config", "-c")
     usual = {*(line.values(*names)[-1:] for line in own), ()}
@@ -101,7 +114,7 @@ def _is_foreign(host: Root, server: Process) -> bool:
 
 
 def _starter(request: DoctorRequest, name: str) -> User | None:
-    """Return the user of the runtime NAME: a user's own dockerd only if one is set up."""
+    """Return the user that starts the runtime NAME, or None; docker needs a rootless dockerd of the user."""
     user = request.user
     if name == "podman":
         return user
@@ -128,7 +141,7 @@ def _any_runtime(request: DoctorRequest) -> ExaminedRuntime:
 
 
 def running() -> dict[str, float]:
-    """Return when each daemon that runs here was started (its oldest process), in seconds since 1970."""
+    """Return the start time of the oldest process of each running daemon, in seconds since 1970."""
     names = {process: name for name, process in PROCESSES.items()}
     found: dict[str, float] = {}
     for process in roots_processes(names):

@@ -1,6 +1,7 @@
-"""Checks of health: what the daemon knows of devices, whether it hears the kernel, links that lost lanes.
+"""Checks of health: unhealthy devices, access to the kernel log, and PCIe links with lost lanes.
 
-What the kernel reads from a device for sysfs wakes one that sleeps, so those are not asked.
+A read of the sysfs files of a runtime-suspended device resumes the device. Therefore the checks skip these
+devices.
 """
 
 from __future__ import annotations
@@ -8,15 +9,15 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.doctor.commands import run_cdigen
-from cdigen.doctor.others import is_enabled
+from cdigen.doctor.other_tools import is_enabled
 from cdigen.doctor.result import Remedy, Topic
-from cdigen.frontend.daemon_inventory import read_daemon_inventory
 from cdigen.health.annotate import MARKED
 from cdigen.host.root import shown
 from cdigen.host.sysfs import PCI_DEVICES
 from cdigen.pipeline.device_names import known_devices
 from cdigen.runtimes.daemon_service import UNIT
-from cdigen.vendors.kernel.pci_health import sleeps
+from cdigen.service.daemon_inventory import read_daemon_inventory
+from cdigen.vendors.kernel.pci_health import is_suspended
 from cdigen.vendors.kernel.pci_link import changes_lanes, lanes
 from cdigen.vendors.registry import NAMES
 from cdigen.watch.kernel_log import SOCKET
@@ -36,89 +37,89 @@ SOURCE = "kernel-log"
 SOCKET_UNIT = "cdigen-kernel-log.socket"
 
 
-def known_by_daemon(context: Context) -> tuple[tuple[KnownDevice, ...], str]:
-    """Return the devices whose health the daemon knows, or none and the reason."""
+def devices_of_daemon(context: Context) -> tuple[tuple[KnownDevice, ...], str]:
+    """Return the devices in the daemon's inventory with their health; on failure, no devices and a reason."""
     known = read_daemon_inventory(context.outer(context.configuration.daemon.run_dir), context.host)
     if problem := known.problem or ", ".join(known.stale.values()):
         return (), problem
     reliable = {name: own for name, own in known.vendors.items() if name in NAMES}
-    return known_devices(reliable, context.configuration.offered_profiles), ""
+    return known_devices(reliable, context.configuration.effective_profiles), ""
 
 
 def _health(context: Context) -> Iterator[CheckResult]:
-    """Report each device that the daemon knows to be unhealthy."""
-    devices, problem = known_by_daemon(context)
+    """Report each device that is unhealthy in the daemon's inventory."""
+    devices, problem = devices_of_daemon(context)
     if problem:
-        yield TOPIC.unchecked(HEALTH, f"the daemon knows which devices are healthy: {shown(problem)}")
+        yield TOPIC.skipped(HEALTH, shown(problem))
         return
-    ill = [(device, causes) for device in devices if (causes := device.own_causes)]
-    for device, causes in ill:
+    unhealthy = [(device, causes) for device in devices if (causes := device.own_causes)]
+    for device, causes in unhealthy:
         named = not set(context.request.devices).isdisjoint({device.name, *device.names})
-        text = f"{device.name} is unhealthy: {'; '.join(_told(cause) for cause in causes)} (docs/health.md)"
+        text = f"{device.name}: unhealthy: {'; '.join(map(_described, causes))} (docs/health.md)"
         yield TOPIC.failed(HEALTH, shown(text), _remedies(context, device, causes), is_error=named)
-    if not ill:
-        yield TOPIC.good(HEALTH, _well(devices))
+    if not unhealthy:
+        yield TOPIC.passed(HEALTH, _summary(devices))
 
 
 def _remedies(context: Context, device: KnownDevice, causes: tuple[Cause, ...]) -> tuple[Remedy, ...]:
-    """Return what takes back a person's mark, where nothing else is wrong with DEVICE."""
+    """Return the command that clears the mark of DEVICE; empty if DEVICE has other causes."""
     if [cause.cause for cause in causes] != [MARKED]:
         return ()
-    why = "let the device be used again, once what it was marked for is mended"
+    why = "clear the mark after the reason of the mark is fixed"
     return (run_cdigen(context, "health", "--clear", device.name, why=why),)
 
 
-def _told(cause: Cause) -> str:
-    seen = f" ({cause.detail})" if cause.detail else ""
-    return f"{cause.cause} since {cause.since}{seen}, until {cause.clears_when}"
+def _described(cause: Cause) -> str:
+    detail = f" ({cause.detail})" if cause.detail else ""
+    return f"{cause.cause} since {cause.since}{detail}, until {cause.clears_when}"
 
 
-def _well(devices: tuple[KnownDevice, ...]) -> str:
-    known = sum(device.health == "healthy" for device in devices)
-    rest = len(devices) - known
-    return f"{known} devices are healthy" + (f", of {rest} nothing tells it" if rest else "")
+def _summary(devices: tuple[KnownDevice, ...]) -> str:
+    healthy = sum(device.health == "healthy" for device in devices)
+    unknown = len(devices) - healthy
+    return f"{healthy} devices are healthy" + (f", the health of {unknown} is unknown" if unknown else "")
 
 
 def _kernel_log(context: Context) -> Iterator[CheckResult]:
-    """Report whether the daemon hears what drivers write into the kernel's log."""
+    """Report whether the daemon reads the kernel log."""
     status, problem = context.request.daemon()
     if status is None or problem:
-        yield TOPIC.unchecked(LOG, "no daemon runs, which would read the kernel's log")
+        yield TOPIC.skipped(LOG, "cdigen.service is not running")
         return
     row = (status.get("sources") or {}).get(SOURCE)
     if row is None:
-        yield TOPIC.good(LOG, "the daemon is told not to read the kernel's log (health: {kernel_log: false})")
+        yield TOPIC.passed(LOG, "the kernel log is not read (health: {kernel_log: false})")
     elif row.get("healthy"):
-        yield TOPIC.good(LOG, "the daemon reads the kernel's log")
+        yield TOPIC.passed(LOG, "the daemon reads the kernel log")
     else:
-        text = f"errors that only the kernel's log tells go unseen: {shown(str(row.get('problem')))}"
-        # The daemon's unit wants it: nobody enables it.
+        text = f"the daemon does not detect errors in the kernel log: {shown(str(row.get('problem')))}"
+        # cdigen.service starts the socket. The socket itself is never enabled.
         is_startable = is_enabled(context, UNIT) and not context.host.exists(SOCKET)
-        start = Remedy(argv=("systemctl", "start", SOCKET_UNIT), why="let the daemon hear the kernel's log")
+        start = Remedy(argv=("systemctl", "start", SOCKET_UNIT), why="let the daemon read the kernel log")
         yield TOPIC.warning(LOG, text, (start,) if is_startable else ())
 
 
 def _links(context: Context) -> Iterator[CheckResult]:
-    """Report links on the way to a device that have fewer lanes than both of their ends can."""
+    """Report links above a device that have fewer lanes than both ends support."""
     narrow: dict[str, str] = {}
     for inventory in context.inventories.values():
         for gpu in inventory.accelerators:
             for text in _narrow_links(context, gpu.address):
                 narrow.setdefault(text, f"{gpu.device_class} {gpu.index} ({gpu.address})")
     for text, device in narrow.items():
-        advice = "seat the card anew, look at its riser, and at the slot's lanes in the firmware's set-up"
-        yield TOPIC.warning(LINK, f"{device} has less than it could: {text}; {advice}")
+        advice = "reseat the card, and check its riser and the lanes of the slot in the firmware setup"
+        yield TOPIC.warning(LINK, f"{device}: PCIe link with fewer lanes than supported: {text}; {advice}")
     if not narrow:
-        yield TOPIC.good(LINK, "no link to a device has fewer lanes than both of its ends can")
+        yield TOPIC.passed(LINK, "all links to devices have the lanes that both ends support")
 
 
 def _narrow_links(context: Context, address: str) -> Iterator[str]:
-    """Yield the links above the device at ADDRESS that are narrower than they could be.
+    """Yield the links above the device at ADDRESS that have fewer lanes than both ends support.
 
-    From the device up, every other step is a link; those in between are within a switch.
+    In the path upwards from the device, every second step is a link. The other steps are inside a switch.
     """
     path = _path(context, address)
-    if any(sleeps(context.host, one) for one in path):
+    if any(is_suspended(context.host, one) for one in path):
         return
     for below, above in zip(path[::2], path[1::2], strict=False):
         ends = (f"{PCI_DEVICES}/{below}", f"{PCI_DEVICES}/{above}")
@@ -129,7 +130,7 @@ def _narrow_links(context: Context, address: str) -> Iterator[str]:
 
 
 def _path(context: Context, address: str) -> list[str]:
-    """Return the PCI device at ADDRESS and those above it, up to the root port."""
+    """Return the PCI device at ADDRESS and the PCI devices above it, up to the root port."""
     try:
         folder = context.host.resolve(f"{PCI_DEVICES}/{address}") if address else ""
     except OSError:

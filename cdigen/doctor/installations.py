@@ -1,4 +1,4 @@
-"""Find every cdigen that is installed on a host, whoever put it there: ``installations``."""
+"""Find all installations of cdigen on a host, made by any package manager."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
 
-# Where the code lies, what put it there, and how it goes.
+# (folder of the code, installer, command that removes the installation).
 _TREES = (
     ("/usr/lib/python3/dist-packages", "Debian's package", "apt remove python3-cdigen"),
     ("/usr/lib/cdigen", "an RPM", "dnf remove cdigen"),
     ("/usr/local/lib/cdigen", "make install", "make uninstall PREFIX=/usr/local"),
 )
-# The self-contained package of Debian 12 has its code where the RPM has (docs/packaging.md).
+# On Debian 12, the self-contained package installs its code in the folder of the RPM (docs/packaging.md).
 _BY_DPKG = "/var/lib/dpkg/info/cdigen.list"
-# 'make install' has a list of what it put there; packages have those of their managers.
+# The name of the list of installed files that 'make install' writes. Packages have no such list.
 _RECORD = "installed"
-# Where pipx keeps what it installs -> what tells it to look there: docs/operations.md installs with these.
+# Home of pipx -> variables that select this home. docs/operations.md uses the first home.
 _PIPX = {
     "/opt/pipx": "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin ",
     "/root/.local/share/pipx": "",
@@ -39,7 +39,7 @@ _LIMIT = 1 << 16
 
 @frozen
 class Installation:
-    """The code in a folder, what put it there, and the command that removes it."""
+    """An installation: the folder of the code, the version, the installer and the removal command."""
 
     folder: str
     version: str
@@ -47,12 +47,12 @@ class Installation:
     removal: str
 
     def described(self) -> str:
-        """Return it as a part of a sentence."""
+        """Return a description for a message."""
         return f"{self.version} in {self.folder} ({self.by})"
 
 
 def installations(host: Root) -> tuple[Installation, ...]:
-    """Return those in the usual places, the distribution's first."""
+    """Return the installations in the usual folders, with the distribution's packages first."""
     found: dict[str, Installation] = {}
     for top, by, removal in _places(host):
         if version := _version(host, f"{top}/cdigen/__init__.py"):
@@ -61,7 +61,7 @@ def installations(host: Root) -> tuple[Installation, ...]:
 
 
 def started(host: Root) -> str:
-    """Return the command that the unit of the daemon starts; empty where there is no unit."""
+    """Return the program that the unit of the daemon starts; empty if there is no unit."""
     texts = (_read(host, f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
     match = next((match for text in texts if (match := _START.search(text))), None)
     return match[1].decode("utf-8", "replace") if match else ""

@@ -1,7 +1,8 @@
-"""The kubelet's own record of devices, kubelet_internal_checkpoint: ``parse`` returns a ``Checkpoint``.
+"""Parse the kubelet's own record of devices, kubelet_internal_checkpoint.
 
-Source: kubernetes pkg/kubelet/cm/devicemanager/checkpoint. It is another program's file: what is not as it is
-there is left out and counted, and nothing that it says is taken for true but that it says so.
+Source: kubernetes pkg/kubelet/cm/devicemanager/checkpoint. The kubelet owns the file and its format. The
+parser omits and counts parts with an unexpected format. Checks report the content as the kubelet's record,
+never as a fact.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = "kubelet_internal_checkpoint"
-# 5,000 shares of a resource are 300 kB, and each container with devices up to 4 kB.
+# 5,000 replicas of a resource take 300 kB. Each container with devices takes up to 4 kB.
 MAX_SIZE = 8 << 20
 _MAX_ENTRIES = 20_000
 _MAX_TEXT = 512
 
 
 @frozen
-class Held:
-    """What a container of a pod was given, by the kubelet's record."""
+class AllocatedContainer:
+    """The devices of a container in the kubelet's record."""
 
     pod: str
     container: str
@@ -33,21 +34,21 @@ class Held:
 
 @frozen
 class Checkpoint:
-    """The record: the devices of each resource that were healthy, and those that containers were given.
+    """The record: the healthy devices of each resource, and the devices of containers.
 
-    ``problem``: why nothing is known of it; ``is_closed``: we may not read it. ``odd``: how many parts were
-    not understood.
+    ``problem`` is the reason why the record cannot be used, or empty. ``is_closed`` is true if the user may
+    not read the record. ``odd`` is the number of parts with an unexpected format.
     """
 
     registered: tuple[tuple[str, frozenset[str]], ...] = ()
-    held: tuple[Held, ...] = ()
+    held: tuple[AllocatedContainer, ...] = ()
     odd: int = 0
     problem: str = ""
     is_closed: bool = False
 
 
 def parse(content: bytes) -> Checkpoint:
-    """Return what CONTENT says; its ``problem`` where it is no such record."""
+    """Return the record in CONTENT; only ``problem`` is set if CONTENT is not a record."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError):
@@ -59,12 +60,12 @@ def parse(content: bytes) -> Checkpoint:
     registered: dict[str, frozenset[str]] = {}
     listed, rows = data.get("RegisteredDevices"), data.get("PodDeviceEntries")
     for resource, ids in list(listed.items())[:_MAX_ENTRIES] if isinstance(listed, dict) else ():
-        # Go writes a resource without devices as null.
+        # Go writes null for a resource without devices.
         texts = _texts(ids if ids is not None else [])
         odd += texts is None or not _is_text(resource)
         if texts is not None and _is_text(resource):
             registered[resource] = frozenset(texts)
-    held: list[Held] = []
+    held: list[AllocatedContainer] = []
     for row in rows[:_MAX_ENTRIES] if isinstance(rows, list) else ():
         one = _held(row)
         held += [one] if one else []
@@ -75,7 +76,7 @@ def parse(content: bytes) -> Checkpoint:
     return Checkpoint(registered=tuple(sorted(registered.items())), held=tuple(held), odd=odd)
 
 
-def _held(row: object) -> Held | None:
+def _held(row: object) -> AllocatedContainer | None:
     if not isinstance(row, dict):
         return None
     names = [row.get(key) for key in ("PodUID", "ContainerName", "ResourceName")]
@@ -83,11 +84,11 @@ def _held(row: object) -> Held | None:
     if ids is None or not all(map(_is_text, names)):
         return None
     pod, container, resource = map(str, names)
-    return Held(pod=pod, container=container, resource=resource, ids=tuple(ids))
+    return AllocatedContainer(pod=pod, container=container, resource=resource, ids=tuple(ids))
 
 
 def _ids(value: object) -> Iterator[object]:
-    """Yield the ids: a list before 1.20, a list for each NUMA node since."""
+    """Yield the device IDs in VALUE; since Kubernetes 1.20, VALUE has a separate list for each NUMA node."""
     if isinstance(value, dict):
         for listed in value.values():
             yield from listed if isinstance(listed, list) else (listed,)

@@ -1,7 +1,7 @@
-"""Checks of the devices of a node of Kubernetes: registered, offered, given.
+"""Checks of the devices of a Kubernetes node: whether they are registered, advertised and allocated.
 
-By what ``cdigen kubelet`` says of itself (status.json), and the kubelet's own record, which is read as a
-hint: it is another program's.
+The sources are the status.json of ``cdigen kubelet`` and the kubelet's own record. The record is only a hint,
+because another program writes it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from datetime import UTC, datetime, timedelta
 from cdigen.doctor import kubelet_checkpoint
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.kubelet import PLUGIN, REACHED, TOPIC, for_nodes, see
-from cdigen.doctor.kubelet_neighbours import NEIGHBOUR
+from cdigen.doctor.kubelet_other_plugins import CONFLICT
 from cdigen.doctor.kubelet_sockets import kind_of
-from cdigen.doctor.loading import MISSING
-from cdigen.doctor.others import RUNNING, is_enabled
+from cdigen.doctor.missing_specs import MISSING
+from cdigen.doctor.other_tools import RUNNING, is_enabled
 from cdigen.doctor.result import Remedy, listed
 from cdigen.host.root import shown
 from cdigen.runtimes.daemon_service import UNIT as DAEMON_UNIT
@@ -27,44 +27,49 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.kubelet_checkpoint import Checkpoint, Held
+    from cdigen.doctor.kubelet_checkpoint import AllocatedContainer, Checkpoint
     from cdigen.doctor.result import CheckResult
 
 REGISTERED, DEVICES = "kubelet-registered", "kubelet-devices"
 STALE, RECORD, REFUSED = "kubelet-stale-resource", "kubelet-checkpoint", "kubelet-refused"
-# A registration takes one second, and is proven in five.
+# A registration takes one second, and its confirmation takes five seconds.
 _SOON = timedelta(seconds=30)
 _RECENT = timedelta(minutes=10)
-# A pod's folder below the kubelet's: its UID, or of static pods a hash.
+# The name of a pod's folder below the kubelet's folder: the UID of the pod. Static pods have a hash instead.
 _UID = re.compile(r"[0-9a-f-]{32,36}")
 
 
 def _registered(context: Context) -> Iterator[CheckResult]:
-    """Report each resource that the kubelet does not have from us."""
+    """Report each resource that cdigen has not registered with the kubelet."""
     node = context.node
     if node.status is None:
         return
-    well = []
+    registered = []
     for row in node.resources:
         name, state, reason = (shown(str(row.get(key, ""))) for key in ("resource", "state", "reason"))
-        because = (*REACHED, NEIGHBOUR)
+        because = (*REACHED, CONFLICT)
         if state == "registered":
-            confirmed = "" if row.get("confirmed") else ", which the kubelet does not show"
-            well.append(f"{name} since {shown(str(row.get('since')))}{confirmed}")
-        elif state == "taken":
-            text = f"{name}: another device plugin has registered it, so cdigen does not"
+            confirmed = "" if row.get("confirmed") else ", not confirmed by the kubelet"
+            registered.append(f"{name} (since {shown(str(row.get('since')))}{confirmed})")
+        elif state == "claimed-by-other":
+            text = (
+                f"{name}: another device plugin has registered the resource, so cdigen does not register it"
+            )
             yield TOPIC.error(REGISTERED, see(text, 7), because=because)
         elif _age(context, row) < _SOON and state != "waiting":
-            well.append(f"{name} is being registered")
+            registered.append(f"{name} (registration in progress)")
         else:
             text = f"{name} is not registered with the kubelet: {reason or state}"
             yield TOPIC.error(REGISTERED, see(text, 6), because=because)
-    if well:
-        yield TOPIC.good(REGISTERED, f"the kubelet has {listed(well)}")
+    if registered:
+        yield TOPIC.passed(REGISTERED, f"registered with the kubelet: {listed(registered)}")
 
 
 def _age(context: Context, row: Mapping[str, Any], key: str = "since") -> timedelta:
-    """Return how long ago ROW's time is; long with --root, where it is of another day."""
+    """Return the age of the time at KEY in ROW.
+
+    With --root, the result is the maximum, because the files may be old.
+    """
     try:
         then = datetime.fromisoformat(str(row.get(key)))
         return datetime.now(UTC) - then if context.is_live else timedelta.max
@@ -73,7 +78,11 @@ def _age(context: Context, row: Mapping[str, Any], key: str = "since") -> timede
 
 
 def _devices(context: Context) -> Iterator[CheckResult]:
-    """Report where the host has devices and the kubelet is told of none, or of those of earlier."""
+    """Report which devices are advertised: the present devices, only the last known devices, or none.
+
+    A node without advertised devices fails the check only if the driver has usable devices and the
+    configuration ignores no devices.
+    """
     node = context.node
     if node.status is None:
         return
@@ -84,27 +93,26 @@ def _devices(context: Context) -> Iterator[CheckResult]:
     stale = [str(why) for why in node.status["stale"]]
     if stale:
         by = "" if start else f"; {service_of(context.host).started()}"
-        text = f"what is offered is the last known state, not the present one: {shown(listed(stale))}{by}"
+        text = f"the last known devices are advertised, not the present devices: {shown(listed(stale))}{by}"
         is_error = not count and bool(usable)
         yield TOPIC.failed(DEVICES, see(text, 9), start, because, is_error=is_error)
     elif usable and not count and not context.configuration.kubelet.ignore:
-        text = f"the driver has {usable} devices, and the kubelet is offered none"
-        why = shown(
+        text = f"no device is advertised to the kubelet, although the driver has {usable} usable devices"
+        reason = shown(
             listed(str(row.get("message")) for row in node.status["problems"] if isinstance(row, dict))
         )
-        yield TOPIC.error(DEVICES, see(f"{text}{f': {why}' if why else ''}", 9), because=because)
+        yield TOPIC.error(DEVICES, see(f"{text}{f': {reason}' if reason else ''}", 9), because=because)
     else:
-        told = [f"{_number(row.get('count'))} of {shown(row['resource'])}" for row in node.resources]
-        yield TOPIC.good(
-            DEVICES, f"the kubelet is offered {listed(told) or 'nothing, as the host has nothing'}"
-        )
-    ill = [shown(f"{row['resource']} ({n})") for row in node.resources if (n := _ill(row))]
-    if ill:
-        text = f"unhealthy, so that no pod gets them: {listed(ill)}; 'cdigen health' has the causes"
+        counts = [f"{_number(row.get('count'))} of {shown(row['resource'])}" for row in node.resources]
+        text = f"advertised to the kubelet: {listed(counts) or 'no device, because the host has none'}"
+        yield TOPIC.passed(DEVICES, text)
+    unhealthy = [shown(f"{row['resource']} ({n})") for row in node.resources if (n := _unhealthy(row))]
+    if unhealthy:
+        text = f"unhealthy devices, which no pod gets: {listed(unhealthy)}; 'cdigen health' lists the causes"
         yield TOPIC.warning(DEVICES, see(text, 9), because=("device-health",))
 
 
-def _ill(row: Mapping[str, Any]) -> int:
+def _unhealthy(row: Mapping[str, Any]) -> int:
     health = row.get("health")
     return _number(health.get("unhealthy")) if isinstance(health, dict) else 0
 
@@ -117,56 +125,55 @@ def _start_daemon(context: Context) -> tuple[Remedy, ...]:
     status, problem = context.request.daemon()
     if (status is not None and not problem) or not is_enabled(context, DAEMON_UNIT):
         return ()
-    return (Remedy(argv=("systemctl", "restart", DAEMON_UNIT), why="cdigen's daemon looks at devices again"),)
+    return (Remedy(argv=("systemctl", "restart", DAEMON_UNIT), why="the daemon discovers the devices again"),)
 
 
 def _stale(context: Context) -> Iterator[CheckResult]:
-    """Report resources in the kubelet's record that no plugin serves any more."""
+    """Report resources in the kubelet's record that no plugin serves."""
     node, record = context.node, context.node.checkpoint
     if record is None or record.problem or node.kubelet is None or node.is_hidden:
         return
     served = {row["resource"] for row in node.resources}
-    served |= {one.resource for one in node.others}
-    unnamed = [one for one in node.others if not one.resource]
-    # Plugins of other devices may have their sockets elsewhere.
+    served |= {one.resource for one in node.other_plugins}
+    unnamed = [one for one in node.other_plugins if not one.resource]
+    # The plugins of other devices may have their sockets in another folder.
     gone = [name for name, _ in record.registered if name not in served and kind_of(name)]
     if not gone or unnamed:
-        yield TOPIC.good(STALE, "every resource of the kubelet's record has a plugin, as far as can be seen")
+        text = "every resource of the kubelet's record has a plugin, as far as this user can see"
+        yield TOPIC.passed(STALE, text)
         return
     text = (
-        f"no plugin serves {shown(listed(gone))} any more: the node's capacity has it for five minutes "
-        "with 0 "
-        "allocatable, and for good where the kubelet was restarted meanwhile; pods that ask for it stay "
-        "pending"
+        f"no plugin serves {shown(listed(gone))} any more. The node's capacity contains the resource for "
+        "five minutes with 0 allocatable, or permanently if the kubelet restarts in these minutes. Pods that "
+        "request the resource stay pending"
     )
     yield TOPIC.warning(STALE, see(text, 10), because=(PLUGIN, REGISTERED))
 
 
 def _record(context: Context) -> Iterator[CheckResult]:
-    """Report what the kubelet's record of given devices means for containers that start again."""
+    """Report whether containers can start again with the devices in the kubelet's record."""
     node, record = context.node, context.node.checkpoint
     if node.kubelet is None:
         return
     path = shown(f"{node.plugins}/{kubelet_checkpoint.NAME}")
     if node.is_hidden or (record and record.is_closed):
-        yield TOPIC.unchecked(RECORD, f"only root may read {path}")
+        yield TOPIC.skipped(RECORD, f"only root may read {path}")
         return
     if record is None:
         if any(row.get("state") == "registered" for row in node.resources) and node.is_live:
             text = (
-                f"{path} is gone: the kubelet no longer knows which devices pods have. They go on, and "
-                "after a "
-                "restart run without, or share one with another pod: delete the pods that have devices"
+                f"{path} was removed: the kubelet has lost the devices of pods. The pods continue. "
+                "Containers that restart have no devices, or share a device with another pod. Delete the "
+                "pods that have devices"
             )
             yield TOPIC.warning(RECORD, see(text, 11))
         else:
-            yield TOPIC.good(RECORD, "the kubelet has no record of devices yet")
+            yield TOPIC.passed(RECORD, "the kubelet has no record of devices yet")
         return
     if record.problem:
         text = (
-            f"{path} is not as the kubelet writes it: {record.problem}. It starts without, and pods that "
-            "have "
-            "devices are to be deleted then"
+            f"{path} has an unknown format: {record.problem}. A restarted kubelet ignores the file. After "
+            "such a restart, delete the pods that have devices"
         )
         yield TOPIC.warning(RECORD, see(text, 11))
         return
@@ -174,17 +181,17 @@ def _record(context: Context) -> Iterator[CheckResult]:
     if lost:
         pods = listed(f"{one.pod}, {one.container}: {listed(one.ids)} of {one.resource}" for one in lost)
         text = (
-            f"containers have devices that are gone, and fail when they start again: {shown(pods)}. "
-            "Delete these "
-            "pods: 'kubectl get pods --all-namespaces --output yaml' has their uid"
+            "containers have devices that no longer exist, and will fail at their next start: "
+            f"{shown(pods)}. Delete these pods: 'kubectl get pods --all-namespaces --output yaml' shows "
+            "their uid"
         )
         yield TOPIC.warning(RECORD, see(text, 12), because=(DEVICES, *CAUSES))
     else:
-        yield TOPIC.good(RECORD, f"the kubelet's record has {len(record.held)} containers with devices")
+        yield TOPIC.passed(RECORD, f"the kubelet's record has {len(record.held)} containers with devices")
 
 
-def _lost(context: Context, record: Checkpoint) -> list[Held]:
-    """Return what pods of today were given of our resources and is no longer there."""
+def _lost(context: Context, record: Checkpoint) -> list[AllocatedContainer]:
+    """Return the containers with devices that cdigen's resources no longer have; omit removed pods."""
     node = context.node
     present: dict[str, set[str]] = {}
     for row in node.resources:
@@ -194,7 +201,8 @@ def _lost(context: Context, record: Checkpoint) -> list[Held]:
             if isinstance(rows, list)
             else set()
         )
-        # status.json has the first thousand; of more it is not known which are gone.
+        # status.json lists only the first thousand devices of a resource. If a resource has more, missing
+        # devices cannot be found.
         if len(ids) == row.get("count"):
             present[row["resource"]] = ids
     root = node.kubelet.root_dir if node.kubelet else ""
@@ -203,25 +211,27 @@ def _lost(context: Context, record: Checkpoint) -> list[Held]:
         for one in record.held
         if one.resource in present
         and not present[one.resource].issuperset(one.ids)
-        # The record keeps pods that have ended until another one asks.
+        # The record still contains ended pods until the next request to the kubelet.
         and _UID.fullmatch(one.pod)
         and context.host.exists(f"{root}/pods/{one.pod}")
     ]
 
 
 def _refused(context: Context) -> Iterator[CheckResult]:
-    """Report pods that were refused a short time ago."""
+    """Report recently refused pods."""
     if context.node.status is None:
         return
     rows = [row for row in context.node.status["journal"] if isinstance(row, dict)]
     refused = [row for row in rows if row.get("state") == "refused" and _age(context, row, "at") < _RECENT]
     if not refused:
-        yield TOPIC.good(REFUSED, f"no container was refused in the last {_RECENT.seconds // 60} minutes")
+        yield TOPIC.passed(REFUSED, f"no container was refused in the last {_RECENT.seconds // 60} minutes")
         return
     last = refused[-1]
     text = f"{len(refused)} containers were refused in the last {_RECENT.seconds // 60} minutes; the last: "
-    told = shown(f"{last.get('resource')}: {last.get('reason')} ({last.get('cause')})")
-    yield TOPIC.warning(REFUSED, see(f"{text}{told}. A refused pod is never tried again: delete it", 13))
+    refusal = shown(f"{last.get('resource')}: {last.get('reason')} ({last.get('cause')})")
+    yield TOPIC.warning(
+        REFUSED, see(f"{text}{refusal}. The kubelet never retries a refused pod: delete the pod", 13)
+    )
 
 
 CHECKS = tuple(map(for_nodes, (_registered, _devices, _stale, _record, _refused)))

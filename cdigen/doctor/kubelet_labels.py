@@ -1,4 +1,7 @@
-"""The check of the node's labels: whether ``cdigen kubelet`` writes them, and nobody else the same ones."""
+"""The check of the node's labels in the file that ``cdigen kubelet`` writes for Node Feature Discovery (NFD).
+
+The check also reports other files with the same labels.
+"""
 
 from __future__ import annotations
 
@@ -18,44 +21,46 @@ if TYPE_CHECKING:
 
 NODE_LABELS, OTHERS = "kubelet-node-labels", "kubelet-label-files"
 _QUESTION = 22
-# As status.json has it (kubelet.labels.keeper).
+# The state in status.json if cdigen has written the file (kubelet.labels.label_file).
 _WRITTEN = "written"
-# Of NFD: a larger file does not count (source/local/local.go), nor what comes after a time that is over.
+# NFD ignores a file of more than _MAX_FILE bytes, and the labels below a line with a past expiry time
+# (source/local/local.go).
 _MAX_FILE, _MAX_FILES = 64 << 10, 1_000
 _EXPIRY = "# +expiry-time="
 
 
 def _node_labels(context: Context) -> Iterator[CheckResult]:
-    """Report how the file of the node's labels stands, and which other file has the same labels."""
+    """Report the state of the file with node labels, and other files with the same labels."""
     path = context.request.configuration.kubelet.labels
     status = context.node.status
     if not path or status is None:
         return
-    said = status.get("labels")
-    if not isinstance(said, dict):
-        text = f"cdigen kubelet does not write {shown(path)}: it runs by an older configuration, or version"
+    state = status.get("labels")
+    if not isinstance(state, dict):
+        why = "its configuration or version differs from this command's"
+        text = f"cdigen kubelet does not write {shown(path)}: {why}"
         yield TOPIC.warning(NODE_LABELS, see(text, _QUESTION), because=(PLUGIN,))
         return
-    names = frozenset(map(str, said.get("labels") or ()))
-    why, hint = str(said.get("reason", "")), str(said.get("hint", ""))
-    if said.get("state") != _WRITTEN:
-        text = f"the node has no labels of its devices: {why}{hint and f'; {hint}'}"
+    names = frozenset(map(str, state.get("labels") or ()))
+    cause, hint = str(state.get("reason", "")), str(state.get("hint", ""))
+    if state.get("state") != _WRITTEN:
+        text = f"the node has no labels of its devices: {cause}{hint and f'; {hint}'}"
         yield TOPIC.warning(NODE_LABELS, see(shown(text), _QUESTION))
         return
-    left_out = said.get("left_out")
-    more = f"; {left_out} more have no room" if left_out else ""
-    yield TOPIC.good(NODE_LABELS, f"{shown(path)} has {len(names)} labels for NFD{more}")
+    left_out = state.get("left_out")
+    more = f"; {left_out} more do not fit" if left_out else ""
+    yield TOPIC.passed(NODE_LABELS, f"{shown(path)} has {len(names)} labels for NFD{more}")
     yield from _others(context, path, names)
 
 
 def _others(context: Context, path: str, names: frozenset[str]) -> Iterator[CheckResult]:
-    """Report other files beside PATH that set some of NAMES, of which the last by name counts."""
+    """Report other files in the folder of PATH that set some of NAMES; NFD uses the last file by name."""
     folder, own = posixpath.split(path)
     same: dict[str, str] = {}
     try:
         files = sorted(context.host.listdir(folder))[:_MAX_FILES]
     except OSError as error:
-        yield TOPIC.unchecked(OTHERS, f"{shown(folder)}: {reason(error)}")
+        yield TOPIC.skipped(OTHERS, f"{shown(folder)}: {reason(error)}")
         return
     for name in files:
         if name == own or name.startswith("."):
@@ -67,20 +72,20 @@ def _others(context: Context, path: str, names: frozenset[str]) -> Iterator[Chec
         if both := names & _set_by(data.decode(errors="replace")):
             same[name] = min(both)
     if not same:
-        yield TOPIC.good(OTHERS, f"no other file in {shown(folder)} has these labels")
+        yield TOPIC.passed(OTHERS, f"no other file in {shown(folder)} sets cdigen's labels")
         return
     which = listed(f"{shown(name)} ({shown(label)})" for name, label in same.items())
-    text = f"other files in {shown(folder)} set the same labels, of which NFD takes the last by name: {which}"
+    text = f"other files in {shown(folder)} set the same labels: {which}; NFD uses the last file by name"
     yield TOPIC.warning(OTHERS, see(text, _QUESTION))
 
 
 def _set_by(text: str) -> set[str]:
-    """Return the names of the labels that TEXT, a file of NFD's, sets now."""
-    names, is_over = set(), False
+    """Return the names of the labels that TEXT, a feature file of NFD, sets at present."""
+    names, is_expired = set(), False
     for line in text.splitlines():
         if line.startswith(_EXPIRY):
-            is_over = _is_past(line.removeprefix(_EXPIRY).strip())
-        elif not is_over:
+            is_expired = _is_past(line.removeprefix(_EXPIRY).strip())
+        elif not is_expired:
             names.add(line.partition("=")[0].strip())
     return names
 
@@ -88,7 +93,7 @@ def _set_by(text: str) -> set[str]:
 def _is_past(time: str) -> bool:
     try:
         return datetime.fromisoformat(time) <= datetime.now(UTC)
-    except (ValueError, TypeError):  # no time, or one without a zone
+    except (ValueError, TypeError):  # not a time, or a time without a zone
         return False
 
 

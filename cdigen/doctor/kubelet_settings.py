@@ -1,6 +1,6 @@
-"""How the kubelet of a host is started and configured: ``running_kubelet``, ``installed_kubelet``.
+"""The command line and the configuration files of a host's kubelet.
 
-Sources: kubernetes cmd/kubelet/app/options (flags win over files) and kubelet/config/v1beta1; k3s
+Sources: kubernetes cmd/kubelet/app/options (flags have precedence over files) and kubelet/config/v1beta1; k3s
 pkg/daemons/agent and pkg/cli/cmds; microk8s default-args/kubelet; k0s pkg/component/worker.
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
 
-# What kubeadm and packages write has 1 to 4 kB.
+# The kubelet's files from kubeadm and from packages have 1 to 4 kB.
 _MAX_FILE = 1 << 18
 _FOLDER, _ENDPOINT = "/var/lib/kubelet", "unix:///run/containerd/containerd.sock"
 _SNAP = {
@@ -36,10 +36,11 @@ _TRUE = {"1", "t", "true"}
 
 @frozen
 class Distribution:
-    """A program that is or contains a kubelet, and what holds where nothing is given.
+    """A program that is or contains a kubelet, with the program's default settings.
 
-    ``config`` is the file with its own settings, of which some are for the kubelet; ``drop_ins`` the folder
-    of its kubelet's files. ``tells_version``: it does so with --version, and does nothing else.
+    ``config`` is the file with the settings of the program; some of them are for the kubelet. ``drop_ins`` is
+    the folder with the kubelet's own configuration files. ``has_version_option`` is true if the program has
+    an option --version that only prints the version.
     """
 
     name: str
@@ -48,7 +49,7 @@ class Distribution:
     units: tuple[str, ...] = ()
     config: str = ""
     drop_ins: str = ""
-    tells_version: bool = True
+    has_version_option: bool = True
 
 
 KUBERNETES = Distribution(name="kubelet", units=("kubelet.service",))
@@ -59,7 +60,8 @@ _K3S = Distribution(
     config="/etc/rancher/k3s/config.yaml",
     drop_ins="/var/lib/rancher/k3s/agent/etc/kubelet.conf.d",
 )
-# Its kubelet is a process of its own, with all in its arguments; these hold while none runs.
+# The kubelet of RKE2 is a separate process with all settings in its arguments. These values apply only if no
+# kubelet is running.
 _RKE2 = Distribution(
     name="RKE2",
     endpoint=_RANCHERS_ENDPOINT,
@@ -72,27 +74,28 @@ _MICROK8S = Distribution(
     root_dir="/var/snap/microk8s/common/var/lib/kubelet",
     endpoint="unix:///var/snap/microk8s/common/run/containerd.sock",
     units=("snap.microk8s.daemon-kubelite.service",),
-    tells_version=False,
+    has_version_option=False,
 )
-# Likewise.
+# These values apply only if no kubelet is running, as for RKE2.
 _K0S = Distribution(
     name="k0s",
     root_dir="/var/lib/k0s/kubelet",
     endpoint="unix:///run/k0s/containerd.sock",
     units=("k0sworker.service", "k0scontroller.service"),
 )
-# The folders of kubelets where nobody has chosen another.
+# The default folders of kubelets.
 KNOWN_FOLDERS = frozenset(one.root_dir for one in (KUBERNETES, _K0S, _MICROK8S))
-# By the name of the process (proc(5), comm).
+# Name of the process (proc(5), comm) -> distribution.
 _PROCESSES = {"kubelet": KUBERNETES, "k3s-server": _K3S, "k3s-agent": _K3S, "kubelite": _MICROK8S}
 
 
 @frozen
 class Kubelet:
-    """A kubelet: its own folder, where its runtime listens, and what of its settings concerns devices.
+    """A kubelet: its folder, the endpoint of its runtime, and its settings for devices.
 
-    ``began_s`` None: it does not run here. ``program``: its binary; ``unit``: its service; empty where
-    unknown. ``endpoint`` empty: not given. ``problems``: why a file of its configuration was not read.
+    ``began_s`` is None if the kubelet is not running on this machine. ``program`` is the binary of the
+    kubelet, and ``unit`` is its service. Both are empty if unknown. ``endpoint`` is empty if it is not
+    configured. ``problems`` are the reasons why configuration files were not read.
     """
 
     distribution: Distribution
@@ -108,16 +111,16 @@ class Kubelet:
 
     @property
     def brings_runtime(self) -> bool:
-        """Whether the runtime is a part of its distribution, and not one that is installed beside it."""
+        """Whether the runtime is a part of the distribution, not a separate installation."""
         return bool(self.endpoint) and self.endpoint in {self.distribution.endpoint, _CRI_DOCKERD}
 
     def gate(self, name: str) -> bool | None:
-        """Return whether the feature gate NAME is on, None where the release decides."""
+        """Return whether the feature gate NAME is on; None if the default of the release applies."""
         return dict(self.gates).get(name)
 
 
 def running_kubelet(host: Root) -> Kubelet | None:
-    """Return the kubelet that runs on this machine, None without one."""
+    """Return the kubelet that runs on this machine; None if no kubelet runs."""
     for process in roots_processes(_PROCESSES):
         found = _kubelet(host, _PROCESSES[process.name], process.line)
         return replace(found, program=process.program, unit=process.unit, began_s=process.began_s)
@@ -125,12 +128,12 @@ def running_kubelet(host: Root) -> Kubelet | None:
 
 
 def installed_kubelet(host: Root) -> Kubelet | None:
-    """Return the kubelet that a unit of HOST starts, None without one."""
+    """Return the kubelet that a unit of HOST starts; None if no unit starts a kubelet."""
     for distribution in (KUBERNETES, _K3S, _RKE2, _K0S, _MICROK8S):
         for unit in distribution.units:
             if any(host.exists(f"{folder}/{unit}") for folder in SYSTEM_FOLDERS):
-                is_told = distribution is KUBERNETES or distribution.config
-                line = command(host, unit) if is_told else Command()
+                has_arguments = distribution is KUBERNETES or distribution.config
+                line = command(host, unit) if has_arguments else Command()
                 return replace(_kubelet(host, distribution, line), unit=unit)
     return None
 
@@ -138,16 +141,16 @@ def installed_kubelet(host: Root) -> Kubelet | None:
 def _kubelet(host: Root, distribution: Distribution, line: Command) -> Kubelet:
     problems: list[str] = []
     line = _with_arguments(host, distribution, line, problems)
-    given: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for path in _files(host, distribution, line):
         for key, value in _document(host, path, problems).items():
-            # Only gates are merged, anything else is replaced.
-            former = given.get(key)
+            # Mappings, such as the feature gates, are merged. Other values are replaced.
+            former = settings.get(key)
             both = isinstance(former, dict) and isinstance(value, dict)
-            given[key] = former | value if both else value
-    said = {name: line.values(f"--{name}")[-1:] for name in _FLAGS}
+            settings[key] = former | value if both else value
+    flags = {name: line.values(f"--{name}")[-1:] for name in _FLAGS}
     texts = {
-        name: (*flag, _text(given.get(key)))[0] for name, flag in said.items() for key in (_FLAGS[name],)
+        name: (*flag, _text(settings.get(key)))[0] for name, flag in flags.items() for key in (_FLAGS[name],)
     }
     default = _CRI_DOCKERD if line.flag("--docker") and distribution.config else distribution.endpoint
     endpoint = texts["container-runtime-endpoint"] or default
@@ -155,14 +158,14 @@ def _kubelet(host: Root, distribution: Distribution, line: Command) -> Kubelet:
         distribution=distribution,
         root_dir=_absolute((*line.values("--root-dir")[-1:], distribution.root_dir)[0]),
         endpoint=f"unix://{endpoint}" if endpoint.startswith("/") else endpoint,
-        gates=_gates(given.get("featureGates"), line.values("--feature-gates")),
+        gates=_gates(settings.get("featureGates"), line.values("--feature-gates")),
         topology_policy=texts["topology-manager-policy"] or "none",
         cgroup_driver=texts["cgroup-driver"] or "cgroupfs",
         problems=tuple(problems),
     )
 
 
-# Flags, and the keys of the file that say the same.
+# Flag -> key of the configuration file for the same setting.
 _FLAGS = {
     "container-runtime-endpoint": "containerRuntimeEndpoint",
     "topology-manager-policy": "topologyManagerPolicy",
@@ -170,7 +173,7 @@ _FLAGS = {
 }
 
 
-# Of a distribution's own flags, those about the runtime.
+# A distribution's flags that select the runtime.
 _OWN = ("docker", "container-runtime-endpoint")
 
 
@@ -179,14 +182,14 @@ def _absolute(path: str) -> str:
 
 
 def _with_arguments(host: Root, distribution: Distribution, line: Command, problems: list[str]) -> Command:
-    """Return LINE with the kubelet's arguments that its distribution keeps elsewhere."""
+    """Return LINE with the kubelet's arguments that the distribution stores in its own files."""
     words: list[str] = []
     if distribution.config:
-        # Any flag can be a key of the file, and flags win.
-        given = _document(host, distribution.config, problems, is_needed=False)
-        own = [f"--{key}={given[key]}" for key in _OWN if isinstance(given.get(key), str)]
+        # Each flag of the distribution can be a key of the file. Flags have precedence over the file.
+        document = _document(host, distribution.config, problems, is_needed=False)
+        own = [f"--{key}={document[key]}" for key in _OWN if isinstance(document.get(key), str)]
         line = replace(line, words=(*own, *line.words))
-        listed = given.get("kubelet-arg")
+        listed = document.get("kubelet-arg")
         listed = [listed] if isinstance(listed, str) else listed if isinstance(listed, list) else []
         words = [f"--{argument}" for argument in (*listed, *line.values("--kubelet-arg"))]
     if distribution is _MICROK8S:
@@ -203,8 +206,8 @@ def _lines(host: Root, path: str, problems: list[str]) -> list[str]:
 
 
 def _files(host: Root, distribution: Distribution, line: Command) -> Iterator[str]:
-    """Yield the files of the configuration, the strongest last."""
-    # In a distribution's own arguments that is the distribution's file.
+    """Yield the files of the configuration in rising precedence."""
+    # In the arguments of a distribution, --config is the distribution's own file.
     yield from line.values("--config")[-1:] if not distribution.config else ()
     default = (distribution.drop_ins,) if distribution.drop_ins else ()
     for folder in line.values("--config-dir")[-1:] or default:
@@ -224,7 +227,10 @@ def _read(host: Root, path: str, problems: list[str], *, is_needed: bool = True)
 
 
 def _document(host: Root, path: str, problems: list[str], *, is_needed: bool = True) -> dict[str, Any]:
-    """Return the keys of a YAML file: texts, lists of texts, and mappings of texts; nothing deeper."""
+    """Return the keys of a YAML file.
+
+    A value is a text, a list of texts or a mapping of texts. Deeper values are omitted.
+    """
     text = _read(host, path, problems, is_needed=is_needed)
     try:
         root = compose(text.encode(), path)

@@ -1,4 +1,4 @@
-"""Check of the mounts by which cdigen in a container sees its host."""
+"""The check of the mounts of host files, for cdigen in a container."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ MOUNTS = "host-mounts"
 
 
 def _mounts(context: Context) -> Iterator[CheckResult]:
-    """Report what is missing of a live host below a folder."""
+    """Report missing mounts if the host is a folder of this machine."""
     if context.host.is_this_machine:
-        yield TOPIC.good(MOUNTS, "the host is this machine itself")
+        yield TOPIC.passed(MOUNTS, "the host is this machine")
         return
     writable = (context.request.spec_dirs[-1], context.request.state_dir)
     found = mounts.findings(context.host.outer, writable)
     for one in found:
         yield TOPIC.error(MOUNTS, f"{one.message}; {one.hint}")
     if not found:
-        yield TOPIC.good(MOUNTS, "all that is needed of the host is mounted, or it is a recorded one")
+        yield TOPIC.passed(MOUNTS, "all required host files are mounted, or the folder is not a running host")
 
 
 CHECKS = (_mounts,)

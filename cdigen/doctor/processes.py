@@ -1,7 +1,4 @@
-"""The processes of this machine: root's by their names, and which namespaces containers share.
-
-``roots_processes`` finds daemons, ``container_namespaces`` the namespaces of containers.
-"""
+"""The processes of this machine: root's daemons, and the namespaces of containers."""
 
 from __future__ import annotations
 
@@ -15,17 +12,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-# Of one process: Linux takes more, a daemon of root's has less.
+# The maximum number of bytes that are read of a command line. Linux permits longer command lines, but the
+# command lines of root's daemons are shorter.
 _MAX_LINE = 1 << 17
 _SERVICE = ".service"
 
 
 @frozen
-class Process:
-    """A process: its ``name`` (proc(5), comm) and when it began, in seconds since 1970.
+class HostProcess:
+    """A process: its ``name`` (proc(5), comm) and its start time in seconds since 1970.
 
-    ``line``: its command line, the program as its file. ``program``: the path of its binary, ``unit`` its
-    systemd service; empty where that is unknown.
+    ``line`` is the command line; ``line.file`` is the program. ``program`` is the path of the binary, and
+    ``unit`` is the systemd service. Both are empty if unknown.
     """
 
     pid: int
@@ -36,10 +34,10 @@ class Process:
     unit: str = ""
 
 
-def roots_processes(names: Container[str]) -> tuple[Process, ...]:
-    """Return the processes of this machine that have one of NAMES, the oldest first.
+def roots_processes(names: Container[str]) -> tuple[HostProcess, ...]:
+    """Return root's processes with one of NAMES outside of containers, with the oldest process first.
 
-    Any user can give a process any name, so only root's processes outside of containers count.
+    Processes of other users are omitted, because any user can give a process any name.
     """
     found = (_process(pid, names) for pid in os.listdir("/proc") if pid.isdigit())
     return tuple(sorted((one for one in found if one), key=lambda one: (one.began_s, one.pid)))
@@ -47,7 +45,7 @@ def roots_processes(names: Container[str]) -> tuple[Process, ...]:
 
 @frozen
 class Namespaces:
-    """The namespaces of a process, as ``user:[4026531837]`` and the like (namespaces(7))."""
+    """The namespaces of a process, for example ``user:[4026531837]`` (namespaces(7))."""
 
     user: str
     pid: str
@@ -55,9 +53,10 @@ class Namespaces:
 
 
 def container_namespaces() -> frozenset[Namespaces]:
-    """Return the namespaces of processes in a user namespace that has several users, other than our own.
+    """Return the namespaces of processes whose user namespace differs from cdigen's and maps several users.
 
-    Sandboxes of browsers map a single user. Processes whose namespaces may not be read are left out.
+    A user namespace with a single user is ignored, because browsers create it for their sandboxes. Processes
+    with unreadable namespaces are also ignored.
     """
     own = _namespaces("self")
     found = (_namespaces(pid) for pid in os.listdir("/proc") if pid.isdigit() and _has_several_users(pid))
@@ -73,7 +72,7 @@ def _namespaces(pid: str) -> Namespaces | None:
 
 
 def _has_several_users(pid: str) -> bool:
-    """Return whether more than one user id is mapped in the user namespace of the process PID."""
+    """Return whether the user namespace of the process PID maps more than one user ID."""
     try:
         rows = [line.split() for line in _read(pid, "uid_map", 8192).splitlines()]
     except OSError:
@@ -82,14 +81,14 @@ def _has_several_users(pid: str) -> bool:
 
 
 def are_hidden() -> bool:
-    """Return whether who runs this sees no processes of root's (proc(5), hidepid)."""
+    """Return whether the present user cannot list processes of root (proc(5), hidepid)."""
     return not os.path.exists("/proc/1/stat")
 
 
-def _process(pid: str, names: Container[str]) -> Process | None:
+def _process(pid: str, names: Container[str]) -> HostProcess | None:
     try:
         text = _read(pid, "stat", 4096)
-        # Field 2 is the name in brackets, field 22 the start in ticks since the boot (proc(5)).
+        # Field 2 is the name in brackets. Field 22 is the start time in ticks since the boot (proc(5)).
         name, _, rest = text.partition(b"(")[2].rpartition(b")")
         shown = name.decode("utf-8", "replace")
         if shown not in names or not _is_roots(pid):
@@ -101,7 +100,7 @@ def _process(pid: str, names: Container[str]) -> Process | None:
     program = _program(pid, words[0] if words else "")
     line = Command(words=tuple(words[1:]), file=program or shown)
     unit = next(_units(pid), "")
-    return Process(pid=int(pid), name=shown, began_s=began_s, line=line, program=program, unit=unit)
+    return HostProcess(pid=int(pid), name=shown, began_s=began_s, line=line, program=program, unit=unit)
 
 
 def _read(pid: str, name: str, limit: int) -> bytes:
@@ -110,9 +109,10 @@ def _read(pid: str, name: str, limit: int) -> bytes:
 
 
 def _is_roots(pid: str) -> bool:
-    """Return whether the process PID runs as root and in our own PID namespace (proc(5), status).
+    """Return whether the process PID runs as root in this PID namespace (proc(5), status).
 
-    The owner of its folder in /proc is no proof: root owns those of all undumpable processes.
+    The owner of the process folder in /proc is not sufficient, because root owns the folders of all
+    undumpable processes.
     """
     rows = dict(line.split(b":", 1) for line in _read(pid, "status", 8192).splitlines() if b":" in line)
     users, numbers = rows.get(b"Uid", b"").split(), rows.get(b"NSpid", pid.encode()).split()
@@ -120,9 +120,10 @@ def _is_roots(pid: str) -> bool:
 
 
 def _program(pid: str, called: str) -> str:
-    """Return the binary of the process PID, as it was CALLED if that is one; empty if it is not to be found.
+    """Return the path of the binary of the process PID; empty if unknown.
 
-    A binary of many names, such as hyperkube, goes by the one that it is called.
+    CALLED is the program in the command line. If CALLED is a path of the same binary, the result is CALLED. A
+    binary with several names, such as hyperkube, thus has the name with which it was started.
     """
     exe = f"/proc/{pid}/exe"
     try:
@@ -140,7 +141,7 @@ def _is_same(path: str, other: str) -> bool:
 
 
 def _units(pid: str) -> Iterator[str]:
-    """Yield the services in whose cgroups the process PID is (cgroups(7))."""
+    """Yield the services whose cgroups contain the process PID (cgroups(7))."""
     try:
         lines = _read(pid, "cgroup", 1 << 16).decode("utf-8", "replace").splitlines()
     except OSError:

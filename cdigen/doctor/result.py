@@ -1,6 +1,7 @@
-"""The result of a check: ``CheckResult``, made by the ``Topic`` of its family, with its ``Remedy`` values.
+"""The result of a check, its topic and its remedies.
 
-No remedy makes root run or change what another user controls: ``authority`` is asked before one is made.
+No remedy makes root run or change a file that another user controls. Checks use ``remedy_safety`` before they
+propose a remedy.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import shlex
 
 from cdigen.host.root import is_plain
 from cdigen.value import frozen, replace
+from cdigen.vendors.kernel.nodes import RUN_DOCTOR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,16 +21,16 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding, Severity
 
 
-# Programs that change only files, and only those named as arguments.
+# Programs that change only the files in their arguments.
 _OF_FILES = frozenset({"chmod", "chown", "cp", "df", "ln", "mkdir", "mknod", "mv", "rm", "rmdir"})
 
 
 @frozen
 class Remedy:
-    """One command that fixes what a check found, or a step of several.
+    """A command that fixes a failure, or one step of the fix.
 
-    ``argv``: the program and its arguments, with paths of this machine. ``why``: what it does, for people.
-    ``as_root``: it needs root's rights.
+    ``argv`` is the program and its arguments, with paths of this machine. ``why`` is the purpose of the
+    command. ``as_root`` is true if the command needs root privileges.
     """
 
     argv: tuple[str, ...]
@@ -36,20 +38,24 @@ class Remedy:
     as_root: bool = True
 
     def row(self) -> dict[str, Any]:
-        """Return the remedy as JSON shows it."""
+        """Return the JSON object of the remedy."""
         return {"argv": list(self.argv), "as_root": self.as_root, "why": self.why}
 
 
 @frozen
 class CheckResult:
-    """What one check found.
+    """The result of a check.
 
-    ``severity``: where not ``ok``, ``error`` stops containers of those who were asked for, ``warning`` will
-    or may; ``info`` otherwise. ``is_checked`` False: it could not be examined here, and counts as good.
-    ``topic`` is the family: driver, health, nodes, kubelet, specs, podman, docker, containerd, crio,
-    security, user, others.
-    ``remedies`` are commands, to be run in their order; what a person has to do stands in ``detail``.
-    ``because`` names the checks that, if they have failed too, are the cause: fixing those fixes this one.
+    ``severity`` is the effect of a failure. ``error`` means that requested containers cannot start.
+    ``warning`` means that some containers cannot start, or may fail later. A check without a failure has
+    ``info``.
+
+    ``is_checked`` is false if the check was skipped, which is not a failure. ``topic`` is configuration,
+    driver, health, nodes, kubelet, specs, podman, docker, containerd, crio, runtimes, daemon, security, user
+    or others.
+
+    ``remedies`` are commands in order. ``detail`` has the steps without a command. ``because`` names checks
+    that can cause this failure. If one of these checks has failed too, its fix also fixes this failure.
     """
 
     check: str
@@ -63,11 +69,11 @@ class CheckResult:
 
     @property
     def remedy(self) -> str:
-        """The remedies as one line for a shell, empty without any."""
+        """The remedies as one line for a shell; empty if there are no remedies."""
         return command_line(self.remedies)
 
     def row(self) -> dict[str, Any]:
-        """Return the result as JSON shows it."""
+        """Return the JSON object of the result."""
         return {
             "check": self.check,
             "ok": self.ok,
@@ -83,33 +89,39 @@ class CheckResult:
 
 @frozen
 class Topic:
-    """A family of checks, and how they report."""
+    """A topic of checks, such as ``driver``; its methods return the results of these checks."""
 
     name: str
 
-    def good(self, check: str, detail: str) -> CheckResult:
-        """Report that CHECK found nothing wrong."""
+    def passed(self, check: str, detail: str) -> CheckResult:
+        """Return the result of CHECK if the check passed."""
         return CheckResult(check=check, ok=True, detail=detail, topic=self.name)
 
-    def unchecked(self, check: str, detail: str) -> CheckResult:
-        """Report that CHECK could not be made, and why."""
-        text = f"not checked: {detail}"
-        return CheckResult(check=check, ok=True, detail=text, topic=self.name, is_checked=False)
+    def skipped(self, check: str, reason: str) -> CheckResult:
+        """Return the result of CHECK if the check is impossible here; REASON is the reason."""
+        return self._skipped(check, f"skipped: {reason}")
+
+    def needs_system(self, check: str) -> CheckResult:
+        """Return the result of CHECK for a host of ``--root``, where no process runs."""
+        return self._skipped(check, "skipped with --root: needs a running system")
+
+    def _skipped(self, check: str, detail: str) -> CheckResult:
+        return CheckResult(check=check, ok=True, detail=detail, topic=self.name, is_checked=False)
 
     def error(
         self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
     ) -> CheckResult:
-        """Report that CHECK found a fault that stops containers."""
+        """Return the failure of CHECK that prevents containers from starting."""
         return self.failed(check, detail, remedies, because, is_error=True)
 
     def warning(
         self, check: str, detail: str, remedies: tuple[Remedy, ...] = (), because: tuple[str, ...] = ()
     ) -> CheckResult:
-        """Report that CHECK found a fault that will stop containers later, or stops some."""
+        """Return the failure of CHECK that prevents some containers from starting, now or later."""
         return self.failed(check, detail, remedies, because, is_error=False)
 
     def finding(self, check: str, finding: Finding, remedies: tuple[Remedy, ...] = ()) -> CheckResult:
-        """Report what discovery found as a failure of CHECK."""
+        """Return FINDING of the discovery as a failure of CHECK."""
         return self.failed(check, with_hint(finding), remedies, is_error=finding.severity == "error")
 
     def failed(
@@ -121,7 +133,7 @@ class Topic:
         *,
         is_error: bool,
     ) -> CheckResult:
-        """Report that CHECK failed, as an error or as a warning."""
+        """Return the failure of CHECK, as an error or as a warning."""
         return CheckResult(
             check=check,
             ok=False,
@@ -134,28 +146,28 @@ class Topic:
 
 
 def with_hint(problem: Finding | HostError) -> str:
-    """Return the message of PROBLEM and its hint."""
-    return f"{problem.message}; {problem.hint}" if problem.hint else problem.message
+    """Return the message of PROBLEM with its hint; a hint to run the doctor is omitted."""
+    return f"{problem.message}; {problem.hint}" if problem.hint not in {"", RUN_DOCTOR} else problem.message
 
 
 def listed(texts: Iterable[str], *, most: int = 4, separator: str = ", ") -> str:
-    """Return the first of TEXTS, MOST of them, and how many more there are."""
+    """Return the first MOST of TEXTS, and the number of the remaining texts."""
     found = list(texts)
     more = f" and {len(found) - most} more" if len(found) > most else ""
     return separator.join(found[:most]) + more
 
 
 def command_line(remedies: tuple[Remedy, ...]) -> str:
-    """Return REMEDIES as one line for a shell, each run only if the one before has succeeded."""
+    """Return REMEDIES as one line for a shell, joined by ``&&``."""
     return " && ".join(" ".join(map(quoted, remedy.argv)) for remedy in remedies)
 
 
 def quoted(text: str) -> str:
-    r"""Return TEXT as one printable word of a shell.
+    r"""Return TEXT as one printable shell word.
 
-    What holds control characters or stray bytes, which a terminal would take as its own, becomes ``$'...'``
-    (POSIX.1-2024, "Dollar-Single-Quotes") with three octal digits for each byte: no quote is left in it, so
-    that a shell that does not know it executes nothing either.
+    A terminal would interpret control characters and invalid bytes. Text with such characters becomes
+    ``$'...'`` (POSIX.1-2024, "Dollar-Single-Quotes"), with three octal digits for each byte. The word
+    contains no other quotes, so that a shell without this syntax executes nothing.
     """
     if is_plain(text):
         return shlex.quote(text)
@@ -171,20 +183,21 @@ def _escaped(character: str) -> str:
 
 
 def filter_remedies(result: CheckResult, folder: str) -> CheckResult:
-    """Return RESULT with only the remedies that change nothing outside FOLDER, the host of ``--root``.
+    """Return RESULT without the remedies that change files outside FOLDER, the host of ``--root``.
 
-    Run on this machine, the others would change this machine: the detail tells them instead.
+    If these remedies ran on this machine, they would change this machine. ``detail`` contains these
+    remedies instead.
     """
-    there = tuple(remedy for remedy in result.remedies if not _is_within(remedy, folder))
-    if not there:
+    outside = tuple(remedy for remedy in result.remedies if not _is_within(remedy, folder))
+    if not outside:
         return result
-    told = tuple(
-        replace(remedy, argv=tuple(_inner(word, folder) for word in remedy.argv)) for remedy in there
+    on_host = tuple(
+        replace(remedy, argv=tuple(_inner(word, folder) for word in remedy.argv)) for remedy in outside
     )
     return replace(
         result,
-        remedies=tuple(remedy for remedy in result.remedies if remedy not in there),
-        detail=f"{result.detail}; on that host: {command_line(told)}",
+        remedies=tuple(remedy for remedy in result.remedies if remedy not in outside),
+        detail=f"{result.detail}; on that host: {command_line(on_host)}",
     )
 
 

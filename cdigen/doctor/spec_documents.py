@@ -1,4 +1,4 @@
-"""Read the spec files of the wanted kinds: ``read_specs``; and say which are cdigen's own: ``is_ours``."""
+"""The spec files of the required kinds, and the spec files that cdigen wrote."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from cdigen.model.names import SPEC_SUFFIXES, is_yaml, spec_file_name
 from cdigen.runtimes.clashes import clashes
 from cdigen.runtimes.spec_directories import is_link
 from cdigen.value import frozen
+from cdigen.vendors.registry import prefixes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,16 +24,17 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecFile
 
 MAX_SIZE = 16 << 20
-# The paths without which an entry of a list has no effect.
+# List of container edits -> the paths that each entry of the list must have.
 _NEEDED = {"mounts": ("hostPath", "containerPath"), "deviceNodes": ("path",), "hooks": ("path",)}
 
 
 @frozen
 class ExaminedSpec:
-    """A spec file that defines a wanted kind, and its document.
+    """A spec file that defines a required kind, and its parsed content (``document``).
 
-    ``is_used``: a wanted device comes from it. ``faults`` are what the rules of CDI find in it though
-    runtimes load it: then ``document`` is what these make of it, without the entries that lead nowhere.
+    ``is_used`` is true if a required device comes from the file. ``faults`` are violations of the rules of
+    CDI in a file that runtimes load. If there are faults, ``document`` is the content as runtimes
+    interpret it, without entries that lack required paths.
     """
 
     path: str
@@ -42,18 +44,31 @@ class ExaminedSpec:
     faults: tuple[Finding, ...] = ()
 
     def edits(self, key: str) -> list[Any]:
-        """Return what all container edits of the document have at KEY, the document's own first."""
-        holders = (self.document, *self.document["devices"])
-        return [one for holder in holders for one in holder.get("containerEdits", {}).get(key, ())]
+        """Return the values at KEY of all container edits, with the document's own edits first."""
+        owners = (self.document, *self.document["devices"])
+        return [one for owner in owners for one in owner.get("containerEdits", {}).get(key, ())]
 
 
 def read_specs(context: Context) -> tuple[ExaminedSpec, ...]:
-    """Return the files that define wanted kinds and can be read, and whether wanted names come from them."""
-    wanted = set(context.wanted)
-    used = {path for view in context.views for name, path in view.devices if name in wanted}
+    """Return the readable files that define required kinds.
+
+    If no devices are requested, the result also has cdigen's specs of kinds that cdigen cannot generate now.
+    """
+    required = set(context.required)
+    old = frozenset() if context.request.devices else _old_kinds(context)
+    used = {
+        path
+        for view in context.views
+        for name, path in view.devices
+        if name in required or name.partition("=")[0] in old
+    }
     spec_files: dict[str, SpecFile] = {}
     for view in context.views:
-        spec_files |= {file.path: file for file in view.files if file.kind in context.kinds}
+        spec_files |= {
+            file.path: file
+            for file in view.files
+            if file.kind in context.kinds or (file.kind in old and was_ours(context, file.path))
+        }
     found = []
     for path, file in spec_files.items():
         if not path.endswith(SPEC_SUFFIXES):
@@ -67,8 +82,19 @@ def read_specs(context: Context) -> tuple[ExaminedSpec, ...]:
     return tuple(found)
 
 
+def _old_kinds(context: Context) -> frozenset[str]:
+    """Return the kinds whose specs cdigen has written, but cannot generate now."""
+    begins = prefixes(context.request.vendors)
+    return (
+        frozenset(spec.kind for spec in context.state.specs if spec.kind.startswith(begins)) - context.kinds
+    )
+
+
 def read_document(context: Context, path: str) -> tuple[dict[str, Any] | None, tuple[Finding, ...]]:
-    """Return the document of the file PATH, None where no runtime has one, and what breaks a rule in it."""
+    """Return the parsed content of the file PATH, and its violations of CDI's rules.
+
+    The content is None if no runtime loads the file.
+    """
     try:
         data = context.host.read(path, limit=MAX_SIZE)
     except OSError:
@@ -76,7 +102,7 @@ def read_document(context: Context, path: str) -> tuple[dict[str, Any] | None, t
     reading = parse_and_check(data, yaml=is_yaml(path))
     if not errors(reading.findings):
         return reading.document, ()
-    # What strict reading finds may not matter to runtimes: names in other letter cases, null, comments.
+    # Runtimes accept some violations: names in other letter cases, null values and comments.
     parsed = parse_document(data, yaml=None)
     _, loaded = loaded_document(data, NEWEST_RELEASE, parsed)
     if loaded is None and parsed.document is None:
@@ -86,7 +112,7 @@ def read_document(context: Context, path: str) -> tuple[dict[str, Any] | None, t
 
 
 def _without_empty(value: Any) -> Any:
-    """Return VALUE without null and empty texts, which Go's JSON reader takes for absent."""
+    """Return VALUE without null values and empty texts, which Go's JSON reader treats as absent."""
     if isinstance(value, list):
         return [_without_empty(one) for one in value]
     if not isinstance(value, dict):
@@ -95,15 +121,15 @@ def _without_empty(value: Any) -> Any:
 
 
 def _sound(document: dict[str, Any]) -> dict[str, Any]:
-    """Return DOCUMENT with all members that checks read, and only entries that have the paths they need."""
+    """Return DOCUMENT with all members that the checks read; omit entries without their required paths."""
     devices = [one for one in document.get("devices") or () if isinstance(one, dict)]
     made = [{**one, "name": one.get("name", ""), "containerEdits": _edits(one)} for one in devices]
     return {**document, "containerEdits": _edits(document), "devices": made}
 
 
-def _edits(holder: dict[str, Any]) -> dict[str, Any]:
-    given = holder.get("containerEdits")
-    edits = dict(given) if isinstance(given, dict) else {}
+def _edits(owner: dict[str, Any]) -> dict[str, Any]:
+    present = owner.get("containerEdits")
+    edits = dict(present) if isinstance(present, dict) else {}
     for name, needed in _NEEDED.items():
         edits[name] = [
             one
@@ -114,12 +140,12 @@ def _edits(holder: dict[str, Any]) -> dict[str, Any]:
 
 
 def own_file(context: Context, kind: str) -> str:
-    """Return where cdigen keeps the spec of KIND, as a path of the host."""
+    """Return the path of cdigen's spec of KIND on the host."""
     return f"{context.configuration.spec_dirs[-1].rstrip('/')}/{spec_file_name(kind)}"
 
 
 def is_ours(context: Context, path: str) -> bool:
-    """Return whether the spec file PATH of the host is one that cdigen wrote, unchanged since."""
+    """Return whether cdigen wrote the spec file PATH of the host, and the file has not changed since."""
     try:
         real = context.host.resolve(path)
         return context.state.owns(context.host.outer_path(real), context.host.read(real, limit=MAX_SIZE))
@@ -128,7 +154,7 @@ def is_ours(context: Context, path: str) -> bool:
 
 
 def was_ours(context: Context, path: str) -> bool:
-    """Return whether cdigen has written PATH, whatever became of it since."""
+    """Return whether cdigen wrote PATH, even if the file has changed since."""
     try:
         real = context.host.resolve(path)
     except OSError:
@@ -137,7 +163,7 @@ def was_ours(context: Context, path: str) -> bool:
 
 
 def is_blocked(context: Context, product: GeneratedSpec) -> bool:
-    """Return whether something that is not cdigen's keeps it from writing PRODUCT."""
+    """Return whether a path of another tool prevents cdigen from writing PRODUCT."""
     file = own_file(context, product.kind)
     try:
         present: bytes | None = context.host.read(file, limit=MAX_SIZE)

@@ -1,5 +1,6 @@
-"""The scheduler's extender for shared GPUs: gpushare's protocol, kept by more than one replica at once.
+"""The scheduler extender for shared GPUs, with gpushare's protocol. Several replicas may run at once.
 
-``index`` knows pods and nodes by the API's events, ``placement`` chooses GPUs, ``answers`` says what the
-scheduler asks, ``binding`` promises, and ``server`` and ``service`` are the process.
+``index`` has the pods and nodes from the events of the API. ``placement`` chooses GPUs. ``answers`` has the
+results for filter, prioritize and inspect. ``binding`` reserves GPUs and binds pods. ``server`` is the HTTP
+server, and ``service`` is the process.
 """

@@ -1,9 +1,9 @@
-"""What ``status.json`` of the extender says besides its header: ``document``."""
+"""``document`` returns the ``status.json`` of the extender."""
 
 from __future__ import annotations
 
-from cdigen.frontend.status import header
 from cdigen.model.timestamps import timestamp
+from cdigen.service.status import header
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -11,24 +11,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.frontend.status import Process
+    from cdigen.service.status import ServiceProcess
 
 SCHEMA = 1
 READY, WAITING = "ready", "waiting"
 
 
 @frozen
-class Listed:
-    """A list of the API server: its ``name``, why it is not followed, "", and when it was last heard of."""
+class ListState:
+    """A watched list of the API server.
+
+    ``problem`` is the problem of the watch, or "". ``last_event_s`` is the Unix time of the last event.
+    """
 
     name: str
     problem: str
-    heard_s: float
+    last_event_s: float
 
 
 @frozen
-class Facts:
-    """What the process knows: times in seconds since 1970, ``binds`` by how they ended."""
+class ExtenderState:
+    """The state of the process; times are in seconds since 1970.
+
+    ``waits_for`` is the reason why the extender is not ready, or "". ``binds`` has the number of binds by
+    result.
+    """
 
     started_s: float
     since_s: float
@@ -39,25 +46,25 @@ class Facts:
     total: int
     used: int
     binds: Mapping[str, int]
-    lists: tuple[Listed, ...]
+    lists: tuple[ListState, ...]
     problem: str = ""
 
 
-def document(process: Process, facts: Facts) -> dict[str, Any]:
-    """Return the status of PROCESS with FACTS."""
-    state = WAITING if facts.waits_for else READY
-    known = header(process, schema=SCHEMA, state=state, since_s=facts.since_s, started_s=facts.started_s)
+def document(process: ServiceProcess, extender: ExtenderState) -> dict[str, Any]:
+    """Return the content of status.json for PROCESS with the state EXTENDER."""
+    state = WAITING if extender.waits_for else READY
+    head = header(process, schema=SCHEMA, state=state, since_s=extender.since_s, started_s=extender.started_s)
     return {
-        **known,
-        "reason": facts.waits_for,
-        "port": facts.port,
-        "nodes": facts.nodes,
-        "pods": facts.pods,
-        "units": {"total": facts.total, "used": facts.used},
-        "binds": dict(facts.binds),
+        **head,
+        "reason": extender.waits_for,
+        "port": extender.port,
+        "nodes": extender.nodes,
+        "pods": extender.pods,
+        "units": {"total": extender.total, "used": extender.used},
+        "binds": dict(extender.binds),
         "lists": [
-            {"list": each.name, "problem": each.problem, "heard": timestamp(each.heard_s)}
-            for each in facts.lists
+            {"list": each.name, "problem": each.problem, "last_event": timestamp(each.last_event_s)}
+            for each in extender.lists
         ],
-        "problem": facts.problem,
+        "problem": extender.problem,
     }

@@ -1,5 +1,6 @@
-"""Shares of GPUs by memory, as values that the scheduler's extender and the kubelet's side have in common.
+"""GPUs that pods share by memory: values for the scheduler extender and the device plugin.
 
-Pure: ``pods`` says what a pod asks, ``claims`` where it is, ``nodes`` what a node offers, ``ledger`` what was
-promised on it, and ``room`` what is left.
+``pods`` reads the request of a pod. ``reservations`` reads the GPUs of a pod. ``nodes`` reads the capacity of
+a node. ``ledger`` reads the reservations on a node. ``free_capacity`` computes the free units of a node. The
+package does no I/O.
 """

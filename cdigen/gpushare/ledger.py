@@ -1,7 +1,7 @@
-"""What was promised on a node: the ``Ledger``, one ConfigMap for each node.
+"""``Ledger``: the reservations on a node, in one ConfigMap for each node.
 
-A pod's claim is in it from before the pod is annotated until the pod is over, and it is changed by
-compare-and-swap alone (resourceVersion): so whoever promises something has seen all that was promised before
+A reservation is in the ledger before the pod is annotated, and until the pod has ended. Writers change the
+ledger only by compare-and-swap (resourceVersion). So each writer has read all earlier reservations
 (docs/decisions/0017-a-ledger-for-each-node.md).
 """
 
@@ -10,25 +10,26 @@ from __future__ import annotations
 import json
 
 from cdigen.gpushare import names
-from cdigen.gpushare.claims import Claim, Placement
-from cdigen.gpushare.quantity import MOST
+from cdigen.gpushare.quantity import MAX_QUANTITY
+from cdigen.gpushare.reservations import ContainerPlacement, Reservation
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# An object in etcd has 1.5 MiB at most; an entry is some 150 bytes.
+# The limit of etcd for an object is 1.5 MiB. An entry has about 150 bytes.
 _MAX_TEXT = 1 << 20
 _MAX_INDEX = 9999
 
 
 @frozen
-class Entry:
-    """The claim of the pod ``uid`` (``key``: namespace/name), written by the attempt ``token``.
+class LedgerEntry:
+    """The reservation of the pod ``uid``, which the bind attempt ``token`` has written.
 
-    ``containers`` and ``gpu`` are the placement of that attempt; ``on`` also counts what one before it chose
-    and might still use.
+    ``key`` is the namespace/name of the pod. ``containers`` and ``gpu`` are the placement of this attempt.
+    ``on`` has the reserved units by GPU, including the GPUs that an earlier attempt chose. The earlier
+    attempt may still bind the pod with these GPUs.
     """
 
     uid: str
@@ -39,44 +40,44 @@ class Entry:
     token: str = ""
 
     @property
-    def claim(self) -> Claim:
-        """What the pod holds."""
-        return Claim(on=self.on)
+    def reservation(self) -> Reservation:
+        """The units that the pod reserves, by GPU."""
+        return Reservation(on=self.on)
 
     @property
-    def placement(self) -> Placement:
-        """Where the pod's containers are."""
-        return Placement(containers=self.containers, gpu=self.gpu)
+    def placement(self) -> ContainerPlacement:
+        """The GPUs of the pod's containers."""
+        return ContainerPlacement(containers=self.containers, gpu=self.gpu)
 
 
 @frozen
 class Ledger:
-    """The entries of a node, by UID; ``version`` is the object's, "" where there is none yet."""
+    """The entries of a node; ``version`` is the resourceVersion, or "" if the ConfigMap does not exist."""
 
     version: str = ""
-    entries: tuple[Entry, ...] = ()
+    entries: tuple[LedgerEntry, ...] = ()
 
-    def entry(self, uid: str) -> Entry | None:
-        """Return the entry of the pod UID."""
+    def entry(self, uid: str) -> LedgerEntry | None:
+        """Return the entry of the pod UID, or None if there is no such entry."""
         return next((entry for entry in self.entries if entry.uid == uid), None)
 
     def without(self, uids: Iterable[str]) -> Ledger:
-        """Return this ledger without the entries of UIDS."""
-        gone = frozenset(uids)
-        return Ledger(version=self.version, entries=tuple(e for e in self.entries if e.uid not in gone))
+        """Return this ledger without the entries of the pods UIDS."""
+        removed = frozenset(uids)
+        return Ledger(version=self.version, entries=tuple(e for e in self.entries if e.uid not in removed))
 
-    def having(self, *entries: Entry) -> Ledger:
-        """Return this ledger with ENTRIES, each in place of what its pod had."""
+    def with_entries(self, *entries: LedgerEntry) -> Ledger:
+        """Return this ledger with ENTRIES, which replace earlier entries of the same pods."""
         rest = self.without(entry.uid for entry in entries)
         return Ledger(version=self.version, entries=(*rest.entries, *entries))
 
 
-def read_ledger(found: Mapping[str, object]) -> Ledger:
-    """Return the ledger in the ConfigMap FOUND.
+def read_ledger(configmap: Mapping[str, object]) -> Ledger:
+    """Return the ledger in CONFIGMAP.
 
-    Entries that somebody has torn are left out: then the pods' own annotations count, as they do beside it.
+    Invalid entries are left out, so the reservations of these pods come only from annotations.
     """
-    metadata, data = (found.get(key) for key in ("metadata", "data"))
+    metadata, data = (configmap.get(key) for key in ("metadata", "data"))
     version = str(metadata.get("resourceVersion") or "") if isinstance(metadata, dict) else ""
     text = data.get(names.LEDGER_KEY) if isinstance(data, dict) else None
     try:
@@ -90,7 +91,7 @@ def read_ledger(found: Mapping[str, object]) -> Ledger:
 def write_ledger(
     ledger: Ledger, *, name: str, namespace: str, node: str, node_uid: str = ""
 ) -> dict[str, object]:
-    """Return LEDGER as the ConfigMap NAME of NAMESPACE, which ends with NODE where its UID is known."""
+    """Return LEDGER as the ConfigMap NAME in NAMESPACE; if NODE_UID is set, NODE owns the ConfigMap."""
     rows = {
         entry.uid: {
             "pod": entry.key,
@@ -115,28 +116,28 @@ def write_ledger(
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
 
 
-def _entry(uid: str, row: object) -> Entry | None:
+def _entry(uid: str, row: object) -> LedgerEntry | None:
     if not isinstance(row, dict):
         return None
-    on, containers = _numbers(row.get("gpus"), MOST), _numbers(row.get("containers"), _MAX_INDEX)
+    on, containers = _numbers(row.get("gpus"), MAX_QUANTITY), _numbers(row.get("containers"), _MAX_INDEX)
     if not on or containers is None:
         return None
     token, key, gpu = row.get("by"), row.get("pod"), row.get("gpu")
     if not (isinstance(key, str) and all(key.partition("/"))):
-        return None  # nobody could ask whether that pod is over
-    is_one = isinstance(gpu, int) and gpu in dict(on)
-    return Entry(
+        return None  # without a name, cdigen cannot check whether the pod has ended
+    has_gpu = isinstance(gpu, int) and gpu in dict(on)
+    return LedgerEntry(
         uid=uid,
         key=key,
         on=on,
         containers=containers,
-        gpu=int(str(gpu)) if is_one else -1,
+        gpu=int(str(gpu)) if has_gpu else -1,
         token=str(token or ""),
     )
 
 
 def _numbers(value: object, most: int) -> tuple[tuple[int, int], ...] | None:
-    """Return {"index": number} as sorted pairs; None: it is something else."""
+    """Return the object VALUE ({"index": number}) as sorted pairs, or None if VALUE has another form."""
     if not isinstance(value, dict):
         return None
     pairs = []

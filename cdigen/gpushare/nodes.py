@@ -1,7 +1,8 @@
-"""What a node offers: ``read_node`` makes an ``Offer`` of the API's object, ``node_annotation`` writes ours.
+"""The capacity of a node: ``read_node`` reads a Node, and ``node_annotation`` makes its annotation.
 
-gpushare knows one size for all GPUs of a node. Our annotation has each GPU's own, and its health; it is
-written by the node's side. Without it all sizes are equal, as gpushare has it.
+gpushare has one size for all GPUs of a node. The annotation of cdigen has the size and the health of each
+GPU. The device plugin writes this annotation. Without the annotation, all GPUs of a node have the same size,
+as in gpushare.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import json
 
 from cdigen.gpushare import names
-from cdigen.gpushare.quantity import whole
+from cdigen.gpushare.quantity import parse_quantity
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -18,14 +19,18 @@ if TYPE_CHECKING:
 
     from cdigen.gpushare.names import Resources
 
-# More than any machine has; a number beyond it is an error, and would be a list of that length.
+# The limit for the GPUs of a node. No machine has more GPUs. A larger number is an error, because
+# ``read_node`` creates a value for each GPU.
 MAX_GPUS = 1024
-_MAX_TEXT = 1 << 18  # what all annotations of an object may have
+_MAX_TEXT = 1 << 18  # the limit for all annotations of an object together
 
 
 @frozen
-class Gpu:
-    """A GPU of a node: its units are 0 where it is offered as a whole; ``uuid`` is its lasting name."""
+class NodeGpu:
+    """A GPU of a node.
+
+    ``units`` is 0 if the GPU is not shared. ``uuid`` stays the same if the index changes.
+    """
 
     index: int
     units: int
@@ -34,31 +39,33 @@ class Gpu:
 
 
 @frozen
-class Offer:
-    """What a node offers: ``capacity`` units in all, on ``gpus``; ``problem`` says why none, or less.
+class NodeCapacity:
+    """The capacity of a node, which is ``capacity`` units on ``gpus``.
 
-    ``is_uniform``: sizes are the capacity divided by the number, since the node has no annotation of ours.
+    ``problem`` is the reason why the capacity is missing or the annotation is ignored, or "". If
+    ``is_uniform`` is set, the node has no valid annotation of cdigen. Then the size of each GPU is the
+    capacity divided by the number of GPUs.
     """
 
-    node: str
+    name: str
     uid: str = ""
     capacity: int = 0
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[NodeGpu, ...] = ()
     is_uniform: bool = True
     is_cordoned: bool = False
     address: str = ""
     problem: str = ""
 
 
-def read_node(found: object, resources: Resources) -> Offer:
-    """Return what the node that the API's object FOUND describes offers; ValueError: it is no node."""
-    node = _members(found)
+def read_node(document: object, resources: Resources) -> NodeCapacity:
+    """Return the capacity of the Node object DOCUMENT, or raise ValueError if DOCUMENT is not a Node."""
+    node = _members(document)
     metadata, status, spec = (_members(node.get(key) or {}) for key in ("metadata", "status", "spec"))
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
         raise ValueError("the node has no name")
-    base = Offer(
-        node=name,
+    base = NodeCapacity(
+        name=name,
         uid=str(metadata.get("uid") or ""),
         is_cordoned=spec.get("unschedulable") is True,
         address=_address(status.get("addresses")),
@@ -68,22 +75,22 @@ def read_node(found: object, resources: Resources) -> Offer:
     except ValueError as error:
         return replace(base, problem=str(error))
     if not capacity:
-        return replace(base, problem=f"it has no {resources.memory}")
-    given = _members(metadata.get("annotations") or {}).get(names.GPUS)
+        return replace(base, problem=f"no {resources.memory} in its capacity")
+    annotation = _members(metadata.get("annotations") or {}).get(names.GPUS)
     problem = ""
-    if given is not None:
+    if annotation is not None:
         try:
-            return replace(base, capacity=capacity, gpus=read_annotation(given), is_uniform=False)
+            return replace(base, capacity=capacity, gpus=read_annotation(annotation), is_uniform=False)
         except ValueError as error:
-            problem = f"its annotation {names.GPUS} is not used: {error}"
+            problem = f"annotation {names.GPUS} ignored: {error}"
     if not 1 <= count <= MAX_GPUS:
-        return replace(base, problem=problem or f"{resources.count} is {count}, not a number of GPUs")
-    gpus = tuple(Gpu(index=index, units=capacity // count) for index in range(count))
+        return replace(base, problem=problem or f"{resources.count} is not a number of GPUs ({count})")
+    gpus = tuple(NodeGpu(index=index, units=capacity // count) for index in range(count))
     return replace(base, capacity=capacity, gpus=gpus, problem=problem)
 
 
-def node_annotation(gpus: Iterable[Gpu]) -> str:
-    """Return the value of our annotation for a node with GPUS, the same text for the same GPUs."""
+def node_annotation(gpus: Iterable[NodeGpu]) -> str:
+    """Return the value of cdigen's annotation for a node with GPUS; the order of GPUS does not matter."""
     rows = [
         {"index": gpu.index, "uuid": gpu.uuid, "units": gpu.units, "healthy": gpu.is_healthy}
         for gpu in sorted(gpus, key=lambda gpu: gpu.index)
@@ -91,28 +98,28 @@ def node_annotation(gpus: Iterable[Gpu]) -> str:
     return json.dumps({"gpus": rows}, separators=(",", ":"))
 
 
-def read_annotation(text: object) -> tuple[Gpu, ...]:
-    """Return the GPUs of our annotation TEXT, by index; ValueError: it is torn, or not ours."""
+def read_annotation(text: object) -> tuple[NodeGpu, ...]:
+    """Return the GPUs in the annotation TEXT, sorted by index, or raise ValueError if TEXT is invalid."""
     if not isinstance(text, str) or len(text) > _MAX_TEXT:
-        raise ValueError("it is no text, or too long")
+        raise ValueError("not a text, or too long")
     try:
         rows = _members(json.loads(text)).get("gpus")
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
     if not isinstance(rows, list) or not 1 <= len(rows) <= MAX_GPUS:
-        raise ValueError(f"it does not list 1 to {MAX_GPUS} GPUs")
+        raise ValueError(f"not a list of 1 to {MAX_GPUS} GPUs")
     gpus = sorted(map(_gpu, rows), key=lambda gpu: gpu.index)
     if len({gpu.index for gpu in gpus}) < len(gpus):
-        raise ValueError("it has an index twice")
+        raise ValueError("two GPUs have the same index")
     return tuple(gpus)
 
 
-def unhealthy_gpus(found: object) -> tuple[str, frozenset[int]] | None:
-    """Return the node and the indices that gpushare's ConfigMap FOUND lists; None: another ConfigMap.
+def unhealthy_gpus(configmap: object) -> tuple[str, frozenset[int]] | None:
+    """Return the node and its unhealthy GPUs from gpushare's CONFIGMAP, or None for any other ConfigMap.
 
-    What is no index is passed over: one bad word keeps no sick GPU in use.
+    An invalid index is ignored, so that the other unhealthy GPUs are still excluded.
     """
-    document = _members(found)
+    document = _members(configmap)
     name = _members(document.get("metadata") or {}).get("name")
     prefix = next((each for each in names.UNHEALTHY if str(name).startswith(each)), "")
     if not isinstance(name, str) or not prefix:
@@ -123,21 +130,21 @@ def unhealthy_gpus(found: object) -> tuple[str, frozenset[int]] | None:
     return name.removeprefix(prefix), frozenset(index for index in indices if index < MAX_GPUS)
 
 
-def _capacity(given: object, resources: Resources) -> tuple[int, int]:
-    """Return units and number of GPUs of a status' capacity; ValueError: no such numbers."""
-    capacity = _members(given or {})
-    units, count = (whole(capacity.get(name, 0)) for name in (resources.memory, resources.count))
+def _capacity(status_capacity: object, resources: Resources) -> tuple[int, int]:
+    """Return the units and the number of GPUs in STATUS_CAPACITY, or raise ValueError for invalid values."""
+    capacity = _members(status_capacity or {})
+    units, count = (parse_quantity(capacity.get(name, 0)) for name in (resources.memory, resources.count))
     if units < 0:
-        raise ValueError(f"it has {units} of {resources.memory}")
+        raise ValueError(f"invalid capacity of {resources.memory} ({units})")
     return units, count
 
 
-def _gpu(row: object) -> Gpu:
+def _gpu(row: object) -> NodeGpu:
     values = _members(row)
     index, units, healthy = values.get("index"), values.get("units"), values.get("healthy", True)
     if not _is_number(index, MAX_GPUS - 1) or not _is_number(units, 1 << 40) or not isinstance(healthy, bool):
-        raise ValueError("a GPU lacks its index, units or health")
-    return Gpu(index=int(str(index)), units=int(str(units)), uuid=str(values.get("uuid") or "")[:63],
+        raise ValueError("a GPU has no valid index, units or health")
+    return NodeGpu(index=int(str(index)), units=int(str(units)), uuid=str(values.get("uuid") or "")[:63],
                is_healthy=healthy)  # fmt: skip
 
 
@@ -153,5 +160,5 @@ def _address(addresses: object) -> str:
 
 def _members(value: object) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise ValueError("it is no object")  # noqa: TRY004 - of a document, not of code
+        raise ValueError("not a JSON object")  # noqa: TRY004 - an invalid document is a ValueError
     return value

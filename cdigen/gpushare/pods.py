@@ -1,12 +1,12 @@
-"""What a pod asks of GPUs' memory: ``read_pod`` makes a ``Pod`` of the API's object.
+"""The GPU memory that a pod requests: ``read_pod`` reads a ``GpuPod`` from the Pod object.
 
-How much a pod counts is in its spec, which the scheduler and quotas check; whoever may create it could write
-anything into its annotations, so those say only where it is (``claims``).
+The amount is in the pod's spec, which the scheduler and quotas check. The author of a pod can write anything
+into its annotations. So annotations only name the GPUs (``reservations``).
 """
 
 from __future__ import annotations
 
-from cdigen.gpushare.quantity import whole
+from cdigen.gpushare.quantity import parse_quantity
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -15,118 +15,123 @@ if TYPE_CHECKING:
 
     from cdigen.gpushare.names import Resources
 
-# Phases in which no container runs, or ever will again.
+# The phases of pods that have ended.
 ENDED = frozenset({"Succeeded", "Failed"})
-# More than etcd's limit for an object lets anybody write down.
+# The limit for containers. A pod cannot have more containers, because etcd limits the size of an object.
 _MOST_CONTAINERS = 4096
 
 
 @frozen
-class Ask:
-    """What a pod asks: ``shares`` are units by the index of its container, of containers that ask alone.
+class MemoryRequest:
+    """The units that a pod requests.
 
-    ``together`` is 0, or what all of the pod needs on one GPU: the kubelet gives units of init containers to
-    the containers after them, so they have to be of one GPU. ``problem`` says why nothing can serve it.
+    ``by_container`` has the index and the units of each app container that requests units. ``on_one_gpu`` is
+    the number of units that the whole pod needs on one GPU, or 0. The kubelet reuses the units of init
+    containers for later containers. So all containers of a pod with units for init containers must be on one
+    GPU. ``problem`` is the reason why no node can satisfy the request, or "".
     """
 
-    shares: tuple[tuple[int, int], ...] = ()
-    together: int = 0
+    by_container: tuple[tuple[int, int], ...] = ()
+    on_one_gpu: int = 0
     problem: str = ""
 
     @property
     def total(self) -> int:
-        """Units that the pod counts."""
-        return self.together or sum([units for _, units in self.shares])
+        """The units of the whole pod."""
+        return self.on_one_gpu or sum([units for _, units in self.by_container])
 
 
 @frozen
-class Pod:
-    """A pod that asks: ``node`` is "" before it is bound, ``version`` the API's resourceVersion.
+class GpuPod:
+    """A pod that requests GPU memory.
 
-    ``annotations`` has those of gpushare alone.
+    ``node`` is "" before the pod is bound. ``version`` is the resourceVersion. ``annotations`` has only the
+    annotations that the caller of ``read_pod`` chose.
     """
 
     uid: str
     namespace: str
     name: str
     version: str
-    ask: Ask
+    request: MemoryRequest
     node: str = ""
     is_ended: bool = False
     annotations: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:
-        """Namespace and name."""
+        """The namespace/name of the pod."""
         return f"{self.namespace}/{self.name}"
 
 
 def read_pod(
-    found: object, resources: Resources, wanted: Iterable[str] = (), *, is_any: bool = False
-) -> Pod | None:
-    """Return the pod that the API's object FOUND describes; None where it asks for nothing, unless IS_ANY.
+    document: object, resources: Resources, annotation_keys: Iterable[str] = (), *, any_request: bool = False
+) -> GpuPod | None:
+    """Return the pod in the Pod object DOCUMENT, or None if the pod requests no GPU memory.
 
-    WANTED are the keys of annotations that are kept. ValueError: it is no pod.
+    If ANY_REQUEST is set, a pod without a request is also returned. ANNOTATION_KEYS are the annotations to
+    keep. Raise ValueError if DOCUMENT is not a Pod.
     """
-    pod = _members(found, "the pod")
+    pod = _members(document, "the pod")
     metadata, spec = _members(pod.get("metadata"), "metadata"), _members(pod.get("spec"), "spec")
-    ask = read_ask(spec, resources)
-    if not (ask.total or ask.problem or is_any):
+    request = read_request(spec, resources)
+    if not (request.total or request.problem or any_request):
         return None
     status = _members(pod.get("status") or {}, "status")
     annotations = metadata.get("annotations")
-    given = annotations if isinstance(annotations, dict) else {}
-    return Pod(
+    values = annotations if isinstance(annotations, dict) else {}
+    return GpuPod(
         uid=_text(metadata, "uid"),
         namespace=_text(metadata, "namespace") or "default",
         name=_text(metadata, "name"),
         version=_text(metadata, "resourceVersion"),
-        ask=ask,
+        request=request,
         node=_text(spec, "nodeName"),
         is_ended=_text(status, "phase") in ENDED,
-        annotations=tuple((key, given[key]) for key in wanted if isinstance(given.get(key), str)),
+        annotations=tuple((key, values[key]) for key in annotation_keys if isinstance(values.get(key), str)),
     )
 
 
-def read_ask(spec: Mapping[str, object], resources: Resources) -> Ask:
-    """Return what the pod's SPEC asks; an amount that nothing can serve is the ask's ``problem``."""
+def read_request(spec: Mapping[str, object], resources: Resources) -> MemoryRequest:
+    """Return the request in the pod's SPEC; ``problem`` of the result reports an invalid amount."""
     try:
-        shares = _limits(spec.get("containers"), resources.memory)
-        early = _limits(spec.get("initContainers"), resources.memory)
+        containers = _limits(spec.get("containers"), resources.memory)
+        init_containers = _limits(spec.get("initContainers"), resources.memory)
     except ValueError as error:
-        return Ask(problem=str(error))
-    asking = tuple((position, units) for position, (units, _) in enumerate(shares) if units)
-    if not any(units for units, _ in early):
-        return Ask(shares=asking)
-    # As the scheduler counts: what starts before a sidecar ends before it needs to share with it.
-    beside = most = 0
-    for units, is_sidecar in early:
-        beside += units if is_sidecar else 0
-        most = max(most, beside if is_sidecar else beside + units)
-    return Ask(shares=asking, together=max(most, beside + sum([units for _, units in asking])))
+        return MemoryRequest(problem=str(error))
+    requests = tuple((position, units) for position, (units, _) in enumerate(containers) if units)
+    if not any(units for units, _ in init_containers):
+        return MemoryRequest(by_container=requests)
+    # As in the scheduler, an init container before a sidecar ends before the sidecar starts.
+    sidecars = most = 0
+    for units, is_sidecar in init_containers:
+        sidecars += units if is_sidecar else 0
+        most = max(most, sidecars if is_sidecar else sidecars + units)
+    together = max(most, sidecars + sum([units for _, units in requests]))
+    return MemoryRequest(by_container=requests, on_one_gpu=together)
 
 
 def _limits(containers: object, resource: str) -> list[tuple[int, bool]]:
-    """Return, for each of CONTAINERS, its units and whether it restarts for ever (a sidecar)."""
+    """Return for each of CONTAINERS the units, and whether the container is a sidecar."""
     if containers is None:
         return []
     if not isinstance(containers, list) or len(containers) > _MOST_CONTAINERS:
-        raise ValueError("the pod's containers are no list")
+        raise ValueError(f"the pod's containers are not a list of at most {_MOST_CONTAINERS}")
     found = []
     for each in containers:
         container = _members(each, "a container")
-        demands = container.get("resources")
-        given = demands.get("limits") if isinstance(demands, dict) else None
-        units = whole(given[resource]) if isinstance(given, dict) and resource in given else 0
+        fields = container.get("resources")
+        limits = fields.get("limits") if isinstance(fields, dict) else None
+        units = parse_quantity(limits[resource]) if isinstance(limits, dict) and resource in limits else 0
         if units < 0:
-            raise ValueError(f"a container asks for {units} of {resource}")
+            raise ValueError(f"a container requests {units} of {resource}")
         found.append((units, container.get("restartPolicy") == "Always"))
     return found
 
 
-def _members(value: object, what: str) -> Mapping[str, object]:
+def _members(value: object, name: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is no object")  # noqa: TRY004 - of a document, not of code
+        raise ValueError(f"{name} is not an object")  # noqa: TRY004 - an invalid document is a ValueError
     return value
 
 

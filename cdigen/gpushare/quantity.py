@@ -1,7 +1,7 @@
-"""Read amounts as Kubernetes writes them: ``whole``.
+"""``parse_quantity`` parses quantities of Kubernetes.
 
-The API server shortens what was written: ``16000`` comes back as ``16k``
-(k8s.io/apimachinery/pkg/api/resource, quantity.go).
+The API server shortens quantities, for example ``16000`` to ``16k`` (k8s.io/apimachinery/pkg/api/resource,
+quantity.go).
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ import re
 _BINARY = {f"{letter}i": 1 << (10 * (power + 1)) for power, letter in enumerate("KMGTPE")}
 _DECIMAL = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18}
 _SMALL = {"m": 10**3, "u": 10**6, "n": 10**9}
-_FORM = re.compile(r"([+-]?)([0-9]{1,19})(?:\.([0-9]{0,9}))?(?:([eE][+-]?[0-9]{1,2})|([A-Za-z]{0,2}))")
-# What JSON's readers hold exactly, in whatever language.
-MOST = 1 << 53
+_QUANTITY = re.compile(r"([+-]?)([0-9]{1,19})(?:\.([0-9]{0,9}))?(?:([eE][+-]?[0-9]{1,2})|([A-Za-z]{0,2}))")
+# JSON readers in every language represent integers up to this number exactly.
+MAX_QUANTITY = 1 << 53
 
 
-def whole(value: object) -> int:
-    """Return the quantity VALUE, text or number; ValueError: not one, no whole number, or beyond ±2^53."""
+def parse_quantity(value: object) -> int:
+    """Return the quantity in VALUE, which is a text or a number.
+
+    Raise ValueError if VALUE is not a whole number or exceeds ±2^53.
+    """
     if isinstance(value, int) and not isinstance(value, bool):
         return _bounded(value)
-    found = _FORM.fullmatch(value) if isinstance(value, str) else None
+    found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if found is None:
-        raise ValueError(f"{_shown(value)} is no quantity")
+        raise ValueError(f"{_shown(value)} is not a quantity")
     sign, digits, fraction, exponent, suffix = found.groups(default="")
     number, divisor = int(digits + fraction), 10 ** len(fraction)
     if exponent:
@@ -33,15 +36,15 @@ def whole(value: object) -> int:
     elif suffix in _BINARY or suffix in _DECIMAL:
         number *= _BINARY.get(suffix) or _DECIMAL[suffix]
     else:
-        raise ValueError(f"{_shown(value)} is no quantity")
+        raise ValueError(f"{_shown(value)} is not a quantity")
     if number % divisor:
-        raise ValueError(f"{_shown(value)} is no whole number")
+        raise ValueError(f"{_shown(value)} is not a whole number")
     return _bounded(number // divisor * (-1 if sign == "-" else 1))
 
 
 def _bounded(number: int) -> int:
-    if abs(number) > MOST:
-        raise ValueError("the quantity is beyond 2^53")
+    if abs(number) > MAX_QUANTITY:
+        raise ValueError("the quantity exceeds 2^53")
     return number
 
 

@@ -1,14 +1,15 @@
-"""What is used where, for people to look at: ``usages`` puts nodes and their pods together.
+"""``node_usages`` returns the used GPU memory of nodes, for ``kubectl inspect gpushare``.
 
-Counted as the extender counts, by the pods' annotations alone: ledgers are not for everybody to read.
+The computation is the same as in the extender, but uses only the annotations of pods. Ledgers are not used,
+because some users have no permission to read ledgers.
 """
 
 from __future__ import annotations
 
-from cdigen.gpushare.claims import READ, Claim, claim_of, read_placement
+from cdigen.gpushare.free_capacity import FreeCapacity, free_capacity
 from cdigen.gpushare.nodes import read_node
 from cdigen.gpushare.pods import read_pod
-from cdigen.gpushare.room import Room, room_of
+from cdigen.gpushare.reservations import ANNOTATION_KEYS, Reservation, read_placement, reservation_of
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -16,43 +17,47 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.gpushare.names import Resources
-    from cdigen.gpushare.nodes import Offer
-    from cdigen.gpushare.pods import Pod
+    from cdigen.gpushare.nodes import NodeCapacity
+    from cdigen.gpushare.pods import GpuPod
 
 
 @frozen
-class Usage:
-    """What a node offers, what is left of it, and which pod holds what, by namespace and name."""
+class NodeUsage:
+    """A node, its free capacity, and its pods with their reservations, sorted by namespace and name."""
 
-    offer: Offer
-    room: Room
-    pods: tuple[tuple[Pod, Claim], ...] = ()
+    node: NodeCapacity
+    free: FreeCapacity
+    pods: tuple[tuple[GpuPod, Reservation], ...] = ()
 
     @property
     def used(self) -> int:
-        """Units that are used, also of GPUs that nobody knows."""
-        return sum(units for _, units in self.room.used) + self.room.floating
+        """The number of reserved units, including the units on unknown GPUs."""
+        return sum(units for _, units in self.free.used) + self.free.unplaced
 
     @property
     def pending(self) -> int:
-        """Units that are on one of the node's GPUs, and nobody knows on which."""
-        return self.room.floating
+        """The number of reserved units on unknown GPUs of the node."""
+        return self.free.unplaced
 
 
-def usages(nodes: Iterable[object], pods: Iterable[object], resources: Resources) -> tuple[Usage, ...]:
-    """Return the usage of each of NODES that offers something, by name; NODES and PODS are the API's objects.
+def node_usages(
+    nodes: Iterable[object], pods: Iterable[object], resources: Resources
+) -> tuple[NodeUsage, ...]:
+    """Return the usage of each node of NODES that has a capacity, sorted by name.
 
-    Pods that have ended, or are on no node, count nothing. ValueError: something is no node or no pod.
+    NODES and PODS are objects of the API. Pods that have ended or are not bound reserve nothing. Raise
+    ValueError if an object is not a Node or not a Pod.
     """
-    held: dict[str, list[tuple[Pod, Claim]]] = {}
-    for found in pods:
-        pod = read_pod(found, resources, READ)
+    by_node: dict[str, list[tuple[GpuPod, Reservation]]] = {}
+    for document in pods:
+        pod = read_pod(document, resources, ANNOTATION_KEYS)
         if pod is not None and pod.node and not pod.is_ended:
-            held.setdefault(pod.node, []).append((pod, claim_of(pod.ask, read_placement(pod))))
-    offers = sorted((read_node(found, resources) for found in nodes), key=lambda offer: offer.node)
-    return tuple(_usage(offer, held.get(offer.node, [])) for offer in offers if offer.capacity)
+            reservation = reservation_of(pod.request, read_placement(pod))
+            by_node.setdefault(pod.node, []).append((pod, reservation))
+    capacities = sorted((read_node(document, resources) for document in nodes), key=lambda node: node.name)
+    return tuple(_usage(node, by_node.get(node.name, [])) for node in capacities if node.capacity)
 
 
-def _usage(offer: Offer, held: list[tuple[Pod, Claim]]) -> Usage:
-    room = room_of(offer, frozenset(), (claim for _, claim in held))
-    return Usage(offer=offer, room=room, pods=tuple(sorted(held, key=lambda row: row[0].key)))
+def _usage(node: NodeCapacity, pods: list[tuple[GpuPod, Reservation]]) -> NodeUsage:
+    free = free_capacity(node, frozenset(), (reservation for _, reservation in pods))
+    return NodeUsage(node=node, free=free, pods=tuple(sorted(pods, key=lambda row: row[0].key)))

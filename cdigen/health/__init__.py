@@ -1,5 +1,7 @@
-"""Why devices are unhealthy, and until when.
+"""The health of devices: the reasons why a device is unhealthy, and the conditions that end this state.
 
-``book`` holds it and advances with each event, pure; ``annotate`` writes it into inventories; ``book_file``
-and ``marks`` keep it in the state directory; ``keeper`` is what the daemon holds.
+- ``state`` has the data types, and ``transitions`` applies events to the health state; both read no host;
+- ``annotate`` writes the result into inventories;
+- ``state_file`` and ``marks`` read and write the files in the state directory;
+- ``tracker`` has the object that the daemon uses.
 """

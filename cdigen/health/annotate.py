@@ -1,10 +1,10 @@
-"""Write the book into inventories: ``annotated``; what is not there any more: ``lost_devices``. Pure."""
+"""Pure functions: ``annotated`` writes health into inventories, ``lost_devices`` finds missing devices."""
 
 from __future__ import annotations
 
-from cdigen.health.book import LOST
-from cdigen.health.clearing import rule_of
+from cdigen.health.clearing import next_step, rule_of
 from cdigen.health.identity import address_of, is_another
+from cdigen.health.state import LOST
 from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
 from cdigen.value import replace
@@ -13,21 +13,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cdigen.health.book import Book, DeviceRecord, Evidence, Policy
     from cdigen.health.marks import Mark
+    from cdigen.health.state import ClearingPolicy, DeviceRecord, Evidence, HealthState
     from cdigen.model.health import Health
     from cdigen.model.inventory import Accelerator, Inventory, Partition
 
-# The cause of a person's mark.
+# The cause of a device that has a mark (``cdigen health --mark``).
 MARKED = "marked"
-_CLEARED = "someone clears it with 'cdigen health --clear'"
+_CLEARED = "the mark is cleared with 'cdigen health --clear DEVICE'"
 
 
 def annotated(
-    book: Book, marks: tuple[Mark, ...], inventories: Mapping[str, Inventory], policy: Policy
+    state: HealthState, marks: tuple[Mark, ...], inventories: Mapping[str, Inventory], policy: ClearingPolicy
 ) -> dict[str, Inventory]:
     """Return INVENTORIES with the health and the causes of each device and partition."""
-    records = {(one.vendor, one.address): one for one in book.devices}
+    records = {(one.vendor, one.address): one for one in state.devices}
     shown = {}
     for vendor, inventory in inventories.items():
         accelerators = tuple(
@@ -44,7 +44,7 @@ def annotated(
 
 
 def without_unhealthy(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-    """Return INVENTORIES with their unhealthy devices and partitions as ones that cannot be used."""
+    """Return INVENTORIES with unhealthy devices and partitions set to unusable, and with findings."""
     return {vendor: _without_unhealthy(inventory) for vendor, inventory in inventories.items()}
 
 
@@ -55,8 +55,9 @@ def _without_unhealthy(inventory: Inventory) -> Inventory:
             rule="unhealthy-left-out",
             path=accelerator.address,
             message=f"{accelerator.address} {part.instance if part is not None else ''}".rstrip()
-            + f" is left out: {_problem((part or accelerator).causes)}",
-            hint="'cdigen health' says what ends each cause, and 'health: {in_spec: true}' offers it again",
+            + f": left out of the specs, {_problem((part or accelerator).causes)}",
+            hint="run 'cdigen health', which shows what clears each cause; "
+            "'health: {unhealthy_in_spec: true}' keeps unhealthy devices in the specs",
         )
         for accelerator in inventory.accelerators
         for part in (None, *accelerator.partitions)
@@ -84,13 +85,13 @@ def _unusable_if_unhealthy(accelerator: Accelerator) -> Accelerator:
 
 
 def _problem(causes: tuple[Cause, ...]) -> str:
-    return "it is unhealthy: " + ", ".join(f"{one.cause} ({one.detail})" for one in causes[:3])
+    return "unhealthy: " + ", ".join(f"{one.cause} ({one.detail})" for one in causes[:3])
 
 
 def changed_devices(before: Mapping[str, Inventory], now: Mapping[str, Inventory]) -> tuple[str, ...]:
-    """Return the addresses of devices that were there BEFORE, and whose health or causes are others NOW."""
+    """Return the addresses of the devices whose health or causes differ in the inventories BEFORE and NOW."""
     known = {
-        (vendor, address_of(one)): _told(one)
+        (vendor, address_of(one)): _health_values(one)
         for vendor, inventory in before.items()
         for one in inventory.accelerators
     }
@@ -98,18 +99,18 @@ def changed_devices(before: Mapping[str, Inventory], now: Mapping[str, Inventory
         address_of(one)
         for vendor, inventory in now.items()
         for one in inventory.accelerators
-        if known.get((vendor, address_of(one)), _told(one)) != _told(one)
+        if known.get((vendor, address_of(one)), _health_values(one)) != _health_values(one)
     )
 
 
-def _told(accelerator: Accelerator) -> tuple[object, ...]:
+def _health_values(accelerator: Accelerator) -> tuple[object, ...]:
     parts = tuple((one.health, one.causes) for one in accelerator.partitions)
     return accelerator.health, accelerator.causes, parts
 
 
-def lost_devices(book: Book, inventories: Mapping[str, Inventory]) -> tuple[Finding, ...]:
-    """Return which devices of the vendors of INVENTORIES were there in this boot, and are not any more."""
-    there = {
+def lost_devices(state: HealthState, inventories: Mapping[str, Inventory]) -> tuple[Finding, ...]:
+    """Return a finding for each lost device of the vendors in INVENTORIES."""
+    present = {
         (vendor, address_of(accelerator))
         for vendor, inventory in inventories.items()
         for accelerator in inventory.accelerators
@@ -119,12 +120,12 @@ def lost_devices(book: Book, inventories: Mapping[str, Inventory]) -> tuple[Find
             severity="warning",
             rule="device-lost",
             path=record.address,
-            message=f"{record.address} ({record.model}) is gone since {lost.since}: {lost.detail}"
+            message=f"{record.address} ({record.model}): lost since {lost.since}: {lost.detail}"
             + _also(record.evidence),
-            hint="the kernel's log says why (dmesg); a reboot brings back one that fell off the bus",
+            hint="run 'dmesg' for the reason; a reboot restores a device that fell off the bus",
         )
-        for record in book.devices
-        if record.vendor in inventories and (record.vendor, record.address) not in there
+        for record in state.devices
+        if record.vendor in inventories and (record.vendor, record.address) not in present
         for lost in record.evidence
         if lost.cause == LOST
     )
@@ -132,65 +133,84 @@ def lost_devices(book: Book, inventories: Mapping[str, Inventory]) -> tuple[Find
 
 def _also(evidence: tuple[Evidence, ...]) -> str:
     causes = dict.fromkeys(one.cause for one in evidence if one.cause != LOST)
-    return f" (it also had {', '.join(causes)})" if causes else ""
+    return f" (other causes: {', '.join(causes)})" if causes else ""
 
 
 def _annotated(
-    accelerator: Accelerator, record: DeviceRecord | None, marks: tuple[Mark, ...], policy: Policy
+    accelerator: Accelerator, record: DeviceRecord | None, marks: tuple[Mark, ...], policy: ClearingPolicy
 ) -> Accelerator:
     if record is not None and is_another(record, accelerator):
         record = None
     evidence = record.evidence if record is not None else ()
-    # Of a partition that is not offered as one, the device is what it harms.
+    # The evidence for a partition applies to the device if the device is not partitioned.
     own = [one for one in evidence if not one.instance or not accelerator.partitioned]
-    of_device = _causes(own, [mark for mark in marks if not mark.instance], record, policy)
-    is_reached = record is not None and record.is_reached
+    marked = [mark for mark in marks if not mark.instance]
+    of_device = _causes(own, marked, record, policy, name=accelerator.address or accelerator.uuid)
+    was_checked = record is not None and record.was_checked
     partitions = []
     for part in accelerator.partitions:
-        parts = [one for one in evidence if one.instance and _is_of(one.instance, part)]
-        marked = [mark for mark in marks if mark.instance and _is_of(mark.instance, part)]
-        causes = _without_repeats((*_causes(parts, marked, record, policy), *of_device))
-        partitions.append(replace(part, causes=causes, health=_health(causes, is_reached=is_reached)))
+        parts = [one for one in evidence if one.instance and _has_instance(one.instance, part)]
+        marked = [mark for mark in marks if mark.instance and _has_instance(mark.instance, part)]
+        of_part = _causes(parts, marked, record, policy, name=part.uuid)
+        causes = _without_repeats((*of_part, *of_device))
+        partitions.append(replace(part, causes=causes, health=_health(causes, was_checked=was_checked)))
     return replace(
         accelerator,
         causes=of_device,
-        health=_health(of_device, is_reached=is_reached),
+        health=_health(of_device, was_checked=was_checked),
         partitions=tuple(partitions),
     )
 
 
 def _causes(
-    evidence: Iterable[Evidence], marks: Iterable[Mark], record: DeviceRecord | None, policy: Policy
+    evidence: Iterable[Evidence],
+    marks: Iterable[Mark],
+    record: DeviceRecord | None,
+    policy: ClearingPolicy,
+    *,
+    name: str | None,
 ) -> tuple[Cause, ...]:
-    found = [
-        Cause(
-            cause=one.cause,
-            since=one.since,
-            detail=one.detail,
-            clears_when=rule_of(policy, record.vendor if record else "", one).clears_when,
+    """Return the causes from EVIDENCE and MARKS. NAME is the name of the device in commands."""
+    found = []
+    for one in evidence:
+        if one.cause in policy.ignored:
+            continue
+        rule = rule_of(policy, record.vendor if record else "", one)
+        found.append(
+            Cause(
+                cause=one.cause,
+                since=one.since,
+                detail=one.detail,
+                clears_when=rule.clears_when,
+                next_step=next_step(rule),
+            )
         )
-        for one in evidence
-        if one.cause not in policy.ignored
-    ]
     found += [
-        Cause(cause=MARKED, since=mark.since, detail=mark.reason, clears_when=_CLEARED) for mark in marks
+        Cause(
+            cause=MARKED,
+            since=mark.since,
+            detail=mark.reason,
+            clears_when=_CLEARED,
+            next_step=f"if the reason is gone, clear the mark: 'cdigen health --clear {name or 'DEVICE'}'",
+        )
+        for mark in marks
     ]
     return _without_repeats(sorted(found, key=lambda one: (one.since, one.cause, one.detail)))
 
 
 def _without_repeats(causes: Iterable[Cause]) -> tuple[Cause, ...]:
-    """Return the first of each of CAUSES."""
+    """Return the first of CAUSES for each kind of cause."""
     first: dict[str, Cause] = {}
     for cause in causes:
         first.setdefault(cause.cause, cause)
     return tuple(first.values())
 
 
-def _health(causes: tuple[Cause, ...], *, is_reached: bool) -> Health:
+def _health(causes: tuple[Cause, ...], *, was_checked: bool) -> Health:
     if causes:
         return "unhealthy"
-    return "healthy" if is_reached else "unknown"
+    return "healthy" if was_checked else "unknown"
 
 
-def _is_of(instance: str, part: Partition) -> bool:
+def _has_instance(instance: str, part: Partition) -> bool:
     return part.instance == instance or part.instance.startswith(f"{instance}/")

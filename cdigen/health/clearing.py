@@ -1,94 +1,108 @@
-"""What clears a cause: ``is_past`` judges by its rule, and by what has been seen since. Pure."""
+"""The rules that clear causes: ``is_cleared`` applies the rule of a cause to later recoveries. Pure."""
 
 from __future__ import annotations
 
 import math
 
-from cdigen.health.book import LOST
 from cdigen.health.identity import is_another
+from cdigen.health.state import LOST
 from cdigen.model.health import CauseRule
 from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.health.book import Clear, DeviceRecord, Evidence, Policy, Recovered
+    from cdigen.health.state import ClearingPolicy, DeviceRecord, Evidence, LastRecovery, ManualClear
 
 LOST_RULE = CauseRule(
     cause=LOST,
     cleared_by=("gone",),
-    clears_when="the device is found and can be used again, or the host is rebooted",
-    meaning="A device that could be used earlier in this boot is gone, or cannot be used any more.",
+    clears_when="the device is found and usable again, or the host is rebooted",
+    meaning="A device that was usable earlier in this boot is missing or unusable.",
     reference="",
+    next_step="run 'cdigen doctor' to find missing nodes and drivers; if there are none, reboot the host",
 )
-# From what clears it most easily to what clears it hardest.
-_EASE = ("quiet", "recovered", "gone", "reload", "reset")
+# Clearances (events that clear a cause), from the easiest to the hardest.
+_EASE = ("clear_after", "recovered", "gone", "reload", "reset")
 
 
-def rule_of(policy: Policy, vendor: str, evidence: Evidence) -> CauseRule:
-    """Return the rule of EVIDENCE; of a cause that no table has, one that is on the safe side."""
+def rule_of(policy: ClearingPolicy, vendor: str, evidence: Evidence) -> CauseRule:
+    """Return the rule of EVIDENCE. A cause without a rule gets a strict rule."""
     if evidence.cause == LOST:
         return LOST_RULE
     return policy.rules.get((vendor, evidence.cause)) or CauseRule(
         cause=evidence.cause,
         cleared_by=("gone", "reset", "reload"),
-        clears_when="the device was reset, or its driver loaded anew",
+        clears_when="the device is reset, or its driver is reloaded",
         meaning="",
         reference="",
     )
 
 
-def is_past(evidence: Evidence, record: DeviceRecord, now_s: float, policy: Policy) -> bool:
-    """Return whether EVIDENCE for the device RECORD is cleared by NOW_S."""
+def next_step(rule: CauseRule) -> str:
+    """Return the administrator's action that ends a cause with RULE."""
+    if rule.next_step:
+        return rule.next_step
+    if "reset" in rule.cleared_by:
+        return "reset the device, or reboot the host"
+    if "reload" in rule.cleared_by:
+        return "load the driver again, or reboot the host"
+    return "reboot the host"
+
+
+def is_cleared(evidence: Evidence, record: DeviceRecord, now_s: float, policy: ClearingPolicy) -> bool:
+    """Return whether EVIDENCE for the device RECORD is cleared at NOW_S."""
     if is_event(evidence) and any(
-        one.at_s >= evidence.last_s and is_about(one, evidence, record) for one in policy.clears
+        one.at_s >= evidence.last_s and applies_to(one, evidence, record) for one in policy.clears
     ):
         return True
-    is_quiet = now_s - evidence.last_s >= policy.quiet_s
-    after = {one.clearance for one in record.recovered if one.at_s > evidence.last_s}
+    has_elapsed = now_s - evidence.last_s >= policy.clear_after_s
+    after = {one.clearance for one in record.recoveries if one.at_s > evidence.last_s}
     if not is_event(evidence):
-        # What a look shows is gone when the look no longer shows it.
+        # Checks find this cause, so only a check can show that it is gone. A report in the log cannot.
         after.discard("gone")
-    if is_quiet:
-        after.add("quiet")
+    if has_elapsed:
+        after.add("clear_after")
     else:
         after.discard("recovered")
     return not after.isdisjoint(rule_of(policy, record.vendor, evidence).cleared_by)
 
 
 def is_event(evidence: Evidence) -> bool:
-    """Return whether EVIDENCE tells what happened once, and not what each look sees as long as it lasts."""
+    """Return whether EVIDENCE is a single event, which later checks do not find again."""
     return evidence.source in {"log", "counter"}
 
 
-def is_about(word: Clear, evidence: Evidence, record: DeviceRecord) -> bool:
-    """Return whether a person's WORD is about EVIDENCE for the device RECORD."""
-    if (word.vendor, word.address) != (record.vendor, record.address) or is_another(word, record):
+def applies_to(clear: ManualClear, evidence: Evidence, record: DeviceRecord) -> bool:
+    """Return whether the command CLEAR applies to EVIDENCE for the device RECORD."""
+    if (clear.vendor, clear.address) != (record.vendor, record.address) or is_another(clear, record):
         return False
-    return is_of(word.instance, evidence.instance)
+    return includes(clear.instance, evidence.instance)
 
 
-def is_of(named: str, instance: str) -> bool:
-    """Return whether a person who clears the partition NAMED (empty: the device) means INSTANCE as well."""
-    # A GPU instance is cleared with any of its compute instances: it has no name of its own.
+def includes(named: str, instance: str) -> bool:
+    """Return whether a command that clears the partition NAMED ("" for the device) also clears INSTANCE."""
+    # A command cannot name a GPU instance. A clear of a compute instance also clears its GPU instance.
     return named in {"", instance} or (bool(instance) and named.startswith(f"{instance}/"))
 
 
-def settled(record: DeviceRecord, now_s: float, policy: Policy) -> DeviceRecord:
-    """Return RECORD without what is past."""
-    kept = tuple(one for one in record.evidence if not is_past(one, record, now_s, policy))
+def without_cleared(record: DeviceRecord, now_s: float, policy: ClearingPolicy) -> DeviceRecord:
+    """Return RECORD without the causes that are cleared at NOW_S."""
+    kept = tuple(one for one in record.evidence if not is_cleared(one, record, now_s, policy))
     return record if kept == record.evidence else replace(record, evidence=kept)
 
 
-def latest(known: tuple[Recovered, ...], found: Recovered) -> tuple[Recovered, ...]:
-    """Return KNOWN and FOUND: of each clearance the latest."""
+def latest(known: tuple[LastRecovery, ...], found: LastRecovery) -> tuple[LastRecovery, ...]:
+    """Return KNOWN with FOUND; of two recoveries with the same clearance, only the latest is kept."""
     before = next((one for one in known if one.clearance == found.clearance), None)
     if before is not None and before.at_s >= found.at_s:
         return known
     return (*(one for one in known if one.clearance != found.clearance), found)
 
 
-def without_the_least(evidence: tuple[Evidence, ...], vendor: str, policy: Policy) -> tuple[Evidence, ...]:
-    """Return EVIDENCE without the one that is cleared most easily, of those the one seen longest ago."""
+def without_least_severe(
+    evidence: tuple[Evidence, ...], vendor: str, policy: ClearingPolicy
+) -> tuple[Evidence, ...]:
+    """Return EVIDENCE without one item: the oldest of the items with the easiest clearance."""
 
     def weight(one: Evidence) -> tuple[int, float]:
         cleared_by = rule_of(policy, vendor, one).cleared_by
@@ -99,5 +113,5 @@ def without_the_least(evidence: tuple[Evidence, ...], vendor: str, policy: Polic
 
 
 def just_after(at_s: float) -> float:
-    """Return the moment after AT_S: what clears then clears what happened at AT_S."""
+    """Return the time directly after AT_S. A recovery at this time clears an event at AT_S."""
     return math.nextafter(at_s, math.inf)

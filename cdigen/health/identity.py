@@ -1,4 +1,4 @@
-"""Which device is which: ``address_of``, and whether another one has taken a device's place. Pure."""
+"""The identity of devices: ``address_of``, and ``is_another`` for a replaced device. Pure functions."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator
 
     class Known(Protocol):
-        """What a device was when it was seen; None and an empty text are unknown."""
+        """The identity of a device. None and "" mean unknown."""
 
         @property
         def uuid(self) -> str | None:
-            """Its UUID."""
+            """The UUID of the device."""
 
         @property
         def device_id(self) -> str:
-            """Its PCI device id."""
+            """The PCI device id of the device."""
 
 
 def address_of(accelerator: Accelerator) -> str:
-    """Return what symptoms and marks call ACCELERATOR: its address, or what a device without one has."""
+    """Return the key of ACCELERATOR in symptoms and marks: address, else UUID, else class and index."""
     return accelerator.address or accelerator.uuid or f"{accelerator.device_class}-{accelerator.index}"
 
 
 def is_another(known: Known, found: Known) -> bool:
-    """Return whether the device FOUND, at the address of the device KNOWN, is another one.
+    """Return whether the device FOUND at the address of the device KNOWN is a different device.
 
-    What is not known tells nothing.
+    An unknown UUID or id does not prove a difference.
     """
     if known.uuid is not None and found.uuid is not None:
         return known.uuid != found.uuid

@@ -1,9 +1,10 @@
-"""What people say of devices' health (``cdigen health --mark``, ``--clear``), in the state directory.
+"""The file of marks and clears (``cdigen health --mark``, ``--clear``) in the state directory.
 
     {"schema": 1, "marks": [{"vendor": "nvidia", "address": "0000:65:00.0", ...}], "clears": [...]}
 
-A mark lasts over reboots until a person clears it, or until another device is in its device's place. That a
-person has cleared what happened to a device (``Clear``) counts in the boot in which it was said.
+A mark stays after reboots. ``--clear`` removes the mark. The daemon also removes a mark if a different device
+is at the same address. A clear of a device's events (``ManualClear``) applies only in the boot in which the
+command ran.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ import os
 import time
 from contextlib import suppress
 
-from cdigen.health.book import Clear
 from cdigen.health.identity import address_of, is_another
+from cdigen.health.state import ManualClear
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding
 from cdigen.model.strict import as_json, many, members, optional, record, seconds, text
@@ -37,13 +38,13 @@ FILE = "health-marks.json"
 DAMAGED = "health-marks.json.damaged"
 SCHEMA = 1
 MAX_BYTES = 1 << 20
-# What a reason may be long; it stands in tables and in every line about the device.
+# The limit for a reason in characters. Tables and each line about the device contain the reason.
 MAX_REASON = 200
 
 
 @frozen
 class Mark:
-    """A person's mark on a device, or on its partition ``instance``; ``since`` is in ISO 8601."""
+    """A mark on a device or on its partition ``instance``. ``since`` is in ISO 8601."""
 
     vendor: str
     address: str
@@ -54,7 +55,7 @@ class Mark:
     since: str
 
     def is_on(self, vendor: str, accelerator: Accelerator) -> bool:
-        """Return whether ACCELERATOR of VENDOR is the device that it marks, or whose partition."""
+        """Return whether the mark is on ACCELERATOR of VENDOR, or on one of its partitions."""
         if vendor != self.vendor:
             return False
         if self.uuid is not None and accelerator.uuid is not None:
@@ -63,11 +64,11 @@ class Mark:
 
 
 @frozen
-class Words:
-    """What people have said, each in the order in which it was said."""
+class Marks:
+    """The marks and the clears, both in the order of the commands."""
 
     marks: tuple[Mark, ...] = ()
-    clears: tuple[Clear, ...] = ()
+    clears: tuple[ManualClear, ...] = ()
 
 
 _MARKS = many(
@@ -84,7 +85,7 @@ _MARKS = many(
 )
 _CLEARS = many(
     record(
-        Clear,
+        ManualClear,
         vendor=text,
         address=text,
         uuid=optional(text),
@@ -96,34 +97,34 @@ _CLEARS = many(
 )
 
 
-def read(state_dir: str) -> tuple[Words, Finding | None]:
-    """Return what people have said in STATE_DIR, and what is wrong with its file: then it is nothing.
+def read(state_dir: str) -> tuple[Marks, Finding | None]:
+    """Return the marks and clears in STATE_DIR. If the file is damaged, return no marks and a finding.
 
-    StoreError: it cannot be read.
+    Raises StoreError if the file cannot be read.
     """
     with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
         if directory is None:
-            return Words(), None
-        words, reason = _read(directory)
-    return words, _damaged(state_dir, reason) if reason else None
+            return Marks(), None
+        found, reason = _read(directory)
+    return found, _damaged(state_dir, reason) if reason else None
 
 
 def read_marks(state_dir: str) -> tuple[tuple[Mark, ...], Finding | None]:
-    """Return the marks alone; see ``read``."""
-    words, finding = read(state_dir)
-    return words.marks, finding
+    """Return only the marks in STATE_DIR, and the finding of ``read``."""
+    found, finding = read(state_dir)
+    return found.marks, finding
 
 
 def mark(state_dir: str, vendor: str, accelerator: Accelerator, reason: str, *, instance: str = "") -> Mark:
-    """Mark ACCELERATOR of VENDOR, or its partition INSTANCE, as not to be used, for REASON.
+    """Mark ACCELERATOR of VENDOR, or its partition INSTANCE, as unhealthy for REASON.
 
-    An earlier mark on the same is replaced. ValueError: REASON is no short line of text. StoreError: the mark
-    cannot be written.
+    The mark replaces an earlier mark on the same device. Raises ValueError if REASON is not a short line of
+    text, and StoreError if the mark cannot be written.
     """
     if not reason.strip() or len(reason) > MAX_REASON:
-        raise ValueError(f"has {len(reason)} characters, and has to be one line of 1 to {MAX_REASON}")
+        raise ValueError(f"has {len(reason)} characters, must be one line of 1 to {MAX_REASON}")
     if not reason.isprintable():
-        raise ValueError(f"has a character that cannot be printed, or a line break: '{shown(reason)[:80]}'")
+        raise ValueError(f"has an unprintable character or a line break: '{shown(reason)[:80]}'")
     made = Mark(
         vendor=vendor,
         address=address_of(accelerator),
@@ -134,46 +135,46 @@ def mark(state_dir: str, vendor: str, accelerator: Accelerator, reason: str, *, 
         since=timestamp(time.time()),
     )
 
-    def with_made(words: Words) -> Words:
+    def with_made(before: Marks) -> Marks:
         others = (
-            one for one in words.marks if one.instance != instance or not one.is_on(vendor, accelerator)
+            one for one in before.marks if one.instance != instance or not one.is_on(vendor, accelerator)
         )
-        return replace(words, marks=(*others, made))
+        return replace(before, marks=(*others, made))
 
     _update(state_dir, with_made)
     return made
 
 
 def clear(state_dir: str, is_meant: Callable[[Mark], bool]) -> tuple[Mark, ...]:
-    """Remove the marks that ARE meant, and return them. StoreError: they cannot be removed."""
+    """Remove and return the marks for which IS_MEANT is true; raise StoreError if the write fails."""
     removed: list[Mark] = []
 
-    def without(words: Words) -> Words:
-        removed.extend(one for one in words.marks if is_meant(one))
-        return replace(words, marks=tuple(one for one in words.marks if not is_meant(one)))
+    def without(before: Marks) -> Marks:
+        removed.extend(one for one in before.marks if is_meant(one))
+        return replace(before, marks=tuple(one for one in before.marks if not is_meant(one)))
 
     if any(is_meant(one) for one in read_marks(state_dir)[0]):
         _update(state_dir, without)
     return tuple(removed)
 
 
-def clear_events(state_dir: str, word: Clear) -> None:
-    """Add WORD, and forget those of earlier boots. StoreError: it cannot be written."""
+def clear_events(state_dir: str, made: ManualClear) -> None:
+    """Add the clear MADE, and remove clears of earlier boots; raise StoreError if the write fails."""
 
-    def with_made(words: Words) -> Words:
+    def with_made(before: Marks) -> Marks:
         others = (
             one
-            for one in words.clears
-            if one.boot == word.boot
-            and (one.vendor, one.address, one.instance) != (word.vendor, word.address, word.instance)
+            for one in before.clears
+            if one.boot == made.boot
+            and (one.vendor, one.address, one.instance) != (made.vendor, made.address, made.instance)
         )
-        return replace(words, clears=(*others, word))
+        return replace(before, clears=(*others, made))
 
     _update(state_dir, with_made)
 
 
 def outlived(marks: tuple[Mark, ...], inventories: Mapping[str, Inventory]) -> tuple[Mark, ...]:
-    """Return which of MARKS are on devices in whose place INVENTORIES have another. Pure."""
+    """Return the MARKS on devices that were replaced by different devices in INVENTORIES. Pure."""
     return tuple(
         one
         for one in marks
@@ -190,32 +191,32 @@ def _is_replaced(one: Mark, accelerators: tuple[Accelerator, ...]) -> bool:
     )
 
 
-def _update(state_dir: str, change: Callable[[Words], Words]) -> None:
+def _update(state_dir: str, change: Callable[[Marks], Marks]) -> None:
     with open_owned(state_dir, what=STATE_DIRECTORY) as directory, exclusive(directory):
-        words, reason = _read(directory)
+        before, reason = _read(directory)
         if reason:
             _move_aside(directory)
-        document = {"schema": SCHEMA, **as_json(change(words))}
+        document = {"schema": SCHEMA, **as_json(change(before))}
         replace_file(directory, FILE, json.dumps(document, indent=1).encode("ascii") + b"\n")
 
 
-def _read(directory: Directory) -> tuple[Words, str]:
-    """Return what the file says, and why it is nothing: "" for a good file, and for no file."""
+def _read(directory: Directory) -> tuple[Marks, str]:
+    """Return (marks, "") from the file, or (empty marks, reason) if the file is invalid."""
     present = take_snapshot(directory, FILE, limit=MAX_BYTES)
     if present == NO_FILE:
-        return Words(), ""
+        return Marks(), ""
     if present.content is None:
-        return Words(), f"it is {present.description}"
+        return Marks(), f"it is {present.description}"
     if present.uid not in {0, os.geteuid()}:
-        return Words(), f"it belongs to uid {present.uid}"
+        return Marks(), f"it belongs to uid {present.uid}"
     try:
         top = members(json.loads(present.content), "$", {"schema", "marks", "clears"})
         if top["schema"] != SCHEMA:
-            return Words(), f"its schema is {ascii(top['schema'])[:40]}, not {SCHEMA}"
+            return Marks(), f"its schema is {ascii(top['schema'])[:40]}, not {SCHEMA}"
         marks, clears = _MARKS(top["marks"], "$.marks"), _CLEARS(top["clears"], "$.clears")
-        return Words(marks=marks, clears=clears), ""
+        return Marks(marks=marks, clears=clears), ""
     except (ValueError, RecursionError) as error:
-        return Words(), str(error)[:200]
+        return Marks(), str(error)[:200]
 
 
 def _move_aside(directory: Directory) -> None:
@@ -224,7 +225,7 @@ def _move_aside(directory: Directory) -> None:
     except IsADirectoryError as error:
         raise store_error("cannot move aside", directory.file(FILE), error) from error
     except OSError:
-        # It will be replaced; what is damaged has no marks to lose.
+        # The caller replaces the file. A damaged file has no marks to lose.
         with suppress(OSError):
             os.unlink(FILE, dir_fd=directory.fd)
 
@@ -235,6 +236,6 @@ def _damaged(state_dir: str, reason: str) -> Finding:
         severity="warning",
         rule="health-marks-damaged",
         path=path,
-        message=f"{shown(path)} is damaged ({reason}), so it marks no device",
-        hint="mark the devices again with 'cdigen health --mark', which moves the file aside",
+        message=f"{shown(path)}: damaged, its marks are ignored ({reason})",
+        hint="mark the devices again with 'cdigen health --mark', which renames the damaged file",
     )

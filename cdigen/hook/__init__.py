@@ -1,8 +1,10 @@
-"""The start-up hook: it prepares a container before its first process runs.
+"""The start-up hook, which prepares a container before the first process of the container runs.
 
-``main`` is the program; ``docs/architecture.md`` says where it stands. It runs with the host's root's
-privileges while the image already decides what lies under the container's root, so nothing below that
-root is believed: ``container`` walks it by descriptors, component by component, and refuses every link.
-It runs at every container's start, so modules are few, ``posix`` does the work of ``os``, and what a
-step needs is imported when that step is asked for: imports are most of its time.
+``main`` is the program. docs/architecture.md describes the hook. The hook runs with root privileges on the
+host, but the image controls all files below the container's root. Therefore the hook treats these files as
+hostile. ``container`` opens paths by file descriptors, component by component, and refuses every symbolic
+link.
+
+The hook runs at the start of every container, and imports take most of its time. Therefore the hook has few
+modules and uses ``posix`` instead of ``os``. A module for a step is imported only if the step is requested.
 """

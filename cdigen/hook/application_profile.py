@@ -1,9 +1,10 @@
-"""Write the EGL application profile, which limits EGL to the container's GPUs: ``update``.
+"""``update``: writes the EGL application profile, which limits EGL to the container's GPUs.
 
-The driver's EGL counts the GPUs of the host, not of the container, unless a profile has a mask of the
-minors that it may see. Sources: NVIDIA's driver README, "Application Profiles", EGLVisibleDGPUDevices;
-file name and content as libnvidia-container (nvc_mount.c, update_app_profile) and nvidia-container-toolkit
-1.20 (update-application-profile) write them, so that either replaces the other's.
+Without a profile, the driver's EGL lists all GPUs of the host. The profile contains a mask with one bit for
+the minor number of each visible GPU. Source: NVIDIA's driver README, "Application Profiles",
+EGLVisibleDGPUDevices. libnvidia-container (nvc_mount.c, update_app_profile) and nvidia-container-toolkit 1.20
+(update-application-profile) write the same file with the same content. Therefore, each of the three tools
+replaces the file of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ if TYPE_CHECKING:
 
 FOLDER = "/etc/nvidia/nvidia-application-profiles-rc.d"
 NAME = "10-container.conf"
-# The mask has a bit for each minor up to this one; GPUs' nodes are named by their minor.
+# The mask has one bit for each minor number below MINORS. The name of a GPU's device node ends with the minor
+# number.
 MINORS = 64
 _MAX_PROFILE = 65536
 _TEXT = (
@@ -30,16 +32,16 @@ _TEXT = (
 
 
 def update(container: ContainerRoot) -> None:
-    """Write the profile for the GPUs whose nodes the container has; nothing where it has none.
+    """Write the profile for the GPUs whose device nodes the container has.
 
-    ContainerPathError: the profile stays as it is.
+    If the container has no GPU, write nothing. Raise ContainerPathError if the profile cannot be written.
     """
     mask = gpu_mask(container)
     if not mask:
         return
     after = _TEXT.format(mask).encode()
     where = f"{FOLDER}/{NAME}"
-    # /etc itself is not made: an image without it runs no EGL.
+    # The hook does not create /etc, because an image without /etc has no EGL.
     folder = open_folder(container, FOLDER, make_below="/etc")
     try:
         if read_file(container, folder, NAME, where, _MAX_PROFILE) != after:
@@ -49,7 +51,10 @@ def update(container: ContainerRoot) -> None:
 
 
 def gpu_mask(container: ContainerRoot) -> int:
-    """Return a mask with bit N set where /dev has a GPU of minor N; 64 and more have no bit."""
+    """Return a mask in which bit N is set if /dev has the device node of a GPU with the minor number N.
+
+    GPUs with a minor number of 64 or more have no bit.
+    """
     mask = 0
     try:
         dev = open_image_path(container, "/dev")

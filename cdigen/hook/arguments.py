@@ -1,15 +1,15 @@
-"""Parse the hook's command line, a flat list of steps with their values: ``parse``.
+"""``parse``: parses the hook's command line, which is a flat list of steps with their values.
 
-``parse`` is the central name. The step names are those of the toolkit's own hooks. A name that is not
-known is kept: a spec may be newer than the hook beside it.
+The names of the steps are the names in NVIDIA's toolkit. ``parse`` accepts unknown names, because a spec can
+be newer than the hook.
 """
 
 from __future__ import annotations
 
 from cdigen.value import frozen
 
-# By step: the least and the most values. Bounds of ours: a driver has about 60 libraries with three
-# names each, and the longest list of links of any driver has 20.
+# Name of a step -> minimum and maximum number of values. The limits are cdigen's own. A driver has about 60
+# libraries with three names each. The longest list of links in a driver has 20 links.
 STEPS = {
     "create-symlinks": (2, 257),
     "disable-device-node-modification": (0, 0),
@@ -22,34 +22,35 @@ REQUIRE = "require"
 MAX_ARGUMENTS = 8192
 MAX_VALUE = 4096
 
-# What separates words, begins a comment or names a type in ld.so.conf: glibc, elf/ldconfig.c.
+# Characters with a special meaning in ld.so.conf (glibc, elf/ldconfig.c). They separate words, start a
+# comment, or precede the type of a library.
 _NOT_IN_FOLDERS = frozenset(" ,:#=")
 
 
 class ArgumentError(ValueError):
-    """Say in one line what is wrong with the command line."""
+    """The error for an invalid command line. The text of the error is the reason in one line."""
 
 
 @frozen
 class HookRequest:
-    """The steps asked for, in their order, each with its values, and the names of those required."""
+    """The requested steps in their order, as pairs (name, values). ``required`` are the required steps."""
 
     steps: tuple[tuple[str, tuple[str, ...]], ...]
     names: frozenset[str]
     required: frozenset[str]
 
     def values_of(self, step: str) -> list[tuple[str, ...]]:
-        """Return the values of every STEP, which may be repeated."""
+        """Return the values of each step with the name STEP. A step can be repeated."""
         return [values for name, values in self.steps if name == step]
 
 
 def parse(words: list[str]) -> HookRequest:
-    """Return what WORDS, the command line without the program's name, ask for.
+    """Return the request in WORDS, the command line without the program's name.
 
-    ArgumentError: it is malformed.
+    Raise ArgumentError if the command line is invalid.
     """
     if len(words) > MAX_ARGUMENTS:
-        raise ArgumentError(f"{len(words)} arguments are more than {MAX_ARGUMENTS}")
+        raise ArgumentError(f"{len(words)} arguments exceed the limit of {MAX_ARGUMENTS}")
     steps: list[tuple[str, tuple[str, ...]]] = []
     required: set[str] = set()
     for name, values in _grouped(words):
@@ -72,7 +73,7 @@ def parse(words: list[str]) -> HookRequest:
 def _grouped(words: list[str]) -> list[tuple[str, tuple[str, ...]]]:
     starts = [at for at, word in enumerate(words) if word.startswith("--")]
     if words and starts[:1] != [0]:
-        raise ArgumentError(f"{words[0][:100]!a} stands before the first step")
+        raise ArgumentError(f"{words[0][:100]!a} precedes the first step")
     for word in words:
         if not word or len(word) > MAX_VALUE or not word.isprintable():
             raise ArgumentError(f"{word[:100]!a} is empty, too long, or not printable")
@@ -84,14 +85,14 @@ def _grouped(words: list[str]) -> list[tuple[str, tuple[str, ...]]]:
 
 def _count(name: str, values: tuple[str, ...], least: int, most: int) -> None:
     if not least <= len(values) <= most:
-        wanted = str(least) if least == most else f"{least} to {most}"
-        raise ArgumentError(f"--{name} takes {wanted} values, not {len(values)}")
+        expected = str(least) if least == most else f"{least} to {most}"
+        raise ArgumentError(f"--{name} takes {expected} values, not {len(values)}")
 
 
 def _check_ldcache(values: tuple[str, ...]) -> None:
     abi, folder, *names = values
     if abi not in ABIS:
-        raise ArgumentError(f"--update-ldcache: ABI {abi[:100]!a} is none of {', '.join(sorted(ABIS))}")
+        raise ArgumentError(f"--update-ldcache: unknown ABI {abi[:100]!a} (known: {', '.join(sorted(ABIS))})")
     _check_path("update-ldcache", folder)
     if not _NOT_IN_FOLDERS.isdisjoint(folder):
         raise ArgumentError(f"--update-ldcache: {folder[:100]!a} cannot be a line of ld.so.conf")

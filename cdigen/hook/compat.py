@@ -1,9 +1,10 @@
-"""Find the image's forward-compatibility libraries, where it brings a libcuda newer than the host's driver.
+"""``compat_folder``: finds an image's forward-compatibility libraries, among them a newer libcuda.
 
-``compat_folder`` is the central name. Of the image only names and one ELF note are read, both bounded, and
-nothing is mounted, copied or executed: where the note allows the driver, the loader's cache names the
-image's folder before ours, and what the container's processes then load is their own file. Source:
-NVIDIA, "CUDA Compatibility", forward compatibility; the rules are those of ``binfmt.cuda_compat``.
+``compat_folder`` reads only the names of the image's files and an ELF note of the image's libcuda. The
+function limits the size of both reads. It does not mount, copy or execute a file. If libcuda works with the
+host's driver, the hook adds the image's folder to the loader's cache before cdigen's folder. The processes in
+the container then load the image's libcuda. Source: NVIDIA, "CUDA Compatibility", forward compatibility.
+``binfmt.cuda_compat`` implements the rules.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 FOLDER = "/usr/local/cuda/compat"
 
-# What NVIDIA's cuda-compat packages have (11.x to 13.1), by SONAME or name that is asked for; in the
-# second row those whose SONAME ends in the driver's version.
+# The libraries in NVIDIA's cuda-compat packages (11.x to 13.1). A name is the SONAME or the name that
+# programs load. The SONAME of a library in VERSIONED_NAMES is the name, a dot and the driver's version.
 NAMES = (
     "libcuda.so.1",
     "libcuda.so",
@@ -44,22 +45,22 @@ VERSIONED_NAMES = (
     "libnvidia-tileiras.so",
 )
 
-# To read a file there can have effects; the runtime masks such only after the hook.
+# A read of a file in these folders can have side effects. The runtime masks such files after the hook ends.
 KERNEL_FOLDERS = frozenset({"dev", "proc", "sys"})
 
-# Bounds of ours: the packages have 20 files, and versions 10 characters.
+# Limits of cdigen. The packages have 20 files, and a version has 10 characters.
 MAX_FILES = 1024
 _MAX_VERSION = 32
 _LIBCUDA = "libcuda.so."
-# e_machine, two bytes at 18 in every ELF file: System V gABI, chapter 4.
+# The values of e_machine, two bytes at the offset 18 in every ELF file (System V gABI, chapter 4).
 _MACHINES = {62: "x86_64", 183: "aarch64"}
 
 
 def compat_folder(container: ContainerRoot, driver_version: str) -> LibraryFolder | None:
-    """Return the image's compatibility libraries, if it has some that suit the host's DRIVER_VERSION.
+    """Return the image's compatibility libraries if they work with the host's driver, or None.
 
-    ContainerPathError: they are there, but not as NVIDIA's packages have them, or the system does not let
-    us look.
+    DRIVER_VERSION is the version of the host's driver. Raise ContainerPathError if the folder has several
+    versions of libcuda, too many files or an invalid libcuda, or if the system refuses to read the folder.
     """
     try:
         folder = open_image_path(container, FOLDER, closed=KERNEL_FOLDERS)
@@ -79,13 +80,13 @@ def compat_folder(container: ContainerRoot, driver_version: str) -> LibraryFolde
     abi = _suiting_abi(container, versions[0], driver_version)
     if abi is None:
         return None
-    wanted = (*NAMES, *[f"{name}.{versions[0]}" for name in VERSIONED_NAMES])
-    names = tuple(name for name in wanted if name in present)
+    every = (*NAMES, *[f"{name}.{versions[0]}" for name in VERSIONED_NAMES])
+    names = tuple(name for name in every if name in present)
     return LibraryFolder(path=FOLDER, flags=ABIS[abi], names=names)
 
 
 def _names(folder: int) -> frozenset[str]:
-    """Return the names in a folder opened with O_PATH."""
+    """Return the file names in FOLDER, a descriptor that was opened with O_PATH."""
     fd = posix.open(f"/proc/self/fd/{folder}", O_RDONLY | O_DIRECTORY | O_CLOEXEC)
     try:
         names: set[str] = set()
@@ -100,7 +101,10 @@ def _names(folder: int) -> frozenset[str]:
 
 
 def _is_libcuda(name: str) -> bool:
-    """Tell whether NAME is libcuda.so with a driver's version: numbers, at least two, with points."""
+    """Return whether NAME is ``libcuda.so.`` with a driver version.
+
+    A driver version has at least two numbers with dots between them.
+    """
     version = name.removeprefix(_LIBCUDA)
     parts = version.split(".")
     return (
@@ -112,14 +116,17 @@ def _is_libcuda(name: str) -> bool:
 
 
 def _suiting_abi(container: ContainerRoot, version: str, driver_version: str) -> str | None:
-    """Return the ABI of the image's libcuda of VERSION if it may be used with the driver."""
+    """Return the ABI of the image's libcuda, or None if libcuda does not work with the host's driver.
+
+    VERSION is the version in the file name of libcuda.
+    """
     where = f"{FOLDER}/{_LIBCUDA}{version}"
-    seen = open_image_path(container, where, closed=KERNEL_FOLDERS)
+    opened = open_image_path(container, where, closed=KERNEL_FOLDERS)
     try:
-        size = regular_size(seen, where)
-        fd = reopen(seen)
+        size = regular_size(opened, where)
+        fd = reopen(opened)
         try:
-            return _judged(_reader(fd), size, version, driver_version)
+            return _abi_if_suitable(_reader(fd), size, version, driver_version)
         finally:
             posix.close(fd)
     except OSError as error:
@@ -127,15 +134,17 @@ def _suiting_abi(container: ContainerRoot, version: str, driver_version: str) ->
     except ValueError as error:
         raise ContainerPathError(where, str(error)) from error
     finally:
-        posix.close(seen)
+        posix.close(opened)
 
 
-def _judged(read_at: Callable[[int, int], bytes], size: int, version: str, driver_version: str) -> str | None:
+def _abi_if_suitable(
+    read_at: Callable[[int, int], bytes], size: int, version: str, driver_version: str
+) -> str | None:
     if not suits(version, read_note(read_at, size), driver_version):
         return None
     machine = int.from_bytes(read_at(18, 2), "little")
     if machine not in _MACHINES:
-        raise ValueError(f"its machine {machine} has no driver libraries")
+        raise ValueError(f"no driver libraries for the ELF machine {machine}")
     return _MACHINES[machine]
 
 

@@ -1,10 +1,11 @@
-"""Open, read and write files below a container's root, such that no path can lead out of it.
+"""Functions that open, read and write files below a container's root, and never outside of the root.
 
-One component at a time, each by the descriptor of the one before, O_NOFOLLOW on all, never ``..``: a
-link is refused, not resolved, and what is swapped meanwhile is refused too. What we write, and what we
-read to write it again, must be on the mount of the root itself: ``-v /etc:/etc`` makes the host's own
-folder part of the container. Files are first opened with O_PATH, which touches nothing, and read only
-when they turn out to be regular: opening a FIFO or a device has effects of its own.
+A path is opened one component at a time, by the descriptor of the parent folder, with O_NOFOLLOW and without
+``..``. A symbolic link is refused, even if it replaces a folder during the operation. A file that the hook
+writes must be on the mount of the container's root. Otherwise, the hook could change a file of the host. For
+example, with ``-v /etc:/etc``, the container's /etc is the host's /etc. The same rule applies to a file that
+the hook reads and then writes again. A file is first opened with O_PATH, which has no side effects. Only
+regular files are then opened for reading, because opening a FIFO or a device can have side effects.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ FILE_MODE = 0o644
 FOLDER_MODE = 0o755
 
 _FOLDER = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
-_LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
+_EXAMINE = O_PATH | O_NOFOLLOW | O_CLOEXEC
 _READ = O_RDONLY | O_NONBLOCK | O_CLOEXEC
 _NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
 _RANDOM_BYTES = 8
 _PIECE = 1 << 20
-_FDINFO_SIZE = 4096  # three lines for what we open (proc(5), /proc/pid/fdinfo)
+_FDINFO_SIZE = 4096  # bytes; fdinfo of a file or folder has three lines (proc(5), /proc/pid/fdinfo)
 
 
 class ContainerPathError(Exception):
-    """Report the path in the container at which a step stopped, and why."""
+    """The error for a step that fails at the path WHERE in the container. WHY is the reason."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(where, why)
@@ -37,21 +38,21 @@ class ContainerPathError(Exception):
 
 
 class MissingPathError(ContainerPathError):
-    """Report that the path, or a folder on the way, is not in the image."""
+    """The error for a path that does not exist in the image."""
 
 
 @frozen
 class ContainerRoot:
-    """A container's root: its descriptor, and the number of the mount that it is on."""
+    """The descriptor of a container's root, and the ID of the root's mount."""
 
     fd: int
     mount: int
 
 
 def open_container(path: str) -> ContainerRoot:
-    """Open the folder PATH of the host as a container's root.
+    """Return the folder PATH of the host as a container's root.
 
-    ContainerPathError: it cannot be opened, or it is the host's own root.
+    Raise ContainerPathError if the folder cannot be opened, or if it is the host's root.
     """
     try:
         fd = posix.open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)
@@ -59,14 +60,14 @@ def open_container(path: str) -> ContainerRoot:
     except OSError as error:
         raise path_error(path, error) from error
     if (ours.st_dev, ours.st_ino) == (host.st_dev, host.st_ino):
-        raise ContainerPathError(path, "the container's root is the host's")
+        raise ContainerPathError(path, "the container's root is the host's root")
     return ContainerRoot(fd=fd, mount=mount_of(fd))
 
 
 def open_current() -> ContainerRoot:
-    """Open the current folder as a container's root, which runc makes a mount of its own.
+    """Return the current folder as a container's root. runc starts the hook in the container's root.
 
-    ContainerPathError: as ``open_container``, or nothing is mounted on it.
+    Raise ContainerPathError as in ``open_container``, or if the current folder is not a mount point.
     """
     container = open_container(".")
     try:
@@ -75,16 +76,17 @@ def open_current() -> ContainerRoot:
         raise path_error("..", error) from error
     if mount_of(above) == container.mount:
         raise ContainerPathError(
-            ".", "the bundle may not be read, and the current folder is not a container's root"
+            ".", "the bundle cannot be read, and the current folder is not a container's root"
         )
     posix.close(above)
     return container
 
 
 def mount_of(fd: int) -> int:
-    """Return the number of the mount that the open FD is on. ContainerPathError: the kernel does not tell.
+    """Return the ID of the mount that contains the open file FD.
 
-    From /proc, which is the host's when the hook runs; statx(2) tells it, too, but Python has no statx.
+    The ID comes from /proc, which is the host's /proc when the hook runs. statx(2) also reports the ID, but
+    Python has no function for statx. Raise ContainerPathError if the kernel does not report the ID.
     """
     where = f"/proc/self/fdinfo/{fd}"
     try:
@@ -98,15 +100,16 @@ def mount_of(fd: int) -> int:
     _, found, rest = text.partition(b"\nmnt_id:")
     number = rest.partition(b"\n")[0].strip()
     if not found or not number.isdigit():
-        raise ContainerPathError(where, "it has no mnt_id: mounts cannot be told apart")
+        raise ContainerPathError(where, "has no mnt_id, so mounts cannot be distinguished")
     return int(number)
 
 
 def open_folder(container: ContainerRoot, path: str, *, make_below: str | None = None) -> int:
-    """Return a descriptor of the folder PATH, absolute in the container, on the mount of its root.
+    """Return a descriptor of the folder at the absolute PATH in the container.
 
-    Folders that are missing below MAKE_BELOW are made, mode 0755. MissingPathError: another one is not
-    there. ContainerPathError: it, or one before it, is a link, not a folder, or on another mount.
+    The folder must be on the mount of the container's root. Missing folders below MAKE_BELOW are created with
+    the mode 0755. Raise MissingPathError if any other folder is missing. Raise ContainerPathError if a
+    component is a symbolic link, is not a folder, is on another mount, or is the host's own folder.
     """
     fd = posix.dup(container.fd)
     where = ""
@@ -126,64 +129,65 @@ def open_folder(container: ContainerRoot, path: str, *, make_below: str | None =
 
 
 def check_mount(container: ContainerRoot, fd: int, where: str) -> None:
-    """Raise ContainerPathError where FD is on another mount than the container's root."""
+    """Raise ContainerPathError if FD is on another mount than the container's root."""
     if mount_of(fd) != container.mount:
         raise ContainerPathError(
-            where, "another mount than the container's root lies there, which may be the host's"
+            where, "is on another mount than the container's root, possibly a mount of the host"
         )
 
 
 def _check_own(fd: int, where: str) -> None:
-    """Raise ContainerPathError where FD is the host's own folder of that name, however it came there."""
+    """Raise ContainerPathError if FD is the host's own folder at the path WHERE."""
     try:
         host = posix.stat(where)
     except OSError:
         return
     ours = posix.fstat(fd)
     if (ours.st_dev, ours.st_ino) == (host.st_dev, host.st_ino):
-        raise ContainerPathError(where, "it is the host's own folder")
+        raise ContainerPathError(where, "is the host's own folder")
 
 
 def read_file(container: ContainerRoot, folder: int, name: str, where: str, limit: int) -> bytes | None:
-    """Return the content of the regular file NAME in the open FOLDER; None where nothing has that name.
+    """Return the content of the regular file NAME in the open FOLDER, or None if the file does not exist.
 
-    ContainerPathError: it is not a regular file, on another mount than the root, longer than LIMIT bytes,
-    or cannot be read.
+    Raise ContainerPathError if the file is not a regular file, is on another mount than the container's root,
+    has more than LIMIT bytes, or cannot be read.
     """
     try:
-        seen = posix.open(name, _LOOK, dir_fd=folder)
+        opened = posix.open(name, _EXAMINE, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise path_error(where, error) from error
     try:
-        size = regular_size(seen, where)
-        check_mount(container, seen, where)
+        size = regular_size(opened, where)
+        check_mount(container, opened, where)
         if size > limit:
-            raise ContainerPathError(where, f"{size} bytes are more than {limit}")
-        return _content(seen, where, limit)
+            raise ContainerPathError(where, f"{size} bytes exceed the limit of {limit}")
+        return _content(opened, where, limit)
     finally:
-        posix.close(seen)
+        posix.close(opened)
 
 
 def regular_size(fd: int, where: str) -> int:
-    """Return the size of the regular file FD. ContainerPathError: it is something else."""
+    """Return the size of the regular file FD; raise ContainerPathError if FD is not a regular file."""
     status = posix.fstat(fd)
     if not S_ISREG(status.st_mode):
-        raise ContainerPathError(where, f"it is {_kind(status.st_mode)}, not a regular file")
+        raise ContainerPathError(where, f"is {_kind(status.st_mode)}, not a regular file")
     return status.st_size
 
 
-def reopen(seen: int) -> int:
-    """Return a descriptor to read what SEEN, opened with O_PATH, stands for, and nothing else."""
-    return posix.open(f"/proc/self/fd/{seen}", _READ)
+def reopen(opened: int) -> int:
+    """Return a descriptor for reading the same file as OPENED, which was opened with O_PATH."""
+    return posix.open(f"/proc/self/fd/{opened}", _READ)
 
 
 def write_file(folder: int, name: str, content: bytes, where: str) -> None:
-    """Put a file NAME with CONTENT, mode 0644, into the open FOLDER, in one step.
+    """Write the file NAME with CONTENT and the mode 0644 into the open FOLDER, in one atomic step.
 
-    What had the name is replaced, never written through, be it a link or another name of a host's file;
-    processes that have mapped it keep what they have. ContainerPathError: the system does not let us.
+    The function replaces an existing file or link, and never writes to it. Therefore, a file of the host does
+    not change, even if the replaced file is a hard link to it. Processes that have mapped the old file keep
+    the old file. Raise ContainerPathError if the system refuses the write.
     """
     temporary = f".{name}.cdigen-{posix.urandom(_RANDOM_BYTES).hex()}"
     try:
@@ -201,7 +205,7 @@ def write_file(folder: int, name: str, content: bytes, where: str) -> None:
 
 
 def write_all(fd: int, content: bytes) -> None:
-    """Write all of CONTENT to FD, and make the file readable for all whatever the umask is."""
+    """Write all of CONTENT to FD, and make the file readable for all users, independent of the umask."""
     view = memoryview(content)
     while view:
         view = view[posix.write(fd, view) :]
@@ -209,7 +213,7 @@ def write_all(fd: int, content: bytes) -> None:
 
 
 def path_error(where: str, error: OSError) -> ContainerPathError:
-    """Return the ContainerPathError that says what the system said."""
+    """Return a ContainerPathError for WHERE with the system's text for ERROR."""
     return ContainerPathError(where, error.strerror or type(error).__name__)
 
 
@@ -220,15 +224,15 @@ def _enter(fd: int, name: str, where: str, *, make: bool) -> int:
         except FileNotFoundError:
             if not make:
                 raise
-        try:  # noqa: SIM105 - contextlib's import would cost more than this step
+        try:  # noqa: SIM105 - the import of contextlib takes longer than this step
             posix.mkdir(name, FOLDER_MODE, dir_fd=fd)
         except FileExistsError:
-            pass  # another start of a container with the same root made it meanwhile
+            pass  # the hook of another container with the same root has created the folder
         return posix.open(name, _FOLDER, dir_fd=fd)
     except FileNotFoundError:
         raise MissingPathError(where, "the image has no such folder") from None
     except NotADirectoryError:
-        raise ContainerPathError(where, f"it is {_kind_of(name, fd)}, which is not followed") from None
+        raise ContainerPathError(where, f"is {_kind_of(name, fd)}, which is not followed") from None
     except OSError as error:
         raise path_error(where, error) from error
 
@@ -248,18 +252,22 @@ def _kind(mode: int) -> str:
     return "a file" if S_ISREG(mode) else "a FIFO, socket or device"
 
 
-def _content(seen: int, where: str, limit: int) -> bytes:
-    """Return what SEEN holds, read in pieces: a file that grows meanwhile costs no more than its bound."""
+def _content(opened: int, where: str, limit: int) -> bytes:
+    """Return the content of OPENED.
+
+    The file is read in pieces. Raise ContainerPathError if the file grows beyond LIMIT bytes, or if the
+    system refuses the read.
+    """
     pieces: list[bytes] = []
-    room = limit
+    left = limit
     try:
-        fd = reopen(seen)
+        fd = reopen(opened)
         try:
             while piece := posix.read(fd, _PIECE):
                 pieces.append(piece)
-                room -= len(piece)
-                if room < 0:
-                    raise ContainerPathError(where, f"it grows beyond {limit} bytes")
+                left -= len(piece)
+                if left < 0:
+                    raise ContainerPathError(where, f"the file grows beyond {limit} bytes")
         finally:
             posix.close(fd)
     except OSError as error:

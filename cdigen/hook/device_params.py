@@ -1,13 +1,13 @@
-"""Keep the driver's libraries from making device nodes in the container (ModifyDeviceFiles: 0): ``disable``.
+"""``disable``: prevents the driver's libraries from creating device nodes (ModifyDeviceFiles: 0).
 
-The driver's libraries make or change /dev/nvidia* as /proc/driver/nvidia/params says. ``disable`` lays a
-file of its own over it: mounts of the container's mount namespace alone, none of which has a source in
-the image. It is advice to well-behaved programs: who may mount in the container may take it away.
+The driver's libraries create or change /dev/nvidia* if /proc/driver/nvidia/params permits this. ``disable``
+mounts another file over the params file. This mount exists only in the container's mount namespace, and the
+mounted file is not in the image. A program with the permission to mount can remove the mount.
 
-The file is on a tmpfs of ours, that lies over /proc/driver/nvidia for as long as this takes: no other
-place is sure to be there and writable (a read-only root has none), and nothing is left behind. All
-mounting is by the descriptors (/proc/self/fd/N) of what was checked before. Descriptors stay open: the
-program's end is near.
+``disable`` mounts a tmpfs over /proc/driver/nvidia, creates the new file on the tmpfs, and unmounts the tmpfs
+at the end. The tmpfs is necessary because a read-only root has no writable folder. All mounts use the
+descriptors (/proc/self/fd/N) of files that were checked before. The functions do not close the descriptors,
+because the program ends soon.
 """
 
 from __future__ import annotations
@@ -41,21 +41,26 @@ PARAMS = f"{PARENT}/{FOLDER}/{NAME}"
 MODIFY = b"ModifyDeviceFiles: 1"
 DO_NOT_MODIFY = b"ModifyDeviceFiles: 0"
 
-# A bound of ours: the driver's file has 1.5 KB.
+# A limit of cdigen in bytes. The driver's file has 1.5 KB.
 _MAX_PARAMS = 65536
 
-# mount(2), umount(2): linux/mount.h
+# Flags of mount(2) and umount(2) from linux/mount.h.
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
 _DETACH = 2
 _CLOSED = _NOSUID | _NODEV | _NOEXEC
 
-_LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
+_EXAMINE = O_PATH | O_NOFOLLOW | O_CLOEXEC
 _NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
 
 
 @frozen
 class ParamsFile:
-    """The file ``name`` in ``folder_name`` in the open ``parent``, and O_PATH descriptors of both."""
+    """The params file and its folder.
+
+    ``parent`` is the descriptor of the folder above the file's folder. ``folder_name`` is the name of the
+    file's folder, and ``name`` is the name of the file. ``folder`` and ``file`` are the O_PATH descriptors of
+    the file's folder and of the file.
+    """
 
     parent: int
     folder_name: str
@@ -65,10 +70,11 @@ class ParamsFile:
 
 
 def disable(container: ContainerRoot) -> None:
-    """Lay ModifyDeviceFiles: 0 over the container's driver parameters, where they say 1.
+    """Mount a copy of the container's params file with ModifyDeviceFiles: 0 over the original file.
 
-    Nothing is done without the driver's file, and where it says something else. ContainerPathError: it is
-    not the driver's own file in a /proc of the container alone, or the system does not let us mount.
+    The function does nothing if the params file does not exist or has no ModifyDeviceFiles: 1. Raise
+    ContainerPathError if the file is not on a proc file system, if mounts on this /proc are shared with the
+    host, if another file is already mounted over the file, or if the system refuses the mount.
     """
     try:
         place = open_params(open_image_path(container, PARENT), FOLDER, NAME)
@@ -83,15 +89,18 @@ def disable(container: ContainerRoot) -> None:
 
 
 def open_params(parent: int, folder_name: str, name: str) -> ParamsFile:
-    """Return the place of the file NAME in FOLDER_NAME in the open PARENT. OSError: it cannot be opened."""
-    folder = _look(folder_name, parent)
+    """Return the file NAME in the folder FOLDER_NAME of the open PARENT.
+
+    Raise OSError if the file or the folder cannot be opened.
+    """
+    folder = _open_path(folder_name, parent)
     return ParamsFile(
-        parent=parent, folder_name=folder_name, name=name, folder=folder, file=_look(name, folder)
+        parent=parent, folder_name=folder_name, name=name, folder=folder, file=_open_path(name, folder)
     )
 
 
 def without_modification(content: bytes) -> bytes | None:
-    """Return the driver's parameters with ModifyDeviceFiles: 0, or None where they do not say 1."""
+    """Return CONTENT with ModifyDeviceFiles: 0, or None if CONTENT has no ModifyDeviceFiles: 1."""
     lines = content.split(b"\n")
     if MODIFY not in lines:
         return None
@@ -99,40 +108,41 @@ def without_modification(content: bytes) -> bytes | None:
 
 
 def check_mounts(place: ParamsFile) -> None:
-    """Raise ContainerPathError unless the place is on one proc file system whose mounts nobody shares.
+    """Raise ContainerPathError if the folder and the file of PLACE are not on the same proc mount.
 
-    What is mounted under a shared mount (``-v /proc:/proc:rshared``) is mounted on the host as well.
+    The function also raises the error if this mount is shared (``-v /proc:/proc:rshared``), because the
+    hook's mount would then also appear on the host.
     """
     mount = mount_of(place.folder)
     if mount_of(place.file) != mount:
-        raise ContainerPathError(PARAMS, "another mount lies there already")
+        raise ContainerPathError(PARAMS, "another file is already mounted over this file")
     fields, file_system = _mountinfo(mount)
     if file_system != b"proc":
-        raise ContainerPathError(PARAMS, "it is not on a proc file system")
+        raise ContainerPathError(PARAMS, "is not on a proc file system")
     if any(field.startswith(b"shared:") for field in fields):
-        raise ContainerPathError(PARAMS, "what is mounted on this /proc is mounted on the host as well")
+        raise ContainerPathError(PARAMS, "is on a shared mount: the host would also get the hook's mount")
 
 
 def mount_over(place: ParamsFile, content: bytes) -> None:
     """Mount a read-only file with CONTENT over the file of PLACE.
 
-    OSError: the system does not let us; nothing is mounted then.
+    Raise OSError if the system refuses a mount. No mount then remains.
     """
     mount, unmount = _system_calls()
     mount("tmpfs", _at(place.folder), "tmpfs", _CLOSED, "size=64k,mode=755")
-    # By name: the descriptor of the folder still stands for what our tmpfs now lies over.
-    cover = _look(place.folder_name, place.parent)
+    # The folder is opened by name, because the old descriptor still refers to the folder under the tmpfs.
+    cover = _open_path(place.folder_name, place.parent)
     try:
         fd = posix.open(place.name, _NEW, 0o600, dir_fd=cover)
         write_all(fd, content)
         mount(_at(fd), _at(place.file), None, _BIND, None)
-        _close_down(mount, unmount, _look(place.name, place.folder))
+        _make_read_only(mount, unmount, _open_path(place.name, place.folder))
     finally:
         unmount(_at(cover), _DETACH)
 
 
-def _close_down(mount: Mount, unmount: Unmount, over: int) -> None:
-    """Make the new mount OVER read-only; without that it must not stay."""
+def _make_read_only(mount: Mount, unmount: Unmount, over: int) -> None:
+    """Make the mount with the descriptor OVER read-only. On failure, remove the mount and raise OSError."""
     try:
         mount(None, _at(over), None, _REMOUNT | _BIND | _RDONLY | _CLOSED, None)
     except OSError:
@@ -140,9 +150,9 @@ def _close_down(mount: Mount, unmount: Unmount, over: int) -> None:
         raise
 
 
-def _look(name: str, folder: int) -> int:
-    """Return an O_PATH descriptor, closed at exec and otherwise by the end of the program."""
-    return posix.open(name, _LOOK, dir_fd=folder)
+def _open_path(name: str, folder: int) -> int:
+    """Return an O_PATH descriptor of NAME in FOLDER. The descriptor stays open until the program ends."""
+    return posix.open(name, _EXAMINE, dir_fd=folder)
 
 
 def _at(fd: int) -> str:
@@ -159,17 +169,17 @@ def _content(params: int) -> bytes:
 
 
 def _mountinfo(mount: int) -> tuple[list[bytes], bytes]:
-    """Return the optional fields of the mount with that number, and its file system type (proc(5))."""
+    """Return the optional fields of the mount with the ID MOUNT, and its file system type (proc(5))."""
     for line in _lines("/proc/self/mountinfo"):
         before, _, after = line.partition(b" - ")
         fields = before.split()
         if fields[:1] == [b"%d" % mount]:
             return fields[6:], after.split()[0]
-    raise ContainerPathError(PARAMS, "its mount is not among the container's")
+    raise ContainerPathError(PARAMS, "is on a mount that /proc/self/mountinfo does not list")
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Yield the lines of a table that may be far larger than what is wanted of it."""
+    """Yield the lines of the file PATH, which can be large."""
     fd = posix.open(path, O_RDONLY | O_CLOEXEC)
     try:
         rest = b""
@@ -181,8 +191,8 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def _system_calls() -> tuple[Mount, Unmount]:
-    """Return mount(2) and umount2(2), which Python lacks. They raise OSError."""
-    import ctypes  # noqa: PLC0415 - 3 ms that only a container with the driver's file pays
+    """Return a mount(2) and an umount2(2) function, because Python has none. Both raise OSError."""
+    import ctypes  # noqa: PLC0415 - the import takes 3 ms, and few containers have the driver's file
 
     libc = ctypes.CDLL(None, use_errno=True)
 

@@ -1,9 +1,10 @@
-"""Open a path of the image for reading, its links followed as in the container: ``open_image_path``.
+"""``open_image_path``: opens a path of the image for reading, and resolves links as in the container.
 
-The kernel is never given a link, or ``..``, to resolve: an absolute link begins again at the container's
-root, ``..`` takes back the last step, and of a magic link (/proc/self/root) only the text counts. For
-reading only: a folder that a user has mounted into the container is part of it here, as nothing is
-written and what is read are a few bounded bytes of a regular file.
+The module, not the kernel, resolves links and ``..``. An absolute link starts again at the container's root.
+``..`` leads to the previous folder, and never above the container's root. For a magic link (/proc/self/root),
+only the text of the link is used. The module opens no file for writing. It also opens folders that a user has
+mounted into the container. This is safe, because the hook reads only a limited number of bytes of regular
+files there. Only ``device_params`` also mounts a file over such a path, after a check of the mount.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.hook.container import ContainerRoot
 
-# The kernel's own bound for links (path_resolution(7)), and one of ours for all that a path becomes.
+# MAX_LINKS is the kernel's limit for links (path_resolution(7)). MAX_STEPS is cdigen's limit for the
+# components of a path and of the links in it.
 MAX_LINKS = 40
 MAX_STEPS = 512
-_LOOK = O_PATH | O_NOFOLLOW | O_CLOEXEC
+_EXAMINE = O_PATH | O_NOFOLLOW | O_CLOEXEC
 
 
 def open_image_path(container: ContainerRoot, path: str, *, closed: frozenset[str] = frozenset()) -> int:
-    """Return an O_PATH descriptor of what PATH, absolute, is for the container's processes.
+    """Return an O_PATH descriptor of the file at the absolute PATH in the container.
 
-    Folders of the root whose names are CLOSED are not entered. MissingPathError: it is not there, or there.
-    ContainerPathError: too many links or steps, or the system does not let us.
+    CLOSED are the names of folders directly below the container's root. The function does not open these
+    folders. Raise MissingPathError if PATH does not exist or leads into such a folder. Raise
+    ContainerPathError if PATH has too many links or components, or if the system refuses to open a component.
     """
     trail = [posix.dup(container.fd)]
     try:
@@ -40,7 +43,7 @@ def open_image_path(container: ContainerRoot, path: str, *, closed: frozenset[st
 
 
 def _walk(trail: list[int], path: str, closed: frozenset[str]) -> None:
-    """Go along PATH; TRAIL holds the descriptors from the root to where we are."""
+    """Open the components of PATH; TRAIL contains the descriptors from the root to the current folder."""
     todo = path.split("/")[::-1]
     links = 0
     for _ in range(MAX_STEPS):
@@ -53,29 +56,29 @@ def _walk(trail: list[int], path: str, closed: frozenset[str]) -> None:
             _drop(trail, 1 if len(trail) > 1 else 0)
             continue
         if name in closed and len(trail) == 1:
-            raise MissingPathError(path, f"it leads into /{name}")
+            raise MissingPathError(path, f"leads into /{name}")
         target = _enter(trail, name, path)
         if target is None:
             continue
         links += 1
         if links > MAX_LINKS:
-            raise ContainerPathError(path, f"more than {MAX_LINKS} links are on the way")
+            raise ContainerPathError(path, f"the path has more than {MAX_LINKS} links")
         if target.startswith("/"):
             _drop(trail, len(trail) - 1)
         todo += target.split("/")[::-1]
-    raise ContainerPathError(path, f"more than {MAX_STEPS} steps are on the way")
+    raise ContainerPathError(path, f"the path has more than {MAX_STEPS} steps")
 
 
 def _enter(trail: list[int], name: str, path: str) -> str | None:
-    """Go one step further, or return the text of the link that is there."""
+    """Return the text of the link NAME, or add the descriptor of NAME to TRAIL and return None."""
     try:
-        fd = posix.open(name, _LOOK, dir_fd=trail[-1])
+        fd = posix.open(name, _EXAMINE, dir_fd=trail[-1])
         trail.append(fd)
         if not S_ISLNK(posix.fstat(fd).st_mode):
             return None
         target = posix.readlink("", dir_fd=fd)
     except (FileNotFoundError, NotADirectoryError):
-        raise MissingPathError(path, "it is not there") from None
+        raise MissingPathError(path, "does not exist") from None
     except OSError as error:
         raise path_error(path, error) from error
     _drop(trail, 1)

@@ -1,9 +1,9 @@
-"""Make the container's dynamic loader find library folders: by its cache, and by what ldconfig reads.
+"""Functions that add library folders to the loader's cache and to the configuration of ldconfig.
 
-``list_in_cache`` changes /etc/ld.so.cache as ldconfig would have made it with our folders first, without
-running anything and without a look at the image's libraries. ``list_in_conf`` keeps what an ldconfig run
-later in the container would otherwise lose. An image without /etc has no loader to find anything by it,
-and gets none made.
+``list_in_cache`` changes /etc/ld.so.cache. The new content is equal to the output of an ldconfig that reads
+cdigen's folders first. The function runs no program and reads no library of the image. ``list_in_conf`` adds
+the folders to ldconfig's configuration, so a later run of ldconfig in the container keeps the folders. In an
+image without /etc, no loader uses these files, and the hook does not create the files.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ if TYPE_CHECKING:
 
 CACHE = "/etc/ld.so.cache"
 CONF_FOLDER = "/etc/ld.so.conf.d"
-# ldconfig reads these files in C order and prefers the folders it reads first (elf/ldconfig.c).
+# ldconfig reads the files in CONF_FOLDER in the order of the C locale. It prefers the folders that it reads
+# first (elf/ldconfig.c).
 CONF_NAME = "00-cdigen.conf"
 _MAX_CONF = 1 << 20
 
 
 @frozen
 class LibraryFolder:
-    """A folder of the container, as its processes see it, and names of libraries in it.
+    """A library folder in the container, and names of libraries in the folder.
 
-    ``flags`` tells the ABI, as in the loader's cache. Of equal names in several folders the first one's
-    is found.
+    ``path`` is the path in the container. ``flags`` is the ABI, as in the loader's cache. If a library name
+    is in several folders, the loader finds the library in the first folder.
     """
 
     path: str
@@ -40,13 +41,16 @@ class LibraryFolder:
 
 
 def folder_of(values: tuple[str, ...]) -> LibraryFolder:
-    """Return what the VALUES of an update-ldcache step stand for: ABI, folder, names."""
+    """Return the folder of an update-ldcache step. VALUES are the ABI, the folder and the library names."""
     abi, path, *names = values
     return LibraryFolder(path=path, flags=ABIS[abi], names=tuple(names))
 
 
 def list_in_cache(container: ContainerRoot, folders: list[LibraryFolder]) -> None:
-    """Make the loader's cache list FOLDERS before everything else. ContainerPathError: it stays as it is."""
+    """Add FOLDERS to the loader's cache before all other entries.
+
+    Raise ContainerPathError if the cache cannot be changed.
+    """
     libraries = [(name, f"{folder.path}/{name}", folder.flags) for folder in folders for name in folder.names]
     etc = open_folder(container, "/etc")
     try:
@@ -62,10 +66,11 @@ def list_in_cache(container: ContainerRoot, folders: list[LibraryFolder]) -> Non
 
 
 def list_in_conf(container: ContainerRoot, folders: list[LibraryFolder], gone: tuple[str, ...] = ()) -> None:
-    """Name FOLDERS where ldconfig looks first. Without /etc/ld.so.conf.d no image's ldconfig would look.
+    """Add FOLDERS to the file that ldconfig reads first.
 
-    Folders that the file names already stay, after ours, but those in GONE: a container with devices of two
-    kinds has the hook run once for each. ContainerPathError: the file stays as it is.
+    Do nothing if /etc/ld.so.conf.d does not exist. The file keeps the folders that it already has, because
+    the hook runs once for each kind of device. FOLDERS come before these folders. A folder in GONE is removed
+    if it is not in FOLDERS. Raise ContainerPathError if the file cannot be changed.
     """
     where = f"{CONF_FOLDER}/{CONF_NAME}"
     ours = [folder.path.encode("utf-8", "surrogateescape") for folder in folders]

@@ -1,9 +1,13 @@
-"""Run the hook's steps: arguments and OCI state in, one line per problem out, and an exit code.
+"""The hook's program: runs the steps of the command line in the container that the OCI state describes.
 
-``run`` is the central name. Exit codes: 0 the container starts, whatever could not be done was said; 1 a
-required step failed, or the hook has an error of its own (a module that is missing counts only where a step
-is required); 2 the arguments are malformed. A runtime that
-sees another code than 0 does not start the container, and shows what was said.
+The hook writes one line to standard error for each problem. There are three exit codes:
+
+- 0: the container starts. Every failed step was reported.
+- 1: a required step failed, or the hook has a defect. A missing Python module causes this exit code only if a
+  step is required.
+- 2: the arguments are invalid.
+
+If the exit code is not 0, the runtime does not start the container, and shows the hook's messages.
 """
 
 from __future__ import annotations
@@ -30,75 +34,78 @@ STARTED = 0
 FAILED = 1
 MALFORMED = 2
 
-# What a failure of the step means for the container's user. "ld.so.conf.d" is the part of
-# update-ldcache and enable-cuda-compat that the container can start without, required or not.
+# Name of a step -> effect in the container if the step fails. "ld.so.conf.d" is a part of update-ldcache and
+# enable-cuda-compat. If only this part of a required step fails, the container starts.
 CONSEQUENCES = {
-    "create-symlinks": "this link is not made",
-    "disable-device-node-modification": "the driver's libraries may make device nodes in the container",
-    "enable-cuda-compat": "the host driver's own libcuda is used",
-    "update-application-profile": "EGL may offer GPUs that the container does not have",
-    "ld.so.conf.d": "an ldconfig run in the container will forget the driver's libraries",
+    "create-symlinks": "this link is not created",
+    "disable-device-node-modification": "the driver's libraries may create device nodes in the container",
+    "enable-cuda-compat": "the container uses the host driver's libcuda",
+    "update-application-profile": "EGL may list GPUs that the container does not have",
+    "ld.so.conf.d": "a run of ldconfig in the container will drop the driver's libraries",
     "update-ldcache": "the loader's cache does not list the driver's libraries",
 }
 _MAX_LINE = 1000
 
 
 class StepResults:
-    """The steps that failed: reported on standard error at once, kept for the exit code."""
+    """The failed steps. Each is reported on standard error immediately, and stored for the exit code.
+
+    ``broken`` is true if the hook has a defect.
+    """
 
     def __init__(self) -> None:
         self.failed: set[str] = set()
-        self._said: set[tuple[str, str]] = set()
+        self._reported: set[tuple[str, str]] = set()
         self.broken = False
 
     def attempt(self, step: str, work: Callable[..., T], *arguments: object) -> T | None:
-        """Return what WORK returns; keep and say why it failed, so that the next step has its turn."""
+        """Return the result of WORK for STEP. If WORK fails, record and report this, and return None."""
         try:
             return work(*arguments)
         except ContainerPathError as refused:
             self.fail(step, f"{refused.where}: {refused.why}; {CONSEQUENCES[step]}")
         except ImportError as error:
-            # By step, such as ctypes, which Debian's python3-minimal lacks: the others have their turn.
+            # The other steps run without the missing module. Debian's python3-minimal has no ctypes.
             self.fail(step, f"{error}; {CONSEQUENCES[step]}")
-        except Exception as error:  # noqa: BLE001 - an error of ours must not keep other steps from running
+        except Exception as error:  # noqa: BLE001 - a defect of the hook must not prevent other steps
             self.broken = True
             self.fail(step, _unexpected(error))
         return None
 
     def fail(self, step: str, line: str) -> None:
-        """Say LINE and count STEP as failed."""
+        """Report LINE once, and record STEP as failed."""
         self.failed.add(step)
-        if (step, line) not in self._said:
-            self._said.add((step, line))
-            say(step, line)
+        if (step, line) not in self._reported:
+            self._reported.add((step, line))
+            report(step, line)
 
 
 def run() -> NoReturn:
-    """Run the program, and exit at once: the interpreter's own exit takes a millisecond."""
-    posix._exit(main(sys.argv[1:], 0))  # noqa: SLF001 - its public name
+    """Run the program, and exit without the interpreter's cleanup, which takes a millisecond."""
+    posix._exit(main(sys.argv[1:], 0))  # noqa: SLF001 - _exit is a public function
 
 
 def main(words: list[str], stdin: int) -> int:
-    """Do the steps that WORDS name in the container whose state STDIN gives; return the exit code."""
+    """Run the steps in WORDS in the container that the OCI state on STDIN describes; return the exit code."""
     try:
         _keep_standard_descriptors()
         posix.umask(0o022)
         return _started(words, stdin)
     except ArgumentError as error:
-        say("arguments", f"{error}; nothing was done")
+        report("arguments", f"{error}; no step is run")
         return MALFORMED
     except ImportError as error:
-        say("error", f"{error}; install cdigen's hook anew (its package, or make install-hook)")
+        report("error", f"{error}; install cdigen's hook again (its package, or make install-hook)")
         return FAILED if f"--{REQUIRE}" in words else STARTED
-    except Exception as error:  # noqa: BLE001 - the runtime shows one line better than a traceback
-        say("error", _unexpected(error))
+    except Exception as error:  # noqa: BLE001 - one line is clearer in the runtime's message than a traceback
+        report("error", _unexpected(error))
         return FAILED
 
 
-def say(step: str, line: str) -> None:
-    """Write one line to standard error, whatever names of the image's are in it."""
+def report(step: str, line: str) -> None:
+    """Write LINE to standard error, with a question mark for each character that is not printable."""
     text = "".join([character if character.isprintable() else "?" for character in line[:_MAX_LINE]])
-    try:  # noqa: SIM105 - contextlib's import would cost more than all of the hook's own work
+    try:  # noqa: SIM105 - the import of contextlib takes longer than the hook's work
         posix.write(2, f"cdigen-hook: {step}: {text}\n".encode("utf-8", "replace"))
     except OSError:
         pass  # standard error is closed
@@ -108,7 +115,7 @@ def _started(words: list[str], stdin: int) -> int:
     request = parse(words)
     outcome = StepResults()
     for step in sorted(request.names - STEPS.keys()):
-        outcome.fail(step, "this cdigen-hook is too old to know the step; it is left out")
+        outcome.fail(step, "unknown step, skipped: this cdigen-hook is older than the spec")
     try:
         path = root_path(stdin)
         container = open_current() if path is None else open_container(path)
@@ -121,20 +128,21 @@ def _started(words: list[str], stdin: int) -> int:
 
 
 def _without_root(request: HookRequest, why: str) -> int:
-    say("container", f"{why}; no step is done")
+    report("container", f"{why}; no step is run")
     return FAILED if request.names & request.required else STARTED
 
 
 def _do(container: ContainerRoot, request: HookRequest, outcome: StepResults) -> None:
-    """Do every step that this hook knows, links first: a library folder may be one of them."""
+    """Run all known steps; links are first, because a library folder can be a link."""
+    # The module of a step is imported only if the step is requested.
     if "create-symlinks" in request.names:
-        from cdigen.hook.symlinks import make_link  # noqa: PLC0415 - only where asked for, here and below
+        from cdigen.hook.symlinks import make_link  # noqa: PLC0415
 
         for target, *links in request.values_of("create-symlinks"):
             for link in links:
                 outcome.attempt("create-symlinks", make_link, container, target, link)
     if not request.names.isdisjoint({"update-ldcache", "enable-cuda-compat"}):
-        _make_findable(container, request, outcome)
+        _add_libraries(container, request, outcome)
     if "disable-device-node-modification" in request.names:
         from cdigen.hook.device_params import disable  # noqa: PLC0415
 
@@ -145,8 +153,8 @@ def _do(container: ContainerRoot, request: HookRequest, outcome: StepResults) ->
         outcome.attempt("update-application-profile", update, container)
 
 
-def _make_findable(container: ContainerRoot, request: HookRequest, outcome: StepResults) -> None:
-    """Put the folders of update-ldcache into the loader's cache, before them one that is newer."""
+def _add_libraries(container: ContainerRoot, request: HookRequest, outcome: StepResults) -> None:
+    """Add the folders of update-ldcache to the loader's cache, and the compatibility folder before them."""
     from cdigen.hook.loader import folder_of, list_in_cache, list_in_conf  # noqa: PLC0415
 
     folders: list[LibraryFolder] = []
@@ -171,7 +179,11 @@ def _make_findable(container: ContainerRoot, request: HookRequest, outcome: Step
 
 
 def _keep_standard_descriptors() -> None:
-    """Make sure that no file of the container becomes descriptor 0, 1 or 2, where messages go."""
+    """Open /dev/null for each of the descriptors 0, 1 and 2 that is closed.
+
+    Otherwise, a file of the container could get such a descriptor, and the hook would write messages to the
+    file.
+    """
     while (fd := posix.open("/dev/null", posix.O_RDWR | posix.O_CLOEXEC)) <= 2:
         pass
     posix.close(fd)

@@ -1,11 +1,13 @@
-"""Read where the container's root is from the OCI state on standard input: ``root_path``.
+"""``root_path``: reads the path of the container's root from the OCI state on standard input.
 
-The state names the bundle, whose config.json names the root. Source: OCI runtime-spec 1.3, runtime.md
-("State") and config.md ("Root"). Both are the runtime's, not the image's; they are bounded nevertheless,
-as annotations and environment in them are anybody's.
+The state contains the path of the bundle. config.json in the bundle contains the path of the root. Source:
+OCI runtime-spec 1.3, runtime.md ("State") and config.md ("Root"). The runtime writes the state and
+config.json. The hook limits the size of both, because both contain annotations, and config.json also contains
+environment variables. Images and users can set these values.
 
-In a user namespace the hook may not be allowed to read the bundle: rootful podman keeps it in a folder of
-mode 0700. Then crun's state names the root, and runc starts the hook in it.
+In a user namespace, the hook can lack the permission to read the bundle, because rootful podman stores the
+bundle in a folder with the mode 0700. In this case, crun's state contains the path of the root, and runc
+starts the hook in the root.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# Bounds of ours. A config.json has 12 KB with ordinary engines; Kubernetes lets annotations, which are
-# in both, have 256 KiB.
+# Limits of cdigen in bytes. With common engines, config.json has 12 KB. Kubernetes permits 256 KiB of
+# annotations, which are in the state and in config.json.
 MAX_STATE = 4 << 20
 MAX_CONFIG = 16 << 20
 MAX_PATH = 4096
@@ -27,15 +29,15 @@ _PIECE = 65536
 
 
 class StateError(ValueError):
-    """Say in one line why the container's root is not known."""
+    """The error for a state without a usable root path. The text of the error is the reason in one line."""
 
 
 def root_path(stdin: int) -> str | None:
-    """Return the path, on the host, of the root of the container whose state STDIN gives.
+    """Return the host path of the container's root; STDIN is the descriptor with the OCI state.
 
-    None where it may not be read: the root is then the current folder, if the runtime is runc
-    (libcontainer/rootfs_linux.go, prepareRootfs). StateError: the state or the bundle's config.json is
-    not as the OCI specification says.
+    The result is None if the hook has no permission to read the bundle and the state contains no root. With
+    runc, the root is then the current folder (libcontainer/rootfs_linux.go, prepareRootfs). Raise StateError
+    if the state or the bundle's config.json does not conform to the OCI specification.
     """
     state = _object(_read(stdin, MAX_STATE, "the state on standard input"), "the state on standard input")
     bundle = _path(state.get("bundle"), "the state's bundle")
@@ -78,11 +80,11 @@ def _read_file(where: str) -> bytes:
 
 def _read(fd: int, limit: int, what: str) -> bytes:
     pieces: list[bytes] = []
-    room = limit
+    left = limit
     try:
         while piece := posix.read(fd, _PIECE):
-            room -= len(piece)
-            if room < 0:
+            left -= len(piece)
+            if left < 0:
                 raise StateError(f"{what[:200]} has more than {limit} bytes")
             pieces.append(piece)
     except OSError as error:
@@ -101,26 +103,27 @@ def _object(data: bytes, what: str) -> dict[str, Any]:
 
 
 def _decoded(text: str) -> object:
-    """Return the JSON value TEXT; the scanner alone, as ``json`` would bring ``re``: 6 ms.
+    """Return the JSON value in TEXT.
 
-    The scanner is private to ``json``: where it is another one day, and for what is not JSON (it knows
-    no errors of its own), ``json`` has the word. ValueError, RecursionError: as ``json`` raises them.
+    The function imports only the scanner of ``json``. The import of ``json`` takes 6 ms, because ``json``
+    imports ``re``. The scanner is a private part of ``json``. If the scanner fails for any reason, ``json``
+    parses TEXT. Raise ValueError or RecursionError as ``json`` does.
     """
     try:
-        from _json import make_scanner  # noqa: PLC0415 - it may not be there
+        from _json import make_scanner  # noqa: PLC0415 - the module is private, and can be missing
 
         value, end = make_scanner(_context())(text, 0)
         if end == len(text):
             return value
-    except Exception:  # noqa: BLE001, S110 - whatever it was: it is asked again below
+    except Exception:  # noqa: BLE001, S110 - after any error, json parses the text below
         pass
-    import json  # noqa: PLC0415 - the slow way is not paid for by others
+    import json  # noqa: PLC0415 - the import is necessary only if the scanner fails
 
     return json.loads(text)
 
 
 class _Context:
-    """What ``json.decoder.JSONDecoder`` is to the scanner."""
+    """The attributes of ``json.decoder.JSONDecoder`` that the scanner reads."""
 
     strict = True
     object_hook = None
@@ -128,7 +131,7 @@ class _Context:
     parse_float = float
     parse_int = int
     parse_constant = float
-    memo: dict[str, str] = {}  # noqa: RUF012 - read by the scanner written in Python only
+    memo: dict[str, str] = {}  # noqa: RUF012 - only the scanner in pure Python reads memo
 
 
 def _context() -> Any:

@@ -1,4 +1,4 @@
-"""Make the symlinks that some software expects beside the driver's libraries, such as libcuda.so."""
+"""``make_link``: creates a symbolic link that software expects in a library folder (libcuda.so)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 
 def make_link(container: ContainerRoot, target: str, link: str) -> None:
-    """Make LINK, absolute in the container, a link with the text TARGET.
+    """Create a symbolic link with the text TARGET at LINK, an absolute path in the container.
 
-    An existing file of that name is the image's or the user's choice and stays; missing folders are not made,
-    as no program looks for libraries there. ContainerPathError: the folder is not a place
-    to write.
+    An existing file at LINK stays, because the file comes from the image or the user. The function does not
+    create missing folders, because no program of the image searches them for libraries. Raise
+    ContainerPathError if the hook must not write to the folder, or if the system refuses the link.
     """
     path, _, name = link.rpartition("/")
     try:

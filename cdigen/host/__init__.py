@@ -1,4 +1,4 @@
-"""The only code that reads the machine: files through ``Root``, /proc, /sys and /dev.
+"""The only code that reads the machine: /proc, /sys, /dev, and files through ``Root``.
 
-Readers return plain values; the vendors' folders interpret them.
+The functions return plain values; the vendor packages interpret them.
 """

@@ -1,7 +1,8 @@
 """Run a child process with an enforced deadline and bounded output: ``run``.
 
-For code that must not run in root's own process, such as a driver's libraries. The child gets nothing from
-this process except its arguments; it and all its children are gone when ``run`` returns.
+The module is for code that must not run in root's own process, such as a driver's libraries. The child gets
+only its arguments and its input from this process. When ``run`` returns, the child and all its children have
+ended.
 """
 
 from __future__ import annotations
@@ -18,31 +19,37 @@ if TYPE_CHECKING:
     from subprocess import Popen
     from typing import IO, Literal
 
-# The child's whole environment: no LD_* or PYTHON* variables of this process.
+# The complete environment of the child. It contains no LD_* or PYTHON* variables of this process.
 ENVIRONMENT = {"LANG": "C.UTF-8", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
 
 OUTPUT_LIMIT = 1 << 20
-# NVML and Python need less than 100 MiB; a library that allocates for ever must not exhaust the host.
+# NVML and Python need less than 100 MiB. The limit protects the host from a library that allocates endlessly.
 ADDRESS_SPACE = 16 << 30
 
-LAST_WORDS = 200  # how many characters of its last line on standard error are kept
+MAX_LAST_LINE = 200  # characters of the last line on standard error that are kept
 _TAIL = 4096
 _CHUNK = 1 << 16
-# How long a child may go on after its last output, where that is its end.
+# The time that a child may run after the end of its output, if the caller sets ``ends_with_output``.
 _LINGER_S = 0.5
-# How often to check whether it has ended: while others may hold its pipes, and once these are closed.
-_LOOK_S = 0.02
-_LOOK_SHUT_S = 0.002
+# The intervals between checks of the child's end, while its pipes are open and after its pipes are closed.
+_POLL_S = 0.02
+_POLL_CLOSED_S = 0.002
 
 
 @frozen
 class ChildResult:
-    """How a child ended.
+    """The result of a child process.
 
-    ``by``: ``itself``, ``deadline`` (it was killed), ``flood`` (it was killed for printing too much),
-    ``lingering`` (it was killed after its output had ended).
-    ``status`` is its exit status, the negative number of the signal that killed it, or None where not
-    even SIGKILL ended it: it hangs in the kernel. ``last_stderr_line`` is its last line on standard error.
+    ``by`` is the cause of the child's end:
+
+    - ``itself``: the child ended without a signal from cdigen.
+    - ``deadline``: cdigen killed the child at the deadline.
+    - ``flood``: cdigen killed the child because the child printed more than OUTPUT_LIMIT bytes.
+    - ``lingering``: cdigen killed the child because the child continued after the end of its output.
+
+    ``status`` is the exit status, or the negative number of the signal that killed the child. None means that
+    SIGKILL did not end the child, because the child hangs in the kernel. ``last_stderr_line`` is the last
+    line on standard error.
     """
 
     by: Literal["itself", "deadline", "flood", "lingering"]
@@ -54,20 +61,21 @@ class ChildResult:
 def run(
     command: tuple[str, ...], *, deadline_s: float, stdin: bytes = b"", ends_with_output: bool = False
 ) -> ChildResult:
-    """Run COMMAND until it ends, DEADLINE_S seconds at the most, and return how it ended.
+    """Run COMMAND until it ends, at most DEADLINE_S seconds, and return its result.
 
-    ENDS_WITH_OUTPUT: one that has closed its standard output has nothing more to do, and is soon killed.
+    If ENDS_WITH_OUTPUT is true, ``run`` kills a child that continues after it has closed its standard output.
 
-    It gets ENVIRONMENT, STDIN to read, no other open files, no terminal, the folder ``/``, a session of its
-    own, no core dumps and ADDRESS_SPACE bytes. At the deadline, and when it ends, all processes of its group
-    are killed. Raises OSError if it cannot be started.
+    The child has the environment ENVIRONMENT, the input STDIN, the folder ``/``, a new session and at most
+    ADDRESS_SPACE bytes of address space. It has no other open files, no terminal and no core dumps. At the
+    end of the child or at the deadline, ``run`` kills all processes of the child's group. Raises OSError if
+    the child cannot start.
     """
     import subprocess  # noqa: PLC0415 - 8 ms, and most runs of cdigen start no child
     import time  # noqa: PLC0415 - likewise
 
     deadline = time.monotonic() + deadline_s
-    with _unblocked(), _held(stdin) as file:
-        process = subprocess.Popen(  # noqa: S603 - the command is the caller's own, no text of strangers
+    with _unblocked(), _stdin_file(stdin) as file:
+        process = subprocess.Popen(  # noqa: S603 - the command is the caller's own, not input
             command,
             stdin=file,
             stdout=subprocess.PIPE,
@@ -76,39 +84,40 @@ def run(
             env=ENVIRONMENT,
             start_new_session=True,
         )
-    listener = _Listener(process)
+    reader = _OutputReader(process)
     by: Literal["itself", "deadline", "flood", "lingering"] = "itself"
     try:
         _restrict(process.pid)
         while True:
-            # Checked first: everything written before its end is then in the pipes.
+            # This check is first, because all output of an ended child is in the pipes.
             has_ended = _has_ended(process.pid)
-            if has_ended and not listener.is_open():
+            if has_ended and not reader.is_open():
                 break
             left = deadline - time.monotonic()
             if left <= 0:
                 by = "deadline"
                 break
-            if ends_with_output and listener.ended_s and time.monotonic() - listener.ended_s > _LINGER_S:
+            if ends_with_output and reader.ended_s and time.monotonic() - reader.ended_s > _LINGER_S:
                 by = "lingering"
                 break
-            patience_s = 0.0 if has_ended else _LOOK_S if listener.is_open() else _LOOK_SHUT_S
-            heard = listener.hear(min(left, patience_s))
-            if len(listener.output) > OUTPUT_LIMIT:
+            wait_s = 0.0 if has_ended else _POLL_S if reader.is_open() else _POLL_CLOSED_S
+            had_output = reader.read(min(left, wait_s))
+            if len(reader.output) > OUTPUT_LIMIT:
                 by = "flood"
                 break
-            if has_ended and not heard:
-                break  # its children hold the pipes
+            if has_ended and not had_output:
+                break  # children of the child hold the pipes open
     finally:
-        # At least 250 ms: on a busy machine a killed process ends late (75 ms were too few at a load of 10).
+        # At least 250 ms, because a killed process ends late on a busy machine (75 ms failed at a load of
+        # 10).
         status = _end(process, grace_s=max(deadline_s / 20, 0.25), waiter=_waiter(command))
     return ChildResult(
-        by=by, status=status, output=bytes(listener.output), last_stderr_line=listener.last_stderr_line()
+        by=by, status=status, output=bytes(reader.output), last_stderr_line=reader.last_stderr_line()
     )
 
 
 def stuck(command: tuple[str, ...]) -> int:
-    """Return how many children of ``run`` that began with COMMAND (three words count) cannot be ended yet."""
+    """Return the number of children with the first three words of COMMAND that SIGKILL did not end."""
     import threading  # noqa: PLC0415 - see run
 
     return sum(thread.name == _waiter(command) for thread in threading.enumerate())
@@ -120,8 +129,8 @@ def _waiter(command: tuple[str, ...]) -> str:
 
 
 @contextmanager
-def _held(content: bytes) -> Iterator[int]:
-    """Put CONTENT into an unnamed file: unlike a pipe, nobody has to write while the child reads."""
+def _stdin_file(content: bytes) -> Iterator[int]:
+    """Yield the descriptor of an unnamed file with CONTENT; a pipe would need a writing process."""
     if not content:
         yield -3  # subprocess.DEVNULL
         return
@@ -137,10 +146,10 @@ def _held(content: bytes) -> Iterator[int]:
 
 @contextmanager
 def _unblocked() -> Iterator[None]:
-    """Unblock all signals that this process handles while the body runs.
+    """While the body runs, unblock all signals that this process handles.
 
-    A started program inherits the blocked signals of the starting thread; signals with a handler get their
-    default action (execve(2)).
+    A started program inherits the blocked signals of the starting thread. Signals with a handler get their
+    default action in the started program (execve(2)).
     """
     import signal  # noqa: PLC0415 - see run
 
@@ -153,14 +162,14 @@ def _unblocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-class _Listener:
-    """Both outputs of a process, read without blocking on either."""
+class _OutputReader:
+    """A non-blocking reader of the standard output and the standard error of a process."""
 
     def __init__(self, process: Popen[bytes]) -> None:
         import select  # noqa: PLC0415 - see run
 
         self.output = bytearray()
-        # When the standard output ended (time.monotonic); 0 while it has not.
+        # The time at which the standard output ended (time.monotonic), or 0 while it is open.
         self.ended_s = 0.0
         self._tail = b""
         self._stdout, stderr = (pipe.fileno() for pipe in _pipes(process))
@@ -172,13 +181,13 @@ class _Listener:
     def is_open(self) -> bool:
         return bool(self._open)
 
-    def hear(self, timeout_s: float) -> bool:
-        """Wait for output and read what is there; return whether anything happened."""
+    def read(self, timeout_s: float) -> bool:
+        """Read output for at most TIMEOUT_S seconds; return whether output or its end was read."""
         import time  # noqa: PLC0415 - see run
 
         ready = self._poll.poll(timeout_s * 1000)
         for descriptor, _ in ready:
-            # After poll(2) a read of a pipe does not block, however few bytes there are.
+            # After poll(2), a read of a pipe does not block, even if the pipe has fewer bytes than requested.
             chunk = os.read(descriptor, _CHUNK)
             if not chunk:
                 self._poll.unregister(descriptor)
@@ -193,7 +202,7 @@ class _Listener:
 
     def last_stderr_line(self) -> str:
         lines = self._tail.decode("utf-8", "replace").strip().splitlines()
-        return shown(lines[-1].strip()[:LAST_WORDS]) if lines else ""
+        return shown(lines[-1].strip()[:MAX_LAST_LINE]) if lines else ""
 
 
 def _pipes(process: Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
@@ -203,28 +212,29 @@ def _pipes(process: Popen[bytes]) -> tuple[IO[bytes], IO[bytes]]:
 
 
 def _restrict(pid: int) -> None:
-    """Set the child's limits from this process: Python code must not run between fork and exec."""
+    """Set the limits of the child from this process, because no Python code may run between fork and exec."""
     import resource  # noqa: PLC0415 - see run
 
     for limit, most in ((resource.RLIMIT_CORE, 0), (resource.RLIMIT_AS, ADDRESS_SPACE)):
         try:
             resource.prlimit(pid, limit, (most, most))
         except (OSError, ValueError):
-            continue  # it has ended, or a lower limit holds already
+            continue  # the child has ended, or a lower limit applies already
 
 
 def _has_ended(pid: int) -> bool:
-    """Return whether a child has ended, without reaping it: its number is not reused until _end."""
+    """Return whether a child has ended; the child is not reaped, so its ID stays reserved until ``_end``."""
     try:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
-        return True  # this process ignores SIGCHLD, so the kernel reaps
+        return True  # this process ignores SIGCHLD, so the kernel reaps the child
 
 
 def _end(process: Popen[bytes], *, grace_s: float, waiter: str) -> int | None:
-    """Kill the child's group, and reap the child; None where it does not end within GRACE_S.
+    """Kill the child's group, reap the child, and return the child's status.
 
-    A thread named WAITER then waits for it.
+    If the child does not end within GRACE_S, return None. A thread with the name WAITER then waits for the
+    child.
     """
     import contextlib  # noqa: PLC0415 - see run
     import signal  # noqa: PLC0415 - see run
@@ -232,12 +242,12 @@ def _end(process: Popen[bytes], *, grace_s: float, waiter: str) -> int | None:
     import threading  # noqa: PLC0415 - see run
 
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)  # it leads a session, so it cannot have left its group
+        os.killpg(process.pid, signal.SIGKILL)  # a session leader cannot leave its group
     for pipe in _pipes(process):
         pipe.close()
     try:
         return process.wait(grace_s)
     except subprocess.TimeoutExpired:
-        # When the kernel lets it go, it must not stay as a zombie.
+        # The thread reaps the child, so that the child does not stay as a zombie.
         threading.Thread(target=process.wait, name=waiter, daemon=True).start()
         return None

@@ -1,4 +1,4 @@
-"""The clock by which health counts: ``boottime``."""
+"""The clock for times of health: ``boottime``."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def boottime() -> float:
-    """Return the seconds since the boot, those of suspensions included; nobody sets this clock."""
+    """Return the seconds since the boot, including suspensions; no process can set this clock."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,4 +1,4 @@
-"""What confines this process besides its rights: ``confinement``, and ``refusal`` for messages about that."""
+"""The confinement of this process by SELinux or AppArmor: ``confinement``, and ``refusal`` for messages."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ _LABEL = "/proc/self/attr/current"
 
 
 def confinement(label: str = _LABEL) -> str:
-    """Return in one line how SELinux or AppArmor confines this process, "" where neither does.
+    """Return one line about the confinement of this process by SELinux or AppArmor; "" without confinement.
 
-    LABEL is the file that has its label: USER:ROLE:TYPE:LEVEL of SELinux, or AppArmor's PROFILE (enforce).
+    LABEL is the file with the label of this process. SELinux writes USER:ROLE:TYPE:LEVEL to the file, and
+    AppArmor writes PROFILE (enforce).
     """
     try:
         with open(label, encoding="utf-8", errors="replace") as file:
@@ -23,15 +24,16 @@ def confinement(label: str = _LABEL) -> str:
         return ""
     if text.count(":") >= 3:
         return (
-            f"SELinux runs this process as {text.split(':')[2]}: 'ausearch -m avc -ts recent' says what it "
-            "refused; a pod needs 'seLinuxOptions: {type: spc_t}', podman run '--security-opt label=disable'"
+            f"SELinux runs this process as {text.split(':')[2]}: 'ausearch -m avc -ts recent' lists the "
+            "refusals; a pod needs 'seLinuxOptions: {type: spc_t}', and 'podman run' needs "
+            "'--security-opt label=disable'"
         )
     if text.endswith("(enforce)"):
-        return f"AppArmor confines this process by {text.removesuffix('(enforce)').strip()}: see dmesg"
+        return f"AppArmor confines this process with {text.removesuffix('(enforce)').strip()}: see dmesg"
     return ""
 
 
 def refusal(error: OSError, label: str = _LABEL) -> str:
-    """Return ERROR in words, and where it is a refusal, what confines this process, by LABEL."""
+    """Return the text of ERROR, and for EACCES and EPERM also the confinement of this process (LABEL)."""
     by = confinement(label) if error.errno in {EACCES, EPERM} else ""
     return f"{reason(error)}{by and f' ({by})'}"

@@ -1,7 +1,8 @@
-"""Find the standard library of the Python that runs the start-up hook, and the original if it is a copy.
+"""Find the standard library of the hook's Python interpreter, and the original of a copied interpreter.
 
-A copy that users may execute but not read keeps containers from spying on the hook (docs/hook.md). A
-``pyvenv.cfg`` beside it tells Python, and us, the folder of the original.
+A copy that users may execute but not read protects the hook against inspection by containers (docs/hook.md).
+A ``pyvenv.cfg`` in the folder of the copy contains the folder of the original. Python and cdigen read this
+file.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 SETTINGS = "pyvenv.cfg"
-# Debian 13's has 7 MB.
+# The size limit of an interpreter in bytes. The interpreter of Debian 13 has 7 MB.
 MAX_SIZE = 64 << 20
 
 
 def standard_library(host: Root | None, python: str) -> tuple[str, ...]:
-    """Return the folder of PYTHON's standard library on HOST, if it is where Python looks first."""
+    """Return the folder of PYTHON's standard library on HOST and the path of its os.py; empty if missing."""
     if host is None or not host.exists(python):
         return ()
     real = host.resolve(python)
@@ -30,12 +31,12 @@ def standard_library(host: Root | None, python: str) -> tuple[str, ...]:
 
 
 def settings_of(python: str) -> str:
-    """Return the path of the file that names the original of PYTHON, should it be a copy."""
+    """Return the path of the ``pyvenv.cfg`` for PYTHON; this file exists if PYTHON is a copy."""
     return f"{posixpath.dirname(python)}/{SETTINGS}"
 
 
 def copied_from(host: Root | None, python: str) -> str:
-    """Return the interpreter that PYTHON is a copy of; empty if it is not a copy. Never raises."""
+    """Return the original interpreter if PYTHON is a copy; "" if it is not a copy. Never raises."""
     try:
         text = host.read(settings_of(python), limit=4096).decode("utf-8", "replace") if host else ""
     except OSError:
@@ -46,15 +47,15 @@ def copied_from(host: Root | None, python: str) -> str:
 
 
 def outdated(host: Root, python: str, original: str) -> str:
-    """Return why PYTHON is not a copy of the present ORIGINAL; empty if it is one, or cannot be read."""
+    """Return the reason why PYTHON is no copy of ORIGINAL; "" for a copy or an unreadable PYTHON."""
     try:
         present = host.read(original, limit=MAX_SIZE)
     except OSError:
-        return f"{shown(original)} is not there"
+        return f"{shown(original)} does not exist"
     try:
         same = host.read(python, limit=MAX_SIZE) == present
     except PermissionError:
         return ""
     except OSError:
-        return f"{shown(python)} is not there"
-    return "" if same else f"{shown(original)} has been changed since"
+        return f"{shown(python)} does not exist"
+    return "" if same else f"{shown(original)} has changed since the copy"

@@ -1,8 +1,9 @@
-"""Whether a live host is mounted whole below a folder: ``findings``, for cdigen in a container.
+"""Check that a live host is mounted completely at a folder: ``findings``, for cdigen in a container.
 
-Such a folder has the kernel's own file systems below it, which the tree of a recorded host has not, or is a
-mount where their folders are empty. In a container the host's ``/`` is mounted there read-only, and writable
-what cdigen writes to (docs/operations.md).
+A folder is a live host if a file system of the kernel is mounted at its /proc, /sys or /dev. A mount with an
+empty /proc and an empty /sys is also a live host. All other folders are recorded hosts, and are not checked.
+In a container, the host's ``/`` is mounted read-only at the folder. The folders to which cdigen writes are
+mounted writable (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -18,20 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 MISSING, READ_ONLY, REMOVED = "host-mount-missing", "host-mount-read-only", "host-mount-removed"
-# Folder of the host, the type of its file system, and what is not known without it.
+# Each row: a folder of the host, the type of its file system, and the content of the folder.
 _KERNELS = (
-    ("/proc", "proc", "which driver runs"),
-    ("/sys", "sysfs", "which devices there are"),
-    ("/dev", "devtmpfs", "which nodes the devices have"),
+    ("/proc", "proc", "the running driver"),
+    ("/sys", "sysfs", "the devices"),
+    ("/dev", "devtmpfs", "the device nodes"),
 )
 _MOUNTINFO = "/proc/self/mountinfo"
 
 
 def findings(outer: str, writable: Sequence[str], mountinfo: str = _MOUNTINFO) -> tuple[Finding, ...]:
-    """Return what is missing of the live host that is mounted at OUTER, nothing for a folder that is none.
+    """Return the findings on missing, read-only and removed mounts of the live host at OUTER.
 
-    WRITABLE are folders of this machine that cdigen writes to, of which those below OUTER matter. MOUNTINFO
-    is this process's mount table (proc_pid_mountinfo(5)).
+    The result is empty if OUTER is not a live host. WRITABLE are folders of this machine to which cdigen
+    writes. Folders outside OUTER are not checked. MOUNTINFO is this process's mount table
+    (proc_pid_mountinfo(5)).
     """
     outer = outer.rstrip("/")
     if not outer:
@@ -46,14 +48,14 @@ def findings(outer: str, writable: Sequence[str], mountinfo: str = _MOUNTINFO) -
         return ()
     below = [path for path in dict.fromkeys(writable) if path.startswith(f"{outer}/")]
     return (
-        *(_missing(outer, path, kind, why) for path, kind, why in _KERNELS if _lacks(outer, path, present)),
+        *(_missing(outer, *kernel) for kernel in _KERNELS if _lacks(outer, kernel[0], present)),
         *_unwritable(outer, below),
         *_removed(outer, below, table),
     )
 
 
 def _is_alone(outer: str, table: Sequence[tuple[str, bytes, str, str]]) -> bool:
-    """Return whether OUTER is a mount of a host without all that is mounted below it."""
+    """Return whether OUTER is a mount of a host's root without the mounts below the root."""
     try:
         is_empty = not os.listdir(f"{outer}/proc") and not os.listdir(f"{outer}/sys")
     except OSError:
@@ -62,7 +64,7 @@ def _is_alone(outer: str, table: Sequence[tuple[str, bytes, str, str]]) -> bool:
 
 
 class _Mounts:
-    """The rows of a mount table: device, root in the file system, mount point, type of file system."""
+    """The rows of a mount table: device, root in the file system, mount point, file system type."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -77,7 +79,7 @@ class _Mounts:
 
 
 def _device(path: str) -> str:
-    """Return the number of the file system at PATH as the table has it, "" where nothing is."""
+    """Return the device number of PATH's file system as MAJOR:MINOR, "" if PATH cannot be read."""
     try:
         number = os.stat(path).st_dev
     except OSError:
@@ -86,17 +88,17 @@ def _device(path: str) -> str:
 
 
 def _lacks(outer: str, path: str, present: set[str]) -> bool:
-    # A host that is a container itself has a /dev of another type, with this node in it.
+    # If the host is itself a container, its /dev has another file system type, but /dev/null exists.
     return path not in present and not (path == "/dev" and os.path.exists(f"{outer}/dev/null"))
 
 
-def _missing(outer: str, path: str, kind: str, why: str) -> Finding:
+def _missing(outer: str, path: str, kind: str, content: str) -> Finding:
     return Finding(
         severity="error",
         rule=MISSING,
         path=path,
-        message=f"the host's {path} is not mounted at {shown(outer + path)} (no {kind} is there): {why} "
-        "cannot be seen",
+        message=f"the host's {path} is not mounted at {shown(outer + path)} (no {kind}): cdigen cannot find "
+        f"{content}",
         hint=_whole(outer),
     )
 
@@ -104,7 +106,7 @@ def _missing(outer: str, path: str, kind: str, why: str) -> Finding:
 def _whole(outer: str) -> str:
     at = shown(outer)
     return (
-        f"mount the host with all that is mounted below it: hostPath / at {at} with 'mountPropagation: "
+        f"mount the host with all mounts below it: hostPath / at {at} with 'mountPropagation: "
         f"HostToContainer' in a manifest, '--volume /:{at}:ro,rslave' for podman run and docker run"
     )
 
@@ -120,7 +122,7 @@ def _unwritable(outer: str, folders: Sequence[str]) -> Iterator[Finding]:
                 severity="error",
                 rule=READ_ONLY,
                 path=folder[len(outer) :],
-                message=f"{shown(folder)} is on a mount that is read-only: nothing can be written there",
+                message=f"{shown(folder)} is on a read-only mount",
                 hint=_writable(outer, _mounted(folder[len(outer) :])),
             )
 
@@ -134,7 +136,10 @@ def _writable(outer: str, folder: str) -> str:
 
 
 def _mounted(path: str) -> str:
-    """Return which folder of the host to mount for PATH: all of /run, as others remove what is in it."""
+    """Return the host folder to mount for PATH; this is /run for PATH below /run.
+
+    Other programs can remove folders in /run, so a mount of a single folder could become invalid.
+    """
     return "/run" if path.startswith("/run/") else path
 
 
@@ -147,7 +152,7 @@ def _existing(path: str) -> str:
 def _removed(
     outer: str, folders: Sequence[str], table: Sequence[tuple[str, bytes, str, str]]
 ) -> Iterator[Finding]:
-    """Yield each of FOLDERS that is a mount of a folder that the host has no more."""
+    """Yield a finding for each mount in FOLDERS whose source folder was removed on the host."""
     gone = {point for _, root, point, _ in table if root.endswith(b"//deleted")}
     for folder in folders:
         if folder in gone:
@@ -156,7 +161,7 @@ def _removed(
                 severity="error",
                 rule=REMOVED,
                 path=folder[len(outer) :],
-                message=f"the folder that is mounted at {shown(folder)} was removed on the host, which sees "
-                "nothing of what is written there",
+                message=f"the folder that is mounted at {shown(folder)} was removed on the host: files "
+                "written there do not reach the host",
                 hint=f"mount a folder above it: {_writable(outer, host)}",
             )

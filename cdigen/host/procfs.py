@@ -8,20 +8,20 @@ if TYPE_CHECKING:
 
 MACHINES = ("x86_64", "aarch64")
 DEVICES = "/proc/devices"
-# Of a size in bytes.
+# The maximum number of digits of a size in bytes.
 _MAX_DIGITS = 15
 
 
 def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
-    """Return a small text file of /proc or /sys; raises OSError.
+    """Return the content of a small text file of /proc or /sys; raises OSError.
 
-    Bytes that are not UTF-8 become U+FFFD: such a file is invalid, and its parser will say so.
+    Bytes that are not UTF-8 become U+FFFD. The parser of the file then reports the file as invalid.
     """
     return root.read(path, limit=limit).decode("utf-8", "replace")
 
 
 def read_line(root: Root, path: str) -> str:
-    """Return the content of a file of one line, or an empty string if it is not printable."""
+    """Return the content of a one-line file, or "" if the content is unreadable or not printable."""
     try:
         text = read_text(root, path).strip()
     except OSError:
@@ -30,9 +30,9 @@ def read_line(root: Root, path: str) -> str:
 
 
 def number_behind(prefix: str, name: str) -> int | None:
-    """Return 128 for ``renderD128`` if PREFIX is ``renderD``; None if NAME does not have that form.
+    """Return the number after PREFIX in NAME (128 in ``renderD128``), or None if there is no such number.
 
-    The kernel's numbers of devices have up to seven digits and no leading zeros.
+    Device numbers of the kernel have up to seven digits and no leading zeros.
     """
     digits = name.removeprefix(prefix)
     if not name.startswith(prefix) or not (digits.isascii() and digits.isdigit() and len(digits) <= 7):
@@ -41,7 +41,7 @@ def number_behind(prefix: str, name: str) -> int | None:
 
 
 def mib(text: str) -> int | None:
-    """Return the MiB in a number of bytes; None if TEXT is no such number, or less than one."""
+    """Return TEXT (bytes) in MiB; None if TEXT is not a number, or less than one MiB."""
     if not (text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS):
         return None
     return int(text) >> 20 or None
@@ -50,14 +50,14 @@ def mib(text: str) -> int | None:
 def kernel_release(root: Root) -> str:
     """Return the running kernel's release (``uname -r``), or an empty string if it is unknown.
 
-    It is the name of a folder in many paths; a text that cannot be one is not a release.
+    Many paths contain the release as a folder name. A text with a slash is not a release.
     """
     release = read_line(root, "/proc/sys/kernel/osrelease")
     return "" if "/" in release else release
 
 
 def boot_id(root: Root) -> str:
-    """Return the kernel's id of this boot (random(4)), or an empty string if there is none."""
+    """Return the kernel's boot ID (random(4)), or an empty string if there is none."""
     return read_line(root, "/proc/sys/kernel/random/boot_id")
 
 

@@ -1,8 +1,8 @@
-"""Read a folder tree as a host (``Root``): links are followed within the tree, as chroot(2) would.
+"""Read a folder tree as the root of a host: ``Root``.
 
-Links are followed as the host itself would follow them, from the tree's own ``/``: an absolute
-link or a ``..`` never leads out of the tree. The kernel would do the same after chroot(2); doing it
-here needs no privilege and works for many trees in one process.
+``Root`` follows links within the tree. An absolute link or a ``..`` never leads out of the tree. The kernel
+follows links in the same manner after chroot(2). ``Root`` needs no privilege, and works for many trees in one
+process.
 """
 
 from __future__ import annotations
@@ -17,88 +17,90 @@ if TYPE_CHECKING:
 
 # Linux gives up after 40 links in one walk (path_resolution(7)).
 MAX_LINKS = 40
-# Files that cdigen reads whole are small; the largest is ld.so.cache (16 MiB, binfmt.ldcache).
+# Most files that cdigen reads completely are small. Larger files, such as ld.so.cache (16 MiB,
+# binfmt.ldcache), have their own limits.
 DEFAULT_LIMIT = 1 << 20
-# Deeper paths are walked step by step, not folder by folder.
+# For deeper paths, ``Root`` resolves each part without the cache of folders.
 _MAX_NESTING = 64
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Root:
-    """A host's file tree: the machine's own (``/``) or any folder.
+    """The file tree of a host: the root of this machine (``/``) or any other folder.
 
-    ``outer`` is the tree's path on this machine. ``seen_at`` is its path on the host: ``/`` for a host's own
-    root, ``/run/nvidia/driver`` for a driver container's. Paths given to the methods are absolute within the
-    tree. Folders and links on the way are cached, also missing ones, so an instance is for one reading of the
-    host. Methods raise the ``OSError`` of the underlying system call.
+    ``outer`` is the tree's path on this machine. ``host_prefix`` is the tree's path on the host: ``/`` for
+    the root of a host, ``/run/nvidia/driver`` for the root of a driver container. Path arguments are absolute
+    within the tree. An instance caches existing and missing folders and links, so use an instance for only
+    one read of the host. Methods raise the ``OSError`` of the underlying system call.
     """
 
-    def __init__(self, outer: str = "/", *, seen_at: str = "/") -> None:
+    def __init__(self, outer: str = "/", *, host_prefix: str = "/") -> None:
         self.outer = "" if outer == "/" else outer
-        self.seen_at = "" if seen_at == "/" else seen_at
+        self.host_prefix = "" if host_prefix == "/" else host_prefix
         self._directories: dict[str, str] = {"/": "/"}
         self._links: dict[str, str | None] = {}
-        # Canonical paths where nothing is, and folders as they were asked for that lead nowhere. A link to
-        # nothing is of the second alone: it is there, and where it leads decides where a path is made.
+        # _missing has canonical paths that do not exist. _dangling has requested paths that do not lead to a
+        # folder. A dangling link is only in _dangling, because the link itself exists.
         self._missing: set[str] = set()
-        self._leading_nowhere: set[str] = set()
+        self._dangling: set[str] = set()
         self._inside = os.path.realpath(outer).rstrip("/") + "/"
 
     def __repr__(self) -> str:
-        return f"Root({self.outer or '/'!r}, seen_at={self.seen_at or '/'!r})"
+        return f"Root({self.outer or '/'!r}, host_prefix={self.host_prefix or '/'!r})"
 
     @property
     def is_this_machine(self) -> bool:
-        """Whether the tree is the running machine's own root."""
+        """Whether the tree is the root of the running machine."""
         return not self.outer
 
     def below(self, path: str) -> Root:
-        """Return the folder PATH of this tree as a tree of its own, which the host has at PATH."""
+        """Return the folder PATH of this tree as a new ``Root``."""
         real = self.resolve(path)
         if real == "/":
             return self
-        return Root(self.outer + real, seen_at=self.seen_at + real)
+        return Root(self.outer + real, host_prefix=self.host_prefix + real)
 
     def forget_missing(self) -> None:
-        """Forget which folders were missing: some were made since."""
+        """Remove missing folders from the cache, after another part of cdigen has made some of them."""
         self._missing.clear()
-        self._leading_nowhere.clear()
+        self._dangling.clear()
 
     def host_path(self, path: str) -> str:
         """Return PATH of this tree as a path of the host."""
-        return self.seen_at + path
+        return self.host_prefix + path
 
     def outer_path(self, path: str) -> str:
-        """Return PATH of this tree as a path of this machine; PATH must be resolved already."""
+        """Return the canonical PATH of this tree as a path of this machine."""
         return self.outer + path
 
     def resolve(self, path: str) -> str:
-        """Return the canonical path of PATH: links followed within the tree, no ``.`` or ``..``.
+        """Return the canonical path of PATH in the tree, without links, ``.`` and ``..``.
 
-        Raises FileNotFoundError, NotADirectoryError, PermissionError, OSError(ELOOP), or OSError(EINVAL)
-        where PATH holds a NUL byte.
+        Raises FileNotFoundError, NotADirectoryError, PermissionError, OSError(ELOOP), or OSError(EINVAL) if
+        PATH contains a NUL byte.
         """
         head, _, name = path.rpartition("/")
         if name in {"", ".", ".."} or "\0" in path:
             return self._walk("/", path)
         folder = self.directory(head or "/")
         path = f"{folder}/{name}" if folder != "/" else f"/{name}"
-        # Most are not links: with a walk for each, the daemon's cycle would spend most of its time here.
+        # Most paths are not links. A complete walk for each path would take most of the daemon's time.
         target = self._link_target(path)
         if target is None:
             return path
         return self._follow(folder, target)
 
     def resolve_new(self, path: str) -> str:
-        """Return where PATH is or would be made: as ``resolve``, but the last parts may be missing.
+        """Return the canonical path of PATH, as ``resolve`` does, but the last parts may be missing.
 
-        Without it, making the missing folders of a path through a link whose target does not exist in
-        the tree would follow that link out of the tree. Raises as ``resolve``, except for missing parts.
+        Resolve a path with this method before you make its missing folders. If the path were not resolved,
+        the kernel would follow an absolute link out of the tree. Raises the same errors as ``resolve``,
+        except for missing parts.
         """
         return self._walk("/", path, must_exist=False)
 
     def located(self, path: str) -> tuple[str, os.stat_result]:
-        """Return the canonical path of PATH, and its status; raises as ``resolve`` does."""
+        """Return the canonical path and the status of PATH; raises the same errors as ``resolve``."""
         head, _, name = path.rpartition("/")
         if name not in {"", ".", ".."} and "\0" not in path:
             folder = self.directory(head or "/")
@@ -110,15 +112,15 @@ class Root:
         return real, os.lstat(self.outer + real)
 
     def directory(self, path: str) -> str:
-        """Return the canonical path of the folder PATH, and cache it; raises as ``resolve`` does."""
+        """Return (and cache) the canonical path of the folder PATH; raises the same errors as ``resolve``."""
         real = self._directories.get(path)
         if real is None:
-            if path in self._leading_nowhere:
+            if path in self._dangling:
                 raise FileNotFoundError(ENOENT, os.strerror(ENOENT), path)
             try:
                 real = self._find_directory(path)
             except FileNotFoundError:
-                self._leading_nowhere.add(path)
+                self._dangling.add(path)
                 raise
             self._directories[path] = real
         return real
@@ -127,20 +129,20 @@ class Root:
         head, _, name = path.rpartition("/")
         if name in {"", ".", ".."} or "\0" in path or path.count("/") > _MAX_NESTING:
             return self._walk("/", path)
-        # From its parent, which is cached: a host has hundreds of folders side by side.
+        # The parent is cached, because a parent can have hundreds of folders.
         above = self.directory(head or "/")
         real = f"{above}/{name}" if above != "/" else f"/{name}"
         target = self._folder_link(real)
         return real if target is None else self._follow(above, target)
 
     def _follow(self, folder: str, target: str) -> str:
-        """Return the path of a link's target, for the text TARGET in the canonical FOLDER."""
+        """Return the canonical path to which the link target TARGET leads from the canonical FOLDER."""
         return self._walk("/" if target.startswith("/") else folder, target, links_left=MAX_LINKS - 1)
 
     def _walk(self, base: str, path: str, *, must_exist: bool = True, links_left: int = MAX_LINKS) -> str:
         if "\0" in path:
-            # Python's wrappers of the system calls raise ValueError for it.
-            raise OSError(EINVAL, "a path cannot hold a NUL byte", path)
+            # Python's wrappers of the system calls would raise ValueError.
+            raise OSError(EINVAL, "a path cannot contain a NUL byte", path)
         here = base
         pending = path.split("/")[::-1]
         while pending:
@@ -165,9 +167,9 @@ class Root:
         return here
 
     def _target(self, path: str, *, is_last: bool, must_exist: bool) -> str | None:
-        """Return the target of the link PATH, None if it is not a link, or is missing and may be."""
+        """Return the target of the link PATH; None for no link, or if PATH is missing and need not exist."""
         try:
-            # Folders on the way are met again and again; the last part of a path rarely is.
+            # Only folders are cached, because the last part of a path is rarely needed again.
             return self._link_target(path) if is_last else self._folder_link(path)
         except FileNotFoundError:
             if must_exist:
@@ -175,7 +177,7 @@ class Root:
             return None
 
     def _require_folder(self, path: str) -> None:
-        """Raise NotADirectoryError if PATH is no directory: no path goes through a file, even with ``..``."""
+        """Raise NotADirectoryError if PATH is not a directory."""
         if not stat.S_ISDIR(os.lstat(self.outer + path).st_mode):
             raise NotADirectoryError(ENOTDIR, os.strerror(ENOTDIR), path)
 
@@ -194,17 +196,17 @@ class Root:
         try:
             return os.readlink(self.outer + path)
         except OSError as error:
-            # It exists and is not a link.
+            # EINVAL: PATH exists and is not a link.
             if error.errno != EINVAL:
                 raise
             return None
 
     def stat(self, path: str) -> os.stat_result:
-        """Return the status of PATH, links followed."""
+        """Return the status of PATH; all links are followed."""
         return self.located(path)[1]
 
     def exists(self, path: str) -> bool:
-        """Return whether PATH exists, links followed."""
+        """Return whether PATH exists; all links are followed."""
         try:
             self.resolve(path)
         except OSError:
@@ -212,7 +214,7 @@ class Root:
         return True
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in the folder PATH, sorted by code point; raises as os.listdir."""
+        """Return the names in the folder PATH, sorted by code point; raises OSError."""
         return sorted(os.listdir(self.outer + self.directory(path)))
 
     def names(self, path: str) -> list[str]:
@@ -228,9 +230,10 @@ class Root:
             return file.read_all(limit)
 
     def open(self, path: str) -> OpenFile:
-        """Open the regular file that PATH leads to, for reading; a context manager.
+        """Return the regular file PATH, open for reading, as a context manager.
 
-        A FIFO or device in its place is refused without opening it: opening a watchdog device starts it.
+        A FIFO or a device at PATH raises OSError and is not opened, because opening a watchdog device starts
+        the watchdog.
         """
         real, status = self.located(path)
         if not stat.S_ISREG(status.st_mode):
@@ -248,10 +251,10 @@ class Root:
         return OpenFile(descriptor, real, status)
 
     def _is_within(self, descriptor: int) -> bool:
-        """Ask the kernel for the path of an opened file.
+        """Return whether the kernel's path of an opened file is within the tree.
 
-        The walk above and the open are two steps, and a foreign tree may be changed between them. Without
-        /proc, the walk alone has to do.
+        Another process can change the tree between the walk of the path and the open. Without /proc, the
+        method returns True.
         """
         try:
             real = os.readlink(f"/proc/self/fd/{descriptor}")
@@ -261,29 +264,30 @@ class Root:
 
 
 def _opened(path: str, status: os.stat_result) -> int:
-    """Open the regular file PATH, whose STATUS was just read.
+    """Return a descriptor of the regular file PATH; STATUS is the status from just before the call.
 
-    A user may swap a folder on the way for a link to /dev in between, and Python's open has no flag
-    against that. O_PATH gets a descriptor without opening the file (open(2)). That costs three more system
-    calls, so it is only for files of other users: most files that a cycle reads belong to root.
+    After the read of STATUS, a user can replace a folder on the path with a link to /dev. Python's open has
+    no flag that prevents this. For this reason, O_PATH first returns a descriptor without opening the file
+    (open(2)). O_PATH needs three more system calls, so only the files of other users are opened with O_PATH.
+    Most files that a cycle reads belong to root.
     """
     if status.st_uid in {0, os.geteuid()}:
         return os.open(path, _FLAGS | os.O_NOFOLLOW)
-    held = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    path_descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        if not stat.S_ISREG(os.fstat(held).st_mode):
+        if not stat.S_ISREG(os.fstat(path_descriptor).st_mode):
             raise OSError(EISDIR, "not a regular file", path)
         try:
-            return os.open(f"/proc/self/fd/{held}", _FLAGS)
+            return os.open(f"/proc/self/fd/{path_descriptor}", _FLAGS)
         except (FileNotFoundError, NotADirectoryError):
-            # Without /proc, the earlier status has to do.
+            # Without /proc, only STATUS shows that the file is regular.
             return os.open(path, _FLAGS | os.O_NOFOLLOW)
     finally:
-        os.close(held)
+        os.close(path_descriptor)
 
 
 class OpenFile:
-    """An open regular file: its canonical path, its status, and reads at any offset."""
+    """An open regular file with its canonical path, its size and its mode."""
 
     def __init__(self, descriptor: int, path: str, status: os.stat_result) -> None:
         self.descriptor = descriptor
@@ -305,7 +309,7 @@ class OpenFile:
         """Return the whole content; raises OSError(EFBIG) above LIMIT bytes."""
         chunks: list[bytes] = []
         total = 0
-        # Files of /proc report size 0, so read until the end, not by size.
+        # Files of /proc have the size 0, so the loop reads until the end of the file.
         while chunk := os.read(self.descriptor, min(1 << 16, limit + 1 - total)):
             chunks.append(chunk)
             total += len(chunk)
@@ -315,20 +319,20 @@ class OpenFile:
 
 
 def parts(path: str) -> list[str]:
-    """Return the names in PATH that lead anywhere, the first one last: as a walk takes them from its end."""
+    """Return the names in PATH in reverse order, without empty names and ``.``."""
     return [name for name in reversed(path.split("/")) if name not in {"", "."}]
 
 
 def shown(path: str) -> str:
-    """Return PATH for one line of text: control characters and bytes that are not UTF-8 are escaped."""
+    """Return PATH for one line of text, with escaped control characters and escaped non-UTF-8 bytes."""
     return path if is_plain(path) else ascii(path)[1:-1]
 
 
 def is_plain(path: str) -> bool:
-    """Return whether PATH is UTF-8 and free of control characters, so that a spec may contain it."""
+    """Return whether PATH is UTF-8 without control characters; a spec can contain only such paths."""
     return path.isprintable()
 
 
 def reason(error: Exception) -> str:
-    """Return the system's text for ERROR without its path (``Permission denied``), or another error's."""
+    """Return the system's text for ERROR without the path (``Permission denied``), or the text of ERROR."""
     return (isinstance(error, OSError) and error.strerror) or str(error)

@@ -1,6 +1,6 @@
 """List PCI devices from /sys, and read PCI addresses.
 
-Source of names and forms: the kernel's Documentation/ABI/testing/sysfs-bus-pci.
+Source of names and formats: the kernel's Documentation/ABI/testing/sysfs-bus-pci.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _HEX = frozenset("0123456789abcdef")
 
 
 def pci_key(address: str) -> tuple[int, int, int, int] | None:
-    """Return (domain, bus, device, function) of a PCI address, or None if TEXT is not one.
+    """Return (domain, bus, device, function) of the PCI ADDRESS, or None if it is not valid.
 
     The domain has four to eight hexadecimal digits (virtual machines have domains above 0xffff).
     """
@@ -35,16 +35,17 @@ def pci_key(address: str) -> tuple[int, int, int, int] | None:
 
 
 def pci_address(text: str) -> str | None:
-    """Return TEXT as sysfs spells a PCI address (lower case, short domain), or None."""
+    """Return the PCI address TEXT in the spelling of sysfs (lower case, short domain), or None."""
     key = pci_key(text.lower())
     return "{:04x}:{:02x}:{:02x}.{:x}".format(*key) if key else None
 
 
 def pci_devices(root: Root, *, vendor: int, classes: tuple[int, ...]) -> tuple[tuple[str, str], ...]:
-    """Return the PCI functions made by VENDOR (``0x10de``) as pairs of address and bound driver.
+    """Return the PCI functions of VENDOR (``0x10de``) as pairs of address and bound driver.
 
-    They are sorted by address; the driver is empty if none is bound. CLASSES are class and sub-class in one
-    number (``0x0302``). Entries that cannot be read are left out: a removed device's /sys entry vanishes.
+    The pairs are sorted by address. The driver is "" if no driver is bound. CLASSES are class and sub-class
+    in one number (``0x0302``). The result omits unreadable entries, because the /sys entry of a removed
+    device disappears.
     """
     found = []
     for address in root.names(PCI_DEVICES):
@@ -68,7 +69,7 @@ def bound(root: Root, driver: str) -> list[str]:
 
 
 def has_guest(root: Root, address: str) -> bool:
-    """Return whether a driver of VFIO, such as vfio-pci, has the PCI device: it is a virtual machine's."""
+    """Return whether a VFIO driver (vfio-pci) for virtual machines is bound to the PCI device ADDRESS."""
     try:
         driver = root.resolve(f"{PCI_DEVICES}/{address}/driver")
     except OSError:
@@ -77,7 +78,7 @@ def has_guest(root: Root, address: str) -> bool:
 
 
 def class_of(root: Root, folder: str) -> int:
-    """Return class and sub-class (``0x0302``) of the PCI function at FOLDER, 0 if they cannot be read."""
+    """Return class and sub-class (``0x0302``) of the PCI function at FOLDER, or 0 if unreadable."""
     return (_number(root, f"{folder}/class") or 0) >> 8
 
 

@@ -1,7 +1,7 @@
-"""Find out why root must not execute or load a file: because others may change it (``untrusted``).
+"""Check that only root can change a file before root executes or loads the file: ``untrusted``.
 
-A program that root starts, or a library that it loads, is as powerful as root. Anyone who may write to the
-file, or to any folder on the way to it, or replace a link on the way, would have that power too.
+A program that root starts, or a library that root loads, has the privileges of root. A user who can
+change the file, a folder on its path or a link on its path would have the same privileges.
 """
 
 from __future__ import annotations
@@ -21,42 +21,75 @@ ACCESS_LIST = "system.posix_acl_access"
 
 
 def untrusted(path: str, *, base: str = "", owners: frozenset[int] = frozenset()) -> str:
-    """Return why root must not execute or load PATH; an empty text if it may.
+    """Return the reason why root must not execute or load PATH; "" if there is no reason.
 
-    The file, every folder above it, every link on the way and every folder above those must belong
-    to root, and nobody else may write to them: no other user, no group except root's. Files of the user who
-    runs this process, or of one of OWNERS, count as root's. PATH is on this machine, or in the tree at BASE
-    on it; never raises.
+    The file, every link on its path, and every folder above the file and the links must belong to root. No
+    other user and no group except root's group may write to them. The user who runs this process and OWNERS
+    are treated as root. PATH is on this machine, or in the tree at BASE. Never raises.
     """
     if not path.startswith("/"):
         return f"{shown(path)} is not an absolute path"
     try:
-        return _judge_way(path, owners | {0, os.geteuid()}, base)
+        return _judge_path(path, owners | _trusted(), base)
     except OSError as error:
         return f"{shown(path)} cannot be examined: {reason(error)}"
     except ValueError:
-        return f"{shown(path)} is not a path"  # it holds a NUL
+        return f"{shown(path)} is not a path"  # the path contains a NUL
 
 
-def untrusted_below(root: Root, folder: str) -> str:
-    """Return why root must not load files below FOLDER of ROOT; an empty text if it may, or there are none.
+def untrusted_below(root: Root, folder: str, *, most: int = MAX_FILES) -> str:
+    """Return the reason why root must not use files below FOLDER of ROOT; "" if there is no reason.
 
-    For the few files of a program: more than ``MAX_FILES``, or a circular link, are a reason as well.
+    More than MOST files or a circular link are also a reason.
     """
     pending = [folder] if folder else []
-    seen = 0
+    checked = 0
     while pending:
         path = pending.pop()
-        seen += 1
-        if seen > MAX_FILES:
-            return f"{shown(folder)} holds more than {MAX_FILES} files"
+        checked += 1
+        if checked > most:
+            return f"{shown(folder)} contains more than {most} files"
         if problem := untrusted(path, base=root.outer):
             return problem
         pending.extend(f"{path}/{name}" for name in root.names(path))
     return ""
 
 
-def _judge_way(path: str, owners: frozenset[int], base: str) -> str:
+def untrusted_tree(root: Root, paths: tuple[str, ...], *, owners: frozenset[int] = frozenset()) -> str:
+    """Return the reason why root must not trust the files PATHS of the tree ROOT; "" if there is no reason.
+
+    Only root may replace the tree, change PATHS, or change folders on their paths. Missing parts are trusted.
+    A folder of root with the sticky bit, such as /tmp, may be above the tree, because other users cannot
+    replace the tree there. OWNERS are as in ``untrusted``. Never raises.
+    """
+    owners |= _trusted()
+    folder = root.outer
+    try:
+        while folder := folder.rpartition("/")[0]:
+            status = os.lstat(folder)
+            is_sticky = status.st_mode & stat.S_ISVTX and status.st_uid in owners
+            if not is_sticky and (problem := _judge(folder, "", owners)):
+                return problem
+    except OSError as error:
+        return f"{shown(folder)} cannot be examined: {reason(error)}"
+    return next(filter(None, (_untrusted_parts(path, owners, root.outer) for path in paths)), "")
+
+
+def _untrusted_parts(path: str, owners: frozenset[int], base: str) -> str:
+    """Return the reason why root must not trust PATH of the tree at BASE; missing parts are trusted."""
+    try:
+        return _judge_path(path, owners, base)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except OSError as error:
+        return f"{shown(path)} cannot be examined: {reason(error)}"
+
+
+def _trusted() -> frozenset[int]:
+    return frozenset({0, os.geteuid()})
+
+
+def _judge_path(path: str, owners: frozenset[int], base: str) -> str:
     """Walk PATH as the kernel does (path_resolution(7)), after chroot(2) to BASE, and check each part."""
     here = ""
     pending = path.split("/")[::-1]
@@ -81,14 +114,14 @@ def _judge_way(path: str, owners: frozenset[int], base: str) -> str:
         pending.extend(target.split("/")[::-1])
         if target.startswith("/"):
             here = ""
-    return problem or ("" if base else _judge_arrival(path, here or "/"))
+    return problem or ("" if base else _judge_target(path, here or "/"))
 
 
-def _judge_arrival(path: str, here: str) -> str:
-    """Compare with the kernel's result: the target of links such as /proc/PID/root is not their text."""
+def _judge_target(path: str, here: str) -> str:
+    """Return a reason if the kernel resolves PATH to another file than HERE (as for /proc/PID/root)."""
     if os.path.samestat(os.stat(path), os.lstat(here)):
         return ""
-    return f"{shown(path)} does not lead to {shown(here)}, where its links point"
+    return f"{shown(path)} leads to another file than {shown(here)}, the target of its links"
 
 
 def _judge(path: str, base: str, owners: frozenset[int]) -> str:
@@ -97,7 +130,7 @@ def _judge(path: str, base: str, owners: frozenset[int]) -> str:
         return f"{shown(path)} belongs to uid {status.st_uid}, not to root"
     mode = status.st_mode
     if stat.S_ISLNK(mode):
-        return ""  # a link's own mode has no meaning (symlink(7)); its folder's has
+        return ""  # the mode of a link has no meaning (symlink(7))
     if mode & stat.S_IWOTH:
         return f"{shown(path)} is writable by everyone"
     if not mode & stat.S_IWGRP or _keeps_entries(mode):
@@ -105,22 +138,23 @@ def _judge(path: str, base: str, owners: frozenset[int]) -> str:
     if status.st_gid != 0:
         return f"{shown(path)} is writable by the group {status.st_gid}"
     if has_access_list(base + path):
-        return f"{shown(path)} is writable by others than root (see getfacl)"
+        return f"{shown(path)} is writable by users other than root (see getfacl)"
     return ""
 
 
 def _keeps_entries(mode: int) -> bool:
-    """Return whether a folder's group may add files, but neither rename nor remove root's.
+    """Return whether a folder's group may add files, but may not rename or remove files of root.
 
-    Such is /nix/store (1775 root:nixbld), which has all files of NixOS; each entry of it on the way is
-    checked by itself. Folders where everyone may add files (/tmp) are still refused.
+    An example is /nix/store (1775 root:nixbld), which contains all files of NixOS. If a path goes
+    through such a folder, the folder's entry on the path is checked separately. Folders in which everyone may
+    add files (/tmp) are refused.
     """
     return stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX)
 
 
 def has_access_list(path: str) -> bool:
-    """Return whether PATH has an access list: the group's bits then limit every entry of it (acl(5))."""
+    """Return whether PATH has an access list; the group's mode bits limit its entries (acl(5))."""
     try:
         return bool(os.getxattr(path, ACCESS_LIST, follow_symlinks=False))
     except OSError:
-        return False  # it has none, or the file system has none
+        return False  # no access list, or no support in the file system

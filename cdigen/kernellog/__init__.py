@@ -1,11 +1,13 @@
-"""The program that reads the kernel's log, and passes on what drivers of GPUs and the bus have said.
+"""A program that reads the kernel log, and forwards the lines of GPU drivers and of the PCI bus.
 
-It alone needs a privilege for that (CAP_SYSLOG), so it is a program of its own, which can do nothing else:
-it has one file open to read and one to write, can open no other, and imports the standard library alone.
+A read of the kernel log requires a privilege (CAP_SYSLOG), so a separate program reads the log. The program
+has one file open for reading and one file open for writing, and can open no other file. It imports only the
+standard library.
 
-- ``main``: opens the log, gives up its rights, and passes on lines until its reader is gone;
-- ``records``: a record of /dev/kmsg as text and numbers; ``drivers``: whose lines are passed on. Both pure;
-- ``reading``: the log's records one after the other, those that were lost, and when each was written;
-- ``thinning``: a flood of lines that say the same. Pure;
-- ``rights``: what is given up once the log is open.
+- ``main``: opens the log, drops privileges, and forwards lines until the reader closes the pipe;
+- ``records``: parses a record of /dev/kmsg; pure;
+- ``drivers``: the drivers whose lines are forwarded; pure;
+- ``reading``: the records of the log in order with their times, and the number of lost records;
+- ``rate_limiter``: reduces a flood of equal lines; pure;
+- ``privileges``: the privileges that the program drops after it has opened the log.
 """

@@ -1,8 +1,8 @@
-"""Start the program from its own folder: 'python3 -ISB .../cdigen/kernellog'."""
+"""Run the program from its folder: 'python3 -ISB .../cdigen/kernellog'."""
 
 import sys
 
-# Behind the standard library: beside cdigen may lie what has the name of a part of it.
+# The standard library comes first, because a folder next to cdigen may have the name of a standard module.
 sys.path.append(__file__.rpartition("/cdigen/kernellog/")[0])
 
 from cdigen.kernellog.main import run

@@ -1,11 +1,14 @@
-"""Pass on lines of the kernel's log: ``run``.
+"""``run`` forwards lines of the kernel log to standard output.
 
-Each line on standard output is a JSON object: ``{"seq", "at", "text", "device"}`` of a record, ``{"lost":
-N}`` where N records were overwritten unread, ``{"problem": "..."}`` before an unexpected end. ``at`` is in
-seconds, by CLOCK_BOOTTIME (``reading``). It begins with the oldest record that the kernel still has, and
-ends when nobody reads any more.
+Each line on standard output is a JSON object:
 
-With ``--given``, the log is open as standard input.
+- ``{"seq", "at", "text", "device"}`` is a record;
+- ``{"lost": N}`` means that N records were overwritten before they were read;
+- ``{"problem": "..."}`` precedes an unexpected end of the program.
+
+``at`` is CLOCK_BOOTTIME in seconds (``reading``). The output begins with the oldest record in the kernel's
+buffer. The program ends when the reader closes the pipe. With ``--stdin``, the program does not open the log,
+because its standard input is the open log.
 """
 
 from __future__ import annotations
@@ -15,18 +18,19 @@ import select
 import sys
 import time
 
-from cdigen.kernellog import reading, rights
-from cdigen.kernellog.thinning import Thinning
+from cdigen.kernellog import privileges, reading
+from cdigen.kernellog.rate_limiter import LogRateLimiter
 
 LOG = "/dev/kmsg"
-# How many records are read before their lines are written.
+# Maximum number of records that are read before their lines are written.
 TURN = 256
-# Between two turns of a busy log: 10,000 records a second are 200 then, and the smallest buffer has 1,300.
+# Seconds of pause after the program has read all records of a busy log. At 10,000 records per second, the
+# kernel writes 200 records in the pause. The smallest kernel buffer contains 1,300 records.
 PAUSE_S = 0.02
 
 
 class _GoneError(Exception):
-    """Nobody reads the lines any more."""
+    """The reader has closed the pipe."""
 
 
 def run() -> None:
@@ -40,17 +44,17 @@ def run() -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Pass on lines until the log ends; returns the exit code."""
+    """Forward lines until the log ends, and return the exit code."""
     try:
-        if arguments != ["--given"]:
+        if arguments != ["--stdin"]:
             _open_at_zero()
         os.set_blocking(0, False)
-        rights.shed()
-        _pass_on(reading.of(0), Thinning())
+        privileges.drop_privileges()
+        _forward(reading.of(0), LogRateLimiter())
     except OSError as error:
-        why = f"{LOG}: {error.strerror}"
-        print(f"cdigen-kernel-log: {why}", file=sys.stderr)
-        _write(f'{{"problem": "{why}"}}\n'.encode())
+        problem = f"{LOG}: {error.strerror}"
+        print(f"cdigen-kernel-log: {problem}", file=sys.stderr)
+        _write(f'{{"problem": "{problem}"}}\n'.encode())
         return 1
     return 0
 
@@ -62,46 +66,46 @@ def _open_at_zero() -> None:
         os.close(descriptor)
 
 
-def _pass_on(log: reading.Reading, thinning: Thinning) -> None:
+def _forward(log: reading.Reading, limiter: LogRateLimiter) -> None:
     poller = select.poll()
     poller.register(0, select.POLLIN)
-    # Errors are always told: that the reader has closed its end is one (poll(2)).
+    # poll always reports errors, and also that the reader has closed its end (poll(2)).
     poller.register(1, 0)
-    woken_s = 0.0
+    turn_s = 0.0
     while not log.has_ended:
-        _add(log, thinning)
-        _write(thinning.take(time.monotonic()))
+        _add(log, limiter)
+        _write(limiter.take(time.monotonic()))
         ready = dict(poller.poll(0))
         if log.is_drained and not ready:
-            ready = dict(poller.poll(_patience_ms(thinning)))
+            ready = dict(poller.poll(_timeout_ms(limiter)))
             if 0 in ready:
-                log.waited()
+                log.set_waited()
         if 1 in ready:
             raise _GoneError
         if log.is_drained:
-            if time.monotonic() - woken_s < PAUSE_S:
+            if time.monotonic() - turn_s < PAUSE_S:
                 time.sleep(PAUSE_S)
-            woken_s = time.monotonic()
-    _write(thinning.finish())
+            turn_s = time.monotonic()
+    _write(limiter.finish())
 
 
-def _patience_ms(thinning: Thinning) -> float | None:
-    due_s = thinning.due_s()
+def _timeout_ms(limiter: LogRateLimiter) -> float | None:
+    due_s = limiter.due_s()
     return None if due_s is None else max(due_s - time.monotonic(), 0.0) * 1000 + 1
 
 
-def _add(log: reading.Reading, thinning: Thinning) -> None:
+def _add(log: reading.Reading, limiter: LogRateLimiter) -> None:
     now_s = time.monotonic()
     for number, at_s, text, device in log.records(TURN):
         if text:
             line = b'{"seq": %d, "at": %.6f, "text": "%s", "device": "%s"}\n'
-            thinning.add(line % (number, at_s, _quoted(text), _quoted(device)), text, now_s)
+            limiter.add(line % (number, at_s, _quoted(text), _quoted(device)), text, now_s)
         else:
-            thinning.add_at_once(b'{"lost": %d}\n' % number)
+            limiter.add_at_once(b'{"lost": %d}\n' % number)
 
 
 def _quoted(text: bytes) -> bytes:
-    """Return TEXT, which is printable ASCII, as JSON writes it; json itself takes 7 ms and 1 MB."""
+    """Return TEXT (printable ASCII) escaped for JSON. The import of json would take 7 ms and 1 MB."""
     return text.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
 
 

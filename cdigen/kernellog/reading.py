@@ -1,4 +1,4 @@
-"""``Reading``: the records of an open /dev/kmsg, those that were lost, and when each was written."""
+"""``Reading``: the records of an open /dev/kmsg with their times, and the number of lost records."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Longer ones the kernel does not make: CONSOLE_EXT_LOG_MAX, PRINTK_MESSAGE_MAX (printk/internal.h).
+# The longest record of a kernel in bytes (CONSOLE_EXT_LOG_MAX, PRINTK_MESSAGE_MAX in printk/internal.h).
 LONGEST = 1 << 14
-# Records that do not fit one after the other: no kernel's log.
-_PATIENCE = 100
+# After this number of consecutive failed reads, ``records`` reports that the file is not a kernel log.
+_MAX_FAILED_READS = 100
 
 
 def _boot_s() -> float:
@@ -24,13 +24,13 @@ def _boot_s() -> float:
 
 
 class Reading:
-    """Reads records with READ, which takes a number of bytes, as ``os.read`` of a descriptor without waiting.
+    """Reads records with READ(size), which behaves like ``os.read`` of a non-blocking descriptor.
 
-    Times are those of CLOCK_BOOTTIME. A record's stamp is of a clock of printk's own, which stands still
-    while the machine is suspended. So a record that is read as it is written tells what its stamp means,
-    and the next ones are counted from there; those that had been there before are counted by what
-    CLOCK_MONOTONIC lacks now. Of these, records from before a suspension appear later than they were, by
-    the length of it.
+    Times are CLOCK_BOOTTIME. The timestamp of a record is the time of printk's clock, which stops while the
+    machine is suspended. If a record is read directly after it was written, the present time and its
+    timestamp show the offset of printk's clock. Later records use this offset. Earlier records in the buffer
+    use the difference of CLOCK_BOOTTIME and CLOCK_MONOTONIC at the start of the program. If such a record is
+    from before a suspension, its time is too late by the duration of the suspension.
     """
 
     def __init__(
@@ -44,24 +44,25 @@ class Reading:
         self._read = read
         self._boot_s = boot_s
         self._beginnings = beginnings
-        # What has to be added to a stamp.
-        self._asleep_s = boot_s() - awake_s()
+        # The sum of a timestamp and this offset is CLOCK_BOOTTIME.
+        self._offset_s = boot_s() - awake_s()
         self._is_fresh = False
         self._last: int | None = None
         self._has_lost = False
         self.has_ended = False
         self.is_drained = False
 
-    def waited(self) -> None:
-        """Tell that nothing was there to be read, and that the next record is being written now."""
+    def set_waited(self) -> None:
+        """Record that the program waited for data, so the next record is read directly after its write."""
         self._is_fresh = True
 
     def records(self, most: int) -> Iterator[tuple[int, float, bytes, bytes]]:
-        """Give what there is: sequence, time, text and device; at most MOST are read.
+        """Yield at most MOST available records as sequence, time, text and device.
 
-        With an empty text, the first number is how many records were lost. OSError: the log cannot be read.
+        If the text is empty, the first number is the number of lost records. Raises OSError if the log cannot
+        be read.
         """
-        refused, self.is_drained = 0, False
+        failed, self.is_drained = 0, False
         for _ in range(most):
             try:
                 raw = self._read(LONGEST)
@@ -69,43 +70,42 @@ class Reading:
                 if error.errno == EAGAIN:
                     self.is_drained = True
                     return
-                # EPIPE: the next record was overwritten; EINVAL: it is longer than any. Both are passed
-                # over.
-                refused += 1
+                # EPIPE: the next record was overwritten. EINVAL: the next record is longer than LONGEST.
+                failed += 1
                 if error.errno not in {EPIPE, EINVAL}:
                     raise
-                if refused > _PATIENCE:
-                    raise OSError(EINVAL, "no kernel's log") from error
+                if failed > _MAX_FAILED_READS:
+                    raise OSError(EINVAL, "not a kernel log") from error
                 self._has_lost = True
                 continue
             if not raw:
                 self.has_ended = True
                 return
-            refused = 0
-            yield from self._told(raw)
+            failed = 0
+            yield from self._parsed(raw)
 
-    def _told(self, raw: bytes) -> Iterator[tuple[int, float, bytes, bytes]]:
+    def _parsed(self, raw: bytes) -> Iterator[tuple[int, float, bytes, bytes]]:
         record = parsed(raw, self._beginnings)
         if record is None:
             return
         sequence, stamp_us, text, device = record
         stamp_s = stamp_us / 1e6
         if self._is_fresh:
-            self._asleep_s, self._is_fresh = self._boot_s() - stamp_s, False
+            self._offset_s, self._is_fresh = self._boot_s() - stamp_s, False
         if lost := self._lost_before(sequence):
             yield lost, 0.0, b"", b""
         self._last = sequence
         if text:
-            yield sequence, min(self._asleep_s + stamp_s, self._boot_s()), text, device
+            yield sequence, min(self._offset_s + stamp_s, self._boot_s()), text, device
 
     def _lost_before(self, sequence: int) -> int:
         has_lost, self._has_lost = self._has_lost, False
         if self._last is None:
-            # How many there were before the first one cannot be known.
+            # The number of records before the first record is unknown.
             return int(has_lost)
         return max(sequence - self._last - 1, 0)
 
 
 def of(descriptor: int, beginnings: tuple[bytes, ...] = BEGINNINGS) -> Reading:
-    """Return the reading of DESCRIPTOR, which is open and does not wait."""
+    """Return a ``Reading`` of DESCRIPTOR, which is open and non-blocking."""
     return Reading(lambda size: os.read(descriptor, size), beginnings=beginnings)

@@ -1,8 +1,8 @@
-"""Records of /dev/kmsg: ``parsed`` (Documentation/ABI/testing/dev-kmsg).
+"""``parsed`` parses a record of /dev/kmsg (Documentation/ABI/testing/dev-kmsg).
 
-``LEVEL,SEQUENCE,STAMP,FLAG[,...];TEXT``, then lines ``" NAME=value"`` about the device. All that is no
-printable ASCII is written in hexadecimal behind a backslash by the kernel, a backslash too, so TEXT is one
-line.
+A record is ``LEVEL,SEQUENCE,STAMP,FLAG[,...];TEXT``, then lines ``" NAME=value"`` about the device. The
+kernel escapes backslashes and all characters except printable ASCII as a backslash with hexadecimal digits.
+Therefore TEXT is a single line.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from cdigen.kernellog.drivers import BEGINNINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    # Sequence, stamp in microseconds, text, the kernel's name of the device; without text: of no interest.
+    # Sequence, timestamp in microseconds, text ("" if not relevant), the kernel's name of the device.
     Record = tuple[int, int, bytes, bytes]
 
 _DEVICE = b"\n DEVICE="
-# A kernel would not write it, but whoever reads the lines counts on printable ASCII.
+# The kernel writes only printable ASCII. This table guarantees printable ASCII to the reader of the lines.
 _PLAIN = bytes(byte if 32 <= byte < 127 else ord("?") for byte in range(256))
 
 
 def parsed(raw: bytes, beginnings: tuple[bytes, ...] = BEGINNINGS) -> Record | None:
-    """Return the record RAW as sequence, stamp in microseconds, text and device; None if it is none.
+    """Return sequence, timestamp in microseconds, text and device of RAW, or None if RAW is invalid.
 
-    The text is empty where it is not the kernel's own, or has none of BEGINNINGS. Not the kernel's own is
-    what any user may have written through syslog(3) or, where root lets them, /dev/kmsg: the kernel gives
-    such records a facility other than 0 (``devkmsg_write``, printk.c). Nor are continuations believed
-    (flags ``c`` and ``+``): the piece of a line that another one has cut may begin with anything.
+    The text is "" if it begins with none of BEGINNINGS, or if the kernel is not the author of the record.
+    Users can write records with syslog(3), or to /dev/kmsg if root permits it. The kernel gives such records
+    a facility other than 0 (``devkmsg_write``, printk.c). The text of continuations (flags ``c`` and ``+``)
+    is "" as well, because a fragment of an interrupted line may begin with any text.
     """
     head, mark, body = raw.partition(b";")
     fields = head.split(b",", 4)

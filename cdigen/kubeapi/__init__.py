@@ -1,5 +1,6 @@
-"""What cdigen asks of Kubernetes' API server, with the standard library alone.
+"""The client of the Kubernetes API server, with the standard library only.
 
-``calls`` are requests and replies as values, ``credentials`` says where the server is and who we are,
-``client`` sends, ``following`` keeps a list up to date (docs/decisions/0016-http-client-for-kubernetes.md).
+``calls`` has requests and replies as values. ``credentials`` reads the server's address and the client's
+identity. ``client`` sends calls. ``reflector`` lists and watches objects.
+docs/decisions/0016-http-client-for-kubernetes.md has the reasons.
 """

@@ -1,4 +1,4 @@
-"""Requests to the API server and its replies, as values: ``Call``, ``Reply``, and the paths of objects."""
+"""Requests to the API server (``Call``) and replies (``Reply``) as values, and the paths of objects."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
-# The status of a reply that never came: the server may have done it, or not, or may still do it.
+# The status if there is no reply. The server may have processed the request, or may process it later.
 UNKNOWN = 0
-# An event of Kubernetes has room for 1 kB, and a line of a log should be read.
+# The limit for a message of a Kubernetes event is 1 kB, and log lines should be short.
 _MAX_TEXT = 400
 
 
 @frozen
 class Call:
-    """A request: BODY is the JSON to send, None for none.
+    """A request to the API server.
 
-    ``is_raw``: the reply has its JSON in ``content``, unparsed, as for a page of a list (``lists.ListPage``).
+    ``body`` is the JSON to send, or None for no body. If ``is_raw`` is set, the reply has unparsed JSON in
+    ``content``, for example for a page of a list (``lists.ListPage``).
     """
 
     method: str
@@ -34,9 +35,10 @@ class Call:
 
 @frozen
 class Reply:
-    """An answer: HTTP's status and the object; or UNKNOWN with ``reason``.
+    """A reply of the API server.
 
-    The reply to a raw request has its JSON in ``content`` and an empty body.
+    ``status`` is the HTTP status, and ``body`` is the object. If there is no valid reply, ``status`` is
+    UNKNOWN with a ``reason``. The reply to a raw request has the JSON in ``content``, and an empty ``body``.
     """
 
     status: int
@@ -46,20 +48,20 @@ class Reply:
 
     @property
     def is_done(self) -> bool:
-        """Whether the server says that it did what was asked."""
+        """Whether the request succeeded."""
         return 200 <= self.status < 300
 
     @property
     def is_unknown(self) -> bool:
-        """Whether nobody can tell what became of the request: no answer, or an error of the server's own."""
+        """Whether the result is unknown, because there is no reply or the server had an error."""
         return self.status == UNKNOWN or self.status >= 500
 
     @property
     def text(self) -> str:
-        """The server's own words in one line, or why there are none."""
+        """The server's message in one line, or the reason why there is no message."""
         message = self.body.get("message")
-        words = (message if isinstance(message, str) else "") or self.reason or f"status {self.status}"
-        return " ".join(words[:_MAX_TEXT].split())
+        text = (message if isinstance(message, str) else "") or self.reason or f"status {self.status}"
+        return " ".join(text[:_MAX_TEXT].split())
 
 
 def pod_path(namespace: str, name: str) -> str:
@@ -68,6 +70,6 @@ def pod_path(namespace: str, name: str) -> str:
 
 
 def configmap_path(namespace: str, name: str = "") -> str:
-    """Return the path of a ConfigMap, or without NAME of all of NAMESPACE."""
+    """Return the path of the ConfigMap NAME, or of all ConfigMaps of NAMESPACE if NAME is ""."""
     folder = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     return f"{folder}/{quote(name, safe='')}" if name else folder

@@ -1,4 +1,4 @@
-"""Where the API server is, and who we are: ``in_cluster`` for a pod, ``from_kubeconfig`` elsewhere."""
+"""The API server's address and the client's identity: ``in_cluster`` for a pod, or ``from_kubeconfig``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from cdigen.kubeapi.tls import Contexts, no_password
+from cdigen.kubeapi.tls import ReloadingTlsContext, no_password
 from cdigen.model.errors import ConfigError
 from cdigen.value import frozen
 
@@ -21,196 +21,200 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from typing import Any
 
-# What a pod is given (kubernetes.io, "Accessing the Kubernetes API from a Pod").
+# The service account of a pod (kubernetes.io, "Accessing the Kubernetes API from a Pod").
 ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
-# The kubelet replaces a pod's token before its hour is over; client-go reads it as often.
+# The time after which a token is read again, as in client-go. The kubelet replaces a pod's token within an
+# hour.
 REREAD_S = 60.0
-# One with twenty clusters and their certificates has 100 KiB.
+# A kubeconfig of twenty clusters with their certificates has 100 KiB.
 MAX_KUBECONFIG = 1 << 20
-# A usual one is 7 deep; extensions may have any form.
+# The limit for nested levels. A typical kubeconfig has 7 levels, but extensions may have any form.
 MAX_DEPTH = 50
-# What a kubeconfig may have that we do not do, and what to do about it.
-_PLAIN = "give it a token, a tokenFile or a client certificate"
-_REFUSED_USERS = {
-    "exec": f"no program is run for a login; {_PLAIN}",
-    "auth-provider": f"kubectl has dropped it, too; {_PLAIN}",
-    "username": f"no API server takes passwords since 1.19; {_PLAIN}",
-    "as": "give the user that is meant",
-    "as-uid": "give the user that is meant",
-    "as-groups": "give the user that is meant",
+# Unsupported keys of kubeconfigs, and the remedy for each.
+_PLAIN = "use a token, a tokenFile or a client certificate"
+_UNSUPPORTED_OF_USERS = {
+    "exec": f"cdigen runs no login program; {_PLAIN}",
+    "auth-provider": f"kubectl also does not support auth-provider any more; {_PLAIN}",
+    "username": f"API servers since 1.19 accept no passwords; {_PLAIN}",
+    "as": "configure the credentials of the impersonated user",
+    "as-uid": "configure the credentials of the impersonated user",
+    "as-groups": "configure the credentials of the impersonated user",
 }
-_REFUSED_CLUSTERS = {"proxy-url": "the API server is asked directly"}
-_HINT = "give --kubeconfig a file that 'kubectl --kubeconfig FILE get nodes' works with"
+_UNSUPPORTED_OF_CLUSTERS = {"proxy-url": "cdigen connects to the API server directly"}
+_HINT = "pass --kubeconfig FILE, and check the file with 'kubectl --kubeconfig FILE get nodes'"
 
 
 @frozen
-class Server:
-    """The API server: where it is, how its TLS is made (None: no TLS), and our token, "" for none.
+class ApiServerConfig:
+    """The API server's address and the client's identity.
 
-    ``tls_name`` is what its certificate is for, "": the host; ``namespace`` is ours, "" where unknown.
-    ``secret_files`` are those that hold the token and the key, the kubeconfig first; empty in a pod.
-    ``again`` reads anew what all of this was read of, None: nothing can be; ConfigError: not now.
+    ``tls`` is None for a server without TLS. ``tls_name`` is the name in the server's certificate, or "" if
+    this name is the host. ``token`` returns the client's token, or "". ``namespace`` is the client's
+    namespace, or "" if unknown. ``secret_files`` are the kubeconfig and the files with the token and the key.
+    In a pod, ``secret_files`` is empty. ``reload`` reads the configuration again, and raises ConfigError if
+    the files are invalid. ``reload`` is None if a new read is impossible.
     """
 
     host: str
     port: int
     prefix: str = ""
-    contexts: Contexts | None = None
+    tls: ReloadingTlsContext | None = None
     tls_name: str = ""
     token: Callable[[], str] = str
     namespace: str = ""
     secret_files: tuple[str, ...] = ()
-    again: Callable[[], Server] | None = None
+    reload: Callable[[], ApiServerConfig] | None = None
 
 
 class TokenFile:
-    """A token in a file that is replaced now and then; called, it returns the present one."""
+    """A token in a file that is replaced from time to time; a call returns the present token."""
 
     def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
         self._path, self._clock = path, clock
         self._token, self._read_s = "", float("-inf")
 
     def __call__(self) -> str:
-        """Return the token; a file that cannot be read now leaves the one before it."""
+        """Return the token, or the earlier token if the file cannot be read now."""
         if self._clock() >= self._read_s + REREAD_S:
             try:
                 with open(self._path, encoding="ascii") as file:
                     self._token = file.read(1 << 16).strip()
             except (OSError, ValueError):
-                return self._token  # and look again at once
+                return self._token  # the next call reads the file again
             self._read_s = self._clock()
         return self._token
 
-    def forget(self) -> None:
-        """Read the file at the next call: the server no longer takes what was in it."""
+    def invalidate(self) -> None:
+        """Make the next call read the file, because the server no longer accepts the token."""
         self._read_s = float("-inf")
 
 
-def in_cluster(folder: str = ACCOUNT, environment: Mapping[str, str] = os.environ) -> Server:
-    """Return the API server of the cluster whose pod this is; ConfigError: it is none."""
+def in_cluster(folder: str = ACCOUNT, environment: Mapping[str, str] = os.environ) -> ApiServerConfig:
+    """Return the API server of this pod's cluster, or raise ConfigError if there is no pod or account."""
     host, port = (environment.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
     if not host or not port.isdecimal():
-        raise ConfigError("this is no pod of Kubernetes, and no --kubeconfig was given", hint=_HINT)
+        raise ConfigError("cdigen is not in a pod of Kubernetes, and --kubeconfig is not set", hint=_HINT)
     token = TokenFile(f"{folder}/token")
     try:
         authority = f"{folder}/ca.crt"
-        contexts = Contexts([authority], lambda: ssl.create_default_context(cafile=authority))
+        tls = ReloadingTlsContext([authority], lambda: ssl.create_default_context(cafile=authority))
         with open(f"{folder}/namespace", encoding="utf-8") as file:
             namespace = file.read(256).strip()
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{folder} cannot be used: {error}", hint="give the pod a service account"
         ) from None
-    return Server(host=host, port=int(port), contexts=contexts, token=token, namespace=namespace)
+    return ApiServerConfig(host=host, port=int(port), tls=tls, token=token, namespace=namespace)
 
 
-def from_kubeconfig(path: str) -> Server:
-    """Return the server and user of PATH's current context; ConfigError says what it lacks."""
+def from_kubeconfig(path: str) -> ApiServerConfig:
+    """Return the server and the user in PATH's current context, or raise ConfigError if PATH is invalid."""
     try:
         chosen, cluster, user = _current(_document(path))
         folder = os.path.dirname(os.path.abspath(path))
         place = urlsplit(cluster.get("server") or "")
         if place.scheme not in {"http", "https"} or not place.hostname:
             raise ValueError(
-                f"its cluster's server {_shown(cluster.get('server'))} is no http:// or https:// URL"
+                f"cluster server: not an http:// or https:// URL ({_shown(cluster.get('server'))})"
             )
         is_secure = place.scheme == "https"
-        return Server(
+        return ApiServerConfig(
             host=place.hostname,
             port=place.port or (443 if is_secure else 80),
             prefix=place.path.rstrip("/"),
-            contexts=_contexts(cluster, user, folder) if is_secure else None,
+            tls=_tls_context(cluster, user, folder) if is_secure else None,
             tls_name=str(cluster.get("tls-server-name") or ""),
             token=_token(user, folder),
             namespace=str(chosen.get("namespace") or ""),
             secret_files=(path, *_secret_files(user, folder)),
-            again=lambda: from_kubeconfig(path),
+            reload=lambda: from_kubeconfig(path),
         )
     except (OSError, ValueError, TypeError, AttributeError, RecursionError, yaml.YAMLError) as error:
-        told = " ".join(str(error).split())[:300]
-        raise ConfigError(f"{path} is no kubeconfig that can be used: {told}", hint=_HINT) from None
+        problem = " ".join(str(error).split())[:300]
+        raise ConfigError(f"{path} is not a usable kubeconfig: {problem}", hint=_HINT) from None
 
 
 def _document(path: str) -> object:
-    """Return the YAML of the kubeconfig PATH. ValueError: it is too large or too deep, or has aliases.
+    """Return the YAML of the kubeconfig PATH.
 
-    A few hundred bytes of aliases stand for gigabytes wherever the document is printed or compared. Composing
-    a deep document would overflow the C stack.
+    Raise ValueError if the document is too large or too deep, or has aliases. A few hundred bytes of aliases
+    can expand to gigabytes if the document is printed or compared. A deep document would overflow the C
+    stack.
     """
     with open(path, "rb") as file:
         text = file.read(MAX_KUBECONFIG + 1)
     if len(text) > MAX_KUBECONFIG:
-        raise ValueError(f"it has more than {MAX_KUBECONFIG >> 10} KiB")
+        raise ValueError(f"more than {MAX_KUBECONFIG >> 10} KiB")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     depth = 0
     for event in yaml.parse(text, Loader=loader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MAX_DEPTH:
-            raise ValueError("it is nested too deeply")
+            raise ValueError("nested too deeply")
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError("it has YAML aliases (*name), which are not supported: write the values out")  # noqa: TRY004 - of a document
+            raise ValueError("YAML aliases (*name) are not supported: replace each alias by its value")  # noqa: TRY004 - an invalid document is a ValueError
     document: object = yaml.load(text, Loader=loader)  # noqa: S506 - both are safe loaders
     return document
 
 
 def _shown(value: object) -> str:
-    """Return VALUE for a message, of a list or mapping only its type."""
+    """Return VALUE for a message, or only the type of VALUE for a list or a mapping."""
     return f"{value!r:.100}" if isinstance(value, str | int | float | None) else f"({type(value).__name__})"
 
 
 def _current(document: Any) -> tuple[Any, Any, Any]:
-    """Return context, cluster and user of DOCUMENT's current context; ValueError says what it lacks."""
+    """Return the current context of DOCUMENT, its cluster and its user, or raise ValueError."""
     if not isinstance(document, dict):
-        raise ValueError("it is no YAML of members")  # noqa: TRY004 - of a document, not of code
+        raise ValueError("not a YAML mapping")  # noqa: TRY004 - an invalid document is a ValueError
     chosen = _named(document, "contexts", "context", document.get("current-context"))
     cluster = _named(document, "clusters", "cluster", chosen.get("cluster"))
     user = _named(document, "users", "user", chosen.get("user")) if chosen.get("user") else {}
-    for part, refused in ((cluster, _REFUSED_CLUSTERS), (user, _REFUSED_USERS)):
-        for key, instead in refused.items():
+    for part, unsupported in ((cluster, _UNSUPPORTED_OF_CLUSTERS), (user, _UNSUPPORTED_OF_USERS)):
+        for key, remedy in unsupported.items():
             if part.get(key) is not None and part[key] != "":
-                raise ValueError(f"its {key!r} is not supported: {instead}")
+                raise ValueError(f"{key!r} is not supported: {remedy}")
     return chosen, cluster, user
 
 
 def _named(document: Any, group: str, member: str, name: object) -> Any:
-    """Return the MEMBER of the row with NAME of a GROUP."""
+    """Return the member MEMBER of the entry NAME in the list GROUP of DOCUMENT."""
     if not name:
-        raise ValueError(f"it does not say which of its {group} is meant")
+        raise ValueError(f"the current {member} is not set: select an entry of {group!r}")
     rows = document.get(group)
     found = [row.get(member) for row in rows if row.get("name") == name] if isinstance(rows, list) else []
     if not found or not isinstance(found[0], dict):
-        raise ValueError(f"it has no {member} {_shown(name)} in {group!r}")
+        raise ValueError(f"no {member} {_shown(name)} in {group!r}")
     return found[0]
 
 
 def _secret_files(user: Any, folder: str) -> list[str]:
-    """Return the files with secrets that USER names."""
+    """Return the files with secrets in USER."""
     has_own_key = user.get("client-key-data")
     named = (user.get("tokenFile"), None if has_own_key else user.get("client-key"))
     return [os.path.join(folder, file) for file in named if file]
 
 
 def _token(user: Any, folder: str) -> Callable[[], str]:
-    if user.get("tokenFile"):  # it has precedence, as with kubectl
+    if user.get("tokenFile"):  # tokenFile has precedence, as in kubectl
         return TokenFile(os.path.join(folder, user["tokenFile"]))
     token = str(user.get("token") or "")
     if not token.isascii() or not token.isprintable():
-        raise ValueError("its user's token has characters that no token has")
+        raise ValueError("the token of the user has invalid characters")
     return lambda: token
 
 
-def _contexts(cluster: Any, user: Any, folder: str) -> Contexts:
+def _tls_context(cluster: Any, user: Any, folder: str) -> ReloadingTlsContext:
     named = ((cluster, "certificate-authority"), (user, "client-certificate"), (user, "client-key"))
     files = [
         os.path.join(folder, row[key]) for row, key in named if row.get(key) and not row.get(f"{key}-data")
     ]
-    return Contexts(files, lambda: _context(cluster, user, folder))
+    return ReloadingTlsContext(files, lambda: _context(cluster, user, folder))
 
 
 def _context(cluster: Any, user: Any, folder: str) -> ssl.SSLContext:
     with (
         _file_of(cluster, "certificate-authority", folder) as authority,
-        _naming(what="certificate-authority"),
+        _errors_of(member="certificate-authority"),
     ):
         context = ssl.create_default_context(cafile=authority)
     if cluster.get("insecure-skip-tls-verify"):
@@ -218,29 +222,32 @@ def _context(cluster: Any, user: Any, folder: str) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     with _file_of(user, "client-certificate", folder) as chain, _file_of(user, "client-key", folder) as key:
         if bool(chain) != bool(key):
-            raise ValueError("its user has one of client-certificate and client-key, and needs both")
+            raise ValueError("the user needs both client-certificate and client-key, but only one is set")
         if chain and key:
-            with _naming(what="client-certificate"):
+            with _errors_of(member="client-certificate"):
                 context.load_cert_chain(chain, key, password=no_password)
     return context
 
 
 @contextmanager
-def _naming(*, what: str) -> Iterator[None]:
-    """Say of WHAT an error of the body is: the library's do not."""
+def _errors_of(*, member: str) -> Iterator[None]:
+    """Add MEMBER to the text of an error in the ``with`` block; the library does not name the member."""
     try:
         yield
     except (OSError, ValueError) as error:
-        told = error.strerror if isinstance(error, OSError) else None
-        raise ValueError(f"its {what}: {told or error}") from None
+        problem = error.strerror if isinstance(error, OSError) else None
+        raise ValueError(f"{member}: {problem or error}") from None
 
 
 @contextmanager
 def _file_of(row: Any, key: str, folder: str) -> Iterator[str | None]:
-    """Have the file that ROW names, or holds as KEY-data: ssl reads clients' certificates from files."""
+    """Yield the path at KEY in ROW, or the path of a temporary file with the content of KEY-data.
+
+    The temporary file is necessary, because ssl reads client certificates only from files.
+    """
     if data := row.get(f"{key}-data"):
         with tempfile.NamedTemporaryFile(prefix="cdigen-") as file:  # mode 0600
-            with _naming(what=f"{key}-data"):
+            with _errors_of(member=f"{key}-data"):
                 file.write(base64.b64decode("".join(str(data).split()), validate=True))
             file.flush()
             yield file.name

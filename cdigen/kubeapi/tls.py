@@ -1,4 +1,4 @@
-"""TLS contexts that follow their files: ``Contexts``, since certificates, keys and CAs are replaced."""
+"""``ReloadingTlsContext``: a TLS context that is made again when its files change."""
 
 from __future__ import annotations
 
@@ -13,31 +13,32 @@ if TYPE_CHECKING:
 
 
 def no_password() -> str:
-    """Refuse a key that is encrypted, for ``load_cert_chain``: the library would ask on the terminal."""
-    raise ValueError("the key has a password, which nobody can enter here")
+    """Raise ValueError for an encrypted key, because ``load_cert_chain`` would prompt on the terminal."""
+    raise ValueError("the key is encrypted, which is not supported")
 
 
-class Contexts:
-    """Called, it returns the context that MAKE makes of FILES, made anew when one of those has changed.
+class ReloadingTlsContext:
+    """A TLS context that MAKE makes from FILES; a call returns the present context.
 
-    OSError, ValueError at first: they cannot be used. Later, those before them still serve: a pair of files
-    is not replaced in one step.
+    If a file has changed, the call makes a new context. The constructor raises OSError or ValueError if the
+    files cannot be used. A call does not raise these errors, and returns the earlier context. A pair of files
+    is not replaced in one step, so such errors may be temporary.
     """
 
     def __init__(self, files: Iterable[str], make: Callable[[], ssl.SSLContext]) -> None:
         self._files = tuple(files)
         self._make = make
         self._lock = threading.Lock()
-        self._seen = self._look()
-        self._made = make()
+        self._versions = self._read_versions()
+        self._context = make()
 
     def __call__(self) -> ssl.SSLContext:
         """Return the context for the next connection."""
         with self._lock, suppress(OSError, ValueError):
-            seen = self._look()
-            if seen != self._seen:
-                self._made, self._seen = self._make(), seen
-        return self._made
+            versions = self._read_versions()
+            if versions != self._versions:
+                self._context, self._versions = self._make(), versions
+        return self._context
 
-    def _look(self) -> list[tuple[int, int]]:
+    def _read_versions(self) -> list[tuple[int, int]]:
         return [(status.st_mtime_ns, status.st_ino) for status in map(os.stat, self._files)]

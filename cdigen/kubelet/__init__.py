@@ -1,7 +1,10 @@
-"""The kubelet's device plugins: one process offers this host's devices to the kubelet, by CDI name.
+"""The device plugins of cdigen: one process advertises the devices of this host to the kubelet.
 
-``resources`` says what there is to offer, ``answers`` what a container gets, ``registration`` when the
-kubelet has to be told what: these are values and decisions, without I/O. ``wire`` is the protocol (gRPC on
-Unix sockets). The process (``plugin``) has two threads: the ``link`` serves and registers each resource and
-waits for no disk; the main thread reads the state of the host (``frontend.host_state``).
+Containers get the devices by CDI names. The modules ``resources``, ``container_response`` and
+``registration`` do no I/O. ``resources`` computes the resources. ``container_response`` builds the response
+for a container. ``registration`` decides the steps of a registration. ``wire`` implements the protocol, which
+is gRPC on Unix sockets.
+
+The process (``plugin``) has two threads. The thread of ``link`` serves and registers each resource. This
+thread never waits for a disk. The main thread reads the state of the host (``service.host_state``).
 """

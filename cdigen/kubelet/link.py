@@ -1,7 +1,8 @@
-"""``Link``: serves and registers resources with the kubelet, in a thread with an asyncio loop of its own.
+"""``KubeletLink`` serves resources and registers them with the kubelet, in a thread with an asyncio loop.
 
-It carries out what each resource's ``Registration`` says, and tells it what happens. No resource waits for
-another. The main thread hands over what is offered, and is told of changes by a trigger.
+Each ``ResourceEndpoint`` runs the actions of its ``Registration`` and reports the results as events. No
+resource waits for another resource. The main thread passes the listings to the link. The link notifies the
+main thread of changes.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ import threading
 import time
 from contextlib import suppress
 
-from cdigen.kubelet.serving import Serving, Surroundings
-from cdigen.kubelet.sockets import KUBELET, neighbours, socket_at, sweep
+from cdigen.kubelet.endpoint import ResourceEndpoint, ServingContext
+from cdigen.kubelet.sockets import KUBELET, other_plugin_sockets, remove_dead_sockets, socket_at
 from cdigen.kubelet.wire import clients
 from cdigen.kubelet.wire.clients import KubeletError
 
@@ -23,16 +24,18 @@ if TYPE_CHECKING:
     from cdigen.kubelet.listing import Listing, ResourceStatus
     from cdigen.kubelet.pods import PodList
 
-# For what makes no event in the folder: a folder that is mounted over, inotify's limits.
-LOOK_S = 10.0
+# Some changes cause no event, for example a mount over the folder, or any change after a limit of inotify
+# is reached.
+CHECK_S = 10.0
 _STOP_S = 1.5
 
 
-class Link:
-    """Serves resources in FOLDER, where the kubelet has its socket; PODS is its socket for pod resources.
+class KubeletLink:
+    """Serves resources in FOLDER, which has the kubelet's socket.
 
-    NOTIFY is called in the link's thread when a status has changed, LOG with a line about a fault.
-    The link reads the folder at each ``look``, and after LOOK_S without one.
+    PODS is the path of the kubelet's socket for pod resources. NOTIFY is called in the link's thread after a
+    change of a status. LOG is called with the resource and a line about a fault. The link reads the folder at
+    each ``check_folder``, and every CHECK_S seconds.
     """
 
     def __init__(
@@ -42,125 +45,127 @@ class Link:
         *,
         notify: Callable[[], object],
         log: Callable[[str, str], object],
-        look_s: float = LOOK_S,
+        check_s: float = CHECK_S,
     ) -> None:
         self.folder = folder
         self._pods = pods
         self._notify = notify
-        self._look_s = look_s
-        self._surroundings = Surroundings(folder=folder, shown=self._shown, changed=self._changed, log=log)
+        self._check_s = check_s
+        self._context = ServingContext(
+            folder=folder, allocatable=self._get_allocatable, on_change=self._on_change, log=log
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._is_ready = threading.Event()
-        self._stopping: asyncio.Event | None = None
-        self._servings: dict[str, Serving] = {}
+        self._stop_event: asyncio.Event | None = None
+        self._endpoints: dict[str, ResourceEndpoint] = {}
         self._statuses: tuple[ResourceStatus, ...] = ()
-        self._endings: set[asyncio.Future[None]] = set()
-        self._asking: asyncio.Task[dict[str, frozenset[str]]] | None = None
+        self._tasks: set[asyncio.Future[None]] = set()
+        self._allocatable_query: asyncio.Task[dict[str, frozenset[str]]] | None = None
         self._thread = threading.Thread(target=self._run, name="kubelet-link", daemon=True)
         self.alive_s = time.monotonic()
 
-    # For the main thread.
+    # Methods for the main thread.
 
     def start(self) -> None:
-        """Begin; what a process that was killed has left in the folder is removed."""
-        sweep(self.folder)
+        """Remove the sockets of killed processes from the folder, and start the thread."""
+        remove_dead_sockets(self.folder)
         self._thread.start()
         self._is_ready.wait()
 
     def stop(self) -> None:
-        """Stop all servers and end; may be called again."""
-        if self._loop is not None and self._stopping is not None and self._thread.is_alive():
+        """Stop all servers and the thread; a second call has no effect."""
+        if self._loop is not None and self._stop_event is not None and self._thread.is_alive():
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._stopping.set)
+                self._loop.call_soon_threadsafe(self._stop_event.set)
             self._thread.join(_STOP_S)
 
     def is_running(self) -> bool:
         """Return whether the thread runs."""
         return self._thread.is_alive()
 
-    def offer(self, listings: tuple[Listing, ...]) -> None:
-        """Offer these resources from now on, and no others; lists that have changed are sent at once."""
-        self._call(lambda: self._take_listings(listings))
+    def advertise(self, listings: tuple[Listing, ...]) -> None:
+        """Advertise only LISTINGS from now on, and send changed lists at once."""
+        self._call(lambda: self._set_listings(listings))
 
-    def look(self) -> None:
-        """Look at the folder now, as something has changed in it."""
-        self._call(self._look)
+    def check_folder(self) -> None:
+        """Read the folder now, because the folder may have changed."""
+        self._call(self._check_folder)
 
-    def ask_pods(self, tell: Callable[[PodList | str], object]) -> None:
-        """Ask the kubelet which container has which devices.
+    def request_pods(self, on_result: Callable[[PodList | str], object]) -> None:
+        """Request the devices of all containers from the kubelet.
 
-        TELL gets them in the link's thread, or one line that says why the kubelet does not tell.
+        ON_RESULT is called in the link's thread with the list, or with one line about the error.
         """
-        self._call(lambda: self._keep(self._ask_pods(tell)))
+        self._call(lambda: self._start_task(self._request_pods(on_result)))
 
     def statuses(self) -> tuple[ResourceStatus, ...]:
-        """Return how each resource is."""
+        """Return the status of each resource."""
         return self._statuses
 
-    def _call(self, what: Callable[[], object]) -> None:
+    def _call(self, call: Callable[[], object]) -> None:
         if self._loop is not None:
-            # RuntimeError: the loop has ended.
+            # The loop raises RuntimeError after its end.
             with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(what)
+                self._loop.call_soon_threadsafe(call)
 
-    # In the loop.
+    # Methods that run in the loop.
 
     def _run(self) -> None:
         asyncio.run(self._work())
 
     async def _work(self) -> None:
-        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        self._loop, self._stop_event = asyncio.get_running_loop(), asyncio.Event()
         self._is_ready.set()
-        while not self._stopping.is_set():
+        while not self._stop_event.is_set():
             self.alive_s = time.monotonic()
-            self._look()
+            self._check_folder()
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), self._look_s)
-        await asyncio.gather(*(serving.stop() for serving in self._servings.values()), *self._endings)
+                await asyncio.wait_for(self._stop_event.wait(), self._check_s)
+        await asyncio.gather(*(endpoint.stop() for endpoint in self._endpoints.values()), *self._tasks)
 
-    def _look(self) -> None:
+    def _check_folder(self) -> None:
         identity = socket_at(f"{self.folder}/{KUBELET}")
-        others = neighbours(self.folder)
-        for serving in self._servings.values():
-            serving.look(identity, others)
+        others = other_plugin_sockets(self.folder)
+        for endpoint in self._endpoints.values():
+            endpoint.check_sockets(identity, others)
 
-    def _take_listings(self, listings: tuple[Listing, ...]) -> None:
+    def _set_listings(self, listings: tuple[Listing, ...]) -> None:
         names = {listing.resource for listing in listings}
-        for name in self._servings.keys() - names:
-            serving = self._servings.pop(name)
-            self._keep(serving.stop())
+        for name in self._endpoints.keys() - names:
+            endpoint = self._endpoints.pop(name)
+            self._start_task(endpoint.stop())
         for listing in listings:
-            if listing.resource in self._servings:
-                self._servings[listing.resource].show(listing)
+            if listing.resource in self._endpoints:
+                self._endpoints[listing.resource].update(listing)
             else:
-                self._servings[listing.resource] = Serving(listing, self._surroundings)
-        self._look()
-        self._changed()
+                self._endpoints[listing.resource] = ResourceEndpoint(listing, self._context)
+        self._check_folder()
+        self._on_change()
 
     async def pods(self, timeout_s: float) -> PodList:
-        """Return which container has which devices. ``KubeletError``: it does not tell, or not in time."""
+        """Return the devices of all containers, or raise ``KubeletError`` after TIMEOUT_S without a list."""
         return await clients.pods(self._pods, timeout_s=timeout_s)
 
-    async def _ask_pods(self, tell: Callable[[PodList | str], object]) -> None:
+    async def _request_pods(self, on_result: Callable[[PodList | str], object]) -> None:
         try:
-            tell(await clients.pods(self._pods))
+            on_result(await clients.pods(self._pods))
         except KubeletError as error:
-            tell(error.message)
+            on_result(error.message)
 
-    def _keep(self, work: Coroutine[None, None, None]) -> None:
-        """Let WORK go on until it ends: the loop itself holds no reference."""
+    def _start_task(self, work: Coroutine[None, None, None]) -> None:
+        """Run WORK as a task and keep a reference to the task, because the loop keeps no reference."""
         task = asyncio.ensure_future(work)
-        self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _shown(self) -> dict[str, frozenset[str]]:
-        """Return what the kubelet shows; those who ask at the same time share a question."""
-        if self._asking is None or self._asking.done():
-            self._asking = asyncio.ensure_future(clients.allocatable(self._pods))
-        return await asyncio.shield(self._asking)
+    async def _get_allocatable(self) -> dict[str, frozenset[str]]:
+        """Return the allocatable devices of the kubelet; concurrent calls share one query."""
+        if self._allocatable_query is None or self._allocatable_query.done():
+            self._allocatable_query = asyncio.ensure_future(clients.allocatable(self._pods))
+        return await asyncio.shield(self._allocatable_query)
 
-    def _changed(self) -> None:
-        statuses = tuple(serving.status() for serving in self._servings.values())
+    def _on_change(self) -> None:
+        statuses = tuple(endpoint.status() for endpoint in self._endpoints.values())
         if statuses != self._statuses:
             self._statuses = statuses
             self._notify()

@@ -1,4 +1,4 @@
-"""``Listing``: a resource as the kubelet gets it; ``ResourceStatus``: how it is. Both threads have them."""
+"""The list of a resource for the kubelet (``Listing``), and the status of a resource (``ResourceStatus``)."""
 
 from __future__ import annotations
 
@@ -9,28 +9,31 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.kubelet.registration import State
     from cdigen.kubelet.resources.model import Resource
-    from cdigen.kubelet.wire.server import Answers
+    from cdigen.kubelet.wire.server import Allocator
 
 
 @frozen
 class Listing:
-    """The resource named ``resource``: its list as the kubelet gets it, the ids of those that are healthy.
+    """The list of devices that the kubelet receives for ``resource``.
 
-    ``answers`` decides what containers get.
+    ``devices`` is the encoded list, with ``count`` devices. ``healthy`` are the ids of the healthy devices.
+    ``allocator`` answers the kubelet's requests.
     """
 
     resource: str
     devices: bytes
     count: int
     healthy: frozenset[str]
-    answers: Answers
+    allocator: Allocator
 
 
 @frozen
 class ResourceStatus:
-    """How a resource is: ``state`` and ``reason`` are those of its ``Registration``, ``since_s`` a Unix time.
+    """The status of a resource.
 
-    ``registrations`` counts those that were proved; ``is_confirmed``: the kubelet has shown our devices.
+    ``state`` and ``reason`` are from the ``Registration``. ``since_s`` is the Unix time of the last change of
+    the state. ``registrations`` is the number of times that the resource became registered. If
+    ``is_confirmed`` is set, the kubelet has shown the devices in its list of allocatable resources.
     """
 
     resource: str
@@ -44,12 +47,12 @@ class ResourceStatus:
     is_confirmed: bool
 
 
-def listing_of(resource: Resource, answers: Answers) -> Listing:
-    """Return RESOURCE as it is served. MessageError: the kubelet would not take its list."""
+def listing_of(resource: Resource, allocator: Allocator) -> Listing:
+    """Return the listing of RESOURCE, or raise MessageError if the kubelet would reject the list."""
     return Listing(
         resource=resource.name,
         devices=write_devices(resource.units),
         count=len(resource.units),
         healthy=frozenset(unit.id for unit in resource.units if unit.health != "unhealthy"),
-        answers=answers,
+        allocator=allocator,
     )

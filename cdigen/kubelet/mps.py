@@ -1,4 +1,4 @@
-"""NVIDIA's Multi-Process Service on this host: ``mps_problem``."""
+"""``mps_problem`` checks NVIDIA's Multi-Process Service (MPS) on this host."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ import socket
 
 from cdigen.host.root import reason
 
-# The socket in the pipe directory at which a control daemon listens, as its log says.
+# The name of the control daemon's socket in the pipe directory (source: the daemon's log).
 _CONTROL = "control"
 
 
 def mps_problem(pipe_directory: str) -> str:
-    """Return why no container may have PIPE_DIRECTORY now, or "". It does not wait.
+    """Return the reason why containers cannot use PIPE_DIRECTORY now, or "".
 
-    The control daemon logs a connection that says nothing, as it does of NVIDIA's own programs.
+    The function connects to the control daemon, sends no data, and does not wait. The daemon logs this
+    connection, like the connections of NVIDIA's own programs.
     """
     path = f"{pipe_directory}/{_CONTROL}"
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
-        asking.settimeout(0)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as client:
+        client.settimeout(0)
         try:
-            asking.connect(path)
+            client.connect(path)
         except ConnectionRefusedError:
-            return f"no control daemon listens at {path}: start it"
+            return f"no control daemon listens at {path}: start the daemon"
         except OSError as error:
-            # It has as many waiting as it takes, or is a socket of another type: it is there.
+            # With these errors, the daemon exists. Its queue is full, or its socket is not a stream socket.
             if error.errno not in {errno.EAGAIN, errno.EINPROGRESS, errno.EPROTOTYPE}:
                 return f"{path}: {reason(error)}; is the control daemon of the resource running?"
-    return _of_others(os.path.dirname(pipe_directory))
+    return _foreign_owner(os.path.dirname(pipe_directory))
 
 
-def _of_others(folder: str) -> str:
-    """Return which part of FOLDER's path is not root's, or "".
+def _foreign_owner(folder: str) -> str:
+    """Return "" if root or the user of this process owns each folder in the path FOLDER, or else a message.
 
-    Containers get what is below it, to write: who may put a link there would choose which folder of the host.
+    Containers may write below FOLDER. A user who can create links in the path can redirect these writes to
+    any folder of the host.
     """
     while folder != "/":
         try:

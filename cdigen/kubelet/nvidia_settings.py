@@ -1,4 +1,4 @@
-"""Settings with what NVIDIA's own configuration file says: ``with_nvidia_file``."""
+"""``with_nvidia_file`` adds the settings of NVIDIA's configuration file to the settings of cdigen."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ MAX_FINDINGS = 50
 
 
 def with_nvidia_file(host: Root, settings: KubeletConfig) -> tuple[KubeletConfig, tuple[Finding, ...]]:
-    """Return SETTINGS with what the file says that they name, below HOST, and what cdigen does not do of it.
+    """Return SETTINGS with the settings of NVIDIA's file, and findings on unsupported keys.
 
-    A file that cannot be read changes nothing, and is a finding. There are MAX_FINDINGS and one more at most.
-    Messages begin with the place of what they are about.
+    ``nvidia_config`` in SETTINGS is the path of the file below HOST. If the file cannot be read, SETTINGS do
+    not change, and a finding has the reason. At most MAX_FINDINGS + 1 findings are returned. Each message
+    begins with the file, the line and the column of the key.
     """
     read, found = read_nvidia_file(host, settings)
-    return read, tuple(replace(each, message=_placed(each)) for each in found)
+    return read, tuple(replace(each, message=_with_place(each)) for each in found)
 
 
 def read_nvidia_file(host: Root, settings: KubeletConfig) -> tuple[KubeletConfig, tuple[Finding, ...]]:
-    """Return the same; places are beside the messages alone."""
+    """Return the same values as ``with_nvidia_file``, but without file, line and column in the messages."""
     path = settings.nvidia_config
     if not path:
         return settings, ()
@@ -41,12 +42,12 @@ def read_nvidia_file(host: Root, settings: KubeletConfig) -> tuple[KubeletConfig
     read, found = nvidia_file.apply(settings, data, file=path)
     more = len(found) - MAX_FINDINGS
     if more > 0:
-        found = (*found[:MAX_FINDINGS], _finding(path, f"and {more} more", found[0].hint))
+        found = (*found[:MAX_FINDINGS], _finding(path, f"{more} more findings are not listed", found[0].hint))
     return read, found
 
 
-def _placed(found: Finding) -> str:
-    """Return the message of FOUND after its place, as that of a fault in cdigen's own configuration."""
+def _with_place(found: Finding) -> str:
+    """Return the message of FOUND with file and line, as for an error in cdigen's own configuration."""
     return format_fault(replace(found, severity="error")) if found.place else found.message
 
 

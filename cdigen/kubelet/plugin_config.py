@@ -1,4 +1,4 @@
-"""How the process runs, by configuration and command line: ``PluginConfig``, and what changes it."""
+"""``KubeletPluginConfig``: the settings of the process from the configuration and the command line."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.frontend.host_state import HostSources
     from cdigen.model.findings import Finding
     from cdigen.model.profile import Profile
+    from cdigen.service.host_state import HostSources
 
 
 @frozen
-class PluginConfig:
-    """Where the process works, and what is offered by ``settings`` of the devices that ``profiles`` name.
+class KubeletPluginConfig:
+    """The folders and the ``settings`` of the process, and the ``profiles`` that name the devices.
 
-    ``state_dir`` keeps what a later start has to know. ``labels`` is the file of the node's labels, "" for
-    none, and ``machine`` the host's model, for them.
+    ``state_dir`` stores the state for a later start. ``labels`` is the file of node labels, or "" for no
+    file. ``machine`` is the host's model, for the labels.
 
-    ``watched`` are the files that this was read from: the configuration first, then NVIDIA's own, if it is
-    named; ``findings`` are about the latter. ``problem``: the configuration is wrong, so that nobody knows
-    what may be offered, and nothing is.
+    ``watched`` are the files with these settings. The first file is the configuration of cdigen. The second
+    file is NVIDIA's configuration, if cdigen is configured to read it. ``findings`` are about the second
+    file, and about settings that conflict. ``problem`` is set if the configuration was invalid at the start.
+    Then cdigen advertises no resource.
     """
 
     kubelet_dir: str
@@ -42,7 +43,10 @@ class PluginConfig:
 
 
 def identities(paths: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return what tells one content of the files PATHS from another; zeros or nothing where one has none."""
+    """Return a tuple for each file of PATHS; the tuple changes if the content of the file changes.
+
+    The tuple of an empty file has only zeros. The tuple of a missing file is empty.
+    """
     return tuple(map(_identity, paths))
 
 
@@ -51,22 +55,22 @@ def _identity(path: str) -> tuple[int, ...]:
         found = os.stat(path)
     except OSError:
         return ()
-    # It is empty as well while somebody writes it in place.
+    # While a program rewrites a file in place, the file is empty for a moment.
     return (found.st_size and found.st_ctime_ns, found.st_size, found.st_size and found.st_ino)
 
 
-def refuse_emptied(before: PluginConfig, config: PluginConfig) -> None:
-    """Raise ConfigError where the file that made BEFORE has no content now, and with it goes all it said."""
+def refuse_emptied(before: KubeletPluginConfig, config: KubeletPluginConfig) -> None:
+    """Raise ConfigError if the file of CONFIG is empty or deleted and CONFIG changes settings of BEFORE."""
     path = config.watched[0]
     if any(_identity(path)) or (before.settings, before.profiles) == (config.settings, config.profiles):
         return
-    was = "is empty" if os.path.lexists(path) else "was deleted"
+    state = "the file is empty" if os.path.lexists(path) else "the file was deleted"
     raise ConfigError(
-        f"{path} {was}; from the next start on the defaults count",
-        hint="write 'kubelet: {}' into it to let them count now",
+        f"{path}: {state}; the defaults become active at the next start",
+        hint="write 'kubelet: {}' into the file to activate the defaults now",
     )
 
 
-def fixed(config: PluginConfig) -> str:
-    """Return what counts from the start on."""
+def startup_settings(config: KubeletPluginConfig) -> str:
+    """Return the settings that take effect only at a start, in one line."""
     return f"{config.kubelet_dir}, {config.run_dir}, HTTP port {config.settings.http_port}"

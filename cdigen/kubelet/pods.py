@@ -1,4 +1,4 @@
-"""What containers have, in the kubelet's own words: ``PodDevices``, and all of them, ``PodList``."""
+"""The kubelet's list of pods (``PodList``), with the devices of each container (``PodDevices``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from cdigen.value import frozen
 
 @frozen
 class PodDevices:
-    """What a container has of a resource, as the kubelet's pod resources API says."""
+    """The devices of ``resource`` that ``container`` has, according to the kubelet's pod resources API."""
 
     namespace: str
     pod: str
@@ -16,8 +16,8 @@ class PodDevices:
     ids: tuple[str, ...]
 
     @property
-    def holder(self) -> str:
-        """The container, for people."""
+    def description(self) -> str:
+        """The name of the container for messages."""
         if not self.pod:
             return "a container"
         return f"pod {self.namespace}/{self.pod}, container {self.container}"
@@ -25,10 +25,12 @@ class PodDevices:
 
 @frozen
 class PodList:
-    """What the kubelet's pod resources API lists: ``devices``, and ``names`` (namespace/name) of all pods.
+    """The list of the kubelet's pod resources API.
 
-    A kubelet that has just started knows no pods until it has reached its sources (kubernetes,
-    pkg/kubelet/apis/podresources/server_v1.go, List: GetPods): of a pod that is not named it says nothing.
+    ``devices`` are the devices of containers. ``names`` has the namespace/name of each pod. A kubelet that
+    has just started lists no pods until it has reached its sources of pods (kubernetes,
+    pkg/kubelet/apis/podresources/server_v1.go, List: GetPods). So a pod that is not in ``names`` may still
+    have devices.
     """
 
     devices: tuple[PodDevices, ...]

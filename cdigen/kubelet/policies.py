@@ -1,8 +1,8 @@
-"""How each resource is answered, as the configuration says: ``policy_of``; and what is not. Pure."""
+"""The allocation policy of each resource (``policy_of``), and findings on unavailable devices. No I/O."""
 
 from __future__ import annotations
 
-from cdigen.kubelet.answers import Mps, Policy
+from cdigen.kubelet.container_response import AllocationPolicy, Mps
 from cdigen.model.findings import Finding
 from cdigen.vendors import registry
 
@@ -11,13 +11,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from cdigen.config import KubeletConfig
-    from cdigen.kubelet.answers import IsOffered
+    from cdigen.kubelet.container_response import IsInSpec
     from cdigen.kubelet.resources.model import Resource
-    from cdigen.kubelet.resources.offer import Offer
+    from cdigen.kubelet.resources.resource_set import ResourceSet
     from cdigen.model.inventory import Inventory
 
-# The variable and the families are NVIDIA's. Family of the configuration -> class and device of its CDI name,
-# as discovery offers it (vendors.nvidia.families); channel 0 is what NVIDIA's plugin gives, too.
+# Only NVIDIA has _VARIABLE and device families. A family is a group of devices other than GPUs
+# (vendors.nvidia.families). _FAMILIES maps a family of the configuration to the class and the device in the
+# family's CDI name. As in NVIDIA's plugin, the family imex adds only IMEX channel 0.
 _NVIDIA = "nvidia"
 _VARIABLE = "NVIDIA_VISIBLE_DEVICES"
 _FAMILIES = {
@@ -26,79 +27,79 @@ _FAMILIES = {
     "imex": "imex-channel=0",
     "mofed": "mofed=all",
 }
-# The folders of a control daemon below the root of all, as NVIDIA's plugin has them (cmd/mps-control-daemon).
+# The folders of an MPS control daemon below ``mps_root``, as in NVIDIA's plugin (cmd/mps-control-daemon).
 _PIPE = "pipe"
 _SHM = "shm"
 
 
 def policy_of(
     resource: Resource,
-    offer: Offer,
+    advertised: ResourceSet,
     settings: KubeletConfig,
     inventories: Mapping[str, Inventory],
     mps_problem: Callable[[str], str],
-) -> Policy:
-    """Return how requests for RESOURCE, one of OFFER, are answered.
+) -> AllocationPolicy:
+    """Return the policy of RESOURCE, which is a resource of ADVERTISED.
 
-    INVENTORIES, by vendor, have the device nodes that every container needs. MPS_PROBLEM returns why no
-    control daemon can be reached in a pipe directory, or "".
+    INVENTORIES, by vendor, have the device nodes that every container needs. MPS_PROBLEM returns the reason
+    why the MPS control daemon of a pipe directory cannot be reached, or "".
     """
     vendor = _vendor(resource, inventories)
     is_nvidia = vendor == _NVIDIA
     inventory = inventories.get(vendor)
-    return Policy(
-        uses_field="cdi_devices" in settings.answer,
-        uses_annotation="annotation" in settings.answer,
+    return AllocationPolicy(
+        uses_field="cdi_devices" in settings.device_list_strategy,
+        uses_annotation="annotation" in settings.device_list_strategy,
         variable=_VARIABLE if settings.environment and is_nvidia else "",
         passes_nodes=settings.device_nodes,
         common_nodes=inventory.nodes if settings.device_nodes and inventory else (),
         families=tuple(_family(name) for name in settings.families) if is_nvidia else (),
-        fails_many=resource.name in offer.fails_many,
-        mps=_mps(resource, settings, mps_problem) if resource.name in offer.by_mps else None,
+        fails_many=resource.name in advertised.fails_many,
+        mps=_mps(resource, settings, mps_problem) if resource.name in advertised.by_mps else None,
     )
 
 
-def missing_families(policies: Iterable[Policy], is_offered: IsOffered) -> tuple[Finding, ...]:
-    """Return the findings on CDI names of families that POLICIES add, and no spec offers."""
+def missing_families(policies: Iterable[AllocationPolicy], is_in_spec: IsInSpec) -> tuple[Finding, ...]:
+    """Return a finding for each CDI name in the families of POLICIES that no spec has."""
     names = dict.fromkeys(name for policy in policies for name in policy.families)
     return tuple(
         Finding(
             severity="warning",
             rule="resource-family-missing",
             path=name,
-            message=f"{name} is in no spec: containers get their GPUs without it",
-            hint="see whether its driver is loaded, or leave it out of 'kubelet: {families}'",
+            message=f"{name}: no spec has this device; containers get their GPUs without it",
+            hint="load the driver of the device, or remove the family from 'kubelet: {families}'",
         )
         for name in names
-        if not is_offered(name)
+        if not is_in_spec(name)
     )
 
 
-def without_api(name: str, problem: str) -> Finding:
-    """Return the finding that units of memory, the resource NAME, are not offered for PROBLEM."""
-    problem = problem or "no --kubeconfig and --node-name say which pods ask for it"
+def memory_not_advertised(name: str, problem: str) -> Finding:
+    """Return the finding that the memory units NAME are not advertised because of PROBLEM."""
+    problem = problem or "--kubeconfig and --node-name are missing, so the requesting pods are unknown"
     return Finding(
         severity="error",
         rule="shared-memory-without-api",
         path=name,
-        message=f"{name} is not offered: {problem}",
-        hint="give both to 'cdigen kubelet', as docs/sharing.md says",
+        message=f"{name} is not advertised: {problem}",
+        hint="start 'cdigen kubelet' with both options (docs/sharing.md)",
     )
 
 
 def unknown_vendor(vendor: str) -> Finding:
-    """Return the finding that no package here has VENDOR, of which there are devices."""
+    """Return the finding that no installed package supports VENDOR, which has devices in the inventory."""
     return Finding(
         severity="error",
         rule="resource-left-out",
         path=vendor,
-        message=f"no device of {vendor} is offered: no package here has this vendor",
-        hint="install the package where 'cdigen kubelet' runs as well",
+        message=f"{vendor}: its devices are not advertised, because no installed package supports the vendor",
+        hint="install the vendor's package in the environment of 'cdigen kubelet'",
     )
 
 
 def _vendor(resource: Resource, vendors: Iterable[str]) -> str:
-    """Return which of VENDORS has the devices of RESOURCE, by their CDI names; "" if none or several have."""
+    """Return the vendor in the CDI names of RESOURCE's units, or "" if there is not exactly one vendor."""
     kinds = {name.partition("=")[0] for unit in resource.units for name in unit.cdi_names}
     found = {registry.vendor_of(kind, vendors) for kind in kinds}
     return found.pop() if len(found) == 1 else ""

@@ -1,13 +1,13 @@
-"""Which units a container should get, as far as the kubelet asks: ``Preferences``.
+"""``Preferences`` chooses the units that a container should get, for GetPreferredAllocation.
 
-Pure. The kubelet takes a preference that consists of what it offered, and chooses by itself where there is
-none. An error here would fail the pod (NVIDIA/k8s-device-plugin#231), so there is none: what is not known
-counts as far.
+The kubelet uses a preference only if all ids in the preference are available. Otherwise the kubelet chooses
+the units. An error in this module would fail the pod (NVIDIA/k8s-device-plugin#231), so the module raises no
+error. The module treats devices of unknown distance as distant devices. The module does no I/O.
 """
 
 from __future__ import annotations
 
-from cdigen.topology.choose import Share, Stock
+from cdigen.topology.choose import AcceleratorPart, AvailableDevices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,32 +17,32 @@ if TYPE_CHECKING:
 
 
 class Preferences:
-    """Prefers units of RESOURCE; what all answers have in common is made once.
+    """Chooses units of RESOURCE; the constructor computes the values that all calls of ``choose`` use.
 
-    SPREAD takes replicas and partitions of the devices of which the fewest are in use, instead of from as few
-    devices as possible.
+    By default, replicas and partitions come from as few devices as possible. If SPREAD is set, the units come
+    from the devices with the fewest units in use.
     """
 
     def __init__(self, resource: Resource, *, spread: bool = False) -> None:
-        self._stock = Stock(unit.share for unit in resource.units)
-        self._ids = [share.name for share in self._stock.units if isinstance(share, Share)]
+        self._devices = AvailableDevices(unit.part for unit in resource.units)
+        self._ids = [part.name for part in self._devices.units if isinstance(part, AcceleratorPart)]
         self._numbers = {id_: number for number, id_ in enumerate(self._ids)}
         self._spread = spread
 
-    def prefer(self, available: Iterable[str], must_include: Iterable[str], count: int) -> tuple[str, ...]:
-        """Return the ids of COUNT units out of AVAILABLE, those of MUST_INCLUDE first.
+    def choose(self, available: Iterable[str], must_include: Iterable[str], count: int) -> tuple[str, ...]:
+        """Return the ids of COUNT units of AVAILABLE, with the ids of MUST_INCLUDE first.
 
-        Ids that the resource does not have are taken last, and only if the kubelet offered them. Fewer come
-        back where fewer were offered.
+        Ids of AVAILABLE that the resource does not have come last. If fewer than COUNT ids are available, the
+        result is shorter.
         """
         numbers = self._numbers
         required = tuple(dict.fromkeys(must_include))[: max(count, 0)]
         offered = (*required, *available)
         found = {*map(numbers.get, offered)}
-        chosen = self._stock.choose(
+        chosen = self._devices.choose(
             (number for number in found if number is not None),
             (numbers[id_] for id_ in required if id_ in numbers),
-            # A required unit that is gone takes its place all the same.
+            # A required id that the resource no longer has is still part of the result.
             count - sum(id_ not in numbers for id_ in required),
             spread=self._spread,
         )

@@ -1,39 +1,41 @@
-"""When a resource is served and registered: ``Registration``, a state machine without I/O.
+"""``Registration``: the registration of a resource with the kubelet, as a state machine without I/O.
 
-Events (``occurrences``) go in with the time, actions come out; whoever carries them out reports what became
-of them as events. A registration is: a server on a socket with a fresh name, then Register, during which the
-kubelet connects back, then its ListAndWatch. It counts as long as that stream lasts, and the kubelet shows
-our devices where it can tell (pod resources API).
+``Registration`` receives events with their time (``registration_events``) and returns actions. The caller
+runs the actions and reports the results as events. A registration has three steps. First, a server starts on
+a socket with a fresh name. Then cdigen calls Register, and the kubelet connects to the server before Register
+returns. Then the kubelet calls ListAndWatch. The resource is registered as long as this stream is open and
+the kubelet shows the devices of cdigen in its pod resources API. Not every kubelet can show devices.
 
-Two things of the kubelet rule the order and the delays. At its start it empties the folder of sockets, so a
-new kubelet.sock means that nothing of ours is known any more. And kubelets up to 1.35 know an endpoint by its
-resource's name alone: the late end of an old connection removes the endpoint of the new one
-(kubernetes/kubernetes#121994). So the old server is stopped first, the kubelet is given MOMENT_S to notice,
-and there is never more than one Register within that time. Another kubelet.sock is mostly another kubelet's,
-whom old connections do not concern: then it is given ANEW_S.
+Two properties of the kubelet define the order and the delays. First, a starting kubelet removes all sockets
+in the folder. So a new kubelet.sock means that no registration exists any more. Second, kubelets up to 1.35
+identify an endpoint only by its resource name. If an old connection ends late, the kubelet removes the
+endpoint of the new connection (kubernetes/kubernetes#121994). So the old server stops first, then
+``Registration`` waits GRACE_S. The time between two Register calls is at least GRACE_S. A new kubelet.sock
+usually belongs to a new kubelet, which has no old connections. In this case the wait is NEW_SOCKET_GRACE_S.
 
-Another plugin that has registered the resource is not fought. The kubelet takes whoever comes last, and keeps
-asking the former for its list as well, so it is asked what it shows before Register: where it runs already
-when we begin, and after it has ended our stream. Whose ids these are does not matter, as other plugins use
-the same; while no server of ours is registered, they are another's, or a former process's of ours, whose end
-the kubelet has not handled yet: so it is asked until it shows none, for 3 s at most.
+cdigen does not compete with another plugin for a resource. The kubelet uses the plugin that registers last,
+and continues to read the list of the former plugin. So ``Registration`` queries the allocatable devices
+before Register if the kubelet already runs when cdigen starts, or if the kubelet has ended the stream. Device
+ids do not identify the plugin, because other plugins use the same ids. While no server of this process is
+registered, the kubelet shows devices of another plugin, or of a former process of cdigen whose endpoint
+remains. So the query is repeated until the kubelet shows no device, for at most 3 s.
 """
 
 from __future__ import annotations
 
-from cdigen.kubelet.occurrences import (
-    Accepted,
-    AskShown,
-    KubeletSeen,
-    NeighboursSeen,
+from cdigen.kubelet.registration_events import (
+    AllocatableReported,
+    GetAllocatable,
+    KubeletSocketChanged,
+    OtherPluginsDetected,
     Register,
-    RegisterFailed,
-    Serve,
-    Served,
-    ServeFailed,
-    ShownBy,
-    SocketGone,
-    Stop,
+    RegistrationAccepted,
+    RegistrationFailed,
+    ServerFailed,
+    ServerStarted,
+    SocketRemoved,
+    StartServer,
+    StopServer,
     StreamEnded,
     StreamOpened,
     Tick,
@@ -43,49 +45,53 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from cdigen.kubelet.occurrences import Action, Event, Identity, Shown
+    from cdigen.kubelet.registration_events import Action, AllocatableOwner, Event, Identity
 
-    # waiting: there is no kubelet.sock; paused: for the next try; serving: the socket is being made;
-    # registering: Register is under way; unproven: ListAndWatch has not been asked for yet; registered;
-    # taken: another plugin has the resource.
-    State = Literal["waiting", "paused", "serving", "registering", "unproven", "registered", "taken"]
+    # waiting: there is no kubelet.sock. backoff: the next attempt is not due yet. serving: the server starts,
+    # or the kubelet is queried before Register. registering: Register is in progress. unconfirmed: the
+    # kubelet has not called ListAndWatch yet. claimed-by-other: another plugin has the resource.
+    State = Literal[
+        "waiting", "backoff", "serving", "registering", "unconfirmed", "registered", "claimed-by-other"
+    ]
 
-MOMENT_S = 1.0
-# The same kubelet makes its socket anew after its server has failed (pkg/kubelet/cm/devicemanager/plugin/
-# v1beta1, server.go).
-ANEW_S = 0.3
-# The kubelet asks for the list right after it has connected, which it does before Register is answered.
-PROVE_S = 5.0
-# What is carried out reports within its own deadlines; this is for what is lost nevertheless.
-LOST_S = 20.0
-# After a stream that the kubelet has ended: if it is on its way down, its next socket is the better sign.
-ENDED_S = 2.0
-LONGEST_PAUSE_S = 15.0
-# Whether a socket can be made now costs no one else anything to try, and a folder that was full tells nobody.
-LONGEST_SERVE_PAUSE_S = 5.0
-# A registration that has lasted so long, or was shown, was none of those that fail again and again.
+GRACE_S = 1.0
+# The wait is not 0, because a running kubelet also makes a new kubelet.sock after a failure of its server
+# (pkg/kubelet/cm/devicemanager/plugin/v1beta1, server.go).
+NEW_SOCKET_GRACE_S = 0.3
+# The limit for the call of ListAndWatch after Register. Usually the kubelet calls ListAndWatch at once.
+LIST_REQUEST_S = 5.0
+# Each action has its own deadline. This limit applies if the result of an action is not reported.
+ACTION_TIMEOUT_S = 20.0
+# The delay after the end of a stream. If the kubelet restarts, cdigen registers when the new socket appears.
+STREAM_END_DELAY_S = 2.0
+MAX_BACKOFF_S = 15.0
+# The limit if no socket can be made. An attempt affects no other program, and freed space causes no event.
+MAX_SERVE_BACKOFF_S = 5.0
+# A registration that has lasted for this time, or that the kubelet has confirmed, resets the failure count.
 STEADY_S = 10.0
-# When a kubelet is asked what it shows, after the stream began; then each RECHECK_S.
+# The first queries of allocatable devices after a stream's start. Later queries follow every RECHECK_S.
 FIRST_CHECKS_S = (2.0, 10.0)
 RECHECK_S = 60.0
-# The same while another plugin has the resource: pods have none of it from its end until then.
-TAKEN_RECHECK_S = 5.0
-# How often, and how many times, a kubelet is asked anew that still shows what was there before Register.
-_ASK_AGAIN_S = 0.25
-_STILL_SHOWN = 12
-# The same for one that is too busy to answer: each time takes as long as it is given (clients.ASK_S).
-_STILL_LATE = 3
-_PATIENCE = {"ours": _STILL_SHOWN, "others": _STILL_SHOWN, "late": _STILL_LATE}
-# A kubelet that is asked while it takes a new list shows the old one: what it shows twice counts.
+# The interval of queries while another plugin has the resource. After the end of that plugin, pods get no
+# devices until the next query.
+CLAIMED_RECHECK_S = 5.0
+# The interval and the largest number of repeated queries before Register while the kubelet shows devices.
+_REPEAT_S = 0.25
+_MAX_SHOWN = 12
+# The largest number of these queries if the kubelet is too busy to answer. Each takes clients.QUERY_S.
+_MAX_LATE = 3
+_MAX_REPEATS = {"ours": _MAX_SHOWN, "others": _MAX_SHOWN, "late": _MAX_LATE}
+# A kubelet shows the old list while it processes a new list, so cdigen acts only on two equal results.
 _TWICE = 2
 _CONFIRM_S = 2.0
 
 
 class Registration:
-    """The registration of one resource. ``state`` and ``reason`` are for status and log.
+    """The registration of one resource.
 
-    ``due_s`` is when a ``Tick`` is wanted at the latest, None: not at all. ``is_confirmed``: the kubelet has
-    shown our devices. Servers are numbered from 1; ``server`` is the present one, 0: none.
+    ``state`` and ``reason`` are for status and log. ``due_s`` is the latest time of the next ``Tick``, or
+    None if no tick is needed. ``is_confirmed`` is set if the kubelet has shown the devices of cdigen. Servers
+    are numbered from 1. ``server`` is the number of the present server, or 0.
     """
 
     def __init__(self) -> None:
@@ -97,49 +103,50 @@ class Registration:
         self._servers = 0
         self._kubelet: Identity | None = None
         self._streams = 0
-        # The present server listens; the kubelet may know it, so that another registration needs another.
+        # _is_served: the present server listens. _is_known: the next registration needs a new server, because
+        # the kubelet may have received Register or may have removed the socket.
         self._is_served = False
         self._is_known = False
         self._failures = 0
         self._opened_s = 0.0
-        # The kubelet needs until then to notice the end of what it was connected to, and so long after each.
-        self._quiet_s = 0.0
-        self._moment_s = MOMENT_S
-        # The last Register, and the one before, which counts where no kubelet can have seen the last one.
-        self._registered_s = -MOMENT_S
-        self._registered_before_s = -MOMENT_S
+        # The kubelet may need _grace_s to handle the end of a connection. The wait ends at _hold_until_s.
+        self._hold_until_s = 0.0
+        self._grace_s = GRACE_S
+        # The times of the last two Register calls. If the last reached no kubelet, the earlier time applies.
+        self._registered_s = -GRACE_S
+        self._registered_before_s = -GRACE_S
         self._checks = 0
-        self._doubts = 0
-        self._doubt: Shown = "ours"
-        self._has_looked = False
-        # Another plugin may have the resource: the kubelet is asked before Register.
-        self._must_ask = False
-        # Without another socket there is no other plugin, whatever the kubelet has not forgotten.
-        self._neighbours: frozenset[str] = frozenset()
+        self._repeats = 0
+        self._repeated: AllocatableOwner = "ours"
+        self._has_seen_folder = False
+        # Whether another plugin may have the resource, so that a query is needed before Register.
+        self._must_query = False
+        # The sockets of other plugins. Without such a socket, no other plugin serves the shown devices.
+        self._other_plugins: frozenset[str] = frozenset()
         self._actions: list[Action] = []
 
-    def take(self, event: Event, now: float) -> tuple[Action, ...]:
-        """Return what has to be done, in this order, as EVENT has happened at NOW (monotonic)."""
+    def apply(self, event: Event, now: float) -> tuple[Action, ...]:
+        """Return the actions that follow from EVENT at the monotonic time NOW, in their order."""
         self._actions = []
         match event:
-            case KubeletSeen():
-                self._see(event.identity, now)
-            case ShownBy():
-                self._compare(event.shown, now)
-            case NeighboursSeen():
-                self._look_around(event.names, now)
+            case KubeletSocketChanged():
+                self._on_kubelet_socket(event.identity, now)
+            case AllocatableReported():
+                self._on_allocatable(event.owner, now)
+            case OtherPluginsDetected():
+                self._on_other_plugins(event.names, now)
             case Tick():
                 if self.due_s is not None and self.due_s <= now:
-                    self._wake(now)
+                    self._on_due(now)
             case StreamEnded() if event.server != self.server:
-                # The kubelet notices about now, too, that the connection to a former server is over.
-                self._keep_quiet(now)
+                # At about this time, the kubelet handles the end of the connection to a former server.
+                self._hold_off(now)
             case _ if event.server == self.server and self.server:
-                self._hear(event, now)
+                self._on_server_event(event, now)
         return tuple(self._actions)
 
     def stop(self) -> tuple[Action, ...]:
-        """Return what has to be done as the resource is no longer offered."""
+        """Return the actions that end the registration of the resource."""
         self._actions = []
         self._drop()
         self.state, self.due_s, self._kubelet = "waiting", None, None
@@ -147,141 +154,145 @@ class Registration:
 
     # Events.
 
-    def _see(self, identity: Identity | None, now: float) -> None:
-        # Of another kubelet.sock than the first nobody is a plugin yet.
-        is_first, self._has_looked = not self._has_looked, True
+    def _on_kubelet_socket(self, identity: Identity | None, now: float) -> None:
+        # Another plugin may be registered at the first kubelet.sock. A later kubelet.sock has no plugins yet.
+        is_first, self._has_seen_folder = not self._has_seen_folder, True
         if identity == self._kubelet:
             return
         self._kubelet = identity
         if identity is None:
-            # Without its socket a kubelet that watches the list still has it.
+            # After the removal of kubelet.sock, the kubelet keeps the list of an open stream.
             if self.state not in {"registered", "waiting"}:
-                self._set("waiting", "the kubelet's socket is gone", None)
+                self._set("waiting", "kubelet.sock was removed", None)
             return
-        self._failures, self._must_ask = 0, is_first
-        # A kubelet that starts removes all sockets, also one that nobody has registered yet.
+        self._failures, self._must_query = 0, is_first
+        # A starting kubelet removes all sockets, also sockets that are not registered yet.
         self._is_known = True
-        self._moment_s = ANEW_S
-        self._quiet_s = min(self._quiet_s, now + ANEW_S)
-        self._again("there is another kubelet.sock", now)
+        self._grace_s = NEW_SOCKET_GRACE_S
+        self._hold_until_s = min(self._hold_until_s, now + NEW_SOCKET_GRACE_S)
+        self._retry("kubelet.sock was replaced", now)
 
-    def _look_around(self, names: frozenset[str], now: float) -> None:
-        if names != self._neighbours and self.state in {"registered", "taken"} and self.due_s is not None:
+    def _on_other_plugins(self, names: frozenset[str], now: float) -> None:
+        if (
+            names != self._other_plugins
+            and self.state in {"registered", "claimed-by-other"}
+            and self.due_s is not None
+        ):
             self.due_s = min(self.due_s, now + _CONFIRM_S)
-        self._neighbours = names
+        self._other_plugins = names
 
-    def _hear(self, event: Event, now: float) -> None:
-        """Take an event of the present server."""
+    def _on_server_event(self, event: Event, now: float) -> None:
+        """Handle an event of the present server."""
         match event:
-            case Served() | ServeFailed():
-                self._hear_server(event, now)
-            case Accepted() | RegisterFailed():
-                self._hear_register(event, now)
+            case ServerStarted() | ServerFailed():
+                self._on_server_state(event, now)
+            case RegistrationAccepted() | RegistrationFailed():
+                self._on_register_result(event, now)
             case StreamOpened():
-                self._open(now)
+                self._on_stream_opened(now)
             case StreamEnded() if self._streams:
                 self._streams -= 1
                 if not self._streams:
-                    self._end(now)
-            case SocketGone() if self._is_served and self.state != "taken":
+                    self._on_stream_ended(now)
+            case SocketRemoved() if self._is_served and self.state != "claimed-by-other":
                 self._is_known = True
-                self._again("its socket was removed", now)
+                self._retry("the plugin's socket was removed", now)
 
-    def _hear_server(self, event: Served | ServeFailed, now: float) -> None:
-        if isinstance(event, Served):
+    def _on_server_state(self, event: ServerStarted | ServerFailed, now: float) -> None:
+        if isinstance(event, ServerStarted):
             self._is_served = True
             if self.state == "serving":
                 self._register(now)
         elif not self._is_served:
             self.server = 0
             if self.state == "serving":
-                self._fail(event.reason, now, at_most_s=LONGEST_SERVE_PAUSE_S)
+                self._fail(event.reason, now, at_most_s=MAX_SERVE_BACKOFF_S)
 
-    def _hear_register(self, event: Accepted | RegisterFailed, now: float) -> None:
-        self._is_known = self._is_known or isinstance(event, Accepted) or event.was_reached
+    def _on_register_result(self, event: RegistrationAccepted | RegistrationFailed, now: float) -> None:
+        self._is_known = self._is_known or isinstance(event, RegistrationAccepted) or event.was_reached
         if self.state != "registering":
             return
         if not self._is_known:
             self._registered_s = self._registered_before_s
-        # Where it has asked for the list it knows us, whatever has become of the answer.
-        if isinstance(event, Accepted) or self._streams:
-            self._prove(now)
+        # The registration exists after a request for the list, even if the response to Register is lost.
+        if isinstance(event, RegistrationAccepted) or self._streams:
+            self._set_registered(now)
         else:
             self._fail(event.reason, now)
 
-    def _open(self, now: float) -> None:
+    def _on_stream_opened(self, now: float) -> None:
         self._streams += 1
         self._is_known = True
         if self._streams == 1:
             self._opened_s = now
-        if self.state not in {"registering", "registered", "taken"}:
-            self._prove(now)
+        if self.state not in {"registering", "registered", "claimed-by-other"}:
+            self._set_registered(now)
 
-    def _end(self, now: float) -> None:
-        self._keep_quiet(now)
+    def _on_stream_ended(self, now: float) -> None:
+        self._hold_off(now)
         if self.state == "registered":
             if now - self._opened_s >= STEADY_S:
                 self._failures = 0
-            # Somebody else may have registered the resource: then the kubelet ends our stream.
-            self._must_ask, self._doubts = True, 0
-            self._fail("the kubelet has ended the stream", now, at_least_s=ENDED_S)
-        elif self.state == "taken":
+            # The kubelet also ends the stream if another plugin has registered the resource.
+            self._must_query, self._repeats = True, 0
+            self._fail("the kubelet has ended the stream", now, at_least_s=STREAM_END_DELAY_S)
+        elif self.state == "claimed-by-other":
             self._drop()
 
-    def _compare(self, shown: Shown, now: float) -> None:
-        if self.state == "taken":
-            if shown == "none" or not self._neighbours:
-                self._again("nobody else has it any more", now)
+    def _on_allocatable(self, owner: AllocatableOwner, now: float) -> None:
+        if self.state == "claimed-by-other":
+            if owner == "none" or not self._other_plugins:
+                self._retry("the other device plugin is gone", now)
         elif self.state == "serving" and self._is_served:
-            if self._doubts < _PATIENCE.get(shown, 0):
-                # What a former process has left is not forgotten yet, or a busy kubelet may answer now.
-                self._doubts, self.due_s = self._doubts + 1, now + _ASK_AGAIN_S
-            elif shown in {"ours", "others"} and self._neighbours:
-                self._leave(now)
+            if self._repeats < _MAX_REPEATS.get(owner, 0):
+                # The kubelet may still show the devices of a former process, or may be too busy to answer.
+                self._repeats, self.due_s = self._repeats + 1, now + _REPEAT_S
+            elif owner in {"ours", "others"} and self._other_plugins:
+                self._yield_to_other(now)
             else:
-                self._must_ask = False
+                self._must_query = False
                 self._register(now)
         elif self.state == "registered":
-            if shown in {"ours", "late", "unknown"}:
-                self.is_confirmed, self._doubts = shown == "ours", 0
+            if owner in {"ours", "late", "unknown"}:
+                self.is_confirmed, self._repeats = owner == "ours", 0
                 self._failures = 0 if self.is_confirmed else self._failures
                 return
-            self._doubts = self._doubts + 1 if shown == self._doubt else 1
-            self._doubt = shown
-            if self._doubts < _TWICE:
+            self._repeats = self._repeats + 1 if owner == self._repeated else 1
+            self._repeated = owner
+            if self._repeats < _TWICE:
                 self.due_s = now + _CONFIRM_S
-            elif shown == "others" and self._neighbours:
-                self._leave(now)
+            elif owner == "others" and self._other_plugins:
+                self._yield_to_other(now)
             else:
-                self._fail("the kubelet does not show its devices", now)
+                self._fail("the kubelet does not show the devices of the resource", now)
 
-    def _wake(self, now: float) -> None:
-        """Do what is due."""
+    def _on_due(self, now: float) -> None:
+        """Do the next step of the present state, after ``due_s`` is reached."""
         match self.state:
-            case "paused":
+            case "backoff":
                 self._try(now)
             case "serving" if self._is_served:
                 self._register(now)
             case "serving":
-                self._fail("its socket was not made in time", now)
+                self._fail("the plugin's socket was not made in time", now)
             case "registering":
                 self._is_known = True
                 self._fail("Register was not answered", now)
-            case "unproven":
-                self._fail(f"the kubelet has not asked for the devices within {PROVE_S:.0f} s", now)
+            case "unconfirmed":
+                self._fail(f"the kubelet has not requested the list within {LIST_REQUEST_S:.0f} s", now)
             case "registered":
-                self._plan_check(now)
-                self._actions.append(AskShown())
-            case "taken":
-                self.due_s = now + TAKEN_RECHECK_S
-                self._actions.append(AskShown())
+                self._schedule_check(now)
+                self._actions.append(GetAllocatable())
+            case "claimed-by-other":
+                self.due_s = now + CLAIMED_RECHECK_S
+                self._actions.append(GetAllocatable())
             case "waiting":
                 self.due_s = None
 
     # Transitions.
 
     def _try(self, now: float) -> None:
-        """Register the present server if the kubelet does not know it yet, else another one."""
+        """Register the present server, or start a new server if the registration needs a new server."""
         if self._kubelet is None:
             self._set("waiting", self.reason, None)
         elif self._is_served and not self._is_known:
@@ -290,32 +301,32 @@ class Registration:
             self._drop()
             self._servers += 1
             self.server = self._servers
-            self._set("serving", self.reason, now + LOST_S)
-            self._actions.append(Serve(server=self.server))
+            self._set("serving", self.reason, now + ACTION_TIMEOUT_S)
+            self._actions.append(StartServer(server=self.server))
 
     def _register(self, now: float) -> None:
         if now < (allowed_s := self._allowed_s()):
-            self._set("paused", self.reason, allowed_s)
+            self._set("backoff", self.reason, allowed_s)
             return
-        if self._must_ask:
-            self._set("serving", self.reason, now + LOST_S)
-            self._actions.append(AskShown())
+        if self._must_query:
+            self._set("serving", self.reason, now + ACTION_TIMEOUT_S)
+            self._actions.append(GetAllocatable())
             return
         self._registered_before_s, self._registered_s = self._registered_s, now
-        self._moment_s = MOMENT_S
-        self._set("registering", self.reason, now + LOST_S)
+        self._grace_s = GRACE_S
+        self._set("registering", self.reason, now + ACTION_TIMEOUT_S)
         self._actions.append(Register(server=self.server))
 
-    def _prove(self, now: float) -> None:
-        """Note that the kubelet knows the server; it counts once the list was asked for."""
+    def _set_registered(self, now: float) -> None:
+        """Set the state to ``registered``, or to ``unconfirmed`` until the kubelet requests the list."""
         if not self._streams:
-            self._set("unproven", self.reason, now + PROVE_S)
+            self._set("unconfirmed", self.reason, now + LIST_REQUEST_S)
             return
-        self.is_confirmed, self._checks, self._doubts = False, 0, 0
+        self.is_confirmed, self._checks, self._repeats = False, 0, 0
         self._set("registered", "", None)
-        self._plan_check(self._opened_s)
+        self._schedule_check(self._opened_s)
 
-    def _plan_check(self, now: float) -> None:
+    def _schedule_check(self, now: float) -> None:
         checks = self._checks
         self._checks += 1
         self.due_s = (
@@ -323,63 +334,67 @@ class Registration:
         )
 
     def _fail(
-        self, reason: str, now: float, *, at_least_s: float = 0.0, at_most_s: float = LONGEST_PAUSE_S
+        self, reason: str, now: float, *, at_least_s: float = 0.0, at_most_s: float = MAX_BACKOFF_S
     ) -> None:
-        """Try again after a while, which grows with each failure in a row."""
-        pause_s = min(at_most_s, MOMENT_S * 2.0**self._failures)
-        # Beyond the longest pause more failures change nothing, and 2.0**1024 is no number.
+        """Retry after a backoff that doubles with each consecutive failure."""
+        backoff_s = min(at_most_s, GRACE_S * 2.0**self._failures)
+        # More failures do not change the longest backoff, and 2.0**1024 would overflow.
         self._failures = min(self._failures + 1, 16)
-        self._again(reason, now, after_s=max(pause_s, at_least_s))
+        self._retry(reason, now, after_s=max(backoff_s, at_least_s))
 
-    def _again(self, reason: str, now: float, *, after_s: float = 0.0) -> None:
-        """Register AFTER_S from now, or later if the kubelet needs a moment; at once if it may be now."""
+    def _retry(self, reason: str, now: float, *, after_s: float = 0.0) -> None:
+        """Schedule an attempt in AFTER_S seconds, not before ``_allowed_s``; start a due attempt at once."""
         if self._is_known or not self._is_served:
             self._drop_at(now)
-        self._set("paused", reason, max(now + after_s, self._allowed_s()))
+        self._set("backoff", reason, max(now + after_s, self._allowed_s()))
         if self.due_s is not None and self.due_s <= now:
             self._try(now)
 
-    def _leave(self, now: float) -> None:
+    def _yield_to_other(self, now: float) -> None:
         """Leave the resource to the other plugin.
 
-        A stream that is still open stays: at its end kubelets up to 1.35 would take the other's for ours.
+        An open stream stays open. At its end, kubelets up to 1.35 would remove the other plugin's endpoint.
         """
         if not self._streams:
             self._drop()
-        self.is_confirmed, self._must_ask, self._doubts = False, True, 0
-        self._set("taken", "another device plugin has registered it", now + TAKEN_RECHECK_S)
+        self.is_confirmed, self._must_query, self._repeats = False, True, 0
+        self._set(
+            "claimed-by-other", "another device plugin has registered the resource", now + CLAIMED_RECHECK_S
+        )
 
     def _drop_at(self, now: float) -> None:
         if self._streams:
-            # The kubelet is connected until now.
-            self._keep_quiet(now)
+            # The connection of the kubelet ends together with the server.
+            self._hold_off(now)
         self._drop()
 
     def _drop(self) -> None:
         if self.server:
-            self._actions.append(Stop(server=self.server))
+            self._actions.append(StopServer(server=self.server))
         self.server, self._streams, self._is_served, self._is_known = 0, 0, False, False
         self.is_confirmed = False
 
     def _allowed_s(self) -> float:
-        """Return when Register may be called next."""
-        return max(self._quiet_s, self._registered_s + MOMENT_S)
+        """Return the earliest time of the next Register call."""
+        return max(self._hold_until_s, self._registered_s + GRACE_S)
 
-    def _keep_quiet(self, now: float) -> None:
-        self._quiet_s = max(self._quiet_s, now + self._moment_s)
-        if self.state == "paused" and self.due_s is not None:
-            self.due_s = max(self.due_s, self._quiet_s)
+    def _hold_off(self, now: float) -> None:
+        self._hold_until_s = max(self._hold_until_s, now + self._grace_s)
+        if self.state == "backoff" and self.due_s is not None:
+            self.due_s = max(self.due_s, self._hold_until_s)
 
     def _set(self, state: State, reason: str, due_s: float | None) -> None:
         self.state, self.reason, self.due_s = state, reason, due_s
 
 
-def compared(shown: dict[str, frozenset[str]], resource: str, healthy: frozenset[str]) -> Shown:
-    """Return whose devices the kubelet shows for RESOURCE, of which we have offered the HEALTHY ones."""
+def allocatable_owner(
+    allocatable: dict[str, frozenset[str]], resource: str, healthy: frozenset[str]
+) -> AllocatableOwner:
+    """Return the owner of the ALLOCATABLE devices of RESOURCE; HEALTHY are cdigen's healthy devices."""
     if not healthy:
-        # Nothing of ours is to be seen; what others have is.
-        return "others" if shown.get(resource) else "unknown"
-    ids = shown.get(resource, frozenset())
+        # The kubelet shows only healthy devices. cdigen has none, so each device belongs to another plugin.
+        return "others" if allocatable.get(resource) else "unknown"
+    ids = allocatable.get(resource, frozenset())
     if not ids:
         return "none"
     return "ours" if ids & healthy else "others"

@@ -1,4 +1,4 @@
-"""Sockets in the folder of the kubelet's plugins: its own, fresh ones of ours, those left behind."""
+"""The sockets of the kubelet, of cdigen and of other device plugins in the folder of device plugins."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from cdigen.host.root import shown
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.kubelet.occurrences import Identity
+    from cdigen.kubelet.registration_events import Identity
 
-# The folder of the sockets in the kubelet's own, and in it the kubelet's socket.
+# The folder of the sockets below the kubelet's folder, and the name of the kubelet's socket.
 PLUGINS = "device-plugins"
 KUBELET = "kubelet.sock"
-# Where every kubelet has that folder, whatever its --root-dir, which pod resources alone follow
+# Every kubelet uses this folder, whatever --root-dir is. Only the pod resources API uses --root-dir
 # (k8s.io/kubelet, pkg/apis/deviceplugin/v1beta1/constants.go; kubernetes issue 120626).
 USUAL = f"/var/lib/kubelet/{PLUGINS}"
-# Of <linux/un.h>: the path of a Unix socket, without its final zero.
+# The longest path of a Unix socket in bytes, without the final zero byte (<linux/un.h>).
 MAX_PATH = 107
 _PREFIX, _SUFFIX = "cdigen-", ".sock"
-# Our sockets, as a pattern of names.
+# The pattern of the names of cdigen's sockets.
 OURS = f"{_PREFIX}*"
 _TOKEN_BYTES = 4
-# Letters of a token at least: a name is no longer than the kubelet's own then.
+# The smallest length of a token. A socket's name with such a token is not longer than kubelet.sock.
 _SHORTEST = 4
 
 
 def socket_at(path: str) -> Identity | None:
-    """Return which socket is at PATH; None: none."""
+    """Return the identity of the socket at PATH, or None if there is no socket."""
     try:
         found = os.stat(path)
     except OSError:
@@ -42,59 +42,61 @@ def socket_at(path: str) -> Identity | None:
 
 
 def fresh_socket(folder: str, resource: str) -> str:
-    """Return the path of a socket in FOLDER that was not used before; it names RESOURCE as far as it fits.
+    """Return the path of a new socket in FOLDER, with as much of the name of RESOURCE as MAX_PATH permits.
 
-    It fits wherever the kubelet's own does.
+    If the path of the kubelet's own socket is short enough, the returned path is short enough, too.
     """
     token = secrets.token_hex(_TOKEN_BYTES)
     ending = f"-{token}{_SUFFIX}"
-    room = MAX_PATH - len(os.fsencode(folder)) - 1 - len(_PREFIX)
-    if room <= len(ending):
-        return f"{folder}/{_PREFIX}{token[: max(room, _SHORTEST)]}"
+    space = MAX_PATH - len(os.fsencode(folder)) - 1 - len(_PREFIX)
+    if space <= len(ending):
+        return f"{folder}/{_PREFIX}{token[: max(space, _SHORTEST)]}"
     name = "".join(letter if letter.isalnum() or letter in "-." else "_" for letter in resource)
-    return f"{folder}/{_PREFIX}{name[: room - len(ending)]}{ending}"
+    return f"{folder}/{_PREFIX}{name[: space - len(ending)]}{ending}"
 
 
 def plugins_folder(kubelet_dir: str, usual: str = USUAL) -> str:
-    """Return the folder of plugins' sockets of a kubelet whose own folder is KUBELET_DIR.
+    """Return the folder of the plugins' sockets for the kubelet with the folder KUBELET_DIR.
 
-    That is in it only where it is there, such as by a link; else it is USUAL, if a kubelet was there.
+    The folder is KUBELET_DIR/device-plugins, which may be a link. If this folder does not exist, and USUAL
+    has a kubelet's socket, the function returns USUAL.
     """
     folder = f"{kubelet_dir}/{PLUGINS}"
     return usual if not os.path.isdir(folder) and socket_at(f"{usual}/{KUBELET}") else folder
 
 
-def why_no_kubelet(folder: str, usual: str = USUAL) -> str:
-    """Return in one line why the kubelet is not found in FOLDER. USUAL is where kubelets look for plugins."""
+def kubelet_absence_reason(folder: str, usual: str = USUAL) -> str:
+    """Return one line with the reason why FOLDER has no kubelet's socket; kubelets use the folder USUAL."""
     path = f"{folder}/{KUBELET}"
     try:
         os.stat(path)
     except FileNotFoundError:
         if folder != usual and socket_at(f"{usual}/{KUBELET}"):
             text = (
-                f"the kubelet's is in {usual}, whatever its --root-dir; make {shown(folder)} a link to that"
+                f"the kubelet's socket is in {usual}, whatever --root-dir is; "
+                f"make {shown(folder)} a link to that folder"
             )
-            return f"there is no {shown(path)}: {text}"
-        text = "the kubelet has not started, or has its folder elsewhere, or it is not mounted here"
-        return f"there is no {shown(path)}: {text}"
+            return f"{shown(path)} does not exist: {text}"
+        text = "the kubelet has not started, uses another folder, or its folder is not mounted here"
+        return f"{shown(path)} does not exist: {text}"
     except OSError as error:
-        return f"{shown(path)} cannot be looked at: {refusal(error)}"
-    return f"{shown(path)} is no socket"
+        return f"{shown(path)}: cannot read the file status: {refusal(error)}"
+    return f"{shown(path)} is not a socket"
 
 
-def why_no_socket(folder: str) -> str:
-    """Return in one line why no socket can be made in FOLDER, by trying it; "" where one can."""
+def socket_failure_reason(folder: str) -> str:
+    """Try to make a socket in FOLDER; return one line with the error, or "" if there is no error."""
     path = fresh_socket(folder, "x")
     try:
         with socket.socket(socket.AF_UNIX) as trial:
             trial.bind(path)
         os.unlink(path)
     except OSError as error:
-        return f"no socket can be made in {shown(folder)}: {refusal(error)}"
+        return f"{shown(folder)}: cannot make a socket: {refusal(error)}"
     return ""
 
 
-def neighbours(folder: str) -> frozenset[str]:
+def other_plugin_sockets(folder: str) -> frozenset[str]:
     """Return the names of other plugins' sockets in FOLDER."""
     try:
         names = os.listdir(folder)
@@ -104,8 +106,8 @@ def neighbours(folder: str) -> frozenset[str]:
     return frozenset(name for name in others if socket_at(f"{folder}/{name}"))
 
 
-def sweep(folder: str) -> None:
-    """Remove our sockets in FOLDER on which nobody listens."""
+def remove_dead_sockets(folder: str) -> None:
+    """Remove the sockets of cdigen in FOLDER on which no process listens."""
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith(_PREFIX) and _is_dead(entry.path):

@@ -1,15 +1,15 @@
-"""The process's status: ``View`` is all that is known of it, ``document`` what status.json says. Pure."""
+"""The status of the process (``KubeletPluginStatus``), and its form in status.json (``document``)."""
 
 from __future__ import annotations
 
 from types import MappingProxyType
 
 from cdigen.config import RULE
-from cdigen.frontend import status as files
-from cdigen.frontend.status import header
 from cdigen.kubelet import journal
 from cdigen.kubelet.resources.model import NVIDIA_RULE
 from cdigen.model.timestamps import timestamp
+from cdigen.service import status as files
+from cdigen.service.status import header
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -17,36 +17,37 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.frontend.status import Process
-    from cdigen.kubelet.journal import Allocation, Entry
-    from cdigen.kubelet.labels.keeper import LabelState
+    from cdigen.kubelet.gpu_memory.state import GpuMemoryState
+    from cdigen.kubelet.journal import Allocation, AllocationEntry
+    from cdigen.kubelet.labels.label_file import LabelState
     from cdigen.kubelet.pods import PodDevices
     from cdigen.kubelet.resources.model import Resource, Unit
-    from cdigen.kubelet.shares.state import SharesState
     from cdigen.model.findings import Finding
+    from cdigen.service.status import ServiceProcess
 
 SCHEMA = 1
-# Of the whole process: without devices there is nothing to register.
+# The states of the whole process. The process is idle if there is no resource to register.
 REGISTERED, REGISTERING, WAITING, IDLE = ("registered", "registering", "waiting", "idle")
-# Of a process that was killed, and has not taken its file away: who reads the file sees that.
+# ``read`` returns this state if the process was killed and its status.json still exists.
 ENDED = "ended"
 MAX_JOURNAL = 100
-# Of one resource; the numbers count all.
+# The largest number of entries in ``devices`` of one resource. The counts include all devices.
 MAX_UNITS = 1_000
-_NO_GIVEN: Mapping[str, int] = MappingProxyType({})
+_NO_ALLOCATIONS: Mapping[str, int] = MappingProxyType({})
 _NO_REFUSED: Mapping[tuple[str, str], int] = MappingProxyType({})
 HEALTHS = ("healthy", "unhealthy", "unknown")
-# What ``cdigen status`` shows of the document besides its header.
+# The members that ``cdigen status`` reads in addition to the header.
 _PARTS = {"reason": str, "stale": list, "resources": list, "problems": list, "journal": list}
-# The rules of findings that a configuration is wrong: cdigen's own, NVIDIA's.
+# The rules of findings on an invalid configuration of cdigen, or an invalid file of NVIDIA.
 _CONFIGURATIONS = frozenset({RULE, NVIDIA_RULE})
 
 
 @frozen
-class Served:
-    """A resource as the kubelet has it: the ``state`` of its registration (``registration``), and why.
+class RegisteredResource:
+    """A resource with its registration.
 
-    ``is_confirmed``: the kubelet has shown our devices. ``registrations`` counts those that it accepted.
+    ``state`` and ``reason`` are from the module ``registration``. If ``is_confirmed`` is set, the kubelet has
+    shown the devices of the resource. ``registrations`` is the number of accepted registrations.
     """
 
     resource: Resource
@@ -58,27 +59,28 @@ class Served:
 
 
 @frozen
-class View:
-    """What is known of the process at one moment; times are Unix times.
+class KubeletPluginStatus:
+    """The status of the process at one moment. Times are Unix times.
 
-    ``stale`` are the reasons why the devices' last known state counts, as the daemon does not run or its
-    inventory is another driver's. ``pods`` is what containers have, None where the kubelet does not tell.
-    ``why_idle`` is why nothing is offered, "" where there is nothing. ``given`` and ``refused`` count answers
-    by resource, refusals by cause as well. ``shares`` is how shares by memory stand, ``labels`` how the file
-    of the node's labels does; None where there are none.
+    ``stale`` are the reasons why the last known devices are advertised. For example, the daemon does not run,
+    or its inventory is from another driver. ``pods`` are the devices of containers, or None if the kubelet
+    returned no list. ``idle_reason`` is the reason why no resource is advertised, or "". ``allocations``
+    counts the allocations by resource. ``refused`` counts the refusals by resource and cause.
+    ``shared_memory`` is the state of GPU memory sharing, and ``labels`` is the state of the file of node
+    labels. Each of these states is None if the feature is not configured.
     """
 
     started_s: float
     kubelet_dir: str
-    served: tuple[Served, ...] = ()
+    served: tuple[RegisteredResource, ...] = ()
     stale: tuple[str, ...] = ()
     problems: tuple[Finding, ...] = ()
-    allocations: tuple[Allocation, ...] = ()
+    journal: tuple[Allocation, ...] = ()
     pods: tuple[PodDevices, ...] | None = None
-    why_idle: str = ""
-    given: Mapping[str, int] = _NO_GIVEN
+    idle_reason: str = ""
+    allocations: Mapping[str, int] = _NO_ALLOCATIONS
     refused: Mapping[tuple[str, str], int] = _NO_REFUSED
-    shares: SharesState | None = None
+    shared_memory: GpuMemoryState | None = None
     labels: LabelState | None = None
 
     @property
@@ -93,33 +95,33 @@ class View:
 
     @property
     def is_configured(self) -> bool:
-        """Whether all that the configuration on the disk says counts."""
+        """Whether the configuration on the disk is valid and active."""
         return all(one.severity != "error" or one.rule not in _CONFIGURATIONS for one in self.problems)
 
     @property
     def reason(self) -> str:
-        """Why not everything is registered, of the first resource that is not, or why nothing is offered."""
+        """The reason why a resource is not registered, or why no resource is advertised, or ""."""
         if not self.served:
-            return self.why_idle
+            return self.idle_reason
         pending = [one for one in self.served if one.state != REGISTERED]
         return f"{pending[0].resource.name}: {pending[0].reason or pending[0].state}" if pending else ""
 
 
-def document(view: View, process: Process) -> dict[str, Any]:
-    """Return what VIEW shows as the JSON document of status.json."""
+def document(view: KubeletPluginStatus, process: ServiceProcess) -> dict[str, Any]:
+    """Return the content of status.json for VIEW."""
     since_s = max([view.started_s, *(one.since_s for one in view.served)])
     common = header(process, schema=SCHEMA, state=view.state, since_s=since_s, started_s=view.started_s)
-    # What other plugins give is theirs.
-    ours = {one.resource.name for one in view.served} | {one.resource for one in view.allocations}
+    # status.json does not contain the allocations of other plugins.
+    ours = {one.resource.name for one in view.served} | {one.resource for one in view.journal}
     pods = None if view.pods is None else [pod for pod in view.pods if pod.resource in ours]
-    rows = journal.entries(view.allocations, pods)[-MAX_JOURNAL:]
+    rows = journal.entries(view.journal, pods)[-MAX_JOURNAL:]
     return {
         **common,
         "reason": view.reason,
         "kubelet_dir": view.kubelet_dir,
         "stale": list(view.stale),
         "resources": [_resource(one, view) for one in view.served],
-        "shares": _shares(view.shares),
+        "shared_memory": _shared_memory(view.shared_memory),
         "labels": _labels(view.labels),
         "problems": [finding.row() for finding in view.problems],
         "journal": [_entry(row) for row in rows],
@@ -127,9 +129,9 @@ def document(view: View, process: Process) -> dict[str, Any]:
 
 
 def read(run_dir: str) -> dict[str, Any] | None:
-    """Return the document in RUN_DIR, None where there is none, or it is of another version.
+    """Return the content of status.json in RUN_DIR, or None if there is no file with this SCHEMA.
 
-    The state of a process that was killed is ENDED, and its reason tells by what that is seen.
+    If the process was killed, the state is ENDED, and the reason describes how cdigen has detected this.
     """
     try:
         found = files.read_status(run_dir, schema=SCHEMA, parts=_PARTS)
@@ -141,7 +143,7 @@ def read(run_dir: str) -> dict[str, Any] | None:
 
 
 def count_health(resource: Resource) -> dict[str, int]:
-    """Return how many units of RESOURCE are in each state of health."""
+    """Return the number of units of RESOURCE by health."""
     counts = dict.fromkeys(HEALTHS, 0)
     for unit in resource.units:
         counts[unit.health] += 1
@@ -149,13 +151,13 @@ def count_health(resource: Resource) -> dict[str, int]:
 
 
 def allocated(resource: Resource, pods: tuple[PodDevices, ...] | None) -> int | None:
-    """Return how many units of RESOURCE containers have, None where the kubelet does not tell."""
+    """Return the number of units of RESOURCE that containers have, or None if PODS is None."""
     if pods is None:
         return None
     return len({id_ for pod in pods if pod.resource == resource.name for id_ in pod.ids})
 
 
-def _resource(one: Served, view: View) -> dict[str, Any]:
+def _resource(one: RegisteredResource, view: KubeletPluginStatus) -> dict[str, Any]:
     return {
         "resource": one.resource.name,
         "state": one.state,
@@ -166,7 +168,7 @@ def _resource(one: Served, view: View) -> dict[str, Any]:
         "count": len(one.resource.units),
         "health": count_health(one.resource),
         "allocated": allocated(one.resource, view.pods),
-        "given": view.given.get(one.resource.name, 0),
+        "allocations": view.allocations.get(one.resource.name, 0),
         "refused": {
             cause: count
             for (name, cause), count in view.refused.items()
@@ -176,14 +178,14 @@ def _resource(one: Served, view: View) -> dict[str, Any]:
     }
 
 
-def _shares(one: SharesState | None) -> dict[str, Any] | None:
+def _shared_memory(one: GpuMemoryState | None) -> dict[str, Any] | None:
     if one is None:
         return None
     return {
         "node": one.node,
         "problem": one.problem,
         "node_problem": one.node_problem,
-        "promise_problem": one.promise_problem,
+        "reservation_problem": one.reservation_problem,
         "pods": one.pods,
         "served": one.served,
         "waiting": one.waiting,
@@ -207,10 +209,13 @@ def _labels(one: LabelState | None) -> dict[str, Any] | None:
 
 
 def _devices(units: tuple[Unit, ...]) -> list[dict[str, Any]]:
-    """Return the rows of UNITS; units of a GPU's memory are one row, healthy where one of them is."""
+    """Return the entries of ``devices`` for UNITS, with a single entry for all memory units of a GPU.
+
+    An entry of memory units is healthy if at least one unit is healthy.
+    """
     rows: dict[str, dict[str, Any]] = {}
     for unit in units:
-        id_ = journal.shown_id(unit.id)
+        id_ = journal.display_id(unit.id)
         row = rows.get(id_)
         if row is None and len(rows) < MAX_UNITS:
             rows[id_] = _unit(unit, id_)
@@ -232,14 +237,14 @@ def _unit(unit: Unit, id_: str) -> dict[str, Any]:
     }
 
 
-def _entry(row: Entry) -> dict[str, Any]:
+def _entry(row: AllocationEntry) -> dict[str, Any]:
     done, pod = row.allocation, row.pod
     ids = done.ids if done else pod.ids if pod else ()
     return {
         "at": timestamp(done.at_s) if done else "",
         "state": row.state,
         "resource": done.resource if done else pod.resource if pod else "",
-        "devices": list(dict.fromkeys(map(journal.shown_id, ids))),
+        "devices": list(dict.fromkeys(map(journal.display_id, ids))),
         "units": (done.count if done else 0) or len(ids),
         "names": list(done.names) if done else [],
         "namespace": pod.namespace if pod else "",

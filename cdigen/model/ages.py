@@ -1,4 +1,4 @@
-"""Times for people: ``ago`` and ``duration``."""
+"""Elapsed times as text: ``ago`` and ``duration``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ _UNITS = ((86_400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 
 def ago(stamp: object, now_s: float) -> str:
-    """Return how long before NOW_S the time STAMP was (ISO 8601, UTC), in the largest unit that fits."""
+    """Return the time from STAMP (ISO 8601, UTC) to NOW_S, in the largest unit that fits."""
     at_s = seconds(stamp)
     return "an unknown time" if at_s is None else duration(now_s - at_s)
 
 
 def duration(passed_s: float) -> str:
-    """Return how long PASSED_S is, in the largest unit that fits (``3 hours``)."""
-    # A clock that was set back since: then it was just now.
+    """Return PASSED_S in the largest unit that fits (``3 hours``)."""
+    # PASSED_S is negative if the clock was set back.
     passed = max(0, int(passed_s))
     size, name = next(((size, name) for size, name in _UNITS if passed >= size), _UNITS[-1])
     count = passed // size
@@ -23,8 +23,8 @@ def duration(passed_s: float) -> str:
 
 
 def seconds(stamp: object) -> float | None:
-    """Return the time STAMP (ISO 8601, UTC) in whole seconds since 1970; None where it is none."""
-    from calendar import timegm  # noqa: PLC0415 - not for --json
+    """Return the time STAMP (ISO 8601, UTC) in whole seconds since 1970; None if STAMP is invalid."""
+    from calendar import timegm  # noqa: PLC0415 - --json output does not need it
 
     try:
         return timegm(time.strptime(str(stamp)[:19], "%Y-%m-%dT%H:%M:%S"))

@@ -1,7 +1,7 @@
-"""A CDI specification as values, in the specification's own names.
+"""The classes of a CDI spec, with the field names of the CDI specification.
 
-Only what cdigen writes is modelled; documents written by others stay JSON (``cdigen.cdi.reader``).
-Source: container-device-interface SPEC.md and specs-go/config.go.
+The classes have only the fields that cdigen writes. Specs of other programs stay JSON
+(``cdigen.cdi.reader``). Source: container-device-interface SPEC.md and specs-go/config.go.
 """
 
 from __future__ import annotations
@@ -11,15 +11,16 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import DriverFile
 
 
 @frozen
 class DeviceNode:
-    """A device node; ``host_path`` is given only where it differs from ``path``.
+    """A device node; ``host_path`` is set only if it differs from ``path``.
 
-    Type and numbers are left out on purpose: the runtime reads them from the host's node when the
-    container starts, so they cannot be stale (docs/decisions/0003-device-numbers.md).
+    cdigen omits the node's type and device numbers on purpose. The runtime reads both from the host's node
+    when the container starts, and thus both are never stale (docs/decisions/0003-device-numbers.md).
     """
 
     path: str
@@ -31,7 +32,7 @@ class DeviceNode:
 
 @frozen
 class Mount:
-    """A bind mount of ``host_path`` at ``container_path``; ``type`` is empty if the target knows none."""
+    """A bind mount of ``host_path`` at ``container_path``; ``type`` is empty if the runtime rejects types."""
 
     host_path: str
     container_path: str
@@ -41,10 +42,10 @@ class Mount:
 
 @frozen
 class Hook:
-    """A program of the host that the runtime starts before a container; ``args`` begin with its name.
+    """A program of the host that the runtime starts before a container.
 
-    ``env`` is never empty: without one, runc up to 1.2 hands it the image's (CVE-2025-23266).
-    ``timeout`` is in seconds.
+    The first of ``args`` is the program's name. ``env`` is never empty, because runc up to 1.2 runs a hook
+    with an empty ``env`` in the image's environment (CVE-2025-23266). ``timeout`` is in seconds.
     """
 
     path: str
@@ -58,7 +59,7 @@ class Hook:
 class ContainerEdits:
     """The changes to the OCI configuration of a container.
 
-    ``additional_gids`` are groups of the host that the container's process joins, never 0.
+    ``additional_gids`` are groups of the host that the container's process joins. They never include 0.
     """
 
     env: tuple[str, ...] = ()
@@ -70,15 +71,15 @@ class ContainerEdits:
 
 @frozen
 class Device:
-    """A named device and the edits that give it to a container."""
+    """A named device and the container edits of this device."""
 
     name: str
     edits: ContainerEdits
 
 
 @frozen
-class Step:
-    """A step of a start-up hook, by NVIDIA's name for it (model.profile.STEPS), and its arguments."""
+class HookStep:
+    """A step of a hook; ``name`` is the name of the step in NVIDIA's hook (model.profile.STEPS)."""
 
     name: str
     arguments: tuple[str, ...] = ()
@@ -86,22 +87,23 @@ class Step:
 
 @frozen
 class Payload:
-    """The driver's files for containers of one kind, before it is decided how they get there.
+    """The driver's files for containers of one kind, before the layout is chosen.
 
-    ``steps`` have to be done for the vendor's software when a container starts. ``carried`` are SONAMEs that
-    images are known to have in the default folders, in versions of their own. ``folder_env`` are variables
-    that tell programs the folder of the libraries if no cache does.
+    ``steps`` are hook steps that the vendor's software needs when a container starts. ``carried`` are SONAMEs
+    of libraries that images also have in the default folders, but in another version than the driver's.
+    ``folder_env`` are variables that contain the folder of the libraries, for programs that do not use the
+    loader's cache.
 
-    ``prefix`` is the container's folder in which the vendor's images expect the libraries, those of 64 bits
-    in its ``lib64`` (``/usr/local/Ascend/driver``); without one they go where loaders look, or into a folder
-    of the kind's own.
+    ``prefix`` is the container's folder in which the vendor's images expect the libraries
+    (``/usr/local/Ascend/driver``). Its subfolder ``lib64`` contains the 64-bit libraries. If ``prefix`` is
+    empty, the libraries are in the loader's default folders, or in a folder of the kind.
     """
 
     vendor: str
     version: str
     architecture: str
     files: tuple[DriverFile, ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[HookStep, ...] = ()
     carried: tuple[str, ...] = ()
     folder_env: tuple[str, ...] = ()
     prefix: str = ""
@@ -109,10 +111,14 @@ class Payload:
 
 @frozen
 class Draft:
-    """The content of one kind's spec before layout, versions and order are decided.
+    """The content of one kind's spec before the choice of layout, versions and order.
 
-    ``cdi.layout`` turns ``payload`` into mounts and hooks, as ``profile`` wants. ``has_all``: there will be a
-    device ``all``. ``yields``: where another program's spec serves the kind, ours is not written.
+    ``cdi.layout`` converts ``payload`` to mounts and hooks according to ``profile``.
+
+    - ``has_all``: whether the spec gets a device ``all``.
+    - ``yields``: whether cdigen omits the spec if another program's spec has the same kind.
+    - ``withheld``: the finding that forbids the spec. With the spec, containers would start, but the programs
+      in them would fail.
     """
 
     kind: str
@@ -122,11 +128,12 @@ class Draft:
     profile: Profile = DEFAULT
     has_all: bool = True
     yields: bool = False
+    withheld: Finding | None = None
 
 
 @frozen
 class Spec:
-    """A complete document: the content of one file in a spec directory."""
+    """A complete CDI spec: the content of one file in a spec directory."""
 
     cdi_version: str
     kind: str

@@ -7,9 +7,10 @@ from cdigen.value import frozen
 
 @frozen
 class Change:
-    """The new content of the file ``path`` of the host, and the old one it was computed from; None: no file.
+    """The content of the host's file ``path`` before and after a change.
 
-    ``keys`` are the names of the keys that are set, as people write them: ``engine.cdi_spec_dirs``.
+    ``before`` or ``after`` is None if the file does not exist then. ``keys`` are the full names of the keys
+    that the change sets (``engine.cdi_spec_dirs``).
     """
 
     path: str

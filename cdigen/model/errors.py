@@ -1,6 +1,7 @@
-"""Errors by who must act; the command line turns each into one line and an exit code.
+"""The errors of cdigen, with one class per kind of necessary action.
 
-``CdigenError`` is the base: a message (what, where, the value) and a hint (the next step).
+The command line prints each error as one line and ends with its exit code. ``CdigenError`` is the base class.
+An error has a message (object, problem, value) and a hint (the next step).
 """
 
 
@@ -22,7 +23,7 @@ class CdigenError(Exception):
 
 
 class ConfigError(CdigenError):
-    """Report wrong usage or configuration: whoever typed it must act."""
+    """Report wrong usage of the command line, or a wrong configuration."""
 
     exit_code = 2
     default_kind = "usage"
@@ -31,7 +32,7 @@ class ConfigError(CdigenError):
 class HostError(CdigenError):
     """Report a host that is not ready: no GPU, no driver, versions that differ.
 
-    ``driver`` is the version of the kernel's driver, if one runs that has no devices to offer.
+    If a kernel driver is loaded but has no usable device, ``driver`` is its version. Otherwise it is empty.
     """
 
     exit_code = 3
@@ -40,14 +41,21 @@ class HostError(CdigenError):
 
 
 class SpecError(CdigenError):
-    """Report a computed spec that breaks a rule or would clash, and was not written."""
+    """Report a spec that cdigen does not write, because it breaks a rule or conflicts with another spec."""
 
     exit_code = 4
     default_kind = "spec-invalid"
 
 
+class WithheldError(SpecError):
+    """Report a spec that is withheld because the host lacks a device node that its containers need."""
+
+    exit_code = 3
+    default_kind = "spec-withheld"
+
+
 class StoreError(CdigenError):
-    """Report reading or writing that failed: permission, space, a read-only file system."""
+    """Report a failed read or write: no permission, no space, a read-only file system."""
 
     exit_code = 5
     default_kind = "io"

@@ -1,4 +1,4 @@
-"""Findings: what a stage reports without stopping, one ``Finding`` per problem."""
+"""Findings: problems that a stage reports without stopping, one ``Finding`` per problem."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 @frozen
 class Finding:
-    """One problem: its severity, rule, place, message, and what to do next.
+    """One problem: its severity, rule, place, message and hint.
 
-    ``path`` is a JSON path (``$.devices[0].name``) for documents and a host path or device name
-    for hosts. ``hint`` is empty if nothing needs to be done. ``place`` is the line and the column in a text,
-    both from one, if known.
+    ``path`` is a JSON path (``$.devices[0].name``) for documents, and a host path or a device name for hosts.
+    ``hint`` is the next step, or empty if no step is necessary. ``place`` is the line and the column in a
+    text, both counted from 1, or None if the place is unknown.
     """
 
     severity: Severity
@@ -31,7 +31,7 @@ class Finding:
     place: tuple[int, int] | None = None
 
     def row(self) -> dict[str, str]:
-        """Return the finding as JSON shows it."""
+        """Return the finding as a JSON object."""
         return {
             "severity": self.severity,
             "rule": self.rule,
@@ -43,14 +43,14 @@ class Finding:
     def line(self) -> str:
         """Return the finding as one line of text for a terminal."""
         # Paths in messages are escaped to fit one line of plain text.
-        is_said = self.path in self.message or ascii(self.path)[1:-1] in self.message
-        where = "" if is_said else f"{self.path}: "
+        has_path = self.path in self.message or ascii(self.path)[1:-1] in self.message
+        where = "" if has_path else f"{self.path}: "
         hint = f" ({self.hint})" if self.hint else ""
         return f"{self.severity}: {where}{self.message}{hint} [{self.rule}]"
 
 
 class FindingCollector:
-    """Gathers the findings of all readers of one host, in order."""
+    """A collector for the findings of all readers of one host, in order."""
 
     def __init__(self) -> None:
         self.findings: list[Finding] = []
@@ -66,5 +66,5 @@ def errors(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def finding_of(error: CdigenError, path: str) -> Finding:
-    """Return ERROR, which concerns PATH alone, as a finding: its kind is the rule."""
+    """Return ERROR, which concerns only PATH, as a finding whose rule is the kind of the error."""
     return Finding(severity="error", rule=error.kind, path=path, message=error.message, hint=error.hint)

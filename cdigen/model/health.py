@@ -1,8 +1,10 @@
-"""Health: whether a device can be used (``Health``), why not (``Cause``), and what tells so (``Symptom``).
+"""Health: whether a device is usable (``Health``), the reason (``Cause``), and the evidence (``Symptom``).
 
-A symptom is what was seen; a cause is what follows, and lasts until what its ``CauseRule`` names has cleared
-it. A device with a cause is unhealthy. Times (``at_s``) are those of CLOCK_BOOTTIME: seconds since the boot,
-with those of suspensions, which nobody sets.
+A symptom is one observation of a fault. A symptom starts a cause. The ``CauseRule`` of the cause lists the
+events that clear the cause. A device with a cause is unhealthy.
+
+Times (``at_s``) are seconds since the boot, including suspensions (CLOCK_BOOTTIME). No user can set this
+clock.
 """
 
 from __future__ import annotations
@@ -14,34 +16,43 @@ if TYPE_CHECKING:
     from typing import Literal
 
     Health = Literal["healthy", "unhealthy", "unknown"]
-    # Where symptoms come from. Each look at ``files`` and each ``probe`` names all that holds then; the
-    # ``log`` tells of what happened once.
+    # The source of a symptom. Each check of ``files`` and each ``probe`` reports all present symptoms. The
+    # ``log`` reports single events.
     Source = Literal["files", "probe", "log"]
-    # What clears a cause. gone: a look of its own source no longer sees it, or the log says that it is over;
-    # reset: the device was reset; reload: its driver was loaded anew; recovered: the driver says that nothing
-    # has to be done for it, and it has been quiet for a while; quiet: it has been quiet for a while. A
-    # reboot, and another device in its place, clear every cause that no person made.
-    Clearance = Literal["gone", "reset", "reload", "recovered", "quiet"]
+    # The events that clear a cause:
+    # - gone: a later check by the source of the cause does not report the cause, or the log reports that the
+    #   cause has ended.
+    # - reset: the device was reset.
+    # - reload: the driver of the device was loaded again.
+    # - recovered: the driver reports that no action is required, and a time without errors has passed.
+    # - clear_after: a time without errors has passed.
+    # The replacement of the device clears every cause. A reboot clears every cause except marks
+    # (``cdigen health --mark``).
+    Clearance = Literal["gone", "reset", "reload", "recovered", "clear_after"]
 
 
 @frozen
 class Cause:
-    """Why a device is not healthy: ``cause`` is the rule's name (``xid-79``).
+    """A reason why a device is unhealthy; ``cause`` is the name of the rule (``xid-79``).
 
-    ``since`` is when it began, in ISO 8601; ``clears_when`` says what ends it.
+    ``since`` is the start of the cause, in ISO 8601. ``clears_when`` describes the event that clears the
+    cause. ``next_step`` is the necessary action, or empty if the action is unknown.
     """
 
     cause: str
     since: str
     detail: str
     clears_when: str
+    next_step: str = ""
 
 
 @frozen
 class CauseRule:
-    """What is known of a cause: what clears it, as words of ``Clearance`` and as a text for people.
+    """The description of a cause and of the events that clear the cause.
 
-    ``meaning`` is one sentence, ``reference`` where the rule is from.
+    ``cleared_by`` lists these events, and ``clears_when`` describes them as text. ``meaning`` is one sentence
+    about the cause. ``reference`` is the source of the rule. ``next_step`` is the administrator's action that
+    ends the cause. ``next_step`` is empty if the action follows from ``cleared_by``.
     """
 
     cause: str
@@ -49,14 +60,16 @@ class CauseRule:
     clears_when: str
     meaning: str
     reference: str
+    next_step: str = ""
 
 
 @frozen
 class Symptom:
-    """Something that is wrong with the device at ``address``: evidence for ``cause``.
+    """A fault of the device at ``address``, which is evidence for ``cause``.
 
-    ``instance`` is the partition that it is about (``Partition.instance``; ``gi1`` for all of a GPU
-    instance), empty for the whole device. ``at_s`` is when it happened, None for now.
+    ``instance`` is the affected partition, as in ``Partition.instance``. ``gi1`` means all partitions of a
+    GPU instance, and an empty ``instance`` means the whole device. ``at_s`` is the time of the fault. If
+    ``at_s`` is None, the fault is present at the time of the report.
     """
 
     cause: str
@@ -68,9 +81,10 @@ class Symptom:
 
 @frozen
 class Recovery:
-    """Something that clears causes of the device at ``address``; if that is empty, of all of its maker's.
+    """An event that clears causes of the device at ``address``.
 
-    ``detail`` says what was seen; ``at_s`` is when, None for now.
+    An empty ``address`` means all devices of the vendor. ``detail`` describes the event. ``at_s`` is the time
+    of the event; None means the time of the report.
     """
 
     clearance: Clearance
@@ -81,12 +95,16 @@ class Recovery:
 
 @frozen
 class Measurement:
-    """A number of the device at ``address`` that is a symptom of ``cause`` only beside earlier ones.
+    """A measured number of the device at ``address``, which can become a symptom of ``cause``.
 
-    It is compared with those of the same address and ``what`` of this boot, of which the first is but the
-    baseline. Where ``worse`` is ``higher`` it is a counter: each rise is evidence once, as a line of the log
-    is, and a fall is a new baseline. Where it is ``lower``, the symptom holds in each look that finds less
-    than the highest so far. ``what`` says in the plural what is counted (``fatal PCIe errors``).
+    cdigen compares ``value`` with earlier values of the same address and the same ``what`` in this boot. The
+    first value is only the baseline.
+
+    If ``worse`` is ``higher``, the number is a counter. Each rise of the counter is a single event, like a
+    line of the log. A fall of the counter sets a new baseline. If ``worse`` is ``lower``, every check reports
+    the symptom while the value is below the highest earlier value.
+
+    ``what`` names the counted objects in the plural (``fatal PCIe errors``).
     """
 
     cause: str
@@ -97,12 +115,12 @@ class Measurement:
 
 
 @frozen
-class Look:
-    """What one look at the devices of one vendor showed.
+class HealthSample:
+    """The result of one health check of the devices of one vendor.
 
-    ``covered`` are the addresses that the look reached: what it did not reach keeps its causes. ``only`` are
-    the causes that it would have seen, where these are not all that its source tells. ``unread`` says why the
-    look failed, or is empty.
+    ``covered`` lists the addresses of the checked devices. All other devices keep their causes. ``only``
+    lists the causes that the check can detect. If ``only`` is empty, the check can detect all causes of its
+    source. ``unread`` is the reason why the check failed, or empty.
     """
 
     source: Source
@@ -118,8 +136,8 @@ class Look:
 class LogRecord:
     """A record of the kernel's log, written by the kernel itself.
 
-    ``sequence`` counts records since the boot; ``at_s`` is when it was written; ``text`` is one line without
-    control characters; ``device`` is the kernel's name of the device that it is about
+    ``sequence`` is the number of the record since the boot. ``at_s`` is the time of the record. ``text`` is
+    one line without control characters. ``device`` is the kernel's name of the affected device
     (``+pci:0000:65:00.0``), or empty.
     """
 
@@ -131,10 +149,11 @@ class LogRecord:
 
 @frozen
 class DeviceEvent:
-    """What the kernel said of a device in a uevent, at the time ``at_s``.
+    """A uevent of the kernel about a device, at the time ``at_s``.
 
-    ``address`` is its PCI address, or that of the PCI device which it belongs to; empty for others.
-    ``properties`` are pairs of name and value, by name (``("WEDGED", "rebind,bus-reset")``).
+    ``address`` is the PCI address of the device or of its parent PCI device. For any other device,
+    ``address`` is empty. ``properties`` are pairs of name and value, sorted by name (``("WEDGED",
+    "rebind,bus-reset")``).
     """
 
     subsystem: str
@@ -145,6 +164,6 @@ class DeviceEvent:
 
     @property
     def is_synthetic(self) -> bool:
-        """Whether root wrote it (``udevadm trigger``), and nothing has happened to the device."""
+        """Whether root triggered the uevent (``udevadm trigger``) without an event of the device."""
         # Documentation/ABI/testing/sysfs-uevent
         return any(name == "SYNTH_UUID" for name, _ in self.properties)

@@ -1,11 +1,11 @@
-"""The inventory: what a host has for containers, in terms that apply to every vendor.
+"""The inventory: the devices and driver files of a host, in terms that apply to every vendor.
 
-Discovery makes it, ``edits`` turns it into specs, and it travels as JSON (``inventory_json``), so
-that a bug report from one machine gives the same spec on another.
+Discovery returns the inventory, and ``edits`` converts the inventory to specs. ``inventory_json`` writes the
+inventory as JSON. cdigen generates the same spec from this JSON on any other machine.
 
-Paths: ``host_path`` is the path on the host, ``path`` and ``targets`` are those in a container. Capabilities
-are the driver capabilities of NVIDIA_DRIVER_CAPABILITIES (compute,
-utility, graphics, video, display, ngx); an empty tuple means that every container needs it.
+``host_path`` is a path on the host. ``path`` and ``targets`` are paths in a container. Capabilities are the
+driver capabilities of NVIDIA_DRIVER_CAPABILITIES (compute, utility, graphics, video, display, ngx). An empty
+tuple means that every container needs the file or node.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SCHEMA_VERSION = 1
 
 @frozen
 class HostNode:
-    """A character device of the host; ``role`` says what it is for (``gpu``, ``control``, ``render``).
+    """A character device of the host; ``role`` is its purpose (``gpu``, ``control``, ``render``).
 
-    ``mode`` has the permission bits only.
+    ``mode`` contains only the permission bits.
     """
 
     path: str
@@ -46,14 +46,18 @@ class HostNode:
 
 @frozen
 class Partition:
-    """A part of a GPU that is a device of its own: a MIG instance of NVIDIA, an XCP of AMD.
+    """A partition of a GPU, such as a MIG instance of NVIDIA or an XCP of AMD; each partition is a device.
 
-    ``index`` counts within the GPU, None if only the vendor's library knows it and does not answer;
-    ``profile`` is the vendor's name of its size (``1g.10gb``),
-    ``instance`` the driver's own name of it (``gi1/ci0``); ``graphics``: it has graphics engines. ``nodes``
-    are those that it needs besides its GPU's, or, with an ``address`` of its own, all its nodes. ``ordinal``
-    is its number among all devices, if the vendor's tools count so. ``health`` and ``causes`` are its own and
-    its GPU's. ``memory_mib`` is None where neither the kernel nor the vendor's library tells.
+    - ``index``: the number of the partition within the GPU. None means that only the vendor's library reports
+      the number, and that the library does not respond.
+    - ``profile``: the vendor's name for the partition's size (``1g.10gb``).
+    - ``instance``: the driver's name for the partition (``gi1/ci0``).
+    - ``graphics``: whether the partition has graphics engines.
+    - ``nodes``: all nodes of the partition if it has an ``address``. If ``address`` is empty, ``nodes`` are
+      only the nodes that the partition needs in addition to the nodes of the GPU.
+    - ``ordinal``: the number of the partition among all devices, if the vendor's tools have such numbers.
+    - ``health`` and ``causes``: the health and the causes of the partition and of its GPU together.
+    - ``memory_mib``: None if neither the kernel nor the vendor's library reports the memory size.
     """
 
     index: int | None
@@ -72,16 +76,16 @@ class Partition:
 
     @property
     def label(self) -> str:
-        """Its name within its GPU: its number, or else its instance (``gi9-ci0``)."""
+        """The name within the GPU: ``index``, or ``instance`` (``gi9-ci0``) if there is no index."""
         return self.instance.replace("/", "-") if self.index is None else str(self.index)
 
 
 @frozen
 class Link:
-    """Links of one device to another: ``count`` of them, joined.
+    """The links from one device to another device; ``count`` is the number of links.
 
-    ``peer`` is the other's PCI address, or empty where they lead to a switch that joins all devices of the
-    same ``Accelerator.island``. A ``count`` of 0 says that they lead there by way of others.
+    ``peer`` is the PCI address of the other device. An empty ``peer`` means a switch that connects all
+    devices of the same ``Accelerator.island``. A ``count`` of 0 means a connection through other devices.
     """
 
     peer: str
@@ -91,21 +95,35 @@ class Link:
 
 @frozen
 class Accelerator:
-    """One GPU: ``index`` as the vendor's tools count, ``address`` on the PCI bus, its nodes.
+    """One GPU, or one accelerator of another class.
 
-    ``device_class`` is the class of the kind that offers it: ``gpu``, whose name a profile chooses, or
-    another family's own (``npu``, ``gaudi``). ``device_id`` is that of PCI (``0x56c0``), or empty.
-    ``uuid`` is None while the driver does not know it yet, ``minor`` if it could not be read.
-    An accelerator that is not ``usable`` is in no spec; ``problem`` says why. A ``partitioned`` one is
-    offered as its ``partitions``, of which there may be none.
+    Identity:
 
-    Where it is: ``pci_path`` are the folders of /sys/devices above its own, from the root complex down
-    (``pci0000:40``, ``0000:40:01.1``); ``numa_node`` is None where the kernel does not know it (-1);
-    ``cpus`` are those next to it, as the kernel lists them (``0-15,64-79``). ``links`` lead to others;
-    ``island`` is alike for those that a switch or a hive joins. ``health`` is unknown unless the daemon keeps
-    it; any of ``causes`` makes it unhealthy. ``kernel_driver`` is the driver that has it, where several may
-    (``i915``, ``xe``), else empty. ``memory_mib`` is its own memory, None where neither the kernel
-    nor the vendor's library tells.
+    - ``index``: the number of the accelerator in the vendor's tools.
+    - ``address``: the address on the PCI bus. ``device_id`` is the PCI device ID (``0x56c0``), or empty.
+    - ``device_class``: the class in the CDI kind. For GPUs, the profile can set another class. Other
+      accelerators have a fixed class (``npu``, ``gaudi``).
+    - ``uuid``: None until the driver has read the UUID.
+    - ``minor``: None if cdigen could not read the minor number.
+    - ``kernel_driver``: the bound driver if several drivers are possible (``i915``, ``xe``), else empty.
+    - ``memory_mib``: None if neither the kernel nor the vendor's library reports the memory size.
+
+    State:
+
+    - ``usable``: if false, all specs omit the accelerator, and ``problem`` is the reason.
+    - ``partitioned``: if true, the specs contain the ``partitions`` instead of the accelerator.
+      ``partitions`` may be empty.
+    - ``health``: ``unknown`` if the daemon does not record the health. Any of ``causes`` makes the
+      accelerator unhealthy.
+
+    Topology:
+
+    - ``pci_path``: the folders of /sys/devices above the accelerator's folder, from the root complex down
+      (``pci0000:40``, ``0000:40:01.1``).
+    - ``numa_node``: None if the kernel reports no node (-1).
+    - ``cpus``: the nearest CPUs, in the kernel's list format (``0-15,64-79``).
+    - ``links``: the links to other accelerators. All accelerators on one switch or in one XGMI hive
+      have the same ``island``.
     """
 
     index: int
@@ -133,7 +151,7 @@ class Accelerator:
 
 @frozen
 class GroupDevice:
-    """A device of a group: its name and its nodes."""
+    """A named device of a group, with its nodes."""
 
     name: str
     nodes: tuple[HostNode, ...]
@@ -141,10 +159,10 @@ class GroupDevice:
 
 @frozen
 class Group:
-    """A family of devices beside the GPUs, offered as the kind ``<vendor>/<device_class>``.
+    """Devices other than GPUs that have the same kind, ``<vendor>/<device_class>``.
 
-    A ``device_class`` with a slash is a whole kind, whose vendor part is another (vendors.registry.FURTHER).
-    ``files`` are what every device of the family needs.
+    A ``device_class`` with a slash is a complete kind with another vendor (vendors.registry.FURTHER).
+    Every device of the group needs the ``files``.
     """
 
     device_class: str
@@ -154,11 +172,11 @@ class Group:
 
 @frozen
 class Driver:
-    """The running kernel driver: its version, its flavour, the machine.
+    """The running kernel driver: its version, its flavour and the machine's architecture.
 
-    The flavour is ``open`` or ``proprietary`` of NVIDIA's, else ``in-tree`` or ``dkms``.
-    ``architecture`` is the kernel's name (``x86_64``, ``aarch64``). ``cuda`` is the newest CUDA that NVIDIA's
-    serves, by its own word (``12.4``), None where that is not known.
+    ``flavour`` is ``open`` or ``proprietary`` for NVIDIA, and ``in-tree`` or ``dkms`` for other vendors.
+    ``architecture`` is the kernel's name (``x86_64``, ``aarch64``). ``cuda`` is the newest CUDA version that
+    NVIDIA's driver reports as supported (``12.4``), or None if that version is unknown.
     """
 
     version: str
@@ -171,9 +189,9 @@ class Driver:
 class DriverFile:
     """A file of the driver's user space.
 
-    ``names`` are the names under which the dynamic loader or a library looks for it, relative to
-    a library folder (``libcuda.so.1``, ``gbm/nvidia-drm_gbm.so``); ``targets`` are the fixed
-    container paths of a file that software expects there.
+    ``names`` are the names that the dynamic loader or a library searches, relative to a library folder
+    (``libcuda.so.1``, ``gbm/nvidia-drm_gbm.so``). ``targets`` are the fixed container paths at which software
+    expects the file.
     """
 
     kind: FileKind
@@ -185,11 +203,11 @@ class DriverFile:
 
 @frozen
 class ProbeResult:
-    """One thing that discovery looked for, and the result.
+    """One file, node or folder that discovery searched, and the result of the search.
 
-    ``weight``: ``required`` (its capability cannot work without it), ``core`` (missing beside
-    others of its capability is a fault), ``optional``. ``found`` has host paths; ``reason`` says why there
-    are none, or what was ignored.
+    ``weight`` is ``required``, ``core`` or ``optional``. A capability does not work without its ``required``
+    objects. A missing ``core`` object is a fault if other objects of its capability are present. ``found``
+    lists the host paths. ``reason`` explains an empty ``found``, or names ignored files.
     """
 
     name: str
@@ -202,10 +220,10 @@ class ProbeResult:
 
 @frozen
 class Inventory:
-    """Everything that one vendor's driver offers on one host.
+    """The devices and files of one vendor's driver on one host.
 
-    ``mode`` is the kind of host: ``gpu``, ``wsl`` or ``csv``; ``management`` is a ``gpu`` host as its
-    administrators see it.
+    ``mode`` is the kind of host: ``gpu``, ``wsl``, or ``csv`` (a Tegra board, whose driver files are listed
+    in CSV files). ``management`` means a ``gpu`` host with the devices for administrators.
     """
 
     vendor: str
@@ -213,7 +231,7 @@ class Inventory:
     accelerators: tuple[Accelerator, ...]
     nodes: tuple[HostNode, ...]
     files: tuple[DriverFile, ...]
-    sought: tuple[ProbeResult, ...]
+    searched: tuple[ProbeResult, ...]
     findings: tuple[Finding, ...]
     mode: str = "gpu"
     groups: tuple[Group, ...] = ()

@@ -1,8 +1,8 @@
-"""Inventories as JSON documents: ``cdigen inspect --json`` writes them, ``--inventory`` reads them.
+"""Inventories as JSON documents: ``cdigen inspect --json`` writes the documents, ``--inventory`` reads them.
 
 The document is ``{"schema": 1, "vendors": {NAME: inventory}}``; an inventory has the fields of
-``cdigen.model.inventory`` by their names (``schemas/inventory.schema.json``). A document may be untrusted:
-reading is strict, and names the first invalid place.
+``cdigen.model.inventory`` (``schemas/inventory.schema.json``). A document may be untrusted. Therefore
+the reader is strict, and its error names the first invalid JSON path.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 def to_document(inventories: Mapping[str, Inventory]) -> dict[str, Any]:
-    """Return the JSON document of the inventories of one host, by the names of their vendors."""
+    """Return the JSON document of one host's INVENTORIES, which maps vendor names to inventories."""
     return {
         "schema": SCHEMA_VERSION,
         "vendors": {name: as_json(inventory) for name, inventory in inventories.items()},
@@ -53,13 +53,13 @@ def to_document(inventories: Mapping[str, Inventory]) -> dict[str, Any]:
 
 
 def from_document(document: object) -> dict[str, Inventory]:
-    """Return the inventories in DOCUMENT; raises ConfigError naming the invalid JSON path."""
+    """Return the inventories in DOCUMENT; raises ConfigError with the first invalid JSON path."""
     try:
         return _inventories(document)
     except InvalidValue as wrong:
         raise ConfigError(
-            f"{wrong.path} in the inventory is not {wrong.wanted}",
-            hint="make it with 'cdigen inspect --json'",
+            f"{wrong.path} in the inventory is not {wrong.expected}",
+            hint="create the inventory with 'cdigen inspect --json'",
             kind="inventory",
         ) from None
 
@@ -67,10 +67,10 @@ def from_document(document: object) -> dict[str, Inventory]:
 def _inventories(document: object) -> dict[str, Inventory]:
     top = members(document, "$", {"schema", "vendors"})
     if top["schema"] != SCHEMA_VERSION or isinstance(top["schema"], bool):
-        given = repr(top["schema"])[:40]
+        schema = repr(top["schema"])[:40]
         raise ConfigError(
-            f"$.schema is {given}; this cdigen reads inventories of schema {SCHEMA_VERSION}",
-            hint="make it with 'cdigen inspect --json' of the same version",
+            f"$.schema is {schema}; this cdigen reads inventories of schema {SCHEMA_VERSION}",
+            hint="create the inventory with 'cdigen inspect --json' of the same version",
             kind="inventory",
         )
     vendors = top["vendors"]
@@ -81,13 +81,13 @@ def _inventories(document: object) -> dict[str, Inventory]:
         path = f"$.vendors.{name}"
         inventories[name] = inventory = _INVENTORY(value, path)
         if inventory.vendor != name:
-            raise InvalidValue(f"{path}.vendor", "the same as its key")
+            raise InvalidValue(f"{path}.vendor", "equal to its key in $.vendors")
     return inventories
 
 
 def _machine(value: object, path: str) -> str:
     plain = text(value, path)
-    # It becomes a part of library folders.
+    # The machine name becomes a part of the paths of library folders.
     if not plain or not all(
         character.isascii() and (character.isalnum() or character == "_") for character in plain
     ):
@@ -138,7 +138,9 @@ _FILE = record(
     targets=many(_path),
 )
 _HEALTH = one_of("healthy", "unhealthy", "unknown")
-_CAUSES = many(record(Cause, cause=text, since=text, detail=text, clears_when=text))
+_CAUSES = many(
+    record(Cause, "next_step", cause=text, since=text, detail=text, clears_when=text, next_step=text)
+)
 _PARTITION = record(
     Partition,
     "address",
@@ -217,7 +219,7 @@ _INVENTORY = record(
     ),
     nodes=many(_NODE),
     files=many(_FILE),
-    sought=many(
+    searched=many(
         record(
             ProbeResult,
             name=text,

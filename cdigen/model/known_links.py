@@ -1,8 +1,8 @@
-"""Keep how GPUs are linked, and how much memory they have, as a vendor told once: ``KnownLinks``.
+"""The stored links and memory sizes of GPUs, from an earlier query of a vendor's library: ``KnownLinks``.
 
-Links change with the driver's loading, with the GPUs and with whether these are partitioned (MIG takes a
-GPU's links down), hardly otherwise, and memory not even so. To ask takes long: NVML needs seconds, and KFD
-has a thousand files.
+Links can change if the driver is loaded again, if the GPUs change, or if a GPU is partitioned (MIG disables a
+GPU's links). Other changes of links are rare. The memory size of a GPU never changes. A query is slow,
+because NVML needs seconds and KFD has a thousand files.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @frozen
 class GpuLinks:
-    """The links of the GPU at ``address``, its island and memory, as an ``Accelerator`` has them."""
+    """The links, the island and the memory of the GPU at ``address``, as in ``Accelerator``."""
 
     address: str
     links: tuple[Link, ...]
@@ -28,22 +28,24 @@ class GpuLinks:
 
 @frozen
 class KnownLinks:
-    """What a vendor told, or nothing where that failed.
+    """The result of a query of a vendor's library; ``gpus`` is empty if the query failed.
 
-    It is true of these GPUs (``about``) under the same ``load`` of the driver. ``asked_s``: when it was
-    asked, in seconds since the boot; ``again_s``: after how many more it is asked again, 0 for never.
+    ``about`` identifies the GPUs (``gpu_identities``). ``load`` identifies one load of the driver. The result
+    is valid for these GPUs until the driver is loaded again. ``queried_s`` is the time of the query, in
+    seconds since the boot. ``requery_after_s`` is the time until the next query in seconds; 0 means no
+    further query.
     """
 
     vendor: str
     load: str
     about: tuple[str, ...]
-    asked_s: int
-    again_s: int
+    queried_s: int
+    requery_after_s: int
     gpus: tuple[GpuLinks, ...]
 
 
-def gpus_of(inventory: Inventory) -> tuple[str, ...]:
-    """Return what tells the GPUs of INVENTORY that may be linked from any others."""
+def gpu_identities(inventory: Inventory) -> tuple[str, ...]:
+    """Return sorted texts that identify the usable GPUs of INVENTORY, and whether each is partitioned."""
     return tuple(
         sorted(
             f"{gpu.address} {gpu.uuid}{' partitioned' * gpu.partitioned}"
@@ -53,17 +55,18 @@ def gpus_of(inventory: Inventory) -> tuple[str, ...]:
     )
 
 
-def known_of(inventory: Inventory, load: str, known: Iterable[KnownLinks]) -> KnownLinks | None:
-    """Return what is KNOWN of the GPUs of INVENTORY under this LOAD of the driver.
+def find_known(inventory: Inventory, load: str, known: Iterable[KnownLinks]) -> KnownLinks | None:
+    """Return the entry of KNOWN for the GPUs of INVENTORY and the driver load LOAD, or None.
 
-    It is still true where some GPUs are gone: one that falls off the bus costs no other its links.
+    The entry stays valid if some GPUs are gone. A GPU that falls off the bus does not change the links of the
+    remaining GPUs.
     """
-    now, gpus = (inventory.vendor, load), set(gpus_of(inventory))
+    now, gpus = (inventory.vendor, load), set(gpu_identities(inventory))
     return next((each for each in known if (each.vendor, each.load) == now and gpus <= set(each.about)), None)
 
 
-def told_now(gpus: tuple[GpuLinks, ...], before: KnownLinks | None) -> tuple[GpuLinks, ...]:
-    """Return what was told of GPUS; a library that does not answer now does not undo what it told BEFORE."""
+def merge_answers(gpus: tuple[GpuLinks, ...], before: KnownLinks | None) -> tuple[GpuLinks, ...]:
+    """Return GPUS, or the GPUs of BEFORE if GPUS is empty; BEFORE also supplies missing memory sizes."""
     earlier = () if before is None else before.gpus
     sizes = {each.address: each.memory_mib for each in earlier}
     return tuple(
@@ -73,7 +76,7 @@ def told_now(gpus: tuple[GpuLinks, ...], before: KnownLinks | None) -> tuple[Gpu
 
 
 def with_links(inventory: Inventory, known: KnownLinks) -> Inventory:
-    """Return INVENTORY with the links that are KNOWN of its GPUs, and with memory that it has not itself."""
+    """Return INVENTORY with the links in KNOWN, and with the memory sizes in KNOWN that INVENTORY lacks."""
     own = {gpu.address: gpu for gpu in known.gpus}
     return replace(
         inventory,
@@ -86,5 +89,5 @@ def with_links(inventory: Inventory, known: KnownLinks) -> Inventory:
 
 def _with_links(gpu: Accelerator, known: GpuLinks) -> Accelerator:
     gpu = replace(gpu, memory_mib=known.memory_mib if gpu.memory_mib is None else gpu.memory_mib)
-    # One that is lost is as large as before; its links are down.
+    # An unusable GPU keeps its memory size, but its links are down.
     return replace(gpu, links=known.links, island=known.island) if gpu.usable else gpu

@@ -1,7 +1,7 @@
 """Check and sort the names of the CDI specification: vendor, class, kind, device.
 
-The character rules are those of CDI's own parser (container-device-interface, pkg/parser), the
-lengths those of its SPEC.md, "Kind"; letters and digits are ASCII throughout.
+Source of the character rules: CDI's parser (container-device-interface, pkg/parser). Source of the lengths:
+container-device-interface SPEC.md, "Kind". All letters and digits are ASCII.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# Runtimes load files whose names end in exactly these, dot files included, but not .yml or .JSON
+# Runtimes load only files with exactly these endings, including dot files. They do not load .yml or .JSON
 # (docs/cdi.md, "Directories").
 SPEC_SUFFIXES = (".json", ".yaml")
 MAX_VENDOR = 253
 MAX_CLASS = 63
-# The device of a kind that gives the driver's files without a GPU, and is no part of the device ``all``.
+# The name of the device that adds only the driver's files of a kind, and no GPU. The device ``all`` does not
+# include ``none``.
 NONE = "none"
 
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -30,9 +31,9 @@ _DIGIT_RUNS = re.compile("([0-9]+)")
 
 
 class NameSet:
-    """Different names, such as those of a kind's devices: in the order people expect, and in any letter case.
+    """A set of names (for example, of devices) with natural order and case-insensitive search.
 
-    NAMES must not change. What takes long with thousands of them is computed when it is first asked for.
+    NAMES must not change. Results that are slow for thousands of names are computed at their first use.
     """
 
     def __init__(self, names: Collection[str]) -> None:
@@ -54,7 +55,7 @@ class NameSet:
         return self._sorted
 
     def find(self, name: str) -> str:
-        """Return NAME, else the first that differs from it in the case of letters; empty: there is none."""
+        """Return NAME if it is in the set, else the first name in another letter case, else an empty text."""
         if name in self._names:
             return name
         if self._folded is None:
@@ -68,10 +69,10 @@ class NameSet:
 
 
 def is_vendor_or_class(name: str) -> bool:
-    """Return whether NAME may be a vendor or a class, before or after the slash of a kind.
+    """Return whether NAME is valid as a vendor or a class, before or after the slash of a kind.
 
-    One-letter names are refused although the rule allows them: every released CDI library up to
-    1.1.0 panics on them (container-device-interface issue 320).
+    One-letter names are invalid, although the specification permits them. Every released CDI library up to
+    1.1.0 panics on one-letter names (container-device-interface issue 320).
     """
     return (
         len(name) >= 2
@@ -94,7 +95,7 @@ def is_kind(kind: str) -> bool:
 
 
 def is_device_name(name: str) -> bool:
-    """Return whether NAME may name a device within a kind, such as ``0`` or ``GPU-...`` or ``0:1``."""
+    """Return whether NAME is valid as the name of a device: ``0``, ``GPU-...`` or ``0:1``."""
     return (
         bool(name)
         and name[0] in _ALNUM
@@ -104,7 +105,7 @@ def is_device_name(name: str) -> bool:
 
 
 def is_yaml(path: str) -> bool:
-    """Return whether the spec file PATH is YAML by its name; any other is JSON."""
+    """Return whether the spec file PATH is YAML; a file name that ends in .json means JSON."""
     return not path.lower().endswith(".json")
 
 
@@ -113,13 +114,13 @@ def spec_file_name(kind: str) -> str:
     return kind.replace("/", "-", 1) + ".json"
 
 
-# Cached: sorting needs the same few names again and again.
+# Cached, because sorting needs the same few names many times.
 @lru_cache(maxsize=4096)
 def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
     """Return a sort key that puts ``2`` before ``10`` and numbers before words.
 
-    Runs of ASCII digits compare as numbers, everything between them as text; equal numbers of
-    different spelling (``1`` and ``01``) fall back to their text, so the order is total.
+    Runs of ASCII digits compare as numbers, and all other text compares as text. Equal numbers with different
+    spelling (``1`` and ``01``) compare as text, so the order is total.
     """
     # After splitting at a group, the runs of digits are at the odd indices.
     return tuple(
@@ -128,7 +129,7 @@ def natural_key(text: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def _part(run: str, *, digits: bool) -> tuple[int, int, str]:
-    # A run of digits of any length is a number; int() refuses more than 4,300 digits.
+    # int() refuses more than 4,300 digits, so runs of more than 4,000 digits compare as text.
     if digits and len(run) <= 4000:
         return (0, int(run), run)
     return (1, 0, run)

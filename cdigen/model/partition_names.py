@@ -1,7 +1,7 @@
-"""Keep the names that a vendor's library gave to a GPU's partitions, for when it does not answer.
+"""The stored names of a GPU's partitions, for times when the vendor's library does not respond.
 
-NVIDIA's kernel module tells which MIG instances there are, only NVML their numbers and UUIDs. As long as the
-instances are the same, names that NVML gave once are still valid.
+NVIDIA's kernel module reports the MIG instances. Only NVML reports their numbers and UUIDs. The names from
+NVML stay valid while the instances are the same. "The sources" are the kernel module and NVML.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, Inventory
 
 
-# The rule of a finding that sources disagree on the partitions of a GPU, which is its path.
+# The rule of the finding that the sources contradict each other. The path of the finding is the GPU.
 CONTRADICTION = "mig-contradiction"
 
 
 @frozen
 class PartitionName:
-    """One partition by the driver's own name of it (``instance``), with the fields of ``Partition``."""
+    """The names of one partition, with fields of ``Partition``; ``instance`` identifies the partition."""
 
     instance: str
     index: int | None
@@ -32,7 +32,7 @@ class PartitionName:
 
 @frozen
 class GpuPartitionNames:
-    """All partitions of one GPU; it is the same GPU as long as every field but ``partitions`` is."""
+    """The names of all partitions of one GPU; all fields except ``partitions`` identify the GPU."""
 
     vendor: str
     driver: str
@@ -42,16 +42,17 @@ class GpuPartitionNames:
     partitions: tuple[PartitionName, ...]
 
 
-def remembered(
+def names_to_store(
     before: tuple[GpuPartitionNames, ...],
     inventories: Mapping[str, Inventory],
     absent: Iterable[str],
 ) -> tuple[GpuPartitionNames, ...]:
-    """Return which names to remember: those in INVENTORIES, and of GPUs not read now those BEFORE.
+    """Return the names to store, from INVENTORIES and from BEFORE, the names that are stored now.
 
-    A GPU that was read without names has lost them: its instances have changed. A GPU on whose partitions the
-    sources disagree counts as not read. The vendors ABSENT no longer have a driver, so their instances are
-    gone.
+    If this discovery did not read a GPU, the GPU keeps its names from BEFORE. A GPU that was read without
+    names loses its stored names, because its instances have changed. A GPU is treated as not read if the
+    sources report different partitions. The vendors in ABSENT have no driver, and thus the instances of their
+    GPUs are gone.
     """
     names: list[GpuPartitionNames] = []
     for vendor, inventory in inventories.items():
@@ -67,13 +68,13 @@ def remembered(
 
 
 def disputed(inventory: Inventory) -> frozenset[str]:
-    """Return the addresses of the GPUs on whose partitions the sources disagree."""
+    """Return the addresses of the GPUs for which the sources report different partitions."""
     paths = {finding.path for finding in inventory.findings if finding.rule == CONTRADICTION}
     return frozenset(gpu.address for gpu in inventory.accelerators if f"GPU {gpu.index}" in paths)
 
 
 def _names(inventory: Inventory, gpu: Accelerator) -> GpuPartitionNames | None:
-    # Where partitions have ordinals, the kernel's own order numbers them: there is nothing to remember.
+    # Partitions with ordinals get their numbers from the kernel's order, so their names need no storage.
     named = [part for part in gpu.partitions if part.index is not None and part.ordinal is None]
     if gpu.minor is None or not named:
         return None

@@ -1,4 +1,4 @@
-"""A profile: which part of a driver one kind's specs contain, and under which names."""
+"""A profile: the driver files in the spec of a kind, and the names of its devices."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import DriverFile
 
 CAPABILITIES = ("compute", "utility", "graphics", "video", "display", "ngx")
-# How devices may be named: by number, by UUID, by type and number (gpu0, mig0:1), by PCI address, by the
-# number of the node (minor0), as their card (card0). Vendors of other packages may have their own.
+# The forms of device names: number, UUID, type and number (gpu0, mig0:1), PCI address, number of the node
+# (minor0), card (card0). Plugin vendors can define further forms.
 NAMINGS = ("index", "uuid", "type-index", "pci", "minor", "card")
-# How the driver's files reach a container (docs/decisions/0006-layouts.md); ``auto`` is the best one that the
+# How containers get the driver's files (docs/decisions/0006-layouts.md); ``auto`` is the best layout that the
 # host supports.
 LAYOUTS = ("auto", "files", "view", "hwcaps")
-# The hook that runs before a container starts: none, cdigen's own, or NVIDIA's.
+# The hook that runs before a container starts: none, the hook of cdigen, or the hook of NVIDIA.
 HOOKS = ("auto", "none", "cdigen", "nvidia")
-# The steps of a hook, by the names in NVIDIA's hook.
+# The steps of a hook, with their names in NVIDIA's hook.
 STEPS = (
     "create-symlinks",
     "enable-cuda-compat",
@@ -26,11 +26,12 @@ STEPS = (
     "update-application-profile",
 )
 _SHOWN = ("graphics", "display")
-# What images ask for by NVIDIA_DRIVER_CAPABILITIES, as classes of their own (``gpu-compute``): compute and
-# utility are what it means where it is not set (libnvidia-container and nvidia-container-toolkit alike).
-# Graphics and display have the same libraries (libnvidia-container, nvc_mount.c) and the same modules of X
-# (nvidia-container-toolkit, internal/discover/graphics.go). Whoever asks for more has the profile itself.
-NARROWED = (
+# Frequent values of NVIDIA_DRIVER_CAPABILITIES in images, as classes (``gpu-compute``). Compute and utility
+# are the default of the variable, in libnvidia-container and in nvidia-container-toolkit. Graphics and
+# display have the same libraries (libnvidia-container, nvc_mount.c) and the same X modules
+# (nvidia-container-toolkit, internal/discover/graphics.go). A request for other capabilities gets the kind of
+# the profile.
+CAPABILITY_CLASSES = (
     ("compute", ("compute", "utility")),
     ("graphics", ("compute", "utility", "graphics", "display")),
 )
@@ -38,17 +39,23 @@ NARROWED = (
 
 @frozen
 class Profile:
-    """What the kind ``<vendor>/<device_class>`` gives; no capabilities means all of them.
+    """The content of the kind ``<vendor>/<device_class>``.
 
-    ``names`` are the namings of its devices; none means the vendor's own. Switches: ``graphics`` and
-    ``x11`` for what only these need, ``firmware``, ``sockets`` of the driver's daemons, ``mps`` for the
-    folder of the Multi-Process Service, ``compat32`` for 32-bit libraries, ``whole_gpus`` to offer a GPU
-    that is partitioned as a whole, too.
-
-    ``narrow``: its vendor offers parts of it as well, see ``narrowed``.
-
-    ``layout`` and ``hook`` say how the files get there; ``hook_steps`` are what a hook does,
-    ``hook_required`` those without which a container must not start.
+    - ``capabilities``: the driver capabilities. Empty means all capabilities.
+    - ``names``: the forms of the device names. Empty means the vendor's default.
+    - ``graphics``: include the files that only graphics programs need.
+    - ``x11``: include the files that only the X server needs.
+    - ``firmware``: include the firmware.
+    - ``sockets``: include the sockets of the driver's daemons.
+    - ``mps``: include the folder of the Multi-Process Service.
+    - ``compat32``: include 32-bit libraries.
+    - ``whole_gpus``: also write a partitioned GPU as a whole device.
+    - ``has_capability_kinds``: also write the capability kinds (see ``capability_profiles``).
+    - ``layout`` and ``hook``: the method by which a container gets the files.
+    - ``hook_steps``: the steps of the hook. If a step of ``required_hook_steps`` fails, the
+      container does not start.
+    - ``target``: the runtime releases that read the specs (``podman-4.3``). Empty means the target of the
+      configuration.
     """
 
     name: str
@@ -62,7 +69,7 @@ class Profile:
     mps: bool = False
     compat32: bool = False
     whole_gpus: bool = False
-    narrow: bool = False
+    has_capability_kinds: bool = False
     layout: str = "auto"
     hook: str = "auto"
     hook_steps: tuple[str, ...] = (
@@ -71,26 +78,27 @@ class Profile:
         "update-ldcache",
         "update-application-profile",
     )
-    hook_required: tuple[str, ...] = ()
+    required_hook_steps: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
 
-    def wants(self, capabilities: tuple[str, ...]) -> bool:
-        """Return whether something that serves CAPABILITIES belongs in this profile's specs."""
+    def includes_capabilities(self, capabilities: tuple[str, ...]) -> bool:
+        """Return whether this profile's specs include a file or node that serves CAPABILITIES."""
         if not capabilities:
             return True
-        wanted = self.capabilities or CAPABILITIES
+        included = self.capabilities or CAPABILITIES
         if not self.graphics:
-            wanted = tuple(name for name in wanted if name not in _SHOWN)
+            included = tuple(name for name in included if name not in _SHOWN)
         if not self.x11 and capabilities == ("display",):
             return False
-        return any(capability in wanted for capability in capabilities)
+        return any(capability in included for capability in capabilities)
 
-    def gives_more_than(self, capabilities: tuple[str, ...]) -> bool:
-        """Return whether this profile gives all of CAPABILITIES, and others."""
-        given = {name for name in self.capabilities or CAPABILITIES if self.graphics or name not in _SHOWN}
-        return set(capabilities) < given
+    def exceeds(self, capabilities: tuple[str, ...]) -> bool:
+        """Return whether this profile includes all of CAPABILITIES and at least one other capability."""
+        included = {name for name in self.capabilities or CAPABILITIES if self.graphics or name not in _SHOWN}
+        return set(capabilities) < included
 
-    def takes(self, file: DriverFile) -> bool:
-        """Return whether FILE belongs in this profile's specs."""
+    def includes(self, file: DriverFile) -> bool:
+        """Return whether this profile's specs include FILE."""
         switches = {
             "firmware": self.firmware,
             "socket": self.sockets,
@@ -98,44 +106,45 @@ class Profile:
             "library32": self.compat32,
             "module": self.x11,
         }
-        return switches.get(file.kind, True) and self.wants(file.capabilities)
+        return switches.get(file.kind, True) and self.includes_capabilities(file.capabilities)
 
     def needs_capability_folders(self) -> bool:
-        """Return whether libraries are found only through the hwcaps folders."""
+        """Return whether the loader finds libraries only through the hwcaps folders."""
         return self.layout == "hwcaps" or (self.layout, self.hook) == ("view", "none")
 
 
-def narrowed(profiles: tuple[Profile, ...]) -> tuple[Profile, ...]:
-    """Return the parts of those of PROFILES that are ``narrow``: each of a class of its own in NARROWED.
+def capability_profiles(profiles: tuple[Profile, ...]) -> tuple[Profile, ...]:
+    """Return the profiles of the capability kinds, for each of PROFILES with ``has_capability_kinds``.
 
-    A part gives less than the whole, by the same names. A class that one of PROFILES has stays its own.
+    CAPABILITY_CLASSES lists the classes. A capability kind has fewer files than its profile, and the same
+    device names. The result contains no class that one of PROFILES already has.
     """
-    taken = {profile.device_class for profile in profiles}
+    present = {profile.device_class for profile in profiles}
     return tuple(
-        _part(profile, device_class, capabilities)
+        _capability_profile(profile, device_class, capabilities)
         for profile in profiles
-        if profile.narrow
-        for word, capabilities in NARROWED
-        if (device_class := f"{profile.device_class}-{word}") not in taken
-        and profile.gives_more_than(capabilities)
+        if profile.has_capability_kinds
+        for word, capabilities in CAPABILITY_CLASSES
+        if (device_class := f"{profile.device_class}-{word}") not in present and profile.exceeds(capabilities)
     )
 
 
-def _part(whole: Profile, device_class: str, capabilities: tuple[str, ...]) -> Profile:
-    # The loaders' own folders are the whole's alone: of two kinds in a container one would cover the other.
-    layout = "files" if whole.needs_capability_folders() else whole.layout
+def _capability_profile(profile: Profile, device_class: str, capabilities: tuple[str, ...]) -> Profile:
+    # Only PROFILE itself mounts the loader's folders. If two kinds in one container mounted these folders,
+    # the mounts of one kind would hide the mounts of the other kind.
+    layout = "files" if profile.needs_capability_folders() else profile.layout
     return replace(
-        whole,
+        profile,
         name=device_class,
         device_class=device_class,
         capabilities=capabilities,
         layout=layout,
-        narrow=False,
+        has_capability_kinds=False,
     )
 
 
 def is_naming(word: str) -> bool:
-    """Return whether WORD may be a naming: a plugin vendor may have any word."""
+    """Return whether WORD has the syntax of a naming; a plugin vendor may define further namings."""
     letters = word.replace("-", "a").replace("_", "a")
     return (
         letters.isascii()

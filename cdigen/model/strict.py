@@ -1,8 +1,8 @@
-"""Read JSON strictly: readers check a value and return its meaning.
+"""Strict readers for JSON values, which check each value and convert it.
 
-They are nested like the document: ``record(cls, name=text, sizes=many(number))``. The first invalid place
-raises ``InvalidValue``; the caller says whose fault that is. ``as_json`` is
-the way back.
+Readers are nested like the document: ``record(cls, name=text, sizes=many(number))``. A reader raises
+``InvalidValue`` at the first invalid value. The caller converts ``InvalidValue`` to another error.
+``as_json`` is the inverse of ``record``.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ if TYPE_CHECKING:
     Reader = Callable[[object, str], Any]
 
 MAX_NUMBER = (1 << 32) - 1
-# Longer than any clock counts, and exact as a float.
+# The maximum of ``seconds``: longer than any real time, and exact as a float.
 _MOST_S = 1 << 53
 
 
 class InvalidValue(ValueError):
-    """Names the place of a document that is invalid, and what is wanted."""
+    """An invalid value in a document: its JSON path, and a description of the expected value."""
 
-    def __init__(self, path: str, wanted: str) -> None:
-        # Field names come from the document, too: they may be long and contain anything.
+    def __init__(self, path: str, expected: str) -> None:
+        # Field names also come from the document. They may be long and may contain any character.
         where = path if path.isprintable() else ascii(path)[1:-1]
-        super().__init__(f"{where[:200]} is not {wanted}")
+        super().__init__(f"{where[:200]} is not {expected}")
         self.path = where[:200]
-        self.wanted = wanted
+        self.expected = expected
 
 
 def members(
     value: object, path: str, names: set[str], optional: frozenset[str] = frozenset()
 ) -> dict[str, Any]:
-    """Return VALUE, an object with exactly these members; those OPTIONAL may be missing."""
+    """Return VALUE if it is an object with all members NAMES, any members of OPTIONAL, and no others."""
     if not isinstance(value, dict):
         raise InvalidValue(path, "an object")
     if missing := sorted(names - value.keys()):
-        raise InvalidValue(f"{path}.{missing[0]}", "there, but it has to be")
+        raise InvalidValue(f"{path}.{missing[0]}", "present, but required")
     if unknown := sorted(value.keys() - names - optional):
         raise InvalidValue(f"{path}.{unknown[0]}", "a field of this schema")
     return value
 
 
 def text(value: object, path: str) -> str:
-    """Return a text without control characters."""
+    """Return VALUE, a text without control characters."""
     if not isinstance(value, str):
         raise InvalidValue(path, "text")
     if not value.isprintable():
@@ -56,33 +56,33 @@ def text(value: object, path: str) -> str:
 
 
 def number(value: object, path: str) -> int:
-    """Return a whole number of 32 bits."""
+    """Return VALUE, a whole number from 0 to MAX_NUMBER."""
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
         raise InvalidValue(path, f"a whole number from 0 to {MAX_NUMBER}")
     return value
 
 
 def seconds(value: object, path: str) -> float:
-    """Return a number of seconds, finite, of either sign."""
+    """Return VALUE, a finite number of seconds, which may be negative."""
     if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= _MOST_S:
         return float(value)
     raise InvalidValue(path, "a number of seconds")
 
 
 def flag(value: object, path: str) -> bool:
-    """Return true or false."""
+    """Return VALUE, true or false."""
     if not isinstance(value, bool):
         raise InvalidValue(path, "true or false")
     return value
 
 
 def optional(reader: Reader) -> Reader:
-    """Return a reader of null, or what READER reads."""
+    """Return a reader that accepts null and all values that READER accepts."""
     return lambda value, path: None if value is None else reader(value, path)
 
 
 def one_of(*words: str) -> Reader:
-    """Return a reader of one of WORDS."""
+    """Return a reader that accepts one of WORDS."""
 
     def read(value: object, path: str) -> str:
         if value not in words:
@@ -93,7 +93,7 @@ def one_of(*words: str) -> Reader:
 
 
 def many(reader: Reader) -> Reader:
-    """Return a reader of a list, which becomes a tuple."""
+    """Return a reader that converts a list to a tuple; READER reads each item."""
 
     def read(value: object, path: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
@@ -103,15 +103,15 @@ def many(reader: Reader) -> Reader:
     return read
 
 
-def record(cls: type, *added: str, **readers: Reader) -> Reader:
-    """Return a reader of an object with exactly these members, which becomes an instance of CLS.
+def record(cls: type, *optional_names: str, **readers: Reader) -> Reader:
+    """Return a reader that converts an object with exactly the members READERS to an instance of CLS.
 
-    Those ADDED since the first version of its document may be missing: CLS has their defaults.
+    The members OPTIONAL_NAMES may be missing. CLS has the defaults of these members.
     """
-    later = frozenset(added)
+    defaulted = frozenset(optional_names)
 
     def read(value: object, path: str) -> Any:
-        values = members(value, path, readers.keys() - later, later)
+        values = members(value, path, readers.keys() - defaulted, defaulted)
         return cls(
             **{
                 name: reader(values[name], f"{path}.{name}")
@@ -124,7 +124,7 @@ def record(cls: type, *added: str, **readers: Reader) -> Reader:
 
 
 def as_json(value: object) -> Any:
-    """Return VALUE, made of frozen classes, as the JSON that ``record`` reads; tuples become lists."""
+    """Return the frozen instance VALUE as JSON that ``record`` can read; tuples become lists."""
     if isinstance(value, Finding):
         return value.row()
     if names := fields(value):

@@ -1,4 +1,4 @@
-"""Times of day as files show them: ``timestamp``."""
+"""Wall-clock times as text: ``timestamp``."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 
 
 def timestamp(seconds: float) -> str:
-    """Return a wall-clock time as ISO 8601 in UTC, with milliseconds."""
+    """Return the time SECONDS (since 1970) as ISO 8601 in UTC, with milliseconds."""
     milliseconds = round(seconds * 1000)
     whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(milliseconds // 1000))
     return f"{whole}.{milliseconds % 1000:03}Z"

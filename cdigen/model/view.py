@@ -1,7 +1,8 @@
-"""Plan a driver view: one directory with a driver's files, laid out as in the container.
+"""The plan of a driver view, which is one directory with all driver files for a container.
 
-A view is laid out like ``/usr/local/nvidia`` (``bin``, ``lib``, ``lib64``) and is mounted as a whole, each
-kind's at ``view_target``. ``ViewPlan`` lists its content; ``cdigen.store.views`` makes it.
+A view has the folders of ``/usr/local/nvidia`` (``bin``, ``lib``, ``lib64``). A container mounts the whole
+view at the kind's ``view_target``. ``ViewPlan`` lists the content of the view, and ``cdigen.store.views``
+builds the view.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# CUDA images name its bin and lib64 in PATH and LD_LIBRARY_PATH (nvidia-docker 1.0 mounted it), so only one
-# kind uses it. The other kinds' views are below a folder of cdigen's, named by kind.
+# CUDA images have the bin and lib64 folders of DEFAULT_TARGET in PATH and LD_LIBRARY_PATH, because
+# nvidia-docker 1.0 mounted DEFAULT_TARGET. Only DEFAULT_KIND uses DEFAULT_TARGET. The view of any other kind
+# is mounted in OTHER_TARGETS, under the name of the kind.
 DEFAULT_KIND = "nvidia.com/gpu"
 DEFAULT_TARGET = "/usr/local/nvidia"
 OTHER_TARGETS = "/usr/local/cdigen"
@@ -25,7 +27,7 @@ _VENDOR = frozenset("abcdefghijklmnopqrstuvwxyz0123456789")
 
 @frozen
 class ViewFile:
-    """A file of the view: its path in it (``lib64/libcuda.so.1.1``), and its source's path on the host."""
+    """A file of a view: its path in the view (``lib64/libcuda.so.1.1``) and its source path on the host."""
 
     path: str
     source: str
@@ -33,7 +35,7 @@ class ViewFile:
 
 @frozen
 class ViewLink:
-    """A symlink of the view to a file of the view: its path in it, and its relative target."""
+    """A symlink to a file of the same view: its path in the view and its relative target."""
 
     path: str
     target: str
@@ -41,7 +43,7 @@ class ViewLink:
 
 @frozen
 class ViewPlan:
-    """The content of a view of VENDOR's driver VERSION, in any order."""
+    """The content of a view with the files of one driver version of one vendor, in any order."""
 
     vendor: str
     version: str
@@ -54,25 +56,25 @@ class ViewPlan:
 
 
 def view_target(kind: str) -> str:
-    """Return the mount point of the view of KIND; each kind has its own."""
+    """Return the mount point of the view of KIND; each kind has a different mount point."""
     return DEFAULT_TARGET if kind == DEFAULT_KIND else f"{OTHER_TARGETS}/{kind}"
 
 
 def volume_name(kind: str) -> str:
-    """Return the name of the stable path to the files of KIND; of NVIDIA's GPUs it is nvidia-docker 1.0's."""
+    """Return the name of the volume with the files of KIND, as in nvidia-docker 1.0 (``nvidia_driver``)."""
     vendor, _, device_class = kind.partition("/")
     owner = vendor.removesuffix(".com")
     return f"{owner}_driver" if device_class == "gpu" else f"{owner}_{device_class}_driver"
 
 
 def fault(plan: ViewPlan) -> str:
-    """Return why PLAN cannot be laid out in a directory, or an empty text if it can.
+    """Return the reason why PLAN cannot be built in a directory, or an empty text if PLAN is valid.
 
-    All names stay within the view: paths are relative and plain, a link leads to a file of the view. Names
-    come from the host's files, so a fault may be the host's or ours.
+    Paths must be relative and plain, and each link must lead to a file of the view. The names come from the
+    host's files. Both the host and cdigen can be the cause of a fault.
     """
     if not plan.vendor or not _VENDOR.issuperset(plan.vendor):
-        return f"the vendor {plan.vendor!a} is not a word of lower-case letters and digits"
+        return f"the vendor {plan.vendor!a} does not consist of lower-case letters and digits"
     paths = plan.paths()
     return (
         _first(_path_fault(path) for path in paths)
@@ -84,20 +86,20 @@ def fault(plan: ViewPlan) -> str:
 
 
 def ends(plan: ViewPlan) -> dict[str, str]:
-    """Return the final target of each link of PLAN, links to links followed; "" for a circular one."""
-    onward = {link.path: destination(link) for link in plan.links}
-    return {path: _end(path, onward) for path in onward}
+    """Return the target of each link of PLAN after all links are followed; "" for a circular link."""
+    targets = {link.path: destination(link) for link in plan.links}
+    return {path: _end(path, targets) for path in targets}
 
 
 def destination(link: ViewLink) -> str:
-    """Return the path in the view that the text of LINK names."""
+    """Return the path in the view to which LINK leads."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(link.path), link.target))
 
 
-def _end(path: str, onward: dict[str, str]) -> str:
-    for _ in onward:
-        path = onward[path]
-        if path not in onward:
+def _end(path: str, targets: dict[str, str]) -> str:
+    for _ in targets:
+        path = targets[path]
+        if path not in targets:
             return path
     return ""
 
@@ -117,11 +119,11 @@ def _is_plain(path: str) -> bool:
 
 
 def _overlap(paths: tuple[str, ...]) -> str:
-    seen: set[str] = set()
+    distinct: set[str] = set()
     for path in paths:
-        if path in seen:
-            return f"{path} is there twice"
-        seen.add(path)
+        if path in distinct:
+            return f"{path} is a duplicate"
+        distinct.add(path)
     folders: set[str] = set()
     for path in paths:
         folder = path
@@ -137,7 +139,7 @@ def _source_fault(file: ViewFile) -> str:
 
 
 def _link_fault(link: ViewLink) -> str:
-    # The kernel would resolve a ".." after a name from the target of that name.
+    # ".." is valid only at the start. If NAME is a link, the kernel resolves NAME/.. from the link's target.
     rest = link.target
     ups = 0
     while rest.startswith("../"):

@@ -1,10 +1,12 @@
-"""The NRI plugin (Node Resource Interface): it gives containers the devices that they ask for.
+"""The plugin for NRI (Node Resource Interface), which injects the devices that containers request.
 
-Containers ask by environment or annotation and run with plain runc. ``wire`` is the protocol, ``decision``
-says who gets what, ``pods`` are the values that both speak of.
+Containers request devices by annotations, mounts or environment variables. They need no special OCI runtime.
+``wire`` implements the protocol. ``decision`` selects the devices of each container. ``pods`` defines the
+values that both packages use.
 
-The process (``plugin``) has two threads. The ``link`` answers the runtime (``serving``) and never waits for a
-disk; the main thread reads the state of the host (``frontend.host_state``), writes log, status and metrics
-(``reporter``, ``status``, ``metrics``) and looks for containers that were started before the plugin. Between
-them lies the ``shared_state``, in which the link leaves ``events``.
+The process (``plugin``) has two threads. The thread of the ``link`` serves the runtime (``serving``) and does
+no disk I/O. The main thread reads the state of the host (``service.host_state``), and writes log, status and
+metrics (``reporter``, ``status``, ``metrics``). The main thread also audits the containers that existed
+before the registration. Both threads use ``shared_state``. The link stores ``events`` there for the main
+thread.
 """

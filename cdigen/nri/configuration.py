@@ -1,4 +1,4 @@
-"""The plugin's configuration, which may change while it runs: ``Configuration``."""
+"""``Configuration``: the configuration of the plugin, and its reload while the plugin runs."""
 
 from __future__ import annotations
 
@@ -13,70 +13,79 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.config import Settings
-    from cdigen.frontend.earlylog import EarlyLog
-    from cdigen.nri.plugin_config import PluginConfig
+    from cdigen.nri.plugin_config import NriPluginConfig
+    from cdigen.service.buffered_log import BufferedLogger
 
-# The rule of a finding: nobody may have devices.
-ALLOWS_NOBODY = "nri-allows-nobody"
+# The rule (docs/rules.md) for a configuration that permits devices to no container.
+ALLOW_EMPTY = "nri-allow-empty"
 
 
 class Configuration:
-    """The configuration that LOAD reads, which is told if this is the first time; LOG is told of changes.
+    """The last valid configuration of the plugin, as ``current``.
 
-    ``current`` is the last one that was right. LOAD raises a CdigenError: the first time that is passed on.
+    LOAD reads the configuration. The argument of LOAD is true in the first call. The constructor raises the
+    CdigenError of this first call. LOG gets problems, and changes that have no effect before a restart.
     """
 
-    def __init__(self, load: Callable[[bool], PluginConfig], log: EarlyLog) -> None:
+    def __init__(self, load: Callable[[bool], NriPluginConfig], log: BufferedLogger) -> None:
         self._load = load
-        self.current = load(True)  # noqa: FBT003 - its own signature
+        self.current = load(True)  # noqa: FBT003 - LOAD has a positional argument
         self._log = log
         self._file: tuple[int, ...] = ()
         self._misconfigured: tuple[Finding, ...] = ()
         self._idle: tuple[Finding, ...] = ()
 
     def problems(self) -> tuple[Finding, ...]:
-        """Return what is wrong with it."""
+        """Return the findings about the configuration."""
         return *self._misconfigured, *self._idle
 
     def refresh(self, *, is_reload: bool) -> None:
-        """Read it if it has changed, or IS_RELOAD; one that is wrong is reported, and changes nothing."""
+        """Reload the configuration if its file has changed, or if IS_RELOAD is true.
+
+        An invalid configuration is reported, and the previous configuration stays active.
+        """
         path = self.current.watched[0]
         file = _identity(path)
-        # Where a container waits for devices, an unchanged configuration is not parsed again.
+        # An unchanged file is not parsed again, because a container may wait until this function returns.
         if not is_reload and file == self._file:
             return
         self._file = file
         try:
-            config = self._load(False)  # noqa: FBT003 - its own signature
+            config = self._load(False)  # noqa: FBT003 - LOAD has a positional argument
             if not any(_identity(path)) and _allows_any(self.current.settings):
-                was = "is empty" if os.path.lexists(path) else "was deleted"
-                then = "from the plugin's next start on nobody may have devices"
-                raise ConfigError(f"{path} {was}; {then}", hint="write 'nri: {}' into it to let nobody ask")
+                state = "is empty" if os.path.lexists(path) else "was deleted"
+                effect = "after the next start of the plugin no container may have devices"
+                raise ConfigError(f"{path} {state}; {effect}", hint=f"write 'nri: {{}}' into {path}")
         except CdigenError as error:
-            counts = "whoever asks is refused" if self.current.problem else "the last good one does"
-            self.misconfigure(f"the configuration does not count, {counts}: {error.message}", error.hint)
+            effect = (
+                "every request for devices is refused"
+                if self.current.problem
+                else "the previous one stays active"
+            )
+            self.misconfigure(f"invalid configuration ignored, {effect}: {error.message}", error.hint)
             return
-        if (changed := _fixed(config)) != _fixed(self.current):
-            self._log.warning("configuration", message="takes effect at the next start", fixed=changed)
+        if (changed := _fixed_values(config)) != _fixed_values(self.current):
+            message = "the changed values take effect at the next start"
+            self._log.warning("configuration", message=message, fixed=changed)
         self.current = config
         self._misconfigured = ()
         self.note_policy()
 
     def note_policy(self) -> None:
-        """Say that nobody may have devices, where that is so."""
+        """Report a policy that permits devices to no container."""
         idle: tuple[Finding, ...] = ()
         if not _allows_any(self.current.settings) and not self.current.problem:
             path = self.current.watched[0]
-            why = f"'nri: allow' in {path} is empty" if os.path.exists(path) else f"there is no {path}"
+            why = f"'nri: allow' in {path} is empty" if os.path.exists(path) else f"{path} does not exist"
             message = f"no container may have devices: {why}"
-            hint = "say who may in 'nri: {allow: ...}' (docs/nri.md)"
-            idle = (Finding(severity="warning", rule=ALLOWS_NOBODY, path=path, message=message, hint=hint),)
+            hint = "nri: {allow: [{namespaces: [NAME]}]}"
+            idle = (Finding(severity="warning", rule=ALLOW_EMPTY, path=path, message=message, hint=hint),)
             if idle != self._idle:
                 self._log.warning("configuration", message=message, hint=hint)
         self._idle = idle
 
     def misconfigure(self, message: str, hint: str = "") -> None:
-        """Note and log that it is wrong."""
+        """Store and log an error about the configuration with the text MESSAGE."""
         path = self.current.watched[0]
         problems = (Finding(severity="error", rule=RULE, path=path, message=message, hint=hint),)
         if problems != self._misconfigured:
@@ -85,9 +94,10 @@ class Configuration:
 
 
 def _identity(path: str) -> tuple[int, ...]:
-    """Return what tells one content of the file PATH from another; nothing but zeros where it has none.
+    """Return a value that changes when the content of the file PATH changes.
 
-    It is empty as well while somebody writes it in place.
+    The value has only zeros if the file does not exist or is empty. A file is also empty while an editor
+    rewrites it in place.
     """
     try:
         found = os.stat(path)
@@ -100,7 +110,7 @@ def _allows_any(settings: Settings) -> bool:
     return bool(settings.nri.allow or settings.nri.management_namespaces)
 
 
-def _fixed(config: PluginConfig) -> str:
-    """Return what counts from the start on."""
-    place = config.endpoint.path or "the runtime's socket"
-    return f"{place}, index {config.index}, {config.run_dir}, HTTP port {config.settings.nri.http_port}"
+def _fixed_values(config: NriPluginConfig) -> str:
+    """Return the values that the plugin uses only at its start."""
+    address = config.endpoint.path or "the runtime's socket"
+    return f"{address}, index {config.index}, {config.run_dir}, HTTP port {config.settings.nri.http_port}"

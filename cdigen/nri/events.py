@@ -1,4 +1,7 @@
-"""Events that the link leaves for log, status and metrics: small values, as thousands may wait."""
+"""The events that the NRI link sends to the main thread, for log, status and metrics.
+
+Events are small values, because thousands of events can be pending.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,29 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.nri.decision.answer import Answer
     from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.decision.injection import InjectionResult
     from cdigen.nri.pods import ContainerName
     from cdigen.nri.wire.messages import RuntimeInfo, SynchronizePart
     from cdigen.nri.wire.session import InvalidCall
 
 
-_MAX_NOTES = 8
+_MAX_IGNORED = 8
 
 
-def summarize(answer: Answer) -> Answer:
-    """Return ANSWER without the adjustment, its texts cut."""
-    notes = tuple([replace(note, text=shorten(note.text)) for note in answer.notes[:_MAX_NOTES]])
-    return replace(answer, adjustment=Adjustment(), reason=shorten(answer.reason), notes=notes)
+def summarize(result: InjectionResult) -> InjectionResult:
+    """Return RESULT without its adjustment, with shortened texts and up to _MAX_IGNORED ignored requests."""
+    ignored_requests = tuple(
+        [replace(ignored, text=shorten(ignored.text)) for ignored in result.ignored_requests[:_MAX_IGNORED]]
+    )
+    return replace(
+        result, adjustment=Adjustment(), reason=shorten(result.reason), ignored_requests=ignored_requests
+    )
 
 
 @frozen
 class RuntimeConfigured:
-    """The runtime has told its name, version and timeouts."""
+    """The runtime has sent Configure, which contains the runtime's name, version and timeouts."""
 
     runtime: RuntimeInfo
     abilities: Abilities
@@ -33,30 +40,30 @@ class RuntimeConfigured:
 
 @frozen
 class PluginsChanged:
-    """The runtime calls other ``plugins`` (``20-cdigen``) than before."""
+    """The list of the plugins that the runtime calls (such as ``20-cdigen``) has changed."""
 
     plugins: tuple[str, ...]
 
 
 @frozen
 class PluginActive:
-    """The plugin is registered and synchronized: the runtime calls it for every new container."""
+    """The plugin is registered and synchronized, and the runtime calls it for every new container."""
 
 
 @frozen
 class ContainerDecided:
-    """CreateContainer was answered with ``answer``, of which this is the summary (``summarize``)."""
+    """The plugin has responded to CreateContainer; ``result`` is the summary from ``summarize``."""
 
     name: ContainerName
-    answer: Answer
+    result: InjectionResult
     duration_s: float
 
 
 @frozen
-class Validated:
-    """A container was rejected for ``reason``, after all plugins had adjusted it.
+class ContainerRejected:
+    """The plugin has rejected a container after all plugins had adjusted it.
 
-    ``plugin`` is the other one that has made it so, empty where none is known.
+    ``plugin`` is the other plugin that caused the rejection. It is empty if the cause is unknown.
     """
 
     name: ContainerName
@@ -66,7 +73,10 @@ class Validated:
 
 @frozen
 class Synchronized:
-    """Pods and containers that were there before the plugin; ``is_complete``: all of them could be held."""
+    """The runtime has sent ``parts``, the pods and containers that existed before the registration.
+
+    ``is_complete`` is false if the link dropped some parts.
+    """
 
     parts: tuple[SynchronizePart, ...]
     is_complete: bool
@@ -74,22 +84,28 @@ class Synchronized:
 
 @frozen
 class ConnectionLost:
-    """The connection has ended, or there is none, for ``reason``."""
+    """The connection has ended or could not be established.
+
+    ``was_active`` is true if the plugin was registered and synchronized.
+    """
 
     reason: str
     was_active: bool
 
 
 @frozen
-class NotWithdrawn:
-    """The plugin has left, and the runtime may call it once more, for ``reason``."""
+class DeregistrationFailed:
+    """The plugin has disconnected, but the deregistration has failed for ``reason``.
+
+    The runtime may call the plugin once more.
+    """
 
     reason: str
 
 
 @frozen
-class BookChanged:
-    """A container that had devices was removed."""
+class InjectedContainersChanged:
+    """The runtime has removed a container with injected devices."""
 
 
 if TYPE_CHECKING:
@@ -98,10 +114,10 @@ if TYPE_CHECKING:
         | PluginsChanged
         | PluginActive
         | ContainerDecided
-        | Validated
+        | ContainerRejected
         | Synchronized
-        | BookChanged
+        | InjectedContainersChanged
         | InvalidCall
         | ConnectionLost
-        | NotWithdrawn
+        | DeregistrationFailed
     )

@@ -1,4 +1,4 @@
-"""The plugin's metrics for Prometheus: ``NriCollector`` computes them at each scrape."""
+"""``NriCollector``: computes the plugin's Prometheus metrics at each scrape."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from prometheus_client.core import HistogramMetricFamily
 
 from cdigen import __version__
 from cdigen.config import RULE
-from cdigen.frontend.metrics import counter, gauge
 from cdigen.nri.shared_state import BUCKETS
 from cdigen.nri.status import REGISTERED
+from cdigen.service.metrics import counter, gauge
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class NriCollector:
-    """The metrics of one plugin, by its STATUS."""
+    """The collector of the metrics of one plugin; STATUS is the status of the plugin."""
 
     def __init__(self, status: PluginStatus) -> None:
         self._status = status
@@ -32,33 +32,33 @@ class NriCollector:
         ProcessCollector(registry=self._registry)
 
     def render(self) -> bytes:
-        """Return all metrics as Prometheus reads them."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
     def describe(self) -> tuple[Metric, ...]:
-        """Return nothing, so that registering does not collect."""
+        """Return no metrics, so that ``CollectorRegistry.register`` does not call ``collect``."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Return the metrics as they are now."""
+        """Yield the current metrics."""
         status, metrics = self._status, self._status.metrics
         yield gauge("cdigen_build_info", "The version of cdigen.", {(__version__,): 1}, "version")
         yield gauge(
             "cdigen_config_valid",
-            "Whether the configuration on the disk counts; where it is wrong, the last good one does.",
+            "Whether the configuration on the disk is valid; otherwise the previous one stays active.",
             {(): float(all(finding.rule != RULE for finding in status.problems))},
         )
         yield gauge(
             "cdigen_nri_registered",
-            "Whether the runtime asks the plugin.",
+            "Whether the runtime calls the plugin.",
             {(): float(status.state == REGISTERED)},
         )
         if status.abilities is not None:
-            able = status.abilities
+            abilities = status.abilities
             yield gauge(
                 "cdigen_nri_runtime_info",
-                "The runtime, its NRI, and what becomes there of CDI devices.",
-                {(able.runtime, able.version, ".".join(map(str, able.nri)), able.cdi): 1},
+                "The runtime, its NRI version, and its handling of CDI devices.",
+                {(abilities.runtime, abilities.version, ".".join(map(str, abilities.nri)), abilities.cdi): 1},
                 "runtime",
                 "version",
                 "nri",
@@ -67,24 +67,27 @@ class NriCollector:
         yield counter("cdigen_nri_connections", "Registrations with a runtime.", {(): metrics.connections})
         yield counter(
             "cdigen_nri_containers",
-            "Containers about to be created, by what became of them.",
+            "Containers about to be created, by outcome.",
             _rows(metrics.outcomes),
             "outcome",
         )
+        yield counter("cdigen_nri_refused", "Refused containers, by cause.", _rows(metrics.refusals), "cause")
         yield counter(
-            "cdigen_nri_refused", "Refused containers by the cause.", _rows(metrics.refusals), "cause"
-        )
-        yield counter(
-            "cdigen_nri_notes",
-            "What did not count, or was let pass, by the cause.",
-            _rows(metrics.notes),
+            "cdigen_nri_ignored_requests",
+            "Ignored requests and ignored parts of requests, by cause.",
+            _rows(metrics.ignored_requests),
             "cause",
         )
-        yield counter("cdigen_nri_validations", "Containers validated.", _rows(metrics.verdicts), "verdict")
+        yield counter(
+            "cdigen_nri_validations",
+            "Validated adjustments, by result.",
+            _rows(metrics.validations),
+            "result",
+        )
         yield gauge(
-            "cdigen_nri_missed_containers",
-            "Running containers that asked and did not get, at the last registration.",
-            {(): float(status.missed_count)},
+            "cdigen_nri_uninjected_containers",
+            "Running containers without their requested devices, at the last registration.",
+            {(): float(status.uninjected_count)},
         )
         yield self._durations()
 
@@ -92,7 +95,7 @@ class NriCollector:
         metrics = self._status.metrics
         counts = list(accumulate(metrics.durations))
         family = HistogramMetricFamily(
-            "cdigen_nri_request_seconds", "How long containers waited for the plugin's answer."
+            "cdigen_nri_request_seconds", "Duration of the plugin's responses to CreateContainer."
         )
         bounds = (*(f"{bound:g}" for bound in BUCKETS), "+Inf")
         family.add_metric([], list(zip(bounds, map(float, counts), strict=True)), metrics.duration_s)

@@ -1,9 +1,9 @@
-"""The plugin as a process: ``Plugin``.
+"""``NriPlugin``: the process of the NRI plugin.
 
-The link to the runtime has a thread of its own. The main thread, here, does all that takes time: it reads
-specs and inventory when they have changed, writes log and status, looks for containers that were started
-before the plugin, and serves HTTP. What it needs for that is imported after the registration, which would
-otherwise wait for it.
+The link to the runtime has its own thread. The main thread runs this module and does all slow work. The main
+thread reads changed specs and inventory, writes log and status, audits the containers that existed before
+the registration, and serves HTTP. The modules for this work are imported after the registration, so that the
+imports do not delay the registration.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import time
 
 from cdigen import __version__
 from cdigen.config import Settings
-from cdigen.frontend.chassis import Chassis
-from cdigen.frontend.host_state import read_host_state, watched_paths
-from cdigen.frontend.rundir import LOCK_TIMEOUT_S, save_status
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.nri.configuration import Configuration
-from cdigen.nri.decision.context import LIBRARY, cache_for, context_of, gives_raw
+from cdigen.nri.decision.context import LIBRARY, cache_for, context_of, injects_raw
 from cdigen.nri.decision.policy import policy_of
-from cdigen.nri.link import Link
+from cdigen.nri.link import RuntimeLink
 from cdigen.nri.reporter import Reporter
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.status import REGISTERED, REGISTERING, PluginStatus, document
+from cdigen.service.host_state import read_host_state, watched_paths
+from cdigen.service.rundir import LOCK_TIMEOUT_S, save_status
+from cdigen.service.runner import ServiceRunner
 from cdigen.store.lock import LockHeld
 from cdigen.watch.triggers import Trigger
 
@@ -32,143 +32,152 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.frontend.earlylog import EarlyLog
-    from cdigen.frontend.http import Server
-    from cdigen.frontend.sd_notify import Notifier
-    from cdigen.frontend.signals import Signals
     from cdigen.nri.decision.context import DecisionContext
-    from cdigen.nri.plugin_config import PluginConfig
+    from cdigen.nri.plugin_config import NriPluginConfig
     from cdigen.runtimes.spec_cache import SpecCache
+    from cdigen.service.buffered_log import BufferedLogger
+    from cdigen.service.http import HttpServer
+    from cdigen.service.sd_notify import Notifier
+    from cdigen.service.signals import Signals
 
-# How long the rest of the start waits for the registration, which it would slow down.
+# Seconds. The start waits at most this time for the registration, so that the next steps do not delay the
+# registration.
 REGISTER_FIRST_S = 0.25
-# A runtime gives all registered plugins so long to be synchronized.
+# Seconds. The start waits at most this time for the synchronization. The runtime's timeout for the
+# synchronization of all registered plugins is also 2 s.
 SYNCHRONIZE_FIRST_S = 2.0
-# A burst of containers is answered before it is logged, if it does not last.
+# Seconds. The main thread waits until no event has arrived for _QUIET_S, and at most for _BURST_S. So the
+# link responds to all containers of a burst before the main thread writes log lines.
 _QUIET_S = 0.02
 _BURST_S = 0.25
-# For what makes no event: another driver runs, and nobody has written an inventory.
+# Seconds between checks for changes that cause no event, such as a new driver without a new inventory.
 RESYNC_S = 60.0
 _SAVE_S = 1.0
-# The interpreter gives the link's thread its turn so soon, where the main thread computes.
+# Seconds. The interpreter switches threads after this time, so that the link's thread does not wait for
+# computations of the main thread.
 _SWITCH_S = 0.0005
-_SILENT_S = 30.0
+_STALLED_S = 30.0
 
 
-class Plugin:
-    """Serves one runtime until it is told to stop, or the runtime that has started it ends.
+class NriPlugin:
+    """The plugin process, which serves one runtime.
 
-    LOAD reads configuration and command line, or raises a CdigenError; it is told whether this is the first
-    time. VERBOSE logs what became of every container. STANDS_BY: where another instance serves the runtime,
-    be registered beside it, and take the run directory when that ends.
+    The process runs until a signal stops it. A process that the runtime launched also stops when its
+    connection ends. LOAD reads the configuration and the command line, or raises a CdigenError. The argument
+    of LOAD is true in the first call. If VERBOSE is true, the plugin logs the result of every container. If
+    IS_STANDBY is true and another instance serves the runtime, this process registers as a second plugin.
+    When the other instance ends, this process becomes the active instance.
     """
 
-    def __init__(  # noqa: PLR0913 - each is its own thing
+    def __init__(  # noqa: PLR0913 - the arguments are independent
         self,
-        load: Callable[[bool], PluginConfig],
+        load: Callable[[bool], NriPluginConfig],
         *,
         notifier: Notifier,
-        log: EarlyLog,
+        log: BufferedLogger,
         signals: Signals,
         verbose: bool,
-        stands_by: bool = False,
+        is_standby: bool = False,
     ) -> None:
         self._configuration = Configuration(load, log)
         self._log = log
         self._verbose = verbose
-        self._chassis = Chassis(self._config.run_dir, notifier=notifier, logger=log, signals=signals)
-        self._chassis.alive, self._chassis.on_stop = self._alive, self._stop_link
+        self._runner = ServiceRunner(self._config.run_dir, notifier=notifier, logger=log, signals=signals)
+        self._runner.alive, self._runner.on_stop = self._alive, self._stop_link
         self._shared = SharedState(
-            lambda source: self._chassis.inbox.put(Trigger(source=source, reason="the runtime"))
+            lambda source: self._runner.triggers.put(Trigger(source=source, reason="the runtime"))
         )
-        self._status = PluginStatus(self._shared.metrics, self._shared.book)
+        self._status = PluginStatus(self._shared.metrics, self._shared.injected)
         self._reporter = Reporter(self._status, log, lambda: self._config)
-        self._link = Link(self._config.endpoint, self._config.name, self._config.index, self._shared)
+        self._link = RuntimeLink(self._config.endpoint, self._config.name, self._config.index, self._shared)
         self._spec_cache: SpecCache | None = None
         self._context: DecisionContext | None = None
         self._logged: frozenset[str] = frozenset()
-        self._may_stand_by = stands_by
-        self._server: Server | None = None
-        self._stands_aside = False
+        self._is_standby_allowed = is_standby
+        self._server: HttpServer | None = None
+        self._is_lock_held = False
         self._is_stale = True
         self._is_urgent = False
         self._saved_s = 0.0
         self._is_saved = False
 
     def run(self) -> None:
-        """Run until SIGTERM or SIGINT. ``LockHeld``: another instance runs."""
+        """Run until SIGTERM or SIGINT; raise LockHeld if another instance runs."""
         sys.setswitchinterval(_SWITCH_S)
-        # Who stands by is registered before the other ends, however soon that is.
-        patience_s = 0.0 if self._may_stand_by else LOCK_TIMEOUT_S
-        with self._chassis.running(on_refusal=self._do_without, patience_s=patience_s):
+        # A standby instance does not wait for the lock. It registers before the other instance ends.
+        lock_timeout_s = 0.0 if self._is_standby_allowed else LOCK_TIMEOUT_S
+        with self._runner.running(on_refusal=self._continue_after, lock_timeout_s=lock_timeout_s):
             try:
                 self._serve()
             finally:
-                self._chassis.leave()
+                self._runner.leave()
                 self._link.stop()
                 self._take_events()
 
-    def _do_without(self, error: StoreError) -> None:
-        """Run without the run directory, and so without a status, as ERROR says.
+    def _continue_after(self, error: StoreError) -> None:
+        """Continue after ERROR without the run directory, and so without a status file.
 
-        Where another instance has it, one that a runtime has started must not end, as some runtimes do not
-        start without it: it lets no container have a device.
+        If another instance holds the lock, raise ERROR, with two exceptions. A standby instance continues. A
+        plugin that the runtime launched also continues, because some runtimes do not start without their
+        plugins. This plugin then permits devices to no container.
         """
         if not isinstance(error, LockHeld):
-            self._log.error("no status", message=error.message, hint=error.hint)
-        elif self._may_stand_by:
+            self._log.error("status_unavailable", message=error.message, hint=error.hint)
+        elif self._is_standby_allowed:
             self._stand_by(error)
         elif self._config.endpoint.fd is None:
             raise error
         else:
-            self._log.error("stands aside", message=error.message, hint="another cdigen serves the runtime")
-            self._stands_aside = True
+            self._log.error("lock_held", message=error.message, hint="another cdigen serves the runtime")
+            self._is_lock_held = True
 
     def _stand_by(self, error: LockHeld) -> None:
-        """Serve beside the instance that ERROR names: who comes first gives, the other lets that pass.
+        """Serve the runtime together with the active instance; ERROR contains the name of that instance.
 
-        ConfigError: the configuration is wrong, and would be so once that instance has ended.
+        The runtime calls both instances. The instance that is called first injects the devices. Raise
+        ConfigError if the configuration is invalid, because it would also be invalid when this instance
+        becomes active.
         """
         if self._config.problem:
-            hint = f"{error.holder} goes on serving the runtime meanwhile"
+            hint = f"{error.holder} continues to serve the runtime"
             raise ConfigError(self._config.problem, hint=hint)
-        self._shared.stands_by = True
-        self._chassis.take_over_later(error)
+        self._shared.is_standby = True
+        self._runner.wait_on_standby(error)
 
     def _take_over(self) -> None:
-        """Be the instance that the run directory shows: the other one has ended."""
-        self._shared.stands_by = False
+        """Become the active instance, which writes the run directory, after the end of the other instance."""
+        self._shared.is_standby = False
         self._is_saved, self._saved_s = False, 0.0
         if self._server is not None:
-            self._chassis.add(self._server)
-        self._chassis.report(self._summary())
+            self._runner.add(self._server)
+        self._runner.report(self._summary())
 
     def _serve(self) -> None:
         self._shared.policy = policy_of(self._settings())
         if self._config.problem:
             self._shared.problem = self._config.problem
-            self._configuration.misconfigure(f"whoever asks is refused: {self._config.problem}")
-        if not self._stands_aside:
+            self._configuration.misconfigure(f"every request for devices is refused: {self._config.problem}")
+        if not self._is_lock_held:
             self._configuration.note_policy()
         self._link.start(REGISTER_FIRST_S)
-        # Services that start after this one wait for the registration, and not for what may take long.
+        # After this report, the service manager starts the next services. The slow work comes later.
         self._save()
-        self._chassis.report(self._summary())
+        self._runner.report(self._summary())
         self._read_host()
         self._synchronize()
         self._begin()
         self._loop()
 
     @property
-    def _config(self) -> PluginConfig:
+    def _config(self) -> NriPluginConfig:
         return self._configuration.current
 
     def _settings(self) -> Settings:
-        """Return the settings that count; those of a plugin that stands aside allow nothing."""
-        return Settings() if self._stands_aside else self._config.settings
+        """Return the active settings, or settings that permit no device if another instance has the lock."""
+        return Settings() if self._is_lock_held else self._config.settings
 
     def _synchronize(self) -> None:
-        """Take what the runtime tells at first, which it does not give much time to."""
+        """Process the first events of the runtime, for SYNCHRONIZE_FIRST_S at most."""
         self._take_events()
         until_s = time.monotonic() + SYNCHRONIZE_FIRST_S
         while (
@@ -176,19 +185,20 @@ class Plugin:
             and not self._is_stopping()
             and (left_s := until_s - time.monotonic()) > 0
         ):
-            self._chassis.inbox.wait(left_s)
+            self._runner.triggers.wait(left_s)
             self._take_triggers()
             self._take_events()
 
     def _begin(self) -> None:
-        """Begin what can wait until the runtime is served: log, sources of events, HTTP."""
-        from cdigen.frontend import log  # noqa: PLC0415 - see the head of this file
-        from cdigen.frontend.http import SOCKET_FILE, Server, standard_routes  # noqa: PLC0415 - likewise
-        from cdigen.nri.metrics import NriCollector  # noqa: PLC0415 - likewise
-        from cdigen.watch.files import FileSource  # noqa: PLC0415 - likewise
+        """Start the parts that are not necessary for the registration: log, event sources, HTTP."""
+        # These imports would delay the registration.
+        from cdigen.nri.metrics import NriCollector  # noqa: PLC0415
+        from cdigen.service import log  # noqa: PLC0415
+        from cdigen.service.http import SOCKET_FILE, HttpServer, standard_routes  # noqa: PLC0415
+        from cdigen.watch.files import FileSource  # noqa: PLC0415
 
         logger = log.make_logger(verbose=self._verbose)
-        log.take_over(logger)
+        log.capture_libraries(logger)
         self._log.info("started", version=__version__, index=self._config.index)
         self._log.hand_over(logger)
         routes = standard_routes(
@@ -197,12 +207,13 @@ class Plugin:
         port = self._config.settings.nri.http_port
         self._files = FileSource()
         self._watch()
-        self._server = Server(routes, f"{self._config.run_dir}/{SOCKET_FILE}", port=port)
-        # While this one stands by, the other one's answers are there.
-        self._chassis.start(self._files, *(() if self._shared.stands_by else (self._server,)))
-        # What has changed since the host was read made no event.
+        self._server = HttpServer(routes, f"{self._config.run_dir}/{SOCKET_FILE}", port=port)
+        # On standby, the run directory contains the HTTP socket of the active instance.
+        self._runner.start(self._files, *(() if self._shared.is_standby else (self._server,)))
+        # The file watches did not exist during the last read of the host. A later change caused no event.
         self._is_stale = True
-        # All that is there now stays: the collector need not go through it again, which takes milliseconds.
+        # Almost all current objects live until the end of the process. The garbage collector skips frozen
+        # objects, so each run is milliseconds shorter.
         gc.collect()
         gc.freeze()
 
@@ -211,8 +222,8 @@ class Plugin:
     def _loop(self) -> None:
         resync_s = time.monotonic() + RESYNC_S
         while not self._is_stopping():
-            waits_for_save = self._chassis.has_run_directory and not self._is_saved
-            if self._chassis.wait(min(resync_s, self._saved_s + _SAVE_S) if waits_for_save else resync_s):
+            waits_for_save = self._runner.has_run_directory and not self._is_saved
+            if self._runner.wait(min(resync_s, self._saved_s + _SAVE_S) if waits_for_save else resync_s):
                 self._take_triggers()
             elif time.monotonic() >= resync_s:
                 self._is_stale = self._context is None or self._context.host.has_changed()
@@ -226,10 +237,13 @@ class Plugin:
             self._save()
 
     def _is_stopping(self) -> bool:
-        return self._chassis.is_stopping
+        return self._runner.is_stopping
 
     def _take_triggers(self) -> None:
-        """Take the triggers in the inbox; where no container waits for it, after some quiet."""
+        """Process the triggers in the queue.
+
+        If no container waits for a response, wait first until no event arrives for a short time.
+        """
         until_s = time.monotonic() + _BURST_S
         count = -1
         while (
@@ -237,32 +251,32 @@ class Plugin:
             and count != (count := len(self._shared.events))
             and time.monotonic() < until_s
         ):
-            self._shared.asked.wait(_QUIET_S)
-        self._shared.asked.clear()
-        sources = {trigger.source for trigger in self._chassis.inbox.take().triggers}
-        if "place" in sources:
+            self._shared.context_requested.wait(_QUIET_S)
+        self._shared.context_requested.clear()
+        sources = {trigger.source for trigger in self._runner.triggers.take().triggers}
+        if "standby" in sources:
             self._take_over()
         if sources - {"link", "http"}:
             self._is_stale = True
-        self._is_urgent = "question" in sources
+        self._is_urgent = "request" in sources
         if "files" in sources:
-            # The runtime's socket may be there now.
+            # A file event can mean that the runtime's socket exists now.
             self._shared.wake()
 
     def _is_awaited(self) -> bool:
-        pending = {trigger.source for trigger in self._chassis.inbox.peek().triggers}
-        return bool(pending & {"question", "signal"})
+        pending = {trigger.source for trigger in self._runner.triggers.peek().triggers}
+        return bool(pending & {"request", "signal"})
 
     def _stop_link(self) -> None:
-        # At once, whatever the main thread is at: open questions are answered.
+        # This function does not wait for the main thread, because the pending requests need responses.
         self._shared.stopping.set()
         self._shared.wake()
 
     def _read_host(self) -> None:
-        """Let the link answer by the host as it is now."""
+        """Read the state of the host, and pass a new context to the link."""
         settings = self._settings()
         self._is_stale = False
-        if self._context is None or self._context.gives_raw != gives_raw(settings):
+        if self._context is None or self._context.injects_raw != injects_raw(settings):
             self._spec_cache = cache_for(settings)
         before = self._context.host if self._context else None
         state = read_host_state(self._config.sources, library=LIBRARY, cache=self._spec_cache, before=before)
@@ -277,27 +291,31 @@ class Plugin:
         self._logged = messages
 
     def _refresh(self) -> None:
-        """Read configuration and host again; SIGHUP is answered to the service manager when both count."""
-        is_reload = self._chassis.take_reload()
+        """Read the configuration and the host again.
+
+        After a SIGHUP, notify the service manager when the new configuration and host state are active.
+        """
+        is_reload = self._runner.take_reload()
         self._configuration.refresh(is_reload=is_reload)
         if self._is_urgent:
-            # A container waits for the reading, and not for the watches; a look after them finds the rest.
+            # A container waits for the host's state, so the host is read before the watches are set. The
+            # recheck finds changes between the read and the watches.
             self._read_host()
             self._watch()
-            self._chassis.inbox.put(Trigger(source="look", reason="watched"))
+            self._runner.triggers.put(Trigger(source="recheck", reason="watched"))
         else:
             self._watch()
             self._read_host()
         if is_reload:
-            self._chassis.report(self._summary())
+            self._runner.report(self._summary())
 
     def _watch(self) -> None:
-        """Watch the files that the plugin depends on now."""
+        """Watch the files that the plugin currently depends on."""
         sources = self._config.sources
         socket = (self._config.endpoint.path,) if self._config.endpoint.path else ()
-        # Links of a tree that is not this machine's own lead where they lead in it.
+        # If the host is a tree other than /, cdigen resolves symbolic links inside the tree.
         roots = tuple({sources.specs, sources.runs} - {"/"})
-        lock = self._chassis.run_directory.lock
+        lock = self._runner.run_directory.lock
         self._files.rearm((*watched_paths(sources), *self._config.watched, lock, *socket), roots=roots)
 
     def _take_events(self) -> None:
@@ -305,24 +323,22 @@ class Plugin:
         while events:
             self._is_saved = False
             if self._reporter.take(events.popleft(), self._context):
-                self._chassis.report(self._summary())
+                self._runner.report(self._summary())
         if self._config.endpoint.fd is not None and not self._link.is_running():
-            # The runtime that has started us starts another one, if it comes again.
-            self._chassis.stop()
+            # The runtime that launched this process has ended. After its restart, it launches a new process.
+            self._runner.stop()
 
-    # What others are told.
+    # Status.
 
     def _save(self) -> None:
         now = time.monotonic()
-        if not self._chassis.has_run_directory or self._is_saved or now - self._saved_s < _SAVE_S:
+        if not self._runner.has_run_directory or self._is_saved or now - self._saved_s < _SAVE_S:
             return
-        self._chassis.save(
-            lambda run_dir: save_status(run_dir, document(self._status, self._chassis.process))
-        )
+        self._runner.save(lambda run_dir: save_status(run_dir, document(self._status, self._runner.process)))
         self._is_saved, self._saved_s = True, now
 
     def _summary(self) -> str:
-        return f"stands by; {self._state()}" if self._shared.stands_by else self._state()
+        return f"standby; {self._state()}" if self._shared.is_standby else self._state()
 
     def _state(self) -> str:
         status = self._status
@@ -339,8 +355,11 @@ class Plugin:
         return self._status.reason or "the runtime has not registered the plugin yet"
 
     def _alive(self) -> str:
-        """Return why this process is of no use: without its link the service manager starts another."""
+        """Return the reason why this process does not work, or "" if it works.
+
+        If there is a reason, the service manager restarts the process.
+        """
         if not self._link.is_running():
             return "the thread that serves the runtime has ended"
-        silent_s = time.monotonic() - self._shared.alive_s
-        return f"the runtime has not been served for {silent_s:.0f} s" if silent_s > _SILENT_S else ""
+        stalled_s = time.monotonic() - self._shared.alive_s
+        return f"the runtime has not been served for {stalled_s:.0f} s" if stalled_s > _STALLED_S else ""

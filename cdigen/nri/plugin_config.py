@@ -1,4 +1,4 @@
-"""How one plugin runs, by configuration and command line: ``PluginConfig``."""
+"""``NriPluginConfig``: the configuration of one plugin process, from file and command line."""
 
 from __future__ import annotations
 
@@ -7,24 +7,29 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.config import Settings
-    from cdigen.frontend.host_state import HostSources
+    from cdigen.service.host_state import HostSources
 
 
 @frozen
 class Endpoint:
-    """Where the runtime is: the socket ``path``, or ``fd``, a connected socket that it has given to us."""
+    """The address of the runtime: the ``path`` of its socket, or a connected socket.
+
+    ``fd`` is the file descriptor of a socket that the runtime has connected and passed to the process.
+    """
 
     path: str = ""
     fd: int | None = None
 
 
 @frozen
-class PluginConfig:
-    """The runtime at ``endpoint``, the plugin's ``name`` and ``index`` (two digits) there, and its sources.
+class NriPluginConfig:
+    """The values that one plugin process needs.
 
-    ``watched`` are files that matter besides the specs and the inventory, the configuration first;
-    ``plugin_dir`` is where the runtime finds plugins that it starts itself. ``problem``: the configuration is
-    wrong, so that nobody knows which containers may have devices, and the settings are the default ones.
+    ``endpoint`` is the address of the runtime. ``name`` and ``index`` (two digits) identify the plugin.
+    ``sources`` are the paths of the specs and the inventory. ``watched`` are more files to watch. The first
+    of these files is the configuration. ``plugin_dir`` is the folder of the plugins that the runtime
+    launches. ``problem`` is the error in an invalid configuration, or "". With an invalid configuration, the
+    policy is unknown and ``settings`` has the default values.
     """
 
     settings: Settings

@@ -1,6 +1,6 @@
-"""Pods and containers as a runtime describes them, and what a plugin changes in one, as plain values.
+"""Values for the pods and containers of a runtime, and for the changes that a plugin makes.
 
-Only what cdigen looks at or changes is here; names are NRI's.
+The values have only the fields that cdigen reads or changes. Most field names are the names in NRI.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The longest name of an object of Kubernetes (RFC 1123's of a host).
+# The maximum length of the name of a Kubernetes object (RFC 1123, host names).
 _MAX_NAME = 253
 _MAX_TEXT = 1_000
 _NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -21,7 +21,10 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 @frozen
 class Pod:
-    """A pod sandbox; labels and annotations are the user's and the runtime's."""
+    """A pod sandbox.
+
+    The labels and annotations come from the user and the runtime.
+    """
 
     id: str
     name: str
@@ -33,7 +36,7 @@ class Pod:
 
 @frozen
 class ContainerMount:
-    """A mount of ``source``, a path of the host or a file system, at ``destination``."""
+    """A mount at ``destination``; ``source`` is a path on the host or a file system."""
 
     destination: str
     source: str
@@ -43,11 +46,12 @@ class ContainerMount:
 
 @frozen
 class Container:
-    """A container that is about to be created, or is there.
+    """An existing container, or a container before its creation.
 
-    ``env`` are ``KEY=value``, those of image, pod and kubelet in one; ``devices`` the paths of its device
-    nodes; ``cdi_devices`` what kubelet asked for, where the runtime tells (containerd 2.3);
-    ``may_use_all_devices``: its cgroup lets it use any device of the host.
+    ``env`` contains the variables ``KEY=value`` from image, pod and kubelet. ``devices`` contains the paths
+    of the device nodes. ``cdi_devices`` contains the CDI devices that the kubelet requested, if the runtime
+    reports these devices (containerd 2.3). ``may_use_all_devices`` is true if the cgroup of the container
+    permits all devices of the host.
     """
 
     id: str
@@ -63,7 +67,10 @@ class Container:
 
 @frozen
 class ContainerDevice:
-    """A device node for a container; ``type`` is ``c`` or ``b``. What is None is the runtime's default."""
+    """A device node for a container; ``type`` is ``c`` or ``b``.
+
+    For a field with the value None, the runtime uses its default.
+    """
 
     path: str
     type: str
@@ -76,7 +83,10 @@ class ContainerDevice:
 
 @frozen
 class ContainerHook:
-    """A program that runs at ``stage``, in the words of OCI (createContainer); ``timeout`` is in seconds."""
+    """An OCI hook: a program that the runtime runs at ``stage``, such as ``createContainer``.
+
+    ``timeout`` is in seconds.
+    """
 
     stage: str
     path: str
@@ -87,9 +97,9 @@ class ContainerHook:
 
 @frozen
 class Adjustment:
-    """What is changed in a container before it is created; ``env`` are variables and their values.
+    """The changes to a container before its creation; ``env`` maps variables to values.
 
-    A name that begins with "-" takes away instead (annotation, variable, mount, device).
+    If the name of an annotation, variable, mount or device starts with "-", the runtime removes the item.
     """
 
     annotations: Mapping[str, str] = _NOTHING
@@ -101,8 +111,11 @@ class Adjustment:
 
 
 @frozen
-class Owners:
-    """Which plugin (``20-cdigen``) has set what of an adjustment; with "-" before it: has taken it away."""
+class AdjustmentOwners:
+    """Mappings from each item of an adjustment to the plugin that set the item, such as ``20-cdigen``.
+
+    If the plugin removed the item, the value starts with "-", such as ``-20-cdigen``.
+    """
 
     annotations: Mapping[str, str] = _NOTHING
     env: Mapping[str, str] = _NOTHING
@@ -112,28 +125,28 @@ class Owners:
 
 @frozen
 class ContainerName:
-    """A container by its names, cut: thousands of events may wait to be logged."""
+    """The names of a container. They are shortened, because thousands of events can be pending."""
 
     namespace: str
     pod: str
     container: str
 
     def row(self) -> dict[str, str]:
-        """Return the names for log and status."""
+        """Return the names as fields of the log and the status."""
         return {"namespace": self.namespace, "pod": self.pod, "container": self.container}
 
 
 def container_name(pod: Pod, container: Container) -> ContainerName:
-    """Return the names of CONTAINER of POD."""
-    namespace, named, own = (shorten_name(name) for name in (pod.namespace, pod.name, container.name))
-    return ContainerName(namespace=namespace, pod=named, container=own)
+    """Return the shortened names of CONTAINER in POD."""
+    namespace, pod_name, name = (shorten_name(text) for text in (pod.namespace, pod.name, container.name))
+    return ContainerName(namespace=namespace, pod=pod_name, container=name)
 
 
 def shorten_name(name: str) -> str:
-    """Return NAME of a pod, namespace or container, cut."""
+    """Return NAME (of a pod, namespace or container), shortened to 253 characters."""
     return name[:_MAX_NAME]
 
 
 def shorten(text: str) -> str:
-    """Return TEXT of somebody else, cut."""
+    """Return TEXT from another program, shortened to 1,000 characters."""
     return text[:_MAX_TEXT]

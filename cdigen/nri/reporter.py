@@ -1,4 +1,4 @@
-"""``Reporter`` logs the events of the link and keeps the plugin's status up to date."""
+"""``Reporter``: logs the events of the link and updates the status of the plugin."""
 
 from __future__ import annotations
 
@@ -8,46 +8,52 @@ from cdigen.nri import events
 from cdigen.nri.decision import existing_devices
 from cdigen.nri.decision.audit import audit
 from cdigen.nri.pods import shorten
-from cdigen.nri.status import CONNECTING, MAX_MISSED, REGISTERED, REGISTERING
+from cdigen.nri.status import CONNECTING, MAX_UNINJECTED, REGISTERED, REGISTERING
 from cdigen.nri.wire.session import InvalidCall
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.frontend.earlylog import EarlyLog
     from cdigen.nri.decision.audit import AuditResult
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.events import Event
-    from cdigen.nri.plugin_config import PluginConfig
+    from cdigen.nri.plugin_config import NriPluginConfig
     from cdigen.nri.status import PluginStatus
+    from cdigen.service.buffered_log import BufferedLogger
 
 _MAX_PLUGINS = 100
-_NO_DRIVER = (
-    "its GPU nodes came without the driver: 'nri: nodes_without_driver: files' gives it, "
-    "and so does a device plugin that asks for CDI devices (DEVICE_LIST_STRATEGY=cdi-cri)"
+_DRIVER_HINT = (
+    "set 'nri: nodes_without_driver: files', or let the device plugin request CDI devices "
+    "(DEVICE_LIST_STRATEGY=cdi-cri)"
 )
-
-_NOT_WITHDRAWN = "the runtime may still refuse the next container, whatever it asks for, once"
+_DEREGISTRATION_FAILED = (
+    "the runtime may refuse to create the next container, even if the container requests no device"
+)
 
 
 class Reporter:
-    """Takes the events of the link into STATUS and LOG; CONFIG returns the plugin's configuration."""
+    """Writes the events of the link to STATUS and LOG; CONFIG returns the plugin's configuration."""
 
-    def __init__(self, status: PluginStatus, log: EarlyLog, config: Callable[[], PluginConfig]) -> None:
+    def __init__(
+        self, status: PluginStatus, log: BufferedLogger, config: Callable[[], NriPluginConfig]
+    ) -> None:
         self._status = status
         self._log = log
         self._config = config
         self._last_loss = ""
-        # Other plugins of which a warning was logged since the runtime was configured.
+        # The other plugins for which a warning was logged since the last Configure.
         self._warned: set[str] = set()
 
     def take(self, event: Event, context: DecisionContext | None) -> bool:
-        """Take EVENT, judged by CONTEXT; returns whether a connection was made or lost."""
+        """Process EVENT; return whether the plugin became active or lost the connection.
+
+        CONTEXT is the state of the host for the audit of existing containers.
+        """
         match event:
             case events.ContainerDecided():
                 self._status.add_container(event)
-                self._log_answer(event)
+                self._log_decided(event)
             case events.Synchronized():
                 if context is not None:
                     self._report_audit(audit(event.parts, context, is_complete=event.is_complete))
@@ -61,104 +67,113 @@ class Reporter:
                 self._log.info("registered", runtime=self._status.runtime)
             case events.ConnectionLost():
                 self._disconnect(event)
-            case events.Validated() | events.NotWithdrawn() | InvalidCall():
+            case events.ContainerRejected() | events.DeregistrationFailed() | InvalidCall():
                 self._warn(event)
         return isinstance(event, events.PluginActive | events.ConnectionLost)
 
-    def _warn(self, event: events.Validated | events.NotWithdrawn | InvalidCall) -> None:
+    def _warn(self, event: events.ContainerRejected | events.DeregistrationFailed | InvalidCall) -> None:
         match event:
-            case events.Validated():
+            case events.ContainerRejected():
                 by = {"plugin": event.plugin} if event.plugin else {}
                 self._log.warning("rejected", **event.name.row(), **by, reason=event.reason)
-            case events.NotWithdrawn():
-                self._log.warning("not withdrawn", message=_NOT_WITHDRAWN, reason=event.reason)
+            case events.DeregistrationFailed():
+                self._log.warning(
+                    "deregistration_failed", message=_DEREGISTRATION_FAILED, reason=event.reason
+                )
             case InvalidCall():
-                self._log.warning("call refused", method=event.method, message=event.message)
+                self._log.warning("unsupported_call", method=event.method, message=event.message)
 
-    def _log_answer(self, event: events.ContainerDecided) -> None:
-        answer = event.answer
+    def _log_decided(self, event: events.ContainerDecided) -> None:
+        result = event.result
         facts: dict[str, object] = {**event.name.row(), "ms": round(event.duration_s * 1000, 2)}
-        if answer.devices:
-            facts["devices"] = ",".join(answer.devices[:16])
-        if answer.notes:
-            facts["notes"] = [note.text for note in answer.notes]
-        if answer.outcome == "refuse":
-            self._log.warning("refused", **facts, cause=answer.cause, reason=answer.reason)
-        elif any(note.cause == "nodes_without_driver" for note in answer.notes):
-            self._log.warning("no driver", **facts, hint=_NO_DRIVER)
-        elif answer.outcome == "inject":
+        if result.devices:
+            facts["devices"] = ",".join(result.devices[:16])
+        if result.ignored_requests:
+            facts["ignored_requests"] = [ignored.text for ignored in result.ignored_requests]
+        if result.outcome == "refuse":
+            self._log.warning("refused", **facts, cause=result.cause, reason=result.reason)
+        elif any(ignored.cause == "nodes_without_driver" for ignored in result.ignored_requests):
+            self._log.warning("driver_files_missing", **facts, hint=_DRIVER_HINT)
+        elif result.outcome == "inject":
             self._log.info("injected", **facts)
-        elif any(note.cause == "overruled" for note in answer.notes):
-            self._log.info("overruled", **facts)
+        elif any(ignored.cause == "request_cancelled" for ignored in result.ignored_requests):
+            self._log.info("request_cancelled", **facts)
         else:
-            self._log.debug(answer.outcome, **facts)
+            self._log.debug(result.outcome, **facts)
 
     def _configure(self, event: events.RuntimeConfigured) -> None:
-        able = event.abilities
-        self._status.abilities = able
+        abilities = event.abilities
+        self._status.abilities = abilities
         self._status.set_state(REGISTERING)
         if event.runtime.config:
             self._log.warning(
                 "configuration",
-                message="what the runtime gives as configuration (/etc/nri/conf.d) is not read",
-                hint="write it into /etc/cdigen/config.yaml",
+                message="the plugin does not read the configuration of the runtime (/etc/nri/conf.d)",
+                hint="write the settings into /etc/cdigen/config.yaml",
             )
-        if able.cdi != "injects":
+        if abilities.cdi != "injects":
             self._log.warning(
                 "runtime",
-                message=f"{self._status.runtime} does not inject CDI devices of NRI plugins ({able.cdi})",
-                hint=able.remedy,
+                message=f"{self._status.runtime} injects no CDI devices of NRI plugins "
+                f"(behaviour: {abilities.cdi})",
+                hint=abilities.remedy,
                 policy=self._config().settings.nri.unsupported_cdi,
             )
         self._warned = set()
-        self._warn_of(_names_in(self._config().plugin_dir), f"lies in {self._config().plugin_dir}")
+        folder = self._config().plugin_dir
+        self._warn_of_conflicts(_names_in(folder), f"is in {folder}")
 
     def _note_plugins(self, plugins: tuple[str, ...]) -> None:
         self._log.info("plugins", names=[shorten(name) for name in plugins[:_MAX_PLUGINS]])
-        self._warn_of(plugins, "is registered as well")
+        self._warn_of_conflicts(plugins, "is registered as well")
 
-    def _warn_of(self, plugins: tuple[str, ...], where: str) -> None:
-        """Warn of those of PLUGINS that give what we give, once while the runtime is there."""
-        for name, reader in existing_devices.other_injectors(
+    def _warn_of_conflicts(self, plugins: tuple[str, ...], where: str) -> None:
+        """Log a warning for each of PLUGINS that reads the same annotations as cdigen, once per Configure.
+
+        WHERE is a part of the message.
+        """
+        for name, reader in existing_devices.conflicting_plugins(
             plugins, self._config().settings.nri.annotations
         ):
             if name in self._warned:
                 continue
             self._warned.add(name)
             self._log.warning(
-                "other injector",
-                message=f"the plugin {name}, which {where}, reads the annotations of {reader} as well: a "
-                "device that both give stops the container",
-                hint=f"take {reader} out of 'nri: annotations', or end the other plugin (docs/nri.md)",
+                "plugin_conflict",
+                message=f"the plugin {name}, which {where}, also reads the annotations of {reader}: "
+                "a container does not start if both plugins inject the same device",
+                hint=f"remove {reader} from 'nri: annotations', or stop the other plugin (docs/nri.md)",
             )
 
     def _report_audit(self, found: AuditResult) -> None:
-        self._status.book.add(found.given)
+        self._status.injected.add_existing(found.injected)
         self._status.set_audit(found)
-        for one in found.missed[:MAX_MISSED]:
+        for container in found.uninjected[:MAX_UNINJECTED]:
             self._log.warning(
-                "missed",
-                **one.name.row(),
-                devices=",".join(one.devices),
-                reason=one.reason,
-                hint="delete the pod, so that its containers are created anew",
+                "uninjected_container",
+                **container.name.row(),
+                devices=",".join(container.devices),
+                reason=container.reason,
+                hint="kubectl delete pod POD",
             )
-        if len(found.missed) > MAX_MISSED:
-            self._log.warning("missed", more=len(found.missed) - MAX_MISSED)
+        if len(found.uninjected) > MAX_UNINJECTED:
+            self._log.warning("uninjected_container", more=len(found.uninjected) - MAX_UNINJECTED)
         if not found.is_complete:
-            self._log.warning("missed", message="not all containers could be looked at")
-        for name in found.foreign:
+            self._log.warning("uninjected_container", message="the audit did not read all containers")
+        for name in found.foreign_annotations:
             self._log.warning(
-                "other injector",
-                message=f"another plugin has served the annotation {name}",
-                hint="take whose annotation it is out of 'nri: annotations', or end the other plugin",
+                "plugin_conflict",
+                message=f"another plugin has injected devices for the annotation {name}",
+                hint="remove the entry for this annotation from 'nri: annotations', or stop the other plugin",
             )
 
     def _disconnect(self, event: events.ConnectionLost) -> None:
         self._status.set_state(CONNECTING, event.reason)
         if event.reason != self._last_loss:
-            say = self._log.warning if event.was_active or not self._last_loss else self._log.info
-            say("not registered", reason=event.reason)
+            if event.was_active or not self._last_loss:
+                self._log.warning("not_registered", reason=event.reason)
+            else:
+                self._log.info("not_registered", reason=event.reason)
         self._last_loss = event.reason
 
 

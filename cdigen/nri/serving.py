@@ -1,4 +1,4 @@
-"""One connection to a runtime, from the registration to its end: ``Serving``."""
+"""``SessionServer``: one connection to a runtime, from the registration to the end of the connection."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from functools import partial
 from cdigen.nri import events
 from cdigen.nri.connection import Connection
 from cdigen.nri.decision.compat import abilities
-from cdigen.nri.leaving import leave
-from cdigen.nri.questions import REQUEST_TIMEOUT_S, Questions
+from cdigen.nri.disconnect import disconnect
+from cdigen.nri.request_queue import REQUEST_TIMEOUT_S, RequestQueue
 from cdigen.nri.wire.session import (
     Configure,
     ContainerRemoved,
@@ -28,28 +28,31 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.deregistration import Deregistration
     from cdigen.nri.shared_state import SharedState
     from cdigen.nri.wire.messages import SynchronizePart
     from cdigen.nri.wire.session import Session, SessionEvent
-    from cdigen.nri.withdrawal import Withdrawal
 
-# A runtime accepts one plugin after the other, and gives each 5 s to register.
+# Seconds. A runtime registers the plugins one after the other, and waits at most 5 s for each plugin.
 REGISTER_WITHIN_S = 30.0
-# Of the runtime's state, each of 4 MiB at most: a node with 5,000 pods has four.
+# The runtime sends its pods and containers in parts of at most 4 MiB. The plugin stores at most _MAX_PARTS
+# parts. A node with 5,000 pods has 4 parts.
 _MAX_PARTS = 16
-# Before, a runtime does not call Synchronize of plugins that it starts itself (containerd/nri issue 43).
-_TELLS_LAUNCHED = (0, 7)
+# Before this version, NRI does not call Synchronize of plugins that the runtime launches (containerd/nri
+# issue 43).
+_SYNCHRONIZES_LAUNCHED = (0, 7)
 _BEAT_S = 5.0
 
 
-class Serving:
-    """Serves SESSION on CONNECTION by the SHARED state; ``abilities`` is what the runtime can do.
+class SessionServer:
+    """Serves SESSION on CONNECTION with the inputs in SHARED.
 
-    IS_LAUNCHED: the runtime has started this process; MAY_VALIDATE: subscribe to validations. WITHDRAW
-    connects to the runtime once more, for an orderly end.
+    IS_LAUNCHED is true if the runtime launched this process. If MAY_VALIDATE is true, the plugin subscribes
+    to validations. DEREGISTER opens a second connection to the runtime, for the deregistration.
+    ``abilities`` are the abilities of the runtime.
     """
 
-    def __init__(  # noqa: PLR0913 - each is its own thing
+    def __init__(  # noqa: PLR0913 - the arguments are independent
         self,
         connection: socket.socket,
         session: Session,
@@ -58,59 +61,63 @@ class Serving:
         is_launched: bool = False,
         may_validate: bool = True,
         register_within_s: float = REGISTER_WITHIN_S,
-        withdraw: Callable[[select.poll], Withdrawal] | None = None,
+        deregister: Callable[[select.poll], Deregistration] | None = None,
     ) -> None:
-        self.is_accepted = self.was_told = False
+        self.is_accepted = self.was_synchronized = False
         self._poll = select.poll()
         self._connection = Connection(connection, self._poll)
-        self._withdraw = withdraw
+        self._deregister = deregister
         self._session = session
         self._shared = shared
-        self._questions = Questions(session, shared, self._connection.send)
+        self._requests = RequestQueue(session, shared, self._connection.send)
         self.abilities: Abilities | None = None
         self._is_launched, self._may_validate = is_launched, may_validate
         self._register_within_s = register_within_s
-        # The answer to the registration may come before or after the runtime has told its state.
-        self._is_registered = self._is_told = False
+        # The response to the registration may come before or after Synchronize.
+        self._is_registered = self._is_synchronized = False
         self._parts: list[SynchronizePart] = []
         self._has_all_parts = True
         self._begun_s = time.monotonic()
 
     def run(self) -> None:
-        """Serve until the runtime closes the connection. OSError, SessionError: it failed."""
+        """Serve until the connection or the plugin ends; raise OSError or SessionError on a failure."""
         self._poll.register(self._shared.wakeup, select.POLLIN)
         self._connection.send(self._session.start())
         while not self._shared.stopping.is_set():
             if self._turn(_BEAT_S) is None:
                 return
-        self._questions.leave()
-        if not self._is_told:
-            # It asks nothing yet, and whoever answers Synchronize now is added for having done so.
+        self._requests.close()
+        if not self._is_synchronized:
+            # The runtime sends requests only after the response to Synchronize, so no request is pending.
+            # ``disconnect`` could still send this response, and the runtime would then add the plugin.
             return
-        withdraw = None
-        if self._withdraw is not None and self.abilities is not None and self.abilities.validates:
-            # Of those whose connection has ended, a runtime calls a validator once more.
-            withdraw = partial(self._withdraw, self._poll)
-        if why := leave(self._turn, self._connection, withdraw):
-            self._shared.add_event(events.NotWithdrawn(reason=why))
+        deregister = None
+        if self._deregister is not None and self.abilities is not None and self.abilities.validates:
+            # The runtime calls a validator once more after the end of the validator's connection.
+            deregister = partial(self._deregister, self._poll)
+        if why := disconnect(self._turn, self._connection, deregister):
+            self._shared.add_event(events.DeregistrationFailed(reason=why))
 
     def _turn(self, most_s: float) -> dict[int, int] | None:
-        """Wait for MOST_S at most, and answer; returns what has come where, None at the connection's end."""
-        number, wakeup = self._connection.fileno(), self._shared.wakeup
-        ready = dict(self._poll.poll(self._patience_ms(most_s)))
+        """Wait at most MOST_S seconds, and respond to the requests.
+
+        Return the poll events, or None at the end of the connection.
+        """
+        descriptor, wakeup = self._connection.fileno(), self._shared.wakeup
+        ready = dict(self._poll.poll(self._timeout_ms(most_s)))
         self._shared.alive_s = time.monotonic()
         if wakeup in ready:
             self._shared.clear_wakeup()
-        if ready.get(number, 0) & select.POLLOUT:
+        if ready.get(descriptor, 0) & select.POLLOUT:
             self._connection.send(b"")
-        if ready.get(number, 0) & ~select.POLLOUT and not self._receive():
+        if ready.get(descriptor, 0) & ~select.POLLOUT and not self._receive():
             return None
-        self._questions.settle()
+        self._requests.process()
         return ready
 
-    def _patience_ms(self, most_s: float) -> float:
+    def _timeout_ms(self, most_s: float) -> float:
         now = time.monotonic()
-        due_s = self._questions.next_due_s()
+        due_s = self._requests.next_due_s()
         if due_s is None:
             due_s = now + most_s
         if not self.is_accepted:
@@ -121,14 +128,14 @@ class Serving:
         return max(0.0, min(due_s - now, most_s)) * 1000
 
     def _receive(self) -> bool:
-        """Read what is there, and answer; returns whether the connection still stands."""
+        """Read and process the received bytes; return whether the connection is open."""
         data = self._connection.receive()
         if data is None:
             return True
         if not data:
             return False
         sent, received = self._session.feed(data)
-        # First: the runtime waits for it, and not for what is done with what it has sent.
+        # These bytes are sent before the events are processed, because the runtime waits for the bytes.
         self._connection.send(sent)
         for event in received:
             self._take(event)
@@ -137,51 +144,52 @@ class Serving:
     def _take(self, event: SessionEvent) -> None:
         match event:
             case CreateContainer() | ValidateAdjustment():
-                self._questions.ask(event)
+                self._requests.add(event)
             case Configure():
                 self._configure(event)
             case Registered():
                 self._is_registered = True
                 self._accept()
             case Synchronize(part=part):
-                self._survey(part)
+                self._synchronize(part)
             case ContainerRemoved(container=container):
-                if self._shared.book.forget(container):
-                    self._shared.add_event(events.BookChanged())
+                if self._shared.injected.remove(container):
+                    self._shared.add_event(events.InjectedContainersChanged())
             case InvalidCall():
                 self._shared.add_event(event)
 
     def _configure(self, event: Configure) -> None:
-        told = event.configuration
+        info = event.configuration
         self.abilities = abilities(
-            told.runtime, told.version, told.nri_version, may_validate=self._may_validate
+            info.runtime, info.version, info.nri_version, may_validate=self._may_validate
         )
-        self._questions.begin(self.abilities, told.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S)
+        self._requests.configure(self.abilities, info.request_timeout_ms / 1000 or REQUEST_TIMEOUT_S)
         self._connection.send(self._session.subscribe(event.call, self.abilities.events))
-        self._shared.tried.set()
-        self._shared.add_event(events.RuntimeConfigured(runtime=told, abilities=self.abilities))
-        if self._is_launched and self.abilities.nri < _TELLS_LAUNCHED:
-            self._is_told = True
+        self._shared.attempted.set()
+        self._shared.add_event(events.RuntimeConfigured(runtime=info, abilities=self.abilities))
+        if self._is_launched and self.abilities.nri < _SYNCHRONIZES_LAUNCHED:
+            self._is_synchronized = True
             self._accept()
 
-    def _survey(self, part: SynchronizePart) -> None:
-        """Keep PART of the runtime's state; the last one makes it whole."""
-        self.was_told = True
+    def _synchronize(self, part: SynchronizePart) -> None:
+        """Store PART of the runtime's state; with the last part, the plugin is synchronized."""
+        self.was_synchronized = True
         if len(self._parts) < _MAX_PARTS:
             self._parts.append(part)
         else:
             self._has_all_parts = False
         if part.more:
             return
-        # The main thread adds those that it finds in the parts; none is created before this is answered.
-        self._shared.book.clear()
+        # The main thread adds the containers from the parts. CreateContainer comes only after Synchronize, so
+        # ``clear`` removes no new container.
+        self._shared.injected.clear()
         self._shared.add_event(events.Synchronized(parts=tuple(self._parts), is_complete=self._has_all_parts))
         self._parts, self._has_all_parts = [], True
-        self._is_told = True
+        self._is_synchronized = True
         self._accept()
 
     def _accept(self) -> None:
-        if self._is_registered and self._is_told and not self.is_accepted:
+        if self._is_registered and self._is_synchronized and not self.is_accepted:
             self.is_accepted = True
             self._shared.metrics.connections += 1
             self._shared.add_event(events.PluginActive())

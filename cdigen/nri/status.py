@@ -1,6 +1,7 @@
-"""The plugin's status: ``PluginStatus``, its ``document`` in status.json, ``read`` for ``cdigen status``.
+"""The status of the plugin as a value (``PluginStatus``) and as a file (``document``, ``read``).
 
-One thread writes it, any may read it.
+The file is status.json. The main thread changes the status. The link's thread changes only the metrics and
+the injected containers. Every thread may read the status.
 """
 
 from __future__ import annotations
@@ -9,32 +10,32 @@ import time
 from collections import deque
 
 from cdigen import __version__
-from cdigen.frontend import status as files
 from cdigen.model.timestamps import timestamp
-from cdigen.nri.book import Book
+from cdigen.nri.injected_containers import InjectedContainers
+from cdigen.service import status as files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.frontend.status import Process
     from cdigen.model.findings import Finding
-    from cdigen.nri.decision.audit import AuditResult, MissedContainer
+    from cdigen.nri.decision.audit import AuditResult, UninjectedContainer
     from cdigen.nri.decision.compat import Abilities
     from cdigen.nri.events import ContainerDecided
     from cdigen.nri.shared_state import NriMetrics
+    from cdigen.service.status import ServiceProcess
 
 SCHEMA = 1
 CONNECTING, REGISTERING, REGISTERED = ("connecting", "registering", "registered")
-# Of a plugin that was killed, and has not taken its file away: who reads the file sees that.
+# The state of a killed plugin, whose status file still exists. ``read`` detects this state.
 ENDED = "ended"
 MAX_JOURNAL = 20
-MAX_MISSED = 50
-# What ``cdigen status`` shows of the document besides its header.
-_PARTS = {
+MAX_UNINJECTED = 50
+# The keys and types of the values that ``cdigen status`` shows, in addition to ``service.status.header``.
+_MEMBERS = {
     "reason": str,
-    "missed_count": int,
+    "uninjected_count": int,
     "runtime": dict,
     "counts": dict,
     "refused": dict,
@@ -43,58 +44,58 @@ _PARTS = {
 
 
 class PluginStatus:
-    """How the plugin stands: with which runtime, since when, what is wrong, what it did last."""
+    """The state of the plugin, with its runtime, its problems and the last containers."""
 
-    def __init__(self, metrics: NriMetrics, book: Book | None = None) -> None:
+    def __init__(self, metrics: NriMetrics, injected: InjectedContainers | None = None) -> None:
         self.metrics = metrics
-        self.book = book or Book()
+        self.injected = injected or InjectedContainers()
         self.state = CONNECTING
         self.started_s = self.since_s = time.time()
         self.reason = ""
         self.abilities: Abilities | None = None
-        self.missed: tuple[MissedContainer, ...] = ()
-        self.missed_count = 0
-        self.is_complete = True
+        self.uninjected: tuple[UninjectedContainer, ...] = ()
+        self.uninjected_count = 0
+        self.is_audit_complete = True
         self.problems: tuple[Finding, ...] = ()
-        # The last containers that were given devices or refused, as rows of the document.
+        # The last containers that got devices or were refused, as entries for the document.
         self.journal: deque[dict[str, Any]] = deque(maxlen=MAX_JOURNAL)
 
     @property
     def runtime(self) -> str:
-        """The runtime and its version, as far as it has told."""
-        able = self.abilities
-        return f"{able.runtime} {able.version}".strip() if able else "no runtime"
+        """The name and version of the runtime, or "no runtime" before Configure."""
+        abilities = self.abilities
+        return f"{abilities.runtime} {abilities.version}".strip() if abilities else "no runtime"
 
     def set_state(self, state: str, reason: str = "") -> None:
-        """Note that the plugin is in STATE now, for REASON."""
+        """Set STATE and its REASON."""
         if state != self.state:
             self.state, self.since_s = state, time.time()
         self.reason = reason
 
     def set_audit(self, found: AuditResult) -> None:
-        """Note what the last audit FOUND."""
-        self.missed, self.missed_count = found.missed[:MAX_MISSED], len(found.missed)
-        self.is_complete = found.is_complete
+        """Set the result of the last audit."""
+        self.uninjected, self.uninjected_count = found.uninjected[:MAX_UNINJECTED], len(found.uninjected)
+        self.is_audit_complete = found.is_complete
 
     def add_container(self, event: ContainerDecided) -> None:
-        """Note what became of a container."""
-        answer = event.answer
-        if answer.outcome in {"inject", "refuse"}:
+        """Add EVENT to the journal if devices were injected or the container was refused."""
+        result = event.result
+        if result.outcome in {"inject", "refuse"}:
             self.journal.append(
                 {
                     "at": timestamp(time.time()),
                     **event.name.row(),
-                    "outcome": answer.outcome,
-                    "devices": list(answer.devices[:MAX_JOURNAL]),
-                    "cause": answer.cause,
-                    "reason": answer.reason,
+                    "outcome": result.outcome,
+                    "devices": list(result.devices[:MAX_JOURNAL]),
+                    "cause": result.cause,
+                    "reason": result.reason,
                 }
             )
 
 
-def document(status: PluginStatus, process: Process) -> dict[str, Any]:
-    """Return what STATUS says as the JSON document of the plugin's status.json. Pure."""
-    able, metrics = status.abilities, status.metrics
+def document(status: PluginStatus, process: ServiceProcess) -> dict[str, Any]:
+    """Return STATUS as the JSON document of status.json."""
+    abilities, metrics = status.abilities, status.metrics
     return {
         "schema": SCHEMA,
         "state": status.state,
@@ -104,36 +105,37 @@ def document(status: PluginStatus, process: Process) -> dict[str, Any]:
         "pid": process.pid,
         "pid_started": process.started,
         "pid_namespace": process.namespace,
-        "owner": process.owner,
+        "instance": process.instance,
         "started": timestamp(status.started_s),
         "runtime": {}
-        if able is None
+        if abilities is None
         else {
-            "name": able.runtime,
-            "version": able.version,
-            "nri": ".".join(map(str, able.nri)),
-            "cdi": able.cdi,
-            "validates": able.validates,
-            "remedy": able.remedy,
+            "name": abilities.runtime,
+            "version": abilities.version,
+            "nri": ".".join(map(str, abilities.nri)),
+            "cdi": abilities.cdi,
+            "validates": abilities.validates,
+            "remedy": abilities.remedy,
         },
         "connections": metrics.connections,
         "counts": dict(metrics.outcomes),
-        "refused": _counted(metrics.refusals),
-        "notes": _counted(metrics.notes),
-        "validations": dict(metrics.verdicts),
-        "missed_count": status.missed_count,
-        "missed_complete": status.is_complete,
-        "missed": [
-            {**one.name.row(), "devices": list(one.devices), "reason": one.reason} for one in status.missed
+        "refused": _nonzero(metrics.refusals),
+        "ignored_requests": _nonzero(metrics.ignored_requests),
+        "validations": dict(metrics.validations),
+        "uninjected_count": status.uninjected_count,
+        "audit_complete": status.is_audit_complete,
+        "uninjected_containers": [
+            {**container.name.row(), "devices": list(container.devices), "reason": container.reason}
+            for container in status.uninjected
         ],
-        "holders": [
+        "injected_containers": [
             {
-                "id": held.id,
-                **held.name.row(),
-                "devices": list(held.devices),
-                "at": None if held.at_s is None else timestamp(held.at_s),
+                "id": container.id,
+                **container.name.row(),
+                "devices": list(container.devices),
+                "at": None if container.at_s is None else timestamp(container.at_s),
             }
-            for held in status.book.held()
+            for container in status.injected.containers()
         ],
         "problems": [finding.row() for finding in status.problems],
         "journal": list(status.journal),
@@ -141,12 +143,13 @@ def document(status: PluginStatus, process: Process) -> dict[str, Any]:
 
 
 def read(run_dir: str) -> dict[str, Any] | None:
-    """Return the document in RUN_DIR, None where there is none, or it is of another version.
+    """Return the document in RUN_DIR, or None.
 
-    The state of a plugin that was killed is ENDED, and its reason tells by what that is seen.
+    The result is None if there is no document, or if the document has another schema version. If the plugin
+    was killed, ``state`` is ENDED and ``reason`` describes how the end was detected.
     """
     try:
-        found = files.read_status(run_dir, schema=SCHEMA, parts=_PARTS)
+        found = files.read_status(run_dir, schema=SCHEMA, parts=_MEMBERS)
     except ValueError:
         return None
     if found is not None and (problem := files.reason_not_running(run_dir, found)):
@@ -154,5 +157,5 @@ def read(run_dir: str) -> dict[str, Any] | None:
     return found
 
 
-def _counted(counts: Mapping[str, int]) -> dict[str, int]:
+def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}

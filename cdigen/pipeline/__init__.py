@@ -1,1 +1,1 @@
-"""The one function of cdigen: a host's state becomes its CDI specs. ``generate`` lists the stages."""
+"""The stages that make CDI specs from the state of a host. ``generate`` has the list of the stages."""

@@ -1,9 +1,9 @@
-"""What 'docker run' is given for devices: ``arguments`` of those that were ``chosen``; pure.
+"""The arguments of 'docker run' for devices: ``select_devices`` and ``arguments``. Pure.
 
-With CDI they are the devices' names. The classic form is for engines without it, as nvidia-docker 1.0 made
-it: the nodes, the groups that may open them, and one volume with the driver's files, by a path that stays the
-same when the driver changes (``store.views.volumes``). What an engine asks CDI for else (hooks, mounts at
-fixed places) is not in it.
+The form ``cdi`` has the CDI names of the devices. The form ``classic`` is for engines without CDI, as in
+nvidia-docker 1.0. It contains the device nodes, the groups that may open the nodes, and a volume with the
+driver's files. The path of the volume stays the same when the driver changes (``store.views.volumes``). The
+hooks of a CDI spec, and its mounts at fixed paths, are not in this form.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.view import view_target, volume_name
 from cdigen.pipeline.device_names import known_devices
-from cdigen.pipeline.naming import named_drafts
-from cdigen.value import frozen
+from cdigen.pipeline.naming import named_drafts, withheld_error
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from typing import Protocol
 
     from cdigen.model.cdi import ContainerEdits, DeviceNode, Draft
+    from cdigen.model.errors import WithheldError
     from cdigen.model.inventory import Accelerator, Inventory
     from cdigen.model.profile import Profile
     from cdigen.pipeline.device_names import KnownDevice
 
     class Numbered(Protocol):
-        """A device that has the number of its place among others."""
+        """A device whose number is its position in the list of all devices."""
 
         @property
         def accelerator(self) -> Accelerator:
@@ -36,45 +37,56 @@ if TYPE_CHECKING:
 
 
 FORMS = ("cdi", "classic")
-# As Go's strconv.Atoi takes it; longer ones are no device of any host.
+# The syntax of Go's strconv.Atoi; no host has devices with longer numbers.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,9}")
-# So much of what was asked for is repeated to whoever asked.
+# The maximum number of characters of a request in an error message.
 _MAX_SHOWN = 100
-# What separates arguments on a line, or the parts of one.
+# Characters that separate arguments on a line, or the parts of an argument.
 _SEPARATORS = re.compile(r"[\s,:]")
 
 
 class InvalidChoiceError(ValueError):
-    """A device, volume or form that there is not, in the words of nvidia-docker 1.0."""
+    """The error if the device, volume or form ``word`` does not exist.
+
+    The message is from nvidia-docker 1.0.
+    """
+
+    def __init__(self, kind: str, word: str) -> None:
+        super().__init__(f"invalid {kind}: {shown(word[:_MAX_SHOWN])}")
+        self.word = word
 
 
 @frozen
-class Offer:
-    """A device, or a part of one, that a container may get by ``name``: what its kind and it bring."""
+class NamedDevice:
+    """A device or partition with a CDI ``name``, the ``draft`` of its kind, and the ``edits`` of the device.
+
+    ``others`` has a ``NamedDevice`` of the same device for each other kind.
+    """
 
     number: int
     name: str
     known: KnownDevice
     draft: Draft
     edits: ContainerEdits
+    others: tuple[NamedDevice, ...] = ()
 
     @property
     def volume(self) -> str:
-        """The name of the volume with the files that it needs, empty where it needs none."""
+        """The name of the volume with the files that the device needs, or "" if the device needs no files."""
         payload = self.draft.payload
         return volume_name(self.draft.kind) if payload is not None and payload.files else ""
 
 
 @frozen
 class DockerArguments:
-    """Arguments of 'docker run', each without its option: volumes, devices, and groups that open them."""
+    """Values for options of 'docker run': devices, volumes, and the groups that may open the nodes."""
 
     devices: tuple[str, ...]
     volumes: tuple[str, ...] = ()
     groups: tuple[int, ...] = ()
 
     def options(self) -> tuple[str, ...]:
-        """Return the arguments with their options, in the order of nvidia-docker 1.0."""
+        """Return the values with the names of their options, in the order of nvidia-docker 1.0."""
         return (
             *(f"--volume={volume}" for volume in self.volumes),
             *(f"--device={device}" for device in self.devices),
@@ -82,91 +94,135 @@ class DockerArguments:
         )
 
 
-def offers(
+def named_devices(
     inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...], numbered: Sequence[Numbered]
-) -> tuple[Offer, ...]:
-    """Return what containers may get of INVENTORIES, in NUMBERED's order; of a split device its parts."""
-    given = {
+) -> tuple[NamedDevice, ...]:
+    """Return the devices of INVENTORIES in the order of NUMBERED.
+
+    The result has the partitions of a partitioned device instead of the device. The result omits kinds whose
+    specs are withheld (``Draft.withheld``).
+    """
+    by_cdi_name = {
         f"{draft.kind}={device.name}": (draft, device.edits)
         for vendor, inventory in inventories.items()
         for draft in named_drafts(vendor, inventory, profiles)[0]
+        if draft.withheld is None
         for device in draft.devices
     }
     numbers = {id(each.accelerator): number for number, each in enumerate(numbered)}
     found = []
     for known in known_devices(inventories, profiles):
         number = numbers.get(id(known.accelerator))
-        name = next((name for name in known.names if name in given), "")
         is_whole = known.partition is None
-        if number is not None and name and known.usable and known.accelerator.partitioned != is_whole:
-            draft, edits = given[name]
-            found.append(Offer(number=number, name=name, known=known, draft=draft, edits=edits))
-    return tuple(sorted(found, key=lambda offer: offer.number))
+        if number is None or not known.usable or known.accelerator.partitioned == is_whole:
+            continue
+        by_kind: dict[str, NamedDevice] = {}
+        for name in known.names:
+            if name in by_cdi_name:
+                draft, edits = by_cdi_name[name]
+                named = NamedDevice(number=number, name=name, known=known, draft=draft, edits=edits)
+                by_kind.setdefault(draft.kind, named)
+        if by_kind:
+            first, *others = by_kind.values()
+            found.append(replace(first, others=tuple(others)))
+    return tuple(sorted(found, key=lambda named: named.number))
 
 
-def chosen(offered: Sequence[Offer], asked: Iterable[str]) -> tuple[Offer, ...]:
-    """Return those of OFFERED that are ASKED for, in their own order, each once; 1.0 gave them in any.
+def withheld_errors(
+    inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]
+) -> dict[str, WithheldError]:
+    """Return kind -> error for each kind of INVENTORIES whose spec is withheld."""
+    return {
+        draft.kind: error
+        for vendor, inventory in inventories.items()
+        for draft in named_drafts(vendor, inventory, profiles)[0]
+        if (error := withheld_error(draft)) is not None
+    }
 
-    One is asked for by its number, by the beginning of its UUID (``GPU-1``), or as a whole by its UUID, PCI
-    address or CDI name, with or without the kind. Nothing, or ``*`` alone, asks for all. InvalidChoiceError:
-    there is none of that name, or several.
+
+def skipped_kinds(device: NamedDevice, kinds: Collection[str]) -> tuple[str, ...]:
+    """Return each of KINDS that precedes the kind of DEVICE in the device's own list of names."""
+    before = [name.partition("=")[0] for name in device.known.names]
+    return tuple(kind for kind in kinds if kind in before[: before.index(device.draft.kind)])
+
+
+def select_devices(devices: Sequence[NamedDevice], requested: Iterable[str]) -> tuple[NamedDevice, ...]:
+    """Return the REQUESTED devices in the order of DEVICES, without duplicates.
+
+    nvidia-docker 1.0 had no fixed order. A request is a number, a UUID, the beginning of a UUID
+    (``GPU-1``), a PCI address, or a CDI name (with or without its kind). A CDI name with a kind selects the
+    device of this kind. An empty request or ``*`` selects all devices. InvalidChoiceError: a request matches
+    no device or several devices.
     """
-    words = tuple(asked)
+    words = tuple(requested)
     if words in {(), ("",), ("*",)}:
-        return tuple(offered)
-    wanted = {id(offer) for word in dict.fromkeys(words) for offer in _named(offered, word)}
-    return tuple(offer for offer in offered if id(offer) in wanted)
+        return tuple(devices)
+    every = [each for device in devices for each in (device, *device.others)]
+    selected = {
+        id(device)
+        for word in dict.fromkeys(words)
+        for device in _find(every if "=" in word else devices, word)
+    }
+    return tuple(device for device in every if id(device) in selected)
 
 
 def arguments(
-    picked: Sequence[Offer], form: str, volumes: Mapping[str, str], asked: Sequence[str] = ()
+    devices: Sequence[NamedDevice], form: str, volumes: Mapping[str, str], requested: Sequence[str] = ()
 ) -> DockerArguments:
-    """Return the arguments for the devices PICKED in one of FORMS, with those of their volumes ASKED for.
+    """Return the arguments for DEVICES in FORM, with the REQUESTED volumes of the devices.
 
-    VOLUMES are the paths of those that this host has. Nothing, or ``*`` alone, asks for all.
-    InvalidChoiceError: no such form, or no device has such a volume. HostError: this host lacks it.
+    FORM is in FORMS. VOLUMES are the paths of the volumes on this host. An empty request or ``*`` selects all
+    volumes. InvalidChoiceError: FORM does not exist, or no device has a requested volume. HostError: this
+    host does not have the volume.
     """
     if form not in FORMS:
-        raise InvalidChoiceError(f"invalid form: {shown(form[:_MAX_SHOWN])}")
-    needed = {offer.volume: offer for offer in picked if offer.volume}
-    wanted = tuple(needed) if tuple(asked) in {(), ("",), ("*",)} else tuple(dict.fromkeys(asked))
-    for name in wanted:
+        raise InvalidChoiceError("form", form)
+    needed = {device.volume: device for device in devices if device.volume}
+    selected = tuple(needed) if tuple(requested) in {(), ("",), ("*",)} else tuple(dict.fromkeys(requested))
+    for name in selected:
         if name not in needed:
-            raise InvalidChoiceError(f"invalid volume: {shown(name[:_MAX_SHOWN])}")
+            raise InvalidChoiceError("volume", name)
     if form == "cdi":
-        return DockerArguments(devices=tuple(offer.name for offer in picked))
-    # What all devices of a kind need comes first, as in nvidia-docker 1.0.
-    edits = [*(offer.draft.edits for offer in picked), *(offer.edits for offer in picked)]
+        return DockerArguments(devices=tuple(device.name for device in devices))
+    # The common nodes of a kind are first, as in nvidia-docker 1.0.
+    edits = [*(device.draft.edits for device in devices), *(device.edits for device in devices)]
     nodes = dict.fromkeys(_node(node) for each in edits for node in each.device_nodes)
     return DockerArguments(
         devices=tuple(filter(None, nodes)),
-        volumes=tuple(_volume(needed[name], volumes.get(name, "")) for name in wanted),
+        volumes=tuple(_volume(needed[name], volumes.get(name, "")) for name in selected),
         groups=tuple(dict.fromkeys(group for each in edits for group in each.additional_gids)),
     )
 
 
-def _named(offered: Sequence[Offer], word: str) -> list[Offer]:
+def _find(devices: Sequence[NamedDevice], word: str) -> list[NamedDevice]:
     if _NUMBER.fullmatch(word):
-        found = [offer for offer in offered if offer.number == int(word)]
+        found = [device for device in devices if device.number == int(word)]
     elif word.startswith("GPU-") and word != "GPU-":
-        of_uuid = [offer for offer in offered if (offer.known.accelerator.uuid or "").startswith(word)]
-        found = [offer for offer in of_uuid if offer.number == of_uuid[0].number]
+        of_uuid = [device for device in devices if (device.known.accelerator.uuid or "").startswith(word)]
+        found = [device for device in of_uuid if device.number == of_uuid[0].number]
     else:
-        found = [offer for offer in offered if word in _names(offer)]
-    if not found or len({offer.number for offer in found}) > 1:
-        raise InvalidChoiceError(f"invalid device: {shown(word[:_MAX_SHOWN])}")
+        found = [device for device in devices if word in _names(device)]
+    if not found or len({device.number for device in found}) > 1:
+        raise InvalidChoiceError("device", word)
     return found
 
 
-def _names(offer: Offer) -> set[str]:
-    """Return what OFFER, or the device that it is a part of, is called besides its number."""
-    known, gpu = offer.known, offer.known.accelerator
+def _names(device: NamedDevice) -> set[str]:
+    """Return all names of DEVICE except its number.
+
+    For a partition, the result also has the UUID and address of its GPU.
+    """
+    known, gpu = device.known, device.known.accelerator
+    full = {name for name in known.names if name.partition("=")[0] == device.draft.kind}
     short = {name.partition("=")[2] for name in known.names}
-    return {*known.names, *short, known.uuid or "", gpu.uuid or "", gpu.address} - {""}
+    return {*full, *short, known.uuid or "", gpu.uuid or "", gpu.address} - {""}
 
 
 def _node(node: DeviceNode) -> str:
-    """Return NODE for --device; empty where its name holds colons, as udev's names by PCI address do."""
+    """Return the value of --device for NODE, or "" if a path contains a separator.
+
+    For example, udev's names with PCI addresses contain colons.
+    """
     where = node.host_path or node.path
     if _SEPARATORS.search(f"{where}{node.path}"):
         return ""
@@ -176,21 +232,21 @@ def _node(node: DeviceNode) -> str:
     return f"{where}:{node.path}" if usual else f"{where}:{node.path}:{node.permissions}"
 
 
-def _volume(offer: Offer, path: str) -> str:
+def _volume(device: NamedDevice, path: str) -> str:
     if not path:
         raise HostError(
-            f"the driver's files for {offer.draft.kind} are in no volume: its spec mounts them one by one, "
-            "or there is none",
-            hint="ask for the form cdi; or install the hook (docs/hook.md) or choose 'layout: view', and let "
-            "'cdigen run' or 'cdigen generate --write' write the spec",
+            f"the driver's files for {device.draft.kind} are in no volume: its spec mounts single files, or "
+            "there is no spec",
+            hint="use '--form cdi'; or install the hook (docs/hook.md) or set 'layout: view', and write the "
+            "spec with 'cdigen run' or 'cdigen generate --write'",
             kind="volume-missing",
         )
     if _SEPARATORS.search(path):
         raise HostError(
-            f"{shown(path)} holds what separates arguments of Docker, so there is no classic form of it",
-            hint="ask for the form cdi, or choose another state_dir",
+            f"{shown(path)} contains a separator of Docker's arguments: the classic form is impossible",
+            hint="use '--form cdi', or set another state_dir",
             kind="path-not-plain",
         )
-    payload = offer.draft.payload
+    payload = device.draft.payload
     prefix = payload.prefix if payload is not None else ""
-    return f"{path}:{prefix or view_target(offer.draft.kind)}:ro"
+    return f"{path}:{prefix or view_target(device.draft.kind)}:ro"

@@ -1,4 +1,4 @@
-"""Check a document before it becomes a spec: CDI's rules, what the target reads, what the host has."""
+"""Check a document against CDI's rules, the version of the target, and the paths of the host."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 def check_document(
     document: dict[str, Any], *, host: Root | None, target: Target | None
 ) -> tuple[bytes, tuple[Finding, ...]]:
-    """Return the bytes of DOCUMENT, and the findings that do not prevent writing it.
+    """Return the bytes of DOCUMENT, and the findings that do not prevent writing the spec.
 
-    SpecError: it breaks a rule of CDI, TARGET does not know its version, or HOST, if given, lacks a path that
-    it names.
+    SpecError: DOCUMENT breaks a rule of CDI, TARGET does not support the version of DOCUMENT, or HOST lacks a
+    path of DOCUMENT. If HOST is None, the paths are not checked.
     """
     if target is not None:
         refuse_newer(document, target)
@@ -35,15 +35,15 @@ def check_document(
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         raise SpecError(
             f"the spec of {document['kind']} breaks a rule and was not written: {broken[0].line()}{more}",
-            hint="run it again if the driver was being changed; else report it with the output of "
-            "'cdigen inspect --json'",
+            hint="run the command again if the driver was being changed; otherwise report the defect with "
+            "the output of 'cdigen inspect --json'",
         )
     return rendered.content, findings
 
 
 def check_written(content: bytes) -> None:
-    """Raise SpecError if CONTENT, as the store read it back from the disk, is not a valid spec."""
+    """Raise SpecError if CONTENT, which the store read back from the disk, is not a valid spec."""
     if broken := errors(parse_and_check(content).findings):
         raise SpecError(
-            f"the spec read back from the disk is wrong: {broken[0].line()}", hint="check the disk"
+            f"the written spec file on the disk is not valid: {broken[0].line()}", hint="check the disk"
         )

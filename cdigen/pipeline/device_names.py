@@ -1,6 +1,7 @@
-"""What the devices of inventories are called: ``known_devices``, and ``by_name`` for who has a name.
+"""The CDI names of the devices in inventories: ``known_devices`` and ``devices_by_name``.
 
-Pure. A vendor's own ``edits`` name its devices: they are asked for one device at a time.
+Pure. The function ``edits`` of a vendor names the devices. This module calls ``edits`` for a single device at
+a time.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _ALL = "all"
 
 @frozen
 class KnownDevice:
-    """A device of the vendor ``vendor``, or where ``partition`` is given, that part of it.
+    """A device of ``vendor``; if ``partition`` is set, this partition of the device.
 
-    ``name`` is the CDI name that people use, or what would be its name where no spec offers it (a GPU that is
-    left out, or split). ``names`` are all that mean it, alone or beside others: specs have some of them.
+    ``name`` is the usual CDI name. A GPU that is split or not in a spec also has a name. ``names`` are all
+    CDI names of this device. Some names select several devices. Specs have only some of these names.
     """
 
     vendor: str
@@ -39,41 +40,46 @@ class KnownDevice:
 
     @property
     def health(self) -> Health:
-        """Its health; that of a partition is its own and its GPU's."""
+        """The health of the device. The health of a partition includes the health of its GPU."""
         return (self.partition or self.accelerator).health
 
     @property
     def causes(self) -> tuple[Cause, ...]:
-        """Why it is unhealthy."""
+        """The causes that make the device unhealthy."""
         return (self.partition or self.accelerator).causes
 
     @property
     def own_causes(self) -> tuple[Cause, ...]:
-        """Its causes; of a partition those that its GPU has not as well."""
+        """The causes of the device. For a partition, the causes of its GPU are not included."""
         if self.partition is None:
             return self.causes
         return tuple(cause for cause in self.causes if cause not in self.accelerator.causes)
 
     @property
     def uuid(self) -> str | None:
-        """Its UUID, as far as it is known."""
+        """The UUID of the device, or None if the UUID is unknown."""
         return (self.partition or self.accelerator).uuid
 
     @property
     def instance(self) -> str:
-        """The driver's name of the partition, empty for a whole device."""
+        """The driver's name of the partition, or "" for a whole device."""
         return self.partition.instance if self.partition else ""
 
     @property
     def usable(self) -> bool:
-        """Whether a spec offers it as far as discovery knows."""
+        """Whether the device is usable according to discovery."""
         return self.accelerator.usable and (self.partition is None or self.partition.usable)
+
+    @property
+    def is_offered(self) -> bool:
+        """Whether containers can get the device. Instead of a split GPU, containers get its partitions."""
+        return self.usable and (self.partition is not None or not self.accelerator.partitioned)
 
 
 def known_devices(
     inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]
 ) -> tuple[KnownDevice, ...]:
-    """Return the devices of INVENTORIES, each followed by its partitions, named as PROFILES say."""
+    """Return the devices of INVENTORIES, each followed by its partitions, with the names of PROFILES."""
     return tuple(
         device
         for vendor, inventory in inventories.items()
@@ -82,21 +88,23 @@ def known_devices(
     )
 
 
-def by_name(devices: Iterable[KnownDevice]) -> dict[str, tuple[KnownDevice, ...]]:
-    """Return which of DEVICES each CDI name gives; ``all`` of a kind gives every usable device of it."""
+def devices_by_name(devices: Iterable[KnownDevice]) -> dict[str, tuple[KnownDevice, ...]]:
+    """Return a map of each CDI name to the devices in DEVICES with this name.
+
+    The name ``all`` of a kind has all usable devices of the kind.
+    """
     found: dict[str, list[KnownDevice]] = {}
     for device in devices:
-        # A GPU that is split counts as its partitions, which have its causes as well.
-        is_counted = device.usable and (device.partition is not None or not device.accelerator.partitioned)
-        alls = [f"{name.partition('=')[0]}={_ALL}" for name in device.names] if is_counted else []
-        # Comparing devices takes longer than all the rest.
+        # A split GPU is not in ``all``, because its partitions have the causes of the GPU.
+        alls = [f"{name.partition('=')[0]}={_ALL}" for name in device.names] if device.is_offered else []
+        # The names are made unique, not the devices, because a comparison of devices is slow.
         for name in dict.fromkeys((*device.names, *alls)):
             found.setdefault(name, []).append(device)
     return {name: tuple(those) for name, those in found.items()}
 
 
 def health_of(devices: Iterable[KnownDevice]) -> Health:
-    """Return the health of DEVICES together: unhealthy where one is, healthy where all are."""
+    """Return "unhealthy" if a device is unhealthy, "healthy" if all are healthy, and otherwise "unknown"."""
     found = {device.health for device in devices}
     if "unhealthy" in found:
         return "unhealthy"
@@ -112,31 +120,29 @@ def _of_gpu(
         usable = tuple(replace(part, usable=True) for part in partitions)
         return _names(vendor, inventory, replace(gpu, usable=True, partitions=usable), profiles)
 
-    # A profile may offer a GPU that is split as a whole, too.
+    # A profile may also contain a split GPU as a whole device.
     whole = names_of()
     of_parts = [
         (part, tuple(name for name in names_of(part) if name not in whole)) for part in gpu.partitions
     ]
     owners = Counter(name for _, names in of_parts for name in names)
-    # Names that every partition gives are those of the GPU that they are parts of.
+    # If all partitions of a GPU have a name in common, this is a name of the GPU.
     shared = tuple(name for name, count in owners.items() if 1 < count == len(of_parts))
     names = (*whole, *shared)
-    is_numbered_apart = any(part.ordinal is not None for part in gpu.partitions)
-    usual = (
-        f"{registry.cdi_vendor(vendor)}/{gpu.device_class}={gpu.address if is_numbered_apart else gpu.index}"
-    )
+    has_ordinals = any(part.ordinal is not None for part in gpu.partitions)
+    usual = f"{registry.cdi_vendor(vendor)}/{gpu.device_class}={gpu.address if has_ordinals else gpu.index}"
     yield KnownDevice(vendor=vendor, name=(*names, usual)[0], names=names, accelerator=gpu)
-    for part, given in of_parts:
-        own = [name for name in given if owners[name] == 1]
-        name = (*own, *given, f"{usual}:{part.label}")[0]
-        yield KnownDevice(vendor=vendor, name=name, names=given, accelerator=gpu, partition=part)
+    for part, part_names in of_parts:
+        own = [name for name in part_names if owners[name] == 1]
+        name = (*own, *part_names, f"{usual}:{part.label}")[0]
+        yield KnownDevice(vendor=vendor, name=name, names=part_names, accelerator=gpu, partition=part)
 
 
 def _names(
     vendor: str, inventory: Inventory, gpu: Accelerator, profiles: tuple[Profile, ...]
 ) -> tuple[str, ...]:
-    """Return the names of GPU, the usual one first; none where the code of the vendor fails."""
-    alone = replace(inventory, accelerators=(gpu,), nodes=(), files=(), sought=(), findings=(), groups=())
+    """Return the names of GPU, the usual name first. If the code of the vendor fails, the result is empty."""
+    alone = replace(inventory, accelerators=(gpu,), nodes=(), files=(), searched=(), findings=(), groups=())
     code = registry.load(vendor)
     every = tuple(
         replace(

@@ -1,41 +1,55 @@
-"""Discovery: what each vendor finds on this host, or why it finds nothing.
+"""The inventory of each vendor on this host, or the failure of the vendor.
 
-One vendor's failure never affects another vendor's devices: an exception becomes a failure of its vendor.
+A failure of a vendor never affects the devices of another vendor. An exception in the code of a vendor
+becomes a failure of this vendor.
 """
 
 from __future__ import annotations
 
 from cdigen.host import sysfs
 from cdigen.model.errors import HostError, StoreError
-from cdigen.model.findings import finding_of
-from cdigen.model.partition_names import remembered
+from cdigen.model.findings import Finding, finding_of
+from cdigen.model.partition_names import names_to_store
 from cdigen.vendors import registry
 from cdigen.vendors.claims import without_shared_nodes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from cdigen.host.root import Root
-    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.base import DiscoveryContext, Watches
 
-# Kinds of HostError: this host has no driver of the vendor; the driver is loaded and has no device (udev and
-# others load modules on their own); the vendor's code failed.
-NOT_LOADED, NO_GPU, DEFECT = "driver-not-loaded", "no-gpu", "vendor-defect"
-# Of every kernel; a /sys without it is not that of a host.
+# Kinds of HostError. NOT_LOADED: the driver of the vendor is not loaded. NO_GPU: the driver is loaded,
+# possibly by udev, and the host has no device. UNUSABLE: the driver is loaded, and no device is usable.
+# DEFECT: the code of the vendor failed.
+NOT_LOADED, NO_GPU, UNUSABLE, DEFECT = "driver-not-loaded", "no-gpu", "no-usable-device", "vendor-defect"
+# The kinds for a host without a device of the vendor. For all other kinds, the host has devices, but no
+# device is usable.
+ABSENT = frozenset((NOT_LOADED, NO_GPU))
+# The message in a container without devices.
+NO_HOST = "this is a container, and the host is not mounted"
+# The hint if no vendor has a device on the PCI bus.
+_LIST_DEVICES = "'lspci -nn' lists the devices; in a virtual machine, pass a GPU through"
+# The kinds of failures that occur in a container without the devices and driver files of the host. The
+# container uses the kernel of the host.
+_LACKING_HOST = ABSENT | {"no-nodes", "no-usable-device", "no-mig-instances", "driver-not-found"}
+# Every kernel has this folder. If the folder is missing, /sys is not the sysfs of a host.
 _ANY_SYSFS = "/sys/devices/system/cpu"
-# The rule of a vendor's findings about devices not bound to its own driver.
+# The rule of findings about devices that are not bound to the driver of their vendor.
 UNBOUND = "device-not-bound"
+# The kernel drivers that bind NVIDIA's GPUs if the NVIDIA driver is not loaded.
+_RIVALS = ("nouveau",)
+_MAX_ADDRESSES = 4
 
 
 def discover(
     names: tuple[str, ...], context: DiscoveryContext
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
-    """Ask each of the vendors NAMES for its inventory; returns those, and why a vendor has none.
+    """Return the inventories of the vendors NAMES, and the failures of the vendors without an inventory.
 
-    Links are not in them (``pipeline.links``): what is generated needs none.
+    The inventories have no links between GPUs (``pipeline.links``), because specs do not need links.
     """
     inventories: dict[str, Inventory] = {}
     failures: dict[str, HostError] = {}
@@ -44,8 +58,8 @@ def discover(
         try:
             inventories[name] = vendor.discover(context)
         except HostError as error:
-            failures[name] = error
-        except Exception as error:  # noqa: BLE001 - a defect of one vendor's code costs no other's devices
+            failures[name] = _with_unused_devices(name, error, context.host)
+        except Exception as error:  # noqa: BLE001 - a defect of one vendor's code must not affect others
             failures[name] = vendor_defect(name, error)
     inventories, claimed = without_shared_nodes(inventories)
     failures |= claimed
@@ -54,27 +68,46 @@ def discover(
     return inventories, failures
 
 
-def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext) -> HostError:
-    """Return ERROR with the devices of the vendor NAME that are not bound to its driver.
+def _with_unused_devices(name: str, error: HostError, host: Root) -> HostError:
+    """Return ERROR, with the kind ``no-usable-device`` if the vendor NAME has devices for its driver.
 
-    Only if no vendor found anything: reading the PCI bus of a large machine takes longer than everything else
-    for a vendor without devices.
+    The function ignores devices that are bound to another driver, such as vfio-pci.
+    """
+    if error.kind != NO_GPU:
+        return error
+    by_driver = _devices(name, host)
+    if not by_driver.keys() & {"", *registry.load(name).MODULES}:
+        return error
+    unbound = by_driver.get("", [])
+    is_named = not unbound or unbound[0] in error.message
+    message = error.message if is_named else f"{error.message}; devices without a driver: {_listed(unbound)}"
+    unusable = HostError(message, hint=error.hint, kind=UNUSABLE)
+    unusable.driver = error.driver
+    return unusable
+
+
+def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext) -> HostError:
+    """Return ERROR with the devices of the vendor NAME that are not bound to the vendor's driver.
+
+    The caller uses this function only if no vendor has an inventory, because the function reads the PCI bus.
+    On a large machine, this read takes most of the discovery time of a vendor without devices.
     """
     if error.kind != NOT_LOADED:
         return error
     unbound = [finding for finding in diagnostics(name, context, None) if finding.rule == UNBOUND]
     if not unbound:
-        return error
+        is_idle = "'modprobe " in error.hint and not _devices(name, context.host)
+        return HostError(error.message, hint=_LIST_DEVICES, kind=error.kind) if is_idle else error
     more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
     message = f"{error.message}: {unbound[0].message}{more}"
     return HostError(message, hint=unbound[0].hint or error.hint, kind=error.kind)
 
 
 def vendor_defect(name: str, error: Exception) -> HostError:
-    """Return the failure of the vendor NAME whose code raised ERROR."""
-    said = " ".join(str(error).split())[:200]
+    """Return the failure of the vendor NAME if the vendor's code raised ERROR."""
+    text = " ".join(str(error).split())[:200]
     return HostError(
-        f"the code for {name} failed: {type(error).__name__}{': ' if said else ''}{said}",
+        f"the code for {name} failed: {type(error).__name__}{': ' if text else ''}{text}",
         hint="report it with the output of 'cdigen doctor --bundle'",
         kind=DEFECT,
     )
@@ -83,63 +116,104 @@ def vendor_defect(name: str, error: Exception) -> HostError:
 def relevant_failures(
     inventories: dict[str, Inventory], failures: dict[str, HostError], host: Root
 ) -> dict[str, HostError]:
-    """Return which FAILURES to report if all vendors were asked because the user named none.
+    """Return the FAILURES to report if the user named no vendor and cdigen tried all vendors.
 
-    A host need not have GPUs of every vendor. One that is absent (no module, or a module without a device
-    on the PCI bus) is reported only if nothing else was found: first those with a device on the bus, then
-    those whose module is loaded, else one line for all.
+    A host need not have GPUs of every vendor. A vendor is absent if its module is not loaded, or is loaded
+    without a device. Absent vendors are reported only if no vendor has an inventory or a different failure.
+    Then the result has the vendors with a device on the bus. Without such a vendor, the result has the
+    vendors with a loaded module. Otherwise, the result has a single failure for all vendors.
     """
-    absent = {name: error for name, error in failures.items() if _is_absent(name, error, host)}
+    absent = {name: error for name, error in failures.items() if error.kind in ABSENT}
     if inventories or len(absent) < len(failures):
         return {name: error for name, error in failures.items() if name not in absent}
-    on_bus = {name: error for name, error in absent.items() if _has_hardware(name, host)}
+    on_bus = {name: error for name, error in absent.items() if _devices(name, host)}
     idle = {name: error for name, error in absent.items() if error.kind == NO_GPU}
     if on_bus or idle or len(absent) < 2:
         return on_bus or idle or absent
-    vendors = [registry.load(name) for name in absent]
-    commands = ", ".join(f"'modprobe {vendor.MODULES[0]}'" for vendor in vendors)
     nothing = HostError(
         f"no GPU is on the PCI bus, and the drivers of {', '.join(absent)} are not loaded",
-        hint=f"one of {commands} loads a driver that is installed",
+        hint=_LIST_DEVICES,
         kind=NOT_LOADED,
     )
     return {next(iter(absent)): nothing}
 
 
+def with_missing_host(failures: Mapping[str, HostError]) -> dict[str, HostError]:
+    """Return FAILURES; in a container, NO_HOST precedes messages that are due to the missing host."""
+    from cdigen.host.containers import host_hint, uses_host_kernel  # noqa: PLC0415 - only after failures
+
+    if not uses_host_kernel():
+        return dict(failures)
+    return {
+        name: HostError(f"{NO_HOST}: {error.message}", hint=host_hint(), kind=error.kind)
+        if error.kind in _LACKING_HOST
+        else error
+        for name, error in failures.items()
+    }
+
+
 def is_bare(inventories: dict[str, Inventory], failures: dict[str, HostError], host: Root) -> bool:
-    """Return whether HOST, whose /sys is there to see, has no GPU of the vendors that were asked."""
+    """Return whether HOST has a readable /sys, but no GPU of the vendors in FAILURES."""
     if inventories or not host.exists(_ANY_SYSFS):
         return False
-    return all(
-        _is_absent(name, error, host) and not _has_hardware(name, host) for name, error in failures.items()
-    )
+    return all(error.kind in ABSENT and not _devices(name, host) for name, error in failures.items())
 
 
-def _is_absent(name: str, error: HostError, host: Root) -> bool:
-    return error.kind == NOT_LOADED or (error.kind == NO_GPU and not _has_hardware(name, host))
+def without_driver(names: Iterable[str], host: Root) -> tuple[Finding, ...]:
+    """Return a warning for each vendor in NAMES whose devices have no driver, or the driver nouveau.
+
+    NAMES are absent vendors on a host with devices of another vendor. ``relevant_failures`` does not report
+    these vendors.
+    """
+    found = []
+    for name in names:
+        by_driver = _devices(name, host)
+        for driver in ("", *_RIVALS):
+            addresses = by_driver.get(driver, [])
+            binding = f"bound to the driver {driver}" if driver else "bound to no driver"
+            if addresses:
+                found.append(
+                    Finding(
+                        severity="warning",
+                        rule=UNBOUND,
+                        path=name,
+                        message=f"no container can use {_listed(addresses)} ({name}): {binding}",
+                        hint=f"see 'cdigen doctor --vendor {name}', or ignore this if it is intended",
+                    )
+                )
+    return tuple(found)
 
 
-def _has_hardware(name: str, host: Root) -> bool:
-    numbers = registry.load(name).PCI_VENDORS
-    return any(sysfs.pci_devices(host, vendor=number, classes=sysfs.ACCELERATORS) for number in numbers)
+def _devices(name: str, host: Root) -> dict[str, list[str]]:
+    """Return driver -> addresses of the PCI devices of the vendor NAME; the driver is "" if none is bound."""
+    found: dict[str, list[str]] = {}
+    for number in registry.load(name).PCI_VENDORS:
+        for address, driver in sysfs.pci_devices(host, vendor=number, classes=sysfs.ACCELERATORS):
+            found.setdefault(driver, []).append(address)
+    return found
+
+
+def _listed(addresses: list[str]) -> str:
+    more = len(addresses) - _MAX_ADDRESSES
+    return ", ".join(addresses[:_MAX_ADDRESSES]) + (f" and {more} more" if more > 0 else "")
 
 
 def watches(
     names: tuple[str, ...], context: DiscoveryContext
 ) -> tuple[tuple[Watches, ...], dict[str, HostError]]:
-    """Return what the daemon has to watch for each vendor, and the vendors whose code failed to tell."""
-    wanted: list[Watches] = []
+    """Return the files and events that the daemon must watch for each vendor, and the vendors' failures."""
+    found: list[Watches] = []
     failures: dict[str, HostError] = {}
     for name in names:
         try:
-            wanted.append(registry.load(name).watches(context))
+            found.append(registry.load(name).watches(context))
         except Exception as error:  # noqa: BLE001 - as in discover
             failures[name] = vendor_defect(name, error)
-    return tuple(wanted), failures
+    return tuple(found), failures
 
 
 def diagnostics(name: str, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return the problems that the vendor NAME finds on this host, or that its code failed."""
+    """Return the problems that the vendor NAME finds on this host, or the failure of the vendor's code."""
     try:
         return registry.load(name).diagnostics(context, inventory)
     except Exception as error:  # noqa: BLE001 - as in discover
@@ -152,10 +226,13 @@ def save_partition_names(
     context: DiscoveryContext,
     state_dir: str,
 ) -> Finding | None:
-    """Store the names of GPU partitions for a time when NVML does not answer; returns why that failed."""
+    """Store the names of GPU partitions for a later discovery without NVML.
+
+    Return a finding if the names cannot be stored.
+    """
     before = context.partition_names()
-    absent = [name for name, error in failures.items() if error.kind in {NOT_LOADED, NO_GPU}]
-    names = remembered(before, inventories, absent)
+    absent = [name for name, error in failures.items() if error.kind in ABSENT]
+    names = names_to_store(before, inventories, absent)
     if names == before:
         return None
     from cdigen.store import partition_names  # noqa: PLC0415 - few hosts have partitions

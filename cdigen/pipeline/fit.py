@@ -1,9 +1,10 @@
-"""Make a draft fit what a runtime's CDI library accepts: drop what may be dropped, refuse the rest.
+"""Fit a draft to the CDI library of a runtime: drop optional features, or reject the draft.
 
-A version or field that a library does not know makes it refuse the whole file (docs/cdi.md,
-"Versions"). ``fit`` comes before ``build``, ``refuse_newer`` after it. A feature is dropped if every device
-stays usable, and a finding names who is affected; if a device would be lost or another one given, the spec is
-refused. Without a target the spec stays at 0.5.0, which only the oldest runtimes cannot read.
+If a file has an unsupported version or field, a library rejects the whole file (docs/cdi.md, "Versions").
+cdigen calls ``fit`` before ``build``, and ``refuse_newer`` after ``build``. cdigen drops a feature if all
+devices stay usable without the feature. Then a finding names the affected users. cdigen rejects the spec if a
+name would resolve to no device or to another device. If no target is set, the spec stays at version 0.5.0.
+Only the oldest runtimes cannot read this version.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
     Fitted = tuple[Draft, tuple[Finding, ...]]
 
-# Rules that ``fit`` reports once, where ``check`` would report each of a hundred mounts.
+# Rules that ``fit`` reports once for all mounts. The module ``check`` would report them for each mount.
 REPORTED_BY_FIT = frozenset(("mount-type-missing",))
 
 _BIND_OPTIONS = frozenset(("bind", "rbind"))
@@ -30,10 +31,10 @@ _DIGITS = frozenset("0123456789")
 
 
 def fit(draft: Draft, target: Target | None) -> Fitted:
-    """Return the part of DRAFT that TARGET accepts, and a warning for each dropped feature.
+    """Return DRAFT without the features that TARGET does not support, and a warning for each dropped feature.
 
-    Pure. Raises SpecError, naming every unsupported feature, if the rest would not give the same devices.
-    Without a target only the additional groups are dropped.
+    Pure. Raises SpecError if the devices would change without a feature. The error names all unsupported
+    features. If TARGET is None, the function drops only the additional groups.
     """
     if target is None:
         return _drop_gids(draft, target)
@@ -47,21 +48,21 @@ def fit(draft: Draft, target: Target | None) -> Fitted:
 
 
 def unknown_releases(target: Target) -> tuple[Finding, ...]:
-    """Return a warning for each release in TARGET that cdigen does not know. Pure."""
+    """Return a warning for each release in TARGET that cdigen's tables do not have. Pure."""
     return tuple(
         Finding(
             severity="warning",
             rule="target-unknown",
             path=target.name,
-            message=doubt,
-            hint="name the release that is installed, or see whether a newer cdigen knows it",
+            message=f"{doubt}; cdigen uses the last known release before this release",
+            hint="name the installed release, or install a cdigen version that lists this release",
         )
         for doubt in target.doubts
     )
 
 
 def refuse_newer(document: dict[str, object], target: Target) -> None:
-    """Raise SpecError where DOCUMENT, as built, declares a newer version than TARGET knows."""
+    """Raise SpecError if DOCUMENT declares a newer version than TARGET supports."""
     version = str(document["cdiVersion"])
     if is_newer(version, target.newest):
         raise SpecError(
@@ -71,7 +72,7 @@ def refuse_newer(document: dict[str, object], target: Target) -> None:
         )
 
 
-# What is refused. Each generator yields at most one unsupported feature, and an alternative.
+# Reasons to reject a draft. Each generator yields at most one unsupported feature with an alternative.
 
 
 def _refuse(draft: Draft, target: Target) -> None:
@@ -86,7 +87,7 @@ def _refuse(draft: Draft, target: Target) -> None:
         raise SpecError(
             f"the spec of {draft.kind} does not fit: {_limit(target)}, but "
             + "; ".join(what for _, what, _ in found),
-            hint=f"{'; '.join(instead for _, _, instead in found)}; or a newer runtime ({releases})",
+            hint=f"{'; '.join(instead for _, _, instead in found)}; or use a newer runtime ({releases})",
             kind="target",
         )
 
@@ -107,7 +108,7 @@ def _host_paths(draft: Draft) -> Iterator[tuple[str, str]]:
     if paths:
         path, host_path = next(iter(paths.items()))
         what = f"hostPath needs 0.5.0 ({path} is {host_path} on the host{_more(len(paths) - 1)})"
-        yield what, "put the nodes where containers look for them, without a link or another dev root"
+        yield what, "create the nodes on the host at the paths in containers, without links and --dev-root"
 
 
 def _nameless(draft: Draft) -> Iterator[tuple[str, str]]:
@@ -122,7 +123,7 @@ def _nameless(draft: Draft) -> Iterator[tuple[str, str]]:
             "a device name that begins with a digit needs 0.5.0 "
             f"({names[0]} has no other name{_more(len(names) - 1)})"
         )
-        yield what, "offer the device under a name that begins with a letter as well, such as its UUID"
+        yield what, "give the device a second name that begins with a letter, such as its UUID"
 
 
 def _other_mounts(draft: Draft) -> Iterator[tuple[str, str]]:
@@ -139,25 +140,29 @@ _OBSTACLES: tuple[tuple[str, Callable[[Draft], Iterator[tuple[str, str]]]], ...]
 )
 
 
-# What is dropped, with a finding.
+# Features that are dropped, with a finding.
 
 
 def _drop_gids(draft: Draft, target: Target | None) -> Fitted:
     gids = _gids(draft)
     if not gids:
         return draft, ()
-    why = _limit(target) if target else "without --target a spec stays at 0.5.0"
+    limit = _limit(target) if target else "without a target a spec stays at 0.5.0"
     releases = f"{_first_releases('0.7.0')} or later"
     finding = Finding(
-        # Without a target, only root's containers are promised access.
+        # If no target is set, cdigen guarantees access only for containers of root.
         severity="warning" if target else "info",
         rule="target-dropped-gids",
         path=draft.kind,
-        message=f"{_closed_nodes(draft, gids)}; the spec does not give them to containers, since "
-        f"additionalGids needs cdiVersion 0.7.0, and {why}",
-        hint=f"a rootless user has to be in {_groups(gids)} and to use 'podman run --group-add keep-groups' "
-        f"with crun; another user than root in a container needs '{_options(gids)}'; "
-        + (f"without loss: {releases}" if target else f"--target keeps them for {releases}"),
+        message=f"{_closed_nodes(draft, gids)}; the spec does not add these groups to containers: "
+        f"additionalGids needs cdiVersion 0.7.0, and {limit}",
+        hint=f"a rootless user must be in {_groups(gids)} and use 'podman run --group-add keep-groups' "
+        f"with crun; a user other than root in a container needs '{_options(gids)}'; "
+        + (
+            f"to get these groups in all containers, use {releases}"
+            if target
+            else f"'target: [{_oldest('0.7.0')}]' in the configuration keeps the groups for {releases}"
+        ),
     )
     return _changed(draft, lambda edits: replace(edits, additional_gids=())), (finding,)
 
@@ -171,9 +176,9 @@ def _drop_names(draft: Draft, target: Target) -> Fitted:
             severity="warning",
             rule="target-dropped-name",
             path=f"{draft.kind}={device.name}",
-            message=f"the name {device.name} is left out: one that begins with a digit needs cdiVersion "
+            message=f"the name {device.name} is left out: a name that begins with a digit needs cdiVersion "
             f"0.5.0, and {_limit(target)}",
-            hint=f"ask for {draft.kind}={others[device.edits]}, the same device",
+            hint=f"use {draft.kind}={others[device.edits]}, the same device",
         )
         for device in dropped
     )
@@ -189,7 +194,7 @@ def _drop_mount_types(draft: Draft, target: Target) -> Fitted:
         rule="target-dropped-mount-type",
         path=draft.kind,
         message=f"the type of {count} mounts is left out: it needs cdiVersion 0.4.0, and {_limit(target)}",
-        hint="use runc for pods with a user namespace, where crun crashes without it (crun issue 1948)",
+        hint="use runc for pods with a user namespace: crun crashes without the type (crun issue 1948)",
     )
     return _changed(draft, _without_mount_types), (finding,)
 
@@ -202,7 +207,10 @@ _DROPS: tuple[tuple[str, Callable[[Draft, Target], Fitted]], ...] = (
 
 
 def _without_mount_types(edits: ContainerEdits) -> ContainerEdits:
-    """Return EDITS with mounts that are bind mounts by an option only, as runc wants it (CDI 285)."""
+    """Return EDITS without mount types.
+
+    Each mount has the option bind or rbind, which runc requires (CDI 285).
+    """
     mounts = [
         replace(
             mount,
@@ -215,7 +223,7 @@ def _without_mount_types(edits: ContainerEdits) -> ContainerEdits:
 
 
 def _forgotten_gids(draft: Draft, target: Target) -> tuple[Finding, ...]:
-    """Report that groups stay in the spec, for a runtime that does not pass them on."""
+    """Return a finding if the spec has groups, but the runtime does not apply the groups."""
     gids = _gids(draft)
     if not gids or not target.forgets_gids:
         return ()
@@ -224,7 +232,7 @@ def _forgotten_gids(draft: Draft, target: Target) -> tuple[Finding, ...]:
             severity="warning",
             rule="target-forgets-gids",
             path=draft.kind,
-            message=f"{_closed_nodes(draft, gids)}; {target.forgets_gids} reads them in the spec and then "
+            message=f"{_closed_nodes(draft, gids)}; {target.forgets_gids} reads these groups in the spec and "
             "starts the process without them (moby PR 52579)",
             hint=f"a user other than root in a container needs '{_options(gids)}' until docker-29.5",
         ),
@@ -237,8 +245,8 @@ def _forgotten_gids(draft: Draft, target: Target) -> tuple[Finding, ...]:
 def _closed_nodes(draft: Draft, gids: tuple[int, ...]) -> str:
     nodes = (node for edits in _all_edits(draft) for node in edits.device_nodes)
     paths = sorted({node.path for node in nodes if node.gid in gids})
-    what = f"{paths[0]}{_more(len(paths) - 1)}" if paths else "what it gives"
-    return f"the host lets only root and {_groups(gids)} open {what}"
+    nodes_text = f"{paths[0]}{_more(len(paths) - 1)}" if paths else "its nodes"
+    return f"only root and {_groups(gids)} can open {nodes_text}"
 
 
 def _options(gids: tuple[int, ...]) -> str:
@@ -250,20 +258,25 @@ def _groups(gids: tuple[int, ...]) -> str:
 
 
 def _limit(target: Target) -> str:
-    return f"{target.name} (CDI library {target.library}) knows no more than {target.newest}"
+    return f"{target.name} (CDI library {target.library}) supports only versions up to {target.newest}"
 
 
 def _first_releases(version: str) -> str:
-    from cdigen.runtimes.releases import first_releases_with  # noqa: PLC0415 - mostly all fits
+    from cdigen.runtimes.releases import first_releases_with  # noqa: PLC0415 - most drafts fit
 
     return ", ".join(first_releases_with(version))
+
+
+def _oldest(version: str) -> str:
+    """Return a target that supports VERSION."""
+    return _first_releases(version).partition(",")[0]
 
 
 def _more(count: int) -> str:
     return f" and {count} more" if count else ""
 
 
-# How a draft is read and changed.
+# Functions that read and change a draft.
 
 
 def _begins_with_digit(name: str) -> bool:
@@ -271,7 +284,7 @@ def _begins_with_digit(name: str) -> bool:
 
 
 def _letter_names(draft: Draft) -> dict[ContainerEdits, str]:
-    """Return edits -> the first name beginning with a letter under which DRAFT offers them."""
+    """Return edits -> the first device name in DRAFT that begins with a letter."""
     found: dict[ContainerEdits, str] = {}
     for device in draft.devices:
         if not _begins_with_digit(device.name):

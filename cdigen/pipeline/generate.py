@@ -1,18 +1,18 @@
-"""Generate the CDI specs of a host: the list of the stages, and those that write nothing.
+"""Generate the CDI specs of a host.
 
-A host becomes specs on its disk in six stages, each a function of its own module:
+cdigen writes the specs of a host in six stages. Each stage is a function in a separate module:
 
-1. discover: ``discovery.discover`` asks each vendor what the host has; the answer is an inventory each
-   (``device_nodes.make_nodes`` comes before it, where the configuration allows making nodes);
-2. name: ``naming.named_drafts`` makes a draft for each kind, its devices named as the profiles say;
-3. deliver: ``delivery.deliver`` chooses how the driver's files reach containers: layout, hook, view;
-4. build: ``relocate``, ``fit`` and ``build`` (cdigen.cdi) make a document that the target can read;
-5. check: ``check.check_document`` checks it against CDI's rules and the host;
-6. publish: ``publish.publish_spec`` writes it where runtimes look, ``withdraw.withdraw_spec`` removes a spec
-   whose devices are gone.
+1. discover: ``discovery.discover`` returns the inventory of each vendor's devices on the host.
+2. name: ``naming.named_drafts`` returns a draft of each kind, with the device names of the profiles.
+3. deliver: ``delivery.deliver`` chooses the layout, the hook and the view for the driver's files.
+4. build: ``relocate``, ``fit`` and ``build`` (cdigen.cdi) return a document that the target can read.
+5. check: ``check.check_document`` checks the document against CDI's rules and the host.
+6. publish: ``publish.publish_spec`` writes the document into a spec directory. ``withdraw.withdraw_spec``
+   removes the spec of a kind that has no devices on this host.
 
-``generate_specs`` runs the stages 2 to 5. Its callers discover before and publish after it: a command prints,
-the daemon first decides for each vendor whether its specs are to change (``daemon.states``).
+``generate_specs`` runs the stages 2 to 5. Its callers run stage 1 before and stage 6 after this function.
+Before stage 6, the daemon decides for each vendor whether to change the specs of the vendor
+(``daemon.states``). A command can print the specs instead.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from cdigen.pipeline.check import check_document
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY, deliver
 from cdigen.pipeline.discovery import DEFECT, vendor_defect
 from cdigen.pipeline.fit import fit
-from cdigen.pipeline.naming import named_drafts
+from cdigen.pipeline.naming import named_drafts, withheld_error
 from cdigen.value import frozen, replace
 from cdigen.vendors import registry
 
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
 
 @frozen
 class GeneratedSpec:
-    """The spec of one kind: the document, its bytes, and the findings of all stages.
+    """The spec of a kind: the document, its bytes, and the findings of all stages.
 
-    ``driver`` is the driver version that it is made for, as its vendor writes it, or empty. ``yields``:
-    where another program's spec serves the kind, this one is not written.
+    ``driver`` is the driver version of the spec in the vendor's notation, or "". ``yields``: cdigen does not
+    write the spec if another program's spec serves the kind.
     """
 
     vendor: str
@@ -63,16 +63,22 @@ class GeneratedSpec:
 
 @frozen
 class GenerateOptions:
-    """Which specs to generate.
+    """The specs to generate.
 
-    ``profiles`` give the kinds of GPUs; ``kinds``, if not empty, limits them; ``target`` is the runtime
-    that has to read them; containers get the driver's files below ``container_driver_root``.
+    ``profiles`` determine the kinds of GPUs. If ``kinds`` is not empty, only specs of these kinds are
+    generated. ``target`` is the runtime that must be able to read the specs. ``class_targets`` has other
+    targets for single classes. ``container_driver_root`` is the folder of the driver's files in containers.
     """
 
     profiles: tuple[Profile, ...] = (DEFAULT,)
     kinds: tuple[str, ...] = ()
     target: Target | None = None
+    class_targets: tuple[tuple[str, Target], ...] = ()
     container_driver_root: str = "/"
+
+    def target_of(self, kind: str) -> Target | None:
+        """Return the runtime that must be able to read the spec of KIND, or None."""
+        return dict(self.class_targets).get(kind.partition("/")[2], self.target)
 
 
 DEFAULT_OPTIONS = GenerateOptions()
@@ -85,12 +91,12 @@ def generate_specs(
     options: GenerateOptions = DEFAULT_OPTIONS,
     delivery: DeliveryOptions = DEFAULT_DELIVERY,
 ) -> tuple[tuple[GeneratedSpec, ...], dict[str, SpecError]]:
-    """Return the specs of INVENTORIES, by vendor, and the errors of those that cannot be made, by kind.
+    """Return the specs of INVENTORIES, ordered by vendor, and the errors of the kinds without a spec.
 
-    HOST is None for inventories of another host: the specs are then not checked against it. DELIVERY limits
-    how the driver's files get into containers; a view is made here if it allows that. A kind fails if it does
-    not fit the target, or breaks a rule: then cdigen has a defect, or the host has changed since it was read.
-    ConfigError: two specs would have the same kind.
+    HOST is None for inventories of another host. Then the function does not check the paths of the specs.
+    DELIVERY limits layouts and hooks. The function builds a view if DELIVERY permits this. A kind has an
+    error if the target cannot read its spec or if the spec breaks a rule. The reason for a broken rule is a
+    defect of cdigen or a change of the host after discovery. ConfigError: two specs would have the same kind.
     """
     specs: list[GeneratedSpec] = []
     failures: dict[str, SpecError] = {}
@@ -98,7 +104,7 @@ def generate_specs(
     for vendor, inventory in inventories.items():
         try:
             drafts, naming_findings = named_drafts(vendor, inventory, options.profiles)
-        except Exception as error:  # noqa: BLE001 - a defect of one vendor's code costs no other's specs
+        except Exception as error:  # noqa: BLE001 - a defect of one vendor's code must not affect others
             kind = f"{registry.cdi_vendor(vendor)}/{options.profiles[0].device_class}"
             defect = vendor_defect(vendor, error)
             failures[kind] = SpecError(defect.message, hint=defect.hint, kind=DEFECT)
@@ -128,19 +134,22 @@ def generate_specs(
 def _generate_document(
     draft: Draft, host: Root | None, options: GenerateOptions, delivery: DeliveryOptions
 ) -> tuple[dict[str, Any], bytes, tuple[Finding, ...]]:
-    """Return the document of DRAFT, its bytes and findings. SpecError: it must not be written."""
+    """Return the document of DRAFT, its bytes and findings. SpecError: the spec must not be written."""
+    if (error := withheld_error(draft)) is not None:
+        raise error
     delivered, delivery_findings = deliver(draft, host, delivery)
     relocated = relocate(delivered, options.container_driver_root)
-    fitted, fit_findings = fit(relocated, options.target)
+    target = options.target_of(draft.kind)
+    fitted, fit_findings = fit(relocated, target)
     document = build(fitted)
-    content, check_findings = check_document(document, host=host, target=options.target)
+    content, check_findings = check_document(document, host=host, target=target)
     findings = (*delivery_findings, *_variables_without_all(draft), *fit_findings, *check_findings)
     return document, content, findings
 
 
 def _delivery_for(options: GenerateOptions, delivery: DeliveryOptions) -> DeliveryOptions:
-    """Return DELIVERY with what OPTIONS imply for every draft."""
-    is_default_covering = any(
+    """Return DELIVERY with the limits of OPTIONS that apply to all drafts."""
+    uses_hwcaps = any(
         profile.needs_capability_folders()
         for profile in options.profiles
         if profile.device_class == DEFAULT.device_class
@@ -148,7 +157,7 @@ def _delivery_for(options: GenerateOptions, delivery: DeliveryOptions) -> Delive
     return replace(
         delivery,
         files_only=options.container_driver_root != "/",
-        capability_folders_taken=is_default_covering,
+        default_kind_uses_hwcaps=uses_hwcaps,
     )
 
 
@@ -158,12 +167,13 @@ def _refuse_second_spec(kind: str, kinds: Iterable[str]) -> None:
 
 
 def _variables_without_all(draft: Draft) -> tuple[Finding, ...]:
-    """Return which variables the device ``all`` does not set, because the devices set different values."""
+    """Return a finding if ``all`` lacks a variable because the devices have different values."""
     has_own = any(device.name == ALL for device in draft.devices)
     entries = [entry for device in draft.devices if device.name != NONE for entry in device.edits.env]
     names = () if has_own or not draft.has_all else conflicting_variables(entries)
-    message = f"the devices of {draft.kind} set {', '.join(names)} differently: {ALL} sets none of it"
-    hint = "ask for the devices one by one; the vendor's code may have a device 'all' of its own"
+    listed = ", ".join(names)
+    message = f"the devices of {draft.kind} set different values of {listed}: the device {ALL} sets no value"
+    hint = "request the devices one by one; the vendor's code can define a device 'all' of its own"
     finding = Finding(
         severity="warning", rule="all-without-variable", path=draft.kind, message=message, hint=hint
     )
@@ -171,7 +181,10 @@ def _variables_without_all(draft: Draft) -> tuple[Finding, ...]:
 
 
 def defective_vendors(failures: Mapping[str, SpecError], names: Iterable[str]) -> dict[str, SpecError]:
-    """Return the FAILURES of those vendors NAMES whose code failed: their kinds are unknown."""
+    """Return the FAILURES of the vendors in NAMES whose code failed.
+
+    The kinds of these vendors are unknown.
+    """
     return {
         registry.vendor_of(kind, names): error for kind, error in failures.items() if error.kind == DEFECT
     }

@@ -1,13 +1,14 @@
-"""Naming: the drafts of a vendor's inventory, with devices named as the profiles say, if possible.
+"""The drafts of a vendor's inventory, with the device names of the profiles if possible.
 
-A profile applies to every vendor, but a vendor may lack its namings: devices that would have no name keep the
-vendor's own. A vendor may also lack devices of a profile's class: a profile for NPUs never contains GPUs.
+A profile applies to all vendors, but a vendor need not support the namings of the profile. Devices that have
+no name in the profile's namings get the usual names of the vendor. A vendor need not have devices of the
+profile's class. A profile for NPUs never contains GPUs.
 """
 
 from __future__ import annotations
 
 from cdigen.host.root import shown
-from cdigen.model.errors import ConfigError
+from cdigen.model.errors import ConfigError, WithheldError
 from cdigen.model.findings import Finding
 from cdigen.model.profile import NAMINGS
 from cdigen.value import replace
@@ -26,17 +27,20 @@ if TYPE_CHECKING:
 def named_drafts(
     name: str, inventory: Inventory, profiles: tuple[Profile, ...]
 ) -> tuple[tuple[Draft, ...], dict[str, tuple[Finding, ...]]]:
-    """Return the drafts of the vendor NAME that have devices, and by kind the findings on replaced names."""
+    """Return the vendor's drafts with devices, and kind -> findings about unavailable names.
+
+    NAME is the vendor.
+    """
     vendor = registry.load(name)
     edits = vendor.edits
-    wanted = _with_devices(edits(inventory, profiles), inventory)
+    named = _with_devices(edits(inventory, profiles), inventory)
     if not any(profile.names for profile in profiles):
-        return wanted, {}
-    kinds = {draft.kind for draft in wanted}
+        return named, {}
+    kinds = {draft.kind for draft in named}
     usual = _with_devices(edits(inventory, _with_names(profiles, ())), inventory)
     nameless = tuple(draft for draft in usual if draft.kind not in kinds)
     if not nameless:
-        return wanted, {}
+        return named, {}
     available: dict[str, list[str]] = {}
     for naming in dict.fromkeys((*NAMINGS, *vendor.NAMINGS)):
         for draft in _with_devices(edits(inventory, _with_names(profiles, (naming,))), inventory):
@@ -45,10 +49,18 @@ def named_drafts(
         draft.kind: (_unavailable(name, draft.kind, profiles, available.get(draft.kind, [])),)
         for draft in nameless
     }
-    return (*wanted, *nameless), findings
+    return (*named, *nameless), findings
 
 
-def offered_kinds(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]) -> tuple[str, ...]:
+def withheld_error(draft: Draft) -> WithheldError | None:
+    """Return the error if the spec of DRAFT is withheld, or None."""
+    if draft.withheld is None:
+        return None
+    message = f"no spec of {draft.kind} is written: {draft.withheld.message}"
+    return WithheldError(message, hint=draft.withheld.hint)
+
+
+def inventory_kinds(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]) -> tuple[str, ...]:
     """Return the kinds of the devices in INVENTORIES, in the order in which specs are generated."""
     return tuple(
         draft.kind
@@ -65,27 +77,27 @@ def require_kinds(
     names: Iterable[str],
     known: Collection[str] = (),
 ) -> None:
-    """Raise ConfigError for one of KINDS that this host does not offer; the hint names those that it does.
+    """Raise ConfigError if a kind in KINDS has no devices on this host. The hint names the available kinds.
 
-    NAMES are the vendors that were asked. A kind of a vendor without devices is not a mistake: its driver may
-    not be loaded yet. KNOWN are kinds that are accepted although they are not offered.
+    NAMES are the vendors in use. If a vendor has no devices, all its kinds are valid, because its driver may
+    be loaded later. The kinds in KNOWN are also valid without devices.
     """
     if not kinds:
         return
-    asked = tuple(names)
+    vendors = tuple(names)
     offered: dict[str, None] = {}
     defective = set()
     for name, inventory in inventories.items():
         try:
-            offered.update(dict.fromkeys(offered_kinds({name: inventory}, profiles)))
+            offered.update(dict.fromkeys(inventory_kinds({name: inventory}, profiles)))
         except Exception:  # noqa: BLE001 - a defect of the vendor's code, which generate_specs reports
             defective.add(name)
     for kind in kinds:
-        vendor = registry.vendor_of(kind, asked)
+        vendor = registry.vendor_of(kind, vendors)
         is_absent = bool(vendor) and (vendor not in inventories or vendor in defective)
         if kind not in offered and kind not in known and not is_absent:
             raise ConfigError(
-                f"no device here is of the kind {shown(kind)}",
+                f"this host has no device of the kind {shown(kind)}",
                 hint=f"available kinds: {', '.join(offered) or 'none'}",
             )
 
@@ -100,11 +112,12 @@ def _with_devices(drafts: tuple[Draft, ...], inventory: Inventory) -> tuple[Draf
 
 
 def _unavailable(vendor: str, kind: str, profiles: tuple[Profile, ...], available: list[str]) -> Finding:
-    wanted = dict.fromkeys(naming for profile in profiles for naming in profile.names)
+    namings = dict.fromkeys(naming for profile in profiles for naming in profile.names)
     return Finding(
         severity="warning",
-        rule="naming-not-had",
+        rule="naming-unavailable",
         path=kind,
-        message=f"no device of {kind} has a name by {' or '.join(wanted)}: they have {vendor}'s usual names",
+        message=f"no device of {kind} has a name by {' or '.join(namings)}: the devices get the "
+        f"usual names of {vendor}",
         hint=f"available namings: {', '.join(available)}",
     )

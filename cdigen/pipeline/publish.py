@@ -1,7 +1,7 @@
-"""Publish a generated spec into the directory that runtimes read, and return the outcome.
+"""Write a generated spec into the directory that runtimes read, and return the outcome.
 
-An error of one kind becomes its outcome, so it never affects another kind's spec. The command and the daemon
-both publish through here, and each reports outcomes in its own way.
+An error of a kind becomes the outcome of this kind. Therefore, an error never affects the spec of another
+kind. The commands and the daemon use this module, and report the outcomes in different ways.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding, errors, finding_of
 from cdigen.model.names import is_yaml, spec_file_name
 from cdigen.pipeline.check import check_written
-from cdigen.pipeline.volume_links import follow, leave
+from cdigen.pipeline.volume_links import remove_volume, update_volume
 from cdigen.runtimes.clashes import clashes
 from cdigen.runtimes.scan import scan
 from cdigen.runtimes.spec_cache import LOADED
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 @frozen
 class PublishOutcome:
-    """What became of the spec of one kind; ``error`` is set exactly where the result is ``refused``.
+    """The result for the spec of a kind. ``error`` is set if the result is ``refused``, and only then.
 
-    ``set_aside`` are other programs' specs that were moved away, ``reason`` says why a spec was withdrawn.
+    ``set_aside`` are the new paths of other programs' specs that were renamed. ``reason`` is the reason for a
+    withdrawal.
     """
 
     kind: str
@@ -52,7 +53,7 @@ class PublishOutcome:
     reason: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return its JSON for --json."""
+        """Return the outcome as a JSON object for --json."""
         findings = [finding.row() for finding in self.findings]
         if self.error is not None:
             findings.append(finding_of(self.error, self.file).row())
@@ -68,11 +69,11 @@ class PublishOutcome:
 def refused_outcome(
     kind: str, file: str, error: CdigenError, findings: tuple[Finding, ...] = ()
 ) -> PublishOutcome:
-    """Return the outcome of the spec of KIND that ERROR kept from being written to FILE."""
+    """Return the outcome for the spec of KIND if ERROR prevented writing FILE."""
     return PublishOutcome(kind=kind, file=file, result="refused", findings=findings, error=error)
 
 
-def publish_spec(  # noqa: PLR0913  what and where; the rest has defaults
+def publish_spec(  # noqa: PLR0913  all parameters after state_dir have defaults
     spec: GeneratedSpec,
     directories: tuple[str, ...],
     state_dir: str,
@@ -81,31 +82,31 @@ def publish_spec(  # noqa: PLR0913  what and where; the rest has defaults
     cache: SpecCache | None = None,
     check_schema: Callable[[bytes], tuple[Finding, ...]] | None = None,
 ) -> PublishOutcome:
-    """Write SPEC into the last of DIRECTORIES, which are in rising priority.
+    """Write SPEC into the last of DIRECTORIES, and return the outcome. DIRECTORIES have rising priority.
 
-    Refused if another program's spec in the same directory would make devices unresolvable; REPLACE_FOREIGN
-    moves that one aside instead. Also refused if CHECK_SCHEMA finds it invalid. One that yields is withdrawn
-    where another program's serves its devices.
-    CACHE is that of ``scan``.
+    The outcome is ``refused`` if runtimes could not resolve devices because of another program's spec in the
+    same directory. With REPLACE_FOREIGN, the other spec is renamed instead. The outcome is also ``refused``
+    if CHECK_SCHEMA finds an error in SPEC. If SPEC yields and another program's spec serves its devices, SPEC
+    is withdrawn. CACHE is the cache for ``scan``.
     """
     try:
-        if not replace_foreign and (foreign := foreign_instead(spec, directories, state_dir, cache)):
-            return _left_to(foreign, spec, directories[-1], state_dir)
+        if not replace_foreign and (foreign := overriding_file(spec, directories, state_dir, cache)):
+            return _keep_foreign(foreign, spec, directories[-1], state_dir)
         if check_schema is not None:
             spec = _checked(spec, check_schema(spec.content))
         outcome = _publish(spec, directories, state_dir, replace_foreign=replace_foreign, cache=cache)
-        return replace(outcome, findings=(*outcome.findings, *follow(spec.document, state_dir)))
+        return replace(outcome, findings=(*outcome.findings, *update_volume(spec.document, state_dir)))
     except (SpecError, StoreError) as error:
         file = os.path.join(directories[-1], spec_file_name(spec.kind))
         return refused_outcome(spec.kind, file, error, spec.findings)
 
 
-def foreign_instead(
+def overriding_file(
     spec: GeneratedSpec, directories: tuple[str, ...], state_dir: str, cache: SpecCache | None = None
 ) -> str:
-    """Return the file of another program to which SPEC yields; empty where it does not.
+    """Return the file of another program to which SPEC yields, or "".
 
-    StoreError: what is ours cannot be read.
+    StoreError: the record of cdigen's files cannot be read.
     """
     if not spec.yields:
         return ""
@@ -120,19 +121,19 @@ def foreign_instead(
     return ""
 
 
-def _left_to(foreign: str, spec: GeneratedSpec, directory: str, state_dir: str) -> PublishOutcome:
-    """Withdraw our own file of SPEC, if there is one: beside FOREIGN it would hide or break its devices."""
+def _keep_foreign(foreign: str, spec: GeneratedSpec, directory: str, state_dir: str) -> PublishOutcome:
+    """Withdraw cdigen's file of SPEC, because this file would hide or break the devices of FOREIGN."""
     name = spec_file_name(spec.kind)
     file = os.path.join(directory, name)
     removal = specs.withdraw(directory, name, state_dir=state_dir) if os.path.lexists(file) else "absent"
-    left = leave(spec.kind, state_dir) if removal == "removed" else ()
+    left = remove_volume(spec.kind, state_dir) if removal == "removed" else ()
     reason = f"{shown(foreign)}, which cdigen did not write, serves {spec.kind}"
     finding = Finding(
         severity="info",
-        rule="left-to-foreign",
+        rule="foreign-spec-kept",
         path=foreign,
-        message=f"{reason}: cdigen writes none of that kind",
-        hint="'cdigen generate --write --replace-foreign' takes its place, if nobody writes it any more",
+        message=f"{reason}: cdigen writes no spec of that kind",
+        hint=f"remove {shown(foreign)} if no program writes it any more: cdigen then writes its own spec",
     )
     return PublishOutcome(
         kind=spec.kind,
@@ -169,9 +170,9 @@ def _publish(
         kind=spec.kind,
         device_names=devices,
     )
-    in_the_way = errors(findings)
-    if in_the_way and not replace_foreign:
-        raise SpecError(in_the_way[0].message, hint=in_the_way[0].hint, kind="foreign-spec")
+    blocking = errors(findings)
+    if blocking and not replace_foreign:
+        raise SpecError(blocking[0].message, hint=blocking[0].hint, kind="foreign-spec")
     published = specs.publish(
         directory,
         name,
@@ -181,7 +182,7 @@ def _publish(
         check=check_written,
         driver=spec.driver,
         replace_foreign=replace_foreign,
-        also_set_aside=tuple(finding.path.rpartition("/")[2] for finding in in_the_way),
+        also_set_aside=tuple(finding.path.rpartition("/")[2] for finding in blocking),
     )
     found = (finding for finding in (*findings, *published.findings) if finding.severity != "error")
     return PublishOutcome(
@@ -195,9 +196,9 @@ def _publish(
 
 
 def read_spec(file: str) -> dict[str, Any] | None:
-    """Return the document in the spec FILE if it breaks no rule, else None."""
+    """Return the document in the spec FILE, or None if the document breaks a rule or FILE cannot be read."""
     try:
-        # Unlike a runtime's open, this does not block on a FIFO in its place.
+        # This call does not block on a FIFO. A runtime's open call would block.
         reading = parse_and_check(Root().read(file, limit=MAX_SIZE), yaml=is_yaml(file))
     except OSError:
         return None
@@ -205,7 +206,7 @@ def read_spec(file: str) -> dict[str, Any] | None:
 
 
 def serving_file(kind: str, directories: tuple[str, ...], cache: SpecCache | None = None) -> str:
-    """Return the file in DIRECTORIES from which runtimes take devices of KIND, empty where there is none."""
+    """Return the file in DIRECTORIES from which runtimes read devices of KIND, or ""."""
     devices = scan(directories, cache=cache).devices
     return next((file for name, file in devices if name.startswith(f"{kind}=")), "")
 
@@ -216,9 +217,9 @@ def with_mount_conflicts(
     host: Root | None,
     cache: SpecCache | None = None,
 ) -> tuple[GeneratedSpec, ...]:
-    """Return GENERATED, each with a finding if its mounts and those of another kind cover each other.
+    """Return GENERATED. A spec gets a finding if its mounts and the mounts of another kind cover each other.
 
-    The other kinds are those of GENERATED, and those that runtimes find in DIRECTORIES.
+    The other kinds are the kinds of GENERATED and the kinds of the specs in DIRECTORIES.
     """
     if not any(_has_mounts(spec.document) for spec in generated):
         return generated

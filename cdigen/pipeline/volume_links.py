@@ -1,7 +1,7 @@
-"""Let the volume of a kind follow its spec: ``follow`` after one was written, ``leave`` when it is withdrawn.
+"""The volume of a kind: ``update_volume`` after a spec was written, ``remove_volume`` after a withdrawal.
 
-A volume (``store.views.volumes``) is for engines without CDI: they mount the view as a whole, and nothing
-else. A view of which some files are mounted one by one would be half a driver, so there is no volume of it.
+A volume (``store.views.volumes``) is for engines without CDI. Such an engine mounts only the whole view. A
+view is incomplete if the spec mounts more files in the view's folder. An incomplete view has no volume.
 """
 
 from __future__ import annotations
@@ -22,49 +22,49 @@ if TYPE_CHECKING:
 _IN_VIEW = re.compile(rf"/{VIEWS}/({VIEW_NAME.pattern})(?:/|$)")
 
 
-def follow(document: dict[str, Any], state_dir: str) -> tuple[Finding, ...]:
-    """Let the volume of the spec DOCUMENT lead to its view; return what kept it from that.
+def update_volume(document: dict[str, Any], state_dir: str) -> tuple[Finding, ...]:
+    """Link the volume of the spec DOCUMENT to its view, and return a finding if an error occurred.
 
-    Without a view that has everything there is no volume.
+    If DOCUMENT mounts no complete view, the function removes the volume.
     """
     view = whole_view(document)
     name = volume_name(document["kind"])
     try:
         if not view:
-            volumes.drop(state_dir, name)
+            volumes.remove_link(state_dir, name)
         else:
-            volumes.lead(state_dir, name, view)
+            volumes.point_link(state_dir, name, view)
     except StoreError as error:
-        return (_stays(name, state_dir, error),)
+        return (_not_updated(name, state_dir, error),)
     return ()
 
 
-def leave(kind: str, state_dir: str) -> tuple[Finding, ...]:
-    """Remove the volume of KIND; return what kept it from that."""
+def remove_volume(kind: str, state_dir: str) -> tuple[Finding, ...]:
+    """Remove the volume of KIND, and return a finding if an error occurred."""
     name = volume_name(kind)
     try:
-        volumes.drop(state_dir, name)
+        volumes.remove_link(state_dir, name)
     except StoreError as error:
-        return (_stays(name, state_dir, error),)
+        return (_not_updated(name, state_dir, error),)
     return ()
 
 
-def _stays(name: str, state_dir: str, error: StoreError) -> Finding:
+def _not_updated(name: str, state_dir: str, error: StoreError) -> Finding:
     return Finding(
         severity="warning",
-        rule="volume-stays",
+        rule="volume-not-updated",
         path=f"{state_dir}/{volumes.VOLUMES}/{name}",
-        message=f"the volume {name} is not that of the present driver: {error.message}",
+        message=f"the volume {name} does not lead to the files of the present driver: {error.message}",
         hint=error.hint,
     )
 
 
 def whole_view(document: dict[str, Any]) -> str:
-    """Return the name of the view that DOCUMENT mounts; empty where there is none that has everything."""
+    """Return the name of the complete view that DOCUMENT mounts, or ""."""
     mounts = list(_mounts(document))
     inside = {mount["containerPath"]: found for mount in mounts if (found := _view_of(mount))}
-    apart = [mount["containerPath"] for mount in mounts if mount["containerPath"] not in inside]
-    if any(path.startswith(f"{target}/") for path in apart for target in inside):
+    outside = [mount["containerPath"] for mount in mounts if mount["containerPath"] not in inside]
+    if any(path.startswith(f"{target}/") for path in outside for target in inside):
         return ""
     names = set(inside.values())
     return names.pop() if len(names) == 1 else ""

@@ -1,4 +1,4 @@
-"""Withdraw specs of ours whose devices are gone, and judge those that stay."""
+"""Withdraw cdigen's specs of kinds that have no devices on this host, and check the specs that stay."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import os
 
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.host.root import shown
-from cdigen.model.errors import SpecError, StoreError
+from cdigen.model.errors import SpecError, StoreError, WithheldError
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
-from cdigen.pipeline.publish import PublishOutcome, read_spec, refused_outcome
-from cdigen.pipeline.volume_links import leave
+from cdigen.pipeline.publish import PublishOutcome, read_spec, refused_outcome, serving_file
+from cdigen.pipeline.volume_links import remove_volume
 from cdigen.store import specs
 from cdigen.value import frozen
 from cdigen.vendors.registry import cdi_vendor, prefixes
@@ -24,16 +24,21 @@ if TYPE_CHECKING:
     from cdigen.pipeline.publish import Result
     from cdigen.store.state import OwnedSpec
 
-NOT_OFFERED = "this host has no device of that kind now, or the configuration offers none"
+NOT_OFFERED = "this host has no device of that kind now, or no profile has this kind"
+LACKS_NODE = "this host lacks a device node that containers need"
 
 
 @frozen
 class StaleSpec:
-    """A spec file of ours whose kind this host does not offer now, and the reason."""
+    """A spec file of cdigen whose kind has no devices on this host, with the reason.
+
+    ``is_recorded``: the state file records that cdigen wrote the file.
+    """
 
     name: str
     kind: str
     reason: str
+    is_recorded: bool = True
 
 
 def stale_specs(
@@ -42,12 +47,13 @@ def stale_specs(
     vendors: Iterable[str],
     failures: Mapping[str, HostError],
     offered: tuple[str, ...],
-    wanted: tuple[str, ...],
+    kinds: tuple[str, ...],
 ) -> tuple[StaleSpec, ...]:
-    """Return which of our spec files in RECORDED are of VENDORS and of no OFFERED kind.
+    """Return the spec files in RECORDED whose kind belongs to VENDORS and is not in OFFERED.
 
-    FAILURES say which vendors have nothing at all; for such a vendor without a recorded spec the file of its
-    GPUs is returned, so that its absence is reported. WANTED, if not empty, limits the kinds.
+    FAILURES are the failures of vendors without devices. If such a vendor has no recorded spec, the result
+    has the spec file of the vendor's GPUs. The caller can then report the absence. If KINDS is not empty,
+    the result has only files of these kinds.
     """
     found: list[StaleSpec] = []
     for vendor in vendors:
@@ -57,23 +63,39 @@ def stale_specs(
             for owned in recorded
             if owned.kind.startswith(prefixes((vendor,))) and owned.kind not in offered
         ]
+        is_recorded = bool(files)
         if vendor in failures and not files:
             gpus = f"{cdi_vendor(vendor)}/gpu"
             files = [(spec_file_name(gpus), gpus)]
         found += [
-            StaleSpec(name=name, kind=kind, reason=reason)
+            StaleSpec(name=name, kind=kind, reason=reason, is_recorded=is_recorded)
             for name, kind in files
-            if not wanted or kind in wanted
+            if not kinds or kind in kinds
         ]
     return tuple(found)
+
+
+def withheld_specs(
+    recorded: tuple[OwnedSpec, ...], broken: Mapping[str, SpecError], directory: str
+) -> tuple[StaleSpec, ...]:
+    """Return the spec files in RECORDED that exist in DIRECTORY and whose new spec is withheld.
+
+    BROKEN are the errors of the kinds without a new spec, by kind.
+    """
+    return tuple(
+        StaleSpec(name=owned.name, kind=owned.kind, reason=LACKS_NODE)
+        for owned in recorded
+        if isinstance(broken.get(owned.kind), WithheldError)
+        and os.path.lexists(os.path.join(directory, owned.name))
+    )
 
 
 def withdraw_spec(
     spec: StaleSpec, directory: str, state_dir: str, *, dry_run: bool = False
 ) -> PublishOutcome:
-    """Remove SPEC from DIRECTORY; refused if its file was changed since cdigen wrote it.
+    """Remove SPEC from DIRECTORY. The outcome is ``refused`` if another program changed the file.
 
-    With DRY_RUN the outcome says what would happen.
+    With DRY_RUN, the function returns the outcome of a removal, but removes nothing.
     """
     file = os.path.join(directory, spec.name)
     try:
@@ -82,60 +104,70 @@ def withdraw_spec(
         return refused_outcome(spec.kind, file, error)
     if removal == "foreign":
         changed = SpecError(
-            f"{shown(file)} is not as cdigen wrote it, so it stays, although {spec.reason}",
-            hint="see whether it is still needed, and remove it",
+            f"{shown(file)} was changed since cdigen wrote it and stays, although {spec.reason}",
+            hint="remove that file if it is not needed",
             kind="foreign-file",
         )
         return refused_outcome(spec.kind, file, changed)
     result: Result = "withdrawn" if removal == "removed" else "absent"
-    # Whoever removed the spec, or was killed after it, has left the volume.
-    found = () if dry_run else leave(spec.kind, state_dir)
+    # The volume of the kind (``volume_links``) can still exist if another program removed the spec, or if
+    # cdigen was killed after it removed the spec.
+    found = () if dry_run else remove_volume(spec.kind, state_dir)
     return PublishOutcome(kind=spec.kind, file=file, result=result, findings=found, reason=spec.reason)
 
 
-def check_old_specs(
-    directory: str, state_dir: str, host: Root, *, vendors: Iterable[str]
-) -> tuple[Finding, ...]:
-    """Return for each of our specs of VENDORS in DIRECTORY whether HOST still has the paths it names."""
-    recorded, findings = specs.recorded(directory, state_dir=state_dir)
-    begins = prefixes(vendors)
-    judged = [
-        _check_old_spec(os.path.join(directory, owned.name), host)
-        for owned in recorded
-        if owned.kind.startswith(begins)
-    ]
-    return (*findings, *(finding for finding in judged if finding is not None))
+def withdraw_or_keep(spec: StaleSpec, directories: tuple[str, ...], state_dir: str) -> PublishOutcome:
+    """Remove SPEC from the last of DIRECTORIES.
+
+    The outcome is ``refused`` if runtimes would then read a foreign spec of the same kind.
+    """
+    file = os.path.join(directories[-1], spec.name)
+    foreign = serving_file(spec.kind, directories[:-1]) if os.path.lexists(file) else ""
+    if not foreign:
+        return withdraw_spec(spec, directories[-1], state_dir)
+    finding = unmasking_finding(spec.kind, file, foreign)
+    return refused_outcome(spec.kind, file, SpecError(finding.message, hint=finding.hint, kind=finding.rule))
+
+
+def check_old_specs(stale: Iterable[StaleSpec], directory: str, host: Root) -> tuple[Finding, ...]:
+    """Return a finding for each spec file in DIRECTORY that is in the list STALE.
+
+    The finding reports whether HOST still has the paths of the spec.
+    """
+    found = [_check_old_spec(os.path.join(directory, spec.name), host) for spec in stale if spec.is_recorded]
+    return tuple(finding for finding in found if finding is not None)
 
 
 def _check_old_spec(file: str, host: Root) -> Finding | None:
     document = read_spec(file)
     if document is None:
         return None
-    missing = check_host(document, host)
+    missing = list(dict.fromkeys(finding.message for finding in check_host(document, host)))
     if not missing:
         return Finding(
             severity="info",
-            rule="old-spec-holds",
+            rule="old-spec-kept",
             path=file,
-            message=f"{shown(file)} stays: everything that it names still exists",
+            message=f"{shown(file)} stays: all its paths still exist",
         )
+    more = f", and {len(missing) - 1} more" if len(missing) > 1 else ""
     return Finding(
         severity="warning",
         rule="old-spec-broken",
         path=file,
-        message=f"{shown(file)} stays, but {len(missing)} of the things that it names are gone "
-        f"({missing[0].message}): containers that ask for it will not start",
+        message=f"{shown(file)} stays, but the host lacks paths in this spec ({missing[0]}"
+        f"{more}): containers with devices of this spec do not start",
         hint="fix the host, or remove the spec with --withdraw",
     )
 
 
 def unmasking_finding(kind: str, file: str, foreign: str) -> Finding:
-    """Return why the outdated FILE stays: without it, FOREIGN would serve KIND."""
+    """Return the finding that the outdated FILE stays. Without FILE, runtimes would use FOREIGN for KIND."""
     return Finding(
         severity="error",
         rule="withdrawal-unmasks",
         path=file,
-        message=f"{file} is outdated, but without it runtimes would take {kind} from {foreign}, "
-        "which cdigen did not write; it stays",
+        message=f"{file} is outdated, but stays: without it runtimes would read {kind} from {foreign}, "
+        "which cdigen did not write",
         hint=f"remove {foreign}, or move it out of the spec directory",
     )

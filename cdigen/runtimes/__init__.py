@@ -1,6 +1,7 @@
-"""The runtimes that read CDI specs: their releases and configuration, and which devices each of them finds.
+"""The runtimes that read CDI specs: their releases, their configuration, and the devices that they find.
 
-``releases`` is the table of their releases, ``installed`` finds those of a host, ``settings`` reads how they
-are configured and ``edits`` changes it, both by ``documents``. ``scan`` finds which devices a runtime sees in
-the spec directories, ``clashes`` with which specs there a new one would conflict.
+``releases`` is the table of the releases. ``installed`` finds the runtimes of a host. ``settings`` reads the
+configuration of a runtime, and ``edits`` changes it. Both packages use ``documents``. ``scan`` returns the
+devices that a runtime finds in the spec directories. ``clashes`` returns the specs that conflict with a new
+spec.
 """

@@ -1,13 +1,14 @@
-"""Which runtimes load a spec file, from the verdicts of their CDI libraries: ``groups``, ``rows``.
+"""Convert the verdicts of CDI libraries on a spec file to verdicts of runtimes.
 
-``LIBRARIES`` are those to ask ``cdigen.cdi.loaders.emulation`` about; ``groups`` turns their answers into
-lines for people, ``rows`` into what ``--json`` shows.
+``LIBRARIES`` are the libraries that ``cdigen.cdi.loaders.emulation`` emulates for this conversion. ``groups``
+returns groups of runtimes for text output. ``rows`` returns the output of ``--json``.
 """
 
 from __future__ import annotations
 
 from itertools import groupby
 
+from cdigen.cdi.library import RELEASES
 from cdigen.cdi.loaders.emulation import ACCEPT, UNKNOWN
 from cdigen.runtimes import releases
 from cdigen.value import frozen
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from cdigen.cdi.loaders.emulation import LoaderVerdict
     from cdigen.runtimes.releases import Release
 
-# The libraries of all runtimes in the table, oldest first.
+# The libraries of all runtimes in the table, from the oldest to the newest.
 LIBRARIES = tuple(
     sorted(
         {library for rows in releases.LIBRARIES.values() for _, library in rows},
@@ -30,7 +31,10 @@ LIBRARIES = tuple(
 
 @frozen
 class RuntimeGroup:
-    """Runtimes that treat a file alike for the same reason: ``podman 4.3.0 to < 5.1.0``."""
+    """Runtimes with the same verdict on a file for the same reason.
+
+    A runtime is a range of releases, such as ``podman 4.3.0 to before 5.1.0``.
+    """
 
     verdict: str
     reason: str
@@ -39,7 +43,7 @@ class RuntimeGroup:
 
 
 def rows(judged: Mapping[str, LoaderVerdict]) -> dict[str, str]:
-    """Return the verdict for each release in which a runtime's library changed: ``podman-4.3.0``."""
+    """Return the verdict for each release, such as ``podman-4.3.0``, in which a runtime's library changed."""
     return {
         f"{runtime}-{_text(since)}": judged[library].verdict
         for runtime, table in releases.LIBRARIES.items()
@@ -48,26 +52,28 @@ def rows(judged: Mapping[str, LoaderVerdict]) -> dict[str, str]:
 
 
 def groups(judged: Mapping[str, LoaderVerdict]) -> tuple[RuntimeGroup, ...]:
-    """Return the runtimes that do not accept a file, by what they do; unknown ones are left out.
+    """Return groups of the runtimes that do not accept a file; runtimes with an unknown verdict are omitted.
 
-    JUDGED has the verdict of each of LIBRARIES.
+    JUDGED has the verdict of each library in LIBRARIES. A library that was not tested can extend a range,
+    but cannot create a group.
     """
     known = {library for library in LIBRARIES if judged[library].verdict != UNKNOWN}
+    observed = known.intersection(RELEASES)
     kinds = {
         (judged[library].verdict, judged[library].reason): None
         for library in LIBRARIES
-        if library in known and judged[library].verdict != ACCEPT
+        if library in observed and judged[library].verdict != ACCEPT
     }
     made = []
     for kind in kinds:
         alike = {library for library in known if (judged[library].verdict, judged[library].reason) == kind}
         names = tuple(name for runtime in releases.LIBRARIES for name in _ranges(runtime, alike))
-        made.append(RuntimeGroup(verdict=kind[0], reason=kind[1], runtimes=names, is_all=alike == known))
+        made.append(RuntimeGroup(verdict=kind[0], reason=kind[1], runtimes=names, is_all=alike >= observed))
     return tuple(made)
 
 
 def _ranges(runtime: str, alike: set[str]) -> Iterator[str]:
-    """Yield the ranges of releases of RUNTIME that have one of the libraries ALIKE."""
+    """Yield the ranges of releases of RUNTIME whose library is in ALIKE."""
     table = releases.LIBRARIES[runtime]
     for is_in, run in groupby(range(len(table)), lambda index: table[index][1] in alike):
         if is_in:

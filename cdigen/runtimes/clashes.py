@@ -1,6 +1,6 @@
-"""Find conflicts of a new spec with those in the spec directories: ``clashes``.
+"""Find conflicts of a new spec with the files in the spec directories.
 
-Two files of one directory that define one device make it unresolvable (docs/cdi.md, "Directories").
+If two files of one directory define a device, no runtime resolves that device (docs/cdi.md, "Directories").
 """
 
 from __future__ import annotations
@@ -23,92 +23,105 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecFile
 
 _SHOWN_NAMES = 6
-# The daemon never moves other programs' files: a person has to look at them first.
+# The daemon never moves files of other programs. An administrator must first examine the files.
 _REPLACE = "cdigen generate --write --replace-foreign"
 
 
 def clashes(
     scan: SpecScan, *, directory: str, file_name: str, kind: str, device_names: Iterable[str]
 ) -> tuple[Finding, ...]:
-    """Return the conflicts of a write of KIND with DEVICE_NAMES into FILE_NAME of DIRECTORY.
+    """Return the conflicts of a new spec in FILE_NAME of DIRECTORY, with KIND and DEVICE_NAMES.
 
-    Errors are devices that the write itself would break, as another file of the directory has them
-    (``foreign-same-directory``). Warnings concern other directories: ``foreign-shadowed`` below,
-    ``foreign-shadows-ours`` above, ``foreign-conflict`` where a conflict of two other files hides our
-    devices. An info is a file below that only shares the kind (``foreign-same-kind``). A DIRECTORY that
-    was not given to ``scan`` counts as the one with the highest priority.
+    - ``foreign-same-directory`` (error): another file of DIRECTORY defines a device of the new spec. No
+      runtime would resolve that device. The finding is a warning if no runtime loads that file at present.
+    - ``foreign-shadowed`` (warning): a file of a directory with lower priority defines a device of the new
+      spec.
+    - ``foreign-shadows-ours`` (warning): a file of a directory with higher priority defines a device of the
+      new spec.
+    - ``foreign-conflict`` (warning): two other files conflict, and the conflict hides devices of the new
+      spec.
+    - ``foreign-same-kind`` (info): a file with lower priority has the same kind, but other devices.
+
+    If SCAN does not contain DIRECTORY, DIRECTORY has the highest priority.
     """
-    place = clean_path(directory)
-    place = next((each.path for each in scan.directories if place in each.aliases), place)
-    target = posixpath.join(place, file_name)
+    folder = clean_path(directory)
+    folder = next((each.path for each in scan.directories if folder in each.aliases), folder)
+    target = posixpath.join(folder, file_name)
     rank = {each.path: number for number, each in enumerate(scan.directories)}
     ours = dict.fromkeys(device_names)
     others = [spec for spec in scan.defining if spec.kind == kind and spec.path != target]
     found: list[Finding] = []
     for spec in others:
         shared = tuple(name for name in spec.devices if name in ours)
-        if spec.directory == place:
-            found += _beside(spec, shared)
+        if spec.directory == folder:
+            found += _of_same_directory(spec, shared)
         elif spec.state != LOADED:
             continue
-        elif rank[spec.directory] < rank.get(place, len(rank)):
-            left = tuple(name for name in spec.devices if name not in ours and _winner(others, name) is spec)
-            found += _below(spec, shared, left)
+        elif rank[spec.directory] < rank.get(folder, len(rank)):
+            visible = tuple(
+                name for name in spec.devices if name not in ours and _used_file(others, name) is spec
+            )
+            found += _of_lower_priority(spec, shared, visible)
         elif shared:
-            found += _above(spec, shared)
-    return (*found, *_conflicts_elsewhere(others, place, ours))
+            found += _of_higher_priority(spec, shared)
+    return (*found, *_conflicts_elsewhere(others, folder, ours))
 
 
-def _winner(specs: Iterable[SpecFile], name: str) -> SpecFile | None:
-    # The files of one kind whose definition of a name is in use, priority rising.
+def _used_file(specs: Iterable[SpecFile], name: str) -> SpecFile | None:
+    # Return the file whose definition of NAME a runtime uses. SPECS have one kind and are in rising priority.
     loaded = [spec for spec in specs if name in spec.devices and spec.state == LOADED]
     return loaded[-1] if loaded and not conflict_of(loaded) else None
 
 
-def _beside(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
+def _of_same_directory(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
     if not shared:
         return []
     text = f"{shown(spec.path)} defines {_listed(shared)} of {spec.kind} too"
     if spec.state != LOADED:
-        message = f"{text}; that does no harm only as long as no runtime loads it ({refusal(spec)})"
-        hint = f"remove it, or have it moved aside by '{_REPLACE}'"
+        message = f"{text}; the files conflict if a runtime loads that file (now refused: {refusal(spec)})"
+        hint = f"remove that file, or move it aside with '{_REPLACE}'"
         return [_warning("foreign-same-directory", spec, message, hint)]
-    message = f"{text}: two files of one directory make a device that both define unresolvable"
-    hint = f"remove that file, or have it moved aside by '{_REPLACE}'"
+    message = f"{text}: no runtime resolves a device that two files of one directory define"
+    hint = f"remove that file, or move it aside with '{_REPLACE}'"
     return [
         Finding(severity="error", rule="foreign-same-directory", path=spec.path, message=message, hint=hint)
     ]
 
 
-def _below(spec: SpecFile, shared: tuple[str, ...], left: tuple[str, ...]) -> list[Finding]:
-    stays = f"its {_listed(left)} will stay visible and bring that file's document-level edits along"
-    if not shared and not left:
+def _of_lower_priority(spec: SpecFile, shared: tuple[str, ...], visible: tuple[str, ...]) -> list[Finding]:
+    stays = f"its {_listed(visible)} will stay visible, with the document-level edits of that file"
+    if not shared and not visible:
         return []
     if not shared:
         message = f"{shown(spec.path)} defines {spec.kind} too: {stays}"
         return [Finding(severity="info", rule="foreign-same-kind", path=spec.path, message=message)]
     message = (
-        f"{shown(spec.path)} has lower priority: its {_listed(shared)} of {spec.kind} will be hidden by ours"
+        f"{shown(spec.path)} has lower priority: its {_listed(shared)} of {spec.kind} will be hidden"
+        " by the new spec"
     )
-    if left:
+    if visible:
         message += f"; {stays}"
-    return [_warning("foreign-shadowed", spec, message, "remove it if it is no longer wanted")]
+    return [_warning("foreign-shadowed", spec, message, "remove the file if it is not needed any more")]
 
 
-def _above(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
-    message = f"{shown(spec.path)} has priority: its {_listed(shared)} of {spec.kind} will hide ours"
-    return [_warning("foreign-shadows-ours", spec, message, "remove it, or write to the last spec directory")]
+def _of_higher_priority(spec: SpecFile, shared: tuple[str, ...]) -> list[Finding]:
+    message = (
+        f"{shown(spec.path)} has higher priority: its {_listed(shared)} of {spec.kind} will take precedence"
+        " over the new spec"
+    )
+    hint = "remove that file, or write to the last spec directory"
+    return [_warning("foreign-shadows-ours", spec, message, hint)]
 
 
-def _conflicts_elsewhere(others: list[SpecFile], place: str, ours: Mapping[str, None]) -> list[Finding]:
-    # Regardless of priorities: Cache.refresh keeps a device's name marked as in conflict.
+def _conflicts_elsewhere(others: list[SpecFile], folder: str, ours: Mapping[str, None]) -> list[Finding]:
+    # A directory of higher priority does not end a conflict (Cache.refresh in Go).
     hidden: dict[tuple[str, ...], list[str]] = {}
     by_path = {spec.path: spec for spec in others}
     for name in ours:
         loaded = [
             spec
             for spec in others
-            if name in spec.devices and spec.state == LOADED and spec.directory != place
+            if name in spec.devices and spec.state == LOADED and spec.directory != folder
         ]
         if conflict := conflict_of(loaded):
             hidden.setdefault(tuple(spec.path for spec in conflict), []).append(name)
@@ -117,8 +130,8 @@ def _conflicts_elsewhere(others: list[SpecFile], place: str, ours: Mapping[str, 
             "foreign-conflict",
             by_path[paths[0]],
             f"{_and(paths)} both define {_listed(names)} of {by_path[paths[0]].kind}: "
-            "that conflict makes them unresolvable in every directory, in ours too",
-            f"remove all but one of them; any one may go: {_and(paths)}",
+            "no runtime resolves these names, even if another directory also defines them",
+            f"remove all but one of these files: {_and(paths)}",
         )
         for paths, names in hidden.items()
     ]

@@ -1,7 +1,7 @@
-"""Find the commands that start, stop and restart cdigen's own daemon on a host: ``service_of``.
+"""Find the commands that start, stop and restart the daemon of cdigen on a host.
 
-By the unit or the init script that a package, "make install" or "cdigen install-service" has put there;
-without either the daemon is a command like any other.
+The commands depend on the unit or the init script that a package, "make install" or "cdigen install-service"
+installs. Without a unit or an init script, the daemon is an ordinary command.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ _BOOTED_WITH_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 
 @frozen
 class DaemonService:
-    """Commands in quotes, each a part of a sentence; ``log`` is where it says why it ended, if anywhere.
+    """Commands in quotes, each for use in a sentence; ``log`` is the way to read the log, or empty.
 
-    ``plugin`` is what starts the NRI plugin, ``kubelet`` the device plugins: "make install" puts a unit of
-    each beside the daemon's.
+    ``plugin`` starts the NRI plugin, and ``kubelet`` starts the device plugins. "make install" installs a
+    separate unit for each of these two services.
     """
 
     start: str
@@ -37,8 +37,8 @@ class DaemonService:
     kubelet: str = "'cdigen kubelet' as root"
 
     def started(self) -> str:
-        """Return how to start it, or to find out why it does not run."""
-        return f"start it with {self.start}" + (f", or see why it ended {self.log}" if self.log else "")
+        """Return the hint to start the daemon, with the location of the log."""
+        return f"start it with {self.start}" + (f", or see its log {self.log}" if self.log else "")
 
 
 SYSTEMD = DaemonService(
@@ -57,17 +57,17 @@ OPENRC = DaemonService(
     stop="'rc-service cdigen stop'",
     log="in /var/log/cdigen.log",
 )
-_BY_HAND = "'cdigen run' as root: no service of cdigen's is installed here"
+_MANUALLY = "'cdigen run' as root: no service of cdigen is installed"
 NONE = DaemonService(
-    start=_BY_HAND,
-    enable=_BY_HAND,
-    restart=f"stop it, and start {_BY_HAND}",
-    stop="Ctrl-C or SIGTERM: no service of cdigen's is installed here",
+    start=_MANUALLY,
+    enable=_MANUALLY,
+    restart=f"stop the daemon, and start {_MANUALLY}",
+    stop="Ctrl-C or SIGTERM: no service of cdigen is installed",
 )
 
 
 def service_of(host: Root) -> DaemonService:
-    """Return how the daemon of HOST is handled."""
+    """Return the commands for the daemon of HOST."""
     has_unit = any(host.exists(f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
     has_script = host.exists(_INIT_SCRIPT)
     if has_unit and (not has_script or host.exists(_BOOTED_WITH_SYSTEMD)):

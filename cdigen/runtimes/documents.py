@@ -1,7 +1,8 @@
-"""Read a runtime's TOML or JSON file, and set keys in it: ``parse_toml``, ``set_toml``, ``set_json``.
+"""Read a TOML or JSON file of a runtime, and set keys in the file.
 
-tomlkit keeps comments and form of TOML, and tomllib judges the result (docs/decisions/0013-plain-edits.md).
-daemon.json has no comments: it is loaded and dumped in its own indentation.
+tomlkit keeps the comments and the layout of TOML. tomllib checks the result
+(docs/decisions/0013-plain-edits.md). daemon.json has no comments, so cdigen loads daemon.json, and writes the
+result with the indentation of the file.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# tomllib's time is more than quadratic in a key's parts: 20 s for 40,000. Real keys have five or six.
+# The limit for the parts of a key. The time of tomllib grows faster than the square of the number of parts.
+# 40,000 parts take 20 s. Real keys have five or six parts.
 MAX_PARTS = 32
 _NO_KEYS = re.compile(r"""\"[^"\n]*"|'[^'\n]*'|\#[^\n]*|[ \t]+""")
 _LONG_KEY = re.compile(rf"(?<![\w-])(?:[\w-]*+\.){{{MAX_PARTS},}}")
@@ -35,12 +37,12 @@ class DesiredKey:
 
     @property
     def name(self) -> str:
-        """The key as people write it: ``engine.cdi_spec_dirs``."""
+        """The key in its written form, such as ``engine.cdi_spec_dirs``."""
         return ".".join(part if "." not in part else f'"{part}"' for part in self.path)
 
 
 def lookup(document: Any, path: tuple[str, ...]) -> Any:
-    """Return the value in DOCUMENT at PATH, None if there is none."""
+    """Return the value in DOCUMENT at PATH; None if PATH does not exist."""
     for part in path:
         if not isinstance(document, dict) or part not in document:
             return None
@@ -49,8 +51,8 @@ def lookup(document: Any, path: tuple[str, ...]) -> Any:
 
 
 def parse_toml(content: bytes, file: str) -> dict[str, Any]:
-    """Return the document in CONTENT; ConfigError with the line if FILE is not TOML."""
-    import tomllib  # noqa: PLC0415 - only where a runtime is configured
+    """Return the document in CONTENT; raise ConfigError with the line if FILE is not TOML."""
+    import tomllib  # noqa: PLC0415 - only to configure a runtime
 
     text = _text(content, file)
     if found := _LONG_KEY.search(bare := _NO_KEYS.sub("", text)):
@@ -58,14 +60,14 @@ def parse_toml(content: bytes, file: str) -> dict[str, Any]:
         raise broken(file, f"has a key of more than {MAX_PARTS} parts (at line {line})")
     try:
         return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits is a ValueError
+    except (ValueError, RecursionError) as error:  # tomllib raises ValueError for thousands of digits
         raise broken(file, f"is not TOML: {error}") from None
 
 
 def set_toml(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return CONTENT with KEYS, and the names of those that were not as desired and therefore set.
+    """Return CONTENT with KEYS, and the names of the changed keys.
 
-    ConfigError: FILE is not TOML, or is written so that tomlkit cannot edit it.
+    Raises ConfigError if FILE is not TOML, or has a form that tomlkit cannot edit.
     """
     before = parse_toml(content, file)
     missing = tuple(key for key in keys if not _is_as_desired(before, key))
@@ -80,18 +82,19 @@ def set_toml(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
     except ConfigError:
         is_right = False
     if after is None or not is_right:
-        raise _stubborn(file, missing)
+        raise _not_editable(file, missing)
     return after, tuple(key.name for key in missing)
 
 
 def parse_json(content: bytes, file: str, *, is_edited: bool = False) -> dict[str, Any]:
-    """Return the object in CONTENT, ``{}`` if it is empty; ConfigError with the line if it is not one.
+    """Return the object in CONTENT; an empty object if CONTENT is empty.
 
-    The last of duplicate keys is used, as by dockerd; if the file IS_EDITED, duplicates are an error.
+    The last of duplicate keys has precedence, as in dockerd. If IS_EDITED is true, a duplicate key is an
+    error. Raises ConfigError with the line if CONTENT is not an object.
     """
     text = _text(content, file)
     if not text.strip():
-        return {}  # dockerd takes an empty file for none
+        return {}  # dockerd treats an empty file as a missing file
     try:
         document = json.loads(
             text, object_pairs_hook=_once if is_edited else None, parse_constant=_no_constant
@@ -108,9 +111,9 @@ def parse_json(content: bytes, file: str, *, is_edited: bool = False) -> dict[st
 
 
 def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[bytes, tuple[str, ...]]:
-    """Return CONTENT with KEYS, and the names of those that were not as desired and therefore set.
+    """Return CONTENT with KEYS, and the names of the changed keys.
 
-    ConfigError: FILE is not a JSON object, or has another value where an object is needed.
+    Raises ConfigError if FILE is not a JSON object, or if a part of a key has a value that is not an object.
     """
     document = parse_json(content, file, is_edited=True)
     missing = tuple(key for key in keys if not _is_as_desired(document, key))
@@ -128,7 +131,7 @@ def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
             ensure_ascii=False,
             allow_nan=False,
         ).encode()
-    except ValueError as error:  # an infinite number, half a surrogate pair
+    except ValueError as error:  # an infinite number, or half of a surrogate pair
         raise broken(file, f"cannot be written again: {error}") from None
     end = text[len(text.rstrip()) :] if text.strip() else "\n"
     return after + end.encode(), tuple(key.name for key in missing)
@@ -136,7 +139,7 @@ def set_json(content: bytes, keys: tuple[DesiredKey, ...], file: str) -> tuple[b
 
 def _is_as_desired(document: dict[str, Any], key: DesiredKey) -> bool:
     present, value = lookup(document, key.path), _plain(key.value)
-    # 1 == True in Python, but in no configuration.
+    # In Python, 1 == True. In a configuration, the two values differ.
     return type(present) is type(value) and bool(present == value)
 
 
@@ -150,8 +153,8 @@ def _set(document: dict[str, Any], key: DesiredKey, file: str) -> None:
 
 
 def _edited(text: str, keys: tuple[DesiredKey, ...]) -> bytes | None:
-    """Return TEXT with KEYS as tomlkit writes it, None if tomlkit fails (some tables out of order)."""
-    import tomlkit  # noqa: PLC0415 - 60 ms, only where a file is changed
+    """Return TEXT with KEYS, written by tomlkit; None if tomlkit fails (for some orders of tables)."""
+    import tomlkit  # noqa: PLC0415 - 60 ms, only if a file is changed
     from tomlkit.exceptions import TOMLKitError  # noqa: PLC0415 - likewise
 
     try:
@@ -184,7 +187,7 @@ def _text(content: bytes, file: str) -> str:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     names = [name for name, _ in pairs]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ValueError(f"the key {twice!r} is there twice")
+        raise ValueError(f"the key {twice!r} occurs twice")
     return dict(pairs)
 
 
@@ -193,15 +196,15 @@ def _no_constant(constant: str) -> Any:
 
 
 def broken(file: str, what: str) -> ConfigError:
-    """Return the error for a FILE that the runtime cannot read either; WHAT is the message after its name."""
+    """Return the error for a FILE that the runtime cannot read; WHAT is the text after the file name."""
     return ConfigError(
-        f"{shown(file)} {what}", hint="fix it: the runtime cannot read it either", kind="broken-file"
+        f"{shown(file)} {what}", hint="fix the file, because the runtime cannot read it", kind="broken-file"
     )
 
 
-def _stubborn(file: str, keys: tuple[DesiredKey, ...]) -> ConfigError:
-    by_hand = ", ".join(f"{key.name} = {json.dumps(_plain(key.value))}" for key in keys)
+def _not_editable(file: str, keys: tuple[DesiredKey, ...]) -> ConfigError:
+    assignments = ", ".join(f"{key.name} = {json.dumps(_plain(key.value))}" for key in keys)
     return ConfigError(
-        f"{shown(file)} is written so that {keys[0].path[-1]} cannot be set without changing other keys",
-        hint=f"set by hand: {by_hand}",
+        f"{shown(file)}: {keys[0].path[-1]} cannot be set without a change to other keys",
+        hint=f"set manually: {assignments}",
     )

@@ -1,7 +1,7 @@
-"""Find the runtimes on a host, with their releases: ``find``, ``find_low_level``.
+"""Find the runtimes on a host, with their releases.
 
-Each binary is asked for its version, but only on the machine that cdigen runs on, and only if nobody except
-root can have put it there or changed it.
+cdigen runs each binary with ``--version``. cdigen runs a binary only if the host is the machine on which
+cdigen runs, and only if no user except root can install or change the binary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
 
-# Docker's daemon reads specs; its client may be of another release.
+# For Docker, the daemon is examined, because the daemon reads specs. The client may have another release.
 BINARIES = {
     "apptainer": "apptainer",
     "buildkit": "buildkitd",
@@ -33,7 +33,7 @@ BINARIES = {
 }
 LOW_LEVEL = {"crun": "crun", "runc": "runc"}
 
-# The places of packages, then of manual installs; NixOS's links, and a snap's own tree.
+# The folders of packages, the folders of manual installations, the links of NixOS, and the tree of a snap.
 FOLDERS = (
     "/usr/bin",
     "/usr/sbin",
@@ -46,20 +46,21 @@ FOLDERS = (
     "/snap/docker/current/bin",
 )
 
-# The slowest one measured took 0.12 s; a busy machine may take ten times as long.
+# The slowest binary took 0.12 s in a measurement. A busy machine may need ten times as long.
 _DEADLINE_S = 8.0
 _WORDS = 200
-# A version has a dot, unlike the 2 of containerd/v2, which precedes containerd's.
+# A version contains a dot. The number 2 in containerd/v2 precedes the version of containerd and has no dot.
 _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,5})\.([0-9]{1,5})(?:\.([0-9]{1,5}))?(?![0-9])")
 
 
 @frozen
 class InstalledRuntime:
-    """A runtime's binary, empty where it is not known, and its version.
+    """The binary of a runtime and its version; ``binary`` is empty if the path is unknown.
 
-    ``runtime`` as in ``releases.LIBRARIES``, or ``runc``, ``crun``. ``release`` None: it was not asked or
-    gave no version, and ``problem`` says why. ``library`` and ``newest``: its CDI library and the newest spec
-    version that this accepts; empty without a release, or if it has no CDI.
+    ``runtime`` is a name in ``releases.LIBRARIES``, or ``runc`` or ``crun``. ``release`` is None if the
+    version is unknown. ``library`` is the version of the runtime's CDI library. ``newest`` is the newest spec
+    version that the library accepts. ``library`` and ``newest`` are empty if the release is unknown or has no
+    CDI. ``problem`` is the reason why the release is unknown, or why the runtime reads no specs.
     """
 
     runtime: str
@@ -71,17 +72,20 @@ class InstalledRuntime:
 
 
 def find(host: Root) -> tuple[InstalledRuntime, ...]:
-    """Return the runtimes of HOST that read CDI specs, by name; each from the first place where it exists."""
+    """Return the runtimes of HOST that read CDI specs, sorted by name.
+
+    Each binary is from the first folder in FOLDERS that contains the binary.
+    """
     return _find(host, BINARIES)
 
 
 def find_low_level(host: Root) -> tuple[InstalledRuntime, ...]:
-    """Return runc and crun of HOST likewise: they read no specs, but some releases mishandle them."""
+    """Return runc and crun of HOST; they read no specs, but some releases have known issues."""
     return _find(host, LOW_LEVEL)
 
 
 def examine(host: Root, runtime: str, binary: str) -> InstalledRuntime:
-    """Return RUNTIME, whose BINARY is known, likewise."""
+    """Return RUNTIME with the known path BINARY, and with the version of the binary."""
     release, problem = release_of(host, binary)
     library, newest = library_of(runtime, release) if release else ("", "")
     if release and not library and runtime not in LOW_LEVEL:
@@ -92,12 +96,12 @@ def examine(host: Root, runtime: str, binary: str) -> InstalledRuntime:
 
 
 def unnamed(runtime: str, problem: str) -> InstalledRuntime:
-    """Return RUNTIME, which is there without a binary that can be named, for the reason PROBLEM."""
+    """Return RUNTIME, whose binary is unknown; PROBLEM is the reason."""
     return InstalledRuntime(runtime=runtime, binary="", release=None, problem=problem)
 
 
 def release_in(text: str) -> Release | None:
-    """Return the first version in TEXT, without any suffix after its numbers; None if there is none.
+    """Return the numbers of the first version in TEXT; None if TEXT has no version.
 
     ``29.0.0-rc.1`` is 29.0.0, ``1.7.24~ds1`` is 1.7.24, ``5.4`` is 5.4.0.
     """
@@ -111,26 +115,26 @@ def _find(host: Root, binaries: Mapping[str, str]) -> tuple[InstalledRuntime, ..
 
 
 def place(host: Root, name: str) -> str:
-    """Return where the program NAME is on HOST, empty if it is at none of the usual places."""
+    """Return the path of the program NAME on HOST; empty if no folder in FOLDERS contains the program."""
     return next((f"{folder}/{name}" for folder in FOLDERS if host.exists(f"{folder}/{name}")), "")
 
 
 def release_of(host: Root, binary: str) -> tuple[Release | None, str]:
-    """Return the release that BINARY reports, or None and why there is none."""
+    """Return (release, "") if BINARY reports its release, else (None, reason)."""
     if not host.is_this_machine:
-        return None, "it was not asked for its version: it is of another tree than this machine's own"
+        return None, "version not queried: with --root, cdigen runs no programs of the tree"
     if doubt := untrusted(binary):
-        return None, f"it was not asked for its version: {doubt}"
+        return None, f"version not queried: {doubt}"
     try:
         ending = run((binary, "--version"), deadline_s=_DEADLINE_S)
     except OSError as error:
-        return None, f"it cannot be started: {reason(error)}"
+        return None, f"the program cannot be started: {reason(error)}"
     words = shown(ending.output[:_WORDS].decode("utf-8", "replace").strip().partition("\n")[0])
     release = release_in(words)
     if ending.by == "itself" and release:
         return release, ""
     problem = {
-        "deadline": f"it did not give its version within {_DEADLINE_S:g} s",
-        "flood": "it printed without end when asked for its version",
-    }.get(ending.by, f"it gave no version: {words or ending.last_stderr_line or 'nothing'}")
+        "deadline": f"no version reported within {_DEADLINE_S:g} s",
+        "flood": "the program prints without end, instead of a version",
+    }.get(ending.by, f"no version reported: {words or ending.last_stderr_line or 'no output'}")
     return None, problem

@@ -1,9 +1,9 @@
-"""The table of all runtimes' releases: their CDI library, NRI, behaviours and known issues.
+"""The table of all releases of runtimes: CDI library, NRI version, behaviours and known issues.
 
-``LIBRARIES`` says which CDI library is in a release, ``NRI`` which NRI, ``BEHAVIOURS`` how else it differs,
-and ``behaves`` looks one of these up. A row of ``BEHAVIOURS`` with a text is a known issue, which ``cdigen
-doctor`` reports. What a release of the CDI library does with a file is in ``cdi.library``. How to change a
-row: docs/changing-verdicts.md.
+``LIBRARIES`` has the CDI library of each release. ``NRI`` has the NRI version of each release. ``BEHAVIOURS``
+has all other differences. ``behaves`` searches ``BEHAVIOURS``. A row of ``BEHAVIOURS`` with a text is a known
+issue, which ``cdigen doctor`` reports. ``cdi.library`` has the behaviour of each release of the CDI library.
+docs/changing-verdicts.md describes how to change a row.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from cdigen.value import frozen
 
 Release = tuple[int, int, int]
 
-# Runtime -> the first release of each series, and its CDI library. Source: go.mod at the tags of each
-# runtime, as of 2026-08; the main ones are in docs/cdi.md, "Libraries in runtimes". A release between two
-# rows has the library of the earlier one.
+# Runtime -> rows of the first release with a version of the CDI library, and this version. Source: go.mod at
+# the tags of each runtime, as of 2026-08. docs/cdi.md, "Libraries in runtimes", has the most important
+# releases. A release between two rows has the library of the earlier row.
 LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
     "apptainer": (((1, 5, 0), "1.1.0"),),
     "buildkit": (
@@ -69,7 +69,16 @@ LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
     ),
 }
 
-# Runtime -> the first release of each series, and the NRI in it. Source: go.mod at the tags, as of 2026-11.
+# Runtime -> major version -> its last minor version, if a later major version exists. Source: the tags, as
+# of 2026-11.
+LAST_SERIES: dict[str, dict[int, int]] = {
+    "containerd": {1: 7},
+    "docker": {25: 0, 26: 1, 27: 5, 28: 5},
+    "podman": {4: 9, 5: 8},
+}
+
+# Runtime -> the first release with an NRI version, and this version. Source: go.mod at the tags, as of
+# 2026-11.
 NRI: dict[str, tuple[tuple[Release, tuple[int, int]], ...]] = {
     "containerd": (
         ((1, 7, 0), (0, 3)),
@@ -90,12 +99,12 @@ NRI: dict[str, tuple[tuple[Release, tuple[int, int]], ...]] = {
 }
 
 
-# The usual names of the runtimes that start containers -> their names in this table.
+# The usual names of the runtimes that start containers -> the names in this table.
 RUNTIME_NAMES = {"podman": "podman", "docker": "docker", "containerd": "containerd", "crio": "cri-o"}
 
 
 class RuntimeBehaviour(Enum):
-    """A behaviour of only some releases of a runtime; the value is the end of a known issue's name."""
+    """A behaviour of only some releases of a runtime; the value is the last part of a known issue's name."""
 
     NO_CDI = "no-cdi"
     CDI_OFF = "cdi-off"
@@ -117,7 +126,7 @@ class RuntimeBehaviour(Enum):
     HOOKS_READ_ONLY = "hooks-read-only"
     HOOK_USERNS = "hook-userns"
     NESTED_DEVICES = "nested-devices"
-    # How the configuration is read.
+    # These behaviours concern how a runtime reads its configuration.
     VALIDATES_CONFIG = "validates-config"
     ROOT_READS_HOME = "root-reads-home"
     READS_ROOTLESS_FILES = "reads-rootless-files"
@@ -128,18 +137,18 @@ class RuntimeBehaviour(Enum):
 
 
 B = RuntimeBehaviour
-# Those named in hints.
+# The runtimes that hints mention.
 _COMMON = ("podman", "cri-o", "containerd", "docker")
-# The one whose name does not begin with the runtime's.
+# The known issue whose name does not begin with the name of the runtime.
 _NAMES = {B.CTR_WITHOUT_CDI: "ctr-without-cdi"}
 
 
 @frozen
 class BehaviourRow:
-    """A behaviour of RUNTIME's releases from SINCE up to, but not including, UNTIL; None: no limit.
+    """A behaviour of the releases of ``runtime`` from ``since`` to before ``until``; None means no limit.
 
-    ``references`` are threads as ``podman 26569``, or other sources or tests. A row with a ``text`` is a
-    known issue: the text says what happens, ``remedy`` what to do, if possible a command.
+    ``references`` are threads such as ``podman 26569``, or other sources or tests. A row with a ``text`` is a
+    known issue. ``text`` describes the issue. ``remedy`` is the fix, if possible a command.
     """
 
     runtime: str
@@ -152,7 +161,7 @@ class BehaviourRow:
 
     @property
     def name(self) -> str:
-        """The stable name of the issue: ``podman-no-run-cdi``."""
+        """The stable name of the issue, such as ``podman-no-run-cdi``."""
         return _NAMES.get(self.behaviour, f"{self.runtime.replace('-', '')}-{self.behaviour.value}")
 
     def holds(self, release: Release) -> bool:
@@ -180,32 +189,32 @@ def _row(  # noqa: PLR0913, PLR0917 - the columns of the table
     )
 
 
-# Sources: the references of each row, and docs/cdi.md. Only issues that users have met are listed.
+# Sources: the references of each row, and docs/cdi.md. The table lists only issues that users reported.
 BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.NO_CDI, None, (4, 1, 0), "podman 12825",
-         "this release reads no CDI specs, or through an older interface",
+         "this release reads no CDI specs, or uses an older interface",
          "install podman 4.1 or newer"),
     _row("podman", B.FIXED_SPEC_DIRS, (4, 1, 0), (5, 5, 0),
          "podman 25691, podman 18292, containers/common 2391",
-         "it looks in /etc/cdi and /var/run/cdi whatever containers.conf says in cdi_spec_dirs",
+         "reads only /etc/cdi and /var/run/cdi, and ignores cdi_spec_dirs in containers.conf",
          "keep specs in /etc/cdi or /var/run/cdi"),
     _row("podman", B.NO_RUN_CDI, (5, 5, 0), (5, 6, 0), "podman 26569, containers/common 2460",
-         "it looks only in /etc/cdi, not in /var/run/cdi, unless containers.conf says otherwise",
+         "reads only /etc/cdi, and not /var/run/cdi, if containers.conf does not set cdi_spec_dirs",
          "cdigen configure podman"),
     _row("podman", B.NO_MINIMUM_VERSION, (4, 1, 0), (4, 5, 0), "kubernetes 116279",
-         "it takes a file whose cdiVersion is lower than its content needs, which newer releases refuse",
+         "accepts a file with a cdiVersion that is too low for the content; newer releases refuse the file",
          "cdigen validate FILE"),
     _row("podman", B.NO_ADDITIONAL_GIDS, (4, 1, 0), (5, 1, 0),
          "nvidia-container-toolkit 1860, nvidia-container-toolkit 1853",
-         "it refuses a whole file with additionalGids, which newer nvidia-ctk writes",
-         "cdigen generate --target podman-4.3 --write"),
+         "refuses a file with additionalGids, which newer releases of nvidia-ctk write",
+         "cdigen generate --write"),
     _row("podman", B.GPUS_OPTION_IGNORED, None, (5, 0, 0), "",
-         "--gpus does nothing",
+         "--gpus has no effect",
          "podman run --device nvidia.com/gpu=all"),
     _row("podman", B.API_WITHOUT_CDI, (4, 1, 0), (5, 4, 0), "podman 17833, podman 19338",
-         "its Docker-compatible interface and kube play do not take CDI names",
+         "the Docker-compatible interface and 'podman kube play' accept no CDI names",
          "podman run --device nvidia.com/gpu=all"),
-    _row("podman", B.ROOT_READS_HOME, (5, 0, 0), None, "seen in 5.8, and not in 4.3"),
+    _row("podman", B.ROOT_READS_HOME, (5, 0, 0), None, "observed in 5.8, not in 4.3"),
     _row("podman", B.READS_ROOTLESS_FILES, (5, 7, 0), None, "containers/common 2499"),
     _row("podman", B.ONE_MAIN_FILE, (6, 0, 0), None, "contrib/design-docs/config-file-parsing.md"),
     _row("docker", B.NO_CDI, None, (25, 0, 0), "moby 45134",
@@ -213,93 +222,110 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "install Docker 25 or newer"),
     _row("docker", B.VALIDATES_CONFIG, (23, 0, 0), None, "moby 42393"),
     _row("docker", B.CDI_OFF, (25, 0, 0), (28, 2, 0), "moby 49963",
-         "CDI is off unless daemon.json says features.cdi: true",
+         "CDI is off unless daemon.json sets features.cdi: true",
          "cdigen configure docker"),
     _row("docker", B.RESTART_WITHOUT_DEVICES, (25, 0, 0), (28, 2, 0), "moby 49989",
          "containers with --restart=always and a CDI device fail when the daemon starts",
-         "start them again once dockerd runs, or install Docker 28.2 or newer"),
+         "start the containers again after dockerd has started, or install Docker 28.2 or newer"),
     _row("docker", B.FORGETS_GIDS, (25, 0, 0), (29, 5, 0), "moby 52579",
          "additionalGids of a spec are lost when the container's user is set up",
          "docker run --group-add render"),
     _row("docker", B.ROOTLESS_DIRS, (25, 0, 0), (29, 2, 0), "moby 51624, moby 47676, moby 48541",
-         "rootless, it ignores a user's own spec directories, and those that are links",
+         "a rootless dockerd ignores the user's own spec directories and linked spec directories",
          "install Docker 29.2 or newer, or write the specs to /etc/cdi"),
     _row("docker", B.NRI_WITHOUT_CDI, (29, 2, 0), None, "moby 51511",
-         "a container whose NRI plugin asks for CDI devices, device nodes or hooks is not created",
+         "a container is not created if an NRI plugin adds CDI devices, device nodes or hooks",
          "docker run --device nvidia.com/gpu=all"),
     _row("containerd", B.NO_CDI, None, (1, 7, 0), "containerd 6654",
          "this release has no CDI",
          "install containerd 1.7 or newer"),
     _row("containerd", B.CDI_OFF, (1, 7, 0), (2, 0, 0), "containerd 6654",
-         "CDI is off unless the configuration says enable_cdi = true: devices are silently ignored",
+         "CDI is off unless the configuration sets enable_cdi = true: devices are silently ignored",
          "cdigen configure containerd"),
     _row("containerd", B.NRI_OFF, (1, 7, 0), (2, 0, 0), "containerd 6654"),
     _row("containerd", B.NEW_PLUGIN_NAMES, (2, 0, 0), None, "containerd config dump of 1.7.24 and 2.1.9"),
     _row("containerd", B.SECTIONS_REPLACED, (1, 7, 0), (2, 0, 0), "containerd 9982",
-         "a plugin's table in an imported file replaces the main file's as a whole, not key by key",
+         "a plugin's table in an imported file replaces the whole table of the main file, not single keys",
          "set CDI in the main file"),
     _row("containerd", B.CTR_WITHOUT_CDI, (1, 7, 0), (2, 0, 0), "containerd 8525",
-         "ctr run --device takes device paths only, no CDI names",
+         "ctr run --device accepts only device paths, no CDI names",
          "install containerd 2.0 or newer"),
-    # Seen with 1.7.24; NVIDIA's operator requires 1.7.30 for its own plugin. 2.0 never got the fix.
+    # Observed with 1.7.24. NVIDIA's operator requires 1.7.30 for its own plugin. No release of 2.0 has the
+    # fix.
     _row("containerd", B.NRI_WITHOUT_CDI, (1, 7, 0), (1, 7, 30), "gpu-operator 26.3",
-         "CDI devices that an NRI plugin asks for are passed over silently",
+         "CDI devices that an NRI plugin adds are silently ignored",
          "install containerd 2.1 or newer"),
     _row("containerd", B.NRI_WITHOUT_CDI, (2, 0, 0), (2, 1, 0), "gpu-operator 26.3",
-         "CDI devices that an NRI plugin asks for are passed over silently",
+         "CDI devices that an NRI plugin adds are silently ignored",
          "install containerd 2.1 or newer"),
     _row("containerd", B.MIXED_VERSIONS, (2, 0, 0), (2, 3, 0), "containerd 12891, containerd 13939",
-         "an imported file of another version than the main file's hides tables of the CRI plugin",
-         "give all files of the configuration one version"),
+         "an imported file with another version than the main file hides tables of the CRI plugin",
+         "use one version in all configuration files"),
     _row("cri-o", B.NO_CDI, None, (1, 24, 0), "cri-o 5571",
          "this release reads no CDI specs",
          "install CRI-O 1.24 or newer"),
     _row("cri-o", B.NRI_OFF, (1, 26, 0), (1, 30, 0), "crio.conf(5)"),
-    # Whether WithCDIDeviceInjector is called at the tags.
+    # Source: the code of each tag. From 1.34.0 on, the code calls WithCDIDeviceInjector.
     _row("cri-o", B.NRI_WITHOUT_CDI, (1, 26, 0), (1, 34, 0), "cri-o 1.34.0"),
     _row("cri-o", B.EDITS_OVERWRITTEN, (1, 24, 0), (1, 34, 0), "cri-o 64a94f231f",
-         "what a spec sets may be overwritten by what CRI-O sets up later",
+         "CRI-O may overwrite the edits of a spec",
          "install CRI-O 1.34 or newer"),
+    _row("buildkit", B.NO_CDI, None, (0, 20, 0), "buildkit 4056",
+         "this release reads no CDI specs",
+         "install buildkit 0.20 or newer"),
+    _row("nerdctl", B.NO_CDI, None, (2, 1, 0), "",
+         "this release reads no CDI specs",
+         "install nerdctl 2.1 or newer"),
+    _row("apptainer", B.NO_CDI, None, (1, 5, 0), "",
+         "this release reads no CDI specs",
+         "install Apptainer 1.5 or newer"),
     _row("apptainer", B.NO_HOOKS, (1, 5, 0), None, "apptainer 3738",
-         "hooks of specs are ignored: libraries come only through mounts",
-         "cdigen generate --layout files --hook none --write"),
+         "hooks of specs are ignored: only mounts add libraries",
+         "set 'hook: none' in the profile (docs/configuration.md)"),
     _row("crun", B.NESTED_DEVICES, None, (1, 7, 0), "crun 1047",
          "users other than root cannot reach device nodes in folders below /dev",
          "install crun 1.7 or newer"),
     _row("crun", B.HOOKS_READ_ONLY, None, (1, 26, 0), "crun NEWS 1.26",
          "createContainer hooks run after a read-only root has become read-only, and fail",
-         "install crun 1.26 or newer, or: cdigen generate --layout files --hook none --write"),
+         "install crun 1.26 or newer, or set 'hook: none' in the profile (docs/configuration.md)"),
     _row("crun", B.HOOK_USERNS, None, (1, 27, 0), "crun 2035",
-         "with --userns=auto or nomap createContainer hooks fail for a folder they may not enter",
+         "with --userns=auto or nomap, createContainer hooks fail, because a folder is not accessible",
          "install crun 1.27 or newer"),
     _row("runc", B.HOOK_ENVIRONMENT, None, (1, 3, 0), "runc 4325, CVE-2025-23266",
-         "a createContainer hook without an environment gets the image's, LD_PRELOAD included",
-         "give every hook an env; specs of cdigen do"),
+         "a createContainer hook without env gets the environment of the image, with LD_PRELOAD",
+         "set env in every hook; specs of cdigen set env"),
 )  # fmt: skip
 
 
 def behaves(runtime: str, release: Release, behaviour: RuntimeBehaviour) -> bool:
-    """Return whether RELEASE of RUNTIME has this behaviour; False for an unknown runtime."""
+    """Return whether RELEASE of RUNTIME has BEHAVIOUR; false for an unknown runtime."""
     return any(
         row.behaviour is behaviour and row.runtime == runtime and row.holds(release) for row in BEHAVIOURS
     )
 
 
 def known_issues(runtime: str, release: Release) -> tuple[BehaviourRow, ...]:
-    """Return the issues of RELEASE of RUNTIME in the table's order; runc and crun are runtimes too."""
+    """Return the known issues of RELEASE of RUNTIME, in the order of the table.
+
+    RUNTIME may also be runc or crun.
+    """
     return tuple(row for row in BEHAVIOURS if row.text and row.runtime == runtime and row.holds(release))
 
 
 def library_of(runtime: str, release: Release) -> tuple[str, str]:
-    """Return the CDI library of RELEASE of RUNTIME and the newest spec version it accepts; empty if none."""
+    """Return the CDI library of RELEASE of RUNTIME and the newest spec version that the library accepts.
+
+    Both are empty if the release has no CDI library.
+    """
     held = [library for since, library in LIBRARIES.get(runtime, ()) if since <= release]
     return (held[-1], newest_version(held[-1])) if held else ("", "")
 
 
 def first_releases_with(version: str) -> tuple[str, ...]:
-    """Return the first release of each common runtime that supports VERSION of a spec: ``podman-4.3``.
+    """Return the first release of each common runtime that supports the spec version VERSION.
 
-    From 0.7.0 on that includes additional groups, which some releases read and forget.
+    A release is a text such as ``podman-4.3``. From VERSION 0.7.0 on, a release must also apply additional
+    groups. Some releases read additional groups, but do not apply the groups.
     """
     forgetting = B.FORGETS_GIDS if release_order(version) >= (0, 7, 0) else None
     found = []
@@ -319,16 +345,16 @@ def first_releases_with(version: str) -> tuple[str, ...]:
 
 
 def nri_of(runtime: str, release: Release) -> tuple[int, int] | None:
-    """Return the version of NRI in RELEASE of RUNTIME, None if it has none."""
+    """Return the version of NRI in RELEASE of RUNTIME; None if the release has no NRI."""
     held = [version for since, version in NRI.get(runtime, ()) if since <= release]
     return held[-1] if held else None
 
 
 def has_validator(runtime: str, release: Release) -> bool:
-    """Return whether NRI in RELEASE of RUNTIME has its validator, which can require plugins (NRI 0.10)."""
+    """Return whether RELEASE of RUNTIME has NRI's validator, which can require plugins (NRI 0.10)."""
     return (nri_of(runtime, release) or (0, 0)) >= (0, 10)
 
 
 def newest_release(runtime: str) -> Release:
-    """Return the first release of the newest series of RUNTIME; KeyError if it is not in the table."""
+    """Return the newest release of RUNTIME in LIBRARIES; raise KeyError if RUNTIME is not in LIBRARIES."""
     return LIBRARIES[runtime][-1][0]

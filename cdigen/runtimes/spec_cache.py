@@ -1,8 +1,9 @@
-"""Read the files of spec directories as one release of the CDI library does, for one reader: ``SpecCache``.
+"""Read the files of spec directories as a release of the CDI library does, for one reader.
 
-The rules are those of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories"). Files that the library does not
-load are read too, to report why. A file is parsed once, and again only after it has changed: with thousands
-of files, one of which changes before each container, the reader has to look at the others' status alone.
+The rules are the rules of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories"). The cache also reads files that
+the library does not load, to report the reason. A file is parsed again only after it has changed. A host can
+have thousands of files, and a new file before each container. From each unchanged file, the cache reads only
+the status.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import os
 import stat
 import time
 
-from cdigen.cdi.library import NEWEST_RELEASE
+from cdigen.cdi.library import NEWEST_RELEASE, RELEASES, newest_version, release_of
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.reader import MAX_SIZE, parse_document
+from cdigen.cdi.version import is_newer, minimum_version
 from cdigen.host.filetimes import shows_changes
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import errors
@@ -36,28 +38,30 @@ if TYPE_CHECKING:
 
     K = TypeVar("K")
     V = TypeVar("V")
-    # Device, inode, time of the last change in nanoseconds, size.
+    # (device, inode, time of the last change in nanoseconds, size) of a file.
     Identity = tuple[int, int, int, int]
     Prepare = Callable[[dict[str, Any]], object]
 
 LOADED = "loaded"
 
-# What is kept: files of each directory, of some thousand bytes each; directories, each for every library; and
-# indexes. A host has some tens of files, with a DRA driver one more for each claim.
+# The limits of the cache: files in a directory, directories, and indexes. A directory that is read for two
+# libraries has two entries. An entry for a file has about a thousand bytes. A host has tens of files, and a
+# DRA driver adds a file for each claim.
 _MOST_FILES = 4_000
 _MOST_DIRECTORIES = _MOST_INDEXES = 32
-# Bytes of files that were read so soon after a change that another one might not show: they are compared at
-# the next look.
+# The limit in bytes for the content of unsettled files. An unsettled file was read so soon after a change
+# that its time may not show the next change. The next read compares its content.
 _MOST_UNSETTLED = 1 << 20
 
 
 @frozen
 class SpecFile:
-    """A spec file: its path, whether it is loaded, and what it defines.
+    """A spec file: its path, its state, its kind and its devices.
 
-    ``state``: LOADED, or the rule (docs/rules.md) by which it is not, and ``reason`` in words. ``directory``
-    is the one to which it is counted. ``is_known``: its kind and devices are known, loaded or not.
-    ``prepared``: what the reader makes of the document where it is loaded (``SpecCache``).
+    ``state`` is LOADED, or the rule (docs/rules.md) that prevents the load of the file. ``reason`` is a text
+    about this problem. ``directory`` is the spec directory of the file. ``is_known`` is true if the kind and
+    the devices are known, even if the file is not loaded. ``prepared`` is the result of PREPARE for the
+    document of a loaded file (``SpecCache``).
     """
 
     path: str
@@ -72,25 +76,26 @@ class SpecFile:
 
 @frozen
 class _Kept:
-    """A file as it was read with that identity, None where it has to be read again in any case.
+    """A parsed file in the cache, with the identity that the file had when it was read.
 
-    ``is_seen``: it is loaded, if its directory is and whoever asks may read it. ``unsettled``: its content,
-    where it had changed right before: after two changes within one step of the clock it has the identity that
-    it had after the first.
+    If ``identity`` is None, the file must be read again in any case. ``is_loadable`` is true if a runtime
+    with read permission for the directory and the file loads the file. ``unsettled`` is the content of a file
+    that changed immediately before the read. Two changes within one step of the clock give the same identity.
     """
 
     identity: Identity | None
     file: SpecFile
-    is_seen: bool
+    is_loadable: bool
     unsettled: bytes | None = None
 
 
 class SpecCache:
-    """The content of spec files, cached: a file is parsed anew only after it has changed.
+    """A cache of parsed spec files; a file is parsed again only after it has changed.
 
-    Files that are gone are forgotten, and documents are not kept: PREPARE returns what the reader needs of
-    each loaded one, as the library decodes it (``SpecFile.prepared``). SHOWS_CHANGES returns whether a
-    file's time of change, read at another time, is old enough to show the next change.
+    The cache drops removed files, and does not keep documents. PREPARE converts each loaded document, as the
+    library decodes it, to the value that the caller needs (``SpecFile.prepared``). SHOWS_CHANGES receives a
+    file's time of change and the time of the read. SHOWS_CHANGES returns whether a later change would get
+    another time of change.
     """
 
     def __init__(
@@ -101,7 +106,7 @@ class SpecCache:
     ) -> None:
         self._prepare = prepare
         self._shows_changes = shows_changes
-        # By tree, directory and library: the files by their names.
+        # (tree, directory, library) -> files by name.
         self._kept: dict[tuple[str, str, str], dict[str, _Kept]] = {}
         self._indexes: dict[tuple[str, tuple[str, ...], str, Reader], SpecIndex] = {}
 
@@ -110,7 +115,7 @@ class SpecCache:
     ) -> tuple[tuple[SpecDirectory, ...], tuple[SpecFile, ...], SpecIndex]:
         """Return the directories and files of HOST in the order in which LIBRARY reads them for READER.
 
-        The index is of those files that LIBRARY loads.
+        The third part of the result is the index of the files that LIBRARY loads.
         """
         directories = spec_directories(host, spec_dirs, library=library, reader=reader)
         reading = _Reading(host, library, self._prepare, self._shows_changes)
@@ -128,36 +133,37 @@ class SpecCache:
             return []
         kept: dict[str, _Kept] = {}
         _keep_last(self._kept, key, kept, most=_MOST_DIRECTORIES)
-        is_seen_by_all = reader.uid == 0 and not directory.problem
+        is_readable = reader.uid == 0 and not directory.problem
         files: list[SpecFile] = []
         with opened_directory(reading.host, directory) as folder:
             for name in directory.names if folder is not None else ():
                 try:
-                    # A third less than by the path, which the kernel would walk each time.
+                    # A descriptor takes a third less time than a path, because the kernel would resolve the
+                    # path each time.
                     now = os.stat(name, dir_fd=folder, follow_symlinks=False)
                 except OSError:
-                    continue  # it was removed
-                one = known.get(name)
-                # With thousands of files each microsecond counts, and most are of this sort.
+                    continue  # the file was removed
+                entry = known.get(name)
+                # This code is inline, because with thousands of files each function call takes time.
                 if (
-                    one is None
-                    or one.identity != (now.st_dev, now.st_ino, now.st_ctime_ns, now.st_size)
-                    or one.unsettled is not None
+                    entry is None
+                    or entry.identity != (now.st_dev, now.st_ino, now.st_ctime_ns, now.st_size)
+                    or entry.unsettled is not None
                 ):
-                    one = reading.file(directory.path, name, now, one)
-                    if one is None:
+                    entry = reading.file(directory.path, name, now, entry)
+                    if entry is None:
                         continue
-                if one.identity is not None and len(kept) < _MOST_FILES:
-                    kept[name] = one
-                if is_seen_by_all and one.is_seen:
-                    files.append(one.file)
+                if entry.identity is not None and len(kept) < _MOST_FILES:
+                    kept[name] = entry
+                if is_readable and entry.is_loadable:
+                    files.append(entry.file)
                 else:
-                    files += _as_seen(reading.host, one.file, directory, reader)
+                    files += _for_reader(reading.host, entry.file, directory, reader)
         return files
 
 
 class _Reading:
-    """One reading of files of HOST as root's runtime with LIBRARY reads them; see ``SpecCache``."""
+    """One read of the files of HOST, as a runtime of root with LIBRARY reads them (see ``SpecCache``)."""
 
     def __init__(
         self, host: Root, library: str, prepare: Prepare | None, shows_changes: Callable[[int, int], bool]
@@ -166,10 +172,13 @@ class _Reading:
         self._shows_changes = shows_changes
         self.library = library
         self._prepare = prepare
-        self._room = _MOST_UNSETTLED
+        self._unsettled_left = _MOST_UNSETTLED
 
     def file(self, directory: str, name: str, status: os.stat_result, known: _Kept | None) -> _Kept | None:
-        """Return the file NAME, whose STATUS was just read, KNOWN from before; None: there is none."""
+        """Return the file NAME with STATUS; None if the file does not exist.
+
+        KNOWN is the entry of the file in the cache, or None.
+        """
         if stat.S_ISDIR(status.st_mode):
             return None
         path = f"{directory.rstrip('/')}/{name}"
@@ -179,7 +188,7 @@ class _Reading:
             if known is not None and known.unsettled is None and known.identity == _identity(status):
                 return known
             if stat.S_ISFIFO(status.st_mode):
-                text = f"{shown(path)} is a FIFO: every runtime that looks for devices waits for it for ever"
+                text = f"{shown(path)} is a FIFO: every runtime that searches for devices hangs"
                 return _kept(
                     None, SpecFile(path=path, directory=directory, state="runtime-hangs", reason=text)
                 )
@@ -196,7 +205,8 @@ class _Reading:
 
     def _read(self, path: str, directory: str, known: _Kept | None) -> _Kept:
         with self.host.open(path) as opened:
-            # Both before the reading: a change during it, or while DATA is parsed, is then noticed.
+            # Time and identity are read before the content, so that a change during the read or the parse is
+            # detected.
             read_ns, identity = time.time_ns(), _identity(os.fstat(opened.descriptor))
             data = opened.read_all(MAX_SIZE)
         if known is not None and known.unsettled == data:
@@ -205,24 +215,27 @@ class _Reading:
             file = _parsed(path, directory, data, self.library, self._prepare)
         if self._shows_changes(identity[2], read_ns):
             return _kept(identity, file)
-        self._room -= len(data)
-        return _kept(identity, file, data) if self._room >= 0 else _kept(None, file)
+        self._unsettled_left -= len(data)
+        return _kept(identity, file, data) if self._unsettled_left >= 0 else _kept(None, file)
 
 
 def _kept(identity: Identity | None, file: SpecFile, unsettled: bytes | None = None) -> _Kept:
-    is_seen = file.state == LOADED and file.path.endswith(SPEC_SUFFIXES)
-    return _Kept(identity=identity, file=file, is_seen=is_seen, unsettled=unsettled)
+    is_loadable = file.state == LOADED and file.path.endswith(SPEC_SUFFIXES)
+    return _Kept(identity=identity, file=file, is_loadable=is_loadable, unsettled=unsettled)
 
 
 def _keep_last(kept: dict[K, V], key: K, value: V, *, most: int) -> None:
-    """Put VALUE last into KEPT, and remove the first beyond MOST."""
+    """Append VALUE to KEPT, and remove the first value if KEPT has more than MOST values."""
     kept[key] = value
     if len(kept) > most:
         del kept[next(iter(kept))]
 
 
-def _as_seen(host: Root, file: SpecFile, directory: SpecDirectory, reader: Reader) -> list[SpecFile]:
-    """Return FILE as READER finds it in DIRECTORY; nothing if only its name is like a spec's."""
+def _for_reader(host: Root, file: SpecFile, directory: SpecDirectory, reader: Reader) -> list[SpecFile]:
+    """Return FILE with its state for READER in DIRECTORY.
+
+    The result is empty if no runtime reads files with this suffix and the file contains no spec.
+    """
     if not file.path.endswith(SPEC_SUFFIXES):
         text = f"{shown(file.path)} is not read by any runtime: its name must end in .json or .yaml"
         return [replace(file, state="file-name-ignored", reason=text)] if file.is_known else []
@@ -241,12 +254,13 @@ _STATES = {
     "unknown": "file-uncertain",
 }
 _REASONS = {
-    "reject": "{0} is refused by the CDI library {1}: see 'cdigen validate {0}'",
-    "panic": "{0} makes the CDI library {1}, and so the runtime, crash",
-    "unknown": "whether the CDI library {1} loads {0} is not known",
+    "reject": "{0}: the CDI library {1} refuses this file: see 'cdigen validate {0}'",
+    "panic": "{0}: the CDI library {1}, and so the runtime, crashes on this file",
+    "unknown": "{0}: it is unknown whether the CDI library {1} loads this file",
 }
-# The newest release stands for all: it loads what older ones load, except documents of version 0.1.0 or
-# 0.2.0, empty lists of devices, and fields that 1.1.0 removed (docs/cdi.md).
+# The newest release represents all releases, because it loads the files that older releases load. The
+# exceptions are documents of version 0.1.0 or 0.2.0, empty lists of devices, and fields that 1.1.0 removed
+# (docs/cdi.md).
 _REASONS_OF_NEWEST = {
     "reject": "{0}: no runtime loads this file: {2}",
     "panic": "{0}: runtimes crash on this file: {2}",
@@ -255,7 +269,7 @@ _REASONS_OF_NEWEST = {
 
 
 def _parsed(path: str, directory: str, data: bytes, library: str, prepare: Prepare | None) -> SpecFile:
-    """Return the file PATH with the content DATA as LIBRARY reads it, and what PREPARE makes of it."""
+    """Return the file PATH with the content DATA as LIBRARY reads it, with the result of PREPARE."""
     verdict, fault, document = _judged(data, library, is_yaml=is_yaml(path), is_shortened=prepare is None)
     kind, devices = names_in(document) if document else ("", ())
     reasons = _REASONS_OF_NEWEST if library == NEWEST_RELEASE else _REASONS
@@ -275,29 +289,46 @@ def _parsed(path: str, directory: str, data: bytes, library: str, prepare: Prepa
 def _judged(
     data: bytes, library: str, *, is_yaml: bool, is_shortened: bool
 ) -> tuple[str, str, dict[str, Any] | None]:
-    """Return the verdict of LIBRARY on DATA, why it is not *accept*, and the document as LIBRARY reads it.
+    """Return the verdict of LIBRARY on DATA, the reason of a verdict other than accept, and the document.
 
-    IS_SHORTENED: fields that are not given need not be in it.
+    If IS_SHORTENED is true, the document may lack fields that DATA does not set.
     """
     faults: tuple[Finding, ...] = ()
     if library == NEWEST_RELEASE and is_shortened:
-        # The newest release loads every file that breaks no rule. Most break none, and need no emulation.
+        # The newest release loads every file that violates no rule. Most files need no emulation.
         checked = parse_and_check(data, yaml=is_yaml)
         faults = errors(checked.findings)
         if not faults:
             return "accept", "", checked.document
-    # Imported here: it may need PyYAML (19 ms).
+    # The import is here because it may import PyYAML (19 ms).
     from cdigen.cdi.loaders.emulation import loaded_document  # noqa: PLC0415
 
     parsed = parse_document(data, yaml=is_yaml)
+    if library and release_of(library) is None and _is_for_older(data, library, is_yaml=is_yaml):
+        # Podman 4.1 and CRI-O 1.24 have libraries that are older than the first observed library. Such a
+        # library reads spec versions up to its own version like the first observed library. It rejects later
+        # spec versions (pkg/cdi, validSpecVersions).
+        library = RELEASES[0]
     judged, document = loaded_document(data, library, parsed)
-    # What is refused is at least known by its names.
+    # For a rejected file, the document is used only for the names.
     found = parsed.document if document is None else document
     return judged.verdict, _summary(faults) if faults else judged.reason, found
 
 
+def _is_for_older(data: bytes, library: str, *, is_yaml: bool) -> bool:
+    """Return whether DATA violates no rule of CDI and needs no later version than LIBRARY supports."""
+    reading = parse_and_check(data, yaml=is_yaml)
+    if reading.document is None or errors(reading.findings):
+        return False
+    newest = newest_version(library)
+    return not any(
+        is_newer(version, newest)
+        for version in (reading.document["cdiVersion"], minimum_version(reading.document))
+    )
+
+
 def names_in(document: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
-    """Return the kind and the devices of DOCUMENT, as far as they are valid."""
+    """Return the kind and the devices of DOCUMENT; parts with a wrong type are omitted."""
     kind, devices = document.get("kind"), document.get("devices")
     entries = devices if isinstance(devices, list) else []
     names = [entry.get("name") for entry in entries if isinstance(entry, dict)]
@@ -312,7 +343,7 @@ def _summary(faults: tuple[Finding, ...]) -> str:
 
 def _unreadable(path: str, directory: str, error: OSError) -> SpecFile:
     if error.errno == errno.EFBIG:
-        text = f"{shown(path)} has more than {MAX_SIZE >> 20} MiB: what a runtime does with it is not known"
+        text = f"{shown(path)} has more than {MAX_SIZE >> 20} MiB: it is unknown whether runtimes load it"
         return SpecFile(path=path, directory=directory, state="file-uncertain", reason=text)
     text = f"{shown(path)}: {reason(error)}"
     return SpecFile(path=path, directory=directory, state="file-unreadable", reason=text)

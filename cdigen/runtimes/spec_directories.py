@@ -1,6 +1,6 @@
-"""The spec directories as one release of the CDI library finds them for one reader: ``spec_directories``.
+"""The spec directories, as a release of the CDI library finds them for a reader.
 
-The rules are those of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories").
+The rules are the rules of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories").
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.runtimes.users import Reader
 
-# Wrong endings of specs, which no library reads; not those of backups, which are not meant to be read.
+# Suffixes that are examined in any letter case. No library reads .yml, or suffixes in upper case. Suffixes of
+# backups are not examined.
 _SIMILAR = (".yml", ".yaml", ".json")
 _FOLDER = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @frozen
 class SpecDirectory:
-    """A spec directory: ``problem`` is the rule by which it is not read, empty if it is read or missing.
+    """A spec directory.
 
-    ``is_known``: its content could be read anyway. ``aliases``: other names under which it was listed before,
-    which are ignored.
+    ``problem`` is the rule that prevents a read of the directory. ``problem`` is empty if the directory is
+    read or missing. If ``is_known`` is true, cdigen itself could read the content. ``aliases`` are earlier
+    names of the same directory in the list. The library ignores these names.
     """
 
     path: str
@@ -58,7 +60,7 @@ def spec_directories(
 
 @contextmanager
 def opened_directory(host: Root, directory: SpecDirectory) -> Iterator[int | None]:
-    """Open DIRECTORY for the status of its entries; None where it is gone."""
+    """Open DIRECTORY, and yield its descriptor for the status of its entries; None if it no longer exists."""
     try:
         folder = os.open(host.outer_path(host.directory(directory.path)), _FOLDER)
     except OSError:
@@ -71,7 +73,7 @@ def opened_directory(host: Root, directory: SpecDirectory) -> Iterator[int | Non
 
 
 def spec_names(names: list[str]) -> tuple[str, ...]:
-    """Return those of NAMES that a library reads from a spec directory, in its order."""
+    """Return the NAMES that a library reads from a spec directory, in the order of the library."""
     return tuple(sorted((name for name in names if name.endswith(SPEC_SUFFIXES)), key=os.fsencode))
 
 
@@ -92,13 +94,10 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
     except OSError as error:
         text = f"{shown(path)}: {reason(error)}"
         return SpecDirectory(path=path, problem="directory-unreadable", reason=text)
-    # Sorted by bytes, as they are where all are ASCII.
+    # The names are sorted by bytes. ASCII names are already in this order.
     names = tuple(listed if "".join(listed).isascii() else sorted(listed, key=os.fsencode))
     if not follows_links and is_link(host, path):
-        text = (
-            f"{shown(path)} is a link to {shown(real)}, and this release follows no link instead of "
-            "a spec directory"
-        )
+        text = f"{shown(path)} is a link to {shown(real)}, and this release reads no linked directory"
         return SpecDirectory(path=path, problem="directory-symlink", reason=text, is_known=True, names=names)
     if not may_list(host, path, reader):
         text = f"{shown(path)} cannot be read by the user with the id {reader.uid}"
@@ -109,7 +108,7 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
 
 
 def is_link(host: Root, path: str) -> bool:
-    """Return whether PATH of HOST itself is a link, whatever its target."""
+    """Return whether PATH of HOST itself is a link, with any target."""
     folder, _, name = path.rpartition("/")
     try:
         return os.path.islink(f"{host.outer_path(host.directory(folder or '/')).rstrip('/')}/{name}")
@@ -118,13 +117,16 @@ def is_link(host: Root, path: str) -> bool:
 
 
 def _listed(spec_dirs: tuple[str, ...]) -> list[str]:
-    """Return the directories without repetitions, keeping the last, each in its shortest form."""
+    """Return the directories in their shortest form, without duplicates; the last duplicate is kept."""
     cleaned = ["/" * path.startswith("/") + posixpath.normpath(path).lstrip("/") for path in spec_dirs]
-    return [path for place, path in enumerate(cleaned) if path not in cleaned[place + 1 :]]
+    return [path for index, path in enumerate(cleaned) if path not in cleaned[index + 1 :]]
 
 
 def _without_aliases(directories: list[SpecDirectory]) -> list[SpecDirectory]:
-    """Return DIRECTORIES; of one that is listed under several names only the last, as if read once."""
+    """Return DIRECTORIES with one entry for each directory.
+
+    If a directory is listed under several names, only the last name is kept.
+    """
     last = {each.identity: each.path for each in directories if each.identity}
     aliases: dict[str, list[str]] = {}
     for each in directories:
@@ -138,8 +140,11 @@ def _without_aliases(directories: list[SpecDirectory]) -> list[SpecDirectory]:
 
 
 def _stopped(directories: list[SpecDirectory]) -> list[SpecDirectory]:
-    """Return DIRECTORIES as the library's main branch reads them: the first unreadable one ends the scan."""
-    stop = next((place for place, each in enumerate(directories) if each.problem), None)
+    """Return DIRECTORIES as the library's main branch reads them.
+
+    The first unreadable directory ends the scan.
+    """
+    stop = next((index for index, each in enumerate(directories) if each.problem), None)
     if stop is None:
         return directories
     text = f"the scan ends at {shown(directories[stop].path)}: {directories[stop].reason}"

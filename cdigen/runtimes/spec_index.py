@@ -1,7 +1,8 @@
-"""Which of the loaded files defines each device: ``SpecIndex``, made of the one before and what changed.
+"""The index of the loaded spec files by the devices that they define.
 
-Where a DRA driver writes a file for each claim there are thousands of names, and one file changes before each
-container. So a changed file costs its own names, and a kind of which no file has changed keeps its value.
+A DRA driver can write a file for each claim. There are then thousands of names, and a file changes before
+each start of a container. Therefore an update takes time only for the names of changed files. The index of a
+kind without changed files stays the same object.
 """
 
 from __future__ import annotations
@@ -18,18 +19,22 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecFile
 
     # The files that define a device, in the order in which they are read.
-    Holders = tuple[SpecFile, ...]
+    Specs = tuple[SpecFile, ...]
 
-# A dict of 8,000 names takes a millisecond to copy, a 64th of it none.
+# A copy of a dict with 8,000 names takes a millisecond. A copy of one 64th of the dict takes almost no time.
 _PARTS = 64
-# So many names are copied in no time and found faster: a node's GPUs are asked for again and again.
+# A copy of up to this number of names takes almost no time, and lookups in the copy are faster. Programs
+# often look up the GPUs of a node.
 _FEW = 1_000
 
 
-class HoldersByName:
-    """The files that define each device of a kind, by its name; a value: ``changed`` gives another one."""
+class SpecsByName:
+    """The files that define each device of a kind, by name.
 
-    def __init__(self, parts: tuple[dict[str, Holders], ...] = ({},) * _PARTS, size: int = 0) -> None:
+    The object is immutable. ``changed`` returns a new object.
+    """
+
+    def __init__(self, parts: tuple[dict[str, Specs], ...] = ({},) * _PARTS, size: int = 0) -> None:
         self._parts = parts
         self._size = size
 
@@ -43,104 +48,110 @@ class HoldersByName:
         for part in self._parts:
             yield from part
 
-    def of(self, name: str) -> Holders:
-        """Return the files that define NAME; none: there is no such device."""
+    def of(self, name: str) -> Specs:
+        """Return the files that define NAME; empty if the device does not exist."""
         return self._parts[hash(name) % _PARTS].get(name, ())
 
-    def changed(self, changes: Mapping[str, Holders]) -> HoldersByName:
-        """Return the same but for CHANGES; a name that is left without a file is gone."""
+    def changed(self, changes: Mapping[str, Specs]) -> SpecsByName:
+        """Return a copy with CHANGES; a name without files is removed."""
         parts, size = list(self._parts), self._size
         copied = set()
-        for name, holders in changes.items():
-            place = hash(name) % _PARTS
-            if place not in copied:
-                parts[place] = dict(parts[place])
-                copied.add(place)
-            size -= parts[place].pop(name, None) is not None
-            if holders:
-                parts[place][name] = holders
+        for name, specs in changes.items():
+            number = hash(name) % _PARTS
+            if number not in copied:
+                parts[number] = dict(parts[number])
+                copied.add(number)
+            size -= parts[number].pop(name, None) is not None
+            if specs:
+                parts[number][name] = specs
                 size += 1
-        return HoldersByName(tuple(parts), size)
+        return SpecsByName(tuple(parts), size)
 
 
 @frozen
 class KindIndex:
-    """The devices of one kind: the loaded files that define each, and the ``conflicts`` among them.
+    """The devices of one kind: the loaded files that define each device, and the conflicts of these files.
 
-    ``names``: those that resolve.
+    ``names`` are the names of the devices that resolve.
     """
 
-    holders: HoldersByName
-    conflicts: Mapping[str, Holders]
+    specs: SpecsByName
+    conflicts: Mapping[str, Specs]
     names: NameSet
 
     def file(self, name: str) -> SpecFile | None:
-        """Return the file whose definition of the device NAME is used; None where it does not resolve."""
-        having = self.holders.of(name)
-        return having[-1] if having and name not in self.conflicts else None
+        """Return the file whose definition of the device NAME is used; None if NAME does not resolve."""
+        defining = self.specs.of(name)
+        return defining[-1] if defining and name not in self.conflicts else None
 
     def updated(self, gone: Iterable[SpecFile], new: Iterable[SpecFile], order: Iterable[int]) -> KindIndex:
-        """Return the kind without the files GONE and with the NEW ones; ORDER has the ids of all files."""
-        changes: dict[str, Holders] = {}
-        # One value for all names that no other file has, which is nearly all.
+        """Return the index of the kind without the files GONE and with the files NEW.
+
+        ORDER has the Python id() of all files, in the order in which the files are read.
+        """
+        changes: dict[str, Specs] = {}
+        # Most names are defined by one file. All these names of a file share one tuple.
         alone = {id(file): (file,) for file in new}
         for file in gone:
             for name in file.devices:
-                having = changes[name] if name in changes else self.holders.of(name)
-                changes[name] = tuple([other for other in having if other is not file])
+                defining = changes[name] if name in changes else self.specs.of(name)
+                changes[name] = tuple([other for other in defining if other is not file])
         for file in new:
             for name in file.devices:
-                having = changes[name] if name in changes else self.holders.of(name)
-                changes[name] = (*having, file) if having else alone[id(file)]
+                defining = changes[name] if name in changes else self.specs.of(name)
+                changes[name] = (*defining, file) if defining else alone[id(file)]
         conflicts = {name: files for name, files in self.conflicts.items() if name not in changes}
-        if shared := [name for name, having in changes.items() if len(having) > 1]:
-            places = {one: place for place, one in enumerate(order)}
+        if shared := [name for name, defining in changes.items() if len(defining) > 1]:
+            positions = {file_id: number for number, file_id in enumerate(order)}
             for name in shared:
-                changes[name] = tuple(sorted(changes[name], key=lambda file: places[id(file)]))
+                changes[name] = tuple(sorted(changes[name], key=lambda file: positions[id(file)]))
                 if conflict := conflict_of(changes[name]):
                     conflicts[name] = tuple(conflict)
-        holders = self.holders.changed(changes)
-        is_copied = conflicts or len(holders) <= _FEW
-        names = NameSet({name for name in holders if name not in conflicts} if is_copied else holders)
-        return KindIndex(holders=holders, conflicts=conflicts, names=names)
+        specs = self.specs.changed(changes)
+        is_copied = conflicts or len(specs) <= _FEW
+        names = NameSet({name for name in specs if name not in conflicts} if is_copied else specs)
+        return KindIndex(specs=specs, conflicts=conflicts, names=names)
 
 
 _NO_FILES: Mapping[int, SpecFile] = MappingProxyType({})
 _NO_KINDS: Mapping[str, KindIndex] = MappingProxyType({})
-_NO_KIND = KindIndex(holders=HoldersByName(), conflicts={}, names=NameSet(()))
+_NO_KIND = KindIndex(specs=SpecsByName(), conflicts={}, names=NameSet(()))
 
 
 class SpecIndex:
-    """The loaded FILES by the devices that they define; ``kinds`` has each kind with a loaded file."""
+    """The loaded FILES by the devices that they define; ``kinds`` has every kind with a loaded file."""
 
     def __init__(
         self, files: Mapping[int, SpecFile] = _NO_FILES, kinds: Mapping[str, KindIndex] = _NO_KINDS
     ) -> None:
         self.kinds = kinds
-        # By id, in the order in which they are read.
+        # The files by their id(), in the order in which they are read.
         self._files = files
         self._devices: tuple[tuple[str, str], ...] | None = None
 
     @property
     def devices(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of each qualified name that resolves and the path of its file, sorted as people expect."""
+        """Pairs of a qualified name that resolves and the path of its file, in natural order."""
         if self._devices is None:
             found = {
-                f"{kind}={name}": index.holders.of(name)[-1].path
+                f"{kind}={name}": index.specs.of(name)[-1].path
                 for kind, index in self.kinds.items()
-                for name in index.holders
+                for name in index.specs
                 if name not in index.conflicts
             }
             self._devices = tuple(sorted(found.items(), key=lambda pair: natural_key(pair[0])))
         return self._devices
 
     def file(self, device: str) -> SpecFile | None:
-        """Return the file whose definition of DEVICE (``vendor/class=name``) is used; None: there is none."""
+        """Return the file whose definition of DEVICE is used; None if DEVICE does not resolve.
+
+        DEVICE has the form ``vendor/class=name``.
+        """
         kind, _, name = device.partition("=")
         return self.kinds.get(kind, _NO_KIND).file(name)
 
     def conflicts(self) -> dict[tuple[str, ...], list[str]]:
-        """Return the qualified names that do not resolve, by the paths of the files that both define them."""
+        """Return the qualified names that do not resolve, by the paths of the files that define them."""
         names: dict[tuple[str, ...], list[str]] = {}
         for kind, index in self.kinds.items():
             for name, files in index.conflicts.items():
@@ -148,16 +159,16 @@ class SpecIndex:
         return names
 
     def updated(self, files: Sequence[SpecFile]) -> SpecIndex:
-        """Return the index of the loaded FILES, which are in the order in which they are read."""
+        """Return the index of the loaded FILES, which are in the order in which the library reads them."""
         before, now = self._files, dict(zip(map(id, files), files, strict=True))
-        gone = _by_kind([before[one] for one in before.keys() - now.keys()])
-        new = _by_kind([now[one] for one in now.keys() - before.keys()])
+        gone = _by_kind([before[file_id] for file_id in before.keys() - now.keys()])
+        new = _by_kind([now[file_id] for file_id in now.keys() - before.keys()])
         if not gone and not new:
             return self
         kinds = dict(self.kinds)
         for kind in gone.keys() | new.keys():
             index = kinds.get(kind, _NO_KIND).updated(gone.get(kind, ()), new.get(kind, ()), now)
-            if index.holders:
+            if index.specs:
                 kinds[kind] = index
             else:
                 kinds.pop(kind, None)
@@ -165,7 +176,7 @@ class SpecIndex:
 
 
 def conflict_of(loaded: Sequence[SpecFile]) -> list[SpecFile]:
-    """Return those files of LOADED, which all define one device, that are in one directory; else nothing."""
+    """Return the files of LOADED that are in the same directory; all files of LOADED define one device."""
     if len(loaded) < 2:
         return []
     by_directory: dict[str, list[SpecFile]] = {}

@@ -1,7 +1,7 @@
-"""Turn the release named by ``--target`` into what it accepts: ``parse``.
+"""Find the spec features that the release of a target accepts.
 
-``parse`` turns ``podman-4.3`` into a ``Target``, ``strictest`` makes one of several. A version without a
-patch level means the oldest of its series, which may be installed.
+``parse`` converts a text such as ``podman-4.3`` to a ``Target``. ``strictest`` combines several targets. A
+version without a patch level means the oldest release of its series, because this release may be installed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from cdigen.cdi.version import release_order
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.releases import (
+    LAST_SERIES,
     LIBRARIES,
     RUNTIME_NAMES,
     RuntimeBehaviour,
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
 
 @frozen
 class Target:
-    """The runtime ``name`` (``podman-4.3.0``), whose CDI ``library`` reads specs up to ``newest``.
+    """The runtime ``name`` (``podman-4.3.0``); its CDI ``library`` reads specs up to version ``newest``.
 
-    ``dots_in_class`` is false where the library is so old that it refuses a kind with a dot in its
-    class. ``forgets_gids`` names the release, this one or one beside it, that reads a spec's
-    additional groups and starts the process without them; empty where none does. ``doubts`` say which
-    releases are newer than all that are known, and what each is taken for.
+    ``dots_in_class`` is false if the library is too old to accept a kind with a dot in its class.
+    ``forgets_gids`` names a release that reads the additional groups of a spec but starts the process without
+    these groups. A target can combine several releases (``strictest``). ``forgets_gids`` then names one of
+    these releases. It is empty if all releases apply the groups. ``doubts`` are the reasons why a release is
+    unknown. An unknown release is treated as the last known release before it.
     """
 
     name: str
@@ -44,11 +46,11 @@ class Target:
 
 
 def parse(text: str) -> Target:
-    """Return the target that TEXT names: a runtime, a hyphen, one to three numbers.
+    """Return the target in TEXT, which has the form RUNTIME-VERSION with one to three numbers.
 
-    A release between two rows of the table, or after the last, is like the row before it, with a doubt if it
-    is of a later series. Raises ConfigError if TEXT is not a release of a known runtime, or is too old for
-    CDI.
+    A release without its own row in the table is treated as the release in the row before it. If the series
+    of the release is unknown, the target has a doubt. Raises ConfigError if TEXT is not a release of a known
+    runtime, or if the release is too old for CDI.
     """
     runtime, release = _split(text)
     name = _name(runtime, release)
@@ -57,12 +59,10 @@ def parse(text: str) -> Target:
         oldest = LIBRARIES[runtime][0][0]
         raise ConfigError(
             f"the target {name} is too old: it reads no CDI specs",
-            hint=f"the oldest that does is {_name(runtime, oldest)}; a version that is not given in "
-            "full means the oldest of its series",
+            hint=f"the oldest target with CDI is {_name(runtime, oldest)}; an incomplete version "
+            "means the oldest release of the series",
         )
-    latest = newest_release(runtime)
-    newest_known = f"{_name(runtime, latest)}, the newest that cdigen knows"
-    doubt = f"{name} is newer than {newest_known}, and is taken for that one"
+    doubt = _doubt(runtime, release)
     forgets = behaves(runtime, release, RuntimeBehaviour.FORGETS_GIDS)
     return Target(
         name=name,
@@ -70,14 +70,14 @@ def parse(text: str) -> Target:
         newest=newest,
         dots_in_class=LibraryBehaviour.ALLOWS_DOTS_IN_CLASS.since <= release_order(library),
         forgets_gids=name if forgets else "",
-        doubts=(doubt,) if release[:2] > latest[:2] else (),
+        doubts=(doubt,) if doubt else (),
     )
 
 
 def strictest(targets: tuple[Target, ...]) -> Target | None:
-    """Return a target that accepts only what each of TARGETS accepts; None if there are none.
+    """Return a target with the features that all TARGETS accept; None if TARGETS is empty.
 
-    It has the name of the one with the oldest library.
+    The name of the result is the name of the target with the oldest library.
     """
     if not targets:
         return None
@@ -87,6 +87,22 @@ def strictest(targets: tuple[Target, ...]) -> Target | None:
         forgets_gids=min((target.forgets_gids for target in targets if target.forgets_gids), default=""),
         doubts=tuple(dict.fromkeys(doubt for target in targets for doubt in target.doubts)),
     )
+
+
+def target_key(releases: tuple[str, ...]) -> str:
+    """Return the configuration key with RELEASES, without duplicates: ``target: [podman-4.3]``."""
+    return f"target: [{', '.join(dict.fromkeys(releases))}]"
+
+
+def _doubt(runtime: str, release: Release) -> str:
+    """Return the reason why RELEASE of RUNTIME is unknown; empty if its series is known."""
+    latest, (major, minor) = newest_release(runtime), release[:2]
+    if (major, minor) > latest[:2]:
+        known = f"{_name(runtime, latest)}, the newest release in cdigen's table"
+        return f"{_name(runtime, release)} is newer than {known}"
+    last = LAST_SERIES.get(runtime, {}).get(major, minor)
+    known = f"the last series of {runtime} {major} in cdigen's table"
+    return f"{_name(runtime, release)} is newer than {major}.{last}, {known}" if minor > last else ""
 
 
 def _age(target: Target) -> tuple[tuple[int, ...], tuple[int, ...], str]:
@@ -101,12 +117,12 @@ def _split(text: str) -> tuple[str, Release]:
     if not runtime or len(numbers) != len(parts) or len(parts) > 3:
         raise ConfigError(
             f"the target {shown(text)!r} is not a runtime, a hyphen and a version",
-            hint=f"such as podman-4.3 or containerd-1.7.24; known runtimes: {', '.join(LIBRARIES)}",
+            hint=f"examples: podman-4.3, containerd-1.7.24; runtimes: {', '.join(LIBRARIES)}",
         )
     if runtime not in LIBRARIES:
         raise ConfigError(
-            f"the target {shown(text)!r} is not a runtime that cdigen knows",
-            hint=f"known runtimes: {', '.join(LIBRARIES)}",
+            f"the target {shown(text)!r}: the runtime is unknown",
+            hint=f"runtimes: {', '.join(LIBRARIES)}",
         )
     major, minor, patch = (*numbers, 0, 0)[:3]
     return runtime, (major, minor, patch)

@@ -1,8 +1,8 @@
-"""Read how systemd starts a runtime: ``command`` returns its arguments and environment, from unit files.
+"""Read the command line of a runtime from its systemd unit: arguments and environment.
 
-Enough of systemd.unit(5), systemd.service(5) and systemd.exec(5) for the services of runtimes: drop-ins, the
-reset by an empty value, environment files and variables. Unreadable files count as missing: for arguments
-that are missed in this way the defaults are reported, without a finding.
+The module supports the parts of systemd.unit(5), systemd.service(5) and systemd.exec(5) that the services of
+runtimes use: drop-ins, the reset by an empty value, environment files and variables. An unreadable file is
+treated as a missing file, without a finding. The arguments in this file then have their default values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
 
-# systemd.unit(5), "Unit File Load Path", the first with the highest priority.
+# systemd.unit(5), "Unit File Load Path". The first folder has the highest priority.
 SYSTEM_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -31,13 +31,13 @@ USER_FOLDERS = (
 )
 
 _LIMIT = 1 << 16
-_PREFIXES = "@-:+!|"  # before an executable: systemd.service(5), "Command lines"
+_PREFIXES = "@-:+!|"  # the prefixes of an executable: systemd.service(5), "Command lines"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 
 @frozen
 class Command:
-    """A command line: its words without the program, the environment that units set, and the unit file."""
+    """A command line: the words after the program, the environment from units, and the unit file."""
 
     words: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
@@ -45,7 +45,7 @@ class Command:
     program: str = ""
 
     def values(self, *names: str) -> tuple[str, ...]:
-        """Return the values of the options NAMES (``--config``, ``-c``), in their order."""
+        """Return the values of the options NAMES (``--config``, ``-c``) in order."""
         found: list[str] = []
         words = iter(self.words)
         for word in words:
@@ -55,7 +55,7 @@ class Command:
         return tuple(found)
 
     def flag(self, name: str) -> bool | None:
-        """Return the last value of the switch NAME, None if it is not given."""
+        """Return the last value of the switch NAME; None if the command line does not contain the switch."""
         last = None
         for word in self.words:
             option, equals, value = word.partition("=")
@@ -65,7 +65,7 @@ class Command:
 
 
 def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) -> Command:
-    """Return how UNIT (``docker.service``) of HOST starts its program; an empty Command if it does not."""
+    """Return the command of UNIT (``docker.service``) on HOST; an empty Command if UNIT does not exist."""
     file = next((f"{folder}/{unit}" for folder in folders if _text(host, f"{folder}/{unit}")), "")
     settings: list[tuple[str, str]] = []
     for path in (file, *_drop_ins(host, unit, folders)) if file else ():
@@ -77,7 +77,7 @@ def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) ->
             line = value
         elif key == "Environment":
             environment |= _assignments(value)
-    # Files are read when the service starts, after all settings in units (systemd.exec(5)).
+    # systemd reads environment files when the service starts, after all settings of units (systemd.exec(5)).
     for key, value in settings:
         if key == "EnvironmentFile":
             environment |= _environment_file(_text(host, value.removeprefix("-")))
@@ -96,7 +96,7 @@ def _text(host: Root, path: str) -> str:
 
 
 def _drop_ins(host: Root, unit: str, folders: tuple[str, ...]) -> list[str]:
-    """Return the drop-ins in the order of their names; of equal names, that in the first folder."""
+    """Return the drop-ins, sorted by name; among equal names, only that of the first folder is used."""
     found: dict[str, str] = {}
     for folder in folders:
         for name in host.names(f"{folder}/{unit}.d"):
@@ -106,9 +106,9 @@ def _drop_ins(host: Root, unit: str, folders: tuple[str, ...]) -> list[str]:
 
 
 def unit_values(host: Root, unit: str, key: str) -> tuple[str, ...]:
-    """Return the words that KEY (``Before``) has in the section [Unit] of UNIT and its drop-ins.
+    """Return the words of KEY (``Before``) in the section [Unit] of UNIT and its drop-ins.
 
-    For dependencies, which no empty value takes back (systemd.unit(5)).
+    The function is for dependencies, which an empty value does not reset (systemd.unit(5)).
     """
     file = next((f"{folder}/{unit}" for folder in SYSTEM_FOLDERS if _text(host, f"{folder}/{unit}")), "")
     found: list[str] = []
@@ -119,14 +119,14 @@ def unit_values(host: Root, unit: str, key: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _settings(text: str, wanted: str) -> list[tuple[str, str]]:
+def _settings(text: str, wanted_section: str) -> list[tuple[str, str]]:
     settings: list[tuple[str, str]] = []
     section = ""
     for line in re.sub(r"\\\n", " ", text).splitlines():
         stripped = line.strip()
         if stripped.startswith("["):
             section = stripped
-        elif section == wanted and stripped[:1] not in {"", "#", ";"}:
+        elif section == wanted_section and stripped[:1] not in {"", "#", ";"}:
             key, _, value = stripped.partition("=")
             settings.append((key.strip(), value.strip()))
     return settings
@@ -153,7 +153,7 @@ def _expand(word: str, environment: dict[str, str]) -> list[str]:
 
 
 def _split(text: str) -> list[str]:
-    import shlex  # noqa: PLC0415 - few commands ask for units
+    import shlex  # noqa: PLC0415 - few commands read units
 
     try:
         return shlex.split(text)

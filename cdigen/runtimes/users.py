@@ -1,9 +1,9 @@
-"""The user as whom a runtime reads spec files: ``User``, ``find_user``; and what it may read: ``may_read``.
+"""The user that runs a runtime, and the files that the user may read.
 
-podman reads specs and its own configuration as the user who runs it, and so does a rootless dockerd; the
-other runtimes are daemons of root. cdigen often runs as root, who may read everything; whether a user's
-podman can read the same file follows from the modes of the file and of every folder on the way
-(path_resolution(7)).
+An unprivileged user can run podman or a rootless dockerd. These programs read specs and configuration files
+with the rights of the user. The other runtimes are daemons of root. cdigen often runs as root, which may read
+every file. A user's podman may read a file only if the modes of the file and of every folder on its path
+permit it (path_resolution(7)).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
 
-    # Name, user id, group id, home, ids of further groups.
+    # (name, user ID, group ID, home, IDs of additional groups).
     Row = tuple[str, int, int, str, list[int]]
 
 _READ, _SEARCH = 4, 1
@@ -30,9 +30,10 @@ _READ, _SEARCH = 4, 1
 
 @frozen
 class Reader:
-    """A process that reads spec files: its user id and all its group ids. Root reads everything.
+    """A process that reads spec files: its user ID and all its group IDs; root may read every file.
 
-    ``follows_links``: whether it follows a spec directory that is a symlink; the library itself does not.
+    If ``follows_links`` is true, the process follows a symlink to a spec directory. The CDI library itself
+    does not follow such a symlink.
     """
 
     uid: int = 0
@@ -42,10 +43,10 @@ class Reader:
 
 @frozen
 class User:
-    """A user without root's rights who starts containers: names on the host, folders from its XDG variables.
+    """An unprivileged user who starts containers, with the user's IDs and folders on the host.
 
-    ``config_home`` is XDG_CONFIG_HOME, by default ``<home>/.config``; ``runtime_dir`` XDG_RUNTIME_DIR, by
-    default ``/run/user/<uid>``. Paths are the host's own.
+    ``config_home`` is XDG_CONFIG_HOME, by default ``<home>/.config``. ``runtime_dir`` is XDG_RUNTIME_DIR, by
+    default ``/run/user/<uid>``. Paths are paths of the host.
     """
 
     name: str
@@ -57,7 +58,7 @@ class User:
     runtime_dir: str
 
     def reader(self) -> Reader:
-        """Return who reads files for this user."""
+        """Return the reader for processes of this user."""
         return Reader(uid=self.uid, gids=self.gids)
 
 
@@ -65,17 +66,18 @@ ROOT = Reader()
 
 
 def find_user(host: Root, name: str, environment: Mapping[str, str]) -> User | None:
-    """Return the user of HOST with the name or number NAME; None for root. ConfigError: no such user.
+    """Return the user of HOST with the name or number NAME, or None for root.
 
-    On this machine from the system's user database, LDAP included, else from /etc/passwd and /etc/group.
-    XDG variables are read from ENVIRONMENT: that of the user's own process, else an empty one.
+    On this machine, the source is the system's user database, including LDAP. On other hosts, the sources are
+    /etc/passwd and /etc/group. ENVIRONMENT is the environment of the user's own process, with the XDG
+    variables, or empty. Raises ConfigError if the user does not exist.
     """
     if name in {"root", "0"}:
         return None
     row = (_of_system(name) if host.is_this_machine else None) or _of_files(host, name)
     if row is None:
         raise ConfigError(
-            f"--user {shown(name)!r}: the host has no such user", hint="name one of 'getent passwd'"
+            f"--user {shown(name)!r}: the host has no such user", hint="'getent passwd' lists the users"
         )
     name, uid, gid, home, groups = row
     if uid == 0:
@@ -92,7 +94,7 @@ def find_user(host: Root, name: str, environment: Mapping[str, str]) -> User | N
 
 
 def _of_system(name: str) -> Row | None:
-    import pwd  # noqa: PLC0415 - few commands are about a user
+    import pwd  # noqa: PLC0415 - few commands need a user
 
     try:
         row = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
@@ -102,14 +104,14 @@ def _of_system(name: str) -> Row | None:
 
 
 def _of_files(host: Root, name: str) -> Row | None:
-    for who, _, uid, gid, _, home, *_ in _rows(host, "/etc/passwd", 6):
-        if name in {who, uid} and uid.isdecimal() and gid.isdecimal():
+    for user, _, uid, gid, _, home, *_ in _rows(host, "/etc/passwd", 6):
+        if name in {user, uid} and uid.isdecimal() and gid.isdecimal():
             groups = [
                 int(number)
                 for _, _, number, members, *_ in _rows(host, "/etc/group", 4)
-                if number.isdecimal() and who in members.split(",")
+                if number.isdecimal() and user in members.split(",")
             ]
-            return who, int(uid), int(gid), home, groups
+            return user, int(uid), int(gid), home, groups
     return None
 
 
@@ -124,7 +126,7 @@ def _rows(host: Root, path: str, least: int) -> Iterator[list[str]]:
 
 
 def may_read(host: Root, path: str, reader: Reader) -> bool:
-    """Return whether READER may open PATH of HOST for reading; True if PATH does not exist."""
+    """Return whether READER may open PATH of HOST for reading; true if PATH does not exist."""
     return _may(host, path, reader, _READ)
 
 
@@ -140,15 +142,15 @@ def _may(host: Root, path: str, reader: Reader, wanted: int) -> bool:
         real, status = host.located(path)
         return (
             _is_open(host, real, status, reader, wanted)
-            and _ways_open(host, real, reader)
-            # A link's own folder must be searchable too, not only its target's.
-            and (real == path or _ways_open(host, path, reader))
+            and _is_reachable(host, real, reader)
+            # The reader must be able to search the folder of a link, in addition to the folder of its target.
+            and (real == path or _is_reachable(host, path, reader))
         )
     except OSError:
         return True
 
 
-def _ways_open(host: Root, path: str, reader: Reader) -> bool:
+def _is_reachable(host: Root, path: str, reader: Reader) -> bool:
     folder = path.rpartition("/")[0]
     while folder:
         real, status = host.located(folder)
@@ -165,5 +167,6 @@ def _is_open(host: Root, real: str, status: os.stat_result, reader: Reader, want
         bits = status.st_mode >> 3
     else:
         bits = status.st_mode
-    # An access list may allow more than the mode shows (acl(5)): so no fault is reported.
+    # An access control list may permit more than the mode (acl(5)). A file with such a list is treated as
+    # readable.
     return stat.S_IMODE(bits) & wanted == wanted or has_access_list(host.outer_path(real))

@@ -1,11 +1,12 @@
-"""Everything that changes the host: spec files, driver views, device nodes, configuration files, own state.
+"""All changes to the host: spec files, driver views, device nodes, configuration files, cdigen's own state.
 
-Start at ``specs.publish``, the one way a spec reaches a directory, or at ``views.publishing``. They use:
+Only ``specs.publish`` writes specs into a directory. ``views.publishing`` makes driver views. Both use:
 
-- ``directory`` and ``pathwalk``: a directory opened once, by descriptor, never through a planted link;
-- ``tempfiles``: content under a temporary name, renamed into place, and the sweep of what dead writers left;
+- ``directory`` and ``pathwalk``: open a directory once, through trusted links only;
+- ``tempfiles``: write a file under a temporary name, rename it, and remove files of ended writers;
 - ``lock``: one writer at a time;
-- ``state``: which content we wrote where, so that nothing foreign is ever replaced or removed;
-- ``snapshot``: the file at a name now; ``ownership``: owner, mode and labels of the replaced file;
-- ``failures``: the operating system's refusals, as errors with a hint.
+- ``state``: the record of the spec files that cdigen wrote. cdigen does not change the content of foreign
+  files;
+- ``snapshot``: a file at one moment; ``ownership``: the owner, mode and labels of a replaced file;
+- ``failures``: errors of the operating system, with a hint.
 """

@@ -1,15 +1,18 @@
-"""Change configuration files of other programs, whole or not at all, and put the originals back.
+"""Change the configuration files of other programs, and restore the originals.
 
-``apply`` keeps the original in ``<state directory>/configure/<runtime>/``, never beside the file: a copy
-beside a drop-in may be loaded. ``record.json`` there says which files were changed:
+``apply`` checks all changes before it changes the first file. It saves the original in the folder ``<state
+directory>/configure/<runtime>/``. It does not save the original beside the configuration file, because a
+program can load all files in a drop-in folder. ``record.json`` in the folder of the originals lists the
+changed files:
 
     {"schema": 1, "files": [{"path": "/etc/docker/daemon.json", "before": "<sha256>", "after": ["<sha256>"],
                              "folders": []}]}
 
-``before`` is the digest of the original, and the name of its copy; ``"none"`` if there was no file. ``after``
-are the digests of what was written since: a file with any other content was changed by others. The record is
-written before the file is changed, and removed after it is restored: whenever the process is killed, the
-digests show whether the file had been changed yet.
+``before`` is the digest of the original, and also the name of the saved original. ``before`` is ``"none"`` if
+the file did not exist. ``after`` are the digests of all contents that cdigen wrote. If a file has another
+digest, another program changed the file. cdigen writes the record before it changes the file. cdigen removes
+the record after it restores the file. If the process is killed, the digests show whether cdigen changed the
+file.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import tempfiles
 from cdigen.store.configrecord import NONE, RecordedFile, read, write
 from cdigen.store.directory import (
-    STATE_DIRECTORY,
     Directory,
     open_existing,
     open_or_create,
@@ -46,22 +48,24 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.change import Change
 
-    # Returns why the content in this file (a path of the machine) must not be installed, or nothing.
+    # Returns the reason why cdigen must not install the content of a file, or "". The argument is a path of
+    # this machine.
     Check = Callable[[str], str]
 
 FOLDER = "configure"
-# No runtime's configuration file is longer; host.root has the same limit.
+# Maximum bytes of a configuration file. The files of runtimes are smaller. host.root has the same limit.
 MAX_BYTES = 1 << 20
 MODE = 0o644
-_SECRET = 0o600  # daemon.json may hold a proxy's password, config.toml a registry's
+_SECRET = 0o600  # daemon.json and config.toml may contain the password of a proxy or a registry
 
 
 @frozen
 class ConfiguredFile:
-    """A file that ``apply`` has changed: its content now and its original, None for no file.
+    """A file that ``apply`` changed, with its present content and its original (None if there is no file).
 
-    ``is_ours``: nobody has changed it since, so that the original can be restored. ``is_undone``: it has no
-    changes of ours. ``is_known``: there is an original, kept at ``backup``, or there was no file.
+    ``is_ours`` is true if cdigen wrote the present content and can restore the original. ``is_undone`` is
+    true if the file has its original content or does not exist. ``is_known`` is true if the original is in
+    the file ``backup``, or if the file did not exist.
     """
 
     path: str
@@ -74,7 +78,10 @@ class ConfiguredFile:
 
 
 def current(host: Root, path: str) -> bytes | None:
-    """Return the content of the file PATH of HOST, None for no file. StoreError: it cannot be read."""
+    """Return the content of the file PATH of HOST, or None if there is no file.
+
+    Raises StoreError if the file cannot be read.
+    """
     try:
         return host.read(path, limit=MAX_BYTES)
     except (FileNotFoundError, NotADirectoryError):
@@ -83,34 +90,47 @@ def current(host: Root, path: str) -> bytes | None:
         raise store_error("cannot read", path, error) from error
 
 
+def require_readable(host: Root, path: str) -> None:
+    """Raise StoreError if the file or folder PATH of HOST exists and cannot be read."""
+    try:
+        if stat.S_ISDIR(host.stat(path).st_mode):
+            host.listdir(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise store_error("cannot read", path, error) from error
+    current(host, path)
+
+
 def apply(
     runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: str, check: Check | None = None
 ) -> None:
-    """Make CHANGES to the configuration of RUNTIME, after saving the originals.
+    """Save the originals, and then make CHANGES to the configuration of RUNTIME.
 
-    CHECK checks each new content before anything is changed; ConfigError if it refuses one. StoreError: a
-    file was changed meanwhile, others could change it or a folder on its path, or the system refuses.
+    CHECK checks all new contents before the first file is changed. Raises ConfigError if CHECK rejects a new
+    content. Raises StoreError if another process changed a file at the same time, or another user can change
+    a file or a folder on its path, or a system call failed.
     """
     with _home(state_dir, runtime) as home, ExitStack() as open_files:
-        places = [open_files.enter_context(_place(host, change)) for change in changes]
-        for place in places:
-            place.verify(check)
+        pending_files = [open_files.enter_context(_pending_file(host, change)) for change in changes]
+        for pending_file in pending_files:
+            pending_file.verify(check)
         entries = {entry.path: entry for entry in read(home)}
-        for place in places:
-            entry = _recorded(entries.get(place.change.path), place)
-            if place.change.before is not None and entry.before == digest(place.change.before):
-                tempfiles.replace_file(home, entry.before, place.change.before, mode=_SECRET)
+        for pending_file in pending_files:
+            entry = _recorded(entries.get(pending_file.change.path), pending_file)
+            if pending_file.change.before is not None and entry.before == digest(pending_file.change.before):
+                tempfiles.replace_file(home, entry.before, pending_file.change.before, mode=_SECRET)
             entries[entry.path] = entry
         write(home, tuple(entries.values()))
-        for place in places:
-            place.put()
-        _forget(home, frozenset(entry.before for entry in entries.values()))
+        for pending_file in pending_files:
+            pending_file.put()
+        _remove_backups(home, frozenset(entry.before for entry in entries.values()))
 
 
 def configured(runtime: str, *, host: Root, state_dir: str) -> tuple[ConfiguredFile, ...]:
-    """Return the files of RUNTIME's configuration that ``apply`` has changed, as they are now.
+    """Return the present state of the files of RUNTIME's configuration that ``apply`` has changed.
 
-    StoreError: the record or one of the files cannot be read.
+    Raises StoreError if the record or one of the files cannot be read.
     """
     with open_existing(_home_path(state_dir, runtime), what="the folder") as home:
         if home is None:
@@ -120,33 +140,35 @@ def configured(runtime: str, *, host: Root, state_dir: str) -> tuple[ConfiguredF
 
 
 def revert(runtime: str, changes: tuple[Change, ...], *, host: Root, state_dir: str) -> None:
-    """Make CHANGES, which restore what was recorded for RUNTIME, and remove the record.
+    """Make CHANGES, which restore the recorded files of RUNTIME, and then remove the record.
 
-    Folders that were made for the files go with them. StoreError as ``apply``.
+    The function also removes the folders that cdigen made for the files, if the folders are empty. Raises the
+    same errors as ``apply``.
     """
     with _home(state_dir, runtime) as home, ExitStack() as open_files:
         entries = read(home)
-        places = [open_files.enter_context(_place(host, change)) for change in changes]
-        for place in places:
-            place.verify(None)
-        for place in places:
-            place.put()
+        pending_files = [open_files.enter_context(_pending_file(host, change)) for change in changes]
+        for pending_file in pending_files:
+            pending_file.verify(None)
+        for pending_file in pending_files:
+            pending_file.put()
         for entry in entries:
             _sweep(host, entry.path)
             _remove_empty(host, entry.folders)
         write(home, ())
-        _forget(home, frozenset())
+        _remove_backups(home, frozenset())
 
 
-def _recorded(old: RecordedFile | None, place: _Place) -> RecordedFile:
-    """Return the record to be written before a change is made."""
-    change = place.change
+def _recorded(old: RecordedFile | None, pending_file: _PendingFile) -> RecordedFile:
+    """Return the entry to write to the record before the change of PENDING_FILE is made."""
+    change = pending_file.change
     present, after = _digest(change.before), _digest(change.after)
-    folders = (*(old.folders if old else ()), *place.folders)
+    folders = (*(old.folders if old else ()), *pending_file.folders)
     if old is None or present in {old.before, NONE}:
-        # It has no changes of ours, or an earlier change was recorded but never made.
+        # The file has no changes of cdigen, or cdigen recorded an earlier change but did not make the change.
         return RecordedFile(path=change.path, before=present, after=(after,), folders=folders)
-    # If others wrote meanwhile, the original must not be restored: the new content stays unknown.
+    # If another program changed the file, cdigen must not restore the original later. Therefore, the new
+    # digest is not recorded.
     known = (*old.after, after) if present in old.after else old.after
     return replace(old, after=tuple(dict.fromkeys(known)), folders=folders)
 
@@ -173,10 +195,10 @@ def _digest(content: bytes | None) -> str:
     return NONE if content is None else digest(content)
 
 
-def _forget(home: Directory, wanted: frozenset[str]) -> None:
-    """Remove the backups that are not WANTED."""
+def _remove_backups(home: Directory, keep: frozenset[str]) -> None:
+    """Remove the backups whose names are not in KEEP."""
     for name in os.listdir(home.fd):
-        if len(name) == 64 and name not in wanted:
+        if len(name) == 64 and name not in keep:
             with suppress(OSError):
                 os.unlink(name, dir_fd=home.fd)
 
@@ -187,11 +209,11 @@ def _home_path(state_dir: str, runtime: str) -> str:
 
 @contextmanager
 def _home(state_dir: str, runtime: str) -> Iterator[Directory]:
-    """Hold the folder of RUNTIME's backups, alone."""
+    """Yield the folder of RUNTIME's backups, and hold the lock of the folder."""
     with (
-        open_owned(state_dir, what=STATE_DIRECTORY),
+        open_owned(state_dir, what="the folder"),
         open_owned(posixpath.join(state_dir, FOLDER), what="the folder"),
-        # Anyone who could put a backup there could change the runtime's configuration.
+        # A user who can write to the folder of the backups can change the runtime's configuration.
         open_owned(_home_path(state_dir, runtime), what="the folder") as home,
         exclusive(home),
     ):
@@ -199,41 +221,41 @@ def _home(state_dir: str, runtime: str) -> Iterator[Directory]:
         yield home
 
 
-class _Place:
-    """A file to be changed: its folder, and its new content under another name, waiting."""
+class _PendingFile:
+    """A file to change: its folder, and its new content under a temporary name."""
 
     def __init__(
-        self, change: Change, folder: Directory, name: str, waiting: tuple[Directory, tempfiles.Staged] | None
+        self, change: Change, folder: Directory, name: str, staged: tuple[Directory, tempfiles.Staged] | None
     ) -> None:
         self.change = change
         self.folders: tuple[str, ...] = ()
         self._folder = folder
         self._name = name
-        self._waiting = waiting
+        self._staged = staged
 
     def verify(self, check: Check | None) -> None:
-        """Raise StoreError if the file is not the one the change was computed from, or CHECK refuses it."""
+        """Raise StoreError if the file was changed meanwhile; ConfigError if CHECK rejects the new file."""
         found = take_snapshot(self._folder, self._name, limit=MAX_BYTES)
         path = shown(self._folder.file(self._name))
         if found != NO_FILE and found.content is None:
             raise StoreError(f"{path} is {found.description}", hint="move it away")
         if found.content != self.change.before:
             raise StoreError(f"{path} was changed by another process meanwhile", hint="run the command again")
-        if check is None or self._waiting is None:
+        if check is None or self._staged is None:
             return
-        at, staged = self._waiting
+        at, staged = self._staged
         if problem := check(at.file(staged.name)):
-            hint = f"nothing was changed; check whether {path} was valid before"
-            raise ConfigError(f"the new {path} is refused: {problem}", hint=hint, kind="broken-file")
+            hint = f"no file was changed; check whether the present {path} is valid"
+            raise ConfigError(f"the new {path} is invalid: {problem}", hint=hint, kind="broken-file")
 
     def put(self) -> None:
-        """Give the file its new content, or remove it."""
+        """Install the new content of the file, or remove the file."""
         path = self._folder.file(self._name)
         try:
-            if self._waiting is None:
+            if self._staged is None:
                 os.unlink(self._name, dir_fd=self._folder.fd)
             else:
-                at, staged = self._waiting
+                at, staged = self._staged
                 os.rename(staged.name, self._name, src_dir_fd=at.fd, dst_dir_fd=self._folder.fd)
         except OSError as error:
             raise store_error("cannot change", path, error) from error
@@ -241,37 +263,42 @@ class _Place:
 
 
 @contextmanager
-def _place(host: Root, change: Change) -> Iterator[_Place]:
-    """Open the folder for CHANGE, with the new content on the disk; missing folders are made.
+def _pending_file(host: Root, change: Change) -> Iterator[_PendingFile]:
+    """Yield the file of CHANGE with its open folder and the new content in a temporary file.
 
-    A link is followed within the host, so that the file itself is changed.
+    The function makes missing folders. It follows a link within the host, and the change is made to the
+    target.
     """
     real = _resolved(host, change.path)
     _refuse_untrusted(host, change.path)
     folder, name = posixpath.split(real)
     missing = _missing(host, folder)
     with ExitStack() as stack:
-        # Unless the file is installed there, none of our files stay.
+        # If the new file is not installed, the new folders are empty and are removed.
         stack.callback(_remove_empty, host, missing)
         at = stack.enter_context(open_or_create(host.outer_path(folder), what="the folder"))
-        waiting = None
+        staged_file = None
         if change.after is not None:
-            room = stack.enter_context(_waiting_room(host, folder, at))
-            tempfiles.sweep(room)
+            temporary = stack.enter_context(_temporary_folder(host, folder, at))
+            tempfiles.sweep(temporary)
             status = status_of(at, name)
             mode = stat.S_IMODE(status.st_mode) if status else MODE
-            staged = stack.enter_context(tempfiles.staged(room, name, change.after, mode=mode))
+            staged = stack.enter_context(tempfiles.staged(temporary, name, change.after, mode=mode))
             if status:
                 copy_ownership(staged.fd, at, name, status)
-            waiting = (room, staged)
-        place = _Place(change, at, name, waiting)
-        place.folders = missing
-        yield place
+            staged_file = (temporary, staged)
+        pending_file = _PendingFile(change, at, name, staged_file)
+        pending_file.folders = missing
+        yield pending_file
 
 
 @contextmanager
-def _waiting_room(host: Root, folder: str, at: Directory) -> Iterator[Directory]:
-    """Return the folder for the temporary file: above a drop-in folder, where CRI-O loads every file."""
+def _temporary_folder(host: Root, folder: str, at: Directory) -> Iterator[Directory]:
+    """Yield the folder for the temporary file.
+
+    The temporary file of a file in a drop-in folder is in the parent of the drop-in folder if both folders
+    are on one file system. CRI-O loads all files in a drop-in folder.
+    """
     if not folder.endswith(".d"):
         yield at
         return
@@ -286,42 +313,45 @@ def _sweep(host: Root, path: str) -> None:
         folder = posixpath.dirname(host.resolve_new(path))
         with open_existing(host.outer_path(folder), what="the folder") as at:
             if at is not None:
-                with _waiting_room(host, folder, at) as room:
-                    tempfiles.sweep(room)
+                with _temporary_folder(host, folder, at) as temporary:
+                    tempfiles.sweep(temporary)
 
 
 def _refuse_untrusted(host: Root, path: str) -> None:
-    """Raise StoreError if others than root could change or replace the file."""
-    there = path
-    while there != "/" and not host.exists(there):
-        there = posixpath.dirname(there)
-    if problem := untrusted(there, base=host.outer):
+    """Raise StoreError if users other than root can change or replace the file."""
+    existing = path
+    while existing != "/" and not host.exists(existing):
+        existing = posixpath.dirname(existing)
+    if problem := untrusted(existing, base=host.outer):
         raise StoreError(
             f"{shown(path)} is not changed: {problem}",
-            hint="only root may be able to write what configures root's programs",
+            hint="only root may have write access to the configuration of root's programs",
         )
 
 
 def _resolved(host: Root, path: str) -> str:
-    """Return where PATH leads within the host, or will lead once it exists."""
+    """Return PATH of the host without links. The file can be missing. A dangling link is a StoreError."""
     try:
         real = host.resolve_new(path)
         if not host.exists(path) and posixpath.basename(path) in host.names(posixpath.dirname(path)):
-            raise StoreError(f"{shown(path)} is a symlink to nothing", hint="fix it or remove it")
+            raise StoreError(f"{shown(path)} is a dangling symlink", hint="fix the link or remove it")
     except OSError as error:
         raise StoreError(f"{shown(path)}: {reason(error)}", hint="fix the link") from error
     return real
 
 
 def _remove_empty(host: Root, folders: tuple[str, ...]) -> None:
-    """Remove FOLDERS, the innermost first; those with files of others stay."""
+    """Remove the empty folders in FOLDERS.
+
+    The order of FOLDERS is from the innermost folder to the outermost.
+    """
     for folder in folders:
         with suppress(OSError):
             os.rmdir(host.outer_path(host.resolve_new(folder)))
 
 
 def _missing(host: Root, folder: str) -> tuple[str, ...]:
-    """Return the folders that have to be made for FOLDER, the innermost first."""
+    """Return the missing folders on the path of FOLDER, the innermost folder first."""
     missing = []
     while folder != "/" and not os.path.lexists(host.outer_path(folder)):
         missing.append(folder)

@@ -1,4 +1,4 @@
-"""The record of the changed configuration files: ``read`` and ``write`` it (see store.configfiles)."""
+"""The record of the configuration files that cdigen changed (see store.configfiles)."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ _MODE = 0o600
 
 @frozen
 class RecordedFile:
-    """A file that was changed: the digest of its original, and those of all contents written since.
+    """A configuration file that cdigen changed.
 
-    ``folders`` were made for the file, the innermost first.
+    ``before`` is the digest of the original. ``after`` are the digests of all contents that cdigen wrote.
+    ``folders`` are the folders that cdigen made for the file, the innermost folder first.
     """
 
     path: str
@@ -39,7 +40,10 @@ class RecordedFile:
 
 
 def read(home: Directory) -> tuple[RecordedFile, ...]:
-    """Return the entries of the record in HOME, none without one. StoreError: it is damaged."""
+    """Return the entries of the record in HOME.
+
+    Without a record, the result is empty. Raises StoreError if the record is damaged.
+    """
     found = take_snapshot(home, FILE)
     if found == NO_FILE:
         return ()
@@ -51,13 +55,16 @@ def read(home: Directory) -> tuple[RecordedFile, ...]:
         raise ValueError(f"it is not a document of schema {SCHEMA}")
     except (ValueError, RecursionError) as error:
         raise StoreError(
-            f"{path} is damaged ({error}), so it is not known what was changed",
-            hint=f"see what is in {shown(home.path)}, then move it away",
+            f"{path} is damaged ({error}): the changed files are unknown",
+            hint=f"examine the backups in {shown(home.path)}, then move that folder away",
         ) from None
 
 
 def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
-    """Replace the record in one step, or remove it if there are no ENTRIES. StoreError: that was refused."""
+    """Replace the record in one step, or remove the record if ENTRIES is empty.
+
+    Raises StoreError if a system call failed.
+    """
     if not entries:
         try:
             os.unlink(FILE, dir_fd=home.fd)
@@ -73,9 +80,8 @@ def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
 
 
 def _entry(row: Any) -> RecordedFile:
-    # The first release recorded keys as well, and "mixed" for an original that it did not have.
     match row:
         case {"path": str(path), "before": str(before), "after": [*after], "folders": [*folders]}:
             if all(isinstance(text, str) for text in (*after, *folders)):
                 return RecordedFile(path=path, before=before, after=tuple(after), folders=tuple(folders))
-    raise ValueError(f"an entry is {row!a:.60}")
+    raise ValueError(f"an entry is invalid: {row!a:.60}")

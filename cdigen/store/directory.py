@@ -1,8 +1,8 @@
-"""Open a directory once, and reach everything in it by its descriptor, never again by its path.
+"""Open a directory once, and use its descriptor to access its files.
 
-``open_or_create``, ``open_existing`` and ``open_owned`` give a ``Directory``. They refuse a last component
-that is a symlink, and a link on the path that another user may have planted (``store.pathwalk``);
-``open_owned`` also refuses a directory in which others could replace our files.
+``open_or_create``, ``open_existing`` and ``open_owned`` yield a ``Directory``. These functions reject a path
+whose last component is a symlink, and a path with a link that is not trusted (``store.pathwalk``).
+``open_owned`` also rejects a directory in which other users can replace cdigen's files.
 """
 
 from __future__ import annotations
@@ -25,43 +25,47 @@ if TYPE_CHECKING:
 
 SPEC_DIRECTORY = "spec directory"
 STATE_DIRECTORY = "state directory"
+RUN_DIRECTORY = "run directory"
+# Options and configuration keys set the paths of these directories.
+_CHOSEN = (SPEC_DIRECTORY, STATE_DIRECTORY, RUN_DIRECTORY)
 
 _LAST = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 @frozen
 class Directory:
-    """An open directory: its path as given, its path without symlinks, its descriptor."""
+    """An open directory: the caller's path, the path without symlinks, and the descriptor."""
 
     path: str
     real: str
     fd: int
 
     def file(self, name: str) -> str:
-        """Return the path of NAME in it, for messages."""
+        """Return the path of NAME in the directory, for messages."""
         return posixpath.join(self.path, name)
 
     def record(self, name: str) -> str:
-        """Return the path of NAME in the state file, whichever link led here."""
+        """Return the path of NAME without symlinks, for the state file."""
         return posixpath.join(self.real, name)
 
 
 def clean_path(path: str, *, what: str = SPEC_DIRECTORY) -> str:
-    """Return absolute PATH without ``.``, ``..`` and doubled slashes, without reading links.
+    """Return the absolute PATH without ``.``, ``..`` and double slashes. Links are not resolved.
 
-    The CDI libraries do the same to their directories (filepath.Clean in pkg/cdi, WithSpecDirs).
-    ConfigError: PATH is relative or holds a NUL.
+    The CDI libraries clean the paths of spec directories in the same way (filepath.Clean in pkg/cdi,
+    WithSpecDirs). Raises ConfigError if PATH is relative or contains a NUL.
     """
     if not path.startswith("/") or "\0" in path:
-        raise ConfigError(f"{what} {path!a}: not an absolute path", hint="give a path from / on")
+        raise ConfigError(f"{what} {path!a}: not an absolute path", hint="set an absolute path")
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
 @contextmanager
 def open_or_create(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
-    """Open the directory PATH, making missing folders with mode 0755.
+    """Yield the open directory PATH, and make missing folders with mode 0755.
 
-    StoreError: a component is not a directory, or cannot be made or opened; the last one is a symlink.
+    Raises StoreError if a component is not a directory, or cannot be made or opened, or the last component is
+    a symlink.
     """
     path = clean_path(path, what=what)
     with _opened(path, what=what, create=True) as directory:
@@ -70,7 +74,10 @@ def open_or_create(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directo
 
 @contextmanager
 def open_existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory | None]:
-    """Open the directory PATH as ``open_or_create`` does, but give None where it does not exist."""
+    """Yield the open directory PATH, or None if the directory does not exist.
+
+    Raises the same errors as ``open_or_create``.
+    """
     path = clean_path(path, what=what)
     with ExitStack() as stack:
         try:
@@ -83,29 +90,32 @@ def open_existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Director
 
 @contextmanager
 def open_owned(path: str, *, what: str) -> Iterator[Directory]:
-    """Open the directory PATH as ``open_or_create`` does; StoreError if others may write to it."""
+    """Yield the open directory PATH as ``open_or_create`` does.
+
+    Raises StoreError if other users may write to the directory.
+    """
     with open_or_create(path, what=what) as directory:
         require_owned(directory, what=what)
         yield directory
 
 
 def require_owned(directory: Directory, *, what: str) -> None:
-    """Raise StoreError if others may write to DIRECTORY: by its owner, or its mode.
+    """Raise StoreError if the owner or mode of DIRECTORY permits other users to write.
 
-    They could replace its files: we would wait for their FIFO, hold their lock, answer on their socket, mount
-    their libraries.
+    Other users could replace the files of the directory. Then cdigen could block on a FIFO, lock the wrong
+    file, use the wrong socket, or mount the wrong libraries.
     """
     if problem := writable_by_others(directory):
         hint = f"choose another directory, or 'chmod go-w {shown(directory.path)}'"
         if "belongs" in problem:
-            hint = "choose a directory whose parent only root may write to, such as one in /run"
+            hint = "choose a directory in a folder to which only root may write, such as /run"
         raise StoreError(f"{what} {shown(directory.path)} {problem}", hint=hint)
 
 
 def writable_by_others(directory: Directory) -> str:
-    """Return who besides root and us may write to DIRECTORY ("is writable by everyone"), or "".
+    """Return the reason why users other than root and the caller may write to DIRECTORY, or "".
 
-    A user's own group counts as having no other members (useradd(8), USERGROUPS_ENAB).
+    A user's own group is treated as a group without other members (useradd(8), USERGROUPS_ENAB).
     """
     status = os.fstat(directory.fd)
     if status.st_uid not in {0, os.geteuid()}:
@@ -119,20 +129,23 @@ def writable_by_others(directory: Directory) -> str:
 
 
 def _has_access_list(directory: Directory) -> bool:
-    # The group's bits then limit every entry of the list (acl(5)).
+    # With an access list, the group bits of the mode are the maximum for all entries of the list (acl(5)).
     try:
         return bool(os.getxattr(directory.fd, ACCESS_LIST))
     except OSError:
-        return False  # it has no access list, or the file system has none
+        return False  # the directory has no access list, or the file system does not support access lists
 
 
 @contextmanager
 def reopen(directory: Directory, *, what: str = "the folder") -> Iterator[Directory]:
-    """Open DIRECTORY, known by an O_PATH descriptor, for listing and syncing. StoreError: refused."""
+    """Yield DIRECTORY with a descriptor that can list and sync the directory.
+
+    DIRECTORY has an O_PATH descriptor. Raises StoreError if a system call failed.
+    """
     try:
         fd = os.open(".", _LAST, dir_fd=directory.fd)
     except OSError as error:
-        raise store_error(f"cannot open {what}", directory.path, error) from error
+        raise store_error(f"cannot open {what}", directory.path, error, is_chosen=what in _CHOSEN) from error
     try:
         yield Directory(path=directory.path, real=directory.real, fd=fd)
     finally:
@@ -141,21 +154,21 @@ def reopen(directory: Directory, *, what: str = "the folder") -> Iterator[Direct
 
 @contextmanager
 def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
-    # FileNotFoundError is raised only if nothing is to be created; all else becomes a StoreError.
+    # FileNotFoundError is raised only if CREATE is false. All other errors become a StoreError.
     try:
-        way, real = pathwalk.to_folder(path, create=create)
+        fd, real = pathwalk.to_folder(path, create=create)
     except pathwalk.Blocked as blocked:
         raise explain_blocked(blocked, path, what=what) from blocked
     try:
-        at = Directory(path=path, real=real, fd=way)
+        at = Directory(path=path, real=real, fd=fd)
         with reopen(at, what=what) as directory:
             yield directory
     finally:
-        os.close(way)
+        os.close(fd)
 
 
 def explain_blocked(blocked: pathwalk.Blocked, path: str, *, what: str) -> StoreError:
-    """Return the error for the walk to PATH that BLOCKED ended; WHAT describes PATH ("the folder")."""
+    """Return the error for the walk to PATH that ended with BLOCKED. WHAT describes PATH ("the folder")."""
     error, at = blocked.error, blocked.at
     subject = f"{what} {shown(path)}:" if at == path else f"{what} {shown(path)}: {shown(at)}"
     if blocked.target is not None:
@@ -165,10 +178,11 @@ def explain_blocked(blocked: pathwalk.Blocked, path: str, *, what: str) -> Store
         if what == SPEC_DIRECTORY:
             return StoreError(
                 f"{subject} is a symlink (to {target}), and the CDI libraries in runtimes do not follow it",
-                hint="make it a directory, or name the directory that it points to",
+                hint="use the path of the target, or replace the symlink with a directory",
             )
-        return StoreError(f"{subject} is a symlink (to {target})", hint="name the directory it points to")
+        return StoreError(f"{subject} is a symlink (to {target})", hint="use the path of the target")
     if isinstance(error, NotADirectoryError):
         return StoreError(f"{subject} is not a directory", hint="move it away, or choose another directory")
     doing = "cannot make" if blocked.is_new else "cannot open"
-    return store_error(f"{doing} {what}" + ("" if at == path else f" {shown(path)}:"), at, error)
+    subject = f"{doing} {what}" + ("" if at == path else f" {shown(path)}:")
+    return store_error(subject, at, error, is_chosen=what in _CHOSEN)

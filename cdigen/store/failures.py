@@ -1,4 +1,4 @@
-"""Turn what the operating system refuses into an error with a hint: ``store_error``."""
+"""Convert an OSError to a StoreError with a hint (``store_error``)."""
 
 from __future__ import annotations
 
@@ -9,22 +9,27 @@ from cdigen.host.confinement import confinement
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 
-# errno(3) to the next step; other errors have only their strerror.
+# The next step for each errno(3). For all other errors, the message has only the text of strerror(3).
 _HINTS = {
-    errno.EACCES: "run the command as root, or name a folder of your own",
-    errno.EDQUOT: "free space within the quota of that file system, then run the command again",
-    errno.EIO: "the storage below it fails: see the kernel's log (dmesg)",
+    errno.EACCES: "run the command as root",
+    errno.EDQUOT: "free space within the quota of the file system, then run the command again",
+    errno.EIO: "the storage fails: see the kernel's log (dmesg)",
     errno.ENAMETOOLONG: "choose shorter names",
-    errno.ENOSPC: "free space or inodes on that file system (df, df -i), then run the command again",
+    errno.ENOSPC: "free space or inodes on the file system (df, df -i), then run the command again",
     errno.EPERM: "run the command as root; as root, look for an immutable flag with lsattr",
-    errno.EROFS: "make that file system writable, or choose another directory",
+    errno.EROFS: "make the file system writable, or choose another directory",
 }
 
 
-def store_error(what: str, path: str, error: OSError) -> StoreError:
-    """Return the error for WHAT ("cannot write") that failed at PATH, with the next step as hint."""
+def store_error(what: str, path: str, error: OSError, *, is_chosen: bool = False) -> StoreError:
+    """Return the StoreError for ERROR at PATH, with a hint. The message starts with WHAT ("cannot write").
+
+    IS_CHOSEN is set if the user can choose another folder with an option or a configuration key.
+    """
     hint = _HINTS.get(error.errno or 0, "")
+    if is_chosen and error.errno == errno.EACCES:
+        hint += ", or name a folder of your own"
     if error.errno in (errno.EACCES, errno.EPERM) and os.geteuid() == 0:
-        looks = "look at lsattr, the mount's options, SELinux and AppArmor"
-        hint = f"root is refused too: {confinement() or looks}"
+        causes = "check lsattr, the mount's options, SELinux and AppArmor"
+        hint = f"root is refused too: {confinement() or causes}"
     return StoreError(f"{what} {shown(path)}: {reason(error)}", hint=hint)

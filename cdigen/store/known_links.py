@@ -1,8 +1,9 @@
-"""Read and save how GPUs are linked, and their memory (``model.known_links``), in the state directory.
+"""Read and save links between GPUs, and memory sizes of GPUs (``model.known_links``), in the state directory.
 
-    {"schema": 2, "boot": "<the kernel's id of the boot>", "links": [{"vendor": "nvidia", ...}]}
+    {"schema": 1, "boot": "<the kernel's boot ID>", "links": [{"vendor": "nvidia", ...}]}
 
-Links of another boot, or a damaged file, are as good as none; all are, if the kernel gives no boot id.
+cdigen ignores links of another boot and a damaged file. If the kernel has no boot ID, cdigen ignores all
+links.
 """
 
 from __future__ import annotations
@@ -24,8 +25,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 FILE = "links.json"
-# Those of schema 1 have no memory: it has to be asked for.
-SCHEMA = 2
+SCHEMA = 1
 
 _LINKS = many(
     record(
@@ -33,8 +33,8 @@ _LINKS = many(
         vendor=text,
         load=text,
         about=many(text),
-        asked_s=number,
-        again_s=number,
+        queried_s=number,
+        requery_after_s=number,
         gpus=many(
             record(
                 GpuLinks,
@@ -49,7 +49,7 @@ _LINKS = many(
 
 
 def read(state_dir: str, host: Root) -> tuple[KnownLinks, ...]:
-    """Return the links that were told in this boot of HOST, if any."""
+    """Return the links that cdigen saved in this boot of HOST."""
     try:
         with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
             content = None if directory is None else take_snapshot(directory, FILE).content
@@ -60,16 +60,19 @@ def read(state_dir: str, host: Root) -> tuple[KnownLinks, ...]:
     return links if now and (schema, boot) == (SCHEMA, now) else ()
 
 
-# The daemon reads it in every cycle, and it hardly changes.
+# The daemon reads the file in every cycle, and the file rarely changes.
 @lru_cache(maxsize=1)
 def _parsed(content: bytes) -> tuple[object, object, tuple[KnownLinks, ...]]:
-    """Return schema, boot and links of a document; ValueError or RecursionError: it is none."""
+    """Return the schema, boot ID and links of a document.
+
+    Raises ValueError or RecursionError if the document is invalid.
+    """
     top = members(json.loads(content), "$", {"schema", "boot", "links"})
     return top["schema"], top["boot"], _LINKS(top["links"], "$.links")
 
 
 def save(state_dir: str, host: Root, links: tuple[KnownLinks, ...]) -> None:
-    """Replace the links on the disk by LINKS, in one step. StoreError: they cannot be written."""
+    """Replace the saved links with LINKS in one step. Raises StoreError if the file cannot be written."""
     document = {"schema": SCHEMA, "boot": boot_id(host), "links": as_json(links)}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
     with open_owned(state_dir, what=STATE_DIRECTORY) as directory:

@@ -1,7 +1,8 @@
-"""Let one process write at a time: ``exclusive`` holds the file ``lock`` in a directory.
+"""The lock of a directory, which permits one writer at a time: ``exclusive`` locks the file ``lock``.
 
-The file is never removed: a lock on a file that another writer has unlinked protects nobody. It says who
-holds it: the number of the process, and in a second line its owner, such as a pod.
+cdigen never removes the file, because a lock on a removed file has no effect on other writers. The first line
+of the file is the ID of the process that holds the lock. The second line is the owner of the process, for
+example a pod.
 """
 
 from __future__ import annotations
@@ -23,19 +24,19 @@ if TYPE_CHECKING:
     from cdigen.store.directory import Directory
 
 LOCK_FILE = "lock"
-# A cycle writes a handful of files; a process that holds the lock for longer is stuck, not busy.
+# Seconds. A cycle writes only a few files. A process that holds the lock for a longer time hangs.
 TIMEOUT_S = 10.0
 _POLL_S = 0.02
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
-# Anyone who can open it can lock it (flock(2)), and so keep us from writing.
+# A user who can open the file can lock the file (flock(2)). Then cdigen cannot write.
 _MODE = 0o600
-# Of both lines; the names of a pod and its namespace have 316 characters at most.
+# The maximum size of both lines. The names of a pod and its namespace have 316 characters at most.
 _MAX_SIGNATURE = 512
 
 
 class LockHeld(StoreError):
-    """Another process holds the lock: ``holder`` says which, as far as that is known."""
+    """The error if another process holds the lock. ``holder`` describes that process."""
 
     def __init__(self, message: str, *, holder: str, hint: str) -> None:
         super().__init__(message, hint=hint)
@@ -44,21 +45,22 @@ class LockHeld(StoreError):
 
 @contextmanager
 def exclusive(directory: Directory, *, timeout_s: float | None = TIMEOUT_S, owner: str = "") -> Iterator[int]:
-    """Hold the lock of DIRECTORY while the body runs, which gets the descriptor of its file.
+    """Yield the descriptor of the lock file, and hold the lock of DIRECTORY while the body runs.
 
-    OWNER is what we are called in the messages of others, besides the number of our process. The kernel frees
-    the lock if we die. StoreError: the lock file cannot be opened; ``LockHeld``: another process held the
-    lock for all of TIMEOUT_S. Without a TIMEOUT_S this sleeps until the lock is free.
+    Messages of other processes show OWNER and the process ID of this process. The kernel releases the lock
+    when the process ends. If TIMEOUT_S is None, the function waits until the lock is free. Raises StoreError
+    if the lock file cannot be opened. Raises ``LockHeld`` if another process still held the lock after
+    TIMEOUT_S.
     """
     path = directory.file(LOCK_FILE)
     try:
         fd = os.open(LOCK_FILE, _FLAGS, _MODE, dir_fd=directory.fd)
     except OSError as error:
-        raise store_error("cannot open", path, error) from error
+        raise store_error("cannot open", path, error, is_chosen=True) from error
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
-            raise StoreError(f"{shown(path)}: is not a regular file", hint="move it away")
+            raise StoreError(f"{shown(path)} is not a regular file", hint="move it away")
         if mode & ~_MODE & 0o777:
             with suppress(OSError):
                 os.fchmod(fd, _MODE)
@@ -91,7 +93,7 @@ def _wait(fd: int, path: str, timeout_s: float | None) -> None:
 
 
 def _sign(fd: int, owner: str) -> None:
-    # The signature only improves the other process's message: a full disk must not stop us here.
+    # Only the messages of other processes use the signature. Therefore, a failed write is not an error.
     lines = (str(os.getpid()), owner) if owner else (str(os.getpid()),)
     signature = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
     with suppress(OSError):
@@ -101,13 +103,13 @@ def _sign(fd: int, owner: str) -> None:
 
 
 def _holder(fd: int) -> str:
-    """Return who has signed the lock file FD."""
+    """Return the name of the process that signed the lock file FD."""
     first, _, rest = os.pread(fd, _MAX_SIGNATURE, 0).decode("utf-8", "replace").partition("\n")
     pid = first.strip() if first.isascii() and first.strip().isdigit() else ""
     owner = rest.strip()
     if not owner or not owner.isprintable():
         return f"process {pid}" if pid else "another process"
-    # The numbers of a pod's processes say nothing to others.
+    # A process ID in a pod is not valid outside the pod.
     return owner if owner.startswith("pod ") or not pid else f"process {pid} ({owner})"
 
 
@@ -116,5 +118,5 @@ def _held(fd: int, path: str, timeout_s: float) -> LockHeld:
     return LockHeld(
         f"{shown(path)}: held by {holder} for more than {timeout_s:g} s",
         holder=holder,
-        hint="wait for that cdigen to end, or stop it, then run the command again",
+        hint="wait until that process ends, or stop it, then run the command again",
     )

@@ -1,4 +1,4 @@
-"""Give a new file the owner, mode, access list and label of the one that it replaces."""
+"""Copy the owner, mode, access list and label of a file to the new file that replaces it."""
 
 from __future__ import annotations
 
@@ -15,28 +15,32 @@ if TYPE_CHECKING:
 
 
 def status_of(folder: Directory, name: str) -> os.stat_result | None:
-    """Return the status of the file NAME in FOLDER, None for no file. StoreError: it cannot be read."""
+    """Return the status of the file NAME in FOLDER, or None if there is no file.
+
+    Raises StoreError if the status cannot be read.
+    """
     try:
         return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise store_error("cannot look at", folder.file(name), error) from error
+        raise store_error("cannot examine", folder.file(name), error) from error
 
 
 def copy_ownership(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
-    """Give the new file FD the owner, the mode, the access list and the security label of the old one.
+    """Copy the owner, mode, access list and security label of the old file to the new file FD.
 
-    The old one is NAME in FOLDER, with the status STATUS. StoreError: the system refused.
+    The old file is NAME in FOLDER, with the status STATUS. Raises StoreError if a system call failed.
     """
-    # By its descriptor: the name may be replaced, and a path could be redirected.
+    # The path uses the descriptor of the folder, because another process can replace the folder at its path.
     path = f"/proc/self/fd/{folder.fd}/{name}"
     try:
         os.fchown(fd, status.st_uid, status.st_gid)
         os.fchmod(fd, stat.S_IMODE(status.st_mode) & 0o777)
         for attribute in _attributes(path):
             value = os.getxattr(path, attribute, follow_symlinks=False)
-            # A label may be left at a new file's default; an access list must be kept.
+            # The copy of the access list must succeed. If a label cannot be copied, the new file keeps its
+            # default label.
             with suppress(*() if attribute == ACCESS_LIST else (OSError,)):
                 os.setxattr(fd, attribute, value)
         os.fsync(fd)
@@ -48,4 +52,4 @@ def _attributes(path: str) -> list[str]:
     try:
         return os.listxattr(path, follow_symlinks=False)
     except OSError:
-        return []  # the file system knows none
+        return []  # the file system has no attributes

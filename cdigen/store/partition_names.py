@@ -1,9 +1,9 @@
 """Read and save the names of GPU partitions (``model.partition_names``) in the state directory.
 
-    {"schema": 1, "boot": "<the kernel's id of the boot>", "gpus": [{"vendor": "nvidia", ...}]}
+    {"schema": 1, "boot": "<the kernel's boot ID>", "gpus": [{"vendor": "nvidia", ...}]}
 
-They are valid for the boot in which they were given. Names of another boot, or damaged, are ignored; all are,
-if the kernel gives no boot id.
+The names are valid only in the boot in which cdigen assigned the names. cdigen ignores names of another boot
+and a damaged file. If the kernel has no boot ID, cdigen ignores all names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _GPUS = many(
 
 
 def read(state_dir: str, host: Root) -> tuple[GpuPartitionNames, ...]:
-    """Return the names that were given in this boot of HOST, if any."""
+    """Return the names that cdigen assigned in this boot of HOST."""
     try:
         with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
             content = None if directory is None else take_snapshot(directory, FILE).content
@@ -61,7 +61,7 @@ def read(state_dir: str, host: Root) -> tuple[GpuPartitionNames, ...]:
 
 
 def save(state_dir: str, host: Root, names: tuple[GpuPartitionNames, ...]) -> None:
-    """Replace the names on the disk by NAMES, in one step. StoreError: they cannot be written."""
+    """Replace the saved names with NAMES in one step. Raises StoreError if the file cannot be written."""
     document = {"schema": SCHEMA, "boot": boot_id(host), "gpus": as_json(names)}
     content = json.dumps(document, indent=1).encode("ascii") + b"\n"
     with open_owned(state_dir, what=STATE_DIRECTORY) as directory:

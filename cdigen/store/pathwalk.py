@@ -1,9 +1,11 @@
-"""Walk to a path with one descriptor at a time, never through a link that another user may have planted.
+"""Open the folders on a path one after the other, and follow only trusted links.
 
-The kernel's rule (``may_follow_link`` in fs/namei.c), whatever the sysctl fs.protected_symlinks says, and for
-every link on the path, not only the last: in a sticky folder that everyone may write to, a link is followed
-only if it belongs to our user or to the folder's owner. And one rule that the kernel lacks: another user's
-link must lead to that user's own file, or we would write for them where they may not.
+The walk uses a descriptor for each folder. It applies the kernel's rule for links (``may_follow_link`` in
+fs/namei.c) to all links on the path. The value of the sysctl fs.protected_symlinks is irrelevant. The rule
+applies to links in a sticky folder that is writable by everyone. The walk follows such a link only if the
+owner of the link is the user of this process or the owner of the folder. The walk also has a rule that the
+kernel does not have. A link of another user must lead to a file of this other user. Without this rule, cdigen
+could write to a file that the user may not write to.
 """
 
 from __future__ import annotations
@@ -26,10 +28,10 @@ _ANYONES = stat.S_ISVTX | stat.S_IWOTH
 
 
 class Blocked(Exception):
-    """The walk ended early, at AT, a part of the path as given.
+    """The error if the walk cannot continue at the path AT, which is a leading part of the caller's path.
 
-    TARGET: the text of AT, if it is a link; ERROR: of the failed system call; ``is_new``: that call was to
-    make the folder AT.
+    TARGET is the text of the link if AT is a link. ERROR is the error of the system call. ``is_new`` is true
+    if the system call was mkdir for the folder AT.
     """
 
     def __init__(self, at: str, target: str | None, error: OSError, *, is_new: bool = False) -> None:
@@ -42,9 +44,10 @@ class Blocked(Exception):
 
 @frozen
 class FileLocation:
-    """Where a file is or would be made: its open folder (O_PATH), its name, and the path without links.
+    """The location of an existing or new file: the open folder (O_PATH), the name, the path without links.
 
-    ``is_magic``: the name is a link of /proc whose target is not its text; opening it follows it.
+    ``is_magic`` is true if the name is a link in /proc whose text is not its target. The kernel follows the
+    link when the file is opened.
     """
 
     folder: int
@@ -54,10 +57,11 @@ class FileLocation:
 
 
 def to_folder(path: str, *, create: bool) -> tuple[int, str]:
-    """Return an O_PATH descriptor of the folder at absolute PATH, and its path without links.
+    """Return an O_PATH descriptor of the folder at the absolute PATH, and the folder's path without links.
 
-    Missing folders are made if CREATE is set. A link as the last part is not followed. ``Blocked``: a part
-    cannot be entered; FileNotFoundError: it is missing, and CREATE is not set; StoreError: a planted link.
+    The function makes missing folders if CREATE is set. It does not follow a link at the end of PATH.
+    Raises ``Blocked`` if a folder on PATH cannot be opened. Raises FileNotFoundError if a folder is missing,
+    and CREATE is not set. Raises StoreError if a link is not trusted.
     """
     walk = _Walk(path, create=create)
     try:
@@ -71,9 +75,10 @@ def to_folder(path: str, *, create: bool) -> tuple[int, str]:
 
 
 def to_file(path: str, *, create: bool, follow: bool = True) -> FileLocation:
-    """Return where the file at absolute PATH is or would be; missing folders are made if CREATE is set.
+    """Return the location of the file at the absolute PATH.
 
-    A link as the last part is followed if FOLLOW is set. Errors as ``to_folder``.
+    The function makes missing folders if CREATE is set. If FOLLOW is set, it follows a link at the end of
+    PATH. Raises the same errors as ``to_folder``.
     """
     walk = _Walk(path, create=create)
     try:
@@ -93,7 +98,7 @@ def to_file(path: str, *, create: bool, follow: bool = True) -> FileLocation:
 
 
 class _Walk:
-    """A walk in progress: where it is, and the parts still to be entered (the next one last)."""
+    """A walk in progress: the present folder and the remaining parts in reverse order."""
 
     def __init__(self, path: str, *, create: bool) -> None:
         self.pending = parts(path)
@@ -102,42 +107,47 @@ class _Walk:
         self._is_making = False
         self._path = path
         self._real: list[str] = []
-        self._asked: list[str] = []
+        self._walked: list[str] = []
         self._links_left = MAX_LINKS
-        # The link, in the path as given, that is being followed: its path, its text, the parts after it.
+        # The link in the caller's path that the walk follows: its path, its text, and the number of parts
+        # after the link.
         self._link: tuple[str, str, int] | None = None
-        # Root, our user, and the owner of "/": in a user namespace, the host's root is nobody.
+        # Root, the user of this process, and the owner of "/". In a user namespace, the host's root is the
+        # overflow user.
         self._trusted = {0, os.geteuid(), os.fstat(self.fd).st_uid}
-        self._led_by: set[int] = set()
+        self._link_owners: set[int] = set()
 
     @property
     def real(self) -> str:
-        """The present folder's path, without links."""
+        """The path of the present folder, without links."""
         return "/" + "/".join(self._real)
 
     @property
     def is_within_link(self) -> bool:
-        """Whether the next part comes from a link's text."""
+        """Whether the next part is from the text of a link."""
         return self._link is not None and len(self.pending) > self._link[2]
 
     def enter_all_but_last(self) -> None:
-        """Enter all parts except the last; that one too if it cannot be a file's name."""
+        """Enter all parts except the last part. Enter the last part if it is ".."."""
         while len(self.pending) > 1 or self.pending == [".."]:
             self.enter(follow=True)
 
     def enter(self, *, follow: bool) -> None:
-        """Enter the next part: a folder, or if FOLLOW is set a link, whose text becomes the next parts."""
-        is_given = not self.is_within_link
+        """Enter the next part, which is a folder or a link.
+
+        If FOLLOW is set, the parts of the link's text become the next parts.
+        """
+        is_from_caller = not self.is_within_link
         name = self.pending.pop()
-        if is_given:
+        if is_from_caller:
             self._leave_link()
-            self._asked.append(name)
+            self._walked.append(name)
         try:
             if name == "..":
                 self._move(os.open(name, _PARENT, dir_fd=self.fd))
                 del self._real[-1:]
                 return
-            held = self._hold(name, may_make=self._create and is_given)
+            held = self._hold(name, may_make=self._create and is_from_caller)
             try:
                 status = os.fstat(held)
                 if stat.S_ISLNK(status.st_mode):
@@ -155,9 +165,9 @@ class _Walk:
             raise self._blocked(error) from error
 
     def is_end(self, name: str, *, follow: bool) -> tuple[bool, bool]:
-        """Return whether the walk ends at NAME, its last part, and whether that is a magic link of /proc.
+        """Return whether the walk ends at the last part NAME, and whether NAME is a magic link in /proc.
 
-        A link that is followed is not an end.
+        The walk does not end at a link that it follows.
         """
         if not self.is_within_link:
             self._leave_link()
@@ -172,7 +182,7 @@ class _Walk:
             if not stat.S_ISLNK(status.st_mode) or not follow:
                 return True, False
             if _is_magic(held, status):
-                self._judge(name, status)
+                self._check_link(name, status)
                 return True, True
         finally:
             os.close(held)
@@ -180,18 +190,18 @@ class _Walk:
         return False, False
 
     def verify(self, folder: int, name: str = "") -> None:
-        """Raise StoreError if another user's link led here, and FOLDER, or NAME in it, is not that user's."""
-        if not self._led_by:
+        """Raise StoreError if a link of another user led to a file of a third user (FOLDER or NAME in it)."""
+        if not self._link_owners:
             return
         owners = {os.fstat(folder).st_uid}
         if name:
             with suppress(FileNotFoundError):
                 owners.add(os.stat(name, dir_fd=folder, follow_symlinks=False).st_uid)
-        if not self._led_by <= owners:
+        if not self._link_owners <= owners:
             raise StoreError(
-                f"{shown(self._path)} is not written: a symlink of uid {min(self._led_by - owners)} leads to "
-                f"{shown(self.real)}, which is not theirs",
-                hint="name its target instead",
+                f"{shown(self._path)} is not written: a symlink of uid {min(self._link_owners - owners)} "
+                f"leads to {shown(self.real)}, which belongs to another user",
+                hint="use the path of the target",
             )
 
     def _hold(self, name: str, *, may_make: bool) -> int:
@@ -204,7 +214,7 @@ class _Walk:
         try:
             os.mkdir(name, MODE, dir_fd=self.fd)
         except FileExistsError:
-            return os.open(name, _HELD, dir_fd=self.fd)  # another process was faster
+            return os.open(name, _HELD, dir_fd=self.fd)  # another process has made the folder
         fd = os.open(name, _NEW, dir_fd=self.fd)
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
         if mode | MODE != mode:
@@ -213,9 +223,9 @@ class _Walk:
         return fd
 
     def _leave_link(self) -> None:
-        """Note that a link's text has been walked: the next parts are below its target."""
+        """Finish the resolution of the present link. The next parts are in the target of the link."""
         self.verify(self.fd)
-        self._led_by.clear()
+        self._link_owners.clear()
         self._link = None
 
     def _follow(self, held: int, name: str, link: os.stat_result, *, follow: bool) -> None:
@@ -224,7 +234,7 @@ class _Walk:
             self._link = (self._at(), target, len(self.pending))
         if not follow:
             raise OSError(ELOOP, os.strerror(ELOOP))
-        self._judge(name, link)
+        self._check_link(name, link)
         self._links_left -= 1
         if self._links_left < 0:
             raise OSError(ELOOP, os.strerror(ELOOP))
@@ -237,25 +247,28 @@ class _Walk:
             self._move(os.open("/", _PARENT))
             self._real = []
 
-    def _judge(self, name: str, link: os.stat_result) -> None:
-        """Raise StoreError if the LINK called NAME here may have been planted."""
+    def _check_link(self, name: str, link: os.stat_result) -> None:
+        """Raise StoreError if the link NAME in the present folder is not trusted.
+
+        LINK is the status of the link.
+        """
         folder = os.fstat(self.fd)
         if folder.st_mode & _ANYONES == _ANYONES and link.st_uid not in {os.geteuid(), folder.st_uid}:
             where = f"{self.real.rstrip('/')}/{name}"
             raise StoreError(
                 f"{shown(where)} is a symlink of uid {link.st_uid} in a folder where everyone may write, and "
                 "is not followed",
-                hint="name its target instead, or remove the link",
+                hint="use the path of the target, or remove the link",
             )
         if link.st_uid not in self._trusted:
-            self._led_by.add(link.st_uid)
+            self._link_owners.add(link.st_uid)
 
     def _move(self, fd: int) -> None:
         os.close(self.fd)
         self.fd = fd
 
     def _at(self) -> str:
-        return "/" + "/".join(self._asked)
+        return "/" + "/".join(self._walked)
 
     def _blocked(self, error: OSError) -> Blocked:
         at, target = (self._link[0], self._link[1]) if self._link else (self._at(), None)
@@ -263,8 +276,11 @@ class _Walk:
 
 
 def _is_magic(held: int, link: os.stat_result) -> bool:
-    """Return whether the open LINK's target differs from its text (proc(5)): its size is not its text's.
+    """Return whether the open link HELD is a magic link, whose text is not its target (proc(5)).
 
-    The text of a link in sysfs is its target, so we can follow it ourselves.
+    LINK is the status of the link.
+
+    The size of a magic link differs from the length of its text. The result is also true for a link in sysfs.
+    The kernel then follows this link, and its text leads to the same file.
     """
     return len(os.fsencode(os.readlink("", dir_fd=held))) != link.st_size

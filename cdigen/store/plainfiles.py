@@ -1,4 +1,4 @@
-"""Write files named by the user (``--output``, ``--bundle``), atomically and never through planted links."""
+"""Write files that the user names (``--output``, ``--bundle``), in one step, through trusted links only."""
 
 from __future__ import annotations
 
@@ -24,38 +24,41 @@ _OTHERS_ADD = stat.S_IWOTH | stat.S_IWGRP
 
 
 def save_file(path: str, content: bytes) -> None:
-    """Write CONTENT to the file PATH; missing folders are made.
+    """Write CONTENT to the file PATH, and make missing folders.
 
-    A link is followed, as a shell's ``>`` would, but by the kernel's rule for sticky folders (see
-    ``store.pathwalk``; for files and FIFOs, fs.protected_regular and fs.protected_fifos), whether the sysctls
-    are set or not. An existing file keeps its owner and mode. A file that is not regular (``/dev/stdout``, a
-    FIFO) is written to rather than replaced. StoreError: the system refused, or these rules.
+    The function follows a link, like ``>`` in a shell. It always applies the kernel's rules for sticky
+    folders, even if the sysctls of these rules are not set. ``store.pathwalk`` describes the rule for links.
+    For files and FIFOs, the rules of fs.protected_regular and fs.protected_fifos apply. An existing file
+    keeps its owner and mode. The function replaces a regular file. It writes to any other file, such as
+    ``/dev/stdout``. Raises StoreError if a system call failed, or a rule forbids the write.
     """
-    with _found(path, create=True) as (folder, place):
-        status = None if place.is_magic else status_of(folder, place.name)
+    with _found(path, create=True) as (folder, location):
+        status = None if location.is_magic else status_of(folder, location.name)
         if status is not None:
             _refuse_others(path, status, os.fstat(folder.fd))
-        if place.is_magic or (status is not None and not stat.S_ISREG(status.st_mode)):
-            _write_through(path, place, status, content)
+        if location.is_magic or (status is not None and not stat.S_ISREG(status.st_mode)):
+            _write_through(path, location, status, content)
             return
-        with reopen(folder) as at, tempfiles.staged(at, place.name, content) as staged:
+        with reopen(folder) as at, tempfiles.staged(at, location.name, content) as staged:
             if status is not None:
-                copy_ownership(staged.fd, at, place.name, status)
-            tempfiles.rename_into_place(staged, at, place.name)
+                copy_ownership(staged.fd, at, location.name, status)
+            tempfiles.rename_into_place(staged, at, location.name)
             tempfiles.fsync_directory(at)
 
 
 def create(path: str, content: bytes) -> None:
-    """Make the new file PATH with CONTENT, for its owner alone; no link in its place is followed.
+    """Make the new file PATH with CONTENT.
 
-    StoreError: the name exists already, or the system refused; nothing is left behind.
+    Only the owner can read the file. The function does not follow a link at PATH.
+
+    Raises StoreError if PATH exists already, or a system call failed. Then no new file remains.
     """
-    with _found(path, create=False, follow=False) as (folder, place):
+    with _found(path, create=False, follow=False) as (folder, location):
         try:
-            descriptor = os.open(place.name, _NEW, _OWNER_ONLY, dir_fd=folder.fd)
+            descriptor = os.open(location.name, _NEW, _OWNER_ONLY, dir_fd=folder.fd)
         except FileExistsError:
             raise StoreError(
-                f"{shown(path)} exists already, and is not overwritten", hint="name a new file"
+                f"{shown(path)} exists already, and is not overwritten", hint="choose a new file name"
             ) from None
         except OSError as error:
             raise store_error("cannot write", path, error) from error
@@ -64,7 +67,7 @@ def create(path: str, content: bytes) -> None:
                 file.write(content)
         except OSError as error:
             with suppress(OSError):
-                os.unlink(place.name, dir_fd=folder.fd)
+                os.unlink(location.name, dir_fd=folder.fd)
             raise store_error("cannot write", path, error) from error
 
 
@@ -72,47 +75,51 @@ def create(path: str, content: bytes) -> None:
 def _found(
     path: str, *, create: bool, follow: bool = True
 ) -> Iterator[tuple[Directory, pathwalk.FileLocation]]:
-    """Walk to the file PATH, and keep its folder open. StoreError: it cannot be reached, or not safely."""
-    asked = os.path.join(os.getcwd(), path)
+    """Yield the open folder and the location of the file PATH.
+
+    Raises StoreError if a folder cannot be opened, or a link is not trusted.
+    """
+    absolute = os.path.join(os.getcwd(), path)
     try:
-        place = pathwalk.to_file(asked, create=create, follow=follow)
+        location = pathwalk.to_file(absolute, create=create, follow=follow)
     except pathwalk.Blocked as blocked:
-        raise explain_blocked(blocked, os.path.dirname(asked), what="the folder") from blocked
+        raise explain_blocked(blocked, os.path.dirname(absolute), what="the folder") from blocked
     except OSError as error:
         raise store_error("cannot write", path, error) from error
-    real = os.path.dirname(place.real)
+    real = os.path.dirname(location.real)
     try:
-        yield Directory(path=real, real=real, fd=place.folder), place
+        yield Directory(path=real, real=real, fd=location.folder), location
     finally:
-        os.close(place.folder)
+        os.close(location.folder)
 
 
 def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) -> None:
-    """Refuse a file that another user has put into a sticky folder (``may_create_in_sticky`` in fs/namei.c).
+    """Raise StoreError for another user's file in a sticky folder (``may_create_in_sticky``, fs/namei.c).
 
-    And another user's FIFO anywhere: they could make us wait for its reader for ever.
+    Also raise StoreError, in any folder, for a FIFO of a user other than root and the caller. cdigen could
+    wait for a reader of the FIFO forever.
     """
     if stat.S_ISFIFO(status.st_mode) and status.st_uid not in {0, os.geteuid()}:
         raise StoreError(
             f"{shown(path)} is not written: it is a FIFO of uid {status.st_uid}",
-            hint="name another file, or write to /dev/stdout",
+            hint="choose another file, or write to /dev/stdout",
         )
     is_open = folder.st_mode & stat.S_ISVTX and folder.st_mode & _OTHERS_ADD
     if is_open and status.st_uid not in {os.geteuid(), folder.st_uid}:
         raise StoreError(
             f"{shown(path)} is not written: it belongs to uid {status.st_uid}, in a folder where others may "
             "add files",
-            hint="name a new file, or a folder of your own",
+            hint="choose a new file name, or a folder of your own",
         )
 
 
 def _write_through(
-    path: str, place: pathwalk.FileLocation, status: os.stat_result | None, content: bytes
+    path: str, location: pathwalk.FileLocation, status: os.stat_result | None, content: bytes
 ) -> None:
     """Write CONTENT to the device, FIFO or socket with STATUS, or to the target of a magic link of /proc."""
     flags = _SPECIAL | (os.O_TRUNC if status is None else os.O_NOFOLLOW)
     try:
-        descriptor = os.open(place.name, flags, dir_fd=place.folder)
+        descriptor = os.open(location.name, flags, dir_fd=location.folder)
         with open(descriptor, "wb") as file:
             if status is not None and not os.path.samestat(os.fstat(descriptor), status):
                 raise StoreError(f"{shown(path)} was changed meanwhile", hint="run the command again")

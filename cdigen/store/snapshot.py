@@ -1,4 +1,4 @@
-"""Read what a name is now, opening only regular files: ``take_snapshot``."""
+"""Read a file of a directory by its name, and open only regular files: ``take_snapshot``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.store.directory import Directory
 
-# Specs have tens of kilobytes (1,000 GPUs: under 2 MB). Larger files are not ours and are not read.
+# Specs have tens of kilobytes. A spec of 1,000 GPUs has less than 2 MB. Larger files are foreign and are not
+# read.
 MAX_BYTES = 64 << 20
 
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -28,10 +29,10 @@ _OTHERS = (
 
 @frozen
 class FileSnapshot:
-    """What a name was at one moment.
+    """The file with a given name at one moment.
 
-    ``description`` is for people ("a symlink to /etc/passwd"); ``content`` is None unless it is a regular
-    file that is not too large; ``identity`` changes with every new file or content at the name, and is None
+    ``description`` is for messages ("a symlink to /etc/passwd"). ``content`` is None if the file is not
+    regular or is too large. ``identity`` changes if the file is replaced or its content changes. It is None
     if there is no file.
     """
 
@@ -46,9 +47,9 @@ NO_FILE = FileSnapshot(description="nothing")
 
 
 def take_snapshot(directory: Directory, name: str, *, limit: int = MAX_BYTES) -> FileSnapshot:
-    """Return what NAME in the directory is, with the content if it is a regular file of at most LIMIT bytes.
+    """Return a snapshot of NAME in DIRECTORY, with the content of a regular file of at most LIMIT bytes.
 
-    StoreError: it cannot be examined or read.
+    Raises StoreError if the file cannot be examined or read.
     """
     try:
         status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
@@ -62,7 +63,7 @@ def take_snapshot(directory: Directory, name: str, *, limit: int = MAX_BYTES) ->
 
 
 def identity(directory: Directory, name: str) -> tuple[int, ...] | None:
-    """Return the ``identity`` that ``take_snapshot`` would give now, without reading. Raises OSError."""
+    """Return the present ``identity`` of NAME in DIRECTORY without reading the file. Raises OSError."""
     try:
         return _identity(os.stat(name, dir_fd=directory.fd, follow_symlinks=False))
     except FileNotFoundError:
@@ -75,7 +76,7 @@ def _read(fd: int, limit: int) -> FileSnapshot:
         if not stat.S_ISREG(status.st_mode):
             return _unread(status, _other(status.st_mode))
         content = read_all(fd, limit=limit + 1) if status.st_size <= limit else None
-        if content is None or len(content) > limit:  # it may grow while it is read
+        if content is None or len(content) > limit:  # the file can grow while it is read
             return _unread(status, f"a file of more than {limit} bytes")
         return FileSnapshot(
             description="a file",
@@ -89,7 +90,7 @@ def _read(fd: int, limit: int) -> FileSnapshot:
 
 
 def read_all(fd: int, *, limit: int = MAX_BYTES) -> bytes:
-    """Return the file's first bytes, at most LIMIT, whatever the descriptor's offset is."""
+    """Return the first bytes of the file, at most LIMIT. The offset of the descriptor is not used."""
     parts: list[bytes] = []
     offset = 0
     while part := os.pread(fd, min(1 << 20, limit - offset), offset):
@@ -118,4 +119,4 @@ def _description(directory: Directory, name: str, mode: int) -> str:
 
 
 def _other(mode: int) -> str:
-    return next((text for is_so, text in _OTHERS if is_so(mode)), "not a regular file")
+    return next((text for is_type, text in _OTHERS if is_type(mode)), "not a regular file")

@@ -1,8 +1,9 @@
-"""Write and remove spec files: ``publish``, ``withdraw``; ``recorded`` returns the record of both.
+"""Write spec files (``publish``), remove them (``withdraw``), and read the record of them (``recorded``).
 
-docs/cdi.md, "Writing", has the protocol. A reader of the directory sees the whole old content or the whole
-new one. Only files that the state file records as ours are replaced or removed; all others are foreign, and
-at most moved aside under a name that no runtime loads. All of it happens under the lock.
+docs/cdi.md, "Writing", describes the protocol. A reader of the directory always finds the complete old
+content or the complete new content. cdigen replaces or removes only files that the state file records. All
+other files are foreign. The only change to a foreign file is a rename to a name that no runtime loads. cdigen
+holds the lock during all changes.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 @frozen
 class PublishedSpec:
-    """The result for a spec: its path, whether it was written, foreign files that were moved aside."""
+    """The result for a spec: its path, whether cdigen wrote it, the new paths of renamed foreign files."""
 
     path: str
     result: Result
@@ -54,7 +55,7 @@ class PublishedSpec:
     findings: tuple[Finding, ...] = ()
 
 
-def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has defaults
+def publish(  # noqa: PLR0913  content, path, owner, check; all others have defaults
     directory: str,
     name: str,
     content: bytes,
@@ -69,32 +70,34 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
 ) -> PublishedSpec:
     """Write CONTENT, the spec of KIND, into the file NAME of DIRECTORY.
 
-    CHECK gets the bytes as read back from the disk and raises to refuse them. DRIVER is the driver version
-    that the spec is for, if any. ``also_set_aside`` names foreign files of the same directory that are also
-    moved aside. A file with the same bytes, mode and owner is not touched, and is ours from then on.
+    CHECK gets the bytes that are read back from the disk, and raises an error if the bytes are invalid.
+    DRIVER is the driver version of the spec, or "". ``also_set_aside`` are the names of more foreign files in
+    the directory. The function renames these files. If the file already has CONTENT and the right mode and
+    owner, the function does not write the file, but records it.
 
-    SpecError: NAME is a foreign file and ``replace_foreign`` is not set. StoreError: the system refused
-    (space, permission, read-only, the lock). Either leaves the directory as it was.
+    Raises SpecError if NAME is a foreign file and ``replace_foreign`` is not set. Raises StoreError if there
+    is no space or no permission, the file system is read-only, or another process holds the lock. After an
+    error, the directory is unchanged.
     """
     if posixpath.basename(name) != name or not name.endswith(SPEC_SUFFIXES):
         raise ValueError(f"not a spec file's name: {name!r}")
     with (
         open_owned(state_dir, what=STATE_DIRECTORY) as home,
         exclusive(home),
-        open_or_create(directory) as place,
+        open_or_create(directory) as spec_dir,
     ):
         tempfiles.sweep(home)
-        tempfiles.sweep(place)
+        tempfiles.sweep(spec_dir)
         state, findings = states.read_for_update(home)
         write = _Write(
-            place=place,
+            spec_dir=spec_dir,
             name=name,
             content=content,
             kind=kind,
             driver=driver,
             home=home,
             state=state,
-            present=take_snapshot(place, name),
+            present=take_snapshot(spec_dir, name),
         )
         aside = tuple(other for other in also_set_aside if other != name)
         if _is_foreign(write):
@@ -103,74 +106,77 @@ def publish(  # noqa: PLR0913  what, where, whose, checked how; the rest has def
             aside = (name, *aside)
         moved = _put_in_place(write, aside, check, now)
         return PublishedSpec(
-            path=place.file(name),
+            path=spec_dir.file(name),
             result="unchanged" if _is_done(write) else "written",
             set_aside=moved,
-            findings=(*findings, *_exposed(place), *_record_last(write)),
+            findings=(*findings, *_exposed(spec_dir), *_record_last(write)),
         )
 
 
 def _put_in_place(
     write: _Write, aside: tuple[str, ...], check: Callable[[bytes], None], now: Callable[[], float]
 ) -> tuple[str, ...]:
-    """Carry out WRITE unless it is done, and move the files ASIDE away; returns their new paths."""
+    """Write the spec if necessary, rename the foreign files ASIDE, and return their new paths."""
     if _is_done(write):
         check(write.content)
         return _exchange(write, None, aside, now)
-    with tempfiles.staged(write.place, write.name, write.content) as staged:
+    with tempfiles.staged(write.spec_dir, write.name, write.content) as staged:
         check(_read_back(staged, write))
         _record(write, _digests_during(write))
         return _exchange(write, staged, aside, now)
 
 
 def recorded(directory: str, *, state_dir: str) -> tuple[tuple[OwnedSpec, ...], tuple[Finding, ...]]:
-    """Return what the state file records of the files of DIRECTORY, and what is wrong with it.
+    """Return the records of the state file for DIRECTORY, and the findings on the state file.
 
-    A record stays when its file is removed or edited; ``withdraw`` finds that out. StoreError: the state file
-    or the directory cannot be read.
+    A record stays if another program removes or edits the file. ``withdraw`` compares the file with the
+    record. Raises StoreError if the state file or the directory cannot be read.
     """
-    with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as place:
-        if home is None or place is None:
+    with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as spec_dir:
+        if home is None or spec_dir is None:
             return (), ()
         state, findings = states.read_only(home)
-        return state.within(place.real), findings
+        return state.within(spec_dir.real), findings
 
 
 def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False) -> Removal:
-    """Remove our own spec file; a foreign file is left alone. With DRY_RUN only return what would happen.
+    """Remove a spec file that cdigen wrote. With DRY_RUN, only return the result.
 
-    ``foreign``: it was ours and has been changed since. StoreError: the system refused.
+    The function never removes a foreign file. The result is ``foreign`` if another program changed the file
+    after cdigen wrote it. Raises StoreError if a system call failed.
     """
-    with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as place:
-        if home is None or place is None:
+    with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as spec_dir:
+        if home is None or spec_dir is None:
             return "absent"
-        # Only the state says what is ours and may be removed.
+        # cdigen removes only files in the state file. Therefore, only trusted users may write to the state
+        # directory.
         require_owned(home, what=STATE_DIRECTORY)
         with nullcontext() if dry_run else exclusive(home):
             if not dry_run:
-                tempfiles.sweep(place)
+                tempfiles.sweep(spec_dir)
             state, _ = states.read_only(home)
-            present = take_snapshot(place, name)
-            if not state.owns(place.record(name), present.content):
-                changed = present != NO_FILE and state.of(place.record(name)) is not None
+            present = take_snapshot(spec_dir, name)
+            if not state.owns(spec_dir.record(name), present.content):
+                changed = present != NO_FILE and state.of(spec_dir.record(name)) is not None
                 return "foreign" if changed else "absent"
             if dry_run:
                 return "removed"
             try:
-                os.unlink(name, dir_fd=place.fd)
+                os.unlink(name, dir_fd=spec_dir.fd)
             except OSError as error:
-                raise store_error("cannot remove", place.file(name), error) from error
-            tempfiles.fsync_directory(place)
-            # The file is gone: if its record stays, for lack of space, it makes no other file ours.
+                raise store_error("cannot remove", spec_dir.file(name), error) from error
+            tempfiles.fsync_directory(spec_dir)
+            # The file is removed. If the disk is full, the record of the file stays. The record then applies
+            # to no file.
             with suppress(StoreError):
-                states.write(home, state.forgetting(place.record(name)))
+                states.write(home, state.forgetting(spec_dir.record(name)))
             return "removed"
 
 
 @frozen
 class _Write:
-    # One publication: the wanted file, and the state when the lock was taken.
-    place: Directory
+    # The new file, and the state when ``publish`` acquired the lock.
+    spec_dir: Directory
     name: str
     content: bytes
     kind: str
@@ -181,15 +187,15 @@ class _Write:
 
 
 def _is_done(write: _Write) -> bool:
-    # A wrong mode or owner is fixed by writing anew: a chmod wakes no runtime's watch (docs/cdi.md,
-    # "Watching"), and another user could change their file meanwhile.
+    # cdigen corrects a wrong mode or owner with a new file. Runtimes do not notice a chmod (docs/cdi.md,
+    # "Watching"), and another owner can change the file at any time.
     present = write.present
-    mine = present.mode == tempfiles.MODE and present.uid == os.geteuid()
-    return mine and present.content == write.content
+    has_owner_and_mode = present.mode == tempfiles.MODE and present.uid == os.geteuid()
+    return has_owner_and_mode and present.content == write.content
 
 
 def _is_ours(write: _Write) -> bool:
-    return write.state.owns(write.place.record(write.name), write.present.content)
+    return write.state.owns(write.spec_dir.record(write.name), write.present.content)
 
 
 def _is_foreign(write: _Write) -> bool:
@@ -198,30 +204,30 @@ def _is_foreign(write: _Write) -> bool:
 
 
 def _foreign(write: _Write, findings: tuple[Finding, ...]) -> SpecError:
-    # A damaged state file is part of the reason: the file may have been ours.
-    path = shown(write.place.file(write.name))
+    # The message contains the damage of the state file, because cdigen may have written the spec file.
+    path = shown(write.spec_dir.file(write.name))
     reasons = "".join(f"; {finding.message}" for finding in findings)
     return SpecError(
-        f"{path}: {write.present.description} not known as ours is here and was not replaced{reasons}",
-        hint="see whether it is still needed; 'cdigen generate --write --replace-foreign' moves it aside",
+        f"{path}: not replaced: cdigen did not write this file ({write.present.description}){reasons}",
+        hint="if the file is not needed any more: 'cdigen generate --write --replace-foreign' moves it aside",
         kind="foreign-file",
     )
 
 
-def _exposed(place: Directory) -> tuple[Finding, ...]:
-    """Return the finding for a spec directory that others may write to.
+def _exposed(spec_dir: Directory) -> tuple[Finding, ...]:
+    """Return the finding for a spec directory that other users may write to.
 
-    It is written to nevertheless: our spec makes that no worse.
+    cdigen writes to the directory in spite of the finding, because cdigen's spec does not increase the risk.
     """
-    if not (problem := writable_by_others(place)):
+    if not (problem := writable_by_others(spec_dir)):
         return ()
     return (
         Finding(
             severity="warning",
             rule="spec-directory-exposed",
-            path=place.path,
-            message=f"{shown(place.path)} {problem}: who adds a spec there can get any file of the host",
-            hint=f"'chown root:root' and 'chmod go-w' it, or take {shown(place.path)} out of spec_dirs",
+            path=spec_dir.path,
+            message=f"{shown(spec_dir.path)} {problem}: a spec there can inject any file of the host",
+            hint=f"'chown root:root' and 'chmod go-w' it, or remove {shown(spec_dir.path)} from spec_dirs",
         ),
     )
 
@@ -230,75 +236,76 @@ def _read_back(staged: tempfiles.Staged, write: _Write) -> bytes:
     try:
         return read_all(staged.fd)
     except OSError as error:
-        raise store_error("cannot read back", write.place.file(write.name), error) from error
+        raise store_error("cannot read back", write.spec_dir.file(write.name), error) from error
 
 
 def _exchange(
     write: _Write, staged: tempfiles.Staged | None, aside: tuple[str, ...], now: Callable[[], float]
 ) -> tuple[str, ...]:
-    # Foreign files are moved away before ours is written; if that fails, they are moved back.
-    place = write.place
-    leaving = [name for name in dict.fromkeys(aside) if _identity(place, name) is not None]
-    if staged is not None and _identity(place, write.name) != write.present.identity:
+    # cdigen renames the foreign files before it installs its own file. If the installation fails, cdigen
+    # renames the foreign files back.
+    spec_dir = write.spec_dir
+    leaving = [name for name in dict.fromkeys(aside) if _identity(spec_dir, name) is not None]
+    if staged is not None and _identity(spec_dir, write.name) != write.present.identity:
         raise StoreError(
-            f"{shown(place.file(write.name))}: another program changed it meanwhile",
+            f"{shown(spec_dir.file(write.name))}: another program changed the file meanwhile",
             hint="run the command again",
         )
     moved: list[str] = []
     with ExitStack() as undo:
         for name in leaving:
-            moved.append(_move_aside(place, name, now))
-            undo.callback(_rename, place, moved[-1], name, "cannot move back")
+            moved.append(_move_aside(spec_dir, name, now))
+            undo.callback(_rename, spec_dir, moved[-1], name, "cannot move back")
         if staged is not None:
-            tempfiles.rename_into_place(staged, place, write.name)
+            tempfiles.rename_into_place(staged, spec_dir, write.name)
         undo.pop_all()
     if staged is not None or moved:
-        tempfiles.fsync_directory(place)
-    return tuple(place.file(name) for name in moved)
+        tempfiles.fsync_directory(spec_dir)
+    return tuple(spec_dir.file(name) for name in moved)
 
 
-def _move_aside(place: Directory, name: str, now: Callable[[], float]) -> str:
-    # The extension (from the last dot on) is neither .json nor .yaml, so no runtime loads it.
+def _move_aside(spec_dir: Directory, name: str, now: Callable[[], float]) -> str:
+    # The suffix after the last dot is not json or yaml. Therefore, no runtime loads the file.
     base = f"{name}.foreign-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime(now()))}"
     aside = base
     number = 1
-    while _identity(place, aside) is not None:
+    while _identity(spec_dir, aside) is not None:
         number += 1
         aside = f"{base}-{number}"
-    _rename(place, name, aside, "cannot move aside")
+    _rename(spec_dir, name, aside, "cannot move aside")
     return aside
 
 
-def _rename(place: Directory, name: str, to: str, what: str) -> None:
+def _rename(spec_dir: Directory, name: str, to: str, what: str) -> None:
     try:
-        os.rename(name, to, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        os.rename(name, to, src_dir_fd=spec_dir.fd, dst_dir_fd=spec_dir.fd)
     except OSError as error:
-        raise store_error(what, place.file(name), error) from error
+        raise store_error(what, spec_dir.file(name), error) from error
 
 
-def _identity(place: Directory, name: str) -> tuple[int, ...] | None:
+def _identity(spec_dir: Directory, name: str) -> tuple[int, ...] | None:
     try:
-        return identity(place, name)
+        return identity(spec_dir, name)
     except OSError as error:
-        raise store_error("cannot look at", place.file(name), error) from error
+        raise store_error("cannot examine", spec_dir.file(name), error) from error
 
 
 def _digests_during(write: _Write) -> tuple[str, ...]:
-    # The old file stays ours until the rename, the new one is ours from the rename on.
+    # cdigen owns the old file before the rename and the new file after the rename.
     ours = write.present.content if _is_ours(write) else None
     before = () if ours is None else (states.digest(ours),)
     return tuple(dict.fromkeys((*before, states.digest(write.content))))
 
 
 def _record(write: _Write, digests: tuple[str, ...]) -> None:
-    path = write.place.record(write.name)
+    path = write.spec_dir.record(write.name)
     owned = states.OwnedSpec(path=path, kind=write.kind, digests=digests, driver=write.driver)
     if write.state.of(path) != owned:
         states.write(write.home, write.state.recording(owned))
 
 
 def _record_last(write: _Write) -> tuple[Finding, ...]:
-    # The spec is in place and recorded already: one digest too many is no failure.
+    # The spec is written and recorded. If this update fails, the record only has an additional digest.
     try:
         _record(write, (states.digest(write.content),))
     except StoreError as error:

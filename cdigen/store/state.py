@@ -1,8 +1,8 @@
-"""Read and write the state file: which spec files are ours, by path and by digest of their content.
+"""Read and write the state file: the spec files that cdigen wrote, by path and by digest of their content.
 
-A file is ours only while its content has a digest that is recorded for its path. Before a write the new
-digest is added to that of the present content, afterwards the old one is removed: whenever a writer is
-killed, the file on the disk is recognised.
+cdigen owns a file only if the state file has an entry for the path of the file, and the entry contains the
+digest of the file's content. Before a write, cdigen adds the new digest to the entry. After the write, cdigen
+removes the old digest. Therefore, cdigen recognises the file on the disk even if a writer was killed.
 
     {"schema": 1,
      "home": "/var/lib/cdigen",
@@ -10,8 +10,9 @@ killed, the file on the disk is recognised.
                                                 "driver": "550.163.01",
                                                 "sha256": ["<64 hex digits>"]}}}
 
-``home`` is where the writer saw the state directory. Who sees the host elsewhere (a pod below /host, the
-host's own service) finds the directory and the specs moved alike, and reads the paths as its own.
+``home`` is the path of the state directory in the mount namespace of the writer. In a pod, the host's files
+are below /host. For the service of the host, the files are below /. If the reader finds the state directory
+at another path than ``home``, it replaces the path of the host's root in the paths of the specs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from typing import Any
 
     from cdigen.store.directory import Directory
@@ -39,14 +39,13 @@ if TYPE_CHECKING:
 STATE_FILE = "state.json"
 DAMAGED_FILE = "state.json.damaged"
 SCHEMA = 1
-_USUAL_HOME = "/var/lib/cdigen"
 
 
 @frozen
 class OwnedSpec:
-    """A spec file that is ours as long as one of these is the digest of its content.
+    """A spec file that cdigen owns if the digest of its content is one of ``digests``.
 
-    ``driver`` is the version that it was made for, if known.
+    ``driver`` is the driver version of the spec, or "" if the spec has no driver version.
     """
 
     path: str
@@ -62,52 +61,53 @@ class OwnedSpec:
 
 @frozen
 class State:
-    """All spec files that we wrote, sorted by path."""
+    """All spec files that cdigen wrote, sorted by path."""
 
     specs: tuple[OwnedSpec, ...] = ()
 
     def of(self, path: str) -> OwnedSpec | None:
-        """Return the record of PATH, if there is one."""
+        """Return the record of PATH, or None if the state has no record of PATH."""
         return next((owned for owned in self.specs if owned.path == path), None)
 
     def owns(self, path: str, content: bytes | None) -> bool:
-        """Return whether a regular file at PATH with this CONTENT is ours."""
+        """Return whether cdigen wrote a regular file at PATH with this CONTENT."""
         owned = self.of(path)
         return owned is not None and content is not None and digest(content) in owned.digests
 
     def within(self, folder: str) -> tuple[OwnedSpec, ...]:
-        """Return the records of files in FOLDER itself, not in folders below."""
+        """Return the records of the files in FOLDER, without the files in its subfolders."""
         return tuple(owned for owned in self.specs if posixpath.dirname(owned.path) == folder)
 
     def recording(self, owned: OwnedSpec) -> State:
-        """Return the state with OWNED replacing the record of its path."""
+        """Return the state with OWNED instead of the old record of the same path."""
         others = self.forgetting(owned.path).specs
         return State(specs=tuple(sorted((*others, owned), key=lambda one: one.path)))
 
     def forgetting(self, path: str) -> State:
-        """Return the state without PATH."""
+        """Return the state without the record of PATH."""
         return State(specs=tuple(owned for owned in self.specs if owned.path != path))
 
 
 def digest(content: bytes) -> str:
     """Return the SHA-256 of CONTENT in hex."""
-    # Imported here: hashlib loads OpenSSL (5 ms), which a first look at a directory does not need.
+    # Imported here: hashlib loads OpenSSL (5 ms), and most commands compute no digest.
     import hashlib  # noqa: PLC0415
 
     return hashlib.sha256(content, usedforsecurity=False).hexdigest()
 
 
 def read(state_dir: str) -> tuple[State, tuple[Finding, ...]]:
-    """Return the state without changing anything; without a state file nothing is ours.
+    """Return the state and change nothing. Without a state file, the state is empty.
 
-    A damaged file counts as none, with a finding. StoreError: it cannot be read.
+    If the file is damaged, the state is also empty, and the result has a finding. Raises StoreError if the
+    file cannot be read.
     """
     with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
         return (State(), ()) if directory is None else read_only(directory)
 
 
 def read_only(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
-    """Do as ``read`` does in a state directory that is already open."""
+    """Return the same as ``read`` for a state directory that is already open."""
     state, reason = _read(directory)
     if not reason:
         return state, ()
@@ -115,10 +115,10 @@ def read_only(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
 
 
 def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
-    """Return the state and move a damaged state file aside; the caller holds the lock.
+    """Return the state and move a damaged state file aside. The caller holds the lock.
 
-    Damage (not JSON, another schema, not a regular file) means only that nothing is ours any more; it is no
-    error. StoreError: the file cannot be read or moved.
+    A damaged file is not JSON, has another schema, or is not a regular file. Then the state is empty. Raises
+    StoreError if the file cannot be read or moved.
     """
     state, reason = _read(directory)
     if not reason:
@@ -133,7 +133,10 @@ def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
 
 
 def write(directory: Directory, state: State) -> None:
-    """Replace the state file in one step; the caller holds the lock. StoreError: it cannot be written."""
+    """Replace the state file in one step.
+
+    The caller holds the lock. Raises StoreError if the file cannot be written.
+    """
     document = {
         "schema": SCHEMA,
         "home": directory.real,
@@ -142,13 +145,14 @@ def write(directory: Directory, state: State) -> None:
             for owned in state.specs
         },
     }
-    # ASCII escapes carry file names that are not UTF-8 (surrogateescape) through JSON unharmed.
+    # File names can contain bytes that are not UTF-8 (surrogateescape). The ASCII escapes of JSON preserve
+    # these bytes.
     content = json.dumps(document, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
     replace_file(directory, STATE_FILE, content)
 
 
 def _read(directory: Directory) -> tuple[State, str]:
-    # The reason is empty for a good file and for no file.
+    # The second value is the damage. It is empty if the file is valid or does not exist.
     present = take_snapshot(directory, STATE_FILE)
     if present == NO_FILE:
         return State(), ""
@@ -161,41 +165,32 @@ def _read(directory: Directory) -> tuple[State, str]:
 
 
 def _state(document: Any, home: str) -> State:
-    # ValueError: the document is not what `write` writes.
+    # ValueError: the document does not have the format of `write`.
     match document:
-        case {"schema": number, "specs": dict(specs)} if number == SCHEMA:
-            there, here = _roots(str(document.get("home") or _unsaid_home(specs, home)), home)
-            moved = ((_moved(path, there, here), entry) for path, entry in specs.items())
+        case {"schema": number, "home": str(writer_home), "specs": dict(specs)} if number == SCHEMA:
+            writer, reader = _roots(writer_home, home)
+            moved = ((_moved(path, writer, reader), entry) for path, entry in specs.items())
             owned = (_owned(path, entry) for path, entry in moved)
             return State(specs=tuple(sorted(owned, key=lambda one: one.path)))
     raise ValueError(f"it is not a document of schema {SCHEMA}")
 
 
-def _unsaid_home(paths: Iterable[str], here: str) -> str:
-    """Return where the writer of an earlier state file, which has no home, saw the directory that is HERE."""
-    root = here.removesuffix(_USUAL_HOME)
-    # Only a service of the host wrote what is not below the root that we see.
-    return here if root == here or any(path.startswith(f"{root}/") for path in paths) else _USUAL_HOME
+def _roots(writer_home: str, reader_home: str) -> tuple[str, str]:
+    """Return the paths of the host's root for the writer and the reader, from their state directories."""
+    writer, reader = writer_home.split("/"), reader_home.split("/")
+    while len(writer) > 1 and len(reader) > 1 and writer[-1] == reader[-1]:
+        writer.pop()
+        reader.pop()
+    return "/".join(writer), "/".join(reader)
 
 
-def _roots(there: str, here: str) -> tuple[str, str]:
-    """Return the host's root of who saw the state directory at THERE, and of who sees it HERE."""
-    theirs, ours = there.split("/"), here.split("/")
-    while len(theirs) > 1 and len(ours) > 1 and theirs[-1] == ours[-1]:
-        theirs.pop()
-        ours.pop()
-    return "/".join(theirs), "/".join(ours)
-
-
-def _moved(path: str, there: str, here: str) -> str:
-    return f"{here}{path.removeprefix(there)}" if path.startswith(f"{there}/") else path
+def _moved(path: str, writer: str, reader: str) -> str:
+    return f"{reader}{path.removeprefix(writer)}" if path.startswith(f"{writer}/") else path
 
 
 def _owned(path: str, entry: Any) -> OwnedSpec:
     match entry:
-        case {"kind": str(kind), "sha256": [*digests]}:
-            # Earlier state files have no driver.
-            driver = str(entry.get("driver", ""))
+        case {"kind": str(kind), "driver": str(driver), "sha256": [*digests]}:
             return OwnedSpec(path=path, kind=kind, digests=tuple(map(str, digests)), driver=driver)
     raise ValueError(f"the entry of {path!a} is malformed")
 
@@ -207,7 +202,7 @@ def _free_name(directory: Directory) -> str:
             return name
     raise StoreError(
         f"{shown(directory.file(STATE_FILE))}: damaged, and no name is free to move it aside",
-        hint=f"remove {shown(directory.file(DAMAGED_FILE))} and its like",
+        hint=f"remove {shown(directory.file(DAMAGED_FILE))}*",
     )
 
 
@@ -217,6 +212,6 @@ def _damaged(directory: Directory, reason: str, done: str) -> Finding:
         severity="warning",
         rule="state-damaged",
         path=path,
-        message=f"{shown(path)} is damaged ({reason}), so no spec file counts as ours; {done}",
-        hint="spec files written before now change only by 'cdigen generate --write --replace-foreign'",
+        message=f"{shown(path)} is damaged ({reason}), so all present spec files are foreign; {done}",
+        hint="to replace the present spec files: 'cdigen generate --write --replace-foreign'",
     )

@@ -1,9 +1,9 @@
-"""Write content under a temporary name, rename it into place, and sweep what dead writers left.
+"""Write a file under a temporary name and rename it, and remove the temporary files of ended writers.
 
-The name ends in ``.tmp``, which no runtime loads, and the file is in the directory of its target:
-a rename from elsewhere is not seen by the runtimes' watches (docs/cdi.md, "Watching"). A writer holds
-an flock on its temporary file while it runs, so a sweep recognizes a dead writer's file, even across pid
-namespaces: the lock can be taken.
+The temporary name ends in ``.tmp``. No runtime loads files with this suffix. The temporary file is in the
+directory of the final file, because the runtimes do not notice a rename from another directory (docs/cdi.md,
+"Watching"). While a writer runs, it holds an flock on its temporary file. If ``sweep`` can lock a temporary
+file, its writer has ended. This is also true for a writer in another PID namespace.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ if TYPE_CHECKING:
 
     from cdigen.store.directory import Directory
 
-# What ``temporary_name`` gives.
+# The names that ``temporary_name`` returns.
 TEMPORARY = re.compile(r"\.cdigen-.+\.[0-9]+\.[0-9a-f]{8}\.tmp", re.DOTALL)
-# 0644: upstream's WriteSpec leaves 0600 and rootless users cannot read it (CDI issue 224).
+# 0644: with the mode 0600 of upstream's WriteSpec, rootless users cannot read the file (CDI issue 224).
 MODE = 0o644
 
 _FLAGS = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _SWEEP_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-# NAME_MAX is 255; prefix, pid, random part and suffix take at most 33.
+# NAME_MAX is 255. The prefix, process ID, random part and suffix have at most 33 bytes.
 _MAX_NAME_BYTES = 200
 _ATTEMPTS = 10
-# The errors of file systems that cannot sync a directory (fsync(2)): there is nothing to wait for.
+# The errors of file systems that cannot sync a directory (fsync(2)).
 _NO_SYNC = frozenset({errno.EINVAL, errno.ENOSYS, errno.ENOTSUP})
 
 
 @frozen
 class Staged:
-    """Content that is on the disk under a temporary name."""
+    """A temporary file with the complete content."""
 
     name: str
     fd: int
@@ -50,9 +50,11 @@ class Staged:
 
 @contextmanager
 def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE) -> Iterator[Staged]:
-    """Write CONTENT with MODE under a temporary name for NAME; removed unless ``rename_into_place`` took it.
+    """Yield a temporary file for NAME that has CONTENT and MODE.
 
-    StoreError: no space, no permission, a read-only or failing file system; nothing is left then.
+    The function removes the temporary file at the end if ``rename_into_place`` has not renamed it. Raises
+    StoreError if there is no space or no permission, or the file system is read-only or fails. Then no file
+    remains.
     """
     fd, temporary = _create(directory, name)
     try:
@@ -62,21 +64,25 @@ def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE)
             raise store_error("cannot write", directory.file(name), error) from error
         yield Staged(name=temporary, fd=fd)
     finally:
-        # If this cannot be removed, the next writer sweeps it up; it must not hide the first error.
+        # If the file cannot be removed, the next writer removes the file. An error here must not hide an
+        # earlier error.
         with suppress(OSError):
             os.unlink(temporary, dir_fd=directory.fd)
         os.close(fd)
 
 
 def replace_file(directory: Directory, name: str, content: bytes, *, mode: int = MODE) -> None:
-    """Write CONTENT to the file NAME in one step, and wait until it is on the disk. StoreError: refused."""
+    """Replace the file NAME in one step, and sync it to the disk.
+
+    Raises StoreError if a system call failed.
+    """
     with staged(directory, name, content, mode=mode) as temporary:
         rename_into_place(temporary, directory, name)
         fsync_directory(directory)
 
 
 def rename_into_place(content: Staged, directory: Directory, name: str) -> None:
-    """Give the staged content its NAME in the directory, in one step. StoreError: that was refused."""
+    """Rename the temporary file CONTENT to NAME in one step. Raises StoreError if a system call failed."""
     try:
         os.rename(content.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
     except OSError as error:
@@ -84,7 +90,7 @@ def rename_into_place(content: Staged, directory: Directory, name: str) -> None:
 
 
 def fsync_directory(directory: Directory) -> None:
-    """Wait until the directory's names are on the disk. StoreError: the storage failed."""
+    """Sync the entries of DIRECTORY to the disk. Raises StoreError if the storage failed."""
     try:
         os.fsync(directory.fd)
     except OSError as error:
@@ -93,10 +99,10 @@ def fsync_directory(directory: Directory) -> None:
 
 
 def sweep(directory: Directory) -> tuple[str, ...]:
-    """Remove the temporary files that dead writers left, and return their names, sorted.
+    """Remove the temporary files of ended writers, and return the sorted names of the removed files.
 
-    Only regular files of our own user with exactly our form of name are removed. One that cannot be removed
-    stays: it does no harm, and the file system's error will be reported at the next write.
+    The function removes only regular files that have a temporary name and belong to the user of this process.
+    A file that cannot be removed stays and is harmless. The next write reports the error of the file system.
     """
     try:
         names = os.listdir(directory.fd)
@@ -124,19 +130,19 @@ def _create(directory: Directory, name: str) -> tuple[int, str]:
             return fd, temporary
         os.close(fd)
     raise StoreError(
-        f"cannot write {shown(directory.file(name))}: another program removes our temporary files"
+        f"cannot write {shown(directory.file(name))}: another program removes cdigen's temporary files"
     )
 
 
 def _claimed(fd: int) -> bool:
-    # Between our open and our flock a sweep may mistake the file for a dead writer's: then it holds the lock,
-    # or has unlinked the file.
+    # Between open and flock, a sweep of another process can lock the file. Then the sweep still holds the
+    # lock, or has removed the file.
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:
-        return True  # a file system without locks: a sweep cannot take the lock either
+        return True  # the file system has no locks, and a sweep cannot lock the file
     return os.fstat(fd).st_nlink > 0
 
 
@@ -146,8 +152,8 @@ def _fill(fd: int, content: bytes, mode: int) -> None:
         view = view[os.write(fd, view) :]
     os.fchmod(fd, mode)
     os.fsync(fd)
-    # Some file systems (NFS, quotas) report a failed write only at close; closing a duplicate shows it, and
-    # keeps our lock, which belongs to the open file.
+    # NFS and file systems with quotas sometimes report a failed write only when the file is closed. Closing a
+    # duplicate reports the error. The lock stays, because it belongs to the open file.
     os.close(os.dup(fd))
 
 
@@ -162,7 +168,7 @@ def _removed(directory: Directory, name: str) -> bool:
             return False
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.unlink(name, dir_fd=directory.fd)
-    except OSError:  # locked by its running writer, or gone, or cannot be removed
+    except OSError:  # a running writer holds the lock, or the file is missing or cannot be removed
         return False
     else:
         return True

@@ -1,8 +1,9 @@
-"""Read and save of which size the units of GPUs' memory are that containers may have, in the state directory.
+"""Read and save the sizes of the memory units of GPUs, in the state directory.
 
-    {"schema": 1, "sizes": {"<the GPU as the kubelet's ids have it>": <MiB>}}
+    {"schema": 1, "sizes": {"<the GPU in the kubelet's device IDs>": <MiB>}}
 
-The kubelet keeps ids over restarts and reboots, and they do not tell it. A damaged file is as good as none.
+The kubelet keeps device IDs after restarts and reboots, but a device ID does not contain the size. cdigen
+ignores a damaged file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ SCHEMA = 1
 
 
 def read(state_dir: str) -> dict[str, int]:
-    """Return the sizes in MiB by GPU, nothing where none are kept."""
+    """Return the sizes in MiB by GPU. Without saved sizes, the result is empty."""
     try:
         with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
             content = None if directory is None else take_snapshot(directory, FILE).content
@@ -38,7 +39,7 @@ def read(state_dir: str) -> dict[str, int]:
 
 
 def save(state_dir: str, sizes: Mapping[str, int]) -> None:
-    """Replace the sizes on the disk by SIZES, in one step. StoreError: they cannot be written."""
+    """Replace the saved sizes with SIZES in one step. Raises StoreError if the file cannot be written."""
     content = json.dumps({"schema": SCHEMA, "sizes": dict(sizes)}, indent=1).encode("ascii") + b"\n"
     with open_owned(state_dir, what=STATE_DIRECTORY) as directory:
         replace_file(directory, FILE, content)

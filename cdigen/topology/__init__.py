@@ -1,7 +1,10 @@
-"""Where devices are and how they are linked, from inventories alone; nothing here reads a host.
+"""The links between devices, and the choice of devices. The modules use inventories and read no host.
 
-- ``levels``: how near two devices are to each other (``relation``);
-- ``matrix``: how they are linked, as a text that people know.
-- ``choose``: which devices one container gets (``choose``), by ``bestset`` where only their numbers count.
-- ``svg``: a picture of it (``picture``): ``labels`` are its words, ``boxes`` and ``layout`` where they stand.
+- ``levels``: the relation of two devices (``relation``);
+- ``matrix``: all relations as text, in the form of nvidia-smi;
+- ``choose``: the choice of devices for one container (``choose``);
+- ``bestset``: the search that ``choose`` uses; it reads only numbers;
+- ``svg``: the picture (``picture``);
+- ``labels`` and ``widths``: the texts of the picture and the widths of texts;
+- ``boxes`` and ``layout``: the coordinates of the picture.
 """

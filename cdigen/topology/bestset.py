@@ -1,6 +1,6 @@
-"""Find the best accelerators for one container: ``best_set``.
+"""``best_set``: finds the best accelerators for one container.
 
-Accelerators are numbers here: their places in the order of their indices.
+In this module, the place of an accelerator is its position in the order of the indices.
 """
 
 from __future__ import annotations
@@ -13,26 +13,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    # Ranks of sets of one size are compared; the least is the best.
+    # The search compares the ranks of sets of the same size. The lowest rank is the best.
     Rank = tuple[int, ...]
     Places = tuple[int, ...]
 
-# So many accelerators have at most 280 divisions into sets of one size; sixteen have two million into pairs.
+# Up to this number of accelerators, the search compares all divisions into sets of one size (one set may be
+# smaller). Eight accelerators have at most 280 divisions. Sixteen have two million divisions into pairs.
 EXHAUSTIVE = 8
-# From how many accelerators a set is grown at most, and how often it is improved: what bounds the time.
+# Maximum number of accelerators from which the search starts. This number and _ROUNDS, the rounds of
+# exchanges, limit the time.
 _SEEDS = 16
-# Of so many islands at most, those that fit together are looked for: with more, hardly any device is linked.
+# Maximum number of islands for a search of combinations of islands. With more islands, few devices have
+# links.
 _ISLANDS = 6
 _ROUNDS = 8
 
 
 @frozen
-class Field:
-    """The accelerators of which something is free, by their places.
+class FreeAccelerators:
+    """The accelerators with free units, by place.
 
-    ``near`` is how near each is to each other (``Relation.nearness``), ``free`` how many of its units are
-    free, ``island`` the number of the island that links join it to; of islands in ``broken``, something is in
-    use. ``numa`` are NUMA nodes; one that is not known is a node of its own.
+    ``near`` has the nearness of each pair (``Relation.nearness``). ``free`` has the number of free units.
+    ``island`` has the number of the accelerator's island. Islands in ``broken`` are partly in use. ``numa``
+    has the NUMA node. Each unknown node is a separate node.
     """
 
     near: tuple[Places, ...]
@@ -42,17 +45,17 @@ class Field:
     numa: Places
 
 
-def best_set(field: Field, must: frozenset[int], count: int) -> tuple[int, ...]:
-    """Return the accelerators, those of MUST among them, that are best to take COUNT units from.
+def best_set(accelerators: FreeAccelerators, must: frozenset[int], count: int) -> tuple[int, ...]:
+    """Return the best accelerators for COUNT units, including the accelerators in MUST.
 
-    They are as few as possible, and of all such sets the one of the least rank (``_Ranking.rank``); of more
-    than ``EXHAUSTIVE`` accelerators, the least of those that growing and exchanging finds. COUNT is at most
-    what is free.
+    The result has as few accelerators as possible. Of all such sets, the result has the lowest rank
+    (``_Ranking.rank``). With more than ``EXHAUSTIVE`` accelerators, the search extends start sets and
+    exchanges single accelerators, and may miss the lowest rank. COUNT is at most the number of free units.
     """
-    size = _fewest(field, must, count)
-    places = range(len(field.free))
+    size = _fewest(accelerators, must, count)
+    places = range(len(accelerators.free))
     others = [place for place in places if place not in must]
-    ranking = _Ranking(field, count, size)
+    ranking = _Ranking(accelerators, count, size)
     if len(places) <= EXHAUSTIVE:
         sets = (tuple(sorted((*must, *more))) for more in combinations(others, size - len(must)))
         return min((each for each in sets if ranking.has_enough(each)), key=ranking.rank)
@@ -60,20 +63,23 @@ def best_set(field: Field, must: frozenset[int], count: int) -> tuple[int, ...]:
         return tuple(sorted(must))
     seeds = sorted(ranking.nearest((*must,)), key=lambda place: (ranking.attachment[place], place))[:_SEEDS]
     starts = [(*must, seed) for seed in seeds]
-    if max(field.free) == 1:
-        starts += _island_starts(field, must, size)
+    if max(accelerators.free) == 1:
+        starts += _island_starts(accelerators, must, size)
     grown = {ranking.grown(start) for start in starts}
     return ranking.improved(min(grown, key=ranking.rank), must)
 
 
-def _island_starts(field: Field, must: frozenset[int], size: int) -> Iterator[Places]:
-    """Yield starts of sets in as few islands as possible: all of them but one, and the first of that."""
+def _island_starts(accelerators: FreeAccelerators, must: frozenset[int], size: int) -> Iterator[Places]:
+    """Yield start sets in as few islands as possible.
+
+    Each set has MUST, all accelerators of some islands, and at most one accelerator of a further island.
+    """
     members: dict[int, list[int]] = {}
-    for place, island in enumerate(field.island):
+    for place, island in enumerate(accelerators.island):
         members.setdefault(island, []).append(place)
     if len(members) > _ISLANDS:
         return
-    needed = {field.island[place] for place in must}
+    needed = {accelerators.island[place] for place in must}
     for number in range(1, len(members) + 1):
         joined = [
             several
@@ -90,10 +96,12 @@ def _island_starts(field: Field, must: frozenset[int], size: int) -> Iterator[Pl
             return
 
 
-def _fewest(field: Field, must: frozenset[int], count: int) -> int:
-    """Return how few accelerators have COUNT units free, those of MUST among them."""
-    size, have = len(must), sum(field.free[place] for place in must)
-    for free in sorted((free for place, free in enumerate(field.free) if place not in must), reverse=True):
+def _fewest(accelerators: FreeAccelerators, must: frozenset[int], count: int) -> int:
+    """Return the smallest number of accelerators that have COUNT free units and include MUST."""
+    size, have = len(must), sum(accelerators.free[place] for place in must)
+    for free in sorted(
+        (free for place, free in enumerate(accelerators.free) if place not in must), reverse=True
+    ):
         if have >= count:
             break
         size, have = size + 1, have + free
@@ -101,49 +109,51 @@ def _fewest(field: Field, must: frozenset[int], count: int) -> int:
 
 
 class _Ranking:
-    """Ranks sets of SIZE accelerators from which COUNT units are taken."""
+    """Ranks sets of ``size`` accelerators that have ``count`` units."""
 
-    def __init__(self, field: Field, count: int, size: int) -> None:
-        self.field, self.count, self.size = field, count, size
-        self.attachment = [sum(row) for row in field.near]
-        self._members = {number: field.island.count(number) for number in field.island}
-        self._is_whole = max(field.free) == 1
+    def __init__(self, accelerators: FreeAccelerators, count: int, size: int) -> None:
+        self.accelerators, self.count, self.size = accelerators, count, size
+        self.attachment = [sum(row) for row in accelerators.near]
+        self._members = {number: accelerators.island.count(number) for number in accelerators.island}
+        self._is_whole = max(accelerators.free) == 1
         self._divisions: dict[Places, tuple[int, int]] = {}
-        self._most_free = sorted(field.free, reverse=True)
+        self._most_free = sorted(accelerators.free, reverse=True)
 
     def rank(self, places: Places) -> Rank:
-        """Return the rank of the set PLACES; of two sets, that of the lower rank is better."""
+        """Return the rank of the set PLACES; a lower rank is better."""
         near = self._near(places)
-        touched = {self.field.island[place] for place in places}
+        touched = {self.accelerators.island[place] for place in places}
         left = {number: self._members[number] for number in touched}
         for place in places:
-            left[self.field.island[place]] -= 1
-        broken = sum(self._members[n] for n, rest in left.items() if rest and n not in self.field.broken)
-        nodes = len({self.field.numa[place] for place in places})
-        # How near the set is to what it leaves behind.
-        torn = sum(self.attachment[place] for place in places) - 2 * near
+            left[self.accelerators.island[place]] -= 1
+        broken = sum(
+            self._members[n] for n, rest in left.items() if rest and n not in self.accelerators.broken
+        )
+        nodes = len({self.accelerators.numa[place] for place in places})
+        # The nearness between the set and the accelerators that stay free.
+        cut = sum(self.attachment[place] for place in places) - 2 * near
         islands = len(touched), broken, sum(left.values())
-        return (*self._first(places, near), *islands, -near, nodes, torn, *places)
+        return (*self._first(places, near), *islands, -near, nodes, cut, *places)
 
     def _first(self, places: Places, near: int) -> Rank:
         if not self._is_whole:
-            return -near, sum(self.field.free[place] for place in places) - self.count
-        if len(self.field.free) > EXHAUSTIVE or self.size == 1:
+            return -near, sum(self.accelerators.free[place] for place in places) - self.count
+        if len(self.accelerators.free) > EXHAUSTIVE or self.size == 1:
             return ()
-        rest = tuple(place for place in range(len(self.field.free)) if place not in places)
+        rest = tuple(place for place in range(len(self.accelerators.free)) if place not in places)
         total, least = self._division(rest)
         return -total - near, -min(near, least)
 
     def _near(self, places: Places) -> int:
-        return sum(self.field.near[one][other] for one, other in combinations(places, 2))
+        return sum(self.accelerators.near[one][other] for one, other in combinations(places, 2))
 
     def _division(self, places: Places) -> tuple[int, int]:
-        """Return how near the sets are, in all and at least, into which PLACES are divided best.
+        """Return the total nearness and the least nearness of the sets in the best division of PLACES.
 
-        One of them may be smaller than the others; it counts in the sum alone.
+        One set may be smaller than the other sets. The nearness of the smaller set is part of the total only.
         """
         if len(places) <= 1:
-            return 0, _ENDLESS
+            return 0, _INFINITE
         if places not in self._divisions:
             self._divisions[places] = max(self._divided(places))
         return self._divisions[places]
@@ -157,31 +167,31 @@ class _Ranking:
                 yield total + near, min(least, near) if size == self.size else least
 
     def has_enough(self, places: Places) -> bool:
-        """Tell whether COUNT units are free of PLACES."""
-        return sum(self.field.free[place] for place in places) >= self.count
+        """Return whether PLACES have ``count`` free units."""
+        return sum(self.accelerators.free[place] for place in places) >= self.count
 
     def grown(self, start: Places) -> Places:
-        """Return START with the nearest other added, again and again, in order."""
+        """Add the nearest accelerators to START until it has ``size`` members; return the sorted result."""
         grown = start
         while len(grown) < self.size:
             grown = (*grown, self.nearest(grown)[0])
         return tuple(sorted(grown))
 
     def nearest(self, places: Places) -> list[int]:
-        """Return what may be added to PLACES if the set is to have enough in the end, the nearest first."""
-        free, near = self.field.free, self.field.near
+        """Return the accelerators that can extend PLACES to a set with ``count`` units, the nearest first."""
+        free, near = self.accelerators.free, self.accelerators.near
         others = [place for place in range(len(free)) if place not in places]
-        wanted = self.size - len(places)
+        missing = self.size - len(places)
         most = sorted((free[place] for place in others), reverse=True)
-        # What has to come from the next, if those after it bring the most.
-        least = self.count - sum(free[place] for place in places) - sum(most[: wanted - 1])
-        others = [place for place in others if min(free[place], most[wanted - 1]) >= least]
+        # The units that the next accelerator must have if the accelerators after it have the most free units.
+        least = self.count - sum(free[place] for place in places) - sum(most[: missing - 1])
+        others = [place for place in others if min(free[place], most[missing - 1]) >= least]
         return sorted(
             others, key=lambda each: (-sum(near[each][n] for n in places), self.attachment[each], each)
         )
 
     def improved(self, places: Places, must: frozenset[int]) -> Places:
-        """Return PLACES after exchanges of one for another, while they improve it; those of MUST stay."""
+        """Exchange single accelerators in PLACES, except MUST, while the rank improves; return the result."""
         best = self.rank(places), places
         for _ in range(_ROUNDS):
             found = min((best, *self._exchanged(best[1], must)))
@@ -192,12 +202,12 @@ class _Ranking:
 
     def _exchanged(self, places: Places, must: frozenset[int]) -> Iterator[tuple[Rank, Places]]:
         for out in places:
-            for into in range(len(self.field.free)):
+            for into in range(len(self.accelerators.free)):
                 if out not in must and into not in places:
                     other = tuple(sorted((*(each for each in places if each != out), into)))
                     if self.has_enough(other):
                         yield self.rank(other), other
 
 
-# More than any set of accelerators is near.
-_ENDLESS = 1 << 62
+# Higher than the nearness of any set.
+_INFINITE = 1 << 62

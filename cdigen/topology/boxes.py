@@ -1,7 +1,7 @@
-"""NUMA nodes, host bridges and switches as boxes in boxes around the devices: ``numa_boxes``, ``row_of``.
+"""NUMA nodes, host bridges and switches as nested boxes around the devices: ``numa_boxes``, ``row_of``.
 
-A bridge or switch below which the ways to several devices part is a box; one that leads to a single device is
-none. All lengths are pixels.
+A bridge or switch has a box if the paths to several devices separate below it. A bridge that leads to a
+single device has no box. All lengths are in pixels.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 DEVICE_WIDTH = 108
 GAP = 8
-# Around what is in a box, and for the lines that say what it is.
+# The padding around the contents of a box, and the heights of captions.
 _PADDING = 8
 CAPTION, NUMA_CAPTION = 20, 36
-# As broad as eight devices, two of them below each switch, and two switches below each bridge.
-_BROADEST = 8 * DEVICE_WIDTH + 20 * GAP
+# The width of eight devices, with two devices below each switch and two switches below each bridge.
+_MAX_WIDTH = 8 * DEVICE_WIDTH + 20 * GAP
 
 
 @frozen
 class Box:
-    """A NUMA node, a host bridge, a switch or a device: what it is called, where it is, and what is in it.
+    """A NUMA node, a host bridge, a switch or a device: its caption, its position, and its contents.
 
-    ``place`` is a device's place in the order that was given. In a ``flipped`` box the caption stands below.
+    ``place`` is the position of a device in the input. A ``flipped`` box has its caption at the bottom.
     """
 
     kind: BoxKind
@@ -46,18 +46,18 @@ class Box:
     flipped: bool = False
 
     def every(self) -> Iterator[Box]:
-        """Yield the box and every box in it, the outer ones first."""
+        """Yield the box and all boxes in it, outer boxes first."""
         yield self
         for box in self.inside:
             yield from box.every()
 
     def moved(self, x: int, y: int) -> Box:
-        """Return the box with all that is in it at another place."""
+        """Return the box and its contents, moved by X and Y."""
         return replace(self, x=self.x + x, y=self.y + y, inside=tuple(box.moved(x, y) for box in self.inside))
 
 
 def numa_boxes(devices: tuple[Accelerator, ...]) -> tuple[Box, ...]:
-    """Return a box of each NUMA node with its devices, in their order; last that of an unknown node."""
+    """Return a box for each NUMA node with its devices, in the order of DEVICES. The unknown node is last."""
     nodes = dict.fromkeys(device.numa_node for device in devices)
     return tuple(_numa_box(devices, node) for node in sorted(nodes, key=lambda node: node is None))
 
@@ -74,31 +74,31 @@ def _numa_box(devices: tuple[Accelerator, ...], node: int | None) -> Box:
 
 
 def _branches(devices: tuple[Accelerator, ...], members: list[int], depth: int) -> Iterator[Box]:
-    """Yield a box for each way from DEPTH down that several of MEMBERS have, and each device with its own."""
-    ways: dict[str, list[int]] = {}
+    """Yield a box for each path below DEPTH that several MEMBERS share, and for each remaining device."""
+    paths: dict[str, list[int]] = {}
     for place in members:
         path = devices[place].pci_path
-        # A device that has no further folder shares its way with nobody.
-        ways.setdefault(path[depth] if len(path) > depth else f"/{place}", []).append(place)
-    for way in ways.values():
-        if len(way) == 1:
-            yield Box(kind="device", place=way[0])
+        # A device without a further folder shares its path with no other device.
+        paths.setdefault(path[depth] if len(path) > depth else f"/{place}", []).append(place)
+    for group in paths.values():
+        if len(group) == 1:
+            yield Box(kind="device", place=group[0])
         else:
-            shared = _shared([devices[place].pci_path for place in way])
-            inside = tuple(_branches(devices, way, shared))
-            parting = devices[way[0]].pci_path[shared - 1]
-            slots = {devices[place].address.rpartition(".")[0] for place in way}
-            if parting.startswith("pci"):
-                yield Box(kind="bridge", caption=f"host bridge {parting[3:]}", inside=inside)
+            shared = _shared([devices[place].pci_path for place in group])
+            inside = tuple(_branches(devices, group, shared))
+            bridge = devices[group[0]].pci_path[shared - 1]
+            slots = {devices[place].address.rpartition(".")[0] for place in group}
+            if bridge.startswith("pci"):
+                yield Box(kind="bridge", caption=f"host bridge {bridge[3:]}", inside=inside)
             elif len(slots) > 1:
-                yield Box(kind="switch", caption=f"PCIe switch {parting}", inside=inside)
+                yield Box(kind="switch", caption=f"PCIe switch {bridge}", inside=inside)
             else:
-                # Functions of one device, such as SR-IOV's virtual ones.
+                # Functions of one device, such as the virtual functions of SR-IOV.
                 yield Box(kind="switch", caption=f"PCIe device {min(slots)}", inside=inside)
 
 
 def _shared(paths: list[tuple[str, ...]]) -> int:
-    """Return how many folders from the root down all PATHS have."""
+    """Return the number of folders, from the root down, that all PATHS share."""
     count = 0
     for folders in zip(*paths, strict=False):
         if len(set(folders)) > 1:
@@ -108,9 +108,10 @@ def _shared(paths: list[tuple[str, ...]]) -> int:
 
 
 def row_of(boxes: tuple[Box, ...], height: int, *, flipped: bool) -> tuple[Box, ...]:
-    """Return BOXES side by side from 0, 0 on, all as high as the highest; devices have a HEIGHT.
+    """Return BOXES side by side from position 0, 0, all with the height of the highest box.
 
-    What is in them stands at their lower edge, or at the upper one if they are FLIPPED.
+    HEIGHT is the height of a device. The contents are at the lower edge of a box, or at the upper edge if
+    FLIPPED is set.
     """
     placed, x = [], 0
     for box in boxes:
@@ -121,7 +122,7 @@ def row_of(boxes: tuple[Box, ...], height: int, *, flipped: bool) -> tuple[Box, 
 
 
 def _raised(box: Box, height: int) -> Box:
-    """Return BOX as high as HEIGHT, what is in it at its edge; a device is moved there instead."""
+    """Return BOX with HEIGHT; its contents stay at its lower or upper edge. A device is only moved."""
     by = 0 if box.flipped else height - box.height
     if box.kind == "device":
         return box.moved(0, by)
@@ -129,13 +130,13 @@ def _raised(box: Box, height: int) -> Box:
 
 
 def _sized(box: Box, height: int, *, flipped: bool) -> Box:
-    """Return BOX at 0, 0 with all that is in it side by side, in several lines if they would be too broad."""
+    """Return BOX at 0, 0 with its contents side by side, in several lines if a single line is too wide."""
     if box.kind == "device":
         return replace(box, width=DEVICE_WIDTH, height=height, flipped=flipped)
     lines: list[list[Box]] = [[]]
     for each in box.inside:
         sized = _sized(each, height, flipped=flipped)
-        if lines[-1] and sum(one.width + GAP for one in lines[-1]) + sized.width > _BROADEST:
+        if lines[-1] and sum(one.width + GAP for one in lines[-1]) + sized.width > _MAX_WIDTH:
             lines.append([])
         lines[-1].append(sized)
     caption = NUMA_CAPTION if box.kind == "numa" and box.note else CAPTION
@@ -146,13 +147,13 @@ def _sized(box: Box, height: int, *, flipped: bool) -> Box:
             inside.append(_raised(each, highest).moved(x, y))
             x += each.width + GAP
         y += highest + GAP
-    broadest = max((each.x + each.width for each in inside), default=0) + _PADDING
+    content_width = max((each.x + each.width for each in inside), default=0) + _PADDING
     is_node = box.kind == "numa"
-    words = text_width(box.caption, 12 if is_node else 11, is_bold=is_node) + 2 * _PADDING + 2
+    caption_width = text_width(box.caption, 12 if is_node else 11, is_bold=is_node) + 2 * _PADDING + 2
     below = caption if flipped else _PADDING
     return replace(
         box,
-        width=max(broadest, words),
+        width=max(content_width, caption_width),
         height=y - GAP + below,
         inside=tuple(inside),
         flipped=flipped,

@@ -1,8 +1,8 @@
-"""Choose devices for one container: ``choose``; many times of the same devices: ``Stock``.
+"""Choose devices for one container (``choose``), or for many containers (``AvailableDevices``).
 
-Up to eight free devices, every division of them into sets of the asked size is compared; of more, sets are
-grown from single devices and improved by exchange (``bestset``). Parts of devices, and replicas, come from as
-few devices as possible. docs/topology.md has the rules and their reasons.
+For up to eight free devices, the search compares all divisions into sets of the requested size. For more
+devices, the search grows sets from single devices, and improves the sets by exchanges (``bestset``). Parts of
+devices, and replicas, come from as few devices as possible. docs/topology.md has the rules and their reasons.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter, deque
 
-from cdigen.topology.bestset import Field, best_set
+from cdigen.topology.bestset import FreeAccelerators, best_set
 from cdigen.topology.levels import relation
 from cdigen.value import frozen
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Accelerator, Partition
 
-    # Where an accelerator is in the order of all, and what it is recognized by.
+    # The sort key of an accelerator, which also identifies the accelerator.
     Device = tuple[int, str, str, str]
-    # Where a unit is in the order of all, and what it is recognized by: a share also by its name.
+    # The sort key of a unit, which also identifies the unit. The last element is the name of a part.
     Key = tuple[Device, int, int, str]
-    # The free units of each accelerator, as their numbers; both by number.
+    # Number of an accelerator -> numbers of its free units.
     Pools = dict[int, list[int]]
 
 
 @frozen
-class Share:
-    """A part of an accelerator under a ``name`` of its own: its ``partition``, or a replica of either."""
+class AcceleratorPart:
+    """A named part of an accelerator: a ``partition``, or a replica of a partition or device."""
 
     name: str
     accelerator: Accelerator
@@ -39,7 +39,7 @@ class Share:
 
 
 if TYPE_CHECKING:
-    Unit = TypeVar("Unit", Accelerator, Share)
+    Unit = TypeVar("Unit", Accelerator, AcceleratorPart)
 
 
 def choose(
@@ -50,38 +50,40 @@ def choose(
     every: Iterable[Unit] = (),
     spread: bool = False,
 ) -> tuple[Unit, ...]:
-    """Return COUNT of the AVAILABLE accelerators or shares, those of MUST_INCLUDE among them, by index.
+    """Return COUNT of the AVAILABLE accelerators or parts, sorted by index, including MUST_INCLUDE.
 
-    EVERY are all that there are, free or not: they tell which islands are broken already; without them, the
-    AVAILABLE are all. SPREAD takes shares from the accelerators of which the fewest are in use, instead of
-    from as few accelerators as possible. Fewer come back where fewer are available, and what must be included
-    but is not available does not. Nothing is raised: what is not known of a device counts as far.
+    EVERY are all units of the host, including the units in use. The function uses EVERY to find islands that
+    are partly in use. If EVERY is empty, the function assumes that AVAILABLE are all units of the host. If
+    SPREAD is true, parts come from the accelerators with the fewest parts in use. If SPREAD is false, parts
+    come from as few accelerators as possible. The result has fewer than COUNT units if fewer are available. A
+    unit in MUST_INCLUDE that is not available is not in the result. The function raises no exception. An
+    unknown distance is treated as the farthest distance.
     """
     free: dict[Key, Unit] = {_key(unit): unit for unit in available}
-    stock = Stock((*every, *free.values()))
+    stock = AvailableDevices((*every, *free.values()))
     numbers = {_key(unit): number for number, unit in enumerate(stock.units)}
     required = (numbers[key] for key in map(_key, must_include) if key in free)
     chosen = stock.choose((numbers[key] for key in free), required, count, spread=spread)
     return tuple(free[_key(stock.units[number])] for number in chosen)
 
 
-class Stock:
-    """All accelerators or shares that there are, EVERY once, for any number of choices among them.
+class AvailableDevices:
+    """All accelerators or parts of a host, for any number of choices.
 
-    ``units`` has them in order; they are numbers here: their places in it.
+    ``units`` has each unit in EVERY once, in order. The methods identify a unit by its position in ``units``.
     """
 
-    def __init__(self, every: Iterable[Accelerator | Share]) -> None:
+    def __init__(self, every: Iterable[Accelerator | AcceleratorPart]) -> None:
         whole = {_key(unit): unit for unit in every}
         keys = sorted(whole)
-        self.units: tuple[Accelerator | Share, ...] = tuple(whole[key] for key in keys)
+        self.units: tuple[Accelerator | AcceleratorPart, ...] = tuple(whole[key] for key in keys)
         devices: dict[Device, int] = {}
-        # The accelerator of each unit, as its place in the order of all accelerators.
+        # For each unit, the position of its accelerator in the order of all accelerators.
         self._device = [devices.setdefault(key[0], len(devices)) for key in keys]
         accelerators = {key[0]: _accelerator(unit) for key, unit in whole.items()}
         self._sizes = Counter(self._device)
         self._near, self._islands = _related([accelerators[device] for device in devices])
-        # A node that is not known is one of its own.
+        # If the NUMA node of an accelerator is unknown, the accelerator gets a separate negative number.
         self._numa = [
             -place if node is None else node
             for place, node in enumerate((accelerators[device].numa_node for device in devices), 1)
@@ -90,7 +92,7 @@ class Stock:
     def choose(
         self, available: Iterable[int], must_include: Iterable[int], count: int, *, spread: bool = False
     ) -> tuple[int, ...]:
-        """Return COUNT of the AVAILABLE units, those of MUST_INCLUDE among them, as ``choose`` does."""
+        """Return COUNT of the AVAILABLE units, including MUST_INCLUDE, by the rules of ``choose``."""
         free = sorted(set(available))
         required = sorted(set(must_include).intersection(free))
         if count <= len(required):
@@ -98,15 +100,15 @@ class Stock:
         if count >= len(free):
             return tuple(free)
         pools = self._pools(free)
-        field = self._field(pools)
+        accelerators = self._free_accelerators(pools)
         if spread and max(self._sizes.values()) > 1:
-            kept = self._spread(pools, required, count, field)
+            kept = self._spread(pools, required, count, accelerators)
         else:
-            kept = self._packed(pools, required, count, field)
+            kept = self._packed(pools, required, count, accelerators)
         return tuple(sorted(kept))
 
     def _pools(self, free: list[int]) -> Pools:
-        """Return the units FREE, in order, by their accelerators: those of each follow each other."""
+        """Return the units in FREE by accelerator. FREE is sorted, so an accelerator's units are adjacent."""
         pools: Pools = {}
         begin = last = 0
         for device, size in sorted(self._sizes.items()):
@@ -117,10 +119,10 @@ class Stock:
             begin = end
         return pools
 
-    def _field(self, pools: Pools) -> Field:
-        """Return what the choice among POOLS depends on."""
+    def _free_accelerators(self, pools: Pools) -> FreeAccelerators:
+        """Return the accelerators of POOLS with the values that the choice depends on."""
         islands = self._islands
-        return Field(
+        return FreeAccelerators(
             near=tuple(tuple(self._near[one][other] for other in pools) for one in pools),
             free=tuple(len(numbers) for numbers in pools.values()),
             island=tuple(islands[device] for device in pools),
@@ -130,25 +132,32 @@ class Stock:
             numa=tuple(self._numa[device] for device in pools),
         )
 
-    def _packed(self, pools: Pools, required: list[int], count: int, field: Field) -> list[int]:
-        """Return COUNT units with those REQUIRED, from as few devices and as many of one as possible."""
+    def _packed(
+        self, pools: Pools, required: list[int], count: int, accelerators: FreeAccelerators
+    ) -> list[int]:
+        """Return COUNT units, including REQUIRED, from few devices. Each device gives as many as possible."""
         devices = list(pools)
         must = frozenset(devices.index(self._device[number]) for number in required)
-        chosen = best_set(field, must, count)
-        kept, had = list(required), set(required)
-        # Those of what is required come first: something of them is taken in any case.
-        for place in sorted(chosen, key=lambda place: (place not in must, -field.free[place], place)):
-            rest = [number for number in pools[devices[place]] if number not in had]
+        chosen = best_set(accelerators, must, count)
+        kept, included = list(required), set(required)
+        # The devices of required units come first, because they are used in any case.
+        for place in sorted(chosen, key=lambda place: (place not in must, -accelerators.free[place], place)):
+            rest = [number for number in pools[devices[place]] if number not in included]
             kept += rest[: count - len(kept)]
         return kept
 
-    def _spread(self, pools: Pools, required: list[int], count: int, field: Field) -> list[int]:
-        """Return COUNT units with those REQUIRED, each from the device that has the fewest in use then."""
-        kept, had = list(required), set(required)
-        rest = [deque(number for number in numbers if number not in had) for numbers in pools.values()]
+    def _spread(
+        self, pools: Pools, required: list[int], count: int, accelerators: FreeAccelerators
+    ) -> list[int]:
+        """Return COUNT units, including REQUIRED, each from the device with the fewest used units."""
+        kept, included = list(required), set(required)
+        rest = [deque(number for number in numbers if number not in included) for numbers in pools.values()]
         used = [self._sizes[device] - len(left) for device, left in zip(pools, rest, strict=True)]
-        taken = [len(numbers) > len(left) for numbers, left in zip(pools.values(), rest, strict=True)]
-        near = [sum(row[place] for place, is_taken in enumerate(taken) if is_taken) for row in field.near]
+        chosen = [len(numbers) > len(left) for numbers, left in zip(pools.values(), rest, strict=True)]
+        near = [
+            sum(row[place] for place, is_chosen in enumerate(chosen) if is_chosen)
+            for row in accelerators.near
+        ]
         while len(kept) < count:
             place = min(
                 (place for place, left in enumerate(rest) if left),
@@ -156,28 +165,28 @@ class Stock:
             )
             kept.append(rest[place].popleft())
             used[place] += 1
-            if not taken[place]:
-                taken[place] = True
-                near = [old + row[place] for old, row in zip(near, field.near, strict=True)]
+            if not chosen[place]:
+                chosen[place] = True
+                near = [old + row[place] for old, row in zip(near, accelerators.near, strict=True)]
         return kept
 
 
-def _accelerator(unit: Accelerator | Share) -> Accelerator:
-    return unit.accelerator if isinstance(unit, Share) else unit
+def _accelerator(unit: Accelerator | AcceleratorPart) -> Accelerator:
+    return unit.accelerator if isinstance(unit, AcceleratorPart) else unit
 
 
-def _key(unit: Accelerator | Share) -> Key:
+def _key(unit: Accelerator | AcceleratorPart) -> Key:
     accelerator = _accelerator(unit)
     device = accelerator.index, accelerator.device_class, accelerator.address, accelerator.uuid or ""
-    if not isinstance(unit, Share):
+    if not isinstance(unit, AcceleratorPart):
         return device, 0, 0, ""
     partition = -1 if unit.partition is None or unit.partition.index is None else unit.partition.index
-    # Replicas are counted in their names: the second comes before the tenth.
+    # The name of a replica ends with its number. Shorter names come first, so replica 2 is before replica 10.
     return device, partition, len(unit.name), unit.name
 
 
 def _related(accelerators: list[Accelerator]) -> tuple[list[list[int]], list[int]]:
-    """Return how near each of ACCELERATORS is to each other, and the number of the island that each is in."""
+    """Return the nearness of each pair of ACCELERATORS, and the number of the island of each accelerator."""
     places = range(len(accelerators))
     near = [[0] * len(accelerators) for _ in places]
     islands = list(places)

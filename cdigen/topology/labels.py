@@ -1,6 +1,6 @@
-"""What the picture of a topology says in words: of each device, of what joins them, and of all of it.
+"""The texts in the picture of a topology: for each device, for each island, and for the whole picture.
 
-Nothing here is escaped, and nothing is shortened but where a function says so.
+The functions do not escape the texts, and do not cut the texts to a width.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cdigen.model.inventory import Accelerator, Partition
-    from cdigen.topology.matrix import Device
+    from cdigen.topology.matrix import MatrixDevice
 
-# What models begin with and is not worth its room.
-_MAKERS = ("NVIDIA", "AMD", "Intel")
+# Vendor names at the start of a model name. The picture omits these names.
+_VENDORS = ("NVIDIA", "AMD", "Intel")
 _TECHNOLOGIES = {"nvlink": "NVLink", "xgmi": "XGMI", "xelink": "Xe Link"}
-# Islands are named by letters, and by two after the last one.
+# The letters that identify islands in the picture. After the last letter, the letters are doubled.
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 @frozen
 class Label:
-    """What is written in a device: its ``name``, ``notes`` below, and ``trouble`` if it cannot be used.
+    """The text in a device: its ``name``, ``notes`` below the name, and ``trouble``.
 
-    ``parts`` tells of each of its partitions whether that can be used.
+    ``trouble`` has the state of an unhealthy or unusable device, and its causes. ``parts`` has a value for
+    each partition of the device: whether the partition can be used.
     """
 
     name: str
@@ -39,32 +40,32 @@ class Label:
 
 @frozen
 class IslandLabel:
-    """What is written in an island that joins the devices at the places MEMBERS: its letter and its links."""
+    """The text in an island: its letter and its links. ``members`` are the positions of its devices."""
 
     letter: str
     text: str
     members: tuple[int, ...]
 
 
-def device_labels(devices: Sequence[Device]) -> tuple[Label, ...]:
-    """Return the label of each of DEVICES; models are named where there are several."""
+def device_labels(devices: Sequence[MatrixDevice]) -> tuple[Label, ...]:
+    """Return the label of each of DEVICES, with the model if DEVICES have several models."""
     models = {device.accelerator.model for device in devices}
     return tuple(_label(device.label, device.accelerator, with_model=len(models) > 1) for device in devices)
 
 
 def _label(name: str, device: Accelerator, *, with_model: bool) -> Label:
-    notes = [device.address.removeprefix("0000:"), *([_without_maker(device.model)] if with_model else [])]
+    notes = [device.address.removeprefix("0000:"), *([_without_vendor(device.model)] if with_model else [])]
     return Label(
         name=name,
         notes=tuple(note for note in (*notes, *_profiles(device.partitions)) if note),
         trouble=_trouble(device),
-        parts=tuple(_is_fit(partition) for partition in device.partitions),
+        parts=tuple(_is_usable(partition) for partition in device.partitions),
     )
 
 
-def _without_maker(model: str) -> str:
-    maker, _, rest = model.partition(" ")
-    return rest if rest and maker in _MAKERS else model
+def _without_vendor(model: str) -> str:
+    vendor, _, rest = model.partition(" ")
+    return rest if rest and vendor in _VENDORS else model
 
 
 def _profiles(partitions: Iterable[Partition]) -> list[str]:
@@ -74,7 +75,7 @@ def _profiles(partitions: Iterable[Partition]) -> list[str]:
     return [f"{count}x {profile}" for profile, count in counts.items()]
 
 
-def _is_fit(partition: Partition) -> bool:
+def _is_usable(partition: Partition) -> bool:
     return partition.usable and partition.health != "unhealthy"
 
 
@@ -83,14 +84,14 @@ def _causes(device: Accelerator | Partition) -> str:
 
 
 def _trouble(device: Accelerator) -> tuple[str, ...]:
-    """Return that DEVICE is unhealthy and the names of its causes, or that it is not usable."""
+    """Return the state of DEVICE (unhealthy or not usable) and its causes, or () if neither applies."""
     if device.health == "unhealthy" or device.causes:
         return ("unhealthy", _causes(device))
     return () if device.usable else ("not usable", "")
 
 
 def island_labels(devices: tuple[Accelerator, ...]) -> tuple[IslandLabel, ...]:
-    """Return a label of each island of DEVICES that is more than one of them, in order."""
+    """Return a label for each island of DEVICES with at least two devices, in order."""
     joined = [members for members in islands(devices) if len(members) > 1]
     labels = []
     for number, members in enumerate(joined):
@@ -101,7 +102,7 @@ def island_labels(devices: tuple[Accelerator, ...]) -> tuple[IslandLabel, ...]:
 
 
 def _links(devices: tuple[Accelerator, ...]) -> str:
-    """Return by what DEVICES are joined, and by how many links."""
+    """Return the technology of the links between DEVICES, and the number of links."""
     relations = [relation(one, other) for one, other in combinations(devices, 2)]
     linked = [each for each in relations if each.technology]
     technology = " and ".join(
@@ -126,17 +127,17 @@ def _links(devices: tuple[Accelerator, ...]) -> str:
 
 
 def summary(devices: Iterable[Accelerator]) -> str:
-    """Return how many of DEVICES are of which model, in a line."""
+    """Return the number of DEVICES of each model in a single line."""
     counts: dict[str, int] = {}
     for device in devices:
         counts[device.model] = counts.get(device.model, 0) + 1
-    return ", ".join(f"{count}x {model}" for model, count in counts.items()) or "no device is known"
+    return ", ".join(f"{count}x {model}" for model, count in counts.items()) or "no device found"
 
 
 def describe(
     devices: tuple[Accelerator, ...], labels: tuple[Label, ...], joined: tuple[IslandLabel, ...]
 ) -> str:
-    """Return what the picture shows, for those who do not see it."""
+    """Return the description of the picture for screen readers."""
     sentences = []
     nodes = dict.fromkeys(device.numa_node for device in devices)
     for node in sorted(nodes, key=lambda node: node is None):
@@ -149,7 +150,7 @@ def describe(
             sentences.append(f"{label.name} is {': '.join(filter(None, label.trouble))}.")
         if not all(label.parts):
             sentences.append(f"{label.parts.count(False)} of the partitions of {label.name} cannot be used.")
-    return " ".join(sentences) or "No device is known."
+    return " ".join(sentences) or "No device found."
 
 
 def _names(labels: Iterable[Label]) -> str:
@@ -157,18 +158,18 @@ def _names(labels: Iterable[Label]) -> str:
 
 
 def details(devices: tuple[Accelerator, ...], labels: tuple[Label, ...], place: int) -> str:
-    """Return what is known of the device at PLACE, line by line: shown where a pointer rests on it."""
+    """Return the properties of the device at PLACE, one per line, for the tooltip of the device."""
     device = devices[place]
     near = [
         f"{relation(device, other).cell} {label.name}"
         for other, label in zip(devices, labels, strict=True)
         if other is not device
     ]
-    why = [f"{cause.cause} since {cause.since}: {cause.detail}" for cause in device.causes]
+    causes = [f"{cause.cause} since {cause.since}: {cause.detail}" for cause in device.causes]
     parts = [
         f"partition {each.label} ({each.profile}): {_causes(each) or 'not usable'}"
         for each in device.partitions
-        if not _is_fit(each)
+        if not _is_usable(each)
     ]
     lines = [f"{labels[place].name}: {device.model}", device.address, device.uuid or "", ", ".join(near)]
-    return "\n".join(line for line in (*lines, device.problem, *why, *parts) if line)
+    return "\n".join(line for line in (*lines, device.problem, *causes, *parts) if line)

@@ -1,7 +1,7 @@
-"""Where everything is in the picture of a topology: ``laid_out``, without a word of SVG. Lengths are pixels.
+"""The coordinates in the picture of a topology, without SVG: ``laid_out``. All lengths are in pixels.
 
-NUMA nodes stand in one row with the islands below, or in two with the islands between, so that the links of a
-device lead straight to its island.
+NUMA nodes are in one row above the islands, or in two rows with the islands between the rows. Therefore a
+straight line leads from each device to its island.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator
 
-    # Which devices an island joins, as their places.
+    # The positions of the devices of an island.
     Members = tuple[int, ...]
 
-# So many devices at most stand in one row.
+# The maximum number of devices in a picture with one row.
 _ONE_ROW = 4
-# Between a row and the islands, an island's height, and between two of them.
+# The distance between a row and the islands, the height of an island, and the distance between two islands.
 _BAND, ISLAND_HEIGHT, _BETWEEN = 22, 28, 12
-# How far an island reaches beyond the outermost wire.
+# The length of an island beyond its outermost wires.
 _BEYOND = 20
 
 
 @frozen
 class Wire:
-    """A line from a device to its island, at X from one height to another."""
+    """A vertical line at ``x`` from a device to its island."""
 
     x: int
     device_y: int
@@ -36,7 +36,7 @@ class Wire:
 
 @frozen
 class Island:
-    """The box of what joins the devices MEMBERS, and wires to those that no other device hides."""
+    """The bar of the island with ``members``, and its wires. A wire that would cross a device is omitted."""
 
     members: Members
     x: int
@@ -47,7 +47,7 @@ class Island:
 
 @frozen
 class Layout:
-    """All that is drawn, and how large that is."""
+    """The contents of the picture, and the size of the picture."""
 
     boxes: tuple[Box, ...]
     islands: tuple[Island, ...]
@@ -57,7 +57,7 @@ class Layout:
 
 @frozen
 class _Bar:
-    """An island of which only its extent is known so far, and the lane in which it will lie."""
+    """The horizontal extent of an island, and its lane. Islands that overlap are in different lanes."""
 
     members: Members
     left: int
@@ -66,7 +66,7 @@ class _Bar:
 
 
 def laid_out(devices: tuple[Accelerator, ...], height: int, labels: dict[Members, str]) -> Layout:
-    """Return where DEVICES are, each of a HEIGHT; LABELS has the text of each island that is drawn."""
+    """Return the layout of DEVICES, each with HEIGHT. LABELS has the text of each island to draw."""
     first, second = _rows(numa_boxes(devices), len(devices))
     above, below = row_of(first, height, flipped=False), row_of(second, height, flipped=bool(labels))
     width = max(_end(above), _end(below))
@@ -94,7 +94,7 @@ def laid_out(devices: tuple[Accelerator, ...], height: int, labels: dict[Members
 
 
 def _rows(nodes: tuple[Box, ...], count: int) -> tuple[tuple[Box, ...], tuple[Box, ...]]:
-    """Return the NUMA nodes above and below the islands, with about as many of the COUNT devices in both."""
+    """Return the NUMA nodes above and below the islands. Two rows have about half of COUNT devices each."""
     if count <= _ONE_ROW or len(nodes) < 2:
         return nodes, ()
     sizes = [len(_devices((node,))) for node in nodes]
@@ -115,10 +115,10 @@ def _centred(row: tuple[Box, ...], width: int) -> tuple[Box, ...]:
 
 
 def _bars(labels: dict[Members, str], boxes: tuple[Box, ...], above: set[int]) -> tuple[_Bar, ...]:
-    """Return how far each island reaches, each in the first lane in which there is room for it.
+    """Return the extent of each island, in the first lane with enough space.
 
-    Those that join devices of the upper row (ABOVE) alone come first, those of the lower row alone last: so
-    fewer wires cross islands.
+    Islands with devices only in the upper row (ABOVE) come first. Islands with devices only in the lower row
+    come last. In this order, fewer wires cross islands.
     """
     middles = {box.place: box.x + box.width // 2 for box in _devices(boxes)}
     order = sorted(labels, key=lambda members: (-sum(n in above for n in members) / len(members), members))
@@ -128,8 +128,8 @@ def _bars(labels: dict[Members, str], boxes: tuple[Box, ...], above: set[int]) -
         right = max(middles[n] for n in members) + _BEYOND
         missing = max(0, text_width(labels[members], 12, is_bold=True) + 2 * _BEYOND - (right - left))
         bar = _Bar(members=members, left=left - missing // 2, right=right + missing - missing // 2, lane=0)
-        taken = {one.lane for one in bars if one.left < bar.right + GAP and bar.left < one.right + GAP}
-        bars.append(replace(bar, lane=min(set(range(len(bars) + 1)) - taken)))
+        occupied = {one.lane for one in bars if one.left < bar.right + GAP and bar.left < one.right + GAP}
+        bars.append(replace(bar, lane=min(set(range(len(bars) + 1)) - occupied)))
     return tuple(bars)
 
 
@@ -139,8 +139,8 @@ def _island(bar: _Bar, shift: int, y: int, devices: tuple[Box, ...]) -> Island:
         if box.place in bar.members:
             edge = box.y if box.flipped else box.y + box.height
             near, far = sorted((edge, y))
-            hidden = (one for one in devices if one is not box and one.x < box.x + box.width)
-            if not any(box.x < one.x + one.width and near <= one.y < far for one in hidden):
+            nearby = (one for one in devices if one is not box and one.x < box.x + box.width)
+            if not any(box.x < one.x + one.width and near <= one.y < far for one in nearby):
                 end = y + ISLAND_HEIGHT if box.flipped else y
                 wires.append(Wire(x=box.x + box.width // 2, device_y=edge, island_y=end))
     return Island(

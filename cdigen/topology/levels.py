@@ -1,7 +1,8 @@
-"""Tell how near two devices are to each other: ``relation``.
+"""The relation of two devices: ``relation``.
 
-Levels and their words are those of 'nvidia-smi topo -m'. Two devices' folders in /sys decide: what lies below
-the last folder that both are in are the bridges between them. What cannot be read counts as far.
+The levels and their names are the levels of 'nvidia-smi topo -m'. The level depends on the folders of the
+devices in /sys. The folders below the last common folder are the bridges between the devices. An unknown path
+has the farthest level (SYS).
 """
 
 from __future__ import annotations
@@ -16,40 +17,42 @@ if TYPE_CHECKING:
 
     Path = Literal["X", "PIX", "PXB", "PHB", "NODE", "SYS"]
 
-    class Placed(Protocol):
-        """What has a place on the PCI bus: an ``Accelerator``, a network card."""
+    class PciLocated(Protocol):
+        """A device on the PCI bus, such as an ``Accelerator`` or a network card."""
 
         @property
         def address(self) -> str:
-            """Its PCI address, empty where it has none."""
+            """The PCI address of the device, or "" if the device has no address."""
 
         @property
         def pci_path(self) -> tuple[str, ...]:
-            """The folders above its own, from the root complex down."""
+            """The folders of /sys/devices above the device's folder, from the root complex down."""
 
         @property
         def numa_node(self) -> int | None:
-            """Its NUMA node, None where it is not known."""
+            """The NUMA node of the device, or None if the node is unknown."""
 
 
-# How near a path is; NVIDIA's go-gpuallocator gives these numbers (gpuallocator/besteffort_policy.go).
+# The nearness of a path, with the numbers of NVIDIA's go-gpuallocator (gpuallocator/besteffort_policy.go).
 _NEARNESS: dict[Path, int] = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "X": 60}
-# Of a link beside the path: any link is nearer than every path, and each further one adds as much.
+# Each link adds this number to the nearness of the path. A linked device is nearer than any device without a
+# link.
 _LINK = 100
-# Of devices that links join by way of others, as the GPUs of a hive that are not neighbours.
+# If the number of direct links is 0 or unknown, this number is added once. An example is two GPUs of an XGMI
+# hive without a direct link.
 _WITHOUT_LINK = 60
-# What ``Link.peer`` is where a link leads to a switch.
+# ``Link.peer`` of a link to a switch.
 SWITCH = ""
-# What a cell of the matrix says of each technology; Intel's xpu-smi says XL.
+# The text of each technology in a cell of the matrix. XL is also the text in Intel's xpu-smi.
 LINKS = {"nvlink": "NV", "xgmi": "XGMI", "xelink": "XL"}
 
 
 @frozen
 class Relation:
-    """How two devices are joined: the ``path`` on the PCI bus, and ``count`` links of a ``technology``.
+    """The relation of two devices: the ``path`` on the PCI bus, and ``count`` links of a ``technology``.
 
-    ``technology`` is empty without links; a ``count`` of 0 beside one says that the links lead by way of
-    others, or that nobody knows how many they are.
+    If there are no links, ``technology`` is "". Else a ``count`` of 0 means that the links lead through other
+    devices, or that the number of links is unknown.
     """
 
     path: Path
@@ -58,46 +61,50 @@ class Relation:
 
     @property
     def cell(self) -> str:
-        """What the matrix says of it: ``NV12``, ``PIX``."""
+        """The text in the cell of the matrix: ``NV12``, ``PIX``."""
         if not self.technology:
             return self.path
         return f"{LINKS[self.technology]}{self.count or ''}"
 
     @property
     def nearness(self) -> int:
-        """A number that is greater the nearer the two are: 10 (SYS) to 60 (X), and 100 more for each link."""
+        """The nearness, higher for nearer devices: 10 (SYS) to 60 (X), plus 100 for each link."""
         links = (self.count * _LINK or _WITHOUT_LINK) if self.technology else 0
         return _NEARNESS[self.path] + links
 
 
 def relation(one: Accelerator, other: Accelerator) -> Relation:
-    """Return how ONE and OTHER are joined; alike in both directions.
+    """Return the relation of ONE and OTHER. The order of the two has no effect.
 
-    Where the two tell different numbers of links between them, the greater is right: a link has two ends, and
-    of one that could not be asked none is known.
+    If the two devices report different numbers of links between them, the higher number applies. Each link
+    belongs to both devices, but a device that could not be queried reports no links.
     """
-    road = path(one, other)
-    if road == "X":
-        return Relation(path=road)
+    pci_path = path(one, other)
+    if pci_path == "X":
+        return Relation(path=pci_path)
     there, back = _to(one, other.address or "-"), _to(other, one.address or "-")
     technology = _first({link.technology for link in (*there, *back)})
     if technology:
         count = max(_count(there, technology), _count(back, technology))
-        return Relation(path=road, technology=technology, count=count)
+        return Relation(path=pci_path, technology=technology, count=count)
     if one.island and one.island == other.island:
         there, back = _to(one, SWITCH), _to(other, SWITCH)
         technology = _first({link.technology for link in there} & {link.technology for link in back})
         if technology:
             count = min(_count(there, technology), _count(back, technology))
-            return Relation(path=road, technology=technology, count=count)
-    return Relation(path=road)
+            return Relation(path=pci_path, technology=technology, count=count)
+    return Relation(path=pci_path)
 
 
-def path(one: Placed, other: Placed) -> Path:
-    """Return how ONE and OTHER are joined on the PCI bus.
+def path(one: PciLocated, other: PciLocated) -> Path:
+    """Return the path between ONE and OTHER on the PCI bus.
 
-    X: they are one device. PIX: at most one bridge is between them, PXB: several; PHB: they meet in a host
-    bridge; NODE: in none, but in one NUMA node; SYS: in neither, or it cannot be known.
+    - X: both are the same device.
+    - PIX: at most one bridge is between them.
+    - PXB: several bridges are between them.
+    - PHB: they share only a host bridge.
+    - NODE: they share only a NUMA node.
+    - SYS: any other path, or an unknown path.
     """
     if one == other or (one.address and one.address == other.address):
         return "X"
@@ -107,12 +114,15 @@ def path(one: Placed, other: Placed) -> Path:
         return "NODE" if is_near else "SYS"
     if one.pci_path[shared - 1].startswith("pci"):
         return "PHB"
-    # A switch is one bridge, and two folders: the port above is shared, those below it are not.
+    # A switch has one folder for its upstream port, which both devices share, and one per downstream port.
     return "PIX" if max(len(one.pci_path), len(other.pci_path)) - shared <= 1 else "PXB"
 
 
 def islands(devices: tuple[Accelerator, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return which of DEVICES links join, as their places in it: each is in one island, maybe alone."""
+    """Return the islands of linked DEVICES, as positions.
+
+    Each device is in one island. A device without links is alone in its island.
+    """
     found: list[list[int]] = []
     for place, device in enumerate(devices):
         joined = [
@@ -129,7 +139,7 @@ def _to(device: Accelerator, peer: str) -> tuple[Link, ...]:
 
 
 def _first(technologies: set[Technology]) -> str:
-    """Return the one of TECHNOLOGIES; of several, which no two devices have, the first of the table."""
+    """Return the first of TECHNOLOGIES in the order of ``LINKS``, or ""; in practice there is at most one."""
     return next((technology for technology in LINKS if technology in technologies), "")
 
 
@@ -138,10 +148,10 @@ def _count(links: tuple[Link, ...], technology: str) -> int:
 
 
 def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return how many folders from the root down both have."""
+    """Return the number of folders, from the root down, that both paths share."""
     count = 0
-    for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
+    for folder, other_folder in zip(one, other, strict=False):
+        if folder != other_folder:
             break
         count += 1
     return count

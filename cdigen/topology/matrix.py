@@ -1,9 +1,13 @@
-"""Show how devices are linked as people know it from 'nvidia-smi topo -m': ``Matrix`` and its ``text``.
+"""The links of devices in the form of 'nvidia-smi topo -m': ``Matrix`` and its ``text``.
 
-The form is that of NVIDIA's drivers from 535 on, character by character as people paste it: columns are
-separated by tabs, the cell of a device with itself is `` X ``, the NUMA node is followed by two tabs, and
-rows of network cards end with the tabs alone. Only the cells of links that NVIDIA does not make, and the
-lines of the legend that explain them, are not in it.
+The form is identical to the form of NVIDIA's drivers from 535 on, in every character:
+
+- Tabs separate columns.
+- The cell of a device with itself is `` X ``.
+- Two tabs follow the NUMA node.
+- Rows of network cards end with the tabs only.
+
+cdigen adds only the cells of other vendors' links, and their lines in the legend.
 """
 
 from __future__ import annotations
@@ -17,18 +21,18 @@ if TYPE_CHECKING:
     from typing import Protocol
 
     from cdigen.model.inventory import Accelerator, Inventory
-    from cdigen.topology.levels import Placed
+    from cdigen.topology.levels import PciLocated
 
-    class Card(Placed, Protocol):
+    class NetworkCard(PciLocated, Protocol):
         """A network card."""
 
         @property
         def name(self) -> str:
-            """What the kernel calls it."""
+            """The kernel's name of the network card."""
 
 
 _HEADER = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-# Of the memory of a GPU that the kernel has as a NUMA node of its own (Grace); it is not in any inventory.
+# The NUMA node of a GPU's own memory (Grace). No inventory has this value.
 _NO_NODE = "N/A"
 _LEGEND = (
     ("X", "Self"),
@@ -49,8 +53,8 @@ _LEGENDS = {
 
 
 @frozen
-class Device:
-    """A device of the matrix: its ``label`` (``GPU0``), its vendor, and what the inventory has of it."""
+class MatrixDevice:
+    """A device of the matrix: its ``label`` (``GPU0``), its vendor, and its entry in the inventory."""
 
     label: str
     vendor: str
@@ -59,10 +63,10 @@ class Device:
 
 @frozen
 class Matrix:
-    """The devices, the network cards with their labels, and how each is joined to each, in that order."""
+    """The devices, the network cards with their labels, and the relations of all pairs (devices first)."""
 
-    devices: tuple[Device, ...]
-    nics: tuple[tuple[str, Card], ...]
+    devices: tuple[MatrixDevice, ...]
+    nics: tuple[tuple[str, NetworkCard], ...]
     relations: tuple[tuple[Relation, ...], ...]
 
     @property
@@ -71,8 +75,8 @@ class Matrix:
         return (*(device.label for device in self.devices), *(label for label, _ in self.nics))
 
 
-def matrix(devices: tuple[Device, ...], nics: tuple[Card, ...]) -> Matrix:
-    """Return how DEVICES and NICS are joined."""
+def matrix(devices: tuple[MatrixDevice, ...], nics: tuple[NetworkCard, ...]) -> Matrix:
+    """Return the matrix of DEVICES and NICS."""
     return Matrix(
         devices=devices,
         nics=tuple((f"NIC{number}", nic) for number, nic in enumerate(nics)),
@@ -95,21 +99,21 @@ def matrix(devices: tuple[Device, ...], nics: tuple[Card, ...]) -> Matrix:
     )
 
 
-def devices_of(inventories: Mapping[str, Inventory]) -> tuple[Device, ...]:
-    """Return the devices of INVENTORIES with their labels; a device that is offered in two ways is one.
+def devices_of(inventories: Mapping[str, Inventory]) -> tuple[MatrixDevice, ...]:
+    """Return the devices of INVENTORIES with their labels. A device with two entries is returned once.
 
-    A label is the device's class and number; where several vendors have devices of a class, whose numbers
-    overlap, the vendor's name stands in the class's place (``amd0``).
+    A label is the class and the number of the device. If several vendors have devices of a class, their
+    numbers overlap. The label then has the vendor instead of the class (``amd0``).
     """
     every = [
         (vendor, gpu) for vendor, inventory in inventories.items() for gpu in _once(inventory.accelerators)
     ]
-    owners: dict[str, set[str]] = {}
+    vendors: dict[str, set[str]] = {}
     for vendor, gpu in every:
-        owners.setdefault(gpu.device_class, set()).add(vendor)
+        vendors.setdefault(gpu.device_class, set()).add(vendor)
     return tuple(
-        Device(
-            label=f"{vendor if len(owners[gpu.device_class]) > 1 else gpu.device_class.upper()}{gpu.index}",
+        MatrixDevice(
+            label=f"{vendor if len(vendors[gpu.device_class]) > 1 else gpu.device_class.upper()}{gpu.index}",
             vendor=vendor,
             accelerator=gpu,
         )
@@ -118,7 +122,10 @@ def devices_of(inventories: Mapping[str, Inventory]) -> tuple[Device, ...]:
 
 
 def _once(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
-    """Return ACCELERATORS without those that are nodes of another, by which a GPU is administered."""
+    """Return the first entry of each address in ACCELERATORS.
+
+    A further entry of an address has the firmware nodes of the same GPU (class ``gpu-mei``).
+    """
     found: dict[str, Accelerator] = {}
     for place, each in enumerate(accelerators):
         found.setdefault(each.address or f"-{place}", each)
@@ -126,7 +133,7 @@ def _once(accelerators: Iterable[Accelerator]) -> list[Accelerator]:
 
 
 def text(shown: Matrix, *, header_as: Callable[[str], str] = str) -> str:
-    """Return the matrix and its legends, the line of its header as HEADER_AS makes it."""
+    """Return the text of the matrix SHOWN with its legends; HEADER_AS formats the header line."""
     header = "\t".join((*shown.labels, *_HEADER))
     lines = [f"\t{header_as(header)}"]
     for place, device in enumerate(shown.devices):

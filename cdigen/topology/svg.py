@@ -1,7 +1,7 @@
-"""Draw how devices are joined, as SVG: ``picture``.
+"""Draw the links of devices as SVG: ``picture``.
 
-The colours are attributes for programs that read no style sheet, and rules for light and dark for browsers.
-No state is told by colour alone. Nothing outside the file is named, and there is no script.
+For programs without style sheets, the colours are attributes. For browsers, the colours are rules for light
+and dark schemes. No state is shown by colour only. The file has no external references and no script.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from cdigen.topology.boxes import Box
     from cdigen.topology.labels import IslandLabel, Label
     from cdigen.topology.layout import Island
-    from cdigen.topology.matrix import Device
+    from cdigen.topology.matrix import MatrixDevice
 
-# Around all of it, above the boxes; the strip of a device that names its island; a line of text in a device.
+# The margin, the heading, the strip with the island's letter in a device, and a line of text in a device.
 _MARGIN, _HEADING, _STRIP, _LINE = 16, 52, 16, 14
-# Partitions are dots: how large, how far from one to the next, and how many in a line.
+# Partitions are dots: the size of a dot, the distance between dots, and the number of dots in a line.
 _DOT, _STEP, _DOTS = 9, 12, 8
-# The heading is as broad as the picture, and has room for so much at least.
-_NARROWEST = 280
-# It is made broader for a summary that is longer, up to so much.
-_SUMMARY_ROOM = 640
+# The minimum width of the heading. The heading is as wide as the picture.
+_MIN_WIDTH = 280
+# A longer summary widens the picture up to this width.
+_MAX_SUMMARY_WIDTH = 640
 
-# Class, what of it is coloured, light, dark. Text has a contrast of 4.5 and more to what is behind it.
+# (class, coloured attribute, light, dark). Text has a contrast of at least 4.5 to its background.
 _COLOURS = (
     ("page", "fill", "#ffffff", "#0d1117"),
     ("ink", "fill", "#1c2128", "#e6edf3"),
@@ -56,18 +56,19 @@ _COLOURS = (
 
 
 def _style() -> str:
-    light = "".join(f".{name}{{{what}:{colour}}}" for name, what, colour, _ in _COLOURS)
-    dark = "".join(f".{name}{{{what}:{colour}}}" for name, what, _, colour in _COLOURS)
+    light = "".join(f".{name}{{{attribute}:{colour}}}" for name, attribute, colour, _ in _COLOURS)
+    dark = "".join(f".{name}{{{attribute}:{colour}}}" for name, attribute, _, colour in _COLOURS)
     return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
 
 
-# The style sheet in every picture: a page that holds one may have to allow it.
+# The style sheet of every picture. A page with a picture may have to permit this style sheet in its
+# Content-Security-Policy.
 STYLE = _style()
-# Islands have these by turns; their letters tell them apart.
+# The number of colours of islands. The colours are used in turn. The letters of islands are unique.
 _HUES = 5
-_ATTRIBUTES = {name: f'class="{name}" {what}="{light}"' for name, what, light, _ in _COLOURS}
+_ATTRIBUTES = {name: f'class="{name}" {attribute}="{light}"' for name, attribute, light, _ in _COLOURS}
 _BOLD, _MIDDLE = 'font-weight="600"', 'text-anchor="middle"'
-_LOOKS = {
+_TEXT_STYLES = {
     "heading": f'font-size="18" {_BOLD} {_ATTRIBUTES["ink"]}',
     "summary": _ATTRIBUTES["soft"],
     "numa": f"{_BOLD} {_ATTRIBUTES['ink']}",
@@ -78,23 +79,24 @@ _LOOKS = {
     "letter": f'font-size="11" {_BOLD} {_MIDDLE} {_ATTRIBUTES["page"]}',
 }
 _FONT = "system-ui, -apple-system, Segoe UI, Roboto, DejaVu Sans, Arial, sans-serif"
-# XML has no place for these: control characters, halves of pairs, and two that are none.
+# U+007F, and the characters that XML does not permit: control characters, surrogates, two noncharacters.
 _NO_XML = {*range(9), 11, 12, *range(14, 32), 0x7F, *range(0xD800, 0xE000), 0xFFFE, 0xFFFF}
-# XML has, but a name that turns the direction of what follows is not to be believed (UAX 9).
-_TURNS = {*range(0x80, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)}
-_FORBIDDEN = _NO_XML | _TURNS
-_SPELLINGS = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
+# C1 control characters, line separators, and characters that change the direction of the following text
+# (UAX 9). These characters can falsify a name.
+_BIDI = {*range(0x80, 0xA0), 0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A)}
+_FORBIDDEN = _NO_XML | _BIDI
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
-def picture(shown: Sequence[Device], heading: str = "GPU topology") -> str:
-    """Return an SVG document with the devices SHOWN, as ``matrix.devices_of`` has them, and a HEADING."""
+def picture(shown: Sequence[MatrixDevice], heading: str = "GPU topology") -> str:
+    """Return an SVG document of the devices SHOWN (see ``matrix.devices_of``) with a HEADING."""
     devices = tuple(device.accelerator for device in shown)
     labels, joined = device_labels(shown), island_labels(devices)
     height = _STRIP * bool(joined) + max((_height(label) for label in labels), default=0)
     layout = laid_out(devices, height, {label.members: label.text for label in joined})
     models = summary(devices)
-    room = max(layout.width, _NARROWEST, min(text_width(models, 12), _SUMMARY_ROOM))
-    width, height = room + 2 * _MARGIN, layout.height + _HEADING + 2 * _MARGIN
+    inner_width = max(layout.width, _MIN_WIDTH, min(text_width(models, 12), _MAX_SUMMARY_WIDTH))
+    width, height = inner_width + 2 * _MARGIN, layout.height + _HEADING + 2 * _MARGIN
     islands = {label.members: number for number, label in enumerate(joined)}
     strips = {place: (n, label.letter) for n, label in enumerate(joined) for place in label.members}
     boxes = [box for outer in layout.boxes for box in outer.every()]
@@ -120,27 +122,27 @@ def picture(shown: Sequence[Device], heading: str = "GPU topology") -> str:
         f'<desc id="cdigen-desc">{_text(describe(devices, labels, joined))}</desc>\n'
         f"<style>{STYLE}</style>\n"
         f'<rect width="{width}" height="{height}" {_ATTRIBUTES["page"]}/>\n'
-        f"{_line(_MARGIN, _MARGIN + 16, fitting(heading, room, 18, is_bold=True), 'heading')}\n"
-        f"{_line(_MARGIN, _MARGIN + 36, fitting(models, room, 12), 'summary')}\n"
+        f"{_line(_MARGIN, _MARGIN + 16, fitting(heading, inner_width, 18, is_bold=True), 'heading')}\n"
+        f"{_line(_MARGIN, _MARGIN + 36, fitting(models, inner_width, 12), 'summary')}\n"
         f'<g transform="translate({left} {top})">\n{"".join(parts)}</g>\n</svg>\n'
     )
 
 
 def _text(text: str) -> str:
-    """Return TEXT as XML has it; what XML cannot have is shown as a character that stands for the unknown."""
-    return "".join("\ufffd" if ord(each) in _FORBIDDEN else each for each in text).translate(_SPELLINGS)
+    """Return TEXT escaped for XML. U+FFFD replaces each character that is not permitted."""
+    return "".join("\ufffd" if ord(each) in _FORBIDDEN else each for each in text).translate(_ESCAPES)
 
 
 def _short_name(name: str, width: int) -> str:
-    """Return the device's NAME so short that it fits in WIDTH, its number left as it is."""
+    """Return the device's NAME. If NAME is wider than WIDTH, the text before its number is cut."""
     if text_width(name, 13, is_bold=True) <= width:
         return name
     number = name[-3:]
     return fitting(name[:-3], width - text_width(number, 13, is_bold=True), 13, is_bold=True) + number
 
 
-def _line(x: int, y: int, text: str, look: str) -> str:
-    return f'<text x="{x}" y="{y}" {_LOOKS[look]}>{_text(text)}</text>'
+def _line(x: int, y: int, text: str, style: str) -> str:
+    return f'<text x="{x}" y="{y}" {_TEXT_STYLES[style]}>{_text(text)}</text>'
 
 
 def _area(x: int, y: int, size: tuple[int, int], colour: str) -> str:
@@ -148,7 +150,7 @@ def _area(x: int, y: int, size: tuple[int, int], colour: str) -> str:
 
 
 def _outline(box: Box, more: str) -> str:
-    """Return the border of BOX by itself, as its colour is not that of the area."""
+    """Return the border of BOX. The border is separate from the area, because its colour differs."""
     return (
         f'<rect x="{box.x}" y="{box.y}" width="{box.width}" height="{box.height}" rx="6" fill="none" {more}/>'
     )
@@ -157,13 +159,13 @@ def _outline(box: Box, more: str) -> str:
 def _container(box: Box) -> str:
     area = _area(box.x, box.y, (box.width, box.height), box.kind)
     edge = _outline(box, f'{_ATTRIBUTES["edge"]} stroke-width="1"')
-    x, room = box.x + 9, box.width - 16
+    x, inner_width = box.x + 9, box.width - 16
     if box.kind != "numa":
         y = box.y + box.height - 6 if box.flipped else box.y + 14
-        return f"{area}{edge}{_line(x, y, fitting(box.caption, room, 11), 'note')}\n"
+        return f"{area}{edge}{_line(x, y, fitting(box.caption, inner_width, 11), 'note')}\n"
     y = box.y + (box.height - (22 if box.note else 7) if box.flipped else 15)
-    name = _line(x, y, fitting(box.caption, room, 12, is_bold=True), "numa")
-    note = _line(x, y + 15, fitting(box.note, room, 11), "note") if box.note else ""
+    name = _line(x, y, fitting(box.caption, inner_width, 12, is_bold=True), "numa")
+    note = _line(x, y + 15, fitting(box.note, inner_width, 11), "note") if box.note else ""
     return f"{area}{edge}{name}{note}\n"
 
 
@@ -182,13 +184,13 @@ def _island(island: Island, label: IslandLabel, number: int) -> str:
 
 
 def _height(label: Label) -> int:
-    """Return how high a device with LABEL is, without its strip."""
+    """Return the height of a device with LABEL, without its strip."""
     lines = len(label.notes) + sum(map(bool, label.trouble))
     return 28 + lines * _LINE + -(-len(label.parts) // _DOTS) * _STEP
 
 
 def _device(box: Box, label: Label, strip: tuple[int, str] | None) -> str:
-    """Return the device in BOX; STRIP is the number of its island, and the letter."""
+    """Return the drawing of the device in BOX; STRIP has the number and the letter of its island."""
     edge = f'{_ATTRIBUTES["edge"]} stroke-width="1"'
     if label.trouble:
         edge = f'{_ATTRIBUTES["cross"]} stroke-width="2" stroke-dasharray="6 3"'
@@ -197,7 +199,7 @@ def _device(box: Box, label: Label, strip: tuple[int, str] | None) -> str:
             _area(box.x, box.y, (box.width, box.height), "device"),
             *([_strip(box, *strip)] if strip else []),
             _outline(box, edge),
-            *_words(box, label, box.y + (_STRIP if box.flipped and strip else 0)),
+            *_texts(box, label, box.y + (_STRIP if box.flipped and strip else 0)),
         )
     )
 
@@ -209,22 +211,22 @@ def _strip(box: Box, number: int, letter: str) -> str:
     return area + _line(middle, y + 12, letter, "letter")
 
 
-def _words(box: Box, label: Label, y: int) -> Iterator[str]:
-    x, room = box.x + 8, DEVICE_WIDTH - 11
+def _texts(box: Box, label: Label, y: int) -> Iterator[str]:
+    x, inner_width = box.x + 8, DEVICE_WIDTH - 11
     y += 18
-    yield _line(x, y, _short_name(label.name, room), "device")
+    yield _line(x, y, _short_name(label.name, inner_width), "device")
     for note in label.notes:
         y += _LINE
-        yield _line(x, y, fitting(note, room, 11), "note")
+        yield _line(x, y, fitting(note, inner_width, 11), "note")
     for number, trouble in enumerate(filter(None, label.trouble)):
         y += _LINE
         if number == 0:
             yield _cross(x, y - 8, 8)
-        text = fitting(trouble, room - 13, 11, is_bold=True)
+        text = fitting(trouble, inner_width - 13, 11, is_bold=True)
         yield _line(x + 13, y, text, "trouble")
-    for number, is_fit in enumerate(label.parts):
+    for number, is_usable in enumerate(label.parts):
         left, top = x + number % _DOTS * _STEP, y + 6 + number // _DOTS * _STEP
-        if is_fit:
+        if is_usable:
             yield _area(left, top, (_DOT, _DOT), "part")
         else:
             yield _cross(left, top, _DOT)

@@ -1,1 +1,1 @@
-"""The makers of GPUs: one folder per vendor behind the protocol of ``base``, listed in ``registry``."""
+"""The GPU vendors, a folder for each vendor. ``base`` has the protocol, ``registry`` the list of vendors."""

@@ -1,6 +1,7 @@
-"""Sort a vendor's accelerators by the kinds that offer them: GPUs by profile, other classes by themselves.
+"""Select a vendor's accelerators for each spec.
 
-Pure: the same inventory and profiles give the same answer on any machine.
+GPUs get one spec per profile. Each other device class gets a spec with its own CDI kind. The result depends
+only on the inventory and the profiles.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
 
 GPU = "gpu"
-# Classes of the tree's vendors that are never GPUs.
+# Device classes, other than GPU, of the vendors in the tree.
 OTHERS = frozenset(("npu", "gaudi", "gpu-mei"))
 
 
 def by_class(
     accelerators: Iterable[Accelerator], profiles: tuple[Profile, ...]
 ) -> Iterator[tuple[str, Profile, tuple[Accelerator, ...]]]:
-    """Yield each class of a kind, the profile that delivers it, and those of ACCELERATORS that it holds.
+    """Yield the device class, the profile and the accelerators of each spec.
 
-    A profile of another class than GPUs (``npu``) is that class's own (its names), and no GPU's. Classes
-    without such a profile are delivered as the first one says.
+    A profile for another device class than GPU, such as ``npu``, applies only to that class. A device class
+    without its own profile gets the first profile.
     """
     every = tuple(accelerators)
     classes = dict.fromkeys(each.device_class for each in every if each.device_class != GPU)

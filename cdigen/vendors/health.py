@@ -1,7 +1,7 @@
-"""How a vendor tells the health and the figures of its devices: ``VendorHealth``, a part of the protocol.
+"""The interface for the health and the statistics of a vendor's devices (``VendorHealth``).
 
-A vendor in the tree has it in its package ``health`` as ``HEALTH`` (``registry.health``). Of others' devices
-nothing is known.
+A vendor in the tree implements this interface as ``HEALTH`` in its package ``health`` (``registry.health``).
+For vendors of other packages, cdigen reports no health and no statistics.
 """
 
 from __future__ import annotations
@@ -10,41 +10,52 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Protocol
 
-    from cdigen.model.figures import DeviceFigures
-    from cdigen.model.health import CauseRule, DeviceEvent, LogRecord, Look, Recovery, Symptom
+    from cdigen.model.health import CauseRule, DeviceEvent, HealthSample, LogRecord, Recovery, Symptom
     from cdigen.model.inventory import Inventory
+    from cdigen.model.stats import DeviceStats
     from cdigen.vendors.base import DiscoveryContext
 
     class VendorHealth(Protocol):
-        """The health of one vendor's devices; nothing of it raises for what a host or device does."""
+        """The health functions of one vendor. They raise no exception, whatever the state of the host is."""
 
         CAUSES: tuple[CauseRule, ...]
 
-        def look(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-            """Read what the kernel's files say now: quick, in every cycle, never waking a sleeping device."""
+        def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+            """Return the health according to the kernel's files.
 
-        def heard(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-            """Return what a record of the kernel's log means; pure.
-
-            INVENTORY tells which devices a record about another one, such as a port, is about. A device
-            that it has not may be found next.
+            The daemon calls this function in every cycle. The function is fast, and does not resume suspended
+            devices.
             """
 
-        def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-            """Return what a uevent means for the devices of INVENTORY, or for one that is found next; pure.
+        def parse_log(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+            """Return the symptoms and recoveries in RECORD of the kernel log; do not read the host.
 
-            Events are not repeated after a start of the daemon, and some are lost: what they alone tell has
-            to be cleared without them as well.
+            RECORD may be about another device, such as a PCIe port. The function then uses INVENTORY to find
+            the accelerators that the fault of that device affects. The result may contain devices that are
+            not in INVENTORY yet.
             """
 
-        def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-            """Ask what only the devices or their library can say: slow, in child processes with deadlines.
+        def parse_uevents(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+            """Return the symptoms and recoveries that the uevent EVENT reports; do not read the host.
 
-            Never of a device that sleeps. A thread of its own calls it: seldom, and after a suspicious event.
+            The result may contain devices that are not in INVENTORY yet. The kernel does not repeat events
+            when the daemon starts, and events can be lost. Therefore, if only an event reports a cause, the
+            daemon must be able to clear the cause without another event.
+            """
+
+        def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+            """Return the health according to queries of the devices or of the vendor's library.
+
+            The function is slow. Child processes with deadlines make the queries. The function does not query
+            suspended devices. The daemon calls the function rarely, and after suspicious events, in a
+            separate thread.
             """
 
         def load(self, context: DiscoveryContext) -> str:
-            """Return what is another after each loading of the driver, empty where it is not loaded."""
+            """Return a text that changes each time the driver is loaded, or "" if no driver is loaded."""
 
-        def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:
-            """Read the figures of the devices: on demand, slow where a library has to be asked."""
+        def stats(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceStats, ...]:
+            """Return the statistics of the devices.
+
+            cdigen calls this function on demand. The function is slow if it must query a library.
+            """

@@ -1,14 +1,18 @@
-"""Event sources that say "look at the host again, because ..."; they know no vendor, spec or store.
+"""Event sources: each source reports reasons to check the host again.
 
-Events carry no data and may be lost: the daemon reads the host itself, and from time to time does so without
-any event (docs/architecture.md).
+The modules import no vendor, spec or store code. Events may be lost, so the daemon reads the host after an
+event, and also at regular intervals (docs/architecture.md). Only the events of ``kernel_log`` and ``uevents``
+carry data.
 
-- ``triggers``: ``Trigger``, an event's reason, and ``Inbox``, in which triggers wait for the reader;
+- ``triggers``: ``Trigger`` is the reason of an event, and ``TriggerQueue`` holds triggers for the reader;
 - ``worker``: the thread of a source;
-- ``files``: files and folders; ``inotify``: the kernel's events of folders; ``waypoints``: which folders to
-  watch for files; ``comparison``: folders that cannot be watched;
-- ``kernel_log``: lines of drivers in the kernel's log, the one source that carries data;
-- ``uevents``: the kernel's and udev's events; ``poll``: changes that make no event at all;
-- ``supervisor``: the protocol of a source; starts the sources, and restarts those that fail;
-- ``debounce``: when to look after a burst of events, and how long to wait between attempts. Pure.
+- ``files``: changes of files and folders;
+- ``inotify``: the kernel's events for changes in folders;
+- ``path_dependencies``: the folders to watch for a path;
+- ``comparison``: the comparison of folders that cannot be watched;
+- ``kernel_log``: the lines of drivers in the kernel log;
+- ``uevents``: the events of the kernel and of udev;
+- ``poll``: changes that make no event;
+- ``supervisor``: the protocol of a source; the supervisor starts sources and restarts failed sources;
+- ``debounce``: the delay after a burst of events, and the delay between attempts.
 """

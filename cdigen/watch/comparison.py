@@ -1,6 +1,7 @@
-"""``FolderComparison``: compare every second or so the folders that cannot be watched.
+"""``FolderComparison``: detects changes in folders that inotify cannot watch, by regular comparisons.
 
-Limits of inotify (instances, watches: inotify(7)) are per user, and root's may be used up by other programs.
+The limits of inotify (instances and watches, inotify(7)) are per user. Other programs may use up the limits
+of root.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ import threading
 from hashlib import blake2b
 
 from cdigen.host.root import shown
+from cdigen.watch.path_dependencies import ANY
 from cdigen.watch.triggers import Trigger
-from cdigen.watch.waypoints import ANY
 from cdigen.watch.worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cdigen.watch.waypoints import Interest
+    from cdigen.watch.path_dependencies import WatchedFolder
 
-# As the poll of kernel state without events (config.settings, poll_s).
+# Seconds between comparisons. PollSource has the same default interval (config.settings, poll_s).
 INTERVAL_S = 1.25
 
 
 class FolderComparison:
-    """Triggers for the source NAME when something in one of its folders has changed.
+    """Puts a trigger for the source NAME if the content of a folder has changed.
 
-    Its thread lives from the first folder until ``stop``. Files that come and go between two readings are not
-    seen.
+    Its thread starts when there is a folder, and runs until ``stop``. Files that appear and disappear between
+    two readings are missed.
     """
 
     def __init__(self, name: str, interval_s: float = INTERVAL_S) -> None:
@@ -38,65 +39,67 @@ class FolderComparison:
         self._interval_s = interval_s
         self._worker = Worker(f"{name}-compared")
         self._lock = threading.Lock()
-        self._folders: Mapping[str, Interest] = {}
-        self._seen: dict[str, bytes] = {}
+        self._folders: Mapping[str, WatchedFolder] = {}
+        self._states: dict[str, bytes] = {}
 
     def arm(
-        self, folders: Mapping[str, Interest], put: Callable[[Trigger], None], *, is_looked_at: bool
+        self, folders: Mapping[str, WatchedFolder], put: Callable[[Trigger], None], *, check_follows: bool
     ) -> None:
-        """Compare FOLDERS from now on, and call PUT; new ones are compared with their present state.
+        """Compare FOLDERS from now on, and call PUT after a change.
 
-        IS_LOOKED_AT: so are the others, since the caller looks at the host afterwards. OSError: no thread can
-        be started.
+        A new folder is compared with its present state. A folder that was already compared is compared with
+        its last known state. If CHECK_FOLLOWS is set, every folder is compared with its present state,
+        because the caller checks the host afterwards. Raises OSError if no thread can be started.
         """
         new = {
-            path: _state(path, interest)
-            for path, interest in folders.items()
-            if is_looked_at or path not in self._seen
+            path: _state(path, folder)
+            for path, folder in folders.items()
+            if check_follows or path not in self._states
         }
         with self._lock:
-            kept = {path: state for path, state in self._seen.items() if path in folders}
-            self._folders, self._seen = folders, kept | new
+            kept = {path: state for path, state in self._states.items() if path in folders}
+            self._folders, self._states = folders, kept | new
         if folders and (not self._worker.is_running() or self._worker.stopping.is_set()):
             self._worker.start(lambda: self._work(put), put)
 
     def stop(self, within_s: float) -> None:
-        """Stop comparing; waits at most WITHIN_S for a file system that does not answer."""
+        """Stop the comparison; wait at most WITHIN_S seconds for a file system that does not respond."""
         self._worker.stop(within_s)
         with self._lock:
-            self._folders, self._seen = {}, {}
+            self._folders, self._states = {}, {}
 
     def _work(self, put: Callable[[Trigger], None]) -> None:
         while not self._worker.stopping.wait(self._interval_s):
             folders = self._folders
-            for path, interest in folders.items():
-                state = _state(path, interest)
+            for path, folder in folders.items():
+                state = _state(path, folder)
                 with self._lock:
                     if self._folders is not folders:
                         break
-                    before, self._seen[path] = self._seen[path], state
+                    before, self._states[path] = self._states[path], state
                 if state != before and not self._worker.stopping.is_set():
                     put(Trigger(source=self._name, reason=f"{shown(path)} changed"))
 
 
-def _state(folder: str, interest: Interest) -> bytes:
-    """Return the state of FOLDER to compare: the names, which files they are, and their times."""
+def _state(path: str, folder: WatchedFolder) -> bytes:
+    """Return a digest of the relevant names in the folder PATH, and of the status of their files."""
     digest = blake2b(digest_size=16)
-    matters = re.compile("|".join(expression(pattern) for pattern in interest.patterns) or "(?!)").fullmatch
-    is_all = ANY in interest.patterns
+    matters = re.compile("|".join(expression(pattern) for pattern in folder.patterns) or "(?!)").fullmatch
+    is_all = ANY in folder.patterns
     try:
         names = sorted(
-            name for name in os.listdir(folder) if is_all or name in interest.ways or matters(name)
+            name for name in os.listdir(path) if is_all or name in folder.path_names or matters(name)
         )
     except OSError:
         return b""
     for name in names:
         try:
-            status = os.lstat(f"{folder}/{name}")
+            status = os.lstat(f"{path}/{name}")
         except OSError:
             continue
-        # A file's time shows changed content; a folder's only new names in it, which do not matter here.
-        has_content = interest.content and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
+        # The time of a file shows changed content. The time of a subfolder shows only changes of the names in
+        # it, and these names are not relevant.
+        has_content = folder.content and (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode))
         since = (status.st_mtime_ns, status.st_ctime_ns) if has_content else ()
         facts = (name, status.st_ino, status.st_mode, status.st_uid, status.st_gid, status.st_rdev, *since)
         digest.update(os.fsencode("\0".join(map(str, facts)) + "\n"))
@@ -104,5 +107,5 @@ def _state(folder: str, interest: Interest) -> bytes:
 
 
 def expression(pattern: str) -> str:
-    """Return PATTERN as a regular expression of names."""
+    """Return PATTERN as a regular expression for names."""
     return ".*".join(re.escape(part) for part in pattern.split(ANY))

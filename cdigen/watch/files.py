@@ -1,8 +1,9 @@
-"""``FileSource``: watch files and folders that may not exist yet, be replaced, or be reached through links.
+"""``FileSource``: watches files and folders that may be missing, replaced or reached through links.
 
-Each folder on the way to a path is watched, not recursively, for the names that matter in it (``waypoints``).
-The watches are planned again when a name on the way to a path changes, or when the kernel has lost events. An
-event only says which name changed: the halves of a move are two events, and neither waits for the other.
+The source watches each folder that the resolution of a path depends on, for the relevant names in the folder
+(``path_dependencies``). It does not watch recursively. It plans the watches again if a component of a path or
+of a link target changes, or if the kernel has lost events. An event contains only the changed name. A move
+makes two independent events.
 """
 
 from __future__ import annotations
@@ -18,43 +19,47 @@ from cdigen.host.root import reason, shown
 from cdigen.watch import inotify
 from cdigen.watch.comparison import INTERVAL_S, FolderComparison, expression
 from cdigen.watch.inotify import FolderObserver
+from cdigen.watch.path_dependencies import ANY, watched_folders
 from cdigen.watch.triggers import Trigger
-from cdigen.watch.waypoints import ANY, interests
 from cdigen.watch.worker import JOIN_S, Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.watch.waypoints import Interest
+    from cdigen.watch.path_dependencies import WatchedFolder
 
-# For folders that appear below a new one while it is planned: more levels than any path has.
+# Maximum number of rounds of a planning. The planning is repeated while folders appear below new folders. No
+# path has as many levels.
 _ROUNDS = 32
 _PAUSE_S = 0.01
 _LONGEST_PAUSE_S = 0.2
-# Planning takes at most a tenth of the time, however fast things change.
+# Planning takes at most a tenth of the time, even if folders change all the time.
 _PAUSES_PER_PLANNING = 9
-# Reading the names of some folders takes microseconds.
+# Seconds after which a read is reported as hanging. Reading the names of some folders takes microseconds.
 HANGS_S = 10.0
-_HANGS = "looking at the watched folders hangs"
-# Removed, or replaced by a file or a link, since the plan: the next plan will know.
+_HANGS = "reading the watched folders hangs"
+# Errors for a folder that was removed after the planning, or replaced by a file or a link. The next planning
+# detects the change.
 _VANISHED = {ENOENT, ENOTDIR, ELOOP}
 _LIMITS = {
     ENOSPC: "the limit of inotify watches is reached (sysctl fs.inotify.max_user_watches)",
     EMFILE: "the limit of inotify instances (sysctl fs.inotify.max_user_instances) or of open files is"
     " reached",
 }
-# The removal of a folder is an event in the folder above, and ends the watch in any case (IN_IGNORED).
+# The removal of a folder is an event in its parent folder. The removal always ends the watch (IN_IGNORED).
 _NAMES = inotify.IN_CREATE | inotify.IN_DELETE | inotify.IN_MOVED_FROM | inotify.IN_MOVED_TO
 
 
 class FileSource:
-    """Triggers when one of PATHS, or a folder or link on the way to it, changes.
+    """Puts a trigger if one of PATHS changes, or if a folder or link on the way to it changes.
 
-    PATHS are absolute paths of this machine: of files, of folders (each entry matters), or with ``*`` in the
-    last name. ROOTS are trees out of which no link leads (``waypoints.interests``). Not seen are pseudo files
-    (/proc, /sys) and, until the next ``rearm``, a mount over a folder and the unmount of a file system that
-    is mounted elsewhere too. Folders that cannot be watched are compared every COMPARE_S.
+    PATHS are absolute paths of this machine: paths of files, paths of folders with all their entries, or
+    paths with ``*`` in the last name. No link leads out of the trees ROOTS
+    (``path_dependencies.watched_folders``). The source does not detect changes of pseudo files (/proc, /sys).
+    Until the next ``rearm``, the source does not detect a mount over a folder, or the unmount of a file
+    system that is also mounted elsewhere. Folders that cannot be watched are compared every COMPARE_S
+    seconds.
     """
 
     name = "files"
@@ -67,20 +72,20 @@ class FileSource:
         self._put: Callable[[Trigger], None] = _nowhere
         self._worker = Worker(self.name)
         self._comparison = FolderComparison(self.name, compare_s)
-        # Held while watches are planned, made and removed, by the worker or a caller; for ever, if a file
-        # system does not answer: so nobody waits for it without a time limit.
+        # A thread holds this lock while it plans, creates and removes watches. A file system that does not
+        # respond blocks this thread without limit, so all other threads wait for the lock with a timeout.
         self._lock = threading.Lock()
         self._observer: FolderObserver | None = None
         self._folders: dict[str, _Folder] = {}
-        # The same by the number of the watch; two paths may lead to one folder (a bind mount). Each value is
-        # replaced as a whole, since the observer's thread reads it without the lock.
+        # The folders of ``_folders`` by the number of the watch. Two paths may lead to one folder (a bind
+        # mount). Each value is replaced as a whole, because the observer's thread reads it without the lock.
         self._watched: dict[int, tuple[_Folder, ...]] = {}
         self._outdated = threading.Event()
         self._shortage = ""
         self._planning_since: float | None = None
 
     def start(self, put: Callable[[Trigger], None]) -> None:
-        """Watch; see ``Source``. Folders that cannot be watched are a ``problem``, not an error."""
+        """Start; see ``Source``. Folders that cannot be watched are a ``problem``, not an error."""
         if not self._lock.acquire(timeout=JOIN_S):
             raise OSError(EBUSY, _HANGS)
         try:
@@ -105,22 +110,22 @@ class FileSource:
             self._lock.release()
 
     def rearm(self, paths: tuple[str, ...], *, roots: tuple[str, ...] = ()) -> None:
-        """Watch PATHS in ROOTS from now on, as they resolve now; cheap if nothing has changed.
+        """Watch PATHS from now on, and follow their present links within ROOTS; fast if nothing has changed.
 
-        It makes no trigger, since the caller looks at the host afterwards.
+        The method puts no trigger, because the caller checks the host afterwards.
         """
         self._paths, self._roots = paths, roots
         if self._lock.acquire(timeout=JOIN_S):
             try:
                 if self._observer is not None:
-                    self._plan(self._observer, is_looked_at=True)
+                    self._plan(self._observer, check_follows=True)
                 elif self._shortage:
                     self._compare_all(self._shortage)
             finally:
                 self._lock.release()
 
     def stop(self) -> None:
-        """Stop watching; see ``Source``."""
+        """Stop; see ``Source``."""
         self._worker.stopping.set()
         self._outdated.set()
         has_lock = self._lock.acquire(timeout=JOIN_S / 2)
@@ -135,23 +140,23 @@ class FileSource:
         self._worker.stop()
 
     def problem(self) -> str:
-        """Return what is not seen, and why; see ``Source``."""
+        """Return the reason why changes are missed, or ""; see ``Source``."""
         since = self._planning_since
         if since is not None and time.monotonic() - since > HANGS_S:
             return _HANGS
         return self._worker.problem() or self._shortage
 
     def note(self, number: int, mask: int, name: str) -> None:
-        """Report an event if it matters; called by the observer's thread, without the lock."""
+        """Put a trigger for a relevant event. The observer's thread calls this without the lock."""
         if mask & inotify.IN_Q_OVERFLOW:
             self._outdated.set()
             self._put(Trigger(source=self.name, reason="events were lost: too many at once"))
         for folder in self._watched.get(number, ()):
-            # Without a name: the folder was removed or unmounted, or its mode or owner has changed.
-            is_way = not name or name in folder.interest.ways
-            if is_way:
+            # An event has no name if the folder was removed or unmounted, or its mode or owner has changed.
+            is_on_path = not name or name in folder.watched.path_names
+            if is_on_path:
                 self._outdated.set()
-            if mask & folder.mask and (is_way or folder.matters(name)):
+            if mask & folder.mask and (is_on_path or folder.matters(name)):
                 path = os.path.join(folder.path, name) if name else folder.path
                 self._put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
 
@@ -162,7 +167,7 @@ class FileSource:
             observer.join(JOIN_S)
 
     def _work(self, observer: FolderObserver) -> None:
-        """Plan again whenever something on the way to a path has changed."""
+        """Plan the watches again after each change of a component of a path or of a link target."""
         stopping = self._worker.stopping
         try:
             while not stopping.is_set():
@@ -174,7 +179,7 @@ class FileSource:
                     if self._observer is not observer:
                         return
                     for path in self._plan(observer):
-                        # Entries made before it was watched were not reported.
+                        # The kernel does not report entries that were made before the watch.
                         self._put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
                 pause = (time.monotonic() - began) * _PAUSES_PER_PLANNING
                 stopping.wait(min(max(_PAUSE_S, pause), _LONGEST_PAUSE_S))
@@ -184,46 +189,47 @@ class FileSource:
                     if self._observer is observer:
                         self._give_up(observer)
 
-    def _plan(self, observer: FolderObserver, *, is_looked_at: bool = False) -> list[str]:
-        """Watch exactly the folders on the present ways to the paths; returns the new ones.
+    def _plan(self, observer: FolderObserver, *, check_follows: bool = False) -> list[str]:
+        """Watch exactly the folders that the resolution of the paths uses now; return the new folders.
 
-        IS_LOOKED_AT: a look at the host follows in any case.
+        CHECK_FOLLOWS is set if the caller checks the host afterwards in any case.
         """
         new: list[str] = []
         self._planning_since = time.monotonic()
-        wanted: dict[str, Interest] = {}
+        folders: dict[str, WatchedFolder] = {}
         for _ in range(_ROUNDS):
             self._outdated.clear()
-            wanted = interests(self._paths, self._roots)
-            for path in [path for path in self._folders if path not in wanted]:
+            folders = watched_folders(self._paths, self._roots)
+            for path in [path for path in self._folders if path not in folders]:
                 self._forget(observer, path)
             self._shortage = ""
-            found = [path for path, interest in wanted.items() if self._watch(observer, path, interest)]
+            found = [path for path, watched in folders.items() if self._watch(observer, path, watched)]
             if not found and not self._outdated.is_set():
                 break
-            # Entries made below them meanwhile were not reported: look once more.
+            # The kernel did not report entries that were made in these folders before the watch, so the
+            # watches are planned again.
             new += found
         if self._observer is observer:
-            compared = {path: wanted[path] for path in wanted if path not in self._folders}
-            self._comparison.arm(compared, self._put, is_looked_at=is_looked_at)
+            compared = {path: folders[path] for path in folders if path not in self._folders}
+            self._comparison.arm(compared, self._put, check_follows=check_follows)
         self._planning_since = None
         return new
 
     def _compare_all(self, why: str) -> None:
-        """Compare everything that matters; none of it can be watched, for the reason WHY."""
+        """Compare all relevant folders. WHY is the reason why no folder can be watched."""
         self._shortage = why
         self._planning_since = time.monotonic()
-        self._comparison.arm(interests(self._paths, self._roots), self._put, is_looked_at=True)
+        self._comparison.arm(watched_folders(self._paths, self._roots), self._put, check_follows=True)
         self._planning_since = None
 
-    def _watch(self, observer: FolderObserver, path: str, interest: Interest) -> bool:
-        """Watch the folder PATH for INTEREST; returns whether this is a new watch or another folder."""
+    def _watch(self, observer: FolderObserver, path: str, watched: WatchedFolder) -> bool:
+        """Watch the names WATCHED in the folder PATH; return whether the watch or the folder is new."""
         if self._observer is not observer:
-            # Stopped while a file system did not answer.
+            # The source was stopped while this thread waited for a file system that did not respond.
             return False
-        known, folder = self._folders.get(path), _Folder(path, interest)
+        known, folder = self._folders.get(path), _Folder(path, watched)
         try:
-            # The kernel decides whether PATH is still the same folder: its watch has the same number then.
+            # If PATH still leads to the folder that is watched, the kernel returns the number of that watch.
             folder.number = observer.watch(path, folder.mask)
         except OSError as error:
             self._forget(observer, path)
@@ -250,34 +256,35 @@ class FileSource:
             observer.forget(folder.number)
 
     def _others(self, folder: _Folder) -> tuple[_Folder, ...]:
-        """Return what is watched by the same number as FOLDER, by other paths."""
+        """Return the folders with other paths that have the same watch number as FOLDER."""
         return tuple(each for each in self._watched.get(folder.number, ()) if each.path != folder.path)
 
 
 class _Folder:
-    """A watched folder: the number of its watch, the events that it has, and what matters in it."""
+    """A watched folder: the number and the mask of its watch, and the relevant names in the folder."""
 
     number = -1
 
-    def __init__(self, path: str, interest: Interest) -> None:
+    def __init__(self, path: str, watched: WatchedFolder) -> None:
         self.path = path
-        self.interest = interest
+        self.watched = watched
         self.mask = _NAMES
-        if interest.content:
-            # IN_MODIFY is left out: a file that is being written is of use when it is closed.
+        if watched.content:
+            # IN_MODIFY is left out, because a written file is useful only after it is closed.
             self.mask |= inotify.IN_ATTRIB | (0 if _holds_nodes(path) else inotify.IN_CLOSE_WRITE)
-        pattern = "|".join(map(expression, interest.patterns)) or "(?!)"
+        pattern = "|".join(map(expression, watched.patterns)) or "(?!)"
         self._names = re.compile(pattern, re.DOTALL)
 
     def matters(self, name: str) -> bool:
-        """Return whether NAME is one of the names that matter in themselves."""
-        return ANY in self.interest.patterns or self._names.fullmatch(name) is not None
+        """Return whether NAME matches the patterns of the folder."""
+        return ANY in self.watched.patterns or self._names.fullmatch(name) is not None
 
 
 def _holds_nodes(path: str) -> bool:
-    """Return whether PATH is a /dev, or inside one: a folder with a device node called null.
+    """Return whether PATH is a /dev or a folder in a /dev.
 
-    All programs write to /dev/null, and nobody writes a file into such a folder.
+    A /dev is a folder with a device node called null. Writes to such a folder are not watched, because all
+    programs write to /dev/null, and no program writes a regular file there.
     """
     while path != "/":
         try:
@@ -294,4 +301,4 @@ def _explained(error: OSError) -> str:
 
 
 def _nowhere(_: Trigger) -> None:
-    """Stands for the inbox until there is one."""
+    """Drop the trigger. This is the default before ``start``."""

@@ -1,7 +1,7 @@
-"""``KernelLogSource``: what drivers write into the kernel's log, told by the program that may read it.
+"""``KernelLogSource``: receives lines of drivers in the kernel log, from a program with access to the log.
 
-That is cdigen/kernellog: a service behind a socket, which starts one for each connection, or, where there
-is no such socket, a child of this process, which then has to be allowed to open the log.
+The program is cdigen/kernellog. systemd starts the program for each connection to a socket. If the connection
+fails, the program is a child of this process. This process must then be permitted to open the log.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
 SOCKET = "/run/cdigen-kernel-log.sock"
 LOG = "/dev/kmsg"
 PROGRAM = str(Path(__file__).parents[1] / "kernellog/__main__.py")
-# While as many wait to be taken, the program has to wait as well, and the log is the queue.
+# Maximum number of records in the source. At this number, the source stops reading, so the program blocks,
+# and the kernel log serves as the queue.
 MOST = 1000
-# A line is a record of at most 16 KiB, some of it written as two characters.
+# Maximum bytes of a line. A record has at most 16 KiB. Some bytes of a record are two characters in the line.
 LONGEST_LINE = 1 << 16
 _REASON = 100
 _END_S = 0.4
@@ -45,11 +46,11 @@ _CREDENTIALS = struct.Struct("iII")  # struct ucred, unix(7)
 
 
 @frozen
-class Heard:
-    """What the log said since the last time: its records in their order, and how many were lost unread.
+class LogBatch:
+    """The records of the log since the last ``take``, in their order, and the number of lost records.
 
-    After each start of the source it begins with the oldest record that the kernel has, so records come
-    again.
+    After each start of the source, the first batch begins with the oldest record that the kernel has.
+    Therefore some records are returned again.
     """
 
     records: tuple[LogRecord, ...] = ()
@@ -57,10 +58,10 @@ class Heard:
 
 
 class KernelLogSource:
-    """Tells of records of known drivers in the kernel's log; ``take`` gives them.
+    """Puts a trigger for records of accelerator drivers in the kernel log; ``take`` returns the records.
 
-    They are the kernel's own: what users write into it is not among them. SOCKET_PATH is the service's, LOG
-    what is opened where there is none.
+    Only the kernel writes these records. Records that users write are ignored. SOCKET_PATH is the socket of
+    the service. LOG is the file to open if the connection to the socket fails.
     """
 
     name = "kernel-log"
@@ -75,25 +76,26 @@ class KernelLogSource:
         self._wake = -1
 
     def start(self, put: Callable[[Trigger], None]) -> None:
-        """Listen; see ``Source``. What the log has already makes a trigger, too."""
-        voice = self._voice()
+        """Start to read; see ``Source``. Records that are in the log already also cause a trigger."""
+        reader = self._open_reader()
         try:
             wake = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         except OSError:
-            voice.close()
+            reader.close()
             raise
-        # Before it can be needed: who takes what fills the queue has to wake the thread.
+        # The descriptor is set before the thread starts, because ``take`` must wake the thread if the queue
+        # was full.
         self._wake = wake
         try:
-            self._worker.start(lambda: self._work(voice, wake, put), put)
+            self._worker.start(lambda: self._work(reader, wake, put), put)
         except OSError:
             self._wake = -1
-            voice.close()
+            reader.close()
             os.close(wake)
             raise
 
     def stop(self) -> None:
-        """Stop listening; see ``Source``. What was heard can still be taken."""
+        """Stop; see ``Source``. ``take`` still returns the received records."""
         self._worker.stopping.set()
         with self._lock:
             wake, self._wake = self._wake, -1
@@ -103,20 +105,21 @@ class KernelLogSource:
             os.close(wake)
 
     def problem(self) -> str:
-        """Return why nothing is heard any more; see ``Source``."""
+        """Return the reason why no records are received, or ""; see ``Source``."""
         return self._worker.problem()
 
-    def take(self) -> Heard:
-        """Return what was heard since the last time; any thread may call this."""
+    def take(self) -> LogBatch:
+        """Return the records since the last call. Any thread may call this."""
         with self._lock:
-            heard = Heard(records=tuple(self._records), lost=self._lost)
+            batch = LogBatch(records=tuple(self._records), lost=self._lost)
             self._records, self._lost = [], 0
-            # Under the lock: else it may have been closed, and be another file's.
-            if len(heard.records) >= MOST and self._wake >= 0:
+            # The lock is held here, because another thread may close the descriptor, and its number may be
+            # reused.
+            if len(batch.records) >= MOST and self._wake >= 0:
                 os.eventfd_write(self._wake, 1)
-        return heard
+        return batch
 
-    def _voice(self) -> _Voice:
+    def _open_reader(self) -> _Reader:
         try:
             return _Service(self._socket_path)
         except OSError as error:
@@ -125,7 +128,7 @@ class KernelLogSource:
             log = os.open(self._log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError as error:
             raise HostError(
-                f"the kernel's log cannot be read ({refusal}; {self._log}: {reason(error)})",
+                f"the kernel log cannot be read ({refusal}; {self._log}: {reason(error)})",
                 hint="systemctl start cdigen-kernel-log.socket; in a pod: docs/fleet.md, privileged",
             ) from error
         try:
@@ -133,40 +136,40 @@ class KernelLogSource:
         finally:
             os.close(log)
 
-    def _work(self, voice: _Voice, wake: int, put: Callable[[Trigger], None]) -> None:
-        with closing(voice):
+    def _work(self, reader: _Reader, wake: int, put: Callable[[Trigger], None]) -> None:
+        with closing(reader):
             poller = select.poll()
             poller.register(wake, select.POLLIN)
-            poller.register(voice.descriptor, select.POLLIN)
+            poller.register(reader.descriptor, select.POLLIN)
             begun = b""
             while not self._worker.stopping.is_set():
                 if self._is_full():
-                    poller.modify(voice.descriptor, 0)
+                    poller.modify(reader.descriptor, 0)
                 ready = dict(poller.poll())
                 if wake in ready and not self._worker.stopping.is_set():
                     os.eventfd_read(wake)
-                    poller.modify(voice.descriptor, select.POLLIN)
-                elif voice.descriptor in ready:
-                    begun = self._hear(begun, os.read(voice.descriptor, LONGEST_LINE), put)
+                    poller.modify(reader.descriptor, select.POLLIN)
+                elif reader.descriptor in ready:
+                    begun = self._receive(begun, os.read(reader.descriptor, LONGEST_LINE), put)
 
     def _is_full(self) -> bool:
         with self._lock:
             return len(self._records) >= MOST
 
-    def _hear(self, begun: bytes, more: bytes, put: Callable[[Trigger], None]) -> bytes:
-        """Hear the lines in BEGUN and MORE, and return the beginning of another one."""
+    def _receive(self, begun: bytes, more: bytes, put: Callable[[Trigger], None]) -> bytes:
+        """Add the records of the lines in BEGUN and MORE; return the last, incomplete line."""
         if not more:
-            raise OSError(ENOTCONN, "the reader of the kernel's log has ended")
+            raise OSError(ENOTCONN, "the reader of the kernel log has ended")
         *lines, rest = (begun + more).split(b"\n")
         if len(rest) > LONGEST_LINE:
-            raise OSError(EBADMSG, "the reader of the kernel's log does not end its line")
+            raise OSError(EBADMSG, "the reader of the kernel log sent a line that is too long")
         records, lost = [], 0
         for line in lines:
-            heard = _read(line)
-            if isinstance(heard, int):
-                lost += heard
+            parsed = _read(line)
+            if isinstance(parsed, int):
+                lost += parsed
             else:
-                records.append(heard)
+                records.append(parsed)
         if records or lost:
             self._add(records, lost, put)
         return rest
@@ -177,41 +180,44 @@ class KernelLogSource:
             self._records += records
             self._lost += lost
         if is_first:
-            text = records[0].text if records else f"{lost} records of the kernel's log were lost"
+            text = records[0].text if records else f"{lost} records of the kernel log were lost"
             put(Trigger(source=self.name, reason=shown(text[:_REASON])))
 
 
 def _read(line: bytes) -> LogRecord | int:
-    """Return the record in LINE, or how many were lost; OSError: it is neither, or says a problem."""
+    """Return the record or the number of lost records in LINE; raise OSError for any other LINE."""
     try:
-        told = json.loads(line)
-        if "problem" in told:
-            raise OSError(ENOTCONN, shown(str(told["problem"])))
-        if "lost" in told:
-            return int(told["lost"])
-        at_s = float(told["at"])
+        row = json.loads(line)
+        if "problem" in row:
+            raise OSError(ENOTCONN, shown(str(row["problem"])))
+        if "lost" in row:
+            return int(row["lost"])
+        at_s = float(row["at"])
         if not math.isfinite(at_s):
             raise ValueError(at_s)
         return LogRecord(
-            sequence=int(told["seq"]),
+            sequence=int(row["seq"]),
             at_s=at_s,
-            text=shown(str(told["text"])),
-            device=shown(str(told["device"])),
+            text=shown(str(row["text"])),
+            device=shown(str(row["device"])),
         )
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        said = shown(line[:_REASON].decode("utf-8", "replace"))
-        raise OSError(EBADMSG, f"the reader of the kernel's log says what is no record: {said}") from error
+        quoted = shown(line[:_REASON].decode("utf-8", "replace"))
+        raise OSError(
+            EBADMSG, f"the reader of the kernel log sent a line that is no record: {quoted}"
+        ) from error
 
 
 class _Service:
-    """A connection to the service, which systemd has started for it."""
+    """A connection to the service. systemd starts the program for each connection."""
 
     def __init__(self, path: str) -> None:
-        # Without waiting: where too many wait to be connected, it is refused.
+        # ``connect`` does not block. It fails if the backlog of the socket is full.
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             self._socket.connect(path)
-            # Who listens: process 1 for the unit. Others could tell of errors that are none.
+            # If systemd listens on the socket, the peer is process 1. A process of another user could report
+            # false errors.
             credentials = self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
             _, owner, _ = _CREDENTIALS.unpack(credentials)
             if owner not in {0, os.geteuid()}:
@@ -226,13 +232,13 @@ class _Service:
 
 
 class _Child:
-    """The program as a child of this process, reading LOG, which is open."""
+    """The program as a child of this process. The program reads LOG, an open descriptor."""
 
     def __init__(self, log: int) -> None:
-        import subprocess  # noqa: PLC0415 - 8 ms, and with the service there is no child
+        import subprocess  # noqa: PLC0415 - 8 ms; with the service there is no child
 
-        self._process: Popen[bytes] = subprocess.Popen(  # noqa: S603 - the command is our own
-            (sys.executable, "-ISB", PROGRAM, "--given"),
+        self._process: Popen[bytes] = subprocess.Popen(  # noqa: S603 - cdigen's own command
+            (sys.executable, "-ISB", PROGRAM, "--stdin"),
             stdin=log,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -241,7 +247,7 @@ class _Child:
             start_new_session=True,
         )
         if self._process.stdout is None:
-            raise ValueError("it was started with a pipe")
+            raise ValueError("the child has no pipe for stdout")
         self.descriptor = self._process.stdout.fileno()
 
     def close(self) -> None:
@@ -253,4 +259,4 @@ class _Child:
 
 
 if TYPE_CHECKING:
-    _Voice = _Service | _Child
+    _Reader = _Service | _Child

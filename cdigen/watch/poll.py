@@ -1,4 +1,4 @@
-"""``PollSource``: poll what makes no events: small pseudo files, and the names in folders."""
+"""``PollSource``: polls small pseudo files and the names in folders, because their changes make no event."""
 
 from __future__ import annotations
 
@@ -17,32 +17,34 @@ from cdigen.watch.worker import Worker
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from hashlib import blake2b as Digest  # noqa: N812 - the type of what blake2b() gives
+    from hashlib import blake2b as Digest  # noqa: N812 - the type of the result of blake2b()
 
-    # Returns the state of a path, to compare.
+    # Returns the state of a path, for comparison.
     Reader = Callable[[str], bytes]
 
-# Pseudo files worth polling are far smaller; the rest is not compared.
+# Maximum number of compared bytes of a file. The polled pseudo files are far smaller.
 MAX_BYTES = 1 << 20
-# Below capabilities, gpu0/mig lists GPU instances; of the compute instances in these only their number
-# matters: a folder's link count gives it at a quarter of the cost of listing 56 folders every second. 32 GPUs
-# with 7 instances each give 1,000 entries.
+# Below /proc/driver/nvidia/capabilities, gpu0/mig lists GPU instances. Only the number of their compute
+# instances is relevant.
+# The link count of a folder shows this number, at a quarter of the cost of listing 56 folders every second.
+# 32 GPUs with 7 instances each have 1,000 entries.
 MAX_DEPTH = 2
 MAX_ENTRIES = 20_000
 _name = attrgetter("name")
-# The driver answers within milliseconds, or hangs with its GPU.
+# Seconds after which a read is reported as hanging. The driver responds within milliseconds, or hangs with
+# its GPU.
 HANGS_S = 10.0
-# A hundred times what reading everything takes.
+# Maximum seconds that a caller waits until all paths are read. Usually, this takes a hundredth of the time.
 FIRST_S = 0.3
 
 
 class PollSource:
-    """Triggers when the bytes of a file, or the names below a folder, of PATHS change.
+    """Puts triggers when the bytes of a file or the names below a folder in PATHS change.
 
-    Folders are listed to the depth ``MAX_DEPTH``, and the folders below are counted: if one replaces another
-    there between two readings, that is not seen. PATHS may be absent, and come and go. Links are
-    followed to what PATHS name, not below it. Everything is read by the source's own thread: a driver that
-    hangs blocks no other thread.
+    Folders are listed to the depth ``MAX_DEPTH``. Folders at a greater depth are only counted, so the source
+    does not detect that another folder replaces a counted folder between two readings. PATHS may appear and
+    disappear. The source follows a link at one of PATHS, but no links below it. Only the source's thread
+    reads the paths, so a driver that hangs blocks no other thread.
     """
 
     name = "poll"
@@ -56,57 +58,57 @@ class PollSource:
     ) -> None:
         self._interval_s = interval_s
         self._clock = clock
-        self._wanted = _readers(paths, ())
+        self._readers = _readers(paths, ())
         self._worker = Worker(self.name)
         self._lock = threading.Lock()
-        self._seen: dict[str, bytes] = {}
-        # Paths to read again at once.
+        self._states: dict[str, bytes] = {}
+        # Paths to read again immediately.
         self._outdated: set[str] = set()
-        # Which path is being read, and since when.
+        # The path that the thread reads now, and the start of the read.
         self._reading: tuple[str, float] | None = None
         self._wake = threading.Event()
-        # Set while every wanted path has been read since the last ``rearm``.
+        # Set after every path has been read since the last ``rearm``.
         self._known = threading.Event()
         self._is_awaited = False
 
     def start(self, put: Callable[[Trigger], None]) -> None:
-        """Read once, then again every interval; see ``Source``."""
+        """Read all paths once, then again at each interval; see ``Source``."""
         if self._hanging():
             raise OSError(EBUSY, self._hanging())
         with self._lock:
-            self._seen, self._outdated = {}, set()
+            self._states, self._outdated = {}, set()
             self._known.clear()
             self._wake.clear()
         self._worker.start(lambda: self._work(put), put)
-        self._settle(is_more=True)
+        self._wait_until_read(is_more=True)
 
     def rearm(self, paths: tuple[str, ...], roots: tuple[str, ...] = ()) -> None:
-        """Poll PATHS from now on, and of the folders ROOTS only their identity.
+        """Poll PATHS from now on; for the folders ROOTS, poll only their identity.
 
-        The caller looks at the host afterwards. All paths have been read by then: another source may have
-        caused that look, and what it finds may change back before the next reading. A new path that was not
-        read in time makes a trigger as soon as it is.
+        The caller checks the host afterwards. All paths are read before the method returns. Otherwise a state
+        that the check finds could change back unnoticed before the next reading. If a new path is not read
+        within FIRST_S, the source puts a trigger later.
         """
-        wanted = _readers(paths, roots)
+        readers = _readers(paths, roots)
         with self._lock:
-            same = self._wanted.items() & wanted.items()
-            is_more = len(same) < len(wanted)
-            self._wanted = wanted
-            self._seen = {path: self._seen[path] for path, _ in same if path in self._seen}
-            self._outdated = set(self._seen)
+            same = self._readers.items() & readers.items()
+            is_more = len(same) < len(readers)
+            self._readers = readers
+            self._states = {path: self._states[path] for path, _ in same if path in self._states}
+            self._outdated = set(self._states)
             self._known.clear()
         self._wake.set()
         if is_more or not self._is_slow():
-            self._settle(is_more=is_more)
+            self._wait_until_read(is_more=is_more)
 
     def stop(self) -> None:
-        """Stop polling; see ``Source``."""
+        """Stop; see ``Source``."""
         self._worker.stopping.set()
         self._wake.set()
         self._worker.stop()
 
     def problem(self) -> str:
-        """Return why nothing is polled; see ``Source``."""
+        """Return the reason why no paths are polled, or ""; see ``Source``."""
         return self._hanging() or self._worker.problem()
 
     def _hanging(self) -> str:
@@ -116,12 +118,12 @@ class PollSource:
         return f"reading {shown(reading[0])} hangs"
 
     def _is_slow(self) -> bool:
-        """Return whether a path takes long to read at this moment."""
+        """Return whether the present read of a path takes long."""
         reading = self._reading
         return reading is not None and self._clock() - reading[1] > FIRST_S
 
-    def _settle(self, *, is_more: bool) -> None:
-        """Wait until all paths have been read, but not for one that hangs; IS_MORE: there are new ones."""
+    def _wait_until_read(self, *, is_more: bool) -> None:
+        """Wait FIRST_S at most until all paths have been read; IS_MORE is set if there are new paths."""
         if self._worker.is_running() and not self._known.wait(FIRST_S) and is_more:
             with self._lock:
                 self._is_awaited = not self._known.is_set()
@@ -132,16 +134,18 @@ class PollSource:
             if self._wake.wait(self._interval_s):
                 self._wake.clear()
                 continue
-            for path in self._wanted:
+            for path in self._readers:
                 self._compare(path, put)
                 if self._worker.stopping.is_set():
                     return
 
     def _begin(self, put: Callable[[Trigger], None]) -> None:
-        """Read what has to be read at once; call PUT if a caller has given up waiting for a new path."""
+        """Read the paths that are due now; call PUT if the wait of a caller timed out."""
         while not self._worker.stopping.is_set():
             with self._lock:
-                unread = (path for path in self._wanted if path not in self._seen or path in self._outdated)
+                unread = (
+                    path for path in self._readers if path not in self._states or path in self._outdated
+                )
                 new = next(unread, None)
                 if new is None:
                     self._known.set()
@@ -155,11 +159,11 @@ class PollSource:
 
     def _compare(self, path: str, put: Callable[[Trigger], None]) -> None:
         with self._lock:
-            wanted = self._wanted
-            read = wanted.get(path)
+            readers = self._readers
+            read = readers.get(path)
             self._outdated.discard(path)
         if read is None:
-            # Dropped meanwhile.
+            # The path is no longer polled.
             return
         self._reading = (path, self._clock())
         try:
@@ -167,23 +171,23 @@ class PollSource:
         finally:
             self._reading = None
         with self._lock:
-            before = self._seen.get(path, digest)
-            if self._wanted is wanted:
-                self._seen[path] = digest
+            before = self._states.get(path, digest)
+            if self._readers is readers:
+                self._states[path] = digest
         if digest != before and not self._worker.stopping.is_set():
             put(Trigger(source=self.name, reason=f"{shown(path)} changed"))
 
 
 def _readers(paths: tuple[str, ...], roots: tuple[str, ...]) -> dict[str, Reader]:
-    """Return how each of PATHS and ROOTS is read."""
+    """Return the functions that read PATHS and ROOTS, by path."""
     return {**dict.fromkeys(roots, _identity), **dict.fromkeys(paths, _digest)}
 
 
 def _identity(path: str) -> bytes:
-    """Return what distinguishes the folder PATH from one that is mounted over it or replaces it.
+    """Return a value that changes if another folder is mounted over the folder PATH or replaces it.
 
-    The numbers of a device and a mount are reused as soon as they are free; a folder's ctime is not. It also
-    changes with the names in the folder, but those of a tree's root hardly change.
+    The number of a device or a mount may be reused, but the ctime of a folder is unique. The ctime also
+    changes with the names in the folder. The names in the root of a tree hardly change.
     """
     try:
         status = os.stat(path)
@@ -193,12 +197,12 @@ def _identity(path: str) -> bytes:
 
 
 def _digest(path: str) -> bytes:
-    """Return the state of PATH: its bytes, the names below it, or why there are none."""
+    """Return a digest of the state of PATH: its bytes, the names below it, or the error."""
     digest = blake2b(digest_size=16)
     try:
         kind = os.stat(path).st_mode
         digest.update(stat.S_IFMT(kind).to_bytes(4, "big"))
-        # Nothing else is opened: opening a device or a FIFO has effects.
+        # No other type is opened, because opening a device or a FIFO has effects.
         if stat.S_ISDIR(kind):
             _add_names(path, digest)
         elif stat.S_ISREG(kind):
@@ -209,10 +213,10 @@ def _digest(path: str) -> bytes:
 
 
 def _content(folder: str) -> list[str]:
-    """Return the state of FOLDER's entries: the number of folders in it, or all names."""
+    """Return the number of folders in FOLDER, or all its names if the number is unknown."""
     try:
         links = os.lstat(folder).st_nlink
-        # Links: its own name, its "." and the ".." of each folder in it; Btrfs does not count (always 1).
+        # The links are the folder's name, its ".", and the ".." of each folder in it. Btrfs always reports 1.
         return [str(links)] if links > 1 else sorted(os.listdir(folder))
     except OSError:
         return []
@@ -230,8 +234,8 @@ def _add_bytes(path: str, digest: Digest) -> None:
 
 
 def _add_names(top: str, digest: Digest) -> None:
-    """Add the names below TOP to DIGEST, folder by folder; what vanishes while it is listed is left out."""
-    # A folder's path has a slash and a name has none, so two trees never give the same lines.
+    """Add the names below TOP to DIGEST, folder by folder, without names that vanish during the read."""
+    # The path of a folder contains a slash and a name does not, so different trees have different lines.
     lines: list[str] = []
     pending = [(top, 0)]
     while pending and len(lines) < MAX_ENTRIES:

@@ -1,4 +1,4 @@
-"""``Supervisor``: start each ``Source``, and restart those that fail, with growing delays."""
+"""``Supervisor``: starts each ``Source``, and restarts failed sources with growing delays."""
 
 from __future__ import annotations
 
@@ -14,68 +14,70 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.watch.triggers import Inbox
+    from cdigen.watch.triggers import TriggerQueue
 
-# A limit may stay used up for days: a try a minute costs nothing, and the cycle it causes makes up for what
-# the source misses.
+# A limit, such as the inotify watches of a user, may be reached for days. An attempt per minute costs almost
+# nothing. The cycle after a restart finds the changes that the source has missed.
 BACKOFF = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
-# A thread that ends reports it at once; only a hanging one, or a reached limit, has to be polled for.
+# Seconds between two checks of the sources. A thread reports its own end immediately. Only hanging threads
+# and reached limits require the checks.
 CHECK_S = 5.0
 
 
 class Source(Protocol):
-    """A source of triggers; one thread starts and stops it, any may call ``problem``."""
+    """A source of triggers. One thread starts and stops the source; any thread may call ``problem``."""
 
     @property
     def name(self) -> str:
         """The name of the source in its triggers and its health."""
 
     def start(self, put: Callable[[Trigger], None]) -> None:
-        """Begin: whatever changes after this returns makes a trigger. May be called again after ``stop``.
+        """Start the source. Each later change puts a trigger.
 
-        OSError, CdigenError: it cannot work; nothing is left running then.
+        The method may be called again after ``stop``. Raises OSError or CdigenError if the source cannot
+        work. In this case nothing is left running.
         """
 
     def stop(self) -> None:
-        """End within 1 s, whatever state it is in; no trigger comes afterwards, unless its thread hangs."""
+        """Stop the source within 1 s in any state. Afterwards, only a thread that hangs can put a trigger."""
 
     def problem(self) -> str:
-        """Return in one line what prevents it from seeing all changes; empty: nothing."""
+        """Return one line with the reason why the source misses changes, or ""."""
 
 
 class Supervisor:
-    """Keeps SOURCES running; has no thread of its own: the daemon's loop calls ``tick``."""
+    """Keeps SOURCES running. It has no thread; the daemon's loop calls ``tick``."""
 
     def __init__(
-        self, sources: tuple[Source, ...], inbox: Inbox, *, clock: Callable[[], float] = time.monotonic
+        self, sources: tuple[Source, ...], queue: TriggerQueue, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._inbox = inbox
+        self._queue = queue
         self._clock = clock
         self._sources = tuple(_SupervisedSource(source) for source in sources)
 
     def start(self) -> None:
-        """Start all sources; ``tick`` retries those that fail."""
+        """Start all sources. ``tick`` retries failed sources."""
         for each in self._sources:
-            each.start(self._inbox, self._clock())
+            each.start(self._queue, self._clock())
 
     def add(self, source: Source) -> None:
-        """Start SOURCE as well; ``tick`` retries it, too."""
+        """Start SOURCE in addition. ``tick`` retries SOURCE if it fails."""
         added = _SupervisedSource(source)
         self._sources = (*self._sources, added)
-        added.start(self._inbox, self._clock())
+        added.start(self._queue, self._clock())
 
     def tick(self) -> float:
-        """Restart failed sources, if it is time; returns when to call this next, by the clock.
+        """Restart failed sources whose delay has passed; return the time of the next call, by the clock.
 
-        A restarted source has missed events, so a trigger is put for it.
+        A restarted source has missed events, so the restart puts a trigger.
         """
         now = self._clock()
         for each in self._sources:
-            each.check(self._inbox, now)
+            each.check(self._queue, now)
         return min((each.next_s(now) for each in self._sources), default=now + CHECK_S)
 
     def health(self) -> dict[str, str]:
-        """Return the problem of each source by its name; empty: none."""
+        """Return the problem of each source by its name; a source that works has the problem ""."""
         return {each.source.name: each.problem() for each in self._sources}
 
     def stop(self) -> None:
@@ -85,7 +87,7 @@ class Supervisor:
 
 
 class _SupervisedSource:
-    """One source: why it could not be started, when it is tried next, how often it has failed lately."""
+    """A source with its start error, the time of the next attempt, and the number of recent failures."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -100,10 +102,10 @@ class _SupervisedSource:
     def next_s(self, now: float) -> float:
         return now + CHECK_S if self._retry_s is None else min(self._retry_s, now + CHECK_S)
 
-    def start(self, inbox: Inbox, now: float) -> bool:
+    def start(self, queue: TriggerQueue, now: float) -> bool:
         self._retry_s, self._started_s = None, now
         try:
-            self.source.start(inbox.put)
+            self.source.start(queue.put)
         except OSError as error:
             return self._refuse(f"cannot start: {reason(error)}", now)
         except CdigenError as error:
@@ -116,7 +118,7 @@ class _SupervisedSource:
         self._plan(now)
         return False
 
-    def check(self, inbox: Inbox, now: float) -> None:
+    def check(self, queue: TriggerQueue, now: float) -> None:
         if not self.problem():
             self._retry_s = None
             if now - self._started_s >= BACKOFF.most_s:
@@ -126,8 +128,8 @@ class _SupervisedSource:
             self._plan(now)
         elif now >= self._retry_s:
             self.source.stop()
-            if self.start(inbox, now):
-                inbox.put(Trigger(source=self.source.name, reason="started again"))
+            if self.start(queue, now):
+                queue.put(Trigger(source=self.source.name, reason="started again"))
 
     def _plan(self, now: float) -> None:
         self._retry_s = now + BACKOFF.delay(self._failures)

@@ -1,4 +1,4 @@
-"""``Trigger``: a reason to look at the host; ``Inbox``: the queue in which triggers wait for the reader."""
+"""``Trigger``: a reason to check the host; ``TriggerQueue``: the queue of triggers for the reader."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# No more reasons than people read in one log line; a package's installation has hundreds.
+# Maximum number of distinct triggers in a batch. A log line shows them to people, and a package installation
+# has hundreds of reasons.
 MAX_REASONS = 32
 
 
 @frozen
 class Trigger:
-    """A reason to look at the host: ``source`` is its origin, ``reason`` one line for people."""
+    """A reason to check the host: ``source`` is its origin, ``reason`` is a line for people."""
 
     source: str
     reason: str
@@ -27,10 +28,11 @@ class Trigger:
 
 @frozen
 class Batch:
-    """What was put since the last take.
+    """The triggers since the last ``take``.
 
-    ``triggers`` are the first distinct ones, in order; ``events`` counts all, and ``unnamed`` those not among
-    ``triggers``. The times are monotonic, of the first and the last event; both are 0.0 if there was none.
+    ``triggers`` are the first distinct triggers in their order. ``events`` is the number of all events.
+    ``unnamed`` is the number of events whose trigger is not in ``triggers``. ``first_s`` and ``last_s`` are
+    the monotonic times of the first and the last event, or 0.0 without events.
     """
 
     triggers: tuple[Trigger, ...] = ()
@@ -43,51 +45,51 @@ class Batch:
 NO_EVENTS = Batch()
 
 
-class Inbox:
-    """Many threads put, one waits and takes; its size is bounded however much is put.
+class TriggerQueue:
+    """A queue for many writers and one reader. Its size is limited, even if many triggers are put.
 
-    ``put`` may be called by any thread, and by a signal handler even while it interrupts another method of
-    the same inbox: hence the reentrant lock, the state that is swapped as a whole, and the bell: SimpleQueue
-    is reentrant, and a Condition's wait would miss such a call.
+    Any thread may call ``put``. A signal handler may call it as well, even while the handler interrupts
+    another method of the same queue. Therefore the lock is reentrant, and the state is replaced as a whole.
+    The queue uses a SimpleQueue, which is reentrant. The wait of a Condition would miss a call by a handler.
     """
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.RLock()
         self._pending = _Pending()
-        # Holds one token where something is pending, for ``wait`` to sleep on.
-        self._bell: SimpleQueue[None] = SimpleQueue()
+        # Contains one token while a trigger is pending. ``wait`` waits for the token.
+        self._token: SimpleQueue[None] = SimpleQueue()
 
     def put(self, trigger: Trigger) -> None:
-        """Add TRIGGER; never waits for the reader, and never fails."""
+        """Add TRIGGER. The method never waits for the reader, and never fails."""
         with self._lock:
             self._pending.add(trigger, self._clock())
-            if self._bell.empty():
-                self._bell.put(None)
+            if self._token.empty():
+                self._token.put(None)
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until something is pending, at most TIMEOUT_S (None: for ever); returns whether it is."""
+        """Wait at most TIMEOUT_S (None for no limit) for a trigger; return whether a trigger is pending."""
         if not self._pending.events and (timeout_s is None or timeout_s > 0):
             with suppress(Empty):
-                self._bell.get(timeout=timeout_s)
+                self._token.get(timeout=timeout_s)
         return self._pending.events > 0
 
     def peek(self) -> Batch:
-        """Return what is pending, without taking it."""
+        """Return the pending triggers, and leave them in the queue."""
         with self._lock:
             return self._pending.batch()
 
     def take(self) -> Batch:
-        """Take and return what is pending."""
+        """Take and return the pending triggers."""
         with self._lock:
             pending, self._pending = self._pending, _Pending()
-            while not self._bell.empty():
-                self._bell.get_nowait()
+            while not self._token.empty():
+                self._token.get_nowait()
             return pending.batch()
 
 
 class _Pending:
-    """What was put since the last take, as it grows."""
+    """The triggers since the last ``take``. ``add`` adds a trigger."""
 
     def __init__(self) -> None:
         self.events = 0
@@ -97,7 +99,7 @@ class _Pending:
         self._triggers: dict[tuple[str, str], Trigger] = {}
 
     def add(self, trigger: Trigger, now: float) -> None:
-        # A tuple is hashed many times faster than a value, and there may be 10,000 a second.
+        # A tuple is hashed many times faster than a Trigger, and 10,000 triggers per second are possible.
         key = (trigger.source, trigger.reason)
         if key not in self._triggers:
             if len(self._triggers) < MAX_REASONS:

@@ -1,10 +1,10 @@
-"""``UeventSource``: receive the device events of the kernel, and then of udev, over netlink.
+"""``UeventSource``: receives the device events of the kernel and of udev over netlink.
 
-The kernel's event comes first and needs no udevd; udev's comes when the nodes exist and have their owners.
-Both give the same reason, so that one line stands for both. What the kernel's said is kept until it is taken:
-drivers tell of hangs and resets so.
+The kernel's event comes first and does not require udevd. udev's event comes when the nodes exist and have
+their owners. The triggers of both events have the same reason, so a log line shows the reason once. The
+properties of the kernel's events are kept until ``take``, because drivers report hangs and resets in them.
 
-pyudev's MonitorObserver is not used: its thread dies when the queue overflows.
+pyudev's MonitorObserver is not used, because its thread ends when the queue overflows.
 """
 
 from __future__ import annotations
@@ -29,20 +29,22 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# More are kept only of a host whose daemon is held up; the oldest go.
+# Maximum number of kept events. More events are pending only if the daemon is blocked. The oldest events are
+# then dropped.
 MOST = 256
-# The kernel gives an event 2,048 bytes and 64 properties (include/linux/kobject.h).
+# Kept characters of a property. An event of the kernel has at most 2,048 bytes and 64 properties
+# (include/linux/kobject.h).
 _LONGEST_PROPERTY = 200
 _ADDRESS = re.compile(r"/([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7])(?=/|$)")
-# In every event, or the same as what else it says.
+# Properties that are not kept. Every event has them, or they repeat another property.
 _COMMON = frozenset({"ACTION", "DEVPATH", "SUBSYSTEM", "SEQNUM", "PCI_SLOT_NAME", "MODALIAS"})
 
 
 class UeventSource:
-    """Tells of each event of a device of SUBSYSTEMS; ``take`` gives what the kernel said in them.
+    """Puts a trigger for each event of a device of SUBSYSTEMS; ``take`` returns the kernel's events.
 
-    The reason is subsystem, action and device: ``pci add 0000:65:00.0``. Events reach every network
-    namespace that belongs to the first user namespace (lib/kobject_uevent.c), and no other.
+    The reason is subsystem, action and device: ``pci add 0000:65:00.0``. Only network namespaces that belong
+    to the first user namespace receive events (lib/kobject_uevent.c).
     """
 
     name = "uevents"
@@ -56,7 +58,7 @@ class UeventSource:
         self._events: deque[DeviceEvent] = deque(maxlen=MOST)
 
     def start(self, put: Callable[[Trigger], None]) -> None:
-        """Listen; see ``Source``."""
+        """Start; see ``Source``."""
         try:
             context = pyudev.Context()
         except ImportError as error:
@@ -75,9 +77,10 @@ class UeventSource:
         self._wake = wake
 
     def rearm(self, subsystems: tuple[str, ...]) -> None:
-        """Listen to SUBSYSTEMS from now on; earlier ones are still received until a restart.
+        """Receive events of SUBSYSTEMS from now on, and of earlier subsystems until a restart.
 
-        Makes a trigger as soon as new ones are received: the caller may have looked before that.
+        The thread adds new subsystems and then puts a trigger, because the caller may have checked the host
+        before the thread received events of the new subsystems.
         """
         is_more = not set(subsystems) <= set(self._subsystems)
         self._subsystems = subsystems
@@ -85,7 +88,7 @@ class UeventSource:
             os.eventfd_write(self._wake, 1)
 
     def stop(self) -> None:
-        """Stop listening; see ``Source``."""
+        """Stop; see ``Source``."""
         self._worker.stopping.set()
         if self._wake >= 0:
             os.eventfd_write(self._wake, 1)
@@ -94,14 +97,14 @@ class UeventSource:
             self._wake = -1
 
     def take(self) -> tuple[DeviceEvent, ...]:
-        """Return the kernel's events since the last time, in their order, the last MOST of them."""
+        """Return the kernel's events since the last call in their order, at most the last MOST events."""
         with self._lock:
             events = tuple(self._events)
             self._events.clear()
         return events
 
     def problem(self) -> str:
-        """Return why nothing is received any more; see ``Source``."""
+        """Return the reason why no events are received, or ""; see ``Source``."""
         return self._worker.problem()
 
     def _work(self, monitors: dict[int, pyudev.Monitor], wake: int, put: Callable[[Trigger], None]) -> None:
@@ -113,36 +116,37 @@ class UeventSource:
         while not stopping.is_set():
             for descriptor, state in poller.poll():
                 if descriptor != wake:
-                    self._hear(monitors[descriptor], state, put, is_kernel=descriptor == kernel)
+                    self._receive(monitors[descriptor], state, put, is_kernel=descriptor == kernel)
                 elif not stopping.is_set():
                     os.eventfd_read(wake)
-                    self._widen(monitors, put)
+                    self._add_subsystems(monitors, put)
 
-    def _widen(self, monitors: dict[int, pyudev.Monitor], put: Callable[[Trigger], None]) -> None:
-        # In the listening thread: libudev's monitors are not thread-safe.
+    def _add_subsystems(self, monitors: dict[int, pyudev.Monitor], put: Callable[[Trigger], None]) -> None:
+        # The receiving thread does this, because libudev's monitors are not thread-safe.
         new = set(self._subsystems) - self._filtered
         for monitor in monitors.values():
             for subsystem in new:
                 monitor.filter_by(subsystem)
         self._filtered |= new
-        put(Trigger(source=self.name, reason="listening to more subsystems"))
+        put(Trigger(source=self.name, reason="further subsystems are watched"))
 
-    def _hear(
+    def _receive(
         self, monitor: pyudev.Monitor, state: int, put: Callable[[Trigger], None], *, is_kernel: bool
     ) -> None:
         if state & (select.POLLNVAL | select.POLLHUP):
             raise OSError(ENOTCONN, "the netlink socket was closed")
         if state & select.POLLERR:
-            # Reading fails as long as the error is pending; getting it clears it.
+            # Reading fails while the error is pending. Reading the error clears it.
             self._lost(_take_error(monitor.fileno()), put)
         while not self._worker.stopping.is_set():
             try:
                 device = monitor.poll(timeout=0)
             except ValueError:
-                # EINVAL, as pyudev reports it: a message that libudev cannot read.
+                # pyudev raises ValueError for EINVAL. libudev cannot read the message.
                 device = None
             except OSError as error:
-                # Without a number: pyudev has seen POLLERR or POLLNVAL, which our next poll sees too.
+                # If the error has no number, pyudev has found POLLERR or POLLNVAL. The next poll in ``_work``
+                # reports the same state.
                 if error.errno is not None:
                     self._lost(error.errno, put)
                 return
@@ -151,8 +155,8 @@ class UeventSource:
             if is_kernel:
                 with self._lock:
                     self._events.append(_event(device))
-            words = f"{device.subsystem} {device.action} {device.sys_name}"
-            put(Trigger(source=self.name, reason=shown(words)))
+            reason = f"{device.subsystem} {device.action} {device.sys_name}"
+            put(Trigger(source=self.name, reason=shown(reason)))
 
     def _lost(self, number: int, put: Callable[[Trigger], None]) -> None:
         if number != ENOBUFS:
@@ -185,6 +189,6 @@ def _event(device: pyudev.Device) -> DeviceEvent:
 
 
 def _take_error(descriptor: int) -> int:
-    """Return the pending error number of the socket DESCRIPTOR, and clear it."""
+    """Return the pending error number of the socket DESCRIPTOR, and clear the error."""
     with socket.socket(fileno=os.dup(descriptor)) as copy:
         return copy.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)

@@ -1,4 +1,4 @@
-"""``Worker``: the thread of a source, which can be stopped, and which reports an unexpected end."""
+"""``Worker``: a thread for a source. The thread can be stopped, and reports an unexpected end of its work."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Threads end in milliseconds; one that hangs in a system call is left behind. Three sources may hang
-# at once, and the daemon has 2 s to end.
+# Seconds to wait for the end of a thread. Threads end in milliseconds. A thread that hangs in a system call
+# is abandoned. Three sources may hang at the same time, and the daemon has 2 s to end.
 JOIN_S = 0.5
 
 
 class Worker:
-    """One thread at a time; the daemon never waits for a hanging thread, and never starts a second one."""
+    """A single thread at a time. If the thread hangs, ``stop`` abandons it, and ``start`` fails."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -28,13 +28,13 @@ class Worker:
         self.stopping = threading.Event()
 
     def start(self, work: Callable[[], None], put: Callable[[Trigger], None]) -> None:
-        """Run WORK, which ends soon after ``stopping`` is set; call PUT at once if it ends before.
+        """Run WORK, which ends soon after ``stopping`` is set; call PUT immediately if WORK ends before that.
 
-        An OSError of WORK is kept for ``problem``; any other exception is a defect, and Python shows it.
-        OSError: the last thread has not ended yet, or no new one can be started.
+        An OSError of WORK is kept for ``problem``. Any other exception is a defect, and Python prints it.
+        Raises OSError if the previous thread has not ended yet, or if no new thread can be started.
         """
         if self._thread is not None and self._thread.is_alive():
-            raise OSError(EBUSY, "its last thread still hangs")
+            raise OSError(EBUSY, "the previous thread still hangs")
         self.stopping.clear()
         self._fault, self._has_ended = "", False
         thread = threading.Thread(
@@ -52,13 +52,13 @@ class Worker:
         except OSError as error:
             self._fault = reason(error)
         finally:
-            # The thread lives for a moment after reporting its end, when it is asked for the reason.
+            # The thread still runs for a moment after ``put``. ``problem`` may be called in this moment.
             self._has_ended = True
             if not self.stopping.is_set():
-                put(Trigger(source=self._name, reason="stopped by itself"))
+                put(Trigger(source=self._name, reason="stopped unexpectedly"))
 
     def stop(self, within_s: float = JOIN_S) -> None:
-        """Set ``stopping`` and wait for the end, for WITHIN_S at most."""
+        """Set ``stopping``, and wait at most WITHIN_S seconds for the end of the thread."""
         self.stopping.set()
         if self._thread is not None:
             self._thread.join(within_s)
@@ -70,9 +70,9 @@ class Worker:
         return self._thread is not None and self._thread.is_alive() and not self._has_ended
 
     def problem(self) -> str:
-        """Return why the thread has ended by itself, if it has."""
+        """Return the reason why the thread has ended without ``stop``, or ""."""
         if self._thread is None or self.stopping.is_set():
             return ""
         if self._thread.is_alive() and not self._has_ended:
             return ""
-        return f"its thread has ended: {self._fault or 'killed'}"
+        return f"the source's thread has ended: {self._fault or 'killed'}"

@@ -1,8 +1,8 @@
-"""Make man pages and completions from the parsers, and what describes configuration and health from tables.
+"""Generate man pages and completions from the parsers, and the pages of configuration and health from tables.
 
-``python etc/help [--into FOLDER]``, for developers: needs the modules of ``pip install '.[dev]'``
-(docs/decisions/0009-generated-help.md). What it makes is kept in the repository, so that nobody needs them to
-build or to install; a test holds the one against the other.
+Developers run ``python etc/help [--into FOLDER]``, which needs the modules of ``pip install '.[dev]'``
+(docs/decisions/0009-generated-help.md). The generated files are in the repository, so builds and
+installations do not need these modules. A test compares the files with the generator.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ sys.path.insert(0, str(REPOSITORY))
 
 
 def main() -> int:
-    """Write every file that differs, and remove the pages of commands that are gone."""
-    # Python 3.14 colours usage and help where the terminal or the environment says so.
+    """Write every file that differs, and remove the pages of commands that no longer exist."""
+    # Python 3.14 colours usage and help according to the terminal or the environment.
     os.environ["NO_COLOR"] = "1"
-    import causes  # noqa: PLC0415 - the path above is for what it imports
+    import causes  # noqa: PLC0415 - needs the path above
     import configuration  # noqa: PLC0415 - likewise
     from completions import completions  # noqa: PLC0415 - likewise
     from manpages import pages  # noqa: PLC0415 - likewise
 
-    parser = argparse.ArgumentParser(description="Make what is made from parsers and tables.")
+    parser = argparse.ArgumentParser(description="Generate the files that come from parsers and tables.")
     parser.add_argument(
         "--into", metavar="FOLDER", type=Path, default=REPOSITORY, help="default: the repository"
     )

@@ -1,4 +1,4 @@
-"""The tables of docs/health.md: NVIDIA's Xids, what clears them, and all other causes, from the code."""
+"""The tables of docs/health.md: NVIDIA's Xids, the events that clear them, and all other causes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 _SOURCES = {"catalog": CATALOG, "older GPUs": ARCHIVE, "device plugin": PLUGIN}
 _HARMS = {
-    "nothing": "nothing that anybody has to do something about",
-    "application": "the application that ran there, which has to start anew",
-    "gpu": "the GPU, until the driver wants nothing done for it",
+    "nothing": "nothing; no action is required",
+    "application": "the application on the GPU, which must be restarted",
+    "gpu": "the GPU, until its driver reports that no action is required",
     "reset": "the GPU, which needs a reset",
-    "reboot": "the GPU, for which the host has to be booted",
-    "service": "the GPU, which needs a person to look after it",
+    "reboot": "the GPU, which needs a reboot of the host",
+    "service": "the GPU, which an administrator must check",
 }
 
 
 def page(text: str) -> str:
-    """Return docs/health.md, whose present TEXT is given, with its tables made anew."""
+    """Return TEXT, the content of docs/health.md, with new tables."""
 
     def table(found: re.Match[str]) -> str:
         return f"<!-- table: {found[1]} -->\n{_table(found[1])}<!-- end -->"
@@ -39,14 +39,14 @@ def _table(name: str) -> str:
         return _xids()
     if name == "harms":
         rows = [(f"`{harm}`", words, CLEARS_WHEN.get(harm, "no cause")) for harm, words in _HARMS.items()]
-        return _rows(("harm", "what it harms", "what clears the cause"), rows)
+        return _rows(("harm", "affected", "what clears the cause"), rows)
     if name == "causes pci":
         return _causes(PCI_CAUSES)
     return _causes(_own(name.removeprefix("causes ")))
 
 
 def _own(vendor: str) -> tuple[CauseRule, ...]:
-    """Return the rules of VENDOR alone, without those of its Xids."""
+    """Return the rules of VENDOR, without the rules of Xids."""
     known = health(vendor) if vendor in VENDORS else None
     rules = known.CAUSES if known else ()
     return tuple(
@@ -56,11 +56,11 @@ def _own(vendor: str) -> tuple[CauseRule, ...]:
 
 def _causes(rules: tuple[CauseRule, ...]) -> str:
     rows = [(f"`{rule.cause}`", rule.meaning, rule.clears_when, _linked(rule.reference)) for rule in rules]
-    return _rows(("cause", "what it means", "what clears it", "source"), rows)
+    return _rows(("cause", "meaning", "cleared by", "source"), rows)
 
 
 def _xids() -> str:
-    """Return the table of Xids, those that mean the same in one row."""
+    """Return the table of Xids, with one row for Xids of the same meaning."""
     alike: dict[tuple[str, str, str], list[int]] = {}
     for xid in XIDS:
         alike.setdefault((xid.meaning, xid.harm, xid.reference), []).append(xid.number)
@@ -70,11 +70,11 @@ def _xids() -> str:
         for (meaning, harm, reference), numbers in alike.items()
     ]
     links = "".join(f"[{name}]: {url.partition(',')[0]}\n" for name, url in _SOURCES.items())
-    return f"{_rows(('Xid', 'what it says', 'harm', 'source'), rows)}\n{links}"
+    return f"{_rows(('Xid', 'meaning', 'harm', 'source'), rows)}\n{links}"
 
 
 def _numbers(numbers: list[int]) -> str:
-    """Return NUMBERS with those that follow one another joined: ``39-41, 85``."""
+    """Return NUMBERS with consecutive numbers as ranges: ``39-41, 85``."""
     joined: list[list[int]] = []
     for number in numbers:
         if joined and number == joined[-1][-1] + 1:

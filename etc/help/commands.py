@@ -1,4 +1,4 @@
-"""The commands with their parsers, as the entry point makes them."""
+"""The commands with their parsers, as in the entry point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Command:
-    """A command; ``examples`` is the text that its help ends in."""
+    """A command; ``examples`` is the end of its help text."""
 
     name: str
     summary: str
@@ -24,13 +24,13 @@ class Command:
 
 
 def commands() -> tuple[Command, ...]:
-    """Return all commands; whoever changes a parser changes that of this call only."""
+    """Return all commands; each call returns new parsers, which the caller may change."""
     return tuple(_command(name, module, summary) for name, (module, summary) in sorted(COMMANDS.items()))
 
 
 def actions(parser: ArgumentParser) -> tuple[Action, ...]:
     """Return the options and arguments of PARSER."""
-    # The generators that use this read the same attribute: argparse has no other way.
+    # The generators read the same attribute, because argparse has no public attribute for the options.
     return tuple(parser._actions)  # noqa: SLF001
 
 

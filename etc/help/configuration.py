@@ -1,4 +1,4 @@
-"""The JSON schema, the page's tables and the example of the configuration, from ``cdigen.config.keys``."""
+"""Generate the JSON schema, docs/configuration.md and etc/config.yaml from ``cdigen.config.keys``."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-# What str.isprintable refuses of the characters that Unicode has assigned (a test compares them).
+# The assigned characters of Unicode for which str.isprintable is false (a test compares them).
 _UNPRINTABLE = (
     r"\u0000-\u001f\u007f-\u00a0\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u1680\u180e"
     r"\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ud800-\uf8ff\ufeff\ufff9-\ufffb"
@@ -51,8 +51,8 @@ _UNPRINTABLE = (
 _DEFINITIONS = {
     "path": {
         "description": "An absolute path without '.' and '..', of printable characters: no control or format "
-        "character, no space but U+0020, nothing that Unicode keeps for private use. cdigen also refuses "
-        "what Unicode has not assigned.",
+        "character, no space except U+0020, no private-use character. cdigen also rejects characters that "
+        "Unicode has not assigned.",
         "type": "string",
         "pattern": "^/",
         "not": {"pattern": rf"/\.{{1,2}}(?:/|$)|[{_UNPRINTABLE}]"},
@@ -82,8 +82,8 @@ def schema() -> str:
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": "https://cdigen.invalid/schemas/config.schema.json",
         "title": "Configuration of cdigen: /etc/cdigen/config.yaml",
-        "description": "For editors; made from cdigen/config/keys.py, by which cdigen reads the file. An "
-        "empty file is a configuration, too: everything has a default.",
+        "description": "For editors; generated from cdigen/config/keys.py, which is also the source of the "
+        "reader. An empty file is valid, because every key has a default.",
         **_mapping(KEYS, Settings),
         "$defs": _DEFINITIONS,
     }
@@ -91,17 +91,16 @@ def schema() -> str:
 
 
 def page(text: str) -> str:
-    """Return docs/configuration.md, whose present TEXT is given, with its tables made anew."""
+    """Return TEXT, the content of docs/configuration.md, with new tables."""
 
     def table(found: re.Match[str]) -> str:
-        made = _old_names() if found[1] == "old names" else _table(*_TABLES[found[1]])
-        return f"<!-- table: {found[1]} -->\n{made}<!-- end -->"
+        return f"<!-- table: {found[1]} -->\n{_table(*_TABLES[found[1]])}<!-- end -->"
 
-    return re.sub(r"<!-- table: ([a-z_ ]+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
+    return re.sub(r"<!-- table: ([a-z_]+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
 
 
 def example() -> str:
-    """Return etc/config.yaml: every key with its default, behind a comment sign."""
+    """Return etc/config.yaml: every key with its default, as a comment."""
     lines = ["# The configuration of cdigen, with its defaults. docs/configuration.md explains each key.", ""]
     for key in KEYS:
         if isinstance(key.type, Table) and key.type.keys:
@@ -120,14 +119,9 @@ def _mapping(keys: tuple[Key, ...], cls: type) -> dict[str, Any]:
         if not key.is_required and not key.default:
             rule["default"] = dict(default) if rule.get("type") == "object" else default
         properties[key.name] = {"description": key.text.replace("`", ""), **rule}
-        if key.old:
-            old = {"description": f"The old name of {key.name}.", "deprecated": True, **_typed(key.type)}
-            properties[key.old] = old
     made: dict[str, Any] = {"type": "object", "additionalProperties": False, "properties": properties}
     if required := [key.name for key in keys if key.is_required]:
         made["required"] = required
-    if pairs := [[key.name, key.old] for key in keys if key.old]:
-        made["allOf"] = [{"not": {"required": pair}} for pair in pairs]
     return made
 
 
@@ -162,11 +156,11 @@ def _vendor_options() -> dict[str, Any]:
 
 
 def _default(key: Key, cls: type) -> Any:
-    """Return the default of KEY as JSON has it, None where a value of CLS has none."""
+    """Return the default of KEY as a JSON value, or None if CLS has no default for KEY."""
     default = vars(cls)["_defaults"].get(key.field or key.name)
     if isinstance(default, tuple):
         return list(default)
-    # 5 for 5.0, as people write it; a path that is not set is none.
+    # The number 5.0 is written as 5.
     return int(default) if isinstance(default, float) and default.is_integer() else default
 
 
@@ -175,13 +169,6 @@ def _table(head: str, keys: tuple[Key, ...], cls: type) -> str:
     for key in keys:
         default = "required" if key.is_required else key.default or _shown(_default(key, cls))
         rows.append(f"| `{key.name}` | {default} | {key.text} |")
-    return "\n".join(rows) + "\n"
-
-
-def _old_names() -> str:
-    rows = ["| old name | now |", "|---|---|"]
-    for where, (_, keys, _cls) in _TABLES.items():
-        rows += [f"| `{where}: {key.old}` | `{key.name}` |" for key in keys if key.old]
     return "\n".join(rows) + "\n"
 
 

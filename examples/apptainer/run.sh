@@ -1,5 +1,5 @@
 #!/bin/sh
-# Not run here: Debian 12 and 13 have no Apptainer.
+# Not run: Debian 12 and 13 have no Apptainer.
 # A GPU in a container of Apptainer, in place of --nv, which looks for the driver at every start:
 #   run.sh IMAGE.sif COMMAND...
 # Apptainer runs no hooks, so the spec is one without, and has each library under the names that programs load it by:

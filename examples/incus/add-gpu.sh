@@ -1,5 +1,5 @@
 #!/bin/sh
-# Not run here: the tests boot no host with Incus. It was tried by hand with Incus 6.0, in a privileged container.
+# Not run: the tests boot no host with Incus. It was tried by hand with Incus 6.0, in a privileged container.
 # A GPU for a container of Incus (or of LXD: COMMAND=lxc), which read no CDI specs: cdi-options makes devices of one.
 #   incus stop CONTAINER; add-gpu.sh CONTAINER; incus start CONTAINER
 # The spec has no hooks, and each library under the names that programs load it by:

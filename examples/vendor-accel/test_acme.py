@@ -1,9 +1,9 @@
-"""Acme's NPUs are found and offered, and one's trouble costs no other; `python -m pytest` runs this.
+"""Tests of Acme's vendor: discovery, the spec, and faults of single NPUs. `python -m pytest` runs them.
 
-The hosts are folders: what the kernel would show of NPUs is laid below them, with real device nodes, which
-only root can make.
+The hosts are folders with the kernel's files about NPUs, and with real device nodes. Only root can create
+device nodes.
 """
-# ruff: noqa: D103, INP001, S101 - a test: its name is its sentence, asserting is its work, and it is in no package
+# ruff: noqa: D103, INP001, S101 - tests have names instead of docstrings, use assert, and are not in a package
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def make_node(path: Path, minor: int) -> None:
     try:
         os.mknod(path, stat.S_IFCHR | 0o660, os.makedev(MAJOR, minor))
     except PermissionError:
-        pytest.skip("only root can make device nodes")
+        pytest.skip("only root can create device nodes")
     os.chown(path, 0, RENDER)
     path.chmod(0o660)
 
@@ -57,12 +57,12 @@ def places(root: Path) -> DiscoveryContext:
 
 
 def offered(root: Path) -> dict[str, Any]:
-    """Return the devices of the spec, which must break no rule and hold on the host."""
+    """Return the edits of the spec's devices by name. The spec must be valid on the host."""
     return {device["name"]: device["containerEdits"] for device in document(root)["devices"]}
 
 
 def document(root: Path, **profile: Any) -> dict[str, Any]:
-    """Return the spec for a profile with these fields."""
+    """Return the spec for the default profile with the fields in PROFILE."""
     options = generate.GenerateOptions(profiles=(replace(DEFAULT, **profile),))
     inventories = {"acme": VENDOR.discover(places(root))}
     products, broken = generate.generate_specs(inventories, host=Root(str(root)), options=options)
@@ -85,19 +85,19 @@ def test_each_npu_is_offered_by_its_number_and_its_address(host: Path) -> None:
     assert node["path"] == "/dev/accel/accel1"
 
 
-def test_each_device_says_which_npus_are_visible_and_all_says_it_once(host: Path) -> None:
+def test_the_variable_of_a_device_contains_the_numbers_of_its_npus(host: Path) -> None:
     devices = offered(host)
     assert devices["npu1"]["env"] == ["ACME_VISIBLE_DEVICES=1"]
     assert devices["all"]["env"] == ["ACME_VISIBLE_DEVICES=0,1"]
     assert len(devices["all"]["deviceNodes"]) == 2
 
 
-def test_a_profile_names_the_npus_as_acme_does(host: Path) -> None:
+def test_a_profile_names_the_npus_as_in_acmes_tools(host: Path) -> None:
     names = [device["name"] for device in document(host, names=("npu",))["devices"]]
     assert names == ["npu0", "npu1", "all"]
 
 
-def test_the_library_is_mounted_where_the_host_has_it(host: Path) -> None:
+def test_the_library_is_mounted_if_the_host_has_it(host: Path) -> None:
     assert "containerEdits" not in document(host)
     library = host / "opt/acme/lib/libacme_npu.so.1"
     library.parent.mkdir(parents=True)
@@ -108,7 +108,7 @@ def test_the_library_is_mounted_where_the_host_has_it(host: Path) -> None:
     ]
 
 
-def test_a_profile_says_how_the_library_gets_there(host: Path) -> None:
+def test_a_profile_sets_the_layout_and_the_hook_of_the_library(host: Path) -> None:
     library = host / "opt/acme/lib/libacme_npu.so.1"
     library.parent.mkdir(parents=True)
     library.write_bytes(b"\x7fELF")
@@ -123,7 +123,7 @@ def test_a_container_gets_the_group_that_may_open_the_node(host: Path) -> None:
     assert {device.edits.additional_gids for device in draft.devices} == {(RENDER,)}
 
 
-def test_an_npu_without_its_node_costs_no_other(host: Path) -> None:
+def test_an_npu_without_a_node_does_not_affect_other_npus(host: Path) -> None:
     (host / "dev/accel/accel0").unlink()
     inventory = VENDOR.discover(places(host))
     assert [npu.usable for npu in inventory.accelerators] == [False, True]
@@ -132,14 +132,14 @@ def test_an_npu_without_its_node_costs_no_other(host: Path) -> None:
     assert "0" not in offered(host)
 
 
-def test_a_node_of_another_device_is_not_given_away(host: Path) -> None:
+def test_a_node_of_another_device_is_not_used(host: Path) -> None:
     (host / "dev/accel/accel0").unlink()
     make_node(host / "dev/accel/accel0", 7)
     assert "0" not in offered(host)
     assert [node.minor for node in VENDOR.wrong_nodes(places(host))] == [0]
 
 
-def test_a_node_that_two_npus_list_is_given_to_one(host: Path) -> None:
+def test_a_node_that_two_npus_list_belongs_to_one(host: Path) -> None:
     folder = host / f"sys/bus/pci/drivers/acme_npu/{ADDRESSES[1]}/accel"
     (folder / "accel1").rename(folder / "accel0")
     (folder / "accel0/dev").write_text(f"{MAJOR}:0\n")
@@ -150,7 +150,7 @@ def test_a_node_that_two_npus_list_is_given_to_one(host: Path) -> None:
     ("path", "kind"),
     [("sys/module/acme_npu", "driver-not-loaded"), ("sys/bus/pci/drivers/acme_npu", "no-gpu")],
 )
-def test_a_host_without_module_or_npus_says_so(host: Path, path: str, kind: str) -> None:
+def test_a_host_without_module_or_npus_is_an_error(host: Path, path: str, kind: str) -> None:
     (host / path).rename(host / "gone")
     with pytest.raises(HostError) as caught:
         VENDOR.discover(places(host))

@@ -1,9 +1,9 @@
-"""Measure a cold ``cdigen generate``: wall clock and peak memory, as ratios to a start of bare Python.
+"""Measure a cold ``cdigen generate``: time, ratio to a base such as a start of bare Python, peak memory.
 
-``make bench`` runs it, as root. The host is made here: the driver files of the example inventory with the
-kernel side of 8 GPUs (and of up to 1,000, for the growth), or a real tree given with --tree. Runs are
-interleaved, so that a machine whose speed drifts does not favour one of them. cdigen is installed
-into a private venv as users install it, with its modules compiled.
+``make bench`` runs it, as root. The benchmark creates the host: the driver files of the example inventory
+with the kernel interfaces of 8 GPUs (to measure the growth, of up to 1,000 GPUs). With --tree, it uses a real
+tree. The runs are interleaved, so that a change of the machine's speed affects all variants. cdigen is
+installed into a private venv as users install it, with compiled modules.
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ COUNTS = (8, 125, 250, 500, 1000)
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--runs", type=int, default=25, help="interleaved runs of each command (default: 25)")
-    asked.add_argument(
+    """Run the benchmark; prints a table or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument(
+        "--runs", type=int, default=25, help="interleaved runs of each command (default: 25)"
+    )
+    arguments.add_argument(
         "--tree", type=Path, help="a root with a real driver 550.163.01 (it is copied by hard links)"
     )
-    toolkit.add_option(asked)
-    options = asked.parse_args()
+    toolkit.add_option(arguments)
+    options = arguments.parse_args()
     peer = toolkit.find(options.toolkit)
     if os.geteuid() != 0:
-        sys.exit("the hosts have device nodes, which only root can make: run this as root")
+        sys.exit("the hosts have device nodes, which only root can create: run this as root")
     if shutil.which("gcc") is None:
-        sys.exit("the library that stands in for NVML is compiled: apt-get install gcc")
+        sys.exit("the fake NVML library is compiled: apt-get install gcc")
     with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
         work = Path(folder)
         bin_dir = install(work / "venv")
@@ -79,7 +81,7 @@ def main() -> None:
         with standin.trusted_folder() as folder_of_root:
             library = standin.install(folder_of_root, _mig_machine())
             child = next((work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml/child"))
-            asking = _measure(
+            nvml_child = _measure(
                 {
                     "python3 -I -c pass": [python, "-I", "-c", "pass"],
                     "the NVML child (stand-in library)": [python, "-I", str(child), str(library), "identity"],
@@ -95,7 +97,7 @@ def main() -> None:
         "cold start": rows,
         "MIG": partitioned,
         "AMD and Intel": others,
-        "NVML": asking,
+        "NVML": nvml_child,
         "growth": grown,
     }
     report(tables, as_json=options.json)
@@ -115,7 +117,7 @@ def _host(root: Path, count: int, tree: Path | None) -> Path:
 def toolkit_host(
     root: Path, tree: Path | None, peer: toolkit.Toolkit | None
 ) -> Iterator[dict[str, list[str]]]:
-    """Give the command by which PEER, if there is one, makes the spec of a host with 8 GPUs below ROOT."""
+    """Create a host with 8 GPUs below ROOT; yield PEER's command for its spec (no command without PEER)."""
     if peer is None:
         yield {}
         return
@@ -135,7 +137,7 @@ def _mig_host(root: Path, tree: Path | None) -> Path:
 
 
 def _other_commands(cdigen: str, work: Path) -> dict[str, list[str]]:
-    """Return commands for hosts with 8 GPUs, whole and in 64 partitions: the ratio is to the first."""
+    """Return a command for each AMD or Intel host (one has 64 partitions); ratios are to the first host."""
     hosts = {
         "8 MI210": amd_tree.mi210(),
         "8 MI300X whole": amd_tree.mi300x(1),

@@ -1,10 +1,10 @@
-/* A program that finds and loads NVML as nvidia-ctk 1.20 does, and prints the spec of the GPUs that it names.
+/* A program that finds and loads NVML as nvidia-ctk 1.20 does, and prints a spec of the GPUs that NVML lists.
  *
  *   nvidia-ctk ... [--driver-root=DIR] [--nvidia-cdi-hook-path=PATH]
  *
- * The library is looked for in these folders below the driver's root, in this order, links resolved, and loaded by
- * the path that is found. Source: NVIDIA/nvidia-container-toolkit, pkg/nvcdi/lib.go and pkg/lookup (library.go).
- * Exits 1, with NVML's own words, where the library does not answer. LD_LIBRARY_PATH plays no part.
+ * The program searches the folders in the list `folders`, below the driver's root, for the library. It resolves links,
+ * and loads the library by the resulting path. Source: NVIDIA/nvidia-container-toolkit, pkg/nvcdi/lib.go and pkg/lookup
+ * (library.go). It exits with 1 and NVML's error text if the library returns an error. LD_LIBRARY_PATH has no effect.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

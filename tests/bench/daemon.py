@@ -1,9 +1,10 @@
-"""Measure ``cdigen run``: how soon a spec follows an event, what a cycle costs, and what waiting costs.
+"""Measure ``cdigen run``: the delay from an event to the spec, the cost of a cycle, and the cost while idle.
 
-``make bench-daemon`` runs it, as root (it makes device nodes). The hosts are made here: the driver files of
-the example inventory with the kernel side of 8 GPUs, of 8 GPUs in 56 MIG instances, and of 1,000 GPUs. cdigen
-is installed into a private venv as users install it, with its modules compiled; times of the daemon are the
-defaults, but for the cycles that are counted for memory. NVML is not asked: ``make bench`` has its child.
+``make bench-daemon`` runs it, as root (it creates device nodes). The benchmark creates the hosts: the driver
+files of the example inventory with the kernel interfaces of 8 GPUs, of 8 GPUs in 56 MIG instances, and of
+1,000 GPUs. cdigen is installed into a private venv as users install it, with compiled modules. The daemon
+uses its default times; only the measurement of memory shortens the debounce. NVML is not used: ``make bench``
+measures the child process that loads NVML.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, whose files have the names of the tests' packages.
+# Replace this folder in sys.path, because its files have the same names as packages of the tests.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import install
@@ -42,7 +43,7 @@ THREADS_GOAL = 10
 INOTIFY_GOAL = 3
 MEMORY_GOAL_MB = 45
 
-# Run by the private venv's Python: cycles as the daemon runs them, each on a host where nothing has changed.
+# A program for the Python of the private venv. It measures cycles of the daemon on an unchanged host.
 CYCLES = """
 import argparse, json, sys, time
 from cdigen.cli import run
@@ -64,7 +65,7 @@ print(json.dumps(times[3:]))
 
 
 class Daemon:
-    """A daemon that runs, and what the kernel counts of it."""
+    """A running daemon, and the kernel's statistics of it."""
 
     def __init__(self, root: Path, process: subprocess.Popen[bytes]) -> None:
         self.root = root
@@ -81,8 +82,8 @@ class Daemon:
         last = self.status().get("last_cycle")
         return int(last.get("number", 0)) if isinstance(last, dict) else 0
 
-    def settle(self, for_s: float = 1.5) -> None:
-        """Wait until it has done nothing for a while."""
+    def wait_until_idle(self, for_s: float = 1.5) -> None:
+        """Wait until the daemon has started no cycle for FOR_S."""
         before = -1
         while before != (before := self.cycles()) or before == 0:
             time.sleep(for_s)
@@ -96,15 +97,19 @@ class Daemon:
 
 
 def main() -> None:
-    """Measure, and print tables or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--runs", type=int, default=25, help="events and cycles of each kind (default: 25)")
-    asked.add_argument("--idle", type=float, default=60, help="seconds to watch it wait (default: 60)")
-    asked.add_argument("--cycles", type=int, default=500, help="cycles between sizes (default: 500)")
-    options = asked.parse_args()
+    """Run the benchmark; prints tables or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument(
+        "--runs", type=int, default=25, help="events and cycles of each kind (default: 25)"
+    )
+    arguments.add_argument(
+        "--idle", type=float, default=60, help="seconds to observe the idle process (default: 60)"
+    )
+    arguments.add_argument("--cycles", type=int, default=500, help="cycles between sizes (default: 500)")
+    options = arguments.parse_args()
     if os.geteuid() != 0:
         sys.exit("run it as root: it makes device nodes")
-    # In /tmp others come and go all the time; a folder on the way to the host's root is watched as well.
+    # Not in /tmp: the daemon watches all folders on the path of the host's root, and /tmp changes often.
     with tempfile.TemporaryDirectory(prefix="cdigen-bench-", dir="/var/tmp") as folder:
         work = Path(folder)
         python = install(work / "venv") / "python"
@@ -126,7 +131,7 @@ def main() -> None:
     report(tables, as_json=options.json)
 
 
-# Making what is measured.
+# Set-up.
 
 
 def _host(root: Path, count: int) -> Path:
@@ -156,11 +161,11 @@ def _running(python: Path, root: Path, *options: str) -> Iterator[Daemon]:
         yield daemon
 
 
-# Measuring.
+# Measurements.
 
 
 def _events(python: Path, root: Path, runs: int) -> list[dict[str, object]]:
-    """Time from the end of the last change of the host to the rename of the new spec."""
+    """Measure the time from the last change of the host to the rename of the new spec."""
     folder = root / "usr/lib/x86_64-linux-gnu"
     library = next(path for path in sorted(folder.rglob("libnvidia-opencl.so.*")) if not path.is_symlink())
     node = root / "dev/nvidia7"
@@ -169,7 +174,7 @@ def _events(python: Path, root: Path, runs: int) -> list[dict[str, object]]:
     aside.mkdir()
 
     def package(path: Path) -> None:
-        """Do what dpkg does: a new file is renamed within its folder, an old one unlinked."""
+        """Unlink the file PATH or, if it is missing, install it as dpkg does: by a rename in its folder."""
         kept = aside / path.name
         if path.exists():
             os.link(path, kept)
@@ -191,7 +196,7 @@ def _events(python: Path, root: Path, runs: int) -> list[dict[str, object]]:
         ("a GPU in /proc comes or goes (polled)", lambda: move(capability), FILES, 0),
     ):
         with _running(python, root, *options) as daemon:
-            daemon.settle()
+            daemon.wait_until_idle()
             times = [_event(root / SPEC, change) for _ in range(max(2, runs // 2 * 2))]
         rows.append(times_row(name, times, goal_ms=goal or ""))
     return rows
@@ -203,7 +208,7 @@ def _event(spec: Path, change: Callable[[], None]) -> float:
     begin = time.perf_counter()
     reached(lambda: spec.exists() and spec.stat().st_ino != before, f"a new {spec}")
     took = time.perf_counter() - begin
-    # A multiple of the poll would always be met at the same moment.
+    # Not a multiple of the polling interval, so that events occur at different times within the interval.
     time.sleep(0.6 + (begin % 1) / 2)
     return took
 
@@ -216,7 +221,7 @@ def _cycles(python: Path, name: str, root: Path, runs: int) -> dict[str, object]
 
 def _idle(python: Path, name: str, root: Path, for_s: float) -> dict[str, object]:
     with _running(python, root, *FILES) as daemon:
-        daemon.settle()
+        daemon.wait_until_idle()
         cycles = daemon.cycles()
         return {
             "what": name,
@@ -231,7 +236,7 @@ def _idle(python: Path, name: str, root: Path, for_s: float) -> dict[str, object
 
 
 def _memory(python: Path, root: Path, cycles: int) -> list[dict[str, object]]:
-    """Return the resident size after the start and after cycles, each of which writes another spec."""
+    """Return the resident size after the start, and after cycles that each write a new spec."""
     config = root / "etc/cdigen/config.yaml"
     config.parent.mkdir(parents=True, exist_ok=True)
     config.write_text("daemon: {debounce_s: 0.01}\n")
@@ -244,7 +249,7 @@ def _memory(python: Path, root: Path, cycles: int) -> list[dict[str, object]]:
     node, aside = root / "dev/nvidia7", root / "aside"
     try:
         with _running(python, root, *FILES) as daemon:
-            daemon.settle(0.5)
+            daemon.wait_until_idle(0.5)
             measure(daemon, "after the start")
             for part in (0.1, 0.5, 1.0):
                 while daemon.cycles() < cycles * part:

@@ -1,8 +1,8 @@
 """Measure ``cdigen extender`` with a large cluster: filter, prioritize, bind, start, memory.
 
-``make bench-extender`` runs it. The API server is the tests' double, in this process; what it takes to answer
-is measured there and taken off the time of a bind. Pods are 5 kB as real ones are, and the scheduler's
-requests name all nodes.
+``make bench-extender`` runs it. The API server is the fake of the tests, in this process; its response time
+is subtracted from the time of a bind. Pods have 5 kB, like real pods. The scheduler's requests name all
+nodes.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import time
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, whose files have the names of the tests' packages.
+# Replace this folder in sys.path, because its files have the same names as packages of the tests.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.tables import parser
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.big_cluster import big_cluster
 from support.kubernetes.extender_process import PREFIX, Extender, ready
-from support.kubernetes.shared_pods import pod_object
+from support.kubernetes.gpu_memory_pods import pod_object
 
 FILTER_GOAL_MS, BIND_GOAL_MS, MEMORY_GOAL_MB = 50.0, 100.0, 120.0
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--nodes", type=int, default=1000)
-    asked.add_argument("--pods", type=int, default=10_000)
-    asked.add_argument("--rounds", type=int, default=100)
-    options = asked.parse_args()
+    """Run the benchmark; prints a table or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--nodes", type=int, default=1000)
+    arguments.add_argument("--pods", type=int, default=10_000)
+    arguments.add_argument("--rounds", type=int, default=100)
+    options = arguments.parse_args()
     cluster = big_cluster(options.nodes, options.pods, bare=options.pods)
     nodes = sorted(path.rsplit("/", 1)[-1] for path in cluster.objects if "/nodes/" in path)
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder, ApiServer(cluster) as server:
@@ -43,32 +43,34 @@ def main() -> None:
             for verb in ("filter", "prioritize"):
                 for units in ([4], [70], [20, 20, 20], [500]):
                     name = f"{verb} {'+'.join(map(str, units))}, ms"
-                    found[name] = _asked(extender, verb, pod_object("ask", *units), nodes, options.rounds)
-            found["bind without the API's time, ms"] = _bound(server, extender, nodes, options.rounds)
+                    found[name] = _times_ms(
+                        extender, verb, pod_object("requesting", *units), nodes, options.rounds
+                    )
+            found["bind without the API's time, ms"] = _bind_times_ms(server, extender, nodes, options.rounds)
             found["RSS, MB"] = [_rss_mb(extender.process.pid)]
     if options.json:
         print(json.dumps({name: [_p(times, 0.5), _p(times, 0.99)] for name, times in found.items()}))
         return
-    print(f"{options.nodes} nodes with 8 GPUs, {options.pods} pods that ask, and as many that do not")
+    print(f"{options.nodes} nodes with 8 GPUs, {options.pods} pods with a request, and as many without")
     for name, times in found.items():
         print(f"{name:34} median {statistics.median(times):8.2f}   p99 {_p(times, 0.99):8.2f}")
     print(f"goals: filter {FILTER_GOAL_MS} ms, bind {BIND_GOAL_MS} ms, RSS {MEMORY_GOAL_MB} MB")
 
 
-def _asked(
+def _times_ms(
     extender: Extender, verb: str, pod: dict[str, object], nodes: list[str], rounds: int
 ) -> list[float]:
-    asked = json.dumps({"Pod": pod, "NodeNames": nodes}).encode()
+    body = json.dumps({"Pod": pod, "NodeNames": nodes}).encode()
     times = []
     for _ in range(rounds):
         begun_s = time.perf_counter()
-        status, _answer = extender.ask("POST", f"{PREFIX}/{verb}", asked)
+        status, _answer = extender.request("POST", f"{PREFIX}/{verb}", body)
         times.append((time.perf_counter() - begun_s) * 1000)
         assert status == 200
     return times
 
 
-def _bound(server: ApiServer, extender: Extender, nodes: list[str], rounds: int) -> list[float]:
+def _bind_times_ms(server: ApiServer, extender: Extender, nodes: list[str], rounds: int) -> list[float]:
     times = []
     for number in range(rounds):
         pod = pod_object(f"new-{number}", 1)

@@ -1,4 +1,4 @@
-"""cdigen as users install it, for a measurement: in a venv of its own, its modules compiled."""
+"""Installs cdigen for a benchmark as users install it: in a separate venv, with compiled modules."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 
-def install(venv: Path, *wanted: str) -> Path:
-    """Install this repository, or what is WANTED, into VENV; returns its folder of commands."""
+def install(venv: Path, *packages: str) -> Path:
+    """Install this repository, or PACKAGES, into VENV; return the folder with the venv's programs."""
     subprocess.run([sys.executable, "-m", "venv", venv], check=True)
     pip = [str(venv / "bin/python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    done = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-    subprocess.run([*pip, *(wanted or (str(REPOSITORY),))], check=True, env=done)
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
+    subprocess.run([*pip, *(packages or (str(REPOSITORY),))], check=True, env=environment)
     return venv / "bin"

@@ -1,9 +1,9 @@
-"""Measure ``cdigen kubelet``: how soon it is registered, how long a pod waits, what it costs to wait.
+"""Measure ``cdigen kubelet``: the time to register, the delay of a pod's start, and the cost while idle.
 
-``make bench-kubelet`` runs it. The plugin is installed into a private venv as users install it, with its
-modules compiled, on a host made here: 8 GPUs, whole and shared by 5,000 replicas; the kubelet is the double
-of the tests. A start is compared with one of bare Python in the same run; an answer with that to
-GetDevicePluginOptions, in which gRPC is all there is. What the double itself takes is in all of them.
+``make bench-kubelet`` runs it. The plugin is installed into a private venv as users install it, with compiled
+modules, on a created host: 8 GPUs, whole and as 5,000 replicas. The kubelet is the fake of the tests. The
+benchmark compares a start with a start of bare Python in the same run, and a response with the response to
+GetDevicePluginOptions, which needs only gRPC. All times include the time of the fake kubelet.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from typing import Any
 
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, whose files have the names of the tests' packages.
+# Replace this folder in sys.path, because its files have the same names as packages of the tests.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import REPOSITORY, install
 from bench.processes import idle, memory_mb, reached, running
 from bench.tables import parser, percentile, report, times_row
 from support.kubelet.double import Endpoint, Kubelet
-from support.kubelet.host_offering import put
+from support.kubelet.host_resources import put
 from support.values import unhealthy_gpus
 
 GPU = "nvidia.com/gpu"
@@ -46,16 +46,18 @@ IDLE_GOAL_PERCENT = 0.05
 
 
 def main() -> None:
-    """Measure, and print tables or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--starts", type=int, default=10, help="starts, and changes (default: 10)")
-    asked.add_argument("--requests", type=int, default=1000, help="requests of each kind (default: 1000)")
-    asked.add_argument("--idle", type=float, default=60, help="seconds to watch it wait (default: 60)")
-    asked.add_argument("--grpcio", default="", help="another release of grpcio, such as 1.51.1")
-    options = asked.parse_args()
-    # In /tmp others come and go all the time; a folder on the way to the host's root is watched as well.
+    """Run the benchmark; prints tables or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--starts", type=int, default=10, help="starts, and changes (default: 10)")
+    arguments.add_argument("--requests", type=int, default=1000, help="requests of each kind (default: 1000)")
+    arguments.add_argument(
+        "--idle", type=float, default=60, help="seconds to observe the idle process (default: 60)"
+    )
+    arguments.add_argument("--grpcio", default="", help="another release of grpcio, such as 1.51.1")
+    options = arguments.parse_args()
+    # Not in /tmp: the plugin watches all folders on the path of the host's root, and /tmp changes often.
     with tempfile.TemporaryDirectory(prefix="k", dir="/var/tmp") as folder:
-        bin_dir = install(Path(folder, "venv"), *_wanted(options.grpcio))
+        bin_dir = install(Path(folder, "venv"), *_packages(options.grpcio))
         whole, shared = Path(folder, "8"), Path(folder, "5000")
         for root, text in ((whole, ""), (shared, SHARED)):
             put(root, unhealthy_gpus.example())
@@ -82,10 +84,10 @@ def main() -> None:
     report(tables, as_json=options.json)
 
 
-# Making what is measured.
+# Set-up.
 
 
-def _wanted(grpcio: str) -> list[str]:
+def _packages(grpcio: str) -> list[str]:
     return [f"{REPOSITORY}[kubelet]", *([f"grpcio=={grpcio}"] if grpcio else [])]
 
 
@@ -104,7 +106,7 @@ def _kubelet(root: Path) -> Iterator[Kubelet]:
 
 
 def _listed(kubelet: Kubelet) -> Endpoint:
-    """Return what the resource is registered with, as soon as it has sent its list."""
+    """Wait until the plugin has sent the list of the resource; return the endpoint of the resource."""
 
     def listed() -> Endpoint | None:
         endpoint = kubelet.endpoints.get(GPU)
@@ -115,11 +117,11 @@ def _listed(kubelet: Kubelet) -> Endpoint:
     return found
 
 
-# Measuring.
+# Measurements.
 
 
 def _starts(bin_dir: Path, root: Path, runs: int) -> list[dict[str, object]]:
-    """Time a start, with a kubelet there, until the kubelet has the list."""
+    """Measure the time from the start of the plugin until the kubelet, which runs already, has the list."""
     bare: list[float] = []
     listed: list[float] = []
     for _ in range(runs):
@@ -139,7 +141,7 @@ def _starts(bin_dir: Path, root: Path, runs: int) -> list[dict[str, object]]:
 
 
 def _registrations(bin_dir: Path, root: Path, name: str, runs: int) -> list[dict[str, object]]:
-    """Time from a new kubelet.sock, with the process running, to Register and from there to the list."""
+    """Measure the time from a new kubelet.sock to Register, and from Register to the list."""
     registered: list[float] = []
     at_once: list[float] = []
     listed: list[float] = []
@@ -149,7 +151,7 @@ def _registrations(bin_dir: Path, root: Path, name: str, runs: int) -> list[dict
         for run in range(2 * runs):
             time.sleep(1.5)
             kubelet.kill()
-            # A service manager's restart; and a kubelet that is there again at once.
+            # Alternately, a restart by the service manager and an immediate restart of the kubelet.
             time.sleep(0.0 if run % 2 else 1.5)
             before = len(kubelet.registered)
             begin = time.monotonic()
@@ -166,7 +168,7 @@ def _registrations(bin_dir: Path, root: Path, name: str, runs: int) -> list[dict
 
 
 def _changes(bin_dir: Path, root: Path, name: str, runs: int) -> dict[str, object]:
-    """Time from the daemon's new inventory to the kubelet's list."""
+    """Measure the time from a new inventory of the daemon to the kubelet's list."""
     host = unhealthy_gpus.example()
     times = []
     with _plugin(bin_dir, root), _kubelet(root) as kubelet:
@@ -177,7 +179,7 @@ def _changes(bin_dir: Path, root: Path, name: str, runs: int) -> dict[str, objec
             before = len(endpoint.lists)
             begin = time.monotonic()
             unhealthy_gpus.save(
-                root, unhealthy_gpus.ill(host, 0, unhealthy_gpus.FELL) if run % 2 == 0 else host
+                root, unhealthy_gpus.with_causes(host, 0, unhealthy_gpus.FELL) if run % 2 == 0 else host
             )
             reached(lambda before=before: len(endpoint.lists) > before, "another list")  # type: ignore[misc]
             times.append(endpoint.times[before] - begin)
@@ -194,21 +196,21 @@ def _answers(bin_dir: Path, root: Path, count: int) -> list[dict[str, object]]:
         chance.shuffle(ids)
 
         def both(size: int) -> None:
-            endpoint.allocate(*endpoint.prefer(ids, [], size))
+            endpoint.allocate(*endpoint.preferred_allocation(ids, [], size))
 
         time.sleep(1.5)
-        asked: dict[str, Callable[[], Any]] = {
+        kinds: dict[str, Callable[[], Any]] = {
             "GetDevicePluginOptions": endpoint.options,
             "Allocate of 1": lambda: endpoint.allocate(chance.choice(ids)),
             "Allocate of 8": lambda: endpoint.allocate(*chance.sample(ids, 8)),
             "a preference and Allocate of 1": lambda: both(1),
             "a preference and Allocate of 4": lambda: both(4),
         }
-        times: dict[str, list[float]] = {name: [] for name in asked}
+        times: dict[str, list[float]] = {name: [] for name in kinds}
         for _ in range(count):
-            for name, ask in asked.items():
+            for name, allocate in kinds.items():
                 begin = time.perf_counter()
-                ask()
+                allocate()
                 times[name].append(time.perf_counter() - begin)
         one = statistics.median(times["GetDevicePluginOptions"])
         return [_percentiles(name, found, one) for name, found in times.items()]

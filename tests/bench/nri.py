@@ -1,10 +1,11 @@
-"""Measure ``cdigen nri``: how soon it is registered, how long a container waits, how large it is.
+"""Measure ``cdigen nri``: the time to register, the delay of a container's creation, and the memory.
 
-``make bench-nri`` runs it. The plugin is installed into a private venv as users install it, with its modules
-compiled, on a host made here (64 GPUs by index and UUID, an inventory of the driver); the runtime is that of
-the tests, on the other end of the plugin's socket. A start is compared with one of bare Python in the same
-run; an answer with that to a container which asks for nothing, which costs the same bytes, system calls and
-reading: what is above is the decision. What the client itself takes is in all of them.
+``make bench-nri`` runs it. The plugin is installed into a private venv as users install it, with compiled
+modules, on a created host (64 GPUs, each named by index and UUID; an inventory). The runtime is the fake of
+the tests, on the other end of the plugin's socket. The benchmark compares a start with a start of bare Python
+in the same run, and a response with the response for a container without a request. Both responses need the
+same bytes, system calls and parsing. Their difference is the time of the decision. All times include the time
+of the client.
 """
 
 from __future__ import annotations
@@ -27,19 +28,19 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.context import DecisionContext
 
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, whose files have the names of the tests' packages.
+# Replace this folder in sys.path, because its files have the same names as packages of the tests.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import install
-from bench.processes import PATIENCE_S, memory_mb, running
+from bench.processes import TIMEOUT_S, memory_mb, running
 from bench.tables import parser, percentile, report, times_row
-from support.nri.claims import write_claim
-from support.nri.plugin import INJECTS_08, Host, asks
+from support.nri.plugin import INJECTS_08, Host, gpu_request
 from support.nri.runtime import Runtime, SocketTransport, container, pod
-from support.nri.serving import SETTINGS, known_of
+from support.nri.serving import SETTINGS, context_on
+from support.nri.vendor_claims import write_claim
 
-from cdigen.nri.decision.answer import created
 from cdigen.nri.decision.compat import abilities
+from cdigen.nri.decision.injection import adjust_container
 from cdigen.nri.wire import mux
 from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import CreateContainer, Session
@@ -51,21 +52,21 @@ P50_GOAL_MS, P99_GOAL_MS = 0.5, 2.0
 FLIGHT, FLIGHT_GOAL_MS = 100, 80
 MEMORY_GOAL_MB = 40
 PODS = 5000
-# Files of claims, what an answer may take longer where one of them was replaced right before, and the time
-# between two containers.
+# The number of spec files of ResourceClaims, the goal for the additional time of a response after a change of
+# one file, and the time between two containers.
 CLAIMS, CHANGED_GOAL_MS, PAUSE_S = 1000, 5.0, 0.05
 HEADER = struct.Struct(">II")
 ANNOTATION = "devices.cdigen.dev"
 
 
 def main() -> None:
-    """Measure, and print tables or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--starts", type=int, default=25, help="starts (default: 25)")
-    asked.add_argument("--requests", type=int, default=2000, help="requests of each kind (default: 2000)")
-    asked.add_argument("--flights", type=int, default=25, help="times 100 requests (default: 25)")
-    asked.add_argument("--changes", type=int, default=100, help="changed files (default: 100)")
-    options = asked.parse_args()
+    """Run the benchmark; prints tables or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--starts", type=int, default=25, help="starts (default: 25)")
+    arguments.add_argument("--requests", type=int, default=2000, help="requests of each kind (default: 2000)")
+    arguments.add_argument("--flights", type=int, default=25, help="rounds of 100 requests (default: 25)")
+    arguments.add_argument("--changes", type=int, default=100, help="changed files (default: 100)")
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
         bin_dir = install(Path(folder, "venv"))
         host = Host(Path(folder, "host"))
@@ -76,8 +77,8 @@ def main() -> None:
         tables = {"from start": _starts(bin_dir, host, options.starts)}
         with _plugin(bin_dir, host) as process:
             runtime = _registered(host)
-            _settle(runtime)
-            context = known_of(host.root, SETTINGS)
+            _wait_until_idle(runtime)
+            context = context_on(host.root, SETTINGS)
             tables["processor time of an answer"] = [
                 _alone(context, name, requests, options.requests) for name, requests in _requests().items()
             ]
@@ -95,7 +96,7 @@ def main() -> None:
     report(tables, as_json=options.json)
 
 
-# Making what is measured.
+# Set-up.
 
 
 def _plugin(bin_dir: Path, host: Host) -> AbstractContextManager[subprocess.Popen[bytes]]:
@@ -103,13 +104,13 @@ def _plugin(bin_dir: Path, host: Host) -> AbstractContextManager[subprocess.Pope
 
 
 def _registered(host: Host, *, pods: int = 0) -> Runtime:
-    """Return a runtime that has told its state, so that it will ask from now on."""
+    """Return a runtime that has sent its state, and is ready for requests."""
     rows = [_running(number) for number in range(pods)]
     return host.runtime([row[0] for row in rows], [row[1] for row in rows])
 
 
 def _running(number: int) -> tuple[Any, Any]:
-    """Return a pod and its container with as much around them as on a real node: some 3 kB."""
+    """Return a pod and its container, as large as real ones: about 3 kB."""
     notes = {f"example.com/note{note}": "x" * 150 for note in range(6)}
     variables = [f"VARIABLE_{one}={'y' * 40}" for one in range(20)]
     mounts = [{"destination": f"/mnt/{one}", "source": "/var/lib/kubelet/pods/volumes"} for one in range(10)]
@@ -127,34 +128,34 @@ def _running(number: int) -> tuple[Any, Any]:
 
 
 def _requests() -> dict[str, list[bytes]]:
-    """Return the requests of each kind: one that is asked again and again, or different ones."""
+    """Return the requests of each kind: one request that is repeated, or different requests."""
     chance = random.Random(1)
     listed = ",".join(UUIDS)
     shuffled = [",".join(chance.sample(UUIDS, GPUS)) for _ in range(250)]
     needs = "NVIDIA_REQUIRE_CUDA=cuda>=12.4 brand=tesla,driver>=470,driver<471 brand=unknown,driver>=535"
     names = ",".join(f"nvidia.com/gpu={uuid}" for uuid in UUIDS)
     return {
-        "asks for nothing": [_create(*asks(None))],
-        "one GPU": [_create(*asks("0"))],
-        "all of 64": [_create(*asks("all"))],
-        "64 UUIDs, alike": [_create(*asks(listed))],
-        "64 UUIDs, each time others": [_create(*asks(text)) for text in shuffled],
-        "64 UUIDs, others, requirements": [_create(*asks(text, needs)) for text in shuffled],
+        "no request": [_create(*gpu_request(None))],
+        "one GPU": [_create(*gpu_request("0"))],
+        "all of 64": [_create(*gpu_request("all"))],
+        "64 UUIDs, repeated": [_create(*gpu_request(listed))],
+        "64 UUIDs, each time different": [_create(*gpu_request(text)) for text in shuffled],
+        "64 UUIDs, different, requirements": [_create(*gpu_request(text, needs)) for text in shuffled],
         "64 names in an annotation": [
-            _create(*asks(None, annotations={ANNOTATION: names, "number": str(number)}))
+            _create(*gpu_request(None, annotations={ANNOTATION: names, "number": str(number)}))
             for number in range(250)
         ],
-        "a device that there is not": [_create(*asks("GPU-77"))],
+        "an unknown device": [_create(*gpu_request("GPU-77"))],
     }
 
 
-def _create(asking: Any, asked: Any) -> bytes:
-    """Return the ttrpc message of a CreateContainer, but for its header."""
-    # As much again as around a real container.
+def _create(pod_sandbox: Any, requested: Any) -> bytes:
+    """Return the ttrpc message of a CreateContainer, without its header."""
+    # The request is as large as the request for a real container.
     _, real = _running(0)
-    asked.env.extend(entry for entry in real.env if not entry.startswith("NVIDIA"))
-    asked.mounts.extend(real.mounts)
-    create = message_class("CreateContainerRequest")(pod=asking, container=asked)
+    requested.env.extend(entry for entry in real.env if not entry.startswith("NVIDIA"))
+    requested.mounts.extend(real.mounts)
+    create = message_class("CreateContainerRequest")(pod=pod_sandbox, container=requested)
     request = message_class("Request")(
         service="nri.pkg.api.v1alpha1.Plugin",
         method="CreateContainer",
@@ -166,7 +167,7 @@ def _create(asking: Any, asked: Any) -> bytes:
 
 
 def _configure() -> bytes:
-    """Return the ttrpc message of a Configure, but for its header."""
+    """Return the ttrpc message of a Configure, without its header."""
     request = message_class("Request")(service="nri.pkg.api.v1alpha1.Plugin", method="Configure")
     data: bytes = request.SerializeToString()
     return data
@@ -177,15 +178,15 @@ def _frames(stream: int, data: bytes) -> bytes:
 
 
 class Client:
-    """The bare end of a runtime's connection: what goes out was made before, answers are only counted."""
+    """The runtime's end of a connection: it sends prepared frames, and only counts the responses."""
 
     def __init__(self, host: Host) -> None:
         self._connection: socket.socket = host._connections[-1]
-        self._connection.settimeout(PATIENCE_S)
+        self._connection.settimeout(TIMEOUT_S)
         self._got = b""
 
-    def ask(self, frames: bytes, answers: int = 1) -> float:
-        """Send FRAMES and read so many answers; returns how long that took."""
+    def send(self, frames: bytes, answers: int = 1) -> float:
+        """Send FRAMES, and read responses (their number is ANSWERS); return the seconds."""
         begin = time.perf_counter()
         self._connection.sendall(frames)
         for _ in range(answers):
@@ -216,11 +217,11 @@ class Client:
 _STREAMS = iter(range(1_000_001, 1 << 31, 2))
 
 
-# Measuring.
+# Measurements.
 
 
 def _starts(bin_dir: Path, host: Host, runs: int) -> list[dict[str, object]]:
-    """Time a start until the runtime has the connection, and until it has registered the plugin."""
+    """Measure the time from a start to the connection, and to the registration of the plugin."""
     bare: list[float] = []
     connected: list[float] = []
     registered: list[float] = []
@@ -236,7 +237,7 @@ def _starts(bin_dir: Path, host: Host, runs: int) -> list[dict[str, object]]:
             runtime.start()
             runtime.synchronize()
             registered.append(time.perf_counter() - begin)
-        # Not before the plugin has ended: it would connect again, and wait where the next one is expected.
+        # Close the runtime only after the plugin has ended. Otherwise this plugin would connect again.
         runtime.close()
     one = statistics.median(bare)
     rows: tuple[tuple[str, list[float], object], ...] = (
@@ -250,22 +251,22 @@ def _starts(bin_dir: Path, host: Host, runs: int) -> list[dict[str, object]]:
     ]
 
 
-def _settle(runtime: Runtime) -> None:
-    """Wait until the plugin has begun all that it has to, and has looked at the host."""
+def _wait_until_idle(runtime: Runtime) -> None:
+    """Wait until the plugin has completed its start and has read the host."""
     begin = time.monotonic()
     while time.monotonic() - begin < 2:
-        runtime.create(*asks("0"))
+        runtime.create(*gpu_request("0"))
         time.sleep(0.1)
 
 
 def _answers(host: Host, name: str, requests: list[bytes], count: int) -> dict[str, object]:
     client = Client(host)
     frames = [_frames(next(_STREAMS), requests[one % len(requests)]) for one in range(count)]
-    return _percentiles(name, [client.ask(frame) for frame in frames])
+    return _percentiles(name, [client.send(frame) for frame in frames])
 
 
 def _alone(context: DecisionContext, name: str, requests: list[bytes], count: int) -> dict[str, object]:
-    """Return the processor time of a request, in this process: from its bytes to those of the answer."""
+    """Measure the processor time of a request in this process, from its bytes to the response's bytes."""
     able = abilities("containerd", "2.1.9")
     session = Session("cdigen", "20")
     session.feed(_frames(1, _configure()))
@@ -276,7 +277,7 @@ def _alone(context: DecisionContext, name: str, requests: list[bytes], count: in
         begin = time.thread_time()
         _, (event,) = session.feed(frames)
         assert isinstance(event, CreateContainer)
-        found = created(event.pod, event.container, context, able)
+        found = adjust_container(event.pod, event.container, context, able)
         assert context.host.is_current()
         if found.outcome == "refuse":
             sent = session.refuse(event.call, found.reason)
@@ -292,12 +293,12 @@ def _flight(host: Host, name: str, requests: list[bytes], runs: int) -> dict[str
     times = []
     for _ in range(runs):
         frames = [_frames(next(_STREAMS), requests[one % len(requests)]) for one in range(FLIGHT)]
-        times.append(client.ask(b"".join(frames), FLIGHT))
+        times.append(client.send(b"".join(frames), FLIGHT))
     return times_row(name, times, goal_ms=FLIGHT_GOAL_MS)
 
 
 def _claims(bin_dir: Path, host: Host, count: int) -> list[dict[str, object]]:
-    """Time answers among many files: none has changed, or one was replaced right before the request."""
+    """Measure responses with many spec files: without a change, and after the replacement of one file."""
     aside = host.root / "aside"
     aside.mkdir()
     for claim in range(CLAIMS):
@@ -306,15 +307,15 @@ def _claims(bin_dir: Path, host: Host, count: int) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     with _plugin(bin_dir, host) as process:
         runtime = _registered(host)
-        _settle(runtime)
+        _wait_until_idle(runtime)
         client = Client(host)
-        # In both a file is written, which leaves the processor's caches alike.
+        # Both cases write a file, so that the processor's caches are in the same state.
         for what, folder in (("none was changed", aside), ("one was changed", host.specs)):
             times = []
             for number in range(count):
                 time.sleep(PAUSE_S)
                 write_claim(folder, number % CLAIMS, version=number)
-                times.append(client.ask(_frames(next(_STREAMS), request)))
+                times.append(client.send(_frames(next(_STREAMS), request)))
             rows.append(_percentiles(what, times))
         memory = _memory("", process)
     runtime.close()
@@ -332,12 +333,12 @@ def _claims(bin_dir: Path, host: Host, count: int) -> list[dict[str, object]]:
 
 
 def _idle(bin_dir: Path, host: Host) -> list[dict[str, object]]:
-    """Return the memory of one that waits, and of one that was told of a full node."""
+    """Measure the memory of an idle plugin, and of a plugin on a full node."""
     rows = []
     for name, pods in (("registered, idle", 0), (f"after {PODS:,} pods, each with a container", PODS)):
         with _plugin(bin_dir, host) as process:
             runtime = _registered(host, pods=pods)
-            _settle(runtime)
+            _wait_until_idle(runtime)
             rows.append(_memory(name, process))
         runtime.close()
     return rows

@@ -1,8 +1,9 @@
-"""Measure the daemon's page: how long it takes to make, and what 10,000 views leave in the daemon's memory.
+"""Measure the daemon's page: the time to create it, and the memory of the daemon after 10,000 views.
 
-``make bench-page`` runs it. A page is made within this process from a value that holds all that it shows
-(tests/support/values/page_samples.py), without figures being asked for. The daemon is the real one on a
-host made here, 8 GPUs without NVML, its modules compiled; views come one after the other over its socket.
+``make bench-page`` runs it. This process creates a page from a complete value
+(tests/support/values/page_samples.py), without reading device stats. The daemon is real, with compiled
+modules, on a created host with 8 GPUs without NVML. The benchmark requests one page at a time over
+the daemon's socket.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from typing import Any
 
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, whose files have the names of the tests' packages.
+# Replace this folder in sys.path, because its files have the same names as packages of the tests.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import REPOSITORY
-from bench.processes import PATIENCE_S, processor_s
+from bench.processes import TIMEOUT_S, processor_s
 from bench.tables import parser
 from support.daemon.host import Daemon, Host, daemon
 from support.values.page_samples import SAMPLES
@@ -34,18 +35,20 @@ from support.values.page_samples import SAMPLES
 from cdigen.daemon.page.document import document
 from cdigen.daemon.page.page import page
 
-# Milliseconds of the daemon's time, by host; a missed goal is marked.
+# The goal for each host, in milliseconds of processor time. The table marks a missed goal.
 GOALS_MS = {"healthy": 30.0, "large": 100.0}
 NAMES = {"healthy": "8 GPUs", "large": "16 GPUs, 64 partitions"}
 MEMORY_GOAL_MB = 44.0
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--times", type=int, default=200, help="how often a page is made (default: 200)")
-    asked.add_argument("--views", type=int, default=10_000, help="of the daemon's page (default: 10,000)")
-    options = asked.parse_args()
+    """Run the benchmark; prints a table or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--times", type=int, default=200, help="number of pages (default: 200)")
+    arguments.add_argument(
+        "--views", type=int, default=10_000, help="requests of the daemon's page (default: 10,000)"
+    )
+    options = arguments.parse_args()
     rows = [_made(name, options.times) for name in GOALS_MS]
     served = _served(options.views)
     if options.json:
@@ -67,11 +70,11 @@ def main() -> None:
 
 def _made(name: str, times: int) -> dict[str, Any]:
     view = SAMPLES[name]()
-    taken = _timed(lambda: page(view), times)
+    durations = _timed(lambda: page(view), times)
     return {
         "host": NAMES[name],
-        "median_ms": statistics.median(taken),
-        "p99_ms": taken[int(len(taken) * 0.99) - 1],
+        "median_ms": statistics.median(durations),
+        "p99_ms": durations[int(len(durations) * 0.99) - 1],
         "goal_ms": GOALS_MS[name],
         "kb": len(page(view).encode()) / 1000,
         "json_ms": statistics.median(_timed(lambda: json.dumps(document(view)), times)),
@@ -79,24 +82,24 @@ def _made(name: str, times: int) -> dict[str, Any]:
 
 
 def _timed(work: Callable[[], object], times: int) -> list[float]:
-    """Return how long WORK took, in milliseconds of this process's time, the shortest first."""
+    """Return the durations of WORK in milliseconds of processor time, in ascending order."""
     work()
-    taken = []
+    durations = []
     for _ in range(times):
         began = time.process_time()
         work()
-        taken.append((time.process_time() - began) * 1000)
-    return sorted(taken)
+        durations.append((time.process_time() - began) * 1000)
+    return sorted(durations)
 
 
 def _served(views: int) -> dict[str, float]:
     # Sources are compiled at their first import, which costs memory that an installed daemon does not need.
     subprocess.run([sys.executable, "-m", "compileall", "-q", REPOSITORY / "cdigen"], check=True)
-    # In /tmp others come and go all the time; a folder on the way to the host's root is watched as well.
+    # Not in /tmp: the daemon watches all folders on the path of the host's root, and /tmp changes often.
     with tempfile.TemporaryDirectory(prefix="page", dir="/var/tmp") as folder:
         host = Host(Path(folder, "host")).make(8)
         host.configure(poll_s=60)
-        # As the unit has it.
+        # MALLOC_ARENA_MAX is set as in the daemon's systemd unit.
         with daemon(host, MALLOC_ARENA_MAX="1") as running:
             running.rests(1.0)
             at_start = running.resident_kb() / 1000
@@ -116,7 +119,7 @@ def _served(views: int) -> dict[str, float]:
 
 def _get(running: Daemon) -> None:
     with socket.socket(socket.AF_UNIX) as client:
-        client.settimeout(PATIENCE_S)
+        client.settimeout(TIMEOUT_S)
         client.connect(str(running.host.run_dir / "http.sock"))
         client.sendall(b"GET / HTTP/1.0\r\n\r\n")
         data = bytearray()

@@ -1,11 +1,11 @@
-"""Measure what a GPU costs a container's start: ``podman run`` plain, and with each layout of cdigen.
+"""Measure the cost of a GPU at a container's start: ``podman run`` without a GPU, and with each layout.
 
-``make bench-start`` runs it, as root, on what ``make provision`` made: a Debian 13 host with its real
-driver and podman, a small image, and one with 5,000 libraries. All variants run once in every round, in
-random order, so that a machine whose speed drifts favours none of them. Printed are the medians, how far they
-lie above a plain start with a 95 % interval (bootstrap over rounds), and the ratio to a plain start.
+``make bench-start`` runs it, as root, with the results of ``make provision``: a Debian 13 host with a real
+driver and podman, a small image, and an image with 5,000 libraries. Each round runs all variants once, in
+random order, so that a change of the machine's speed affects all variants. The output has the medians, their
+difference to a plain start with a 95 % interval (bootstrap over rounds), and their ratio to a plain start.
 
-Where NVIDIA's toolkit is in PATH or in the folder given with --toolkit, its spec is among the variants.
+If NVIDIA's toolkit is in PATH, or in the folder of --toolkit, its spec is one of the variants.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from support.containers.gpu_hosts import generate, install_hook
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.own_trees import copy_tree
 
-# 12 device nodes in all: 8 GPUs and the four that they share, without DRM.
+# 12 device nodes in all: 8 GPUs and four control nodes, without DRM.
 GPUS = tuple(replace(gpu, card=None, render=None) for gpu in example_gpus(8))
 IMAGES = {"small image": DEBIAN_IMAGE, "5,000 libraries": MANY_IMAGE}
 LAYOUTS = {
@@ -50,7 +50,7 @@ PLAIN = "plain"
 NODES = "device nodes only"
 TOOLKIT = "nvidia-ctk"
 
-# Goals of the default profile: the ratio to a plain start, and the part of the toolkit's overhead.
+# Goals of the default profile: the ratio to a plain start, and the fraction of the toolkit's overhead.
 RATIO_GOALS = {"small image": 1.20, "5,000 libraries": 1.30}
 TOOLKIT_GOALS = {"small image": 0.25, "5,000 libraries": 0.10}
 HOOKLESS_GOAL = 0.20
@@ -58,8 +58,8 @@ HOOK_GOAL = 11 / 6.4
 RESAMPLES = 2000
 CACHE_ENTRIES = 1000
 
-# Run by the host's own Python: a list of rounds in, seconds for each variant out. Only one variant's spec
-# lies in /etc/cdi at a time, as podman reads all that are there.
+# A program for the host's Python. It reads a list of rounds, and writes the seconds of each variant. /etc/cdi
+# has the spec of only one variant at a time, because podman reads all specs.
 TIMER = """
 import json, shutil, subprocess, sys, time
 plan = json.load(sys.stdin)
@@ -81,7 +81,7 @@ for names in plan["rounds"]:
 json.dump(times, sys.stdout)
 """
 
-# A container's root with 1,000 entries in its cache, and the bundle's config.json as podman writes it.
+# A script that creates a container's root with 1,000 entries in its cache, and prints podman's config.json.
 HOOK_FOLDERS = """
 mkdir -p /hook/root/etc/ld.so.conf.d /hook/root/usr/lib/x86_64-linux-gnu
 id=$(podman create {many} true)
@@ -97,11 +97,11 @@ cat "$(podman inspect --format '{{{{.OCIConfigPath}}}}' $id)" && podman rm --for
 
 
 def main() -> None:
-    """Measure, and print tables or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--rounds", type=int, default=25, help="starts of each variant (default: 25)")
-    toolkit.add_option(asked)
-    options = asked.parse_args()
+    """Run the benchmark; prints tables or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--rounds", type=int, default=25, help="starts of each variant (default: 25)")
+    toolkit.add_option(arguments)
+    options = arguments.parse_args()
     peer = toolkit.find(options.toolkit)
     cache = Path(os.environ.get("CDIGEN_E2E_CACHE") or REPOSITORY / ".e2e").absolute()
     check = subprocess.run([TESTS / "e2e/provision", "--check"], check=False, capture_output=True, text=True)
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def _make_host(root: Path, tree: Path, peer: toolkit.Toolkit | None) -> dict[str, str]:
-    """Make the host's root; return each variant with the path of its spec there."""
+    """Create the host's root; return the path of the spec of each variant."""
     copy_tree(tree, root)
     write_kernel_side(root, GPUS)
     install_hook(root)
@@ -155,7 +155,7 @@ def _nodes_only(spec: str) -> str:
 
 
 def toolkit_spec(root: Path, peer: toolkit.Toolkit) -> str:
-    """Return the spec that PEER gives for the host at ROOT; its programs are in there from now on."""
+    """Copy the programs of PEER into the host at ROOT; return the spec that they generate for this host."""
     for program in (peer.ctk, peer.hook):
         shutil.copy(program, root / "usr/bin")
     with toolkit.answering(root, GPUS):
@@ -178,7 +178,7 @@ def _starts(host: Host, image: str, variants: dict[str, str], rounds: int) -> di
 
 
 def _hook_alone(host: Host, root: Path, rounds: int) -> dict[str, list[float]]:
-    """Start the hook by hand, as runc would, and bare Python."""
+    """Start the hook as runc does, and bare Python; return the seconds of each start."""
     number = 2 + list(LAYOUTS).index("view + hook")
     spec = json.loads((root / f"specs/{number}.json").read_text())
     hook = spec["containerEdits"]["hooks"][0]
@@ -215,7 +215,7 @@ def _time(
 
 
 def _table(times: dict[str, list[float]], base: str) -> list[dict[str, object]]:
-    """Compare each variant's starts with those of BASE in the same rounds."""
+    """Return a row for each variant, which compares its starts with the starts of BASE in the same rounds."""
     plain = statistics.median(times[base])
     rows: list[dict[str, object]] = []
     for name, values in times.items():
@@ -233,7 +233,7 @@ def _table(times: dict[str, list[float]], base: str) -> list[dict[str, object]]:
 
 
 def _interval(values: list[float], base: list[float]) -> tuple[float, float]:
-    """Return the 95 % interval of the difference of medians, by drawing rounds again."""
+    """Return the 95 % interval of the difference of medians, by resampling the rounds."""
     chance = random.Random(0)
     rounds = range(len(values))
     differences = []

@@ -1,4 +1,4 @@
-"""What the measurements have in common: their options, rows of times, and tables of them."""
+"""Common parts of the benchmarks: options, rows of times, and tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import statistics
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """Return the options of a measurement: ``--json``, and those that the program adds."""
+    """Return the parser of a benchmark with ``--json``; the program adds its own options."""
     made = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -17,7 +17,7 @@ def parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def times_row(what: str, times: list[float], **more: object) -> dict[str, object]:
-    """Return the row of WHAT that took TIMES, in seconds, with MORE columns."""
+    """Return the row of WHAT: statistics of TIMES (in seconds), and the additional columns MORE."""
     return {
         "what": what,
         "median_ms": round(statistics.median(times) * 1000, 1),
@@ -28,12 +28,12 @@ def times_row(what: str, times: list[float], **more: object) -> dict[str, object
 
 
 def percentile(times: list[float], percent: int) -> float:
-    """Return the time, in ms, below which so many percent of TIMES, in seconds, are."""
+    """Return the percentile PERCENT of TIMES (in seconds) in ms."""
     return sorted(times)[len(times) * percent // 100] * 1000
 
 
 def report(tables: dict[str, list[dict[str, object]]], *, as_json: bool) -> None:
-    """Print TABLES by their titles."""
+    """Print TABLES (title -> rows), as JSON if AS_JSON is set."""
     if as_json:
         print(json.dumps(tables, indent=2))
         return

@@ -1,7 +1,7 @@
-"""NVIDIA's container toolkit beside cdigen: its programs, and an NVML that answers it where there is no GPU.
+"""NVIDIA's container toolkit for comparisons with cdigen: its two programs, and a fake NVML for them.
 
-nvidia-ctk asks NVML for the GPUs. From release 1.20 on it loads the library by the path at which it finds it
-below the driver's root, whatever LD_LIBRARY_PATH says; so the stand-in takes the driver's own file's place.
+nvidia-ctk reads the GPUs from NVML. Since release 1.20 it loads the library from its path below the driver's
+root and ignores LD_LIBRARY_PATH. Therefore the fake replaces the driver's file.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ class Toolkit:
     hook: Path
 
     def generate(self, *options: str, program: str = "") -> list[str]:
-        """Return the command that prints a spec with OPTIONS; PROGRAM is nvidia-ctk under another name."""
-        asked = ("--quiet", "cdi", "generate", "--mode=nvml", "--format=json")
-        return [program or str(self.ctk), *asked, *options]
+        """Return the command that prints a spec with OPTIONS; PROGRAM is another path of nvidia-ctk."""
+        defaults = ("--quiet", "cdi", "generate", "--mode=nvml", "--format=json")
+        return [program or str(self.ctk), *defaults, *options]
 
 
 def add_option(parser: ArgumentParser) -> None:
-    """Add the option ``--toolkit``, the folder of `find`."""
+    """Add the option ``--toolkit``, whose value is the argument of `find`."""
     parser.add_argument(
-        "--toolkit", type=Path, metavar="DIR", help="where nvidia-ctk and nvidia-cdi-hook are (default: PATH)"
+        "--toolkit", type=Path, metavar="DIR", help="folder of nvidia-ctk and nvidia-cdi-hook (default: PATH)"
     )
 
 
 def find(folder: Path | None) -> Toolkit | None:
-    """Return the toolkit in FOLDER, or of the PATH: there, it may be missing."""
+    """Return the toolkit in FOLDER, which must have it; if FOLDER is None, the toolkit in PATH, or None."""
     names = ("nvidia-ctk", "nvidia-cdi-hook")
     found = [shutil.which(name, path=folder and str(folder)) for name in names]
     missing = [name for name, path in zip(names, found, strict=True) if path is None]
     if folder is not None and missing:
-        sys.exit(f"--toolkit {folder}: there is no {' and no '.join(missing)} to execute")
+        sys.exit(f"--toolkit {folder}: no executable {' or '.join(missing)}")
     ctk, hook = found
     return Toolkit(ctk=Path(ctk).absolute(), hook=Path(hook).absolute()) if ctk and hook else None
 
 
 @contextmanager
 def answering(root: Path, gpus: tuple[Gpu, ...]) -> Iterator[None]:
-    """Let the driver's own libnvidia-ml.so below ROOT be the stand-in, with GPUS, until the body ends."""
+    """Replace the driver's libnvidia-ml.so below ROOT by a fake that lists GPUS, until the body ends."""
     (library,) = [path for path in sorted(root.glob(f"usr/lib*/**/{PREFIX}*.*")) if _is_own(path)]
     machine = standin.Machine(
         driver=library.name.removeprefix(PREFIX),
         gpus=tuple(standin.Gpu(address=gpu.bdf, uuid=gpu.uuid, minor=gpu.minor) for gpu in gpus),
     )
-    # The tree may be one of hard links: the file is moved aside, and not written into.
+    # The tree may consist of hard links. Therefore the file is renamed, and not overwritten.
     kept = library.rename(library.with_name(f".kept-{library.name}"))
     try:
         standin.put(library, machine)
@@ -75,7 +75,7 @@ def answering(root: Path, gpus: tuple[Gpu, ...]) -> Iterator[None]:
 
 
 def _is_own(path: Path) -> bool:
-    """Return whether PATH is the file itself, and one for 64-bit programs."""
+    """Return whether PATH is a 64-bit ELF file and no symbolic link."""
     if path.is_symlink():
         return False
     with path.open("rb") as file:

@@ -1,8 +1,8 @@
-"""Measure what topology costs: ``choose``, matrix, picture, and ``cdigen topology`` beside ``cdigen list``.
+"""Measure topology: ``choose``, matrix, picture, and ``cdigen topology`` compared with ``cdigen list``.
 
-``make bench-topology`` runs it. The machines are those of the tests. The commands show the 8 GPUs of the
-example inventory, as a daemon shows it that runs, and its spec. Their runs are interleaved; cdigen is
-installed into a private venv as users install it, with its modules compiled.
+``make bench-topology`` runs it. The machines are those of the tests. The commands read a host with the 8 GPUs
+of the example inventory: the files of a running daemon, and a spec. Their runs are interleaved. cdigen is
+installed into a private venv as users install it, with compiled modules.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from cdigen.model.inventory import Accelerator
-    from cdigen.topology.choose import Share
-    from cdigen.topology.matrix import Device
+    from cdigen.topology.choose import AcceleratorPart
+    from cdigen.topology.matrix import MatrixDevice
 
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, whose files have the names of the tests' packages.
+# Replace this folder in sys.path, because its files have the same names as packages of the tests.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import REPOSITORY, install
@@ -38,27 +38,27 @@ from cdigen.topology.matrix import devices_of, matrix, text
 from cdigen.topology.svg import picture
 from cdigen.value import replace
 
-CHOICES: dict[str, Sequence[Accelerator] | Sequence[Share]] = {
+CHOICES: dict[str, Sequence[Accelerator] | Sequence[AcceleratorPart]] = {
     "8 GPUs, NVSwitch": nvswitch(8, 18),
     "8 GPUs, two hives": hives(8, 4, per_socket=4),
     "16 GPUs, NVSwitch": nvswitch(16, 6),
     "16 GPUs, four islands": nvswitch(16, 18, island=4),
-    "16 GPUs, PCIe alone": pcie(16, per_socket=8, per_switch=4),
+    "16 GPUs, only PCIe": pcie(16, per_socket=8, per_switch=4),
     "64 partitions of 8 GPUs": partitioned(hives(8, 8, per_socket=4), 8),
     "64 partitions of 16 GPUs": partitioned(nvswitch(16, 18), 4),
     "160 replicas of 16 GPUs": replicas(nvswitch(16, 18), 10),
     "5,000 replicas of 8 GPUs": replicas(nvswitch(8, 18), 625),
 }
-# Issue 17, "Topology" and "Speed"; it says nothing of 5,000 replicas, nor of the matrix and the picture.
+# Issue 17, "Topology" and "Speed". It has no goals for 5,000 replicas, the matrix and the picture.
 CHOICE_GOAL_MS, COMMAND_GOAL = 5, 2
-MOST_ASKED = 64
+MAX_COUNT = 64
 
 
 def main() -> None:
-    """Measure, and print tables or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--runs", type=int, default=25, help="interleaved runs of each (default: 25)")
-    options = asked.parse_args()
+    """Run the benchmark; prints tables or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--runs", type=int, default=25, help="interleaved runs of each (default: 25)")
+    options = arguments.parse_args()
     found = {
         "one choice, processor time": [_choice(name, units) for name, units in CHOICES.items()],
         "the matrix and the picture, processor time": _views(options.runs),
@@ -67,12 +67,12 @@ def main() -> None:
     report(found, as_json=options.json)
 
 
-def _choice(name: str, units: Sequence[Accelerator] | Sequence[Share]) -> dict[str, object]:
-    """Return the median and the longest over all counts, packed and spread; one of the units is in use."""
+def _choice(name: str, units: Sequence[Accelerator] | Sequence[AcceleratorPart]) -> dict[str, object]:
+    """Return the median and longest time of a choice over all counts, packed and spread; a unit is in use."""
     free = units[1:]
-    asked = [(count, spread) for count in range(1, min(len(free), MOST_ASKED)) for spread in (False, True)]
-    # The least of five: what other processes add is not the choice's.
-    times = [min(_choice_ms(units, *each) for _ in range(5)) for each in asked]
+    cases = [(count, spread) for count in range(1, min(len(free), MAX_COUNT)) for spread in (False, True)]
+    # The minimum of five measurements, to exclude the influence of other processes.
+    times = [min(_choice_ms(units, *each) for _ in range(5)) for each in cases]
     goal = "" if name.startswith("5,000") else CHOICE_GOAL_MS
     return {
         "what": name,
@@ -82,7 +82,7 @@ def _choice(name: str, units: Sequence[Accelerator] | Sequence[Share]) -> dict[s
     }
 
 
-def _choice_ms(units: Sequence[Accelerator] | Sequence[Share], count: int, spread: bool) -> float:  # noqa: FBT001
+def _choice_ms(units: Sequence[Accelerator] | Sequence[AcceleratorPart], count: int, spread: bool) -> float:  # noqa: FBT001
     return _ms(lambda: choose(units[1:], units[6:7], count, every=units, spread=spread))  # type: ignore[type-var]
 
 
@@ -109,7 +109,7 @@ def _views(runs: int) -> list[dict[str, object]]:
     return rows
 
 
-def _matrix(devices: tuple[Device, ...]) -> str:
+def _matrix(devices: tuple[MatrixDevice, ...]) -> str:
     return text(matrix(devices, ()))
 
 
@@ -120,7 +120,7 @@ def _commands(runs: int) -> list[dict[str, object]]:
         (host / "var/run/cdi").mkdir(parents=True)
         spec = REPOSITORY / "examples/specs/debian13-8xh100.json"
         shutil.copy(spec, host / "var/run/cdi/nvidia.com-gpu.json")
-        # The daemon that runs is this process.
+        # The saved files name this process as the running daemon.
         unhealthy_gpus.save(host)
         cdigen = str(install(work / "venv") / "cdigen")
         commands = {

@@ -1,8 +1,8 @@
-"""Measure ``cdigen validate``: one large spec, a thousand small ones, and what 100,000 devices take.
+"""Measure ``cdigen validate``: one large spec, a thousand small ones, and a spec of 100,000 devices.
 
-``make bench-validate`` runs it. The specs are made here. The command's imports are measured beside and taken
-off. Runs are interleaved; cdigen is installed into a private venv as
-users install it, with its modules compiled.
+``make bench-validate`` runs it. The benchmark creates the specs. It measures the imports of the command
+separately, and subtracts them except for the 100,000 devices. The runs are interleaved. cdigen is installed
+into a private venv as users install it, with compiled modules.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 TESTS = Path(__file__).resolve().parents[1]
-# Not this folder, whose files have the names of the tests' packages.
+# Replace this folder in sys.path, because its files have the same names as packages of the tests.
 sys.path[:1] = [str(TESTS), str(TESTS.parent)]
 
 from bench.installed import install
@@ -23,16 +23,16 @@ from bench.tables import parser
 
 FILES = 1000
 IMPORTS = "the command's imports"
-# Issue 6, "Speed" and "Bad input": milliseconds over the imports, milliseconds each, seconds and megabytes.
+# Issue 6, "Speed" and "Bad input": milliseconds (after the imports, per file, in total); megabytes.
 GOALS = {"56 devices": 60, "each of 1,000 files": 3, "100,000 devices": 5000}
 GOAL_MB = 300
 
 
 def main() -> None:
-    """Measure, and print a table or JSON."""
-    asked = parser(__doc__)
-    asked.add_argument("--runs", type=int, default=15, help="interleaved runs of each (default: 15)")
-    options = asked.parse_args()
+    """Run the benchmark; prints a table or JSON."""
+    arguments = parser(__doc__)
+    arguments.add_argument("--runs", type=int, default=15, help="interleaved runs of each (default: 15)")
+    options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="cdigen-bench-") as folder:
         work = Path(folder)
         bin_dir = install(work / "venv")
@@ -60,7 +60,7 @@ def _cases(work: Path) -> dict[str, list[str]]:
 
 
 def spec(devices: int, *, mounts: int = 30) -> str:
-    """Return a spec of DEVICES as cdigen writes them, sharing MOUNTS and a hook."""
+    """Return a spec as cdigen writes it, with DEVICES devices, which share MOUNTS mounts and a hook."""
     library = "/usr/lib/x86_64-linux-gnu/libnvidia-{}.so.550.163.01"
     bind = {"type": "bind", "options": ["ro", "nosuid", "nodev", "rbind", "rprivate"]}
     hook = {"hookName": "createContainer", "path": "/usr/libexec/cdigen/cdigen-hook", "args": ["cdigen-hook"]}

@@ -1,4 +1,4 @@
-"""The forward-compatibility note, in real libraries and in what a hostile image may hold instead."""
+"""The ELF note about forward compatibility, in real libraries and in files of hostile images."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from cdigen.binfmt.elf import ElfError
 
 FUZZ = examples(4)
 CHANGES = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=12)
-# As in the libcuda.so.590.44.01 of CUDA 13.1's compatibility package.
+# The text of the note in libcuda.so.590.44.01 of CUDA 13.1's compatibility package.
 TEXT = NOTE_590
 NOTE = (535, 550, 570, 575, 580, 590)
 OWNER = "NVIDIA Corporation"
@@ -32,7 +32,7 @@ BODY = "\n.text\n.globl answer\n.type answer, @function\nanswer: ret\n"
 
 
 def note_source(text: str, *, owner: str = OWNER, name: str = NAME, alignment: int = 4) -> str:
-    """Return the assembler source of a library with one note, padded as the gABI says."""
+    """Return the assembler source of a library with one note, with the padding of the gABI."""
     return f"""
         .section {name},"a",@note
         .balign {alignment}
@@ -68,7 +68,7 @@ def refusal(data: bytes) -> str:
 
 
 def section_header(data: bytes) -> int:
-    """Return where the section header of the only note is in DATA, a 64-bit file."""
+    """Return the offset of the section header of the only note in DATA, a 64-bit file."""
     (table,) = struct.unpack_from("<Q", data, 40)
     (count,) = struct.unpack_from("<H", data, 60)
     (names,) = struct.unpack_from("<H", data, 62)
@@ -89,16 +89,16 @@ def test_the_note_of_a_library_is_read(library: bytes) -> None:
     assert read(library) == NOTE
 
 
-def test_the_note_is_read_as_nvidia_writes_it() -> None:
-    """Byte for byte, made without an assembler: the owner's 19 bytes padded to 20, keys in lower case."""
+def test_a_note_in_nvidias_format_is_read() -> None:
+    """No assembler writes these bytes. The owner's 19 bytes are padded to 20. The keys are in lower case."""
     data = compat_library(NOTE_575)
     assert b"\x13\0\0\0\x69\0\0\0\x01\0\0\0NVIDIA Corporation\0\0" + NOTE_575.encode() in data
     assert read(data) == (535, 550, 560, 565, 570, 575)
 
 
 @pytest.mark.parametrize("changed", [NOTE_590.upper(), NOTE_590.title(), NOTE_590.replace(":", ": ")])
-def test_keys_of_the_note_are_matched_in_any_case(changed: str) -> None:
-    """The toolkit reads it with Go's encoding/json, which does not look at the case of keys."""
+def test_keys_of_the_note_match_in_upper_and_lower_case(changed: str) -> None:
+    """The toolkit reads the note with Go's encoding/json, which ignores the letter case of keys."""
     assert read(compat_library(changed)) == NOTE
 
 
@@ -107,15 +107,15 @@ def test_the_note_of_a_32_bit_library_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("alignment", [1, 4, 8])
-def test_a_note_may_be_padded_in_any_way(alignment: int, tmp_path: Path) -> None:
+def test_a_note_with_any_alignment_is_read(alignment: int, tmp_path: Path) -> None:
     assert read(assemble(tmp_path, note_source(TEXT, alignment=alignment))) == NOTE
 
 
-def test_other_notes_of_a_library_are_passed_over(tmp_path: Path) -> None:
+def test_other_notes_of_a_library_are_ignored(tmp_path: Path) -> None:
     assert read(assemble(tmp_path, note_source(TEXT), "-Wl,--build-id")) == NOTE
 
 
-def test_a_library_of_tegra_names_no_branch(tmp_path: Path) -> None:
+def test_the_note_of_a_tegra_library_has_no_branches(tmp_path: Path) -> None:
     made = assemble(tmp_path, note_source('{"format":1,"CUDA version":"13.2"}'))
     assert read(made) == ()
 
@@ -125,7 +125,7 @@ def test_a_library_of_tegra_names_no_branch(tmp_path: Path) -> None:
     [BODY, note_source(TEXT, owner="GNU"), note_source(TEXT, name=".note.other"), note_source("")],
     ids=["no note", "another owner", "another section", "an empty note"],
 )
-def test_a_library_without_the_note_has_none(source: str, tmp_path: Path) -> None:
+def test_without_a_note_of_nvidia_there_is_no_result(source: str, tmp_path: Path) -> None:
     assert read(assemble(tmp_path, source)) is None
 
 
@@ -147,7 +147,7 @@ def test_a_library_stripped_of_its_section_headers_has_no_note(library: bytes) -
         "{" + TEXT,
     ],
 )
-def test_a_note_of_another_form_is_refused_in_one_line(text: str, tmp_path: Path) -> None:
+def test_an_invalid_note_is_refused_with_a_message_of_one_line(text: str, tmp_path: Path) -> None:
     message = refusal(assemble(tmp_path, note_source(text)))
     assert message.startswith("the note")
     assert "\n" not in message
@@ -173,8 +173,8 @@ def test_a_damaged_section_is_refused(
     [
         (40, "<Q", 2**64 - 1, "ends at byte"),
         (58, "<H", 40, "section headers of 40 bytes instead of 64"),
-        (60, "<H", 0xFFFF, "65535 sections are more than 256"),
-        (62, "<H", 0xFFFF, "no names at 65535"),
+        (60, "<H", 0xFFFF, "65535 sections exceed the limit of 256"),
+        (62, "<H", 0xFFFF, "section 65535 (names) is absent"),
         (4, "<B", 3, "neither 32-bit nor 64-bit"),
         (16, "<H", 2, "not a shared object"),
     ],
@@ -185,13 +185,13 @@ def test_a_damaged_header_is_refused(
     assert message in refusal(patched(library, offset, format_, value))
 
 
-def test_a_note_that_claims_more_than_its_section_ends_with_it(library: bytes) -> None:
+def test_a_note_longer_than_its_section_ends_with_the_section(library: bytes) -> None:
     at = library.index(struct.pack("<III", len(OWNER) + 1, len(TEXT), 1))
     assert read(patched(library, at + 4, "<I", 2**32 - 1)) == NOTE
     assert read(patched(library, at, "<I", 2**32 - 1)) is None
 
 
-def test_what_is_no_shared_object_is_refused() -> None:
+def test_a_file_that_is_not_elf_is_refused() -> None:
     assert "not an ELF file" in refusal(b"")
     assert "not an ELF file" in refusal(b"#!/bin/sh\n")
 
@@ -201,7 +201,7 @@ def test_a_library_cut_off_at_any_byte_gives_its_note_or_an_elf_error(library: b
         assert refusal(library[:length]) or read(library[:length]) in {None, NOTE}
 
 
-def test_a_file_that_is_shorter_than_it_was_is_refused(library: bytes) -> None:
+def test_a_library_that_shrinks_during_the_read_is_refused(library: bytes) -> None:
     def read_at(offset: int, length: int) -> bytes:
         return library[offset : offset + length][:-1]
 
@@ -211,9 +211,7 @@ def test_a_file_that_is_shorter_than_it_was_is_refused(library: bytes) -> None:
 
 @FUZZ
 @given(changes=CHANGES)
-def test_a_changed_library_raises_nothing_but_elf_error(
-    library: bytes, changes: list[tuple[int, int]]
-) -> None:
+def test_a_changed_library_raises_only_elf_error(library: bytes, changes: list[tuple[int, int]]) -> None:
     data = bytearray(library)
     for position, value in changes:
         data[position % len(data)] = value
@@ -222,12 +220,12 @@ def test_a_changed_library_raises_nothing_but_elf_error(
 
 @FUZZ
 @given(text=st.binary(max_size=60))
-def test_any_text_of_a_note_raises_nothing_but_elf_error(library: bytes, text: bytes) -> None:
+def test_any_text_of_a_note_raises_only_elf_error(library: bytes, text: bytes) -> None:
     at = library.index(TEXT.encode())
     assert "\n" not in refusal(library[:at] + text + library[at + len(text) :])
 
 
-def test_little_is_read_of_a_large_library(library: bytes) -> None:
+def test_at_most_8_kib_of_a_large_library_are_read(library: bytes) -> None:
     lengths = []
 
     def read_at(offset: int, length: int) -> bytes:
@@ -238,8 +236,8 @@ def test_little_is_read_of_a_large_library(library: bytes) -> None:
     assert sum(lengths) < 8 << 10
 
 
-def test_no_file_makes_us_read_more_than_64_kib() -> None:
-    """The bomb: a dynamic section of 1 MiB in a file that claims to have it."""
+def test_at_most_64_kib_of_any_library_are_read() -> None:
+    """The file declares a dynamic section of 1 MiB."""
     segments = struct.pack("<IIQQQQQQ", 2, 4, 120, 120, 120, 1 << 20, 1 << 20, 8)
     header = struct.pack("<4sBBB9xHHI3QI6H", b"\x7fELF", 2, 1, 1, 3, 62, 1, 0, 64, 0, 0, 64, 56, 1, 64, 0, 0)
     lengths = []
@@ -253,7 +251,7 @@ def test_no_file_makes_us_read_more_than_64_kib() -> None:
     assert sum(lengths) <= cuda_compat.MAX_READ
 
 
-def test_json_is_imported_for_a_note_only() -> None:
+def test_json_is_imported_only_for_a_note() -> None:
     program = "import sys, cdigen.binfmt.cuda_compat; print('json' in sys.modules)"
     root = Path(cuda_compat.__file__).parents[2]
     output = subprocess.run([sys.executable, "-S", "-c", program], check=True, capture_output=True, cwd=root)
@@ -265,14 +263,14 @@ def test_json_is_imported_for_a_note_only() -> None:
     [
         ("590.44.01", "580.65.06", True),
         ("590.44.01", "535.104.05", True),
-        ("590.44.01", "565.57.01", False),  # newer, but no branch of the note
+        ("590.44.01", "565.57.01", False),  # newer, but branch 565 is not in the note
         ("590.44.01", "590.44.01", False),
         ("590.44.01", "590.44.02", False),
-        ("590.44.01", "590.9.99", True),  # numbers, not text
+        ("590.44.01", "590.9.99", True),  # compared as numbers
         ("590.44.01", "590.44", True),
     ],
 )
-def test_with_a_note_the_branch_is_in_it_and_the_library_newer(
+def test_with_a_note_the_host_branch_must_be_listed_and_the_library_newer(
     library_version: str, host: str, *, expected: bool
 ) -> None:
     assert suits(library_version, NOTE, host) is expected
@@ -287,7 +285,7 @@ def test_with_a_note_the_branch_is_in_it_and_the_library_newer(
         ("1000.1", "999.99", True),
     ],
 )
-def test_without_a_note_the_librarys_branch_is_greater(
+def test_without_a_note_the_librarys_branch_must_be_greater(
     library_version: str, host: str, *, expected: bool
 ) -> None:
     assert suits(library_version, None, host) is expected
@@ -300,11 +298,11 @@ def test_a_note_without_branches_suits_no_host() -> None:
 @pytest.mark.parametrize(
     "version", ["", "590.", ".590", "590.x", "-590.1", "590 .1", "\N{SUPERSCRIPT TWO}.1", "9" * 5000]
 )
-def test_a_version_that_is_not_made_of_numbers_suits_nothing(version: str) -> None:
+def test_a_version_that_is_not_numeric_suits_no_host(version: str) -> None:
     assert not suits(version, None, "1.1")
     assert not suits("590.44.01", NOTE, version)
 
 
 @given(st.text(), st.text())
-def test_any_text_may_stand_for_a_version(library_version: str, host: str) -> None:
+def test_any_text_as_a_version_raises_no_error(library_version: str, host: str) -> None:
     assert suits(library_version, None, host) in {True, False}

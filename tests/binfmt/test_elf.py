@@ -1,4 +1,4 @@
-"""The ELF reader, judged by pyelftools and by the compiler of the machine."""
+"""The ELF reader, compared with pyelftools, and tested with libraries from the machine's compiler."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cdigen.binfmt.elf import ElfError, SharedObject, read_shared_object
 
 LIBRARIES = Path("/usr/lib/x86_64-linux-gnu")
 AT_MOST = 300
-BASE = 0x10000  # where the hand-made file is loaded: addresses are not file offsets
+BASE = 0x10000  # the load address of the generated file, so that addresses differ from file offsets
 FUZZ = examples(4)
 CHANGES = st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=12)
 
@@ -58,7 +58,7 @@ def hand_made(
     needed: tuple[bytes, ...] = (b"libc.so.6", b"libm.so.6"),
     tags: dict[int, int] | None = None,
 ) -> bytes:
-    """Lay out header, PT_LOAD, PT_DYNAMIC, dynamic section, names; TAGS overwrite (-1 leaves out)."""
+    """Return a library with PT_LOAD and PT_DYNAMIC; TAGS replaces dynamic entries (-1 omits an entry)."""
     word, header_size, segment_size = ("Q", 64, 56) if bits == 64 else ("I", 52, 32)
     dynamic_at = header_size + 2 * segment_size
     strings = [b"\0", *(name + b"\0" for name in (*sonames, *needed))]
@@ -141,7 +141,7 @@ def installed() -> tuple[Path, ...]:
 
 
 class CountingFile:
-    """A real file that counts what is read of it."""
+    """A real file that records the length of each read."""
 
     def __init__(self, path: Path) -> None:
         self.stream = path.open("rb")
@@ -168,7 +168,7 @@ def test_every_installed_library_is_read_as_pyelftools_reads_it(installed: tuple
     assert differ == []
 
 
-def test_an_installed_library_is_known_after_few_small_reads(installed: tuple[Path, ...]) -> None:
+def test_an_installed_library_needs_few_small_reads(installed: tuple[Path, ...]) -> None:
     counts, totals = [], []
     for path in installed:
         with CountingFile(path) as file:
@@ -179,7 +179,7 @@ def test_an_installed_library_is_known_after_few_small_reads(installed: tuple[Pa
     assert max(totals) <= 32 << 10
 
 
-def test_a_compiled_library_tells_its_soname_and_needed_libraries_in_order(compiled: bytes) -> None:
+def test_a_compiled_library_has_its_soname_and_needed_libraries_in_order(compiled: bytes) -> None:
     library = read(compiled)
     assert (library.soname, library.needed) == ("libthird.so.3", ("libsecond.so.2", "libfirst.so.1"))
 
@@ -197,7 +197,7 @@ def test_an_object_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("bits", "machine"), [(32, elf.EM_386), (64, elf.EM_X86_64), (64, elf.EM_AARCH64), (32, 40)]
 )
-def test_both_word_sizes_and_any_machine_are_read_as_pyelftools_reads_them(bits: int, machine: int) -> None:
+def test_both_word_sizes_and_any_machine_are_read_like_pyelftools(bits: int, machine: int) -> None:
     data = hand_made(bits=bits, machine=machine)
     assert read(data) == by_pyelftools(io.BytesIO(data))
 
@@ -206,11 +206,11 @@ def test_both_word_sizes_and_any_machine_are_read_as_pyelftools_reads_them(bits:
     ("number", "name"),
     [(elf.EM_386, "EM_386"), (elf.EM_X86_64, "EM_X86_64"), (elf.EM_AARCH64, "EM_AARCH64")],
 )
-def test_the_machine_numbers_are_those_of_pyelftools(number: int, name: str) -> None:
+def test_the_machine_numbers_equal_the_numbers_of_pyelftools(number: int, name: str) -> None:
     assert ENUM_E_MACHINE[name] == number
 
 
-def test_a_library_may_need_nothing() -> None:
+def test_a_library_may_need_no_other_library() -> None:
     assert read(hand_made(needed=())).needed == ()
 
 
@@ -218,7 +218,7 @@ def test_a_library_needed_twice_is_listed_twice() -> None:
     assert read(hand_made(needed=(b"b", b"a", b"b"))).needed == ("b", "a", "b")
 
 
-def test_of_several_sonames_the_last_one_counts() -> None:
+def test_the_last_of_several_sonames_applies() -> None:
     assert read(hand_made(sonames=(b"first.so", b"last.so"))).soname == "last.so"
 
 
@@ -274,7 +274,7 @@ def test_a_name_that_ends_the_string_table_without_nul_is_refused() -> None:
         (hand_made(needed=(b"",) * 65_536), "a dynamic section of 1048640 bytes"),
     ],
 )
-def test_what_the_loader_could_not_use_is_refused_with_the_reason(data: bytes, message: str) -> None:
+def test_an_unusable_library_is_refused_with_the_reason(data: bytes, message: str) -> None:
     with pytest.raises(ElfError, match=message):
         read(data)
 
@@ -287,7 +287,7 @@ def test_a_library_cut_off_at_any_byte_is_refused(bits: int) -> None:
             read(data[:length])
 
 
-def test_a_compiled_library_cut_off_anywhere_is_read_right_or_refused(compiled: bytes) -> None:
+def test_a_truncated_compiled_library_is_read_correctly_or_refused(compiled: bytes) -> None:
     whole = read(compiled)
     for length in range(0, len(compiled), 7):
         with suppress(ElfError):
@@ -300,7 +300,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_refused() -> None:
         read_shared_object(lambda offset, length: data[offset : min(offset + length, 4500)], len(data))
 
 
-def test_a_file_made_to_be_expensive_is_read_for_at_most_18_mib() -> None:
+def test_at_most_18_mib_of_an_expensive_library_are_read() -> None:
     data = hand_made(needed=tuple(b"%04096d" % number for number in range(elf.MAX_NEEDED)))
     lengths: list[int] = []
 
@@ -314,22 +314,20 @@ def test_a_file_made_to_be_expensive_is_read_for_at_most_18_mib() -> None:
 
 @FUZZ
 @given(st.binary(max_size=300), st.sampled_from([b"", b"\x7fELF\x01\x01\x01", b"\x7fELF\x02\x01\x01"]))
-def test_random_bytes_raise_nothing_but_elf_error(tail: bytes, magic: bytes) -> None:
+def test_random_bytes_raise_only_elf_error(tail: bytes, magic: bytes) -> None:
     assert "\n" not in refusal(magic + tail)
 
 
 @FUZZ
 @given(CHANGES, st.sampled_from([32, 64]))
-def test_a_changed_hand_made_library_raises_nothing_but_elf_error(
-    changes: list[tuple[int, int]], bits: int
-) -> None:
+def test_a_changed_generated_library_raises_only_elf_error(changes: list[tuple[int, int]], bits: int) -> None:
     data = hand_made(bits=bits)
     assert "\n" not in refusal(changed(data, changes, within=len(data)))
 
 
 @FUZZ
 @given(changes=CHANGES, within=st.sampled_from([64, 640, 1 << 16]))
-def test_a_changed_compiled_library_raises_nothing_but_elf_error(
+def test_a_changed_compiled_library_raises_only_elf_error(
     compiled: bytes, changes: list[tuple[int, int]], within: int
 ) -> None:
     assert "\n" not in refusal(changed(compiled, changes, within=within))

@@ -1,4 +1,4 @@
-"""The loader cache reader, judged by the machine's own ldconfig."""
+"""The reader of the loader's cache, compared with the machine's own ldconfig."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ENTRIES = st.builds(
 
 
 def new_format(entries: tuple[LdCacheEntry, ...], *, byte_order: int = 2) -> bytes:
-    """Write ENTRIES as ldconfig before 2.33 does: every name apart, no extension."""
+    """Return a cache with ENTRIES as ldconfig before 2.33 writes it: separate names, no extensions."""
     table, strings = b"", b""
     at = 48 + 24 * len(entries)
     for entry in entries:
@@ -79,7 +79,7 @@ def machine_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def built(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Caches of the same folders by the real ldconfig, by the name of their format."""
+    """Return the caches that the real ldconfig built from the same folders, by format."""
     folder = tmp_path_factory.mktemp("built")
     libraries = folder / "lib"
     for_some_cpus = libraries / "glibc-hwcaps" / "x86-64-v3"
@@ -115,7 +115,9 @@ def test_the_machines_cache_is_read_as_ldconfig_lists_it(machine_cache: Path) ->
         (ldcache.FLAGS_I386, "libc6"),
     ],
 )
-def test_entries_of_one_abi_are_those_that_ldconfig_labels_so(flags: int, abi: str, tmp_path: Path) -> None:
+def test_the_flags_of_an_abi_select_the_entries_that_ldconfig_lists_for_this_abi(
+    flags: int, abi: str, tmp_path: Path
+) -> None:
     cache = tmp_path / "cache"
     cache.write_bytes(new_format(MIXED))
     expected = [(soname, path) for soname, label, path in listed(cache) if label.split(", ")[0] == abi]
@@ -128,16 +130,16 @@ def test_a_built_cache_is_read_as_ldconfig_lists_it(built: dict[str, Path]) -> N
     assert [(entry.soname, entry.path) for entry in parse(built["new"].read_bytes())] == expected
 
 
-def test_a_combined_cache_holds_the_same_entries_as_a_new_one(built: dict[str, Path]) -> None:
+def test_a_combined_cache_has_the_entries_of_a_cache_in_the_new_format(built: dict[str, Path]) -> None:
     assert parse(built["compat"].read_bytes()) == parse(built["new"].read_bytes())
 
 
-def test_a_cache_in_the_old_format_alone_is_refused(built: dict[str, Path]) -> None:
+def test_a_cache_with_only_the_old_format_is_refused(built: dict[str, Path]) -> None:
     with pytest.raises(CacheError, match="only the old format"):
         parse(built["old"].read_bytes())
 
 
-def test_a_library_for_some_cpus_only_precedes_the_ordinary_one_with_a_hwcap(built: dict[str, Path]) -> None:
+def test_a_library_for_some_cpus_has_a_hwcap_and_precedes_the_general_library(built: dict[str, Path]) -> None:
     entries = parse(built["new"].read_bytes())
     ours = [entry.hwcap != 0 for entry in entries if entry.soname == "libcdigen-test.so.1"]
     assert ours == [True, False]
@@ -145,20 +147,20 @@ def test_a_library_for_some_cpus_only_precedes_the_ordinary_one_with_a_hwcap(bui
 
 @FUZZ
 @given(st.lists(ENTRIES, max_size=8).map(tuple), st.sampled_from([0, 2]))
-def test_what_was_written_is_read_again(entries: tuple[LdCacheEntry, ...], byte_order: int) -> None:
+def test_written_entries_are_read_unchanged(entries: tuple[LdCacheEntry, ...], byte_order: int) -> None:
     assert parse(new_format(entries, byte_order=byte_order)) == entries
 
 
 @pytest.mark.parametrize("old_entries", [0, 1, 2, 3])
-def test_an_old_table_of_any_length_may_precede_the_new_one(old_entries: int) -> None:
+def test_an_old_table_of_any_length_may_precede_the_new_table(old_entries: int) -> None:
     assert parse(combined(new_format(MIXED), old_entries=old_entries)) == MIXED
 
 
-def test_only_the_entries_with_the_flags_asked_for_are_returned() -> None:
+def test_only_the_entries_with_the_requested_flags_are_returned() -> None:
     assert parse(new_format(MIXED), flags=ldcache.FLAGS_X86_64) == (MIXED[0], MIXED[3])
 
 
-def test_names_that_are_not_decoded_are_not_judged() -> None:
+def test_names_that_are_not_decoded_are_not_checked() -> None:
     long = LdCacheEntry(soname="n" * 4097, path="/", flags=ldcache.FLAGS_I386, hwcap=0)
     assert parse(new_format((long, *MIXED[2:])), flags=ldcache.FLAGS_X86_64) == (MIXED[3],)
 
@@ -173,7 +175,7 @@ def test_a_name_may_be_the_tail_of_a_path() -> None:
     assert parse(tail) == MIXED[3:]
 
 
-def test_bytes_behind_the_tables_are_not_looked_at() -> None:
+def test_bytes_after_the_tables_are_ignored() -> None:
     assert parse(new_format(MIXED) + b"\x74\x21\xa4\xea\xff\xff\xff\xff") == MIXED
 
 
@@ -187,7 +189,7 @@ def test_a_name_may_have_4096_bytes() -> None:
     assert parse(new_format((entry,))) == (entry,)
 
 
-def test_the_header_tells_where_the_tables_of_a_combined_cache_are() -> None:
+def test_the_header_has_the_offsets_of_the_tables_of_a_combined_cache() -> None:
     data = combined(new_format(MIXED), old_entries=1)
     assert read_header(data) == (32, 80, 176, len(data))
 
@@ -202,29 +204,29 @@ def test_the_header_tells_where_the_tables_of_a_combined_cache_are() -> None:
         (combined(b"", old_entries=1), "only the old format"),
         (combined(b"", old_entries=2**20), "only the old format"),
         (patched(combined(new_format(MIXED), old_entries=2), 12, "<I", 2**32 - 1), "only the old format"),
-        (bytes((16 << 20) + 1), "16777217 bytes are more than 16777216"),
-        (patched(new_format(MIXED), 20, "<I", 200_001), "200001 entries are more than 200000"),
+        (bytes((16 << 20) + 1), "16777217 bytes exceed the limit of 16777216"),
+        (patched(new_format(MIXED), 20, "<I", 200_001), "200001 entries exceed the limit of 200000"),
         (patched(new_format(MIXED), 20, "<I", 5000), "the tables end at byte"),
         (patched(new_format(MIXED), 24, "<I", 2**32 - 1), "the tables end at byte"),
         (new_format(MIXED, byte_order=1), "byte order flag 1"),
         (new_format(MIXED, byte_order=3), "byte order flag 3"),
         (new_format(MIXED)[:-1] + b"x", "do not end in NUL"),
-        (patched(new_format(MIXED), 52, "<I", 2**32 - 1), "not both in the strings"),
-        (patched(new_format(MIXED), 52, "<I", 48), "not both in the strings"),
-        (patched(new_format(MIXED), 56, "<I", len(new_format(MIXED))), "not both in the strings"),
+        (patched(new_format(MIXED), 52, "<I", 2**32 - 1), "is outside the strings"),
+        (patched(new_format(MIXED), 52, "<I", 48), "is outside the strings"),
+        (patched(new_format(MIXED), 56, "<I", len(new_format(MIXED))), "is outside the strings"),
         (
             new_format((LdCacheEntry(soname="n" * 4097, path="/", flags=3, hwcap=0),)),
             "longer than 4096 bytes",
         ),
     ],
 )
-def test_what_cannot_be_relied_on_is_refused_with_the_reason(data: bytes, message: str) -> None:
+def test_an_invalid_cache_is_refused_with_the_reason(data: bytes, message: str) -> None:
     with pytest.raises(CacheError, match=message):
         parse(data)
 
 
-def test_a_bad_offset_is_refused_whatever_abi_is_asked_for() -> None:
-    with pytest.raises(CacheError, match="not both in the strings"):
+def test_a_bad_offset_is_refused_for_every_requested_abi() -> None:
+    with pytest.raises(CacheError, match="is outside the strings"):
         parse(patched(new_format(MIXED), 52, "<I", 48), flags=ldcache.FLAGS_AARCH64)
 
 
@@ -233,7 +235,7 @@ def test_entries_that_share_one_long_name_cannot_fill_the_memory() -> None:
     at = 48 + 24 * count
     table = struct.pack("<iIIIQ", 3, at, at, 0, 0) * count
     header = MAGIC + struct.pack("<IIB19x", count, 4097, 2)
-    with pytest.raises(CacheError, match="together"):
+    with pytest.raises(CacheError, match="in total"):
         parse(header + table + b"n" * 4096 + b"\0")
 
 
@@ -246,7 +248,7 @@ def test_a_cache_cut_off_at_any_byte_is_refused(data: bytes) -> None:
 
 @FUZZ
 @given(st.binary(max_size=200), st.sampled_from([b"", MAGIC, b"ld.so-1.7.0\0"]))
-def test_random_bytes_raise_nothing_but_cache_error(tail: bytes, magic: bytes) -> None:
+def test_random_bytes_raise_only_cache_error(tail: bytes, magic: bytes) -> None:
     assert "\n" not in refusal(magic + tail)
 
 
@@ -255,9 +257,7 @@ def test_random_bytes_raise_nothing_but_cache_error(tail: bytes, magic: bytes) -
     st.lists(st.tuples(st.integers(0, 1 << 16), st.integers(0, 255)), min_size=1, max_size=12),
     st.sampled_from([new_format(MIXED), combined(new_format(MIXED), old_entries=3)]),
 )
-def test_a_changed_cache_raises_nothing_but_cache_error(
-    changes: list[tuple[int, int]], original: bytes
-) -> None:
+def test_a_changed_cache_raises_only_cache_error(changes: list[tuple[int, int]], original: bytes) -> None:
     data = bytearray(original)
     for position, value in changes:
         data[position % len(data)] = value

@@ -1,4 +1,4 @@
-"""Merging into caches of the machine's own ldconfig, judged by it and by the machine's own loader."""
+"""Merges into caches of the machine's ldconfig, checked with ldconfig and the machine's loader."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from support.values.loader_model import (
     LIBRARIES,
     MAGIC,
     extension_at,
+    find_library,
     hwcaps_names,
-    look_up,
     patched,
     places,
 )
@@ -40,7 +40,7 @@ def run(*command: str | Path) -> bytes:
 
 @pytest.fixture(scope="session")
 def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """A library of each ABI of this machine whose SONAME can be overwritten."""
+    """Return a library of each ABI of this machine, with a SONAME that tests can overwrite."""
     if not Path(LOADER).exists():
         cannot_run(f"no loader for x86-64 at {LOADER}")
     folder = tmp_path_factory.mktemp("templates")
@@ -48,7 +48,7 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
     source.write_text(".text\n.globl answer\n.type answer, @function\nanswer: ret\n")
     make = (tool("gcc"), "-shared", "-nostdlib", "-Wl,--no-as-needed")
     run(*make, f"-Wl,-soname,{PLACEHOLDER}", "-o", folder / "x86_64", source)
-    # By its need of libc.so.6 ldconfig knows a 32-bit library for one of glibc.
+    # ldconfig recognises a 32-bit library of glibc by its need of libc.so.6.
     run(*make, "-m32", "-Wl,-soname,libc.so.6", "-o", stub, source)
     run(*make, "-m32", f"-Wl,-soname,{PLACEHOLDER}", "-o", folder / "i386", source, stub)
     return {abi: (folder / abi).read_bytes() for abi in ("x86_64", "i386")}
@@ -62,7 +62,7 @@ def install(folder: Path, template: bytes, names: tuple[str, ...]) -> None:
 
 
 class Machine:
-    """Folders of libraries, and what the real ldconfig makes of them and of the machine's own."""
+    """Folders with libraries; the real ldconfig writes caches for these and the machine's folders."""
 
     def __init__(self, folder: Path, templates: dict[str, bytes]) -> None:
         self.folder = folder
@@ -97,7 +97,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory, templates: dict[str, bytes
     return Machine(tmp_path_factory.mktemp("machine"), templates)
 
 
-def test_a_merge_gives_the_sequence_of_an_ldconfig_run_with_the_driver_first(machine: Machine) -> None:
+def test_a_merge_has_the_order_of_an_ldconfig_run_with_the_driver_first(machine: Machine) -> None:
     expected = machine.ldconfig(*DRIVER_FOLDERS, *IMAGE_FOLDERS)
     merged = merge(machine.ldconfig(*IMAGE_FOLDERS), machine.ours)
     assert places(merged) == places(expected)
@@ -105,25 +105,25 @@ def test_a_merge_gives_the_sequence_of_an_ldconfig_run_with_the_driver_first(mac
     assert hwcaps_names(merged) == hwcaps_names(expected) == [b"x86-64-v2", b"x86-64-v3"]
 
 
-def test_a_combined_cache_gives_the_same_sequence(machine: Machine) -> None:
+def test_a_merge_into_a_combined_cache_has_the_same_order(machine: Machine) -> None:
     expected = machine.ldconfig(*DRIVER_FOLDERS, *IMAGE_FOLDERS)
     merged = merge(machine.ldconfig(*IMAGE_FOLDERS, format_="compat"), machine.ours)
     assert merged.startswith(MAGIC)
     assert places(merged) == places(expected)
 
 
-def test_the_hwcaps_names_of_a_combined_cache_are_left_out_as_they_never_worked(machine: Machine) -> None:
+def test_the_unusable_hwcaps_names_of_a_combined_cache_are_omitted(machine: Machine) -> None:
     merged = merge(machine.ldconfig(*IMAGE_FOLDERS, format_="compat"), machine.ours)
     assert hwcaps_names(merged) == []
     assert [one.hwcap & HWCAP != 0 for one in parse(merged) if one.soname == "libimage.so.1"].count(True) == 2
 
 
-def test_merging_nothing_changes_no_byte_of_ldconfigs_file(machine: Machine) -> None:
+def test_a_merge_of_no_libraries_changes_no_byte(machine: Machine) -> None:
     data = machine.ldconfig(*IMAGE_FOLDERS)
     assert merge(data, ()) == data
 
 
-def test_a_fresh_cache_has_the_sequence_of_ldconfig(machine: Machine) -> None:
+def test_a_new_cache_has_the_order_of_ldconfig(machine: Machine) -> None:
     ours = {place[:2] for place in machine.ours}
     made = machine.ldconfig(*DRIVER_FOLDERS)
     expected = [place for place in places(made) if place[:2] in ours]
@@ -132,18 +132,18 @@ def test_a_fresh_cache_has_the_sequence_of_ldconfig(machine: Machine) -> None:
     assert len(machine.listed(merged)) == len(expected)
 
 
-def test_merging_once_more_changes_no_byte(machine: Machine) -> None:
+def test_a_second_merge_changes_no_byte(machine: Machine) -> None:
     merged = merge(machine.ldconfig(*IMAGE_FOLDERS), machine.ours)
     assert merge(merged, machine.ours) == merged
 
 
-def test_what_ldconfig_found_of_ours_is_replaced(machine: Machine) -> None:
+def test_driver_entries_of_ldconfig_are_replaced(machine: Machine) -> None:
     data = machine.ldconfig(*IMAGE_FOLDERS, *DRIVER_FOLDERS)
     assert places(merge(data, machine.ours)) == places(machine.ldconfig(*DRIVER_FOLDERS, *IMAGE_FOLDERS))
 
 
 class Root:
-    """A root folder with the machine's loader, an image's libraries and the driver's."""
+    """A root folder with the machine's loader, the libraries of an image and the driver's libraries."""
 
     def __init__(self, folder: Path, templates: dict[str, bytes]) -> None:
         self.folder = folder
@@ -163,7 +163,7 @@ class Root:
             self._link(name)
 
     def _link(self, name: str) -> None:
-        """Make a program that needs NAME alone."""
+        """Write a program that needs only the library NAME."""
         stub = next(self.folder.glob(f"**/{name}"))
         program, empty = self.folder / f"needs-{name}", self.folder / "empty.s"
         empty.write_text("")
@@ -174,7 +174,7 @@ class Root:
         return (self.folder / "etc/ld.so.cache").read_bytes()
 
     def loaded(self, name: str, data: bytes | None) -> str:
-        """Return the path that the loader takes for NAME with the cache DATA, and "" for none."""
+        """Return the path that the loader uses for NAME with the cache DATA, or "" if there is no path."""
         place = self.folder / "etc/ld.so.cache"
         place.unlink(missing_ok=True)
         if data is not None:
@@ -201,7 +201,7 @@ def root(tmp_path_factory: pytest.TempPathFactory, templates: dict[str, bytes]) 
 
 
 @pytest.mark.parametrize("format_", ["new", "compat"])
-def test_the_loader_takes_the_drivers_libraries_and_otherwise_what_it_took(root: Root, format_: str) -> None:
+def test_the_loader_finds_the_driver_and_all_other_libraries_as_before(root: Root, format_: str) -> None:
     data = root.ldconfig(format_=format_)
     names = (*IMAGE, "libonly.so.1")
     before = {name: root.loaded(name, data) for name in names}
@@ -218,7 +218,7 @@ def test_the_loader_takes_the_drivers_libraries_and_otherwise_what_it_took(root:
 
 
 @pytest.mark.parametrize("data", [None, b"", b"no cache", MAGIC + bytes(28), MAGIC + b"\xff" * 100])
-def test_where_the_loader_has_no_cache_or_ignores_it_a_fresh_one_finds_the_driver(
+def test_the_loader_finds_the_driver_if_the_cache_was_missing_or_ignored(
     root: Root, data: bytes | None
 ) -> None:
     assert root.loaded("libcuda.so.1", data).startswith("/usr/lib")
@@ -230,7 +230,7 @@ def test_where_the_loader_has_no_cache_or_ignores_it_a_fresh_one_finds_the_drive
     assert root.loaded("libimage.so.1", merged).startswith("/usr/lib")
 
 
-def test_a_bad_hwcaps_offset_that_kills_the_loader_is_left_out(root: Root) -> None:
+def test_an_hwcaps_offset_that_crashes_the_loader_is_omitted(root: Root) -> None:
     data = root.ldconfig()
     (name,) = hwcaps_names(data)
     at = data.index(struct.pack("<I", data.index(name + b"\0")), extension_at(data))
@@ -241,8 +241,8 @@ def test_a_bad_hwcaps_offset_that_kills_the_loader_is_left_out(root: Root) -> No
     assert root.loaded("libcuda.so.1", merged) == f"{FOLDER}/libcuda.so.1"
 
 
-def test_the_model_of_the_loader_finds_what_the_loader_finds(root: Root) -> None:
+def test_the_model_of_the_loader_finds_the_same_libraries_as_the_loader(root: Root) -> None:
     for data in (root.ldconfig(), merge(root.ldconfig(), LIBRARIES)):
         for name in (*IMAGE, *DRIVER, "libonly.so.1"):
-            found = look_up(data, name, FLAGS_X86_64)
+            found = find_library(data, name, FLAGS_X86_64)
             assert found is None or found == root.loaded(name, data)

@@ -1,4 +1,4 @@
-"""From a draft to the document: `all`, order, the lowest version, nothing that is empty."""
+"""The document that is built from a draft: device `all`, order, lowest version, no empty fields."""
 
 from random import Random
 
@@ -31,16 +31,16 @@ def draft(*devices: Device, edits: ContainerEdits = NOTHING, kind: str = KIND) -
     return Draft(kind=kind, devices=devices, edits=edits)
 
 
-def names(*given: str) -> list[str]:
-    return [entry["name"] for entry in build(draft(*(device(name, "/dev/a") for name in given)))["devices"]]
+def names(*devices: str) -> list[str]:
+    return [entry["name"] for entry in build(draft(*(device(name, "/dev/a") for name in devices)))["devices"]]
 
 
-def test_a_draft_may_have_no_all() -> None:
+def test_a_draft_can_omit_the_device_all() -> None:
     document = build(replace(draft(device("0", "/dev/a"), device("1", "/dev/b")), has_all=False))
     assert [entry["name"] for entry in document["devices"]] == ["0", "1"]
 
 
-def test_a_document_holds_what_the_draft_says_and_all() -> None:
+def test_a_document_has_the_content_of_the_draft_and_the_device_all() -> None:
     edits = ContainerEdits(
         env=("A=B",), device_nodes=(node("/dev/ctl", host_path="/srv/ctl", file_mode=0o640, gid=44),)
     )
@@ -63,35 +63,35 @@ def test_a_document_holds_what_the_draft_says_and_all() -> None:
     }
 
 
-def test_devices_are_sorted_as_people_count_with_all_last() -> None:
+def test_devices_are_in_natural_order_and_the_device_all_is_last() -> None:
     given = ("GPU-b", "10", "zebra", "2", "0", "GPU-a", "0:10", "0:9")
     assert names(*given) == ["0", "0:9", "0:10", "2", "10", "GPU-a", "GPU-b", "zebra", "all"]
 
 
-def test_nodes_are_sorted_as_people_count() -> None:
+def test_nodes_are_in_natural_order() -> None:
     document = build(draft(device("0", "/dev/nvidia10", "/dev/nvidia2", "/dev/dri/card1")))
     paths = [entry["path"] for entry in document["devices"][0]["containerEdits"]["deviceNodes"]]
     assert paths == ["/dev/dri/card1", "/dev/nvidia2", "/dev/nvidia10"]
 
 
-def test_all_gives_what_two_names_of_one_gpu_share_once() -> None:
+def test_the_device_all_has_the_edits_of_a_gpu_with_two_names_once() -> None:
     document = build(draft(device("0", "/dev/a"), device("GPU-a", "/dev/a"), device("1", "/dev/b")))
     (every,) = [entry for entry in document["devices"] if entry["name"] == "all"]
     assert [entry["path"] for entry in every["containerEdits"]["deviceNodes"]] == ["/dev/a", "/dev/b"]
 
 
-def test_an_all_of_the_drafts_own_stays_as_it_is_and_comes_last() -> None:
+def test_a_device_all_of_the_draft_is_unchanged_and_last() -> None:
     document = build(draft(device("all", "/dev/a"), device("zebra", "/dev/b"), device("0", "/dev/c")))
     assert [entry["name"] for entry in document["devices"]] == ["0", "zebra", "all"]
     nodes = document["devices"][-1]["containerEdits"]["deviceNodes"]
     assert [entry["path"] for entry in nodes] == ["/dev/a"]
 
 
-def test_a_draft_without_devices_has_no_all() -> None:
+def test_a_draft_without_devices_has_no_device_all() -> None:
     assert build(draft())["devices"] == []
 
 
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_omitted_from_the_document() -> None:
     document = build(draft(device("0", "/dev/a")))
     assert "containerEdits" not in document
     assert document["devices"][0]["containerEdits"].keys() == {"deviceNodes"}
@@ -132,8 +132,8 @@ DRAFTS = st.builds(
 
 
 @given(DRAFTS)
-def test_all_is_the_union_of_the_devices(given: Draft) -> None:
-    *devices, every = build(given)["devices"] or [{"containerEdits": {}}]
+def test_the_edits_of_the_device_all_are_the_edits_of_all_devices(drawn: Draft) -> None:
+    *devices, every = build(drawn)["devices"] or [{"containerEdits": {}}]
     for field in ("env", "deviceNodes", "mounts"):
         union = {str(entry) for each in devices for entry in each["containerEdits"].get(field, ())}
         whole = [str(entry) for entry in every["containerEdits"].get(field, ())]
@@ -142,13 +142,13 @@ def test_all_is_the_union_of_the_devices(given: Draft) -> None:
 
 
 @given(DRAFTS)
-def test_building_loses_and_invents_no_device(given: Draft) -> None:
-    made = [entry["name"] for entry in build(given)["devices"]]
-    assert sorted(made) == sorted([device.name for device in given.devices] + ["all"] * bool(given.devices))
+def test_the_document_has_exactly_the_devices_of_the_draft_and_the_device_all(drawn: Draft) -> None:
+    made = [entry["name"] for entry in build(drawn)["devices"]]
+    assert sorted(made) == sorted([device.name for device in drawn.devices] + ["all"] * bool(drawn.devices))
 
 
 @given(DRAFTS, st.randoms(use_true_random=False))
-def test_the_bytes_do_not_depend_on_the_order_of_the_draft(given: Draft, random: Random) -> None:
+def test_the_bytes_do_not_depend_on_the_order_of_the_draft(drawn: Draft, random: Random) -> None:
     def shuffled(edits: ContainerEdits) -> ContainerEdits:
         return ContainerEdits(
             env=tuple(random.sample(edits.env, len(edits.env))),
@@ -156,7 +156,7 @@ def test_the_bytes_do_not_depend_on_the_order_of_the_draft(given: Draft, random:
             mounts=tuple(random.sample(edits.mounts, len(edits.mounts))),
         )
 
-    devices = [Device(name=each.name, edits=shuffled(each.edits)) for each in given.devices]
+    devices = [Device(name=each.name, edits=shuffled(each.edits)) for each in drawn.devices]
     random.shuffle(devices)
-    other = Draft(kind=given.kind, devices=tuple(devices), edits=shuffled(given.edits))
-    assert render(build(other)) == render(build(given))
+    other = Draft(kind=drawn.kind, devices=tuple(devices), edits=shuffled(drawn.edits))
+    assert render(build(other)) == render(build(drawn))

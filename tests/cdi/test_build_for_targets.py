@@ -1,4 +1,4 @@
-"""Whatever cdigen writes, for whichever target, the CDI libraries of that target load."""
+"""The CDI libraries of every target load the specs that cdigen writes for the target."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TARGETS = [
 
 
 def libraries(oldest: str) -> tuple[str, ...]:
-    """Return the libraries that were observed, from OLDEST on: what runs there later must read it too."""
+    """Return the tested libraries of the version OLDEST and later, which must all load the spec."""
     return (*(version for version in RELEASES if not is_newer(oldest, version)), "main")
 
 
@@ -40,7 +40,7 @@ def assert_loads(content: bytes, versions: tuple[str, ...]) -> None:
 
 
 def inventory(*, closed: bool = False) -> dict[str, Inventory]:
-    """Return the recorded host; CLOSED: its card and render nodes are open to their groups only."""
+    """Return the inventory of an example host; if CLOSED, its DRM nodes are open only to group 44."""
     document: dict[str, Any] = json.loads((EXAMPLES / "hosts" / "debian13-8xh100.json").read_text())
     waiting: list[Any] = [document]
     while waiting:
@@ -69,7 +69,7 @@ def test_every_library_loads_the_example() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("closed", [False, True], ids=["open", "closed"])
-def test_the_libraries_of_a_target_and_later_ones_load_its_spec(target: str, closed: bool) -> None:  # noqa: FBT001
+def test_the_library_of_a_target_and_later_libraries_load_its_spec(target: str, closed: bool) -> None:  # noqa: FBT001
     wanted = parse(target)
     (product,), broken = generate.generate_specs(
         inventory(closed=closed), host=None, options=generate.GenerateOptions(target=wanted)

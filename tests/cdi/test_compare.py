@@ -1,4 +1,4 @@
-"""What differs between two specs."""
+"""The differences between two specs."""
 
 import json
 from pathlib import Path
@@ -41,7 +41,7 @@ def test_a_spec_does_not_differ_from_itself() -> None:
     assert changes.summary() == "no difference"
 
 
-def test_devices_that_came_and_went_are_named() -> None:
+def test_added_and_removed_devices_are_listed() -> None:
     changes = compare(
         spec(device("0", "/dev/a"), device("1", "/dev/b")), spec(device("1", "/dev/b"), device("2"))
     )
@@ -49,12 +49,12 @@ def test_devices_that_came_and_went_are_named() -> None:
     assert changes.summary() == "+1 device, -1 device"
 
 
-def test_a_file_that_was_not_there_had_no_devices() -> None:
+def test_a_missing_file_has_no_devices() -> None:
     assert compare(None, spec(device("0"))).added == ("0",)
     assert compare(spec(device("0")), None).removed == ("0",)
 
 
-def test_a_device_with_other_nodes_is_changed_and_says_which() -> None:
+def test_a_device_whose_nodes_differ_is_changed_and_its_edits_are_listed() -> None:
     old, new = (
         spec(device("0", "/dev/a", "/dev/b"), device("1")),
         spec(device("0", "/dev/a", "/dev/c"), device("1")),
@@ -65,7 +65,7 @@ def test_a_device_with_other_nodes_is_changed_and_says_which() -> None:
     assert changes.shared == NO_EDITS
 
 
-def test_what_every_device_brings_changes_every_device_that_stays() -> None:
+def test_a_change_of_shared_edits_changes_every_kept_device() -> None:
     old = spec(device("0"), device("1"), mounts=[mount("/lib/a.so.1", "/lib/a.so")], env=["A=1", "B=1"])
     new = spec(device("1"), device("2"), mounts=[mount("/lib/a.so.2", "/lib/a.so")], env=["A=2", "C=1"])
     changes = compare(old, new)
@@ -75,7 +75,7 @@ def test_what_every_device_brings_changes_every_device_that_stays() -> None:
     )
 
 
-def test_a_row_holds_the_keys_of_the_contract() -> None:
+def test_a_json_row_has_the_documented_keys() -> None:
     row = compare(spec(device("0")), spec(device("0", "/dev/a"), device("1"))).row("v.com/gpu", "/f.json")
     assert {key: row[key] for key in ("kind", "file", "added", "removed", "changed")} == {
         "kind": "v.com/gpu",
@@ -88,7 +88,7 @@ def test_a_row_holds_the_keys_of_the_contract() -> None:
     json.dumps(row)
 
 
-def test_hooks_of_one_program_are_told_apart_by_their_first_words() -> None:
+def test_hooks_of_the_same_program_are_distinguished_by_the_first_argument() -> None:
     def hook(*words: str) -> dict[str, object]:
         return {"hookName": "createContainer", "path": "/usr/bin/hook", "args": ["hook", *words]}
 
@@ -98,7 +98,7 @@ def test_hooks_of_one_program_are_told_apart_by_their_first_words() -> None:
     assert compare(old, new).shared == EditChanges(changed=changed)
 
 
-def test_a_path_that_is_mounted_twice_counts_twice() -> None:
+def test_a_path_that_is_mounted_twice_has_two_entries() -> None:
     old = spec(mounts=[mount("/a", "/x"), mount("/b", "/x")])
     assert compare(old, spec(mounts=[mount("/a", "/x")])).shared.removed == ("mount /x #2",)
 
@@ -106,15 +106,15 @@ def test_a_path_that_is_mounted_twice_counts_twice() -> None:
 def test_another_order_is_a_difference_of_form_only() -> None:
     changes = compare(spec(device("0"), device("1")), spec(device("1"), device("0")))
     assert changes.any()
-    assert (changes.changed(), changes.summary()) == ((), "another order or form")
+    assert (changes.changed(), changes.summary()) == ((), "only order or form differ")
 
 
 @pytest.mark.parametrize("key", ["cdiVersion", "kind"])
-def test_what_the_document_says_of_itself_counts(key: str) -> None:
+def test_fields_of_the_document_itself_are_compared(key: str) -> None:
     assert compare(spec(device("0")), {**spec(device("0")), key: "other"}).shared.changed == (key,)
 
 
-def test_a_driver_upgrade_is_told_by_its_versions() -> None:
+def test_a_driver_upgrade_is_summarized_with_its_versions() -> None:
     old = json.loads(EXAMPLE.read_text())
     text = EXAMPLE.read_text().replace("550.163.01", "560.35.03")
     changes = compare(old, json.loads(text))
@@ -123,7 +123,7 @@ def test_a_driver_upgrade_is_told_by_its_versions() -> None:
     assert set(changes.changed()) == {each["name"] for each in old["devices"]}
 
 
-def test_gids_and_intel_rdt_and_annotations_are_seen() -> None:
+def test_gids_and_intel_rdt_and_annotations_are_compared() -> None:
     old = spec({"name": "0", "annotations": {"a": "1"}, "containerEdits": {"intelRdt": {"closID": "x"}}})
     new = spec({"name": "0", "annotations": {"a": "2"}, "containerEdits": {"additionalGids": [44]}})
     ((_, edits),) = compare(old, new).devices
@@ -133,7 +133,7 @@ def test_gids_and_intel_rdt_and_annotations_are_seen() -> None:
 
 
 @given(JSON, JSON)
-def test_whatever_lies_on_the_disk_two_sides_mirror_each_other(one: object, other: object) -> None:
+def test_the_changes_between_two_documents_are_symmetric(one: object, other: object) -> None:
     there, back = compare(one, other), compare(other, one)
     assert (set(there.added), set(there.removed)) == (set(back.removed), set(back.added))
     assert there.any() == back.any()
@@ -143,7 +143,7 @@ def test_whatever_lies_on_the_disk_two_sides_mirror_each_other(one: object, othe
 
 
 @given(JSON)
-def test_whatever_lies_on_the_disk_is_equal_to_itself(one: object) -> None:
+def test_any_document_is_equal_to_itself(one: object) -> None:
     assert not compare(one, json.loads(json.dumps(one))).any()
 
 

@@ -1,4 +1,4 @@
-"""Where each layout puts the driver's files, and what it leaves to a hook."""
+"""The mounts of each layout, and the steps for a hook."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -54,7 +54,7 @@ def steps(laid: LayoutResult) -> list[tuple[str, ...]]:
     return [(step.name, *step.arguments) for step in laid.steps]
 
 
-def test_a_view_holds_every_file_but_sockets_and_libraries_under_all_their_names() -> None:
+def test_a_view_has_all_files_except_sockets_and_a_link_for_each_library_name() -> None:
     plan = view_plan(payload(*ALL))
     assert fault(plan) == ""
     assert {file.path: file.source for file in plan.files} == {
@@ -73,7 +73,7 @@ def test_a_view_holds_every_file_but_sockets_and_libraries_under_all_their_names
     }
 
 
-def test_of_two_files_with_one_name_the_second_keeps_its_own_path_in_the_view() -> None:
+def test_the_second_of_two_files_with_the_same_name_is_below_fixed_in_the_view() -> None:
     other = DriverFile(
         kind="library", host_path="/tls/libcuda.so.550.163.01", capabilities=(), names=("libother.so.1",)
     )
@@ -98,13 +98,13 @@ def test_the_layout_files_mounts_each_library_under_each_name_in_both_folders() 
     assert laid.folder == DEBIAN
 
 
-def test_32_bit_libraries_are_never_under_their_files_names_among_those_of_64_bits() -> None:
+def test_32_bit_libraries_are_not_mounted_under_their_file_names() -> None:
     found = mounts(lay_out(payload(CUDA32), "files"))
     assert found
     assert not [path for path in found if path.endswith(".550.163.01")]
 
 
-def test_the_layout_view_mounts_one_folder_and_fixed_places_out_of_it() -> None:
+def test_the_layout_view_mounts_one_folder_and_files_at_fixed_paths() -> None:
     laid = lay_out(payload(*ALL), "view", PLACED)
     gbm = f"{VIEW}/lib64/libnvidia-allocator.so.550.163.01"
     assert mounts(laid) == {
@@ -118,13 +118,13 @@ def test_the_layout_view_mounts_one_folder_and_fixed_places_out_of_it() -> None:
     }
 
 
-def test_a_host_whose_loaders_do_not_search_them_gets_no_mounts_for_capable_processors() -> None:
+def test_a_host_without_hwcaps_support_gets_no_mounts_in_hwcaps_folders() -> None:
     laid = lay_out(payload(*ALL), "view", PLACED, capable=False)
     assert not set(CAPABILITY_FOLDERS) & mounts(laid).keys()
     assert mounts(laid)["/usr/local/nvidia"] == VIEW
 
 
-def test_the_layout_view_has_a_hook_make_the_libraries_findable() -> None:
+def test_the_layout_view_adds_the_libraries_to_the_loader_cache_with_a_hook() -> None:
     links = [f"{folder}/libcuda.so" for folder in (DEBIAN, RED_HAT)]
     names = ("libcuda.so.1", "libcuda.so", "libnvidia-allocator.so.1")
     assert steps(lay_out(payload(*ALL), "view", PLACED)) == [
@@ -134,7 +134,7 @@ def test_the_layout_view_has_a_hook_make_the_libraries_findable() -> None:
     ]
 
 
-def test_the_layout_hwcaps_mounts_the_view_where_loaders_look_and_what_images_carry_by_itself() -> None:
+def test_the_layout_hwcaps_mounts_the_view_in_loader_folders_and_image_libraries_separately() -> None:
     laid = lay_out(payload(*ALL), "hwcaps", PLACED)
     found = mounts(laid)
     folders = [
@@ -149,7 +149,7 @@ def test_the_layout_hwcaps_mounts_the_view_where_loaders_look_and_what_images_ca
     assert laid.folder == f"{DEBIAN}/glibc-hwcaps/x86-64-v2"
 
 
-def test_the_layout_named_mounts_files_under_their_own_names_for_links_to_be_made() -> None:
+def test_the_layout_named_mounts_files_under_their_names_and_creates_links() -> None:
     laid = lay_out(payload(GBM), "named")
     assert mounts(laid) == {f"{DEBIAN}/libnvidia-allocator.so.550.163.01": GBM.host_path}
     assert steps(laid) == [
@@ -159,7 +159,7 @@ def test_the_layout_named_mounts_files_under_their_own_names_for_links_to_be_mad
     ]
 
 
-def test_what_the_view_does_not_hold_is_mounted_from_the_host() -> None:
+def test_a_file_outside_the_view_is_mounted_from_the_host() -> None:
     laid = lay_out(payload(CUDA, ICD), "view", PlacedView(source=VIEW, left_out=frozenset([ICD.host_path])))
     assert mounts(laid)["/etc/OpenCL/nvidia.icd"] == "/etc/nvidia.icd"
     assert ICD.host_path not in {
@@ -167,7 +167,7 @@ def test_what_the_view_does_not_hold_is_mounted_from_the_host() -> None:
     }
 
 
-def test_what_has_only_its_place_in_the_view_is_mounted_on_it_wherever_it_is_looked_for() -> None:
+def test_a_placeholder_in_the_view_is_a_mount_point_in_every_library_folder() -> None:
     left_out = frozenset([GBM.host_path, SMI.host_path, ICD.host_path])
     name = "libnvidia-allocator.so.550.163.01"
     on_view = {f"/usr/local/nvidia/lib64/{name}", "/usr/local/nvidia/bin/nvidia-smi"}
@@ -177,12 +177,12 @@ def test_what_has_only_its_place_in_the_view_is_mounted_on_it_wherever_it_is_loo
         laid = mounts(lay_out(payload(*ALL), layout, PlacedView(source=VIEW, left_out=left_out)))
         assert {target for target in laid if target not in whole} == added
         assert laid[f"{DEBIAN}/glibc-hwcaps/x86-64-v2/{name}"] == GBM.host_path
-        # What is mounted at a place of its own comes from the host as well.
+        # The separate mounts of these files also have their source on the host.
         assert laid[f"{DEBIAN}/gbm/nvidia-drm_gbm.so"] == GBM.host_path
         assert laid["/etc/OpenCL/nvidia.icd"] == ICD.host_path
 
 
-def test_of_two_libraries_with_one_name_the_second_is_mounted_where_the_view_has_its_place() -> None:
+def test_the_second_of_two_left_out_libraries_with_the_same_name_is_mounted_below_fixed() -> None:
     other = DriverFile(kind="library", host_path="/b/libcuda.so.550.163.01", capabilities=(), names=("x.so",))
     laid = mounts(
         lay_out(payload(CUDA, other), "view", PlacedView(source=VIEW, left_out=frozenset([other.host_path])))
@@ -190,8 +190,8 @@ def test_of_two_libraries_with_one_name_the_second_is_mounted_where_the_view_has
     assert laid["/usr/local/nvidia/fixed/b/libcuda.so.550.163.01"] == other.host_path
 
 
-def test_what_belongs_below_the_prefix_is_a_link_in_the_view_that_lies_there() -> None:
-    """The view is read-only: a runtime can make nothing in it to mount on."""
+def test_files_below_the_prefix_are_links_in_the_view() -> None:
+    """The view is read-only, so a runtime cannot create a mount point in the view."""
     prefix = "/usr/local/Acme/driver"
     info = DriverFile(
         kind="config",
@@ -210,7 +210,7 @@ def test_what_belongs_below_the_prefix_is_a_link_in_the_view_that_lies_there() -
     assert mounts(laid) == wanted
     names = ("libcuda.so.1", "libcuda.so", "libnvidia-allocator.so.1")
     assert steps(laid) == [("update-ldcache", "x86_64", f"{prefix}/lib64", *names)]
-    # Its place in the view is where it is mounted if it could not enter it.
+    # If the file could not be added to the view, its placeholder is the mount point.
     apart = lay_out(prefixed, "view", PlacedView(source=VIEW, left_out=frozenset([info.host_path])))
     assert mounts(apart) == {
         **wanted,
@@ -233,7 +233,7 @@ FILES = st.builds(
 
 
 @given(st.lists(FILES, max_size=8))
-def test_any_files_give_a_view_that_can_be_made_and_mounts_that_lie_in_it(files: list[DriverFile]) -> None:
+def test_any_files_result_in_a_valid_view_with_mounts_from_the_view(files: list[DriverFile]) -> None:
     given_files = payload(*files)
     plan = view_plan(given_files)
     assert fault(plan) == ""

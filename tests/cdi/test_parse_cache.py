@@ -1,4 +1,4 @@
-"""Documents that are judged once: the answers are those of the parts, and memory is bounded."""
+"""Cached results equal fresh results, and the cache has bounded memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cdigen.model.findings import errors
 
 
 def spec(devices: int = 1, *, name: str = "gpu") -> dict[str, Any]:
-    """Return a good document with as many devices."""
+    """Return a valid document; DEVICES is the number of devices."""
     node = [{"path": "/dev/null"}]
     entries = [{"name": f"{name}{i}", "containerEdits": {"deviceNodes": node}} for i in range(devices)]
     return {"cdiVersion": "0.3.0", "kind": "example.com/gpu", "devices": entries}
@@ -32,7 +32,7 @@ def spec(devices: int = 1, *, name: str = "gpu") -> dict[str, Any]:
         b"",
     ],
 )
-def test_a_reading_is_what_parsing_and_the_rules_give_the_first_time_and_the_second(data: bytes) -> None:
+def test_a_cached_result_equals_a_fresh_parse_and_check(data: bytes) -> None:
     parsed = parse_document(data, yaml=False)
     ruled = () if parsed.document is None else check(parsed.document)
     for _ in range(2):
@@ -41,13 +41,13 @@ def test_a_reading_is_what_parsing_and_the_rules_give_the_first_time_and_the_sec
         assert reading.findings == (*parsed.findings, *ruled)
 
 
-def test_the_same_bytes_as_json_and_as_yaml_are_two_readings() -> None:
+def test_the_same_bytes_as_json_and_as_yaml_are_parsed_separately() -> None:
     data = b"cdiVersion: 0.5.0\n"
     assert parse_cache.parse_and_check(data, yaml=False).document is None
     assert parse_cache.parse_and_check(data, yaml=True).document == {"cdiVersion": "0.5.0"}
 
 
-def test_equal_bytes_are_read_once() -> None:
+def test_equal_bytes_are_parsed_once() -> None:
     data = render(spec())
     assert (
         parse_cache.parse_and_check(data).document
@@ -55,7 +55,7 @@ def test_equal_bytes_are_read_once() -> None:
     )
 
 
-def test_a_document_is_written_as_it_is_rendered_unless_it_breaks_a_rule() -> None:
+def test_a_valid_document_is_rendered_and_an_invalid_document_is_not() -> None:
     good, bad = spec(), {**spec(), "kind": "\udc80/x"}
     assert parse_cache.check_and_render(good).content == render(good)
     assert parse_cache.check_and_render(json.loads(json.dumps(good))) is parse_cache.check_and_render(good)
@@ -63,7 +63,7 @@ def test_a_document_is_written_as_it_is_rendered_unless_it_breaks_a_rule() -> No
     assert errors(parse_cache.check_and_render(bad).findings)
 
 
-def test_what_was_asked_for_lately_is_remembered_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_results_are_cached_within_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     size = len(render(spec(name="a")))
     monkeypatch.setattr(parse_cache, "BUDGET", 2 * size)
     first, second, third = (render(spec(name=name)) for name in "abc")
@@ -77,15 +77,15 @@ def test_what_was_asked_for_lately_is_remembered_within_the_budget(monkeypatch: 
     assert parse_cache.parse_and_check(second).document is not forgotten
 
 
-def test_a_document_beyond_the_budget_is_read_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_larger_than_the_budget_is_parsed_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parse_cache, "BUDGET", 100)
     data = render(spec(50))
     assert parse_cache.parse_and_check(data).document is not parse_cache.parse_and_check(data).document
     assert parse_cache.parse_and_check(data) == parse_cache.parse_and_check(data)
 
 
-def test_what_is_compared_with_each_of_many_small_documents_is_bounded() -> None:
-    """20,000 small files took minutes: each was compared with all before it."""
+def test_the_number_of_cached_results_is_limited() -> None:
+    """Without a limit, 20,000 small files took minutes: each file was compared with all earlier files."""
     first = parse_cache.parse_and_check(b'{"kind": "first"}')
     for number in range(1000):
         parse_cache.parse_and_check(b'{"kind": "%d"}' % number)

@@ -35,7 +35,7 @@ def test_good_json_in_any_layout_is_read_without_a_finding(indent: int | str | N
 
 
 @pytest.mark.parametrize("indent", [None, 1, "\t"])
-def test_where_pyyaml_lacks_libyaml_good_json_is_good_too(
+def test_valid_json_is_accepted_without_libyaml(
     monkeypatch: pytest.MonkeyPatch, indent: int | str | None
 ) -> None:
     monkeypatch.delattr(yaml, "CSafeLoader")
@@ -81,7 +81,7 @@ def test_where_pyyaml_lacks_libyaml_good_json_is_good_too(
         ("5", "not-an-object", ""),
     ],
 )
-def test_a_trap_of_json_is_named_with_its_line_and_column(text: str, rule: str, place: str) -> None:
+def test_a_problem_in_json_is_reported_with_its_line_and_column(text: str, rule: str, place: str) -> None:
     parsed = read(text)
     assert rules(parsed) == [rule]
     assert place in parsed.findings[0].message
@@ -101,16 +101,16 @@ def test_a_trap_of_json_is_named_with_its_line_and_column(text: str, rule: str, 
         '{"a": "😀"}',
     ],
 )
-def test_what_only_looks_like_a_trap_has_no_finding(text: str) -> None:
+def test_a_text_that_only_resembles_a_problem_has_no_finding(text: str) -> None:
     assert rules(read(text)) == []
 
 
-def test_a_repeated_key_has_the_json_path_of_the_place_it_repeats() -> None:
+def test_a_repeated_key_is_reported_with_its_json_path() -> None:
     parsed = read('{"devices": [{"name": 1}, {"a b": {"x": [0, {}], "y": 1, "y": 2}}]}')
     assert [finding.path for finding in parsed.findings] == ['$.devices[1]["a b"].y']
 
 
-def test_a_file_with_several_traps_has_a_finding_for_each_and_still_a_document() -> None:
+def test_a_file_with_several_problems_has_all_findings_and_a_document() -> None:
     parsed = read('\t{"a": "\\/", "a": NaN, "b": "\\ud800"} x')
     assert set(rules(parsed)) == {
         *("leading-tab", "escaped-slash", "duplicate-key", "number-not-finite"),
@@ -119,18 +119,18 @@ def test_a_file_with_several_traps_has_a_finding_for_each_and_still_a_document()
     assert parsed.document is not None
 
 
-def test_places_are_looked_up_for_so_many_findings_and_no_more() -> None:
+def test_the_number_of_findings_of_a_file_is_limited() -> None:
     parsed = read("{" + ", ".join(['"a": NaN'] * 5000) + "}")
     assert len(parsed.findings) == MAX_FINDINGS
 
 
-def test_bytes_that_are_no_utf8_are_named_with_their_place() -> None:
+def test_bytes_that_are_not_utf8_are_reported_with_their_position() -> None:
     parsed = read(b'{"a":\n"\xff"}')
     assert rules(parsed) == ["not-utf8"]
     assert "line 2, column 2" in parsed.findings[0].message
 
 
-def test_utf16_is_not_utf8() -> None:
+def test_a_utf16_file_is_reported_as_not_utf8() -> None:
     assert rules(read(TEXT.encode("utf-16"))) == ["not-utf8"]
 
 
@@ -141,14 +141,14 @@ def test_a_file_above_the_size_limit_is_not_read() -> None:
 
 @pytest.mark.parametrize("levels", [MAX_DEPTH + 1, 990, 10_000, 1_000_000])
 @pytest.mark.parametrize("is_yaml", [False, True])
-def test_a_deeply_nested_file_is_a_finding_and_no_recursion(levels: int, is_yaml: bool) -> None:  # noqa: FBT001
+def test_a_deeply_nested_file_has_a_finding_and_raises_no_recursion_error(levels: int, is_yaml: bool) -> None:  # noqa: FBT001
     for text in ("[" * levels + "]" * levels, "[" * levels, '{"a":' * levels + "1" + "}" * levels):
         parsed = read(text, is_yaml=is_yaml)
         assert parsed.document is None
         assert rules(parsed)[0] in {"too-deep", "json-syntax"}
 
 
-def test_a_document_as_deep_as_allowed_is_read() -> None:
+def test_a_document_with_the_maximum_depth_is_read() -> None:
     text = '{"a":' * MAX_DEPTH + "1" + "}" * MAX_DEPTH
     assert rules(read(text)) == []
     assert rules(read(text, is_yaml=True)) == []
@@ -177,13 +177,13 @@ def test_a_document_as_deep_as_allowed_is_read() -> None:
         ("- a", "not-an-object", ""),
     ],
 )
-def test_a_trap_of_yaml_is_named_with_its_line_and_column(text: str, rule: str, place: str) -> None:
+def test_a_problem_in_yaml_is_reported_with_its_line_and_column(text: str, rule: str, place: str) -> None:
     parsed = read(text, is_yaml=True)
     assert rules(parsed) == [rule]
     assert place in parsed.findings[0].message
 
 
-def test_yaml_is_read_into_json_types_as_the_loaders_read_it() -> None:
+def test_yaml_values_have_the_types_that_the_loaders_read() -> None:
     text = "a: 0666\nb: yes\nc: 1e3\nd: 2001-01-01\ne: ~\nf: 12:30\ng: '0'\nh: [1_000, 0x1F, .5]\n"
     assert read(text, is_yaml=True).document == {
         "a": 438,
@@ -197,14 +197,14 @@ def test_yaml_is_read_into_json_types_as_the_loaders_read_it() -> None:
     }
 
 
-def test_a_yaml_file_that_says_the_same_as_a_json_file_gives_the_same_document() -> None:
+def test_equal_yaml_and_json_files_give_the_same_document() -> None:
     text = yaml.safe_dump(rich(), sort_keys=False)
     parsed = read(text, is_yaml=True)
     assert (parsed.document, parsed.findings) == (rich(), ())
 
 
 @pytest.mark.wall_clock
-def test_aliases_are_not_expanded_and_leave_no_document() -> None:
+def test_a_file_with_aliases_is_not_expanded_and_has_no_document() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 30)]
     start = process_time()
@@ -213,11 +213,11 @@ def test_aliases_are_not_expanded_and_leave_no_document() -> None:
     assert process_time() - start < 1
 
 
-def test_an_anchor_that_holds_itself_is_refused() -> None:
+def test_an_anchor_that_contains_itself_is_refused() -> None:
     assert "yaml-syntax" in rules(read("a: &x [*x]", is_yaml=True))
 
 
-def test_without_a_file_name_a_brace_means_json() -> None:
+def test_without_a_file_name_text_that_starts_with_a_brace_is_json() -> None:
     assert rules(read("{'a': 1}", is_yaml=None)) == ["json-syntax"]
     assert read("a: 1", is_yaml=None).document == {"a": 1}
     assert read(f"\ufeff \n{TEXT}", is_yaml=None).document == plain()
@@ -249,7 +249,7 @@ def test_any_bytes_are_read_without_an_exception(data: bytes, is_yaml: bool | No
 
 
 @given(HOSTILE)
-def test_whatever_is_read_as_strict_json_without_a_finding_is_yaml_of_the_same_meaning(data: bytes) -> None:
+def test_json_without_a_finding_is_yaml_with_the_same_value(data: bytes) -> None:
     parsed = parse_document(data, yaml=False)
     if not parsed.findings:
         assert parse_document(data, yaml=True).document == parsed.document
@@ -270,7 +270,7 @@ def test_whatever_is_read_as_strict_json_without_a_finding_is_yaml_of_the_same_m
     ],
     ids=["backslashes", "escapes", "open string", "spaces", "split key", "no commas", "lines", "keys"],
 )
-def test_a_hostile_file_is_read_in_time_that_grows_with_its_size(data: bytes) -> None:
+def test_a_hostile_file_is_parsed_within_2_s(data: bytes) -> None:
     start = process_time()
     parse_document(data, yaml=False)
     assert process_time() - start < 2

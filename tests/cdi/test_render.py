@@ -1,4 +1,4 @@
-"""From the document to the bytes of a spec file, which JSON and YAML parsers must read alike."""
+"""The bytes of a spec file, which JSON and YAML parsers must read in the same way."""
 
 import json
 from typing import Any
@@ -25,12 +25,12 @@ def lines(document: dict[str, Any]) -> list[str]:
     return render(document).decode().splitlines()
 
 
-def test_the_text_ends_in_a_newline_and_has_no_other_blank_line() -> None:
+def test_the_text_ends_in_a_newline_and_has_no_blank_line() -> None:
     assert render(DOCUMENT).endswith(b"}\n")
     assert all(line.strip() for line in lines(DOCUMENT))
 
 
-def test_every_node_and_mount_has_a_line_of_its_own() -> None:
+def test_every_node_and_mount_has_a_separate_line() -> None:
     text = [line.strip().rstrip(",") for line in lines(DOCUMENT)]
     assert text.count(json.dumps(NODE)) == 4
     assert text.count(json.dumps(MOUNT)) == 2
@@ -45,7 +45,7 @@ def test_the_order_of_keys_is_kept() -> None:
 
 
 @pytest.mark.parametrize("text", ["ドライバ", "😀", "ä/ö"])
-def test_letters_of_any_script_are_written_as_they_are(text: str) -> None:
+def test_letters_of_any_script_are_written_without_escapes(text: str) -> None:
     written = render({"kind": text})
     assert text.encode() in written
     assert b"\\" not in written
@@ -60,12 +60,12 @@ DOCUMENTS = st.dictionaries(texts, VALUES, max_size=5)
 
 
 @given(DOCUMENTS)
-def test_a_json_parser_reads_back_what_was_written(document: dict[str, object]) -> None:
+def test_a_json_parser_reads_the_rendered_document(document: dict[str, object]) -> None:
     assert json.loads(render(document)) == document
 
 
 @given(DOCUMENTS)
-def test_a_yaml_parser_reads_what_a_json_parser_reads(document: dict[str, object]) -> None:
+def test_a_yaml_parser_reads_the_rendered_document(document: dict[str, object]) -> None:
     assert yaml.safe_load(render(document).decode()) == document
 
 

@@ -56,7 +56,7 @@ SCALARS = (*TEXTS, *NUMBERS, True, False, None)
 
 
 class Mutation:
-    """Changes to a good document, drawn from a seed: small enough that many results are good too."""
+    """Random changes to a valid document; the changes are small, so many results are also valid."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -91,7 +91,7 @@ class Mutation:
             target[key] = self.like(target.get(key), value)
 
     def like(self, before: object, other: object) -> object:
-        """Return, half of the times, a value of the type that was there BEFORE, else OTHER."""
+        """Return a value of the type of BEFORE in half of the cases, else OTHER."""
         if self.random.random() < 0.5:
             if isinstance(before, str):
                 return self.random.choice((*TEXTS, *LONG))
@@ -110,21 +110,21 @@ class Mutation:
 
 @pytest.fixture(scope="module")
 def accepted() -> list[Document]:
-    """Return drawn documents that the rules accept."""
+    """Return random documents that the rules accept."""
     drawn = [Mutation(seed).document() for seed in range(4000)]
     good = [document for document in drawn if not any(f.severity == "error" for f in check(document))]
     assert len(good) > 400
     return good
 
 
-def test_whatever_the_rules_accept_the_schema_accepts(accepted: list[Document]) -> None:
+def test_the_schema_accepts_every_document_that_the_rules_accept(accepted: list[Document]) -> None:
     refused = [
         (document, error.message) for document in accepted for error in VALIDATOR.iter_errors(document)
     ]
     assert refused == []
 
 
-def test_whatever_the_rules_accept_the_newest_library_loads(accepted: list[Document]) -> None:
+def test_the_newest_library_loads_every_document_that_the_rules_accept(accepted: list[Document]) -> None:
     refused = []
     for document in accepted:
         answers = verdicts(to_bytes(document), yaml=False, versions=("1.1.0", "main"))
@@ -133,7 +133,7 @@ def test_whatever_the_rules_accept_the_newest_library_loads(accepted: list[Docum
     assert refused == []
 
 
-def test_whatever_the_rules_accept_is_read_back_as_it_was_written(accepted: list[Document]) -> None:
+def test_every_document_that_the_rules_accept_is_read_back_unchanged(accepted: list[Document]) -> None:
     for document in accepted:
         parsed = parse_document(to_bytes(document), yaml=False)
         assert (parsed.document, parsed.findings) == (document, ())
@@ -147,7 +147,7 @@ KEYWORDS = frozenset(
 )
 
 
-# What is seldom drawn.
+# Cases that are rare in random documents.
 EDGES: tuple[object, ...] = (
     [],
     {**plain(), "annotations": {"a": "x" * (2**18 + 1)}},
@@ -167,7 +167,7 @@ EDGES: tuple[object, ...] = (
 
 
 def demands(schema: dict[str, Any], path: str = "") -> dict[tuple[int, str], str]:
-    """Return all that SCHEMA demands: the object that does and its keyword, with their path."""
+    """Return the path of each constraint of SCHEMA, by the id of the schema object and the keyword."""
     found = {
         (id(schema), keyword): f"{path}/{keyword}"
         for keyword, value in schema.items()
@@ -191,8 +191,8 @@ def broken(errors: Iterable[ValidationError]) -> Iterator[tuple[int, str]]:
         yield from broken(error.context or ())
 
 
-def test_whatever_the_schema_demands_the_rules_demand_too() -> None:
-    """Each demand is broken by some of the documents drawn, so a rule that is missing is found."""
+def test_the_rules_check_every_constraint_of_the_schema() -> None:
+    """For each constraint, a random document breaks the constraint, so the test finds a missing rule."""
     missing = demands(SCHEMA)
     for document in (*EDGES, *(Mutation(seed).document() for seed in range(20_000, 24_000))):
         errors = list(VALIDATOR.iter_errors(document))
@@ -203,7 +203,7 @@ def test_whatever_the_schema_demands_the_rules_demand_too() -> None:
     assert missing == {}
 
 
-def test_the_validator_without_references_says_what_the_schema_says() -> None:
+def test_the_validator_without_references_has_the_results_of_the_schema() -> None:
     inlined = validator_of(SCHEMA)
     for document in (*EDGES, *(Mutation(seed).document() for seed in range(500))):
         assert schema_errors(inlined, document) == schema_errors(VALIDATOR, document)
@@ -211,7 +211,7 @@ def test_the_validator_without_references_says_what_the_schema_says() -> None:
 
 @examples(4)
 @given(st.integers(min_value=30_000))
-def test_no_drawn_document_passes_the_rules_and_fails_the_schema(seed: int) -> None:
+def test_no_random_document_passes_the_rules_and_fails_the_schema(seed: int) -> None:
     document = Mutation(seed).document()
     if not any(finding.severity == "error" for finding in check(document)):
         assert list(VALIDATOR.iter_errors(document)) == []
@@ -244,7 +244,7 @@ def test_no_drawn_document_passes_the_rules_and_fails_the_schema(seed: int) -> N
         with_hook(hookName="x"),
     ],
 )
-def test_the_schema_says_itself_what_a_schema_can_say(document: Document) -> None:
+def test_the_schema_itself_rejects_bad_documents(document: Document) -> None:
     assert {finding.rule for finding in check_schema(document)} == {"schema"}
 
 
@@ -252,7 +252,7 @@ def test_the_schema_accepts_a_document_with_every_field() -> None:
     assert check_schema(rich()) == ()
 
 
-def test_a_schema_finding_has_the_path_of_what_is_wrong_and_a_short_message() -> None:
+def test_a_schema_finding_has_a_path_and_a_short_message() -> None:
     (finding,) = check_schema(with_edits(env=["x" * 10_000]))
     assert finding.path == "$.devices[0].containerEdits.env[0]"
     assert len(finding.message) < 300
@@ -262,6 +262,6 @@ def test_the_schema_is_itself_valid() -> None:
     Draft202012Validator.check_schema(load_schema("cdi.schema.json"))
 
 
-def test_a_schema_that_is_not_installed_is_an_error_that_names_it() -> None:
+def test_a_missing_schema_is_an_error_with_the_file_name() -> None:
     with pytest.raises(StoreError, match=r"nothing\.schema\.json"):
         load_schema("nothing.schema.json")

@@ -1,4 +1,4 @@
-"""The schema is asked in a process of its own, which may fail as it likes: the rules have judged before."""
+"""The schema check in a child process: a failure of the child is only a warning."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdigen.cdi.schema import check_in_child, check_schema
 
 
 def rules(content: bytes, source: str = "", *, deadline_s: float = 20.0) -> list[str]:
-    """Return the rules that a child finds broken in CONTENT, a child that runs SOURCE if given."""
+    """Return the rules that a child process reports for CONTENT; the child runs SOURCE if it is not empty."""
     child = (sys.executable, "-I", "-c", source) if source else None
     return [found.rule for found in check_in_child(content, deadline_s=deadline_s, child=child)]
 
@@ -23,12 +23,12 @@ def test_a_good_document_has_no_finding() -> None:
 
 
 @pytest.mark.parametrize("document", [{**plain(), "x": 1}, with_node(type="u"), {**plain(), "devices": []}])
-def test_the_child_finds_what_the_schema_finds_here(document: dict[str, object]) -> None:
+def test_the_child_process_has_the_same_findings_as_this_process(document: dict[str, object]) -> None:
     assert check_in_child(to_bytes(document)) == check_schema(document)
     assert rules(to_bytes(document)) == ["schema"]
 
 
-def test_a_document_larger_than_a_pipe_is_judged_whole() -> None:
+def test_a_document_larger_than_a_pipe_is_checked_completely() -> None:
     devices = [{"name": f"g{n}", "containerEdits": {"env": [f"A={'x' * 1000}"]}} for n in range(300)]
     content = to_bytes({**plain(), "devices": devices})
     assert len(content) > 1 << 18
@@ -41,13 +41,13 @@ def test_a_document_larger_than_a_pipe_is_judged_whole() -> None:
     [
         ("import os; os.kill(os.getpid(), 11)", "ended with status -11"),
         ("import sys; sys.exit('no module named jsonschema')", "status 1: no module named jsonschema"),
-        ("print('[' * 10)", "gave no proper answer"),
-        ("print('5')", "gave no proper answer"),
-        ("print('[[1], 2]')", "gave no proper answer"),
-        ("while True: print('x' * 100000)", "printed without end"),
+        ("print('[' * 10)", "the output of the child process is invalid"),
+        ("print('5')", "the output of the child process is invalid"),
+        ("print('[[1], 2]')", "the output of the child process is invalid"),
+        ("while True: print('x' * 100000)", "printed too much output"),
     ],
 )
-def test_a_child_that_fails_is_a_warning_that_says_how(source: str, reason: str) -> None:
+def test_a_child_that_fails_is_a_warning_with_the_cause(source: str, reason: str) -> None:
     (found,) = check_in_child(b"{}", child=(sys.executable, "-I", "-c", source))
     assert (found.severity, found.rule) == ("warning", "schema-unchecked")
     assert reason in found.message
@@ -64,7 +64,7 @@ def test_a_child_that_cannot_be_started_is_a_warning() -> None:
     assert (found.rule, "cannot be started" in found.message) == ("schema-unchecked", True)
 
 
-def test_asking_the_child_imports_no_jsonschema_here() -> None:
+def test_a_check_in_the_child_imports_no_jsonschema_in_the_parent() -> None:
     code = (
         "import sys; from cdigen.cdi.schema import check_in_child; "
         f"assert not check_in_child({json.dumps(plain()).encode()!r}); "

@@ -1,4 +1,4 @@
-"""Files that mean harm: a verdict within 5 s and 300 MB, whatever they hold; each in a process of its own."""
+"""A separate process validates each hostile file, and reports a verdict within 5 s and 300 MiB."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ LEVELS = 10_000
 
 
 def limit() -> None:
-    """Bound what the child may take; time twice as long, since others use the machine as well."""
+    """Limit CPU time and memory of the child. The time is doubled: other processes use the machine."""
     resource.setrlimit(resource.RLIMIT_CPU, (2 * MAX_SECONDS, 2 * MAX_SECONDS))
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_BYTES, MAX_BYTES))
 
 
 def validate(file: Path) -> dict[str, Any]:
-    """Return what the command says of FILE, within the limits."""
+    """Run `cdigen validate` on FILE within the limits; return the row of its JSON output."""
     done = subprocess.run(
         [sys.executable, "-m", "cdigen", "validate", "--json", str(file)],
         check=False,
@@ -123,7 +123,7 @@ def test_a_hostile_file_has_its_verdict_in_bounded_time_and_memory(name: str, tm
     assert row["valid"] is (name == "many-warnings.json")
 
 
-def test_a_hundred_thousand_devices_are_judged_and_not_given_up(tmp_path: Path) -> None:
+def test_a_hundred_thousand_devices_have_a_verdict(tmp_path: Path) -> None:
     file = tmp_path / "devices.json"
     file.write_text(many_devices())
     assert set(validate(file)["loaders"].values()) == {"accept"}
@@ -132,7 +132,7 @@ def test_a_hundred_thousand_devices_are_judged_and_not_given_up(tmp_path: Path) 
     assert (found["rule"], found["line"]) == ("path-not-absolute", 1)
 
 
-def test_an_error_behind_more_warnings_than_are_shown_is_an_error(tmp_path: Path) -> None:
+def test_an_error_after_too_many_warnings_is_reported(tmp_path: Path) -> None:
     nodes: list[dict[str, object]] = [{"path": f"/dev/x{n}", "major": 1} for n in range(3000)]
     file = tmp_path / "x.json"
     file.write_text(spec([{"name": "a", "containerEdits": {"deviceNodes": [*nodes, {"path": "x"}]}}]))
@@ -150,30 +150,30 @@ def test_a_file_above_the_limit_is_refused_without_reading_it(tmp_path: Path) ->
     assert set(row["loaders"].values()) == {"unknown"}
 
 
-def judged(data: bytes, *, yaml: bool) -> None:
-    """Judge DATA as the command does; any exception is the test's failure."""
-    of_file = validate_content(data, yaml=yaml)
-    assert of_file.parsed.document is not None or of_file.findings
+def validated(data: bytes, *, yaml: bool) -> None:
+    """Validate DATA like the command; any exception fails the test."""
+    result = validate_content(data, yaml=yaml)
+    assert result.parsed.document is not None or result.findings
     answers = verdicts(data, yaml=yaml, versions=("0.5.2", "1.1.0"))
     assert set(answers.values()) <= ANSWERS
 
 
 @pytest.mark.parametrize("yaml", [False, True])
-def test_every_single_byte_and_all_of_them_have_a_verdict(yaml: bool) -> None:  # noqa: FBT001
+def test_files_with_every_byte_value_have_a_verdict(yaml: bool) -> None:  # noqa: FBT001
     good = spec([{"name": "0", "containerEdits": {"env": ["A=B"]}}]).encode()
     for byte in range(256):
         one = bytes([byte])
         for data in (one, one * 3, one + good, good + one, good.replace(b"A=B", b"A=" + one)):
-            judged(data, yaml=yaml)
-    judged(bytes(range(256)), yaml=yaml)
-    judged(bytes(reversed(range(256))), yaml=yaml)
+            validated(data, yaml=yaml)
+    validated(bytes(range(256)), yaml=yaml)
+    validated(bytes(reversed(range(256))), yaml=yaml)
 
 
 @pytest.mark.parametrize("yaml", [False, True])
 def test_every_recorded_document_has_a_verdict(yaml: bool) -> None:  # noqa: FBT001
     lines = (CONFORMANCE.parents[1] / "cdi-loaders" / "documents.jsonl").read_text().splitlines()
     for row in map(json.loads, lines):
-        judged(row["text"].encode() if "text" in row else bytes.fromhex(row["hex"]), yaml=yaml)
+        validated(row["text"].encode() if "text" in row else bytes.fromhex(row["hex"]), yaml=yaml)
 
 
 DOCUMENTS = sorted(CONFORMANCE.iterdir())
@@ -185,16 +185,16 @@ def test_a_conformance_document_cut_at_every_byte_has_a_verdict(document: Path) 
     data = document.read_bytes()
     start = time.process_time()
     for end in range(len(data)):
-        judged(data[:end], yaml=False)
+        validated(data[:end], yaml=False)
     assert time.process_time() - start < 2 * MAX_SECONDS
 
 
 @settings(deadline=2000)
 @given(st.data())
-def test_a_cut_document_read_as_yaml_and_from_the_middle_has_a_verdict(draw: st.DataObject) -> None:
+def test_any_part_of_a_document_has_a_verdict(draw: st.DataObject) -> None:
     data = draw.draw(st.sampled_from(DOCUMENTS)).read_bytes()
     first = draw.draw(st.integers(0, len(data)))
     last = draw.draw(st.integers(first, len(data)))
-    judged(data[first:last], yaml=True)
-    judged(data[:first] + data[last:], yaml=True)
-    judged(data[:first] + data[last:], yaml=False)
+    validated(data[first:last], yaml=True)
+    validated(data[:first] + data[last:], yaml=True)
+    validated(data[:first] + data[last:], yaml=False)

@@ -1,7 +1,8 @@
-"""The rules against a judge that shares nothing with them: the CDI specification read once more.
+"""The rules compared with an independent implementation of the CDI specification.
 
-The schema here is written from SPEC.md and specs-go/config.go, not from schemas/; what a schema cannot say
-is plain Python below it. Documents are drawn around good ones, so that both answers are frequent.
+The schema in this module follows SPEC.md and specs-go/config.go, not schemas/. Python functions check the
+constraints that a schema cannot express. The random documents have small changes to valid documents, so valid
+and invalid documents are frequent.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ VERSIONS = ["0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0", "0.8.0", "1.0.0", "1.1.
 
 
 def is_strictly_good(document: Any) -> bool:
-    """Return whether DOCUMENT is a spec that every library of its version takes and a kernel can do."""
+    """Return whether DOCUMENT is a spec that every library of its version accepts and a kernel can apply."""
     if not STRICT.is_valid(document) or holds_float(document):
         return False
     every = [
@@ -143,7 +144,7 @@ def is_key(key: str) -> bool:
 
 
 def fits(edits: dict[str, Any]) -> bool:
-    """Return whether EDITS keep to what a schema cannot say."""
+    """Return whether EDITS satisfy the constraints that a schema cannot express."""
     nodes, nets = edits.get("deviceNodes", []), edits.get("netDevices", [])
     paths = [node[field] for node in nodes for field in ("path", "hostPath") if field in node]
     closid = edits.get("intelRdt", {}).get("closID", "")
@@ -158,7 +159,7 @@ def fits(edits: dict[str, Any]) -> bool:
 
 
 def needed(document: dict[str, Any], every: list[dict[str, Any]]) -> str:
-    """Return the lowest version that SPEC.md's table of changes allows."""
+    """Return the lowest version that the table of changes in SPEC.md permits."""
     nodes = [node for edits in every for node in edits.get("deviceNodes", [])]
     mounts = [mount for edits in every for mount in edits.get("mounts", [])]
     rdts = [edits["intelRdt"] for edits in every if "intelRdt" in edits]
@@ -246,7 +247,7 @@ def containers(value: object) -> list[Any]:
 
 @st.composite
 def documents(draw: st.DrawFn) -> dict[str, Any]:
-    """Draw a document that is a few changes away from a good one."""
+    """Return a strategy for copies of a valid document with up to three changes."""
     document: dict[str, Any] = copy.deepcopy(draw(st.sampled_from(GOOD)))
     for _ in range(draw(st.integers(0, 3))):
         target = draw(st.sampled_from(containers(document)))
@@ -265,13 +266,15 @@ def documents(draw: st.DrawFn) -> dict[str, Any]:
 
 @examples(4)
 @given(documents())
-def test_what_is_valid_is_what_a_strict_reading_of_the_specification_allows(document: dict[str, Any]) -> None:
+def test_the_rules_accept_exactly_the_documents_that_the_strict_implementation_accepts(
+    document: dict[str, Any],
+) -> None:
     findings = validate_content(render(document), yaml=False).findings
     is_valid = not any(found.severity == "error" for found in findings)
     assert is_valid is is_strictly_good(document), (document, findings)
 
 
-def test_the_strict_reading_knows_good_documents_from_bad_ones() -> None:
+def test_the_strict_implementation_distinguishes_valid_and_invalid_documents() -> None:
     assert all(map(is_strictly_good, GOOD))
     assert not is_strictly_good({**GOOD[0], "cdiVersion": "1.0.0"})
     assert not is_strictly_good({**GOOD[1], "x": 1})

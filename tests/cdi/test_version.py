@@ -41,7 +41,7 @@ def device(name: str = "gpu", **edits: object) -> dict[str, object]:
         (with_edits(), "0.5.0"),
     ],
 )
-def test_the_newest_feature_decides_the_version(document: dict[str, object], version: str) -> None:
+def test_the_newest_feature_determines_the_version(document: dict[str, object], version: str) -> None:
     assert minimum_version(document) == version
 
 

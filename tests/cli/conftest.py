@@ -8,7 +8,7 @@ from support.command.resolve import CONFIG, EXAMPLE, SPEC, Resolve
 
 from cdigen.cli import resolve
 from cdigen.cli.parser import Parser
-from cdigen.frontend.rundir import INVENTORY_FILE
+from cdigen.service.rundir import INVENTORY_FILE
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def resolve_host(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def asked(resolve_host: Path, capsys: pytest.CaptureFixture[str]) -> Resolve:
-    """Return the command as a function of its arguments."""
+def run_resolve(resolve_host: Path, capsys: pytest.CaptureFixture[str]) -> Resolve:
+    """Return a function that runs `cdigen resolve`, and returns the exit code and the output."""
 
     def run(*arguments: str) -> tuple[int, str]:
         parser = Parser(prog="cdigen resolve", summary="resolve", examples=resolve.EXAMPLES)

@@ -1,4 +1,4 @@
-"""What the user named and is not there, or has no effect: never taken in silence, by no command."""
+"""Every command rejects an argument whose path is missing, and an argument that has no effect."""
 
 import json
 from importlib import import_module
@@ -15,7 +15,7 @@ from cdigen.cli.parser import Parser
 SPEC = REPOSITORY / "examples/specs/debian13-8xh100.json"
 NOWHERE = "/nowhere/at-all"
 
-# What each option is given, by the word that stands for its value.
+# A nonsense value for each metavar of an option.
 NONSENSE = {
     "DIR": NOWHERE,
     "FILE": f"{NOWHERE}/x",
@@ -26,14 +26,14 @@ NONSENSE = {
     "RUNTIME": "podman-99",
     "VERSION": "99.0.0",
     "KIND": "example.com/nothing",
-    "HOW": "nonsense",
+    "NAMING": "nonsense",
     "KEY=VALUE": "nonsense",
     "SOURCE:PATH": "nonsense",
     "auto|off|PATH": NOWHERE,
     None: "nonsense",
 }
-# Of these anything may be true: names that others give, a path in containers, a folder that is made, a device
-# that a daemon would know.
+# Options that accept any value, such as names of other programs, a path in containers, a folder that is
+# created, or a device of the daemon.
 FREE = {
     "--namespace",
     "--runtime-handler",
@@ -43,7 +43,7 @@ FREE = {
     "--svg",
     "--clear",
 }
-# What runs until it is ended waits for what is not there yet; install-service makes its folders.
+# Services wait for missing paths; install-service creates its folders.
 WAITING = {"run", "nri", "kubelet", "extender", "install-service"}
 ARGUMENTS = {"validate": (SPEC, "--host"), "configure": ("podman", "--dry-run"), "config": ("check",)}
 
@@ -62,20 +62,20 @@ def options() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("command", "option", "value"), options())
-def test_no_option_takes_nonsense_in_silence(
+def test_every_option_rejects_an_invalid_value(
     cdigen: Run, host: Path, command: str, option: str, value: str
 ) -> None:
     root = () if option == "--root" else ("--root", host)
     done = cdigen(command, *root, *ARGUMENTS.get(command, ()), option, value)
-    said = f"{done.out}{done.err}"
-    assert option in said or value.removesuffix("/x") in said, (done.code, done.err)
+    message = f"{done.out}{done.err}"
+    assert option in message or value.removesuffix("/x") in message, (done.code, done.err)
     assert not Path(NOWHERE).exists()
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (("generate", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE, "not a file that exists")),
+        (("generate", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE, "not a file")),
         (("doctor", "--nvml", NOWHERE), 2, ("--nvml", NOWHERE)),
         (("generate", "--driver-root", NOWHERE), 2, ("driver root", NOWHERE)),
         (("inspect", "--library-search-path", NOWHERE), 2, ("--library-search-path", NOWHERE)),
@@ -90,7 +90,7 @@ def test_no_option_takes_nonsense_in_silence(
         (("list", "--kind", "example.com/nothing"), 2, ("example.com/nothing", "etc/cdi")),
     ],
 )
-def test_what_is_not_there_is_one_line_and_its_exit_code(
+def test_a_missing_path_is_an_error_of_one_line_with_an_exit_code(
     cdigen: Run, host: Path, arguments: tuple[str, ...], code: int, words: tuple[str, ...]
 ) -> None:
     done = cdigen(*arguments, "--root", host)
@@ -98,7 +98,7 @@ def test_what_is_not_there_is_one_line_and_its_exit_code(
     assert (done.out, len(done.err.splitlines())) == ("", 1)
 
 
-def test_a_spec_directory_that_only_writing_makes_is_said_not_to_exist(cdigen: Run, host: Path) -> None:
+def test_a_missing_spec_directory_is_only_reported_without_the_option_write(cdigen: Run, host: Path) -> None:
     for command in ("generate", "inspect"):
         done = cdigen(command, "--root", host, "--spec-dir", NOWHERE)
         assert (done.code, len(done.err.splitlines())) == (0, 1)
@@ -106,67 +106,70 @@ def test_a_spec_directory_that_only_writing_makes_is_said_not_to_exist(cdigen: R
 
 
 @pytest.mark.parametrize("option", ["--spec-dir", "--library-search-path"])
-def test_a_file_in_a_folder_s_place_is_a_usage_error(cdigen: Run, host: Path, option: str) -> None:
+def test_a_file_instead_of_a_folder_is_a_usage_error(cdigen: Run, host: Path, option: str) -> None:
     file = host / "usr/file"
     file.touch()
     given = file if option == "--spec-dir" else "/usr/file"
     assert cdigen("diff", "--root", host, option, given).failed(2, option, "is not a folder")
 
 
-def test_a_release_newer_than_all_that_are_known_is_said_to_be(cdigen: Run, host: Path) -> None:
+def test_a_release_newer_than_all_known_releases_is_reported(cdigen: Run, host: Path) -> None:
     given = ("--target", "podman-99", "--target", "docker-25")
-    for command in (("generate", "--root", host), ("inspect", "--root", host), ("validate", SPEC)):
+    for command in (("generate", "--root", host), ("inspect", "--root", host)):
         done = cdigen(*command, *given)
         assert done.code == 0
-        assert "podman-99.0.0 is newer than podman-6.0.0, the newest that cdigen knows" in done.err
+        assert "podman-99.0.0 is newer than podman-6.0.0, the newest release in cdigen's table" in done.err
         assert len(done.err.splitlines()) == 1
     assert "newer" not in cdigen("generate", "--root", host, "--target", "podman-6.0.3").err
 
 
 @pytest.mark.parametrize(
-    "given", [("--driver-root", "/x"), ("--mode", "wsl"), ("--nvml", "off"), ("--library-search-path", "/x")]
+    "arguments",
+    [("--driver-root", "/x"), ("--mode", "wsl"), ("--nvml", "off"), ("--library-search-path", "/x")],
 )
-def test_an_inventory_and_where_to_look_exclude_each_other(cdigen: Run, given: tuple[str, str]) -> None:
+def test_options_of_discovery_are_rejected_with_an_inventory(cdigen: Run, arguments: tuple[str, str]) -> None:
     for command in ("generate", "inspect"):
-        done = cdigen(command, "--inventory", EXAMPLE, *given)
-        assert done.failed(2, given[0], "no meaning with --inventory")
+        done = cdigen(command, "--inventory", EXAMPLE, *arguments)
+        assert done.failed(2, arguments[0], "no effect with --inventory")
 
 
-@pytest.mark.parametrize("given", [("--root", "/etc"), ("--config", "/dev/null")])
-def test_validate_looks_at_a_host_only_where_it_is_told_to(cdigen: Run, given: tuple[str, str]) -> None:
-    assert cdigen("validate", SPEC, *given).failed(2, given[0], "without --host")
+@pytest.mark.parametrize("arguments", [("--root", "/etc"), ("--config", "/dev/null")])
+def test_validate_rejects_options_of_the_host_without_the_option_host(
+    cdigen: Run, arguments: tuple[str, str]
+) -> None:
+    assert cdigen("validate", SPEC, *arguments).failed(2, arguments[0], "without --host")
 
 
-def test_list_names_the_kinds_that_there_are(cdigen: Run, host: Path) -> None:
+def test_list_prints_the_available_kinds_if_a_kind_is_unknown(cdigen: Run, host: Path) -> None:
     cdigen("generate", "--root", host, "--write")
     done = cdigen("list", "--root", host, "--kind", "nvidia.com/gpuu", "--json")
-    assert (done.code, done.json["error"]["hint"]) == (2, "there are nvidia.com/gpu")
+    assert (done.code, done.json["error"]["hint"]) == (2, "available kinds: nvidia.com/gpu")
 
 
-def test_validate_says_that_nothing_was_checked(cdigen: Run, tmp_path: Path) -> None:
+def test_validate_without_files_to_check_is_an_error(cdigen: Run, tmp_path: Path) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
     assert cdigen("validate", "").failed(2, "must not be empty")
     done = cdigen("validate", empty)
-    assert done.failed(2, "nothing was checked", str(empty), "no .json and no .yaml")
+    assert done.failed(2, "nothing was checked", str(empty), "no .json or .yaml")
     assert cdigen("validate", empty, "--json").json["error"]["kind"] == "no-files"
     done = cdigen("validate", empty, SPEC)
     assert done.code == 0
     assert str(empty) in done.err
 
 
-def test_json_and_yaml_exclude_each_other_on_one_stream(cdigen: Run, host: Path, tmp_path: Path) -> None:
+def test_json_and_yaml_cannot_be_printed_on_the_same_stream(cdigen: Run, host: Path, tmp_path: Path) -> None:
     assert cdigen("generate", "--root", host, "--json", "--format", "yaml").failed(2, "--json", "YAML")
     given = ("--json", "--format", "yaml", "--output", tmp_path / "x.yaml")
     assert cdigen("generate", "--root", host, *given).json[0]["result"] == "written"
 
 
-def test_nothing_is_made_on_the_way(cdigen: Run, host: Path, tmp_path: Path) -> None:
+def test_a_missing_output_folder_is_not_created(cdigen: Run, host: Path, tmp_path: Path) -> None:
     cdigen("generate", "--root", host, "--output", tmp_path / "new/x.json")
     assert list(tmp_path.glob("new*")) == []
 
 
-def test_resolve_looks_where_it_is_told_to(cdigen: Run, host: Path, tmp_path: Path) -> None:
+def test_resolve_uses_the_folders_of_its_options(cdigen: Run, host: Path, tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     done = cdigen("resolve", "--root", host, "--run-dir", tmp_path / "run", "--spec-dir", tmp_path, "--json")
     assert json.loads(done.out)["outcome"] == "nothing"

@@ -1,4 +1,4 @@
-"""``cdigen configure`` meets what no runtime reads: one line, and nothing is changed."""
+"""``cdigen configure`` with files that no runtime can parse: an error of one line, and no change."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ DROP_IN = "etc/containerd/conf.d/50-other.toml"
 
 
 @pytest.mark.parametrize("version", ['"2"', "[2]", "{a = 1}", "2.5", "1979-05-27"])
-def test_a_version_of_containerd_that_is_no_number_is_refused(
+def test_a_version_that_is_not_a_number_in_containerds_file_is_refused(
     cdigen: Run, tmp_path: Path, version: str
 ) -> None:
     put(tmp_path / MAIN, f"version = {version}\n")
@@ -20,7 +20,7 @@ def test_a_version_of_containerd_that_is_no_number_is_refused(
     assert (tmp_path / MAIN).read_text() == f"version = {version}\n"
 
 
-def test_a_version_that_is_no_number_in_an_imported_file_is_refused_with_its_name(
+def test_an_invalid_version_in_an_imported_file_is_refused_with_the_file_name(
     cdigen: Run, tmp_path: Path
 ) -> None:
     put(tmp_path / MAIN, 'version = 2\nimports = ["/etc/containerd/conf.d/*.toml"]\n')

@@ -1,4 +1,4 @@
-"""`cdigen diff`: the specs on disk against what the host would give now."""
+"""`cdigen diff` compares the specs on disk with the present state of the host."""
 
 from pathlib import Path
 
@@ -8,13 +8,13 @@ from support.command.fixtures import Run
 SPEC = "run/cdi/nvidia.com-gpu.json"
 
 
-def test_what_was_just_written_does_not_differ(cdigen: Run, host: Path) -> None:
+def test_a_written_spec_does_not_differ(cdigen: Run, host: Path) -> None:
     cdigen("generate", "--root", host, "--write")
     done = cdigen("diff", "--root", host)
     assert (done.code, done.out) == (0, "")
 
 
-def test_a_spec_that_was_never_written_is_all_new(cdigen: Run, host: Path) -> None:
+def test_a_spec_that_was_never_written_has_only_added_devices(cdigen: Run, host: Path) -> None:
     done = cdigen("diff", "--root", host, "--json")
     assert done.code == 1
     (row,) = done.json
@@ -24,7 +24,9 @@ def test_a_spec_that_was_never_written_is_all_new(cdigen: Run, host: Path) -> No
 
 
 @pytest.mark.parametrize("gone", ["dev/nvidia0", "proc/driver/nvidia/version"], ids=["node", "driver"])
-def test_a_gpu_whose_node_or_driver_is_gone_is_named(cdigen: Run, host: Path, gone: str) -> None:
+def test_a_gpu_whose_node_or_driver_is_missing_is_listed_as_removed(
+    cdigen: Run, host: Path, gone: str
+) -> None:
     cdigen("generate", "--root", host, "--write")
     (host / gone).unlink()
     done = cdigen("diff", "--root", host, "--json")
@@ -32,7 +34,7 @@ def test_a_gpu_whose_node_or_driver_is_gone_is_named(cdigen: Run, host: Path, go
     assert "0" in done.json[0]["removed"]
 
 
-def test_a_library_that_came_is_shown_with_its_place(cdigen: Run, host: Path) -> None:
+def test_an_added_library_is_shown_with_its_container_path(cdigen: Run, host: Path) -> None:
     cdigen("generate", "--root", host, "--write")
     spec = (host / SPEC).read_text()
     lines = [line for line in spec.splitlines() if '/libcuda.so.1"' in line]
@@ -47,6 +49,6 @@ def test_a_host_without_gpus_and_specs_is_not_ready(cdigen: Run, tmp_path: Path)
     assert done.code == 3
 
 
-def test_an_inventory_is_no_host(cdigen: Run, host: Path) -> None:
+def test_diff_rejects_an_inventory(cdigen: Run, host: Path) -> None:
     done = cdigen("diff", "--root", host, "--inventory", "x.json")
     assert done.code == 2

@@ -1,4 +1,4 @@
-"""`cdigen generate`: what is printed, where it is put, and which combinations make no sense."""
+"""`cdigen generate`: the output, its destinations, and invalid combinations of options."""
 
 import json
 import os
@@ -13,14 +13,14 @@ from support.paths import REPOSITORY
 DEVICES = ["0", "1", *(gpu.uuid for gpu in GPUS), "none", "all"]
 
 
-def test_the_spec_is_printed_and_nothing_else(cdigen: Run, host: Path) -> None:
+def test_generate_prints_only_the_spec(cdigen: Run, host: Path) -> None:
     done = cdigen("generate", "--root", host)
     assert (done.code, done.err) == (0, "")
     assert done.json["cdiVersion"] == "0.5.0"
     assert [device["name"] for device in done.json["devices"]] == DEVICES
 
 
-def test_options_may_stand_before_the_command(cdigen: Run, host: Path) -> None:
+def test_options_may_precede_the_command(cdigen: Run, host: Path) -> None:
     assert cdigen("--root", host, "generate").out == cdigen("generate", "--root", host).out
 
 
@@ -35,12 +35,12 @@ def test_json_prints_a_list_of_documents(cdigen: Run, host: Path) -> None:
     assert cdigen("generate", "--root", host, "--json").json == [cdigen("generate", "--root", host).json]
 
 
-def test_yaml_holds_the_same_document(cdigen: Run, host: Path) -> None:
+def test_yaml_contains_the_same_document(cdigen: Run, host: Path) -> None:
     done = cdigen("generate", "--root", host, "--format", "yaml")
     assert yaml.safe_load(done.out) == cdigen("generate", "--root", host).json
 
 
-def test_output_writes_the_file_and_nothing_beside_it(cdigen: Run, host: Path, tmp_path: Path) -> None:
+def test_output_writes_only_the_file(cdigen: Run, host: Path, tmp_path: Path) -> None:
     file = tmp_path / "there" / "spec.json"
     file.parent.mkdir()
     done = cdigen("generate", "--root", host, "--output", file)
@@ -49,14 +49,14 @@ def test_output_writes_the_file_and_nothing_beside_it(cdigen: Run, host: Path, t
     assert os.listdir(file.parent) == ["spec.json"]
 
 
-def test_output_into_a_device_writes_to_it(cdigen: Run, host: Path) -> None:
+def test_output_can_be_a_device(cdigen: Run, host: Path) -> None:
     before = os.lstat("/dev/null")
     assert cdigen("generate", "--root", host, "--output", "/dev/null").code == 0
     assert os.lstat("/dev/null").st_rdev == before.st_rdev
 
 
 @pytest.mark.parametrize("option", ["--output", "--output-dir"])
-def test_output_does_not_follow_what_another_user_has_planted(
+def test_output_does_not_follow_a_link_of_another_user(
     option: str, cdigen: Run, host: Path, tmp_path: Path
 ) -> None:
     drop, victim = tmp_path / "drop", tmp_path / "victim"
@@ -78,7 +78,7 @@ def test_output_dir_gets_one_file_per_kind(cdigen: Run, host: Path, tmp_path: Pa
     assert sorted(os.listdir(tmp_path / "out")) == ["nvidia.com-gpu.json", "nvidia.com-gpu.yaml"]
 
 
-def test_an_inventory_gives_the_same_spec_elsewhere(cdigen: Run, host: Path, tmp_path: Path) -> None:
+def test_an_inventory_results_in_the_same_spec_as_its_host(cdigen: Run, host: Path, tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.json"
     inventory.write_text(cdigen("inspect", "--root", host, "--json").out)
     assert cdigen("generate", "--inventory", inventory).out == cdigen("generate", "--root", host).out
@@ -90,7 +90,7 @@ def test_an_inventory_may_come_from_standard_input(cdigen: Run, host: Path) -> N
     assert done.out == cdigen("generate", "--root", host).out
 
 
-def test_an_inventory_cannot_be_written_into_a_spec_directory(
+def test_the_spec_of_an_inventory_cannot_be_written_into_a_spec_directory(
     cdigen: Run, host: Path, tmp_path: Path
 ) -> None:
     inventory = tmp_path / "inventory.json"
@@ -128,13 +128,13 @@ def test_a_wrong_inventory_is_a_usage_error(cdigen: Run, tmp_path: Path, content
         ("--kind gpu", 2, ("'gpu'", "nvidia.com/gpu")),
         ("--driver-root run/driver", 2, ("not absolute",)),
         ("--driver-root /run/driver", 2, ("/run/driver",)),
-        # A kind of a vendor whose driver is not loaded is no wrong usage.
+        # A kind of a vendor whose driver is not loaded is valid.
         ("--kind amd.com/gpu", 3, ("amd.com/gpu",)),
         ("--inventory /nowhere.json", 5, ("/nowhere.json", "No such file")),
         ("--config /nowhere.yaml", 5, ("/nowhere.yaml",)),
     ],
 )
-def test_options_that_cannot_be_followed_are_refused_with_the_reason(
+def test_impossible_options_are_refused_with_the_reason(
     cdigen: Run, host: Path, options: str, code: int, words: tuple[str, ...]
 ) -> None:
     root = () if "--inventory" in options else ("--root", host)
@@ -143,7 +143,7 @@ def test_options_that_cannot_be_followed_are_refused_with_the_reason(
 
 @pytest.mark.parametrize("command", [("generate",), ("generate", "--write"), ("diff",), ("inspect",)])
 @pytest.mark.parametrize("kind", ["nvidia.com/nic", "acme.example/npu"])
-def test_a_kind_that_there_is_not_is_a_mistake_that_names_those_that_there_are(
+def test_an_unknown_kind_is_refused_with_the_available_kinds(
     cdigen: Run, host: Path, command: tuple[str, ...], kind: str
 ) -> None:
     done = cdigen(*command, "--root", host, "--kind", "nvidia.com/gpu", "--kind", kind)
@@ -151,9 +151,7 @@ def test_a_kind_that_there_is_not_is_a_mistake_that_names_those_that_there_are(
     assert not (host / "run/cdi").exists() or not any((host / "run/cdi").iterdir())
 
 
-def test_a_driver_container_keeps_its_prefix_on_the_host_and_loses_it_in_the_container(
-    cdigen: Run, host: Path
-) -> None:
+def test_host_paths_have_the_driver_root_and_container_paths_do_not(cdigen: Run, host: Path) -> None:
     inner = host / "run/nvidia/driver"
     inner.mkdir(parents=True)
     for name in ("usr", "etc", "lib", "bin", "sbin"):
@@ -166,7 +164,7 @@ def test_a_driver_container_keeps_its_prefix_on_the_host_and_loses_it_in_the_con
     assert spec["devices"][0]["containerEdits"]["deviceNodes"][-1]["path"] == "/dev/nvidia0"
 
 
-def test_a_dev_root_is_where_the_host_has_the_nodes(cdigen: Run, host: Path) -> None:
+def test_the_dev_root_is_the_folder_of_the_device_nodes(cdigen: Run, host: Path) -> None:
     inner = host / "run/nvidia/driver"
     inner.mkdir(parents=True)
     os.rename(host / "dev", inner / "dev")
@@ -211,6 +209,6 @@ def test_a_wrong_configuration_is_reported_with_its_lines(cdigen: Run, host: Pat
 
 
 @pytest.mark.parametrize("name", ["debian13-8xh100", "ubuntu-2xmi300x-cpx", "ubuntu-flex170-sriov"])
-def test_an_example_host_gives_its_example_spec(cdigen: Run, name: str) -> None:
+def test_the_spec_of_an_example_host_equals_the_example_spec(cdigen: Run, name: str) -> None:
     done = cdigen("generate", "--inventory", REPOSITORY / f"examples/hosts/{name}.json")
     assert done.json == json.loads((REPOSITORY / f"examples/specs/{name}.json").read_text())

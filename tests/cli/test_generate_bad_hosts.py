@@ -1,4 +1,4 @@
-"""Hosts that are not as they should be: one clear line, the right exit code, the old spec untouched."""
+"""On a damaged host, `generate` prints one line, returns the right exit code and keeps the old spec."""
 
 import os
 import shutil
@@ -58,14 +58,18 @@ def half_upgraded(host: Path) -> None:
     os.rename(host / LIBCUDA, host / f"{CURRENT}/libcuda.so.580.65.06")
 
 
-# What is broken, the exit code, what the line has to say.
+# Each case has the damage, the exit code, and parts of the error line.
 REFUSED: dict[str, tuple[Break, int, tuple[str, ...]]] = {
     "no driver": (without_driver, 3, ("not loaded", "modprobe nvidia")),
     "no GPU": (without_gpus, 3, ("no GPU", "lspci")),
     "every GPU lost": (with_lost_gpus, 3, ("none of the 2 GPUs", "dmesg")),
-    "no nodes at all": (remove("dev/nvidia*"), 3, ("/dev/nvidiactl does not exist", "nvidia-modprobe")),
+    "no nodes at all": (remove("dev/nvidia*"), 3, ("/dev/nvidiactl does not exist", "cdigen create-nodes")),
     "no node of any GPU": (remove("dev/nvidia[0-9]"), 3, ("none of the 2 GPUs", "/dev/nvidia0")),
-    "version is rubbish": (replace("proc/driver/nvidia/version", b"\0\1\2"), 3, ("names no driver version",)),
+    "version is rubbish": (
+        replace("proc/driver/nvidia/version", b"\0\1\2"),
+        3,
+        ("contains no driver version",),
+    ),
     "libraries of another version": (
         replace(
             "proc/driver/nvidia/version", b"NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.65.06  Mon\n"
@@ -86,7 +90,7 @@ REFUSED: dict[str, tuple[Break, int, tuple[str, ...]]] = {
     ),
 }
 
-# What is broken, what is said of it; the rest is served.
+# Each case has the damage and parts of its message. All devices and files without damage are in the spec.
 SERVED: dict[str, tuple[Break, tuple[str, ...]]] = {
     "half of the nodes": (remove("dev/nvidia1"), ("GPU 1", "/dev/nvidia1 does not exist")),
     "a node that is a file": (replace("dev/nvidia1", b""), ("GPU 1", "a regular file")),
@@ -98,7 +102,6 @@ SERVED: dict[str, tuple[Break, tuple[str, ...]]] = {
         replace("proc/driver/nvidia/gpus/0000:1d:00.0/information", b"Model: \t\t NVIDIA H1"),
         ("0000:1d:00.0", "does not describe a GPU"),
     ),
-    "no nvidia-uvm": (remove("dev/nvidia-uvm"), ("/dev/nvidia-uvm does not exist",)),
     "a corrupt ld.so.cache": (
         lambda host: (host / "etc/ld.so.cache").write_bytes(b"glibc-ld.so.cache1.1" + b"\xff" * 99),
         ("/etc/ld.so.cache", "ldconfig"),
@@ -116,7 +119,7 @@ SERVED: dict[str, tuple[Break, tuple[str, ...]]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_host_that_cannot_serve_is_refused_and_its_old_spec_stays(
+def test_a_host_without_a_usable_driver_is_refused_and_its_old_spec_stays(
     cdigen: Run, host: Path, case: str
 ) -> None:
     break_, code, words = REFUSED[case]
@@ -129,7 +132,7 @@ def test_a_host_that_cannot_serve_is_refused_and_its_old_spec_stays(
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_the_same_with_json_is_one_error_document(cdigen: Run, host: Path, case: str) -> None:
+def test_the_json_output_for_a_refused_host_is_one_error_document(cdigen: Run, host: Path, case: str) -> None:
     break_, code, _ = REFUSED[case]
     break_(host)
     for command in ("generate", "inspect"):
@@ -149,15 +152,13 @@ def test_the_same_with_json_is_one_error_document(cdigen: Run, host: Path, case:
         ("libcuda is a text file", "driver-broken"),
     ],
 )
-def test_the_kind_of_the_error_tells_programs_what_is_missing(
-    cdigen: Run, host: Path, case: str, kind: str
-) -> None:
+def test_the_kind_of_the_error_describes_the_problem(cdigen: Run, host: Path, case: str, kind: str) -> None:
     REFUSED[case][0](host)
     assert cdigen("generate", "--root", host, "--json").json["error"]["kind"] == kind
 
 
 @pytest.mark.parametrize("case", SERVED)
-def test_a_fault_costs_only_what_it_concerns(cdigen: Run, host: Path, case: str) -> None:
+def test_a_fault_excludes_only_the_damaged_device_or_file(cdigen: Run, host: Path, case: str) -> None:
     break_, words = SERVED[case]
     break_(host)
     done = cdigen("generate", "--root", host)
@@ -166,11 +167,11 @@ def test_a_fault_costs_only_what_it_concerns(cdigen: Run, host: Path, case: str)
     assert "all" in [device["name"] for device in done.json["devices"]]
 
 
-def test_two_drivers_beside_one_another_give_the_running_one(cdigen: Run, host: Path) -> None:
+def test_of_two_installed_drivers_the_running_driver_is_used(cdigen: Run, host: Path) -> None:
     driver_files.write_library(host / f"{CURRENT}/libcuda.so.535.261.03", "libcuda.so.1")
     done = cdigen("generate", "--root", host, "--verbose")
     assert done.code == 0
-    assert "535.261.03 are installed beside the running 550.163.01" in done.err
+    assert "535.261.03 are installed in addition to the running driver 550.163.01" in done.err
     assert "535.261.03" not in done.out
 
 
@@ -182,7 +183,7 @@ def test_a_root_may_have_any_name(cdigen: Run, host: Path, tmp_path: Path, name:
     assert (done.code, done.err) == (0, "")
 
 
-def test_a_folder_with_spaces_is_served(cdigen: Run, host: Path) -> None:
+def test_a_folder_with_spaces_is_used(cdigen: Run, host: Path) -> None:
     os.rename(host / CURRENT, host / "usr/lib/x86_64-linux-gnu/nvidia/my driver")
     (host / CURRENT).symlink_to("my driver")
     spec = cdigen("generate", "--root", host).json
@@ -191,11 +192,13 @@ def test_a_folder_with_spaces_is_served(cdigen: Run, host: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["new\nline", "b\udcff\udcfe"])
-def test_a_folder_that_a_spec_cannot_name_is_refused_in_one_line(cdigen: Run, host: Path, name: str) -> None:
+def test_a_folder_name_that_a_spec_cannot_contain_is_refused_in_one_line(
+    cdigen: Run, host: Path, name: str
+) -> None:
     os.rename(host / CURRENT, host / f"usr/lib/x86_64-linux-gnu/nvidia/{name}")
     (host / CURRENT).symlink_to(name)
-    assert cdigen("generate", "--root", host).failed(3, "cannot hold a path with such characters")
+    assert cdigen("generate", "--root", host).failed(3, "has a path with unprintable characters")
 
 
-def test_a_machine_without_a_gpu_says_so(cdigen: Run, tmp_path: Path) -> None:
+def test_a_machine_without_a_gpu_is_an_error(cdigen: Run, tmp_path: Path) -> None:
     assert cdigen("generate", "--root", tmp_path).failed(3, "not loaded")

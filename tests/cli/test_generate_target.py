@@ -1,4 +1,4 @@
-"""`cdigen generate --target`: the spec that an older or newer runtime gets, and the groups of nodes."""
+"""`cdigen generate --target`: the specs for older and newer runtimes, and the groups of device nodes."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ CARD, RENDER = "/dev/dri/card1", "/dev/dri/renderD129"
 
 @pytest.fixture
 def closed_host(host: Path) -> Path:
-    """Return a host as udev leaves it: DRM nodes are open to the groups video (44) and render (109) only."""
+    """Return a host on which only the groups video (44) and render (109) can open DRM nodes, as with udev."""
     for node in (host / "dev/dri").iterdir():
         if not node.is_symlink():
             os.chown(node, 0, 44 if node.name.startswith("card") else 109)
@@ -35,7 +35,7 @@ def rules(done: Done) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["podman-4.3", "podman-5.1", "docker-25.0", "containerd-1.7.24"])
-def test_on_an_open_host_the_spec_is_the_same_for_all_runtimes_from_0_5_0_on(
+def test_runtimes_with_cdi_0_5_0_or_newer_get_the_same_spec_if_all_users_can_open_the_nodes(
     cdigen: Run, host: Path, target: str
 ) -> None:
     done = cdigen("generate", "--root", host, "--target", target)
@@ -43,7 +43,7 @@ def test_on_an_open_host_the_spec_is_the_same_for_all_runtimes_from_0_5_0_on(
     assert done.out == cdigen("generate", "--root", host).out
 
 
-def test_a_node_that_is_not_open_to_all_has_its_group(cdigen: Run, closed_host: Path) -> None:
+def test_a_node_that_only_its_group_can_open_has_this_group(cdigen: Run, closed_host: Path) -> None:
     done = cdigen("generate", "--root", closed_host)
     assert edits(done, "0")["deviceNodes"] == [
         {"path": CARD, "fileMode": 0o660, "gid": 44, "permissions": "rw"},
@@ -52,20 +52,16 @@ def test_a_node_that_is_not_open_to_all_has_its_group(cdigen: Run, closed_host: 
     ]
 
 
-def test_without_a_target_the_groups_are_left_out_and_whoever_asks_is_told(
-    cdigen: Run, closed_host: Path
-) -> None:
+def test_without_a_target_groups_are_omitted_with_a_verbose_message(cdigen: Run, closed_host: Path) -> None:
     assert cdigen("generate", "--root", closed_host).err == ""
     done = cdigen("generate", "--root", closed_host, "--verbose")
     assert (done.code, done.json["cdiVersion"]) == (0, "0.5.0")
     assert "additionalGids" not in done.out
     assert rules(done) == ["hook-missing", "no-forward-compatibility", "target-dropped-gids"]
-    assert all(word in done.err for word in ("groups 44, 109", "keep-groups", "--target", CARD))
+    assert all(word in done.err for word in ("groups 44, 109", "keep-groups", "'target: [podman-5.1]'", CARD))
 
 
-def test_a_runtime_that_knows_groups_gets_them_in_each_device_and_in_all(
-    cdigen: Run, closed_host: Path
-) -> None:
+def test_a_runtime_that_supports_groups_gets_them_in_each_device(cdigen: Run, closed_host: Path) -> None:
     done = cdigen("generate", "--root", closed_host, "--target", "podman-5.1")
     assert (done.code, done.err, done.json["cdiVersion"]) == (0, "", "0.7.0")
     gpus = [name for name in names(done.json) if name != "none"]
@@ -73,7 +69,7 @@ def test_a_runtime_that_knows_groups_gets_them_in_each_device_and_in_all(
     assert "additionalGids" not in done.json["containerEdits"]
 
 
-def test_the_group_of_a_shared_node_is_given_with_the_document(cdigen: Run, host: Path) -> None:
+def test_the_group_of_a_node_of_all_devices_is_in_the_document_edits(cdigen: Run, host: Path) -> None:
     os.chown(host / "dev/nvidia-uvm", 0, 44)
     (host / "dev/nvidia-uvm").chmod(0o640)
     done = cdigen("generate", "--root", host, "--target", "podman-5.1")
@@ -92,7 +88,7 @@ def test_the_group_of_a_shared_node_is_given_with_the_document(cdigen: Run, host
         (0o660, 0, None, None),
     ],
 )
-def test_only_a_group_that_opens_a_node_is_added_and_never_roots(  # noqa: PLR0917 - a table's row
+def test_only_a_group_other_than_root_that_can_open_a_node_is_added(  # noqa: PLR0917 - a table's row
     cdigen: Run, host: Path, mode: int, gid: int, shown: int | None, added: list[int] | None
 ) -> None:
     os.chown(host / "dev/nvidia0", 0, gid)
@@ -102,16 +98,14 @@ def test_only_a_group_that_opens_a_node_is_added_and_never_roots(  # noqa: PLR09
     assert found.get("additionalGids") == added
 
 
-def test_docker_before_29_5_gets_the_groups_and_the_user_is_told_that_they_get_lost(
-    cdigen: Run, closed_host: Path
-) -> None:
+def test_docker_before_29_5_gets_the_groups_with_a_warning(cdigen: Run, closed_host: Path) -> None:
     done = cdigen("generate", "--root", closed_host, "--target", "docker-28.1")
     assert (done.code, done.json["cdiVersion"]) == (0, "0.7.0")
     assert rules(done) == ["target-forgets-gids"]
     assert cdigen("generate", "--root", closed_host, "--target", "docker-29.5").err == ""
 
 
-def test_before_0_5_0_gpus_have_no_numbers(cdigen: Run, host: Path) -> None:
+def test_before_cdi_0_5_0_no_device_has_a_number_as_its_name(cdigen: Run, host: Path) -> None:
     done = cdigen("generate", "--root", host, "--target", "podman-4.2")
     assert (done.code, done.json["cdiVersion"]) == (0, "0.4.0")
     assert names(done.json) == [*UUIDS, "none", "all"]
@@ -119,7 +113,7 @@ def test_before_0_5_0_gpus_have_no_numbers(cdigen: Run, host: Path) -> None:
     assert f"nvidia.com/gpu={UUIDS[1]}" in done.err
 
 
-def test_before_0_4_0_mounts_have_no_type_and_that_is_said_once(cdigen: Run, host: Path) -> None:
+def test_before_cdi_0_4_0_mounts_have_no_type_and_one_warning_reports_it(cdigen: Run, host: Path) -> None:
     done = cdigen("generate", "--root", host, "--target", "crio-1.24")
     assert (done.code, done.json["cdiVersion"]) == (0, "0.3.0")
     assert rules(done) == [*["target-dropped-name"] * 2, "target-dropped-mount-type"]
@@ -127,15 +121,13 @@ def test_before_0_4_0_mounts_have_no_type_and_that_is_said_once(cdigen: Run, hos
 
 
 @pytest.mark.parametrize("target", ["podman-4.2", "crio-1.24", "podman-4.3", "podman-5.1", "docker-29.7"])
-def test_validate_finds_nothing_wrong_with_what_a_target_gets(
-    cdigen: Run, closed_host: Path, target: str
-) -> None:
+def test_the_spec_for_a_target_is_valid(cdigen: Run, closed_host: Path, target: str) -> None:
     spec = cdigen("generate", "--root", closed_host, "--target", target).out
     done = cdigen("validate", "-", "--json", stdin=spec.encode())
     assert (done.code, done.json[0]["valid"]) == (0, True)
 
 
-def test_a_gpu_without_uuid_does_not_fit_a_runtime_that_takes_no_numbers(cdigen: Run, host: Path) -> None:
+def test_a_gpu_without_uuid_is_refused_if_names_must_not_be_numbers(cdigen: Run, host: Path) -> None:
     file = host / f"proc/driver/nvidia/gpus/{GPUS[0].bdf}/information"
     file.write_text(file.read_text().replace(GPUS[0].uuid, "GPU-????????-????-????-????-????????????"))
     done = cdigen("generate", "--root", host, "--target", "podman-4.2")
@@ -144,7 +136,7 @@ def test_a_gpu_without_uuid_does_not_fit_a_runtime_that_takes_no_numbers(cdigen:
     assert cdigen("generate", "--root", host, "--target", "podman-4.3").code == 0
 
 
-def test_a_node_behind_a_link_does_not_fit_a_runtime_without_host_paths(cdigen: Run, host: Path) -> None:
+def test_a_node_behind_a_link_is_refused_for_a_runtime_without_host_paths(cdigen: Run, host: Path) -> None:
     (host / "dev/nvidia0").rename(host / "dev/real")
     (host / "dev/nvidia0").symlink_to("real")
     done = cdigen("generate", "--root", host, "--target", "podman-4.2", "--json")
@@ -152,7 +144,7 @@ def test_a_node_behind_a_link_does_not_fit_a_runtime_without_host_paths(cdigen: 
     assert done.json["error"]["kind"] == "target"
 
 
-def test_of_several_targets_the_strictest_counts_in_any_order(cdigen: Run, closed_host: Path) -> None:
+def test_of_several_targets_the_strictest_applies_in_any_order(cdigen: Run, closed_host: Path) -> None:
     one, two = ("--target", "podman-5.1"), ("--target", "containerd-1.7")
     both = cdigen("generate", "--root", closed_host, *one, *two)
     assert both.json["cdiVersion"] == "0.5.0"
@@ -163,12 +155,14 @@ def test_of_several_targets_the_strictest_counts_in_any_order(cdigen: Run, close
     )
 
 
-def test_a_target_may_stand_before_the_command(cdigen: Run, host: Path) -> None:
+def test_a_target_may_precede_the_command(cdigen: Run, host: Path) -> None:
     done = cdigen("--target", "podman-4.2", "generate", "--root", host)
     assert done.json["cdiVersion"] == "0.4.0"
 
 
-def test_what_was_dropped_is_in_the_report_of_a_write(cdigen: Run, closed_host: Path, tmp_path: Path) -> None:
+def test_the_json_output_of_a_write_lists_dropped_features(
+    cdigen: Run, closed_host: Path, tmp_path: Path
+) -> None:
     arguments = ("--write", "--json", "--spec-dir", tmp_path / "cdi", "--target", "podman-4.9")
     (row,) = cdigen("generate", "--root", closed_host, *arguments).json
     (finding,) = [finding for finding in row["findings"] if finding["rule"] == "target-dropped-gids"]
@@ -177,7 +171,7 @@ def test_what_was_dropped_is_in_the_report_of_a_write(cdigen: Run, closed_host: 
 
 
 @pytest.mark.parametrize("target", ["podman", "podman-4.0", "docker-24", "lxc-6.0", "podman-5.1-rc1", ""])
-def test_a_target_that_cannot_be_is_wrong_usage_before_the_host_is_looked_at(
+def test_an_impossible_target_is_wrong_usage_before_discovery(
     cdigen: Run, tmp_path: Path, target: str
 ) -> None:
     done = cdigen("generate", "--root", tmp_path, "--target", target)
@@ -188,7 +182,7 @@ def test_the_help_has_an_example(cdigen: Run) -> None:
     assert "--target podman-4.3" in cdigen("generate", "--help").out
 
 
-def test_the_table_of_runtimes_is_read_only_where_a_target_is_given() -> None:
+def test_the_table_of_runtimes_is_imported_only_with_a_target() -> None:
     arguments = ("generate", "--inventory", str(EXAMPLE))
     assert "cdigen.runtimes.targets" not in imported(*arguments)
     with_target = imported(*arguments, "--target", "podman-5.1")

@@ -1,4 +1,4 @@
-"""`cdigen health --mark` and `--clear`: a person's word on one device, and on no other."""
+"""`cdigen health --mark` and `--clear` apply to a single device."""
 
 import json
 import os
@@ -23,7 +23,7 @@ UUID, ADDRESS = "GPU-e4d3c2b1-a098-4f76-b5c4-d3e2f1a0b9c8", "0000:61:00.0"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Return a host whose daemon knows eight GPUs; the first is split into two instances."""
+    """Return a host whose daemon has eight GPUs; the first has two instances."""
     whole = example()["nvidia"]
     save(
         tmp_path,
@@ -52,7 +52,7 @@ def marks(host: Path) -> list[tuple[str, str, str]]:
         f"{GPU}={ADDRESS}",
     ],
 )
-def test_a_device_may_be_named_in_every_usual_way(cdigen: Run, host: Path, word: str) -> None:
+def test_a_device_can_be_named_by_number_uuid_address_or_cdi_name(cdigen: Run, host: Path, word: str) -> None:
     done = cdigen("health", "--root", host, "--mark", word, "--reason", "burn-in failed", "--json")
     assert (done.code, done.err) == (0, "")
     assert done.json == {
@@ -64,7 +64,7 @@ def test_a_device_may_be_named_in_every_usual_way(cdigen: Run, host: Path, word:
         "reason": "burn-in failed",
         "changed": True,
         "cleared": [],
-        "stay": [],
+        "remaining": [],
     }
     assert marks(host) == [(ADDRESS, "", "burn-in failed")]
     assert cdigen("health", "--root", host, "--clear", word, "--json").json["changed"]
@@ -72,15 +72,15 @@ def test_a_device_may_be_named_in_every_usual_way(cdigen: Run, host: Path, word:
 
 
 @pytest.mark.parametrize("word", [f"{GPU}=0:1", "0:1", "MIG-d2e3f4a5-b6c7-4d8e-9f0a-1b2c3d4e5f61"])
-def test_an_instance_is_marked_apart_from_its_gpu(cdigen: Run, host: Path, word: str) -> None:
+def test_an_instance_is_marked_without_its_gpu(cdigen: Run, host: Path, word: str) -> None:
     assert cdigen("health", "--root", host, "--mark", word, "--reason", "r").code == 0
     assert marks(host) == [("0000:1b:00.0", "gi8/ci0", "r")]
-    assert "was not marked" in cdigen("health", "--root", host, "--clear", "0").out
+    assert "not marked" in cdigen("health", "--root", host, "--clear", "0").out
     assert cdigen("health", "--root", host, "--clear", word).code == 0
     assert marks(host) == []
 
 
-def test_the_same_word_twice_changes_nothing(cdigen: Run, host: Path) -> None:
+def test_the_same_mark_again_changes_nothing(cdigen: Run, host: Path) -> None:
     mark = ("health", "--root", host, "--mark", "3", "--reason", "r", "--json")
     assert cdigen(*mark).json["changed"]
     before = (host / "var/lib/cdigen/health-marks.json").stat().st_ino
@@ -92,50 +92,50 @@ def test_the_same_word_twice_changes_nothing(cdigen: Run, host: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "said"),
+    ("word", "message"),
     [
-        (f"{GPU}=all", f"names 9 devices: {GPU}=0:0, "),
-        ("8", "names no device"),
-        (f"{GPU}=none", "names no device"),
-        ("amd.com/gpu=3", "names no device"),
-        ("all", "names no device"),
-        ("GPU-", "names no device"),
-        ("\x1b[2J", "names no device"),
-        ("x" * 10_000, "names no device"),
+        (f"{GPU}=all", f"matches 9 devices: {GPU}=0:0, "),
+        ("8", "matches no device"),
+        (f"{GPU}=none", "matches no device"),
+        ("amd.com/gpu=3", "matches no device"),
+        ("all", "matches no device"),
+        ("GPU-", "matches no device"),
+        ("\x1b[2J", "matches no device"),
+        ("x" * 10_000, "matches no device"),
         ("--", "expected one argument"),
         ("", "must not be empty"),
     ],
 )
 @pytest.mark.parametrize("option", ["--mark", "--clear"])
-def test_what_does_not_name_one_device_is_refused(
-    cdigen: Run, host: Path, word: str, said: str, option: str
+def test_an_argument_that_matches_no_device_or_several_devices_is_an_error(
+    cdigen: Run, host: Path, word: str, message: str, option: str
 ) -> None:
     reason = ("--reason", "r") if option == "--mark" else ()
     done = cdigen("health", "--root", host, option, word, *reason)
-    assert done.failed(2, said)
+    assert done.failed(2, message)
     assert "\x1b" not in done.err
     assert len(done.err) < 400
     assert not (host / "var/lib/cdigen").exists()
 
 
-def test_a_number_that_devices_of_two_makers_have_is_refused(cdigen: Run, tmp_path: Path) -> None:
+def test_a_device_number_that_two_vendors_have_is_an_error(cdigen: Run, tmp_path: Path) -> None:
     save(tmp_path, {**example(), **example("ubuntu-flex170-sriov")})
     done = cdigen("health", "--root", tmp_path, "--mark", "1", "--reason", "r")
-    assert done.failed(2, "names 2 devices", f"{GPU}=1", "intel.com/gpu=1", "name one of them")
+    assert done.failed(2, "matches 2 devices", f"{GPU}=1", "intel.com/gpu=1", "name one of these devices")
 
 
-def test_an_address_of_a_gpu_that_is_split_means_the_gpu(cdigen: Run, tmp_path: Path) -> None:
+def test_the_address_of_a_partitioned_gpu_marks_the_gpu_and_no_partition(cdigen: Run, tmp_path: Path) -> None:
     found = example("ubuntu-2xmi300x-cpx")
     address = found["amd"].accelerators[0].address
     save(tmp_path, found)
     row = cdigen("health", "--root", tmp_path, "--mark", address, "--reason", "r", "--json").json
     assert (row["address"], row["instance"]) == (address, "")
-    # The number is a partition's.
+    # This number belongs to a partition.
     assert cdigen("health", "--root", tmp_path, "--mark", "1", "--reason", "r", "--json").json["instance"]
 
 
 @pytest.mark.parametrize(
-    ("reason", "said"),
+    ("reason", "message"),
     [
         ("", "0 characters"),
         ("   ", "of 1 to 200"),
@@ -143,47 +143,49 @@ def test_an_address_of_a_gpu_that_is_split_means_the_gpu(cdigen: Run, tmp_path: 
         ("x" * 10_240, "10240 characters"),
         ("two\nlines", "a line break: 'two\\nlines'"),
         ("\x1b[2J", "'\\x1b[2J'"),
-        ("\udcff", "cannot be printed"),
-        ("\u202e", "cannot be printed"),
+        ("\udcff", "unprintable"),
+        ("\u202e", "unprintable"),
     ],
 )
-def test_a_reason_is_one_short_line(cdigen: Run, host: Path, reason: str, said: str) -> None:
+def test_a_reason_that_is_not_one_line_of_1_to_200_characters_is_refused(
+    cdigen: Run, host: Path, reason: str, message: str
+) -> None:
     done = cdigen("health", "--root", host, "--mark", "3", "--reason", reason)
-    assert done.failed(2, "--reason has", said)
+    assert done.failed(2, "--reason has", message)
     assert len(done.err) < 300
     assert not (host / "var/lib/cdigen/health-marks.json").exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         (("--mark", "3"), "--mark needs --reason"),
-        (("--reason", "r"), "--reason has no meaning without --mark"),
-        (("--clear", "3", "--reason", "r"), "--reason has no meaning without --mark"),
+        (("--reason", "r"), "--reason needs --mark"),
+        (("--clear", "3", "--reason", "r"), "--reason needs --mark"),
         (("--mark", "3", "--reason", "r", "--clear", "3"), "exclude each other"),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(
-    cdigen: Run, host: Path, options: tuple[str, ...], said: str
+def test_contradictory_or_incomplete_options_of_health_are_an_error(
+    cdigen: Run, host: Path, options: tuple[str, ...], message: str
 ) -> None:
-    assert cdigen("health", "--root", host, *options).failed(2, said)
+    assert cdigen("health", "--root", host, *options).failed(2, message)
 
 
-def test_without_a_daemon_nothing_is_marked(cdigen: Run, tmp_path: Path) -> None:
+def test_without_a_daemon_a_mark_is_an_error(cdigen: Run, tmp_path: Path) -> None:
     assert cdigen("health", "--root", tmp_path, "--mark", "3", "--reason", "r").failed(3, "no cdigen daemon")
 
 
-def test_the_mark_of_a_device_that_is_gone_can_be_cleared(cdigen: Run, host: Path) -> None:
+def test_the_mark_of_a_missing_device_can_be_cleared(cdigen: Run, host: Path) -> None:
     cdigen("health", "--root", host, "--mark", "3", "--reason", "r")
     whole = example()["nvidia"]
     save(host, {"nvidia": replace(whole, accelerators=whole.accelerators[:3])})
-    assert cdigen("health", "--root", host, "--clear", "3").failed(2, "names no device")
+    assert cdigen("health", "--root", host, "--clear", "3").failed(2, "matches no device")
     row = cdigen("health", "--root", host, "--clear", ADDRESS, "--json").json
     assert (row["marked"], row["changed"], row["uuid"]) == (False, True, UUID)
     assert marks(host) == []
 
 
-def test_marks_that_are_damaged_are_set_aside(cdigen: Run, host: Path) -> None:
+def test_a_damaged_file_of_marks_is_renamed(cdigen: Run, host: Path) -> None:
     cdigen("health", "--root", host, "--mark", "3", "--reason", "r")
     (host / "var/lib/cdigen/health-marks.json").write_text("{")
     assert cdigen("health", "--root", host, "--mark", "4", "--reason", "r").code == 0
@@ -192,7 +194,7 @@ def test_marks_that_are_damaged_are_set_aside(cdigen: Run, host: Path) -> None:
 
 @pytest.fixture
 def shared(host: Path) -> Iterator[Path]:
-    """Return the host where every user may read it."""
+    """Return a copy of the host that every user may read."""
 
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
@@ -203,29 +205,29 @@ def shared(host: Path) -> Iterator[Path]:
 
 
 @pytest.mark.needs_root
-def test_another_user_than_root_may_look_and_not_mark(
+def test_a_user_other_than_root_can_read_the_health_but_cannot_mark_a_device(
     shared: Path, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
     os.seteuid(65534)
     try:
-        looked = main(["health", "--root", str(shared), "--json"])
+        shown = main(["health", "--root", str(shared), "--json"])
         rows = json.loads(capsysbinary.readouterr().out)
         code = main(["health", "--root", str(shared), "--mark", "3", "--reason", "r"])
     finally:
         os.seteuid(0)
-    assert (looked, len(rows), code) == (0, 10, 5)
+    assert (shown, len(rows), code) == (0, 10, 5)
     (line,) = capsysbinary.readouterr().err.decode().splitlines()
     assert "Permission denied" in line
 
 
-def test_a_state_directory_that_is_none_is_one_clear_line(cdigen: Run, host: Path) -> None:
+def test_an_invalid_state_directory_causes_a_single_error_line(cdigen: Run, host: Path) -> None:
     (host / "var/lib").mkdir(parents=True)
     (host / "var/lib/cdigen").write_text("")
     assert cdigen("health", "--root", host, "--mark", "3", "--reason", "r").failed(5, "var/lib/cdigen")
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_read_only_file_system_is_one_clear_line(host: Path) -> None:
+def test_a_read_only_file_system_causes_a_single_error_line(host: Path) -> None:
     (host / "var/lib").mkdir(parents=True)
     script = (
         f"mount -t tmpfs -o ro tmpfs {host}/var/lib && "

@@ -1,4 +1,4 @@
-"""What `--help` says: of every option something, and examples that can be run."""
+"""The output of `--help`: a text for every option, and valid examples."""
 
 import argparse
 import shlex
@@ -19,7 +19,7 @@ def parser_of(command: str) -> Parser:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_option_and_argument_has_a_help(command: str) -> None:
+def test_every_option_and_argument_has_a_help_text(command: str) -> None:
     assert [action.dest for action in parser_of(command)._actions if not action.help] == []
 
 
@@ -30,7 +30,7 @@ def test_the_help_names_all_values_of_an_option(command: str) -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_parser_takes_every_example_and_each_says_what_it_is_for(command: str) -> None:
+def test_every_example_is_valid_and_has_a_purpose(command: str) -> None:
     found = parse_examples(import_module(COMMANDS[command][0]).EXAMPLES)
     assert len(found) >= 2
     for line, purpose in found:
@@ -47,14 +47,14 @@ def test_examples_fit_into_a_line_of_a_terminal(command: str) -> None:
     assert [line for line in lines if len(line) > 100] == []
 
 
-def test_an_option_that_a_command_refuses_is_not_in_its_help(cdigen: Run) -> None:
+def test_an_option_that_a_command_refuses_is_not_in_the_help_of_this_command(cdigen: Run) -> None:
     assert "--inventory" not in cdigen("diff", "--help").out
     assert "--inventory" in cdigen("generate", "--help").out
     assert parser_of("diff").parse_args(["--inventory", "x"]).inventory == "x"
 
 
-def test_the_general_help_says_what_each_exit_code_means(cdigen: Run) -> None:
-    said = cdigen("--help").out.partition("exit codes:")[2]
-    assert all(f"{code} " in said for code in (0, 1, 2, 3, 4, 5, 70))
-    assert all(command in said for command in ("doctor", "validate", "diff", "status"))
-    assert argparse.SUPPRESS not in said
+def test_the_general_help_has_every_exit_code(cdigen: Run) -> None:
+    message = cdigen("--help").out.partition("exit codes:")[2]
+    assert all(f"{code} " in message for code in (0, 1, 2, 3, 4, 5, 70))
+    assert all(command in message for command in ("doctor", "validate", "diff", "status"))
+    assert argparse.SUPPRESS not in message

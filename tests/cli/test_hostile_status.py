@@ -1,4 +1,4 @@
-"""`cdigen status` on whatever lies where a status should be: an answer, never a defect, and soon."""
+"""For any content of the status file, `cdigen status` ends within seconds and without an internal error."""
 
 import contextlib
 import io
@@ -19,8 +19,8 @@ from support.command.fixtures import Run
 from support.daemon.status_files import changed, document
 
 from cdigen.cli.main import main
-from cdigen.frontend import rundir
-from cdigen.frontend import status as files
+from cdigen.service import rundir
+from cdigen.service import status as files
 
 TEXTS = st.text(st.characters(exclude_categories=()), max_size=12)
 VALUES = st.recursive(
@@ -31,7 +31,7 @@ VALUES = st.recursive(
 
 
 def saved(root: Path, content: bytes) -> Path:
-    """Put CONTENT where the daemon of ROOT keeps its status."""
+    """Write CONTENT into the daemon's status file below ROOT; return the path of the file."""
     rundir.prepare(str(root / "run/cdigen"))
     path = root / "run/cdigen/status.json"
     path.write_bytes(content)
@@ -40,21 +40,21 @@ def saved(root: Path, content: bytes) -> Path:
 
 @pytest.fixture
 def status(tmp_path: Path) -> Path:
-    """Return the path of a good status of this very process, which counts as a daemon."""
+    """Write a valid status whose daemon is this process; return the path of the file."""
     process = files.this_process()
     whole = {**document(), "pid": process.pid, "pid_started": process.started}
     return saved(tmp_path, json.dumps({**whole, "pid_namespace": process.namespace}).encode())
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
-    """Return every place in VALUE, as the list or object and the key in it."""
+    """Return the position of each value inside VALUE: the list or object around the value, and the key."""
     keys = range(len(value)) if isinstance(value, list) else list(value) if isinstance(value, dict) else ()
     return [found for key in keys for found in [(value, key), *places(value[key])]]
 
 
 @st.composite
 def statuses(draw: st.DrawFn) -> bytes:
-    """Draw a status in which some places hold anything, as a living process has written it."""
+    """Return a strategy for statuses with up to four random values; in some, the daemon is this process."""
     whole = document()
     for _ in range(draw(st.integers(0, 4))):
         at, key = draw(st.sampled_from(places(whole)))
@@ -67,8 +67,8 @@ def statuses(draw: st.DrawFn) -> bytes:
     return json.dumps(whole).encode()
 
 
-def answer(content: bytes, *options: str) -> tuple[int, bytes]:
-    """Return exit code and output of the command, within this process."""
+def run_status(content: bytes, *options: str) -> tuple[int, bytes]:
+    """Run the command in this process; return the exit code and the output."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "status.json").write_bytes(content)
         out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
@@ -82,37 +82,37 @@ def answer(content: bytes, *options: str) -> tuple[int, bytes]:
 
 @settings(deadline=None)
 @given(content=statuses(), verbose=st.booleans())
-def test_no_status_makes_the_command_fail_as_a_defect(content: bytes, verbose: bool) -> None:  # noqa: FBT001
-    # Without --verbose, the entry point would raise what it has no words for.
-    code, _ = answer(content, *(["-v"] if verbose else []))
+def test_no_status_causes_an_internal_error(content: bytes, verbose: bool) -> None:  # noqa: FBT001
+    # After an unexpected error, the exit code would be 70.
+    code, _ = run_status(content, *(["-v"] if verbose else []))
     assert code in {0, 3, 5}
 
 
 @settings(deadline=None)
 @given(content=statuses())
-def test_what_is_printed_for_programs_is_one_json_document(content: bytes) -> None:
-    code, out = answer(content, "--json")
+def test_the_json_output_of_status_is_one_document(content: bytes) -> None:
+    code, out = run_status(content, "--json")
     assert code in {0, 3, 5}
     given = json.loads(content)
-    # No plugin runs, whatever the document says.
+    # No plugin has written a status into the folder.
     shown = {**given, "devices": [], "nri": None, "kubelet": None} if isinstance(given, dict) else given
-    told = json.loads(out)
+    report = json.loads(out)
     if code == 0:
-        # Nor is it of the version that asks.
-        told["findings"] = [row for row in told["findings"] if row.get("rule") != "other-version-runs"]
-    assert (told == shown) == (code == 0)
+        # The version in the status differs from the version of the command, which adds a finding.
+        report["findings"] = [row for row in report["findings"] if row.get("rule") != "other-version-runs"]
+    assert (report == shown) == (code == 0)
 
 
 @settings(deadline=None)
 @given(content=st.binary(max_size=64) | VALUES.map(lambda value: json.dumps(value).encode()))
-def test_anything_else_is_no_status(content: bytes) -> None:
-    assert answer(content)[0] == 5
+def test_content_that_is_not_a_status_is_refused(content: bytes) -> None:
+    assert run_status(content)[0] == 5
 
 
 @pytest.mark.parametrize(
     ("path", "value"), [("last_cycle.reasons", 5), ("last_cycle.reasons", None), ("findings.0.rule", [])]
 )
-def test_a_shape_that_cannot_be_shown_is_refused_in_one_line(
+def test_a_status_with_wrong_types_is_refused_in_one_line(
     cdigen: Run, tmp_path: Path, path: str, value: object
 ) -> None:
     saved(tmp_path, changed(path, value))
@@ -128,7 +128,7 @@ MADE: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("options", [(), ("--json",)])
 @pytest.mark.parametrize("kind", MADE)
-def test_what_is_no_file_is_no_status_and_is_not_waited_for(
+def test_a_status_that_is_no_regular_file_is_refused_without_waiting(
     cdigen: Run, status: Path, kind: str, options: tuple[str, ...]
 ) -> None:
     status.unlink()
@@ -138,7 +138,7 @@ def test_what_is_no_file_is_no_status_and_is_not_waited_for(
 
 
 def shown_within(memory: int, status: Path) -> subprocess.CompletedProcess[str]:
-    """Run `cdigen status` on the file STATUS with so many bytes of address space."""
+    """Run `cdigen status` on the file STATUS with MEMORY bytes of address space."""
     return subprocess.run(
         [sys.executable, "-m", "cdigen", "status", "--run-dir", str(status.parent)],
         check=False,
@@ -149,15 +149,15 @@ def shown_within(memory: int, status: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_a_huge_file_costs_neither_time_nor_memory(status: Path) -> None:
+def test_a_huge_status_is_refused_within_256_mib_of_memory(status: Path) -> None:
     with status.open("wb") as file:
-        file.truncate(1 << 40)  # a hole: it takes no space
+        file.truncate(1 << 40)  # a sparse file, which uses no disk space
     done = shown_within(256 << 20, status)
     assert done.returncode == 5
     assert f"it is a file of more than {files.MAX_STATUS} bytes" in done.stderr
 
 
-def test_the_dearest_json_within_the_bound_stays_within_half_a_gibibyte(status: Path) -> None:
+def test_the_most_expensive_json_below_the_limit_needs_less_than_512_mib(status: Path) -> None:
     status.write_bytes(b"[" + b"[]," * (files.MAX_STATUS // 3 - 1) + b"1]")
     done = shown_within(512 << 20, status)
     assert (done.returncode, "its schema is None" in done.stderr) == (5, True), done.stderr

@@ -1,4 +1,4 @@
-"""Runs within the test's process end as a process of its own does, and what needs a process is rejected."""
+"""Commands that run in the process of the test have the same results as separate processes."""
 
 import gc
 import os
@@ -26,7 +26,9 @@ LINES: dict[str, tuple[str, ...]] = {
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_run_here_ends_as_a_process_does(cdigen: Run, cdigen_process: Run, host: Path, line: str) -> None:
+def test_a_run_in_process_has_the_result_of_a_separate_process(
+    cdigen: Run, cdigen_process: Run, host: Path, line: str
+) -> None:
     command, *options = LINES[line]
     words = (command, *options, *(() if command == "validate" else ("--root", str(host))))
     spec = cdigen("generate", "--root", host).out.encode()
@@ -35,7 +37,7 @@ def test_a_run_here_ends_as_a_process_does(cdigen: Run, cdigen_process: Run, hos
     assert here.out or here.err
 
 
-def test_a_run_leaves_the_process_as_it_was(cdigen: Run, host: Path) -> None:
+def test_a_run_in_process_does_not_change_the_process(cdigen: Run, host: Path) -> None:
     def state() -> list[object]:
         files = [os.fstat(number).st_ino for number in range(3)]
         return [dict(os.environ), sys.argv, sys.stdin, sys.stdout, sys.stderr, files, gc.isenabled()]
@@ -45,7 +47,9 @@ def test_a_run_leaves_the_process_as_it_was(cdigen: Run, host: Path) -> None:
     assert state() == before
 
 
-def test_a_run_has_no_variable_of_the_tests(monkeypatch: pytest.MonkeyPatch, cdigen: Run) -> None:
+def test_a_run_in_process_has_no_environment_variable_of_the_tests(
+    monkeypatch: pytest.MonkeyPatch, cdigen: Run
+) -> None:
     monkeypatch.setenv("COLUMNS", "40")
     assert max(map(len, cdigen("--help").out.splitlines())) > 40
     assert max(map(len, cdigen("--help", COLUMNS="40").out.splitlines()[:12])) <= 40
@@ -54,14 +58,14 @@ def test_a_run_has_no_variable_of_the_tests(monkeypatch: pytest.MonkeyPatch, cdi
 @pytest.mark.parametrize(
     ("words", "environment"), [(("run",), {}), (("help", "run"), {}), (("--version",), {"PYTHONPATH": "/"})]
 )
-def test_what_needs_a_process_is_rejected(
+def test_commands_that_need_a_process_are_rejected(
     cdigen: Run, words: tuple[str, ...], environment: dict[str, str]
 ) -> None:
     with pytest.raises(AssertionError, match="cdigen_process"):
         cdigen(*words, **environment)
 
 
-def test_runs_side_by_side_are_rejected(cdigen: Run) -> None:
+def test_concurrent_runs_in_process_are_rejected(cdigen: Run) -> None:
     failures: list[str] = []
 
     def attempt() -> None:
@@ -79,7 +83,7 @@ def test_runs_side_by_side_are_rejected(cdigen: Run) -> None:
 def test_a_run_that_changes_the_process_is_rejected(
     monkeypatch: pytest.MonkeyPatch, cdigen: Run, tmp_path: Path
 ) -> None:
-    """The change is made by the code of a vendor that another package adds: no code of ours makes one."""
+    """The test uses a vendor from another package, because no command of cdigen changes the process."""
     vendor(tmp_path, "mover", "import os\nos.chdir('/')\nVENDOR = None\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -87,7 +91,7 @@ def test_a_run_that_changes_the_process_is_rejected(
         cdigen("inspect", "--vendor", "mover", "--root", tmp_path)
 
 
-def test_a_run_writes_to_the_files_that_it_is_given() -> None:
+def test_a_run_writes_to_the_file_descriptors_in_its_arguments() -> None:
     full = os.open("/dev/full", os.O_RDWR)
     try:
         assert run_on([full] * 3, ("--version",), {}) == 5

@@ -1,4 +1,4 @@
-"""`cdigen inspect`: what was looked for, found, and not found."""
+"""`cdigen inspect`: the found and the missing files and devices."""
 
 import os
 import pty
@@ -12,18 +12,18 @@ from support.command.specs import add_family
 from support.hosts.mig import cap_paths, write_instance, write_minors
 
 
-def test_it_shows_the_driver_the_gpus_and_their_nodes(cdigen: Run, host: Path) -> None:
+def test_inspect_shows_the_driver_the_gpus_and_their_nodes(cdigen: Run, host: Path) -> None:
     text = cdigen("inspect", "--root", host).out
     assert "driver 550.163.01 (proprietary kernel module), CUDA 12.4, x86_64" in text
     assert all(gpu.uuid in text and gpu.bdf in text for gpu in GPUS)
     assert "/dev/nvidia1 /dev/dri/card2 /dev/dri/renderD130" in text
 
 
-def test_it_says_what_the_numbers_are_good_for(cdigen: Run, host: Path) -> None:
-    assert "Devices are named nvidia.com/gpu=INDEX, and more" in cdigen("inspect", "--root", host).out
+def test_inspect_shows_the_form_of_device_names(cdigen: Run, host: Path) -> None:
+    assert "CDI names: nvidia.com/gpu=INDEX (" in cdigen("inspect", "--root", host).out
 
 
-def test_it_says_what_was_not_found_and_why(cdigen: Run, host: Path) -> None:
+def test_inspect_shows_missing_files_with_the_reason(cdigen: Run, host: Path) -> None:
     (host / "usr/bin/nvidia-smi").unlink()
     lines = cdigen("inspect", "--root", host).out.splitlines()
     row = next(line.split() for line in lines if line.startswith("binary") and " nvidia-smi " in line)
@@ -42,12 +42,12 @@ def test_json_is_one_document_of_schema_1(cdigen: Run, host: Path) -> None:
     assert document["vendors"]["nvidia"]["driver"]["version"] == "550.163.01"
 
 
-def test_strict_fails_where_something_is_missing(cdigen: Run, host: Path) -> None:
+def test_strict_fails_if_something_is_missing(cdigen: Run, host: Path) -> None:
     (host / "dev/nvidia0").unlink()
     assert cdigen("inspect", "--root", host, "--strict").failed(3, "/dev/nvidia0")
 
 
-def test_colour_is_for_terminals_and_no_color_is_respected(host: Path) -> None:
+def test_the_output_on_a_terminal_has_colours_unless_no_color_is_set(host: Path) -> None:
     def shown(**environment: str) -> bytes:
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "cdigen", "inspect", "--root", str(host)]
@@ -57,7 +57,7 @@ def test_colour_is_for_terminals_and_no_color_is_respected(host: Path) -> None:
         try:
             while chunk := os.read(ours, 4096):
                 text += chunk
-        except OSError:  # Linux reports the end of a terminal so
+        except OSError:  # Linux reports the end of a terminal in this way
             pass
         process.wait(60)
         os.close(ours)
@@ -67,21 +67,30 @@ def test_colour_is_for_terminals_and_no_color_is_respected(host: Path) -> None:
     assert b"\033[" not in shown(NO_COLOR="1")
 
 
-def test_strict_with_json_is_one_error_document(cdigen: Run, host: Path) -> None:
+def test_inspect_with_strict_and_json_prints_one_error_document(cdigen: Run, host: Path) -> None:
     (host / "dev/nvidia0").unlink()
     done = cdigen("inspect", "--root", host, "--strict", "--json")
     assert (done.code, set(done.json)) == (3, {"error"})
 
 
-def test_it_takes_the_options_of_generate_and_the_inventory_stays_the_same(cdigen: Run, host: Path) -> None:
-    given = ("--kind", "nvidia.com/gpu", "--profile", "default", "--naming", "uuid", "--target", "podman-4.3")
+def test_options_of_generate_are_accepted_and_do_not_change_the_inventory(cdigen: Run, host: Path) -> None:
+    arguments = (
+        "--kind",
+        "nvidia.com/gpu",
+        "--profile",
+        "default",
+        "--naming",
+        "uuid",
+        "--target",
+        "podman-4.3",
+    )
     more = ("--spec-dir", "/nowhere", "--container-driver-root", "/driver")
-    done = cdigen("inspect", "--root", host, "--json", *given, *more)
+    done = cdigen("inspect", "--root", host, "--json", *arguments, *more)
     assert (done.code, done.out) == (0, cdigen("inspect", "--root", host, "--json").out)
 
 
 @pytest.mark.parametrize(
-    "given",
+    "arguments",
     [
         ("--kind", "gpu"),
         ("--profile", "none"),
@@ -90,8 +99,10 @@ def test_it_takes_the_options_of_generate_and_the_inventory_stays_the_same(cdige
         ("--spec-dir", ""),
     ],
 )
-def test_it_refuses_what_generate_refuses(cdigen: Run, host: Path, given: tuple[str, str]) -> None:
-    assert cdigen("inspect", "--root", host, *given).failed(2)
+def test_inspect_rejects_the_options_that_generate_rejects(
+    cdigen: Run, host: Path, arguments: tuple[str, str]
+) -> None:
+    assert cdigen("inspect", "--root", host, *arguments).failed(2)
 
 
 def test_partitions_are_shown_with_profile_and_nodes(cdigen: Run, host: Path) -> None:
@@ -112,7 +123,7 @@ def test_a_partition_that_is_left_out_is_shown_with_the_reason(cdigen: Run, host
     assert "left out: " in row
 
 
-def test_families_are_shown_and_empty_tables_are_not(cdigen: Run, host: Path) -> None:
+def test_device_families_are_shown_and_empty_tables_are_omitted(cdigen: Run, host: Path) -> None:
     assert "CLASS " not in cdigen("inspect", "--root", host).out
     assert "PARTITION " not in cdigen("inspect", "--root", host).out
     add_family(host)

@@ -1,4 +1,4 @@
-"""`cdigen inspect` tells which CUDA the driver serves: by its own word, or by its branch."""
+"""`cdigen inspect` shows the driver's CUDA version, from NVML or derived from the driver's branch."""
 
 from pathlib import Path
 
@@ -10,21 +10,21 @@ from support.values.unhealthy_gpus import example, save
 from cdigen.value import replace
 
 
-def test_the_driver_tells_it(cdigen: Run, host: Path) -> None:
+def test_the_version_that_nvml_reports_is_shown(cdigen: Run, host: Path) -> None:
     with trusted_folder() as folder:
         library = install(folder, Machine(cuda=12080))
-        given = ("inspect", "--root", host, "--nvml", library)
-        assert "driver 550.163.01 (proprietary kernel module), CUDA 12.8, x86_64" in cdigen(*given).out
-        assert cdigen(*given, "--json").json["vendors"]["nvidia"]["driver"]["cuda"] == "12.8"
+        arguments = ("inspect", "--root", host, "--nvml", library)
+        assert "driver 550.163.01 (proprietary kernel module), CUDA 12.8, x86_64" in cdigen(*arguments).out
+        assert cdigen(*arguments, "--json").json["vendors"]["nvidia"]["driver"]["cuda"] == "12.8"
 
 
-def test_where_nvml_is_not_asked_its_branch_does_and_json_says_unknown(cdigen: Run, host: Path) -> None:
+def test_without_nvml_the_driver_branch_determines_the_cuda_version(cdigen: Run, host: Path) -> None:
     assert "kernel module), CUDA 12.4, x86_64" in cdigen("inspect", "--root", host).out
     assert cdigen("inspect", "--root", host, "--json").json["vendors"]["nvidia"]["driver"]["cuda"] is None
 
 
 @pytest.mark.parametrize(("version", "shown"), [("550.163.01", "12.9"), ("535.1", None)])
-def test_the_daemons_word_counts_for_the_same_driver(
+def test_the_cuda_version_in_the_daemons_inventory_is_used_for_the_same_driver(
     cdigen: Run, host: Path, version: str, shown: str | None
 ) -> None:
     (inventory,) = example().values()
@@ -33,7 +33,7 @@ def test_the_daemons_word_counts_for_the_same_driver(
     assert document["vendors"]["nvidia"]["driver"]["cuda"] == shown
 
 
-def test_an_inventory_from_elsewhere_tells_what_it_told_there(
+def test_for_an_inventory_of_another_host_the_cuda_version_of_that_host_is_shown(
     cdigen: Run, host: Path, tmp_path: Path
 ) -> None:
     with trusted_folder() as folder:

@@ -1,4 +1,4 @@
-"""`cdigen inspect` of hosts with AMD's and Intel's devices: what is told apart, and what is left out."""
+"""`cdigen inspect` of hosts with AMD's and Intel's devices: separate tables and columns."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
 def columns(text: str, first: str) -> list[list[str]]:
-    """Return the rows of the table whose header begins with FIRST, as words."""
+    """Return the table whose header begins with FIRST; each row is a list of words."""
     lines = text.splitlines()
     start = next(place for place, line in enumerate(lines) if line.startswith(first))
     rows = []
@@ -21,7 +21,7 @@ def columns(text: str, first: str) -> list[list[str]]:
     return rows
 
 
-def test_gpus_and_npus_are_told_apart(cdigen: Run, tmp_path: Path) -> None:
+def test_gpus_and_npus_are_distinguished(cdigen: Run, tmp_path: Path) -> None:
     intel_tree.lay(tmp_path, *intel_tree.laptop())
     text = cdigen("inspect", "--root", tmp_path).out
     rows = columns(text, "CLASS")
@@ -29,22 +29,22 @@ def test_gpus_and_npus_are_told_apart(cdigen: Run, tmp_path: Path) -> None:
     assert "intel.com/gpu=INDEX and intel.com/npu=INDEX" in text
 
 
-def test_gpus_alone_need_no_class(cdigen: Run, tmp_path: Path) -> None:
+def test_a_host_with_only_gpus_has_no_column_for_the_class(cdigen: Run, tmp_path: Path) -> None:
     amd_tree.write(tmp_path, amd_tree.mi210(2))
     assert columns(cdigen("inspect", "--root", tmp_path).out, "INDEX")[0][0] == "INDEX"
 
 
-def test_a_maker_without_uuids_has_no_column_of_them(cdigen: Run, tmp_path: Path) -> None:
+def test_a_vendor_without_uuids_has_no_column_for_uuids(cdigen: Run, tmp_path: Path) -> None:
     intel_tree.lay(tmp_path, *intel_tree.b60())
     assert "UUID" not in cdigen("inspect", "--root", tmp_path).out
 
 
-def test_a_node_is_shown_once_whatever_its_names(cdigen: Run, tmp_path: Path) -> None:
+def test_a_node_with_several_names_is_shown_once(cdigen: Run, tmp_path: Path) -> None:
     intel_tree.lay(tmp_path, *intel_tree.b60(1))
     assert "by-path" not in cdigen("inspect", "--root", tmp_path).out
 
 
-def test_a_gpu_that_is_split_shows_the_numbers_of_its_partitions(cdigen: Run, tmp_path: Path) -> None:
+def test_a_partitioned_gpu_shows_the_numbers_of_its_partitions(cdigen: Run, tmp_path: Path) -> None:
     amd_tree.write(tmp_path, amd_tree.mi300x(4, count=2))
     text = cdigen("inspect", "--root", tmp_path).out
     assert [row[:2] for row in columns(text, "INDEX")[1:]] == [
@@ -52,10 +52,10 @@ def test_a_gpu_that_is_split_shows_the_numbers_of_its_partitions(cdigen: Run, tm
         ["4-7", amd_tree.ADDRESSES[1]],
     ]
     assert [row[0] for row in columns(text, "PARTITION")[1:]] == [str(number) for number in range(8)]
-    assert "Devices are named amd.com/gpu=PARTITION, and more" in text
+    assert "CDI names: amd.com/gpu=PARTITION (" in text
 
 
-def test_the_vendors_of_a_mixed_host_stand_apart(cdigen: Run, tmp_path: Path) -> None:
+def test_the_vendors_of_a_mixed_host_are_separate(cdigen: Run, tmp_path: Path) -> None:
     amd_tree.write(tmp_path, amd_tree.mi210(1))
     intel_tree.lay(tmp_path, intel_tree.npu())
     text = cdigen("inspect", "--root", tmp_path).out

@@ -1,4 +1,4 @@
-"""`cdigen list` on spec directories, good and bad."""
+"""`cdigen list` on valid and invalid spec directories."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ def test_list_names_devices_with_their_files(cdigen: Run, tmp_path: Path) -> Non
     assert "example.com/gpu=0  usable" in cdigen("list", "--spec-dir", tmp_path / "a").out
 
 
-def test_list_says_why_a_device_is_not_usable(cdigen: Run, tmp_path: Path) -> None:
+def test_list_has_the_reason_why_a_device_is_not_usable(cdigen: Run, tmp_path: Path) -> None:
     put(tmp_path / "low/gpu.json", GOOD)
     high = put(tmp_path / "high/gpu.json", GOOD)
     done = cdigen("list", "--spec-dir", tmp_path / "low", "--spec-dir", tmp_path / "high", "--json")
@@ -31,20 +31,20 @@ def test_list_reports_files_that_no_runtime_loads(cdigen: Run, tmp_path: Path) -
     assert str(bad) in done.err
 
 
-def test_list_may_be_of_one_kind(cdigen: Run, tmp_path: Path) -> None:
+def test_list_can_select_one_kind(cdigen: Run, tmp_path: Path) -> None:
     put(tmp_path / "gpu.json", GOOD)
     put(tmp_path / "nic.json", {**GOOD, "kind": "example.com/nic"})
     rows = cdigen("list", "--spec-dir", tmp_path, "--kind", "example.com/nic", "--json").json
     assert {row["kind"] for row in rows} == {"example.com/nic"}
 
 
-def test_list_of_nothing_says_where_it_looked(cdigen: Run, tmp_path: Path) -> None:
+def test_list_prints_the_spec_directories_if_there_is_no_device(cdigen: Run, tmp_path: Path) -> None:
     done = cdigen("list", "--root", tmp_path)
     assert done.code == 0
     assert "etc/cdi" in done.err
 
 
-def test_nothing_that_a_terminal_obeys_is_in_the_json(cdigen: Run, tmp_path: Path) -> None:
+def test_the_json_output_contains_no_control_characters(cdigen: Run, tmp_path: Path) -> None:
     file = put(tmp_path / "etc/cdi/gpu\x9b31m\x7f\u202e.json", GOOD)
     done = cdigen("list", "--root", tmp_path, "--json")
     assert not any(character in done.out for character in "\x9b\x7f\u202e")

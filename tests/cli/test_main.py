@@ -1,4 +1,4 @@
-"""The command line itself: help, versions, usage errors, streams."""
+"""The command line: help, versions, usage errors, output streams."""
 
 from importlib import import_module
 
@@ -21,9 +21,9 @@ def test_without_a_command_the_help_is_printed_as_an_error(cdigen: Run) -> None:
     assert done.err.startswith("usage: cdigen COMMAND")
 
 
-# Each in a process: a command must import all that it uses by itself.
+# Each command runs in a new process, in which no other command has imported the modules that it needs.
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_explains_itself_with_examples(cdigen_process: Run, command: str) -> None:
+def test_the_help_of_every_command_has_examples(cdigen_process: Run, command: str) -> None:
     done = cdigen_process(command, "--help")
     assert done.code == 0
     assert done.out.startswith(f"usage: cdigen {command}")
@@ -31,17 +31,17 @@ def test_every_command_explains_itself_with_examples(cdigen_process: Run, comman
 
 
 @pytest.mark.parametrize("command", [name for name in COMMANDS if not needs_process((name,))])
-def test_help_of_a_command_is_what_its_option_prints(cdigen: Run, command: str) -> None:
+def test_help_with_a_command_prints_the_help_of_the_command(cdigen: Run, command: str) -> None:
     text = cdigen(command, "--help").out
     assert [cdigen(word, command).out for word in ("help", "--help")] == [text, text]
 
 
-def test_help_of_the_daemon_is_what_its_option_prints(cdigen_process: Run) -> None:
+def test_help_with_run_prints_the_help_of_the_daemon(cdigen_process: Run) -> None:
     text = cdigen_process("run", "--help").out
     assert [cdigen_process(word, "run").out for word in ("help", "--help")] == [text, text]
 
 
-def test_help_of_no_command_and_of_what_is_none(cdigen: Run) -> None:
+def test_help_accepts_no_command_or_one_known_command(cdigen: Run) -> None:
     assert cdigen("help").out == cdigen("--help").out == cdigen("help", "help").out
     assert cdigen("help", "genrate").failed(2, "'genrate'", "did you mean 'generate'")
     assert cdigen("help", "list", "diff").failed(2, "diff")
@@ -58,25 +58,27 @@ def test_the_help_lists_every_command(cdigen: Run) -> None:
     [
         (("generat",), ("'generat'", "did you mean 'generate'")),
         (("generate", "--wirte"), ("--wirte", "cdigen generate --help")),
-        # An option may not be abbreviated.
+        # An option must not be abbreviated.
         (("generate", "--wri"), ("--wri",)),
-        (("--root", "/"), ("no command",)),
+        (("--root", "/"), ("missing command",)),
         (("generate", "--root", "/does/not/exist"), ("/does/not/exist", "not a folder")),
         (("inspect", "--root", "/etc/passwd"), ("/etc/passwd", "not a folder")),
     ],
     ids=["command", "option", "abbreviation", "no command", "no root", "a file as root"],
 )
-def test_wrong_usage_is_named(cdigen: Run, arguments: tuple[str, ...], words: tuple[str, ...]) -> None:
+def test_wrong_usage_is_an_error_that_names_the_problem(
+    cdigen: Run, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
     assert cdigen(*arguments).failed(2, *words)
 
 
-def test_a_usage_error_with_json_is_json(cdigen: Run) -> None:
+def test_with_json_a_usage_error_is_printed_as_json(cdigen: Run) -> None:
     done = cdigen("generate", "--json", "--nonsense")
     assert done.code == 2
     assert set(done.json["error"]) == {"kind", "message", "hint"}
 
 
-def test_every_option_with_a_value_may_stand_before_the_command() -> None:
+def test_every_option_with_a_value_may_precede_the_command() -> None:
     taking: set[str] = set()
     for command, (module_name, summary) in COMMANDS.items():
         parser = Parser(prog=command, summary=summary, examples="")

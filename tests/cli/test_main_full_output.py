@@ -1,4 +1,4 @@
-"""Where standard output takes nothing: one line on stderr and the exit code for writing that failed."""
+"""If standard output cannot be written, the command prints one line on stderr and has exit code 5."""
 
 import os
 import re
@@ -19,7 +19,7 @@ FULL = "/dev/full"
 
 @pytest.fixture
 def spec(tmp_path: Path) -> Path:
-    """Return a valid spec file in a host that has nothing else."""
+    """Return a valid spec file in a host without other files."""
     if not os.path.exists(FULL):
         cannot_run("there is no /dev/full")
     path = tmp_path / "etc/cdi/a.json"
@@ -65,26 +65,26 @@ def is_one_line(done: Done) -> bool:
     ],
     ids=lambda command: re.sub(r"( {spec})+", " {spec}", command),
 )
-def test_output_that_cannot_be_printed_is_a_failed_write(spec: Path, command: str) -> None:
+def test_output_that_cannot_be_written_has_exit_code_5_and_one_error_line(spec: Path, command: str) -> None:
     broken = spec.with_name("broken.txt")
     broken.write_text("{")
     words = command.format(root=root_of(spec), spec=spec, broken=broken).split()
     assert is_one_line(printed_to(FULL, *words))
 
 
-def test_an_error_that_cannot_be_printed_as_json_keeps_its_own_exit_code(spec: Path) -> None:
+def test_an_error_that_cannot_be_printed_as_json_keeps_its_exit_code(spec: Path) -> None:
     assert spec.exists()
     done = printed_to(FULL, "generate", "--json", "--nonsense")
     assert done.failed(2, "--nonsense")
 
 
-def test_where_stderr_is_full_as_well_the_exit_code_says_it(spec: Path) -> None:
+def test_if_stderr_is_also_full_the_exit_code_is_5(spec: Path) -> None:
     done = printed_to(FULL, "list", "--json", "--root", root_of(spec), stderr=subprocess.STDOUT)
     assert done.code == 5
 
 
-@pytest.mark.parametrize("place", [FULL, "a pipe that nobody reads"])
-def test_what_cannot_be_said_on_stderr_keeps_nothing_from_being_done(spec: Path, place: str) -> None:
+@pytest.mark.parametrize("place", [FULL, "a pipe without a reader"])
+def test_a_full_stderr_does_not_stop_the_command(spec: Path, place: str) -> None:
     out = spec.with_name("out")
     with stderr_at(place) as stderr:
         done = printed_to(str(out), "list", "--root", root_of(spec), stderr=stderr)
@@ -94,7 +94,7 @@ def test_what_cannot_be_said_on_stderr_keeps_nothing_from_being_done(spec: Path,
 
 @contextmanager
 def stderr_at(place: str) -> Iterator[int]:
-    """Open PLACE for writing, or a pipe whose reader has gone."""
+    """Open PLACE for writing, or a pipe whose reader has ended."""
     if place == FULL:
         writing = os.open(FULL, os.O_WRONLY)
     else:
@@ -106,7 +106,7 @@ def stderr_at(place: str) -> Iterator[int]:
         os.close(writing)
 
 
-def test_a_descriptor_that_is_open_for_reading_alone_is_a_failed_write(spec: Path) -> None:
+def test_a_standard_output_that_is_open_only_for_reading_has_exit_code_5(spec: Path) -> None:
     command = f"exec {sys.executable} -m cdigen list --root {root_of(spec)} 1</dev/null"
     done = subprocess.run(["sh", "-c", command], check=False, capture_output=True, timeout=60)
     assert (done.returncode, b"Traceback" in done.stderr) == (5, False)
@@ -114,7 +114,9 @@ def test_a_descriptor_that_is_open_for_reading_alone_is_a_failed_write(spec: Pat
 
 
 @pytest.mark.parametrize("json", [(), ("--json",)])
-def test_a_reader_that_has_gone_changes_nothing(spec: Path, json: tuple[str, ...]) -> None:
+def test_a_pipe_without_a_reader_as_standard_output_does_not_change_the_exit_code(
+    spec: Path, json: tuple[str, ...]
+) -> None:
     spec.write_text("{")
     reading, writing = os.pipe()
     os.close(reading)

@@ -1,4 +1,4 @@
-"""A user without root's rights writes specs into folders of their own: real users, on a host that is at /."""
+"""A user other than root writes specs into the user's folders, on a host whose root is /."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from support.command.specs import configure
 from support.paths import REPOSITORY
 
 USER = 4201
-# Users may not enter a folder of root, where ours may lie.
+# A user cannot access a folder of root, which can contain this Python.
 PYTHON = "/usr/bin/python3"
-# The tree's files over the machine's own, its kernel side over the kernel's, and a home.
+# The script mounts the tree of a host over this machine in an overlay, and runs a command as the user.
 BECOME = """
 tree=$1 work=$2 repository=$3 yaml=$4; shift 4
 mount -t tmpfs -o mode=0755 none "$work"
 mkdir "$work/upper" "$work/work" "$work/root"
-# Layers of an overlay may not lie in each other.
+# A layer of an overlay must not contain another layer.
 cp --archive "$tree" "$work/tree"
 tree=$work/tree
 mount -t overlay -o "lowerdir=$tree:/,upperdir=$work/upper,workdir=$work/work" none "$work/root"
@@ -34,7 +34,7 @@ mount --bind "$tree/dev" dev
 install -d -o 4201 -g 4201 home/user
 echo 'user:x:4201:4201::/home/user:/bin/sh' >> etc/passwd
 mkdir -p var/lib/cdigen run/cdi opt/cdigen
-# Users may not enter a checkout in root's home.
+# A user cannot access a checkout in root's home.
 cp -R "$repository/cdigen" "$repository/schemas" "$yaml" opt/cdigen
 exec chroot . setpriv --reuid 4201 --regid 4201 --clear-groups "$@"
 """
@@ -42,7 +42,7 @@ exec chroot . setpriv --reuid 4201 --regid 4201 --clear-groups "$@"
 
 @pytest.fixture
 def as_user(host: Path, tmp_path: Path) -> list[str]:
-    """Return the beginning of a command that runs what follows as a user on HOST."""
+    """Return the first words of a command line that runs its other words as the user on HOST."""
     work = tmp_path / "work"
     work.mkdir()
     start = [
@@ -63,7 +63,7 @@ def as_user(host: Path, tmp_path: Path) -> list[str]:
         [*start, PYTHON, "-c", "import tomllib"], check=False, capture_output=True, text=True
     )
     if trial.returncode != 0:
-        cannot_run(f"a host cannot be made here: {trial.stderr.strip()}")
+        cannot_run(f"the overlay of the host cannot be mounted: {trial.stderr.strip()}")
     return start
 
 
@@ -83,7 +83,7 @@ def run(as_user: list[str], script: str, **environment: str) -> subprocess.Compl
     )
 
 
-def test_a_user_writes_replaces_compares_and_withdraws_specs_of_their_own(as_user: list[str]) -> None:
+def test_a_user_can_write_compare_and_withdraw_specs_in_the_users_directory(as_user: list[str]) -> None:
     done = run(
         as_user,
         """
@@ -109,13 +109,13 @@ def test_a_user_writes_replaces_compares_and_withdraws_specs_of_their_own(as_use
     assert "unchanged" in done.stderr
 
 
-def test_xdg_state_home_is_where_the_state_goes(as_user: list[str]) -> None:
+def test_the_state_of_a_user_is_in_xdg_state_home(as_user: list[str]) -> None:
     script = "cdigen generate --write --spec-dir ~/cdi; ls $XDG_STATE_HOME/cdigen/state.json"
     done = run(as_user, script, XDG_STATE_HOME="/home/user/state", HOME="/home/user")
     assert done.stdout == "/home/user/state/cdigen/state.json\n", done.stderr
 
 
-def test_the_systems_spec_directory_is_not_a_users(as_user: list[str]) -> None:
+def test_a_user_cannot_write_into_the_spec_directory_of_the_system(as_user: list[str]) -> None:
     done = run(as_user, "cdigen generate --write; echo $?; ls -A /home/user /var/lib/cdigen /run/cdi")
     assert done.stdout.splitlines()[0] == "5"
     assert "Permission denied" in done.stderr
@@ -124,16 +124,14 @@ def test_the_systems_spec_directory_is_not_a_users(as_user: list[str]) -> None:
     assert ".local" not in done.stdout
 
 
-def test_a_configuration_that_root_alone_may_read_is_not_said_to_be_wrong(
-    host: Path, as_user: list[str]
-) -> None:
+def test_a_configuration_that_only_root_may_read_causes_a_warning(host: Path, as_user: list[str]) -> None:
     configure(host, "mode: auto\n").chmod(0o600)
     done = run(as_user, "cdigen list; echo list $?; cdigen status; cdigen doctor --json")
     assert "list 0" in done.stdout
-    assert "cdigen: warning: the defaults are taken: /etc/cdigen/config.yaml cannot be read" in done.stderr
-    # Whether the daemon starts with it, a user cannot tell.
+    assert "cdigen: warning: the defaults apply: /etc/cdigen/config.yaml cannot be read" in done.stderr
+    # A user cannot determine whether the daemon starts with this configuration.
     assert "no cdigen daemon" in done.stderr
     assert "does not start" not in done.stderr
     verdicts = json.loads(done.stdout[done.stdout.index("list 0\n") + 7 :])
-    told = {row["check"]: (row["ok"], row["checked"]) for row in verdicts}
-    assert told["configuration"] == (True, False)
+    report = {row["check"]: (row["ok"], row["checked"]) for row in verdicts}
+    assert report["configuration"] == (True, False)

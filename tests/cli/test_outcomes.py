@@ -1,4 +1,4 @@
-"""Several kinds at once: one's trouble never costs another's, and --json is always one document."""
+"""Several kinds in one run: an error of one kind does not affect other kinds, and --json is one document."""
 
 import json
 import os
@@ -16,13 +16,13 @@ profiles:
   - {name: all, class: gpu, names: [type-index]}
   - {name: compute, class: gpu-compute, names: [index]}
 """
-# podman 4.2 refuses names that begin with a digit: gpu-compute, whose only names are such, is refused.
+# podman 4.2 rejects names that begin with a digit. All names of gpu-compute begin with a digit.
 BROKEN = ("--target", "podman-4.2")
 
 
 @pytest.fixture
 def two(host: Path) -> Path:
-    """Return a host with two kinds."""
+    """Return a host whose configuration has two kinds."""
     configure(host, PROFILES)
     return host
 
@@ -40,7 +40,7 @@ def results(done: Done) -> dict[str, str]:
     return {row["kind"]: row["result"] for row in done.json}
 
 
-def test_a_broken_kind_costs_no_other_and_the_rows_are_the_document(cdigen: Run, two: Path) -> None:
+def test_a_broken_kind_does_not_affect_other_kinds(cdigen: Run, two: Path) -> None:
     done = cdigen("generate", "--root", two, "--write", "--json", *BROKEN)
     assert done.failed(4, "begins with a digit")
     assert results(done) == {"nvidia.com/gpu": "written", "nvidia.com/gpu-compute": "refused"}
@@ -52,13 +52,15 @@ def test_a_broken_kind_costs_no_other_and_the_rows_are_the_document(cdigen: Run,
     assert not (two / COMPUTE).exists()
 
 
-def test_printing_with_a_broken_kind_is_one_document(cdigen: Run, two: Path) -> None:
+def test_with_a_broken_kind_generate_prints_one_document(cdigen: Run, two: Path) -> None:
     done = cdigen("generate", "--root", two, "--json", *BROKEN)
     assert done.failed(4, "begins with a digit")
     assert [document["kind"] for document in done.json] == ["nvidia.com/gpu"]
 
 
-def test_only_broken_kinds_are_one_error_document(cdigen: Run, two: Path, tmp_path: Path) -> None:
+def test_a_run_with_only_broken_kinds_prints_one_error_document(
+    cdigen: Run, two: Path, tmp_path: Path
+) -> None:
     only = (*BROKEN, "--kind", "nvidia.com/gpu-compute")
     for where in ((), ("--write",), ("--output", tmp_path / "x"), ("--output-dir", tmp_path / "y")):
         done = cdigen("generate", "--root", two, "--json", *only, *where)
@@ -67,7 +69,7 @@ def test_only_broken_kinds_are_one_error_document(cdigen: Run, two: Path, tmp_pa
     assert not (two / "run/cdi").exists()
 
 
-def test_a_clash_of_one_kind_costs_no_other(cdigen: Run, two: Path) -> None:
+def test_a_conflict_of_one_kind_does_not_affect_other_kinds(cdigen: Run, two: Path) -> None:
     path = put(two / "run/cdi/other.json", FOREIGN)
     done = cdigen("generate", "--root", two, "--write", "--json")
     assert done.failed(4, str(path), "--replace-foreign")
@@ -77,21 +79,23 @@ def test_a_clash_of_one_kind_costs_no_other(cdigen: Run, two: Path) -> None:
     assert (two / COMPUTE).exists()
 
 
-def test_a_clash_of_the_only_kind_is_one_error_document(cdigen: Run, host: Path) -> None:
+def test_a_conflict_of_the_only_kind_is_one_error_document(cdigen: Run, host: Path) -> None:
     put(host / "run/cdi/other.json", FOREIGN)
     done = cdigen("generate", "--root", host, "--write", "--json")
     assert done.code == 4
     assert done.json["error"]["kind"] == "foreign-spec"
 
 
-def test_what_cannot_be_written_costs_no_other(cdigen: Run, two: Path, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_does_not_affect_other_kinds(
+    cdigen: Run, two: Path, tmp_path: Path
+) -> None:
     (tmp_path / "out/nvidia.com-gpu.json").mkdir(parents=True)
     done = cdigen("generate", "--root", two, "--output-dir", tmp_path / "out", "--json")
     assert done.code == 5
     assert results(done) == {"nvidia.com/gpu": "refused", "nvidia.com/gpu-compute": "written"}
 
 
-def test_json_says_what_output_wrote(cdigen: Run, host: Path, tmp_path: Path) -> None:
+def test_json_has_the_file_of_the_option_output(cdigen: Run, host: Path, tmp_path: Path) -> None:
     file = tmp_path / "spec.json"
     row = cdigen("generate", "--root", host, "--output", file, "--json").json[0]
     assert (row["kind"], row["file"], row["result"]) == ("nvidia.com/gpu", str(file), "written")
@@ -99,13 +103,13 @@ def test_json_says_what_output_wrote(cdigen: Run, host: Path, tmp_path: Path) ->
     assert json.loads(file.read_text())["kind"] == "nvidia.com/gpu"
 
 
-def test_json_says_what_output_dir_wrote(cdigen: Run, two: Path, tmp_path: Path) -> None:
+def test_json_has_the_files_of_the_option_output_dir(cdigen: Run, two: Path, tmp_path: Path) -> None:
     done = cdigen("generate", "--root", two, "--output-dir", tmp_path, "--format", "yaml", "--json")
     names = ("nvidia.com-gpu.yaml", "nvidia.com-gpu-compute.yaml")
     assert [row["file"] for row in done.json] == [str(tmp_path / name) for name in names]
 
 
-def test_several_kinds_cannot_go_into_one_file_with_json_either(
+def test_several_kinds_cannot_be_written_into_one_file_with_json(
     cdigen: Run, two: Path, tmp_path: Path
 ) -> None:
     both = ("--kind", "nvidia.com/gpu", "--kind", "nvidia.com/gpu-compute")
@@ -114,7 +118,7 @@ def test_several_kinds_cannot_go_into_one_file_with_json_either(
     assert set(done.json) == {"error"}
 
 
-def test_withdrawing_a_gone_driver_is_one_document(cdigen: Run, two: Path) -> None:
+def test_withdrawing_the_specs_of_a_missing_driver_prints_one_document(cdigen: Run, two: Path) -> None:
     cdigen("generate", "--root", two, "--write")
     without_driver(two)
     done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json")
@@ -126,7 +130,9 @@ def test_withdrawing_a_gone_driver_is_one_document(cdigen: Run, two: Path) -> No
     assert results(again) == {"nvidia.com/gpu": "absent"}
 
 
-def test_withdraw_removes_the_spec_of_a_family_that_is_gone_while_gpus_stay(cdigen: Run, host: Path) -> None:
+def test_withdraw_removes_the_spec_of_a_missing_family_and_keeps_the_spec_of_the_gpus(
+    cdigen: Run, host: Path
+) -> None:
     add_family(host)
     cdigen("generate", "--root", host, "--write")
     assert (host / MOFED).exists()
@@ -140,7 +146,7 @@ def test_withdraw_removes_the_spec_of_a_family_that_is_gone_while_gpus_stay(cdig
     assert not (host / MOFED).exists()
 
 
-def test_withdraw_leaves_kinds_that_were_only_not_asked_for(cdigen: Run, two: Path) -> None:
+def test_withdraw_keeps_kinds_that_only_the_options_exclude(cdigen: Run, two: Path) -> None:
     cdigen("generate", "--root", two, "--write")
     for only in (("--kind", "nvidia.com/gpu"), ("--profile", "all")):
         done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json", *only)
@@ -148,14 +154,14 @@ def test_withdraw_leaves_kinds_that_were_only_not_asked_for(cdigen: Run, two: Pa
     assert (two / COMPUTE).exists()
 
 
-def test_withdraw_leaves_the_old_spec_of_a_kind_that_is_broken_now(cdigen: Run, two: Path) -> None:
+def test_withdraw_keeps_the_old_spec_of_a_broken_kind(cdigen: Run, two: Path) -> None:
     cdigen("generate", "--root", two, "--write")
     done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json", *BROKEN)
     assert results(done)["nvidia.com/gpu-compute"] == "refused"
     assert (two / COMPUTE).exists()
 
 
-def test_withdraw_leaves_other_vendors_other_directories_and_edited_files(
+def test_withdraw_keeps_specs_of_other_vendors_and_other_directories_and_edited_specs(
     cdigen: Run, two: Path, tmp_path: Path
 ) -> None:
     cdigen("generate", "--root", two, "--write", "--spec-dir", tmp_path / "other")
@@ -168,12 +174,12 @@ def test_withdraw_leaves_other_vendors_other_directories_and_edited_files(
     without_driver(two)
     done = cdigen("generate", "--root", two, "--write", "--withdraw", "--json")
     assert (done.code, done.json["error"]["kind"]) == (4, "foreign-file")
-    assert "is not as cdigen wrote it, so it stays" in done.json["error"]["message"]
+    assert "was changed since cdigen wrote it and stays" in done.json["error"]["message"]
     assert sorted(os.listdir(two / "run/cdi")) == ["nvidia.com-gpu-compute.json", "nvidia.com-gpu.json"]
     assert len(os.listdir(tmp_path / "other")) == 2
 
 
-def test_withdraw_says_that_a_state_file_is_damaged(cdigen: Run, host: Path) -> None:
+def test_withdraw_reports_a_damaged_state_file(cdigen: Run, host: Path) -> None:
     cdigen("generate", "--root", host, "--write")
     (host / "var/lib/cdigen/state.json").write_text("{")
     without_driver(host)
@@ -183,7 +189,7 @@ def test_withdraw_says_that_a_state_file_is_damaged(cdigen: Run, host: Path) -> 
     assert (host / GPU).exists()
 
 
-def test_each_finding_is_said_once(cdigen: Run, two: Path, tmp_path: Path) -> None:
+def test_each_finding_is_printed_once(cdigen: Run, two: Path, tmp_path: Path) -> None:
     (two / "dev/nvidia1").unlink()
     for where in (("--json",), ("--write",), ("--output-dir", tmp_path)):
         lines = cdigen("generate", "--root", two, "--verbose", *where).err.splitlines()
@@ -228,7 +234,7 @@ def test_an_empty_path_is_a_usage_error(cdigen: Run, option: str) -> None:
     ],
 )
 @pytest.mark.parametrize("path", ["", "run", "/run/../etc", "/./run", "/ru\nn", "/ru\x1bn"])
-def test_a_path_of_the_host_follows_the_rule_of_the_configuration(
+def test_an_option_rejects_the_host_paths_that_the_configuration_rejects(
     cdigen: Run, host: Path, option: str, path: str
 ) -> None:
     for command in ("generate", "inspect"):

@@ -1,6 +1,6 @@
-"""Every `--json` output has a schema in schemas/output/, which refuses a key that is missing or misspelt.
+"""Every `--json` output has a schema in schemas/output/, which rejects missing and misspelt keys.
 
-That what commands print is as their schemas say, every test with the `cdigen` fixture checks (outputs.py).
+Every test with the `cdigen` fixture checks the output of commands with the schemas (outputs.py).
 """
 
 import copy
@@ -19,27 +19,27 @@ from support.nvml.busy_gpu import busy
 from support.store import views
 from support.values.cycle_reports import CHANGED, FAILED, STARTING
 from support.values.page_samples import healthy
-from support.values.unhealthy_gpus import FELL, example, ill, save
+from support.values.unhealthy_gpus import FELL, example, save, with_causes
 
 from cdigen.cli.main import COMMANDS
 from cdigen.daemon.page.document import document as page_document
 from cdigen.daemon.page.view import PageView
 from cdigen.daemon.report import next_status
 from cdigen.extender.status import document as extender_document
-from cdigen.frontend.status import this_process
-from cdigen.nri.decision.answer import Answer
 from cdigen.nri.decision.audit import AuditResult
+from cdigen.nri.decision.injection import InjectionResult
 from cdigen.nri.events import ContainerDecided
 from cdigen.nri.pods import ContainerName
+from cdigen.service.status import this_process
 from cdigen.value import replace
 
 REPOSITORY = SCHEMAS.parent
-# Which schemas a command's outputs have; all have that of an error as well.
+# The schemas of a command's outputs. Each command can also print an error.
 BY_COMMAND = {name: (name,) for name in COMMANDS} | {
     "config": ("config-check",),
     "doctor": ("doctor", "doctor-migrate"),
     "generate": ("generate", "generate-write"),
-    "inspect": ("inspect", "inspect-figures"),
+    "inspect": ("inspect", "inspect-stats"),
     "run": ("daemon-status", "inspect", "page"),
     "health": ("health", "health-mark"),
     "nri": ("nri-status",),
@@ -48,7 +48,7 @@ BY_COMMAND = {name: (name,) for name in COMMANDS} | {
 }
 REFUSED = ContainerDecided(
     name=ContainerName(namespace="ml", pod="p", container="c"),
-    answer=Answer(outcome="refuse", devices=("x/y=0",), cause="c", reason="r"),
+    result=InjectionResult(outcome="refuse", devices=("x/y=0",), cause="c", reason="r"),
     duration_s=0.001,
 )
 FRONT_ENDS = {"nri", "kubelet", "devices"}
@@ -56,7 +56,7 @@ ALLOWING = "nri: {allow: [{namespaces: ['*'], kinds: ['nvidia.com/*']}]}\n"
 
 
 def short(value: Any) -> Any:
-    """Return VALUE with the first and the last only of each list in it: the others are alike."""
+    """Return VALUE with only the first and the last item of each list; the other items are similar."""
     if isinstance(value, dict):
         return {key: short(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -65,7 +65,7 @@ def short(value: Any) -> Any:
 
 
 def edited(document: Any) -> Iterator[tuple[str, Any]]:
-    """Yield DOCUMENT with one key taken away, misspelt, or too many, for each object in it."""
+    """Yield copies of DOCUMENT; in each copy, one object has a missing, misspelt or additional key."""
 
     def objects(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         if isinstance(value, dict):
@@ -96,9 +96,9 @@ def edited(document: Any) -> Iterator[tuple[str, Any]]:
 
 @pytest.fixture
 def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
-    """Return one full output for each schema that has strict objects, as real commands print them."""
+    """Return one full output of a real command for each schema that has strict objects."""
     root = ("--root", host)
-    save(host, ill(example(), 0, FELL))
+    save(host, with_causes(example(), 0, FELL))
     old = views.driver(tmp_path / "views")
     views.old_view(old)
     saved(host, next_status(next_status(STARTING, CHANGED, {"files": "it is closed"}), FAILED, {"files": ""}))
@@ -107,7 +107,7 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     config = tmp_path / "config.yaml"
     config.write_text("nonsense: 1\n")
     plugin = board()
-    plugin.set_audit(AuditResult(missed=(MISSED,), foreign=(), is_complete=True))
+    plugin.set_audit(AuditResult(uninjected=(MISSED,), foreign_annotations=(), is_complete=True))
     plugin.problems = CHANGED.findings
     plugin.add_container(REFUSED)
     put_nri(host, plugin)
@@ -132,16 +132,18 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
         "resolve": cdigen("resolve", *root, "--env", "NVIDIA_VISIBLE_DEVICES=all", "--json"),
     }
     (host / "dev/nvidia1").unlink()
+    done["create-nodes"] = cdigen("create-nodes", *root, "--json")
+    (host / "dev/nvidia1").unlink()
     done["diff"] = cdigen("diff", *root, "--json")
     with busy() as library:
-        done["inspect-figures"] = cdigen("inspect", *root, "--figures", "--nvml", library, "--json")
+        done["inspect-stats"] = cdigen("inspect", *root, "--stats", "--nvml", library, "--json")
     (host / "usr/bin/nvidia-ctk").touch()
     script = tmp_path / "start.sh"
     script.write_text("docker run --gpus all image\n")
-    uses = cdigen("doctor", "--json", "--migrate", script).json["uses"]
+    requests = cdigen("doctor", "--json", "--migrate", script).json["legacy_requests"]
     done["doctor-migrate"] = cdigen("doctor", *root, "--json", "--migrate")
     found = {name: short(one.json) for name, one in done.items()}
-    found["doctor-migrate"]["uses"] = uses  # which are of files that are given, the others of the host
+    found["doctor-migrate"]["legacy_requests"] = requests  # of start.sh; other keys describe the host
     found["device-health"] = found["health"][0]
     found["cause"] = found["health"][0]["causes"][0]
     found["finding"] = found["generate-write"][0]["findings"][0]
@@ -156,46 +158,47 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     }
 
 
-def test_a_schema_refuses_each_key_that_is_missing_misspelt_or_too_many(printed: dict[str, Any]) -> None:
-    assert set(OUTPUTS) - {"generate", "inspect"} == set(printed)  # of which nothing is our own
+def test_a_schema_refuses_missing_misspelt_and_additional_keys(printed: dict[str, Any]) -> None:
+    assert set(OUTPUTS) - {"generate", "inspect"} == set(printed)  # both only refer to another schema
     for name, document in printed.items():
         assert not empty(document), name
-        judge = validator(name)
-        judge.validate(document)
-        taken = [what for what, wrong in edited(document) if judge.is_valid(wrong)]
-        # What maps versions, sources or causes to something takes any of them.
+        schema_validator = validator(name)
+        schema_validator.validate(document)
+        used = [what for what, wrong in edited(document) if schema_validator.is_valid(wrong)]
+        # Maps of versions, sources or causes accept any key.
         named = (
             "'loaders'",
             "'runtimes'",
             "'sources',)",
             "'refused')",
             "'refused',)",
-            "'notes')",
-            "'notes',)",
+            "'ignored_requests')",
+            "'ignored_requests',)",
             "'labels')",
-            # The status of a release before this one has none, and is read.
-            "without owner",
         )
-        assert [what for what in taken if not any(word in what for word in named)] == [], name
+        assert [what for what in used if not any(word in what for word in named)] == [], name
 
 
 def paged() -> PageView:
-    """Return a page of which no list is empty: a device is ill and in use, a runtime lacks one."""
+    """Return a page without empty lists: a device is unhealthy and in use, a runtime lacks a device."""
     view = healthy()
     first, *_, last = view.devices
-    ill = replace(first.device, accelerator=replace(first.device.accelerator, causes=(FELL,)))
+    unhealthy = replace(first.device, accelerator=replace(first.device.accelerator, causes=(FELL,)))
     lacking = replace((view.runtimes or ())[0], problems=(("nvidia.com/gpu=0", "no such name"),))
     return replace(
-        view, devices=(replace(first, device=ill), last), runtimes=(lacking,), peers=view.peers[-1:]
+        view,
+        devices=(replace(first, device=unhealthy), last),
+        runtimes=(lacking,),
+        services=view.services[-1:],
     )
 
 
 def empty(document: Any) -> bool:
-    """Whether nothing in DOCUMENT would tell that its schema takes anything."""
+    """Return whether DOCUMENT has too few keys for a test of its schema."""
     return document in ({}, []) or (isinstance(document, dict) and document.get("chosen") == [])
 
 
-def test_every_command_has_schemas_and_every_schema_a_command() -> None:
+def test_every_command_has_schemas_and_every_schema_has_a_command() -> None:
     named = {name for names in BY_COMMAND.values() for name in names} | {
         "error",
         "finding",
@@ -207,7 +210,7 @@ def test_every_command_has_schemas_and_every_schema_a_command() -> None:
 
 
 @pytest.mark.parametrize("name", OUTPUTS)
-def test_a_schema_is_one_and_says_what_it_is_of(name: str) -> None:
+def test_every_schema_is_valid_and_has_a_title(name: str) -> None:
     schema = json.loads((SCHEMAS / f"output/{name}.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
     assert schema["$id"] == f"https://cdigen.invalid/schemas/output/{name}.schema.json"
@@ -216,13 +219,13 @@ def test_a_schema_is_one_and_says_what_it_is_of(name: str) -> None:
 
 
 def open_objects(schema: Any) -> Iterator[Any]:
-    """Yield the objects in SCHEMA that take keys of any name, but maps and what others close."""
+    """Yield the objects in SCHEMA that accept any key, except maps and closed references."""
     if isinstance(schema, dict):
         closes = {"additionalProperties", "unevaluatedProperties", "maxProperties"} & schema.keys()
         if schema.get("type") == "object" and not closes:
             yield schema
         for key, value in schema.items():
-            # What stands there is closed where it is used.
+            # The uses of a definition reject other keys.
             yield from () if key == "$defs" else open_objects(value)
     elif isinstance(schema, list):
         for value in schema:

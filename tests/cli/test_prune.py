@@ -19,13 +19,13 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sees_all(other_users: None) -> None:  # noqa: ARG001 - only root reads the mounts of other users' processes
-    """Require that the command sees every process of the machine; else it removes nothing."""
+    """Skip the test if prune cannot read every process of the machine: it then removes nothing."""
     if os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE:
         cannot_run("mounts of all processes are visible only outside of containers")
 
 
 @pytest.mark.usefixtures("sees_all")
-def test_prune_removes_what_nobody_uses_and_says_why_the_rest_stays(cdigen: Run, base: Path) -> None:
+def test_prune_removes_unused_views_and_prints_the_reason_for_each_kept_view(cdigen: Run, base: Path) -> None:
     unused, used, fresh = (
         old_view(base, library=b"1"),
         old_view(base, library=b"22"),
@@ -54,7 +54,7 @@ def test_a_dry_run_shows_a_table_and_removes_nothing(cdigen: Run, base: Path) ->
     assert views.left(base) == [name]
 
 
-def test_nothing_to_remove_is_said_plainly(cdigen: Run, base: Path) -> None:
+def test_prune_reports_that_there_is_nothing_to_remove(cdigen: Run, base: Path) -> None:
     done = cdigen("prune", "--root", base)
     assert (done.code, done.out) == (0, "")
     assert done.err == f"cdigen: nothing to remove in {base}/var/lib/cdigen/views\n"
@@ -62,9 +62,7 @@ def test_nothing_to_remove_is_said_plainly(cdigen: Run, base: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["given", "etc/cdi", "run/cdi", "srv/cdi"])
-def test_specs_count_in_the_usual_the_configured_and_the_given_directories(
-    cdigen: Run, base: Path, place: str
-) -> None:
+def test_prune_keeps_views_that_specs_in_any_spec_directory_use(cdigen: Run, base: Path, place: str) -> None:
     name = old_view(base)
     for folder in ("run", "given"):
         (base / folder).mkdir()
@@ -77,7 +75,7 @@ def test_specs_count_in_the_usual_the_configured_and_the_given_directories(
     assert done.err.startswith("cdigen: nothing to remove")
 
 
-def test_the_state_directory_is_the_configured_one(cdigen: Run, base: Path) -> None:
+def test_prune_uses_the_configured_state_directory(cdigen: Run, base: Path) -> None:
     views.put(base, "/etc/cdigen/config.yaml", b"state_dir: /srv/state\n")
     assert f"nothing to remove in {base}/srv/state/views" in cdigen("prune", "--root", base).err
 
@@ -89,12 +87,12 @@ def test_a_view_directory_that_is_a_link_is_refused(cdigen: Run, base: Path) -> 
 
 
 @pytest.mark.usefixtures("sees_all")
-def test_a_view_that_cannot_be_removed_gives_the_exit_code_of_failed_writing(cdigen: Run, base: Path) -> None:
+def test_a_view_that_cannot_be_removed_has_the_exit_code_of_a_failed_write(cdigen: Run, base: Path) -> None:
     name = old_view(base)
     folder = Path(views.state(base)) / "views"
     flagged = os.system(f"chattr +i {folder}/{name} 2>/dev/null")
     if flagged != 0:
-        cannot_run("this file system knows no immutable flag")
+        cannot_run("this file system has no immutable flag")
     try:
         done = cdigen("prune", "--root", base)
     finally:

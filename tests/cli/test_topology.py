@@ -1,4 +1,4 @@
-"""`cdigen topology`: the matrix of a host, from the daemon's inventory where a daemon runs."""
+"""`cdigen topology`: the matrix of a host, from the daemon's inventory if a daemon runs."""
 
 from pathlib import Path
 
@@ -8,14 +8,14 @@ from support.command.terminal import on_terminal
 from support.hosts.driver_files import link, put
 from support.hosts.pci_places import place
 from support.paths import REPOSITORY
-from support.values.unhealthy_gpus import FELL, example, ill, save
+from support.values.unhealthy_gpus import FELL, example, save, with_causes
 
 from cdigen.value import replace
 
 EXAMPLES = REPOSITORY / "examples/hosts"
 
 
-def test_the_host_is_looked_at_where_no_daemon_runs(cdigen: Run, host: Path) -> None:
+def test_without_a_daemon_the_host_is_discovered(cdigen: Run, host: Path) -> None:
     for number, gpu in enumerate(GPUS):
         place(host, gpu.bdf, f"pci0000:40/0000:40:0{number}.1", numa_node=1, cpus="32-63")
     done = cdigen("topology", "--root", host)
@@ -27,8 +27,8 @@ def test_the_host_is_looked_at_where_no_daemon_runs(cdigen: Run, host: Path) -> 
     ]
 
 
-def test_the_daemons_inventory_tells_links_and_health(cdigen: Run, tmp_path: Path) -> None:
-    save(tmp_path, ill(example(), 3, FELL))
+def test_links_and_health_come_from_the_daemons_inventory(cdigen: Run, tmp_path: Path) -> None:
+    save(tmp_path, with_causes(example(), 3, FELL))
     found = cdigen("topology", "--root", tmp_path, "--json").json
     assert {row["level"] for row in found["links"]} == {"NV18"}
     assert len(found["links"]) == 8 * 7 / 2
@@ -36,19 +36,17 @@ def test_the_daemons_inventory_tells_links_and_health(cdigen: Run, tmp_path: Pat
     assert [row["health"] for row in found["devices"]] == ["healthy"] * 3 + ["unhealthy"] + ["healthy"] * 4
 
 
-def test_the_host_is_looked_at_where_the_daemons_inventory_is_of_another_driver(
-    cdigen: Run, host: Path
-) -> None:
+def test_with_an_inventory_of_another_driver_the_host_is_discovered(cdigen: Run, host: Path) -> None:
     (inventory,) = example().values()
     save(host, {"nvidia": replace(inventory, driver=replace(inventory.driver, version="535.1"))})
     done = cdigen("topology", "--root", host)
     assert done.code == 0
-    assert "nvidia: the inventory is stale: it is of driver" in done.err
+    assert "nvidia: the inventory is stale: it describes driver" in done.err
     assert [line.split("\t")[0] for line in done.out.splitlines()[:4]] == ["", "GPU0", "GPU1", ""]
     assert cdigen("topology", "--root", host, "--vendor", "amd").err.count("stale") == 0
 
 
-def test_network_cards_are_rows_by_the_numbers_in_their_names(cdigen: Run, host: Path) -> None:
+def test_network_cards_are_ordered_by_the_numbers_in_their_names(cdigen: Run, host: Path) -> None:
     place(host, GPUS[0].bdf, "pci0000:40/0000:40:01.1", numa_node=0)
     for name, address in (("mlx5_10", "0000:42:00.0"), ("mlx5_2", "0000:41:00.1")):
         folder = f"devices/pci0000:40/0000:40:01.1/{address}"
@@ -68,28 +66,28 @@ def test_network_cards_are_rows_by_the_numbers_in_their_names(cdigen: Run, host:
 
 
 @pytest.mark.parametrize("example", ["ubuntu-2xmi300x-cpx", "ubuntu-flex170-sriov", "debian13-8xh100"])
-def test_any_makers_inventory_can_be_shown(cdigen: Run, example: str) -> None:
+def test_topology_shows_the_inventory_of_every_vendor(cdigen: Run, example: str) -> None:
     done = cdigen("topology", "--inventory", EXAMPLES / f"{example}.json")
     assert done.code == 0
     assert "\nLegend:\n" in done.out
 
 
-def test_a_host_without_devices_says_why(cdigen: Run, tmp_path: Path) -> None:
+def test_a_host_without_devices_is_an_error_with_the_reason(cdigen: Run, tmp_path: Path) -> None:
     assert cdigen("topology", "--root", tmp_path).failed(3, "no GPU is on the PCI bus")
 
 
-def test_only_on_a_terminal_the_header_is_underlined(host: Path) -> None:
+def test_the_header_on_a_terminal_is_underlined_unless_no_color_is_set(host: Path) -> None:
     shown = on_terminal(200, "topology", "--root", host, NO_COLOR="")
     assert "\x1b[4mGPU0" in shown
     assert "\x1b" not in on_terminal(200, "topology", "--root", host)
 
 
-def test_a_picture_is_drawn_instead_of_the_matrix(cdigen: Run, tmp_path: Path) -> None:
+def test_with_the_option_svg_a_picture_is_written_instead_of_the_matrix(cdigen: Run, tmp_path: Path) -> None:
     inventory, file = EXAMPLES / "debian13-8xh100.json", tmp_path / "topology.svg"
     done = cdigen("topology", "--inventory", inventory, "--svg", file)
     assert (done.code, done.out) == (0, "")
-    assert done.err == f"cdigen: the picture is in {file}\n"
-    # The same one again, over the one that is there.
+    assert done.err == f"cdigen: picture written to {file}\n"
+    # The second command replaces the existing file.
     assert cdigen("topology", "--inventory", inventory, "--svg", file, "--json").json["islands"]
     printed = cdigen("topology", "--inventory", inventory, "--svg", "/dev/stdout", "--quiet")
     assert printed.out == file.read_text()

@@ -1,7 +1,7 @@
-"""Machines whose 'nvidia-smi topo -m' people have pasted, as trees: `cdigen topology` says the same of them.
+"""`cdigen topology` prints the published output of 'nvidia-smi topo -m' for the same machines.
 
-The captures are of drivers 470 to 580; those without the column GPU NUMA ID have it added here, and the
-network cards bear their newer names (NIC0).
+The captures are from drivers 470 to 580. The tests add the column GPU NUMA ID to captures
+without this column. Network cards have their newer names (NIC0).
 """
 
 from collections.abc import Iterator
@@ -17,7 +17,8 @@ from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder
 from support.values.topology_machines import VOLTA
 
 TITLES = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
-# NVIDIA DGX A100: pairs of GPUs behind two switches each, beside two network cards behind two of the same.
+# NVIDIA DGX A100 has four groups of two GPUs and two network cards. A group shares an upper switch, and each
+# device has a separate lower switch.
 DGX_A100 = """\
 GPU0 X NV12 NV12 NV12 NV12 NV12 NV12 NV12 PXB PXB SYS SYS SYS SYS SYS SYS SYS SYS 48-63,176-191 3
 GPU1 NV12 X NV12 NV12 NV12 NV12 NV12 NV12 PXB PXB SYS SYS SYS SYS SYS SYS SYS SYS 48-63,176-191 3
@@ -29,7 +30,7 @@ GPU6 NV12 NV12 NV12 NV12 NV12 NV12 X NV12 SYS SYS SYS SYS SYS SYS PXB PXB SYS SY
 GPU7 NV12 NV12 NV12 NV12 NV12 NV12 NV12 X SYS SYS SYS SYS SYS SYS PXB PXB SYS SYS 80-95,208-223 5
 NIC0 PXB PXB SYS SYS SYS SYS SYS SYS X PXB SYS SYS SYS SYS SYS SYS SYS SYS
 """
-# HGX A100 with four GPUs and direct NVLinks, two at each socket.
+# HGX A100 with four GPUs and direct NVLinks; two of the GPUs are at each socket.
 HGX_A100_4 = """\
 GPU0 X NV4 NV4 NV4 NODE 0-23 0
 GPU1 NV4 X NV4 NV4 NODE 0-23 0
@@ -37,7 +38,7 @@ GPU2 NV4 NV4 X NV4 SYS 24-47 1
 GPU3 NV4 NV4 NV4 X SYS 24-47 1
 NIC0 NODE NODE SYS SYS X
 """
-# Four H100 joined directly, each on a NUMA node of its own beside a network card (NVIDIA/nccl, issue 1617).
+# Four H100 with direct links, each on a separate NUMA node with a network card (NVIDIA/nccl, issue 1617).
 FOUR_H100 = """\
 GPU0 X NV6 NV6 NV6 PIX SYS SYS SYS 6,14,22,30 3
 GPU1 NV6 X NV6 NV6 SYS PIX SYS SYS 4,12,20,28 1
@@ -48,7 +49,7 @@ NIC1 SYS PIX SYS SYS SYS X SYS SYS
 NIC2 SYS SYS PIX SYS SYS SYS X SYS
 NIC3 SYS SYS SYS PIX SYS SYS SYS X
 """
-# DGX-1 with Voltas: one or two links between two GPUs, or none; two GPUs and a network card to a switch.
+# DGX-1 with Volta GPUs: two GPUs have no, one or two links. Each switch has two GPUs and a network card.
 DGX_1 = """\
 GPU0 X NV1 NV1 NV2 NV2 SYS SYS SYS PIX PHB SYS SYS 0-19,40-59 0
 GPU1 NV1 X NV2 NV1 SYS NV2 SYS SYS PIX PHB SYS SYS 0-19,40-59 0
@@ -80,7 +81,7 @@ GPU1 PHB X 0-63 0
 
 
 class Tree:
-    """A host with NVIDIA's GPUs at their places, and network cards."""
+    """A host with NVIDIA's GPUs and network cards at given PCI addresses."""
 
     def __init__(self, folder: Path, gpus: tuple[Gpu, ...]) -> None:
         self.root = folder / "host"
@@ -107,7 +108,7 @@ class Tree:
 
 
 def joined(count: int, links: int) -> tuple[Gpu, ...]:
-    """Return COUNT GPUs, each two of which have so many LINKS."""
+    """Return COUNT GPUs with LINKS links between each pair of GPUs."""
     return tuple(
         linked(one, *(other for other in range(count) if other != one for _ in range(links)))
         for one in range(count)
@@ -115,7 +116,7 @@ def joined(count: int, links: int) -> tuple[Gpu, ...]:
 
 
 def rows(capture: str) -> list[str]:
-    """Return the lines of a CAPTURE, of which words alone are written here."""
+    """Return the lines of CAPTURE (words and spaces) in the form that `cdigen topology` prints."""
     lines = []
     for line in capture.splitlines():
         label, *cells = line.split()
@@ -126,12 +127,12 @@ def rows(capture: str) -> list[str]:
 
 
 @pytest.fixture
-def folder(real_nodes: None) -> Iterator[Path]:  # noqa: ARG001 - it makes sure that nodes can be made
+def folder(real_nodes: None) -> Iterator[Path]:  # noqa: ARG001 - the fixture checks that nodes can be created
     with trusted_folder() as place_:
         yield place_
 
 
-def test_a_dgx_a100(cdigen: Run, folder: Path) -> None:
+def test_the_topology_of_a_dgx_a100_equals_the_capture(cdigen: Run, folder: Path) -> None:
     tree = Tree(folder, tuple(switched(number, 8, 12) for number in range(8)))
     nodes = ((3, "48-63,176-191"), (1, "16-31,144-159"), (7, "112-127,240-255"), (5, "80-95,208-223"))
     for pair, (node, cpus) in enumerate(nodes):
@@ -149,7 +150,7 @@ def test_a_dgx_a100(cdigen: Run, folder: Path) -> None:
     assert lines[0].split("\t")[9:] == [*(f"NIC{number}" for number in range(10)), *TITLES]
 
 
-def test_four_gpus_with_direct_links(cdigen: Run, folder: Path) -> None:
+def test_the_topology_of_four_gpus_with_direct_links_equals_the_capture(cdigen: Run, folder: Path) -> None:
     tree = Tree(folder, joined(4, 4))
     for number in range(4):
         above = f"pci0000:{number + 1}0/0000:{number + 1}0:01.1"
@@ -158,7 +159,7 @@ def test_four_gpus_with_direct_links(cdigen: Run, folder: Path) -> None:
     assert tree.shown(cdigen)[1:6] == rows(HGX_A100_4)
 
 
-def test_four_gpus_on_nodes_of_their_own_whose_processors_are_no_ranges(cdigen: Run, folder: Path) -> None:
+def test_the_topology_of_four_gpus_on_four_numa_nodes_equals_the_capture(cdigen: Run, folder: Path) -> None:
     tree = Tree(folder, joined(4, 6))
     nodes = ((3, "6,14,22,30"), (1, "4,12,20,28"), (7, "7,15,23,31"), (5, "5,13,21,29"))
     for number, (node, cpus) in enumerate(nodes):
@@ -169,7 +170,7 @@ def test_four_gpus_on_nodes_of_their_own_whose_processors_are_no_ranges(cdigen: 
     assert tree.shown(cdigen)[1:9] == rows(FOUR_H100)
 
 
-def test_a_dgx_1_whose_gpus_are_joined_by_different_numbers_of_links(cdigen: Run, folder: Path) -> None:
+def test_the_topology_of_a_dgx_1_with_1_or_2_links_equals_the_capture(cdigen: Run, folder: Path) -> None:
     both = VOLTA | {(other, one): count for (one, other), count in VOLTA.items()}
     tree = Tree(
         folder,
@@ -197,7 +198,7 @@ def test_a_dgx_1_whose_gpus_are_joined_by_different_numbers_of_links(cdigen: Run
     ],
     ids=["two sockets", "one socket", "one host bridge"],
 )
-def test_gpus_without_links(
+def test_the_topology_of_gpus_without_links_equals_the_capture(
     cdigen: Run, folder: Path, capture: str, places: list[tuple[str, int, str]]
 ) -> None:
     tree = Tree(folder, tuple(gpu(number) for number in range(len(places))))
@@ -206,8 +207,8 @@ def test_gpus_without_links(
     assert tree.shown(cdigen)[1 : len(places) + 1] == rows(capture)
 
 
-def test_sixteen_gpus_below_switches_of_two_sockets(cdigen: Run, folder: Path) -> None:
-    """Four switches at each socket, two of them below one port of the processor, two GPUs at each switch."""
+def test_16_gpus_below_switches_of_two_sockets_have_the_expected_levels(cdigen: Run, folder: Path) -> None:
+    """Each socket has two ports, each port has two switches, and each switch has two GPUs."""
     tree = Tree(folder, tuple(gpu(number) for number in range(16)))
     for number in range(16):
         socket, switch = number // 8, number // 2 % 4
@@ -225,7 +226,7 @@ def test_sixteen_gpus_below_switches_of_two_sockets(cdigen: Run, folder: Path) -
     )
 
 
-def test_a_lost_gpu_keeps_its_row_and_costs_no_other_its_links(cdigen: Run, folder: Path) -> None:
+def test_a_lost_gpu_keeps_its_row_and_other_gpus_keep_their_links(cdigen: Run, folder: Path) -> None:
     tree = Tree(folder, tuple(switched(number, 4, 12) for number in range(4)))
     for number in range(4):
         tree.gpu(number, f"pci0000:{number + 1}0", 0, "0-31")

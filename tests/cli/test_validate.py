@@ -1,4 +1,4 @@
-"""`cdigen validate` on files, folders, pipes and what is none of these; for runtimes that are named."""
+"""`cdigen validate` on files, folders and pipes, and with --target and --loader."""
 
 import json
 import os
@@ -12,10 +12,11 @@ from support.command.fixtures import Run
 from support.command.specs import GOOD, put
 
 WITH_GIDS = {**GOOD, "containerEdits": {"additionalGids": [44]}, "cdiVersion": "0.7.0"}
+OLDEST = {**GOOD, "cdiVersion": "0.3.0", "devices": [{**GOOD["devices"][0], "name": "a"}]}
 LOADERS = {"0.5.2", "0.6.2", "0.7.2", "1.0.1", "1.1.0"}
 
 
-def test_validate_accepts_what_generate_gives(cdigen: Run, host: Path) -> None:
+def test_validate_accepts_the_specs_of_generate(cdigen: Run, host: Path) -> None:
     spec = cdigen("generate", "--root", host).out
     done = cdigen("validate", "-", "--host", "--root", host, "--json", stdin=spec.encode())
     assert done.code == 0
@@ -24,14 +25,14 @@ def test_validate_accepts_what_generate_gives(cdigen: Run, host: Path) -> None:
     assert set(done.json[0]["loaders"].values()) == {"accept"}
 
 
-def test_validate_tells_what_each_loader_would_do(cdigen: Run, tmp_path: Path) -> None:
+def test_validate_has_the_result_of_each_loader(cdigen: Run, tmp_path: Path) -> None:
     row = cdigen("validate", put(tmp_path / "v.json", WITH_GIDS), "--json").json[0]
     assert row["loaders"].keys() >= LOADERS
     assert (row["loaders"]["0.5.2"], row["loaders"]["0.7.2"]) == ("reject", "accept")
     assert row["valid"] is True
 
 
-def test_validate_gathers_every_problem_with_its_path_and_rule(cdigen: Run, tmp_path: Path) -> None:
+def test_validate_reports_every_problem_with_its_path_and_rule(cdigen: Run, tmp_path: Path) -> None:
     wrong = {"kind": "gpu", "devices": [{"name": "a b", "containerEdits": {}}]}
     file = put(tmp_path / "v.json", GOOD | wrong)
     done = cdigen("validate", file, "--json")
@@ -42,20 +43,20 @@ def test_validate_gathers_every_problem_with_its_path_and_rule(cdigen: Run, tmp_
     assert all(set(finding) == keys for finding in done.json[0]["findings"])
 
 
-def test_validate_gives_line_and_column_of_a_syntax_error(cdigen: Run, tmp_path: Path) -> None:
+def test_validate_prints_line_and_column_of_a_syntax_error(cdigen: Run, tmp_path: Path) -> None:
     file = put(tmp_path / "v.json", '{\n  "kind": oops\n}')
     done = cdigen("validate", file)
     assert done.code == 1
     assert "line 2, column 11" in done.out
 
 
-def test_validate_reads_yaml_by_the_name_of_the_file(cdigen: Run, tmp_path: Path) -> None:
+def test_validate_selects_the_parser_by_the_file_name(cdigen: Run, tmp_path: Path) -> None:
     text = "cdiVersion: 0.5.0\nkind: example.com/gpu\ndevices: [{name: gpu0, containerEdits: {env: [A=B]}}]\n"
     assert cdigen("validate", put(tmp_path / "v.yaml", text)).code == 0
     assert cdigen("validate", put(tmp_path / "v.json", text)).code == 1
 
 
-def test_validate_host_finds_what_the_host_lacks(cdigen: Run, host: Path, tmp_path: Path) -> None:
+def test_validate_host_reports_missing_paths(cdigen: Run, host: Path, tmp_path: Path) -> None:
     file = tmp_path / "spec.json"
     file.write_text(cdigen("generate", "--root", host).out)
     (host / "dev/nvidia0").unlink()
@@ -65,15 +66,15 @@ def test_validate_host_finds_what_the_host_lacks(cdigen: Run, host: Path, tmp_pa
     assert cdigen("validate", file).code == 0
 
 
-def test_one_bad_file_among_good_ones_is_enough(cdigen: Run, tmp_path: Path) -> None:
+def test_one_invalid_file_determines_the_exit_code(cdigen: Run, tmp_path: Path) -> None:
     good, bad = put(tmp_path / "good.json", GOOD), put(tmp_path / "bad.json", "[]")
     done = cdigen("validate", good, bad)
     assert done.code == 1
-    assert f"{good}: good" in done.out
-    assert f"{bad}: not good" in done.out
+    assert f"{good}: valid" in done.out
+    assert f"{bad}: invalid" in done.out
 
 
-def test_a_file_that_cannot_be_read_is_reported_and_the_others_are_judged(
+def test_a_file_that_cannot_be_read_is_reported_and_other_files_are_checked(
     cdigen: Run, tmp_path: Path
 ) -> None:
     good = put(tmp_path / "good.json", GOOD)
@@ -83,7 +84,7 @@ def test_a_file_that_cannot_be_read_is_reported_and_the_others_are_judged(
     assert set(done.json[0]["loaders"].values()) == {"unknown"}
 
 
-def test_a_file_that_is_too_large_is_not_judged(cdigen: Run, tmp_path: Path) -> None:
+def test_a_file_that_is_too_large_is_not_checked(cdigen: Run, tmp_path: Path) -> None:
     file = tmp_path / "large.json"
     with file.open("wb") as opened:
         opened.truncate((16 << 20) + 1)
@@ -94,7 +95,7 @@ def test_a_file_that_is_too_large_is_not_judged(cdigen: Run, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "content", [b"", b"\0", bytes(range(256)), b"[" * 100_000, b"\xff\xfe{}", b'{"a":1e999}']
 )
-def test_whatever_is_in_a_file_gives_a_verdict(cdigen: Run, tmp_path: Path, content: bytes) -> None:
+def test_a_file_with_any_other_content_is_invalid(cdigen: Run, tmp_path: Path, content: bytes) -> None:
     for name in ("x.json", "x.yaml"):
         (tmp_path / name).write_bytes(content)
         done = cdigen("validate", tmp_path / name, "--json")
@@ -112,12 +113,12 @@ def test_a_parse_error_has_line_and_column_as_keys(
     assert (found["line"], found["column"]) == place
 
 
-def test_in_text_a_finding_of_the_rules_has_line_and_column(cdigen: Run, tmp_path: Path) -> None:
+def test_the_text_output_has_line_and_column_of_a_finding(cdigen: Run, tmp_path: Path) -> None:
     file = put(tmp_path / "x.json", json.dumps({**GOOD, "kind": "x"}, indent=1))
     assert 'error: line 3, column 2: $.kind: "x" has no slash [kind-syntax]' in cdigen("validate", file).out
 
 
-def test_a_folder_stands_for_the_files_that_a_runtime_would_load_from_it(cdigen: Run, tmp_path: Path) -> None:
+def test_in_a_folder_validate_checks_only_the_files_that_a_runtime_loads(cdigen: Run, tmp_path: Path) -> None:
     for name in ("b.json", "a.yaml", ".hidden.json", "c.yml", "d.JSON", "e.json.tmp", "below/f.json"):
         put(tmp_path / name, GOOD)
     (tmp_path / "folder.json").mkdir()
@@ -126,7 +127,7 @@ def test_a_folder_stands_for_the_files_that_a_runtime_would_load_from_it(cdigen:
     assert done.code == 0
 
 
-def test_a_fifo_is_not_waited_for(cdigen: Run, tmp_path: Path) -> None:
+def test_validate_does_not_wait_for_a_fifo(cdigen: Run, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.json")
     for argument in (tmp_path, tmp_path / "x.json"):
         done = cdigen("validate", argument, "--json")
@@ -135,7 +136,7 @@ def test_a_fifo_is_not_waited_for(cdigen: Run, tmp_path: Path) -> None:
         assert set(done.json[0]["loaders"].values()) == {"unknown"}
 
 
-def test_a_device_and_a_socket_are_no_spec_files(cdigen: Run, tmp_path: Path) -> None:
+def test_validate_does_not_read_a_device_node_or_a_socket(cdigen: Run, tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s.json"))
         done = cdigen("validate", "/dev/zero", tmp_path / "s.json", "--json")
@@ -149,7 +150,7 @@ def test_standard_input_may_be_a_pipe(cdigen: Run, name: str) -> None:
     assert (done.code, done.json[0]["valid"]) == (0, True)
 
 
-def test_a_pipe_that_is_filled_slowly_is_read_to_its_end() -> None:
+def test_a_slow_pipe_is_read_completely() -> None:
     script = 'printf "{"; sleep 0.3; printf "}"'
     with subprocess.Popen(["sh", "-c", script], stdout=subprocess.PIPE) as writer:
         assert writer.stdout
@@ -167,12 +168,12 @@ def test_standard_input_cannot_be_named_twice(cdigen: Run) -> None:
     assert cdigen("validate", "-", "-").failed(2, "twice")
 
 
-def test_too_much_on_standard_input_is_refused(cdigen: Run) -> None:
+def test_too_many_bytes_on_standard_input_are_refused(cdigen: Run) -> None:
     done = cdigen("validate", "-", "--json", stdin=b" " * ((16 << 20) + 1))
     assert (done.code, done.json[0]["findings"][0]["rule"]) == (1, "too-large")
 
 
-def test_a_link_to_nowhere_is_reported(cdigen: Run, tmp_path: Path) -> None:
+def test_a_dangling_link_has_exit_code_5(cdigen: Run, tmp_path: Path) -> None:
     (tmp_path / "x.json").symlink_to("nowhere")
     assert cdigen("validate", tmp_path, "--json").code == 5
 
@@ -189,7 +190,7 @@ def test_a_link_to_nowhere_is_reported(cdigen: Run, tmp_path: Path) -> None:
         (["--target", "crio-1.30", "--target", "containerd-1.7.24"], 0),
     ],
 )
-def test_a_runtime_or_library_that_was_named_has_to_load_the_file(
+def test_the_exit_code_depends_on_the_requested_runtimes_and_libraries(
     cdigen: Run, tmp_path: Path, options: list[str], code: int
 ) -> None:
     done = cdigen("validate", put(tmp_path / "x.json", WITH_GIDS), "--json", *options)
@@ -197,58 +198,114 @@ def test_a_runtime_or_library_that_was_named_has_to_load_the_file(
     (row,) = done.json
     assert row["valid"] is (code == 0)
     assert ("loader-refuses" in {found["rule"] for found in row["findings"]}) is (code == 1)
-    asked = {name.removeprefix("v") for name in options[1::2] if options[0] == "--loader"}
-    assert row["loaders"].keys() >= LOADERS | asked
+    requested = {name.removeprefix("v") for name in options[1::2] if options[0] == "--loader"}
+    assert row["loaders"].keys() >= LOADERS | requested
 
 
 def test_the_refusal_names_the_runtime_its_library_and_the_reason(cdigen: Run, tmp_path: Path) -> None:
     done = cdigen("validate", put(tmp_path / "x.json", WITH_GIDS), "--target", "podman-4.9")
-    assert "podman-4.9.0 (CDI library 0.6.2) refuses the file: unknown field 'additionalGids'" in done.out
+    assert "podman-4.9.0 (CDI library 0.6.2) rejects the file: unknown field 'additionalGids'" in done.out
 
 
-def test_a_runtime_that_would_crash_is_an_error_of_its_own(cdigen: Run, tmp_path: Path) -> None:
+def test_a_crash_of_a_requested_runtime_is_reported(cdigen: Run, tmp_path: Path) -> None:
     file = put(tmp_path / "x.json", {**GOOD, "containerEdits": {"mounts": [None]}})
     row = cdigen("validate", file, "--target", "docker-28.1", "--json").json[0]
     assert "loader-crashes" in {found["rule"] for found in row["findings"]}
 
 
-def test_a_library_that_was_never_observed_is_unknown_and_said_to_be(cdigen: Run, tmp_path: Path) -> None:
-    done = cdigen("validate", put(tmp_path / "x.json", GOOD), "--loader", "0.4.0", "--json")
-    assert (done.code, done.json[0]["loaders"]["0.4.0"]) == (0, "unknown")
-    assert "CDI library 0.4.0 was never observed" in done.err
+@pytest.mark.parametrize(
+    ("option", "name", "library"),
+    [
+        ("--loader=0.4.0", "CDI library 0.4.0", "0.4.0"),
+        ("--target=podman-4.1", "podman-4.1.0 (CDI library 0.4.0)", "0.4.0"),
+        ("--target=podman-4.2.1", "podman-4.2.1 (CDI library 0.4.0)", "0.4.0"),
+        ("--target=crio-1.24", "cri-o-1.24.0 (CDI library 0.3.2)", "0.3.2"),
+        ("--target=crio-1.25", "cri-o-1.25.0 (CDI library 0.5.0)", "0.5.0"),
+        ("--loader=9.9.9", "CDI library 9.9.9", "9.9.9"),
+    ],
+)
+def test_the_result_for_an_untested_release_is_unknown_with_exit_code_1(
+    cdigen: Run, tmp_path: Path, option: str, name: str, library: str
+) -> None:
+    file = put(tmp_path / "x.json", OLDEST)
+    done = cdigen("validate", file, option)
+    assert (done.code, done.out.splitlines()[0]) == (1, f"{file}: unknown")
     assert (
-        "podman-4.1.0 (CDI library 0.4.0) was never"
-        in cdigen("validate", tmp_path, "--target", "podman-4.1").err
+        f'{name}: unknown whether this release loads the file: the library "{library}" was not tested'
+        in done.out
     )
+    done = cdigen("validate", file, option, "--json")
+    (row,) = done.json
+    assert (done.code, row["valid"], row["loaders"][library]) == (1, True, "unknown")
+    assert [found["rule"] for found in row["findings"]] == ["loader-unknown"]
+    # Another release that loads the file does not change the exit code.
+    assert cdigen("validate", file, option, "--target", "podman-5.1").code == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "doubt"),
+    [
+        ("docker-99", "docker-99.0.0 is newer than docker-29.7.0, the newest release in cdigen's table"),
+        ("crio-1.99", "cri-o-1.99.0 is newer than cri-o-1.35.0, the newest release in cdigen's table"),
+        ("containerd-1.8", "containerd-1.8.0 is newer than 1.7, the last series of containerd 1 in cdigen"),
+        ("podman-4.10.1", "podman-4.10.1 is newer than 4.9, the last series of podman 4 in cdigen's table"),
+    ],
+)
+def test_the_result_for_a_release_of_an_unknown_series_is_unknown_with_exit_code_1(
+    cdigen: Run, tmp_path: Path, target: str, doubt: str
+) -> None:
+    file = put(tmp_path / "x.json", GOOD)
+    done = cdigen("validate", file, "--target", target)
+    assert (done.code, done.out.splitlines()[0], done.err) == (1, f"{file}: unknown", "")
+    assert f"unknown whether this release loads the file: {doubt}" in done.out
+
+
+@pytest.mark.parametrize("target", ["podman-4.2", "podman-4.1.1", "crio-1.24.6"])
+def test_a_release_before_all_tested_releases_refuses_later_cdi_versions(
+    cdigen: Run, tmp_path: Path, target: str
+) -> None:
+    file = put(tmp_path / "x.json", {**GOOD, "cdiVersion": "0.5.0"})
+    done = cdigen("validate", file, "--target", target)
+    assert (done.code, done.out.splitlines()[0]) == (1, f"{file}: invalid")
+    assert 'rejects the file: unknown cdiVersion "0.5.0"' in done.out
+
+
+def test_the_result_for_a_merge_key_is_unknown_for_every_release(cdigen: Run, tmp_path: Path) -> None:
+    text = 'cdiVersion: "0.5.0"\nkind: example.com/thing\nx: &a {}\n<<: *a\ndevices: []\n'
+    file = tmp_path / "x.yaml"
+    file.write_text(text)
+    row = cdigen("validate", file, "--target", "podman-5.1", "--json").json[0]
+    assert row["loaders"]["0.7.2"] == "unknown"
+    assert "loader-unknown" in {found["rule"] for found in row["findings"]}
 
 
 @pytest.mark.parametrize("version", ["latest", "1.0", "", "1.0.x", "-1.0.0"])
-def test_what_is_no_version_is_refused(cdigen: Run, tmp_path: Path, version: str) -> None:
+def test_an_invalid_library_version_is_refused(cdigen: Run, tmp_path: Path, version: str) -> None:
     file = put(tmp_path / "x.json", GOOD)
     assert cdigen("validate", file, f"--loader={version}").failed(2, "not a version of the CDI library")
 
 
-def test_the_runtimes_that_refuse_a_file_are_told_without_being_asked(cdigen: Run, tmp_path: Path) -> None:
+def test_the_runtimes_that_reject_a_file_are_printed_without_options(cdigen: Run, tmp_path: Path) -> None:
     done = cdigen("validate", put(tmp_path / "x.json", WITH_GIDS))
     assert done.code == 0
-    assert "refused by containerd before 1.7.20, " in done.out
+    assert "rejected by containerd before 1.7.20, " in done.out
     assert "podman 4.3.0 to before 5.1.0" in done.out
     row = cdigen("validate", tmp_path / "x.json", "--json").json[0]
     assert (row["runtimes"]["podman-4.3.0"], row["runtimes"]["podman-5.1.0"]) == ("reject", "accept")
 
 
-def test_a_file_that_crashes_runtimes_is_told_so(cdigen: Run, tmp_path: Path) -> None:
+def test_a_file_that_crashes_runtimes_is_reported(cdigen: Run, tmp_path: Path) -> None:
     assert (
         "  crashes every runtime: a null entry"
         in cdigen("validate", put(tmp_path / "x.json", {**GOOD, "containerEdits": {"mounts": [None]}})).out
     )
 
 
-def test_a_name_that_no_runtime_loads_is_told(cdigen: Run, tmp_path: Path) -> None:
+def test_a_file_name_that_no_runtime_loads_is_reported(cdigen: Run, tmp_path: Path) -> None:
     assert "must end in .json or .yaml" in cdigen("validate", put(tmp_path / "x.yml", GOOD)).out
 
 
-def test_validate_asks_the_schema_about_a_huge_spec_only_where_it_is_told_to(
+def test_the_schema_is_applied_to_a_huge_spec_only_with_the_option_schema(
     cdigen: Run, tmp_path: Path
 ) -> None:
     nodes = [{"path": f"/dev/x{number}"} for number in range(2001)]

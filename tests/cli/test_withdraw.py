@@ -1,4 +1,4 @@
-"""`cdigen withdraw`: cdigen's own specs go on purpose, others' stay, and no daemon writes them again."""
+"""`cdigen withdraw` removes cdigen's specs, keeps foreign specs, and is refused while a daemon runs."""
 
 import json
 import os
@@ -17,7 +17,7 @@ HOOK = "/usr/libexec/cdigen/cdigen-hook"
 
 @pytest.fixture
 def two(cdigen: Run, host: Path) -> Path:
-    """Return a host with two kinds, whose specs cdigen has written."""
+    """Return a host with specs of two kinds from cdigen."""
     configure(host, KINDS)
     assert written(cdigen, host) == [SPEC, OTHER]
     return host
@@ -27,7 +27,7 @@ def there(host: Path) -> set[str]:
     return set(os.listdir(host / "run/cdi"))
 
 
-def test_our_specs_go_and_asking_again_changes_nothing(cdigen: Run, two: Path) -> None:
+def test_withdraw_removes_cdigens_specs_and_a_second_run_changes_nothing(cdigen: Run, two: Path) -> None:
     done = cdigen("withdraw", "--root", two)
     assert (done.code, done.err) == (0, "")
     assert [line.split()[:2] for line in done.out.splitlines()] == [
@@ -38,16 +38,16 @@ def test_our_specs_go_and_asking_again_changes_nothing(cdigen: Run, two: Path) -
     assert there(two) == set()
     again = cdigen("withdraw", "--root", two)
     assert (again.code, again.out) == (0, "")
-    assert again.err == "cdigen: there is no such spec of cdigen's to withdraw\n"
+    assert again.err == "cdigen: no spec to withdraw\n"
     assert cdigen("withdraw", "--root", two, "--json").json == []
 
 
-def test_json_says_which_files_were_removed(cdigen: Run, two: Path) -> None:
+def test_json_has_the_removed_files(cdigen: Run, two: Path) -> None:
     rows = cdigen("withdraw", "--root", two, "--json").json
     assert [(row["result"], row["changed"]) for row in rows] == [("withdrawn", True)] * 2
 
 
-def test_a_dry_run_says_what_would_go_and_touches_nothing(cdigen: Run, two: Path) -> None:
+def test_a_dry_run_prints_the_results_and_changes_nothing(cdigen: Run, two: Path) -> None:
     (two / "run/cdi" / OTHER).write_text("{}")
     before = Host(two).files()
     done = cdigen("withdraw", "--root", two, "--dry-run", "--json")
@@ -69,24 +69,26 @@ def test_a_dry_run_says_what_would_go_and_touches_nothing(cdigen: Run, two: Path
         (("--spec-dir", "/etc"), {SPEC, OTHER}),
     ],
 )
-def test_only_what_was_named_goes(cdigen: Run, two: Path, options: tuple[str, ...], left: set[str]) -> None:
+def test_options_limit_the_withdrawn_specs(
+    cdigen: Run, two: Path, options: tuple[str, ...], left: set[str]
+) -> None:
     assert cdigen("withdraw", "--root", two, *options).code == 0
     assert there(two) == left
 
 
-def test_a_kind_that_was_never_written_is_answered_with_those_that_were(cdigen: Run, two: Path) -> None:
+def test_an_unwritten_kind_is_reported_with_the_written_kinds(cdigen: Run, two: Path) -> None:
     done = cdigen("withdraw", "--root", two, "--kind", "nvidia.com/gpus")
-    assert (done.code, "it has written nvidia.com/gpu, nvidia.com/other" in done.err) == (0, True)
+    assert (done.code, "cdigen has written nvidia.com/gpu, nvidia.com/other" in done.err) == (0, True)
 
 
-def test_what_is_no_kind_and_who_is_no_vendor_are_wrong_usage(cdigen: Run, two: Path) -> None:
+def test_an_invalid_kind_vendor_or_directory_is_wrong_usage(cdigen: Run, two: Path) -> None:
     assert cdigen("withdraw", "--root", two, "--kind", "gpu").failed(2, "--kind")
     assert cdigen("withdraw", "--root", two, "--vendor", "ati").failed(2, "--vendor")
     assert cdigen("withdraw", "--root", two, "--spec-dir", two / "nodir").failed(2, "nodir")
     assert there(two) == {SPEC, OTHER}
 
 
-def test_one_that_was_edited_and_those_of_others_stay_and_are_named(cdigen: Run, two: Path) -> None:
+def test_edited_and_foreign_specs_stay_and_are_listed(cdigen: Run, two: Path) -> None:
     edited, foreign = two / "run/cdi" / SPEC, two / "etc/cdi/nvidia.yaml"
     document = json.loads(edited.read_bytes())
     edited.write_text(json.dumps(document))
@@ -95,7 +97,7 @@ def test_one_that_was_edited_and_those_of_others_stay_and_are_named(cdigen: Run,
     nic = {"cdiVersion": "0.5.0", "kind": "example.com/nic", "devices": [{"name": "0", "containerEdits": {}}]}
     (two / "etc/cdi/nic.json").write_text(json.dumps(nic))
     done = cdigen("withdraw", "--root", two)
-    assert done.failed(4, SPEC, "is not as cdigen wrote it, so it stays")
+    assert done.failed(4, SPEC, "was changed since cdigen wrote it and stays")
     assert f"{foreign} stays: cdigen did not write it" in done.err
     assert "nic" not in done.out + done.err
     assert (there(two), foreign.exists()) == ({SPEC}, True)
@@ -106,14 +108,16 @@ def test_one_that_was_edited_and_those_of_others_stay_and_are_named(cdigen: Run,
     ]
 
 
-def test_they_are_found_wherever_they_were_written(cdigen: Run, two: Path, tmp_path: Path) -> None:
+def test_specs_that_cdigen_wrote_into_other_directories_are_also_withdrawn(
+    cdigen: Run, two: Path, tmp_path: Path
+) -> None:
     elsewhere = tmp_path / "elsewhere"
     assert cdigen("generate", "--write", "--root", two, "--spec-dir", elsewhere).code == 0
     assert cdigen("withdraw", "--root", two).code == 0
     assert (there(two), os.listdir(elsewhere)) == (set(), [])
 
 
-def test_with_hook_only_those_go_that_need_it(cdigen: Run, two: Path) -> None:
+def test_the_option_with_hook_removes_only_specs_that_run_the_hook(cdigen: Run, two: Path) -> None:
     module = two / "usr/libexec/cdigen/lib/cdigen/hook/main.py"
     module.parent.mkdir(parents=True)
     module.write_text("")
@@ -128,29 +132,31 @@ def test_with_hook_only_those_go_that_need_it(cdigen: Run, two: Path) -> None:
     assert there(two) == {OTHER}
 
 
-def test_what_is_right_in_a_wrong_configuration_is_enough(cdigen: Run, host: Path) -> None:
+def test_withdraw_uses_the_valid_keys_of_an_invalid_configuration(cdigen: Run, host: Path) -> None:
     configure(host, "state_dir: /srv/state\n")
     assert written(cdigen, host)
     configure(host, "state_dir: /srv/state\ncolour: blue\n")
     done = cdigen("withdraw", "--root", host)
-    assert (done.code, "the configuration is wrong" in done.err, there(host)) == (0, True, set())
+    assert (done.code, "invalid configuration" in done.err, there(host)) == (0, True, set())
 
 
-def test_a_damaged_state_file_makes_them_nobodys(cdigen: Run, two: Path) -> None:
+def test_with_a_damaged_state_file_all_specs_are_foreign(cdigen: Run, two: Path) -> None:
     (two / "var/lib/cdigen/state.json").write_text("{")
     done = cdigen("withdraw", "--root", two)
     assert (done.code, there(two)) == (0, {SPEC, OTHER})
-    assert "no spec file counts as ours" in done.err
+    assert "so all present spec files are foreign" in done.err
     assert done.out.count("foreign") == 2
 
 
-def test_while_the_daemon_runs_nothing_goes(cdigen: Run, host: Path) -> None:
+def test_withdraw_is_refused_while_the_daemon_runs(cdigen: Run, host: Path) -> None:
     here = Host(host)
     here.configure()
     with daemon(here) as running:
         running.sees(here.spec.exists)
         done = cdigen("withdraw", "--root", host)
-        assert done.failed(5, "the cdigen daemon runs", f"process {running.process.pid}", "stop it first")
+        assert done.failed(
+            5, "the cdigen daemon runs", f"process {running.process.pid}", "stop the daemon first"
+        )
         failed = cdigen("withdraw", "--root", host, "--json")
         assert (failed.code, failed.json["error"]["kind"]) == (5, "daemon-running")
         assert cdigen("withdraw", "--root", host, "--dry-run", "--json").json[0]["result"] == "withdrawable"
@@ -158,7 +164,7 @@ def test_while_the_daemon_runs_nothing_goes(cdigen: Run, host: Path) -> None:
         running.stop(signal.SIGTERM)
         assert cdigen("withdraw", "--root", host).code == 0
         assert not here.spec.exists()
-    # Killed, it leaves its lock, its status and its specs.
+    # A killed daemon leaves its lock, its status and its specs.
     with daemon(here) as running:
         running.sees(here.spec.exists)
         running.stop(signal.SIGKILL)

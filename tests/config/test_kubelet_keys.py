@@ -1,4 +1,4 @@
-"""The part ``kubelet:`` of a configuration, as code and schema have it."""
+"""The section ``kubelet:`` of the configuration, in the code and in the schema."""
 
 import pytest
 import yaml
@@ -15,11 +15,11 @@ kubelet:
   sharing:
     - {resource: nvidia.com/gpu, replicas: 4, devices: [0], rename: nvidia.com/gpu.shared}
   ignore: [1]
-  answer: [cdi_devices]
+  device_list_strategy: [cdi_devices]
 """
 
 
-def test_rows_are_read_with_devices_as_they_are_written() -> None:
+def test_rows_with_devices_are_read() -> None:
     settings = read(GOOD).kubelet
     assert settings == KubeletConfig(
         mig_strategy="single",
@@ -34,7 +34,7 @@ def test_rows_are_read_with_devices_as_they_are_written() -> None:
             SharingRow(resource="nvidia.com/gpu", replicas=4, devices=("0",), rename="nvidia.com/gpu.shared"),
         ),
         ignore=("1",),
-        answer=("cdi_devices",),
+        device_list_strategy=("cdi_devices",),
     )
     assert VALIDATOR.is_valid(yaml.safe_load(GOOD))
 
@@ -73,5 +73,5 @@ def test_replicas_are_a_number_from_1_to_5000(replicas: str) -> None:
     assert not VALIDATOR.is_valid(yaml.safe_load(text))
 
 
-def test_the_folder_of_the_process_is_no_spec_directory() -> None:
+def test_the_run_directory_must_not_be_a_spec_directory() -> None:
     assert "kubelet: run_dir must not be a spec directory" in refusal("kubelet: {run_dir: /run/cdi}")

@@ -1,4 +1,4 @@
-"""Laws of the configuration: code and schema agree, and nothing but a ConfigError is ever raised."""
+"""Laws of the configuration: code and schema agree, and the reader raises only ConfigError."""
 
 import re
 import sys
@@ -51,7 +51,10 @@ SWITCHES = st.sampled_from(["auto", "off", "gpu", True, False, 0, 1000, (1 << 32
 
 
 def is_beyond_a_schema(document: object) -> bool:
-    """Whether a schema cannot tell what is wrong: 1.0 is an integer to it, and it compares no items."""
+    """Return whether DOCUMENT has a fault that a schema cannot detect.
+
+    In a schema, 1.0 is an integer, and items are not compared with each other.
+    """
     if not isinstance(document, dict):
         return False
     profiles = document.get("profiles")
@@ -83,7 +86,7 @@ def test_code_and_schema_agree_on_every_document(document: object) -> None:
     assert (refusal(text) == "") == VALIDATOR.is_valid(document)
 
 
-def test_the_schema_counts_those_characters_as_printable_that_the_code_does() -> None:
+def test_the_schema_and_the_code_have_the_same_printable_characters() -> None:
     path = re.compile(SCHEMA["$defs"]["path"]["not"]["pattern"])
     characters = [chr(number) for number in range(sys.maxunicode + 1)]
     assigned = [character for character in characters if unicodedata.category(character) != "Cn"]
@@ -118,5 +121,5 @@ PIECES = st.sampled_from(
 
 @examples(4)
 @given(st.binary(max_size=40) | st.lists(PIECES, max_size=15).map(lambda pieces: "".join(pieces).encode()))
-def test_no_bytes_raise_anything_but_a_config_error_of_one_line(data: bytes) -> None:
+def test_any_bytes_raise_only_a_config_error_of_one_line(data: bytes) -> None:
     assert refusal(data).isprintable()

@@ -6,7 +6,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.cycles import Looker, looked
+from support.daemon.cycles import CycleRunner, after_first_cycle
 from support.daemon.host import Host
 from support.daemon.kernel_records import FakeLog
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def host(tmp_path: Path, real_nodes: None) -> Host:  # noqa: ARG001 - it makes sure that nodes can be made
-    """Return a host with two GPUs, whose daemon waits for short times only."""
+def host(tmp_path: Path, real_nodes: None) -> Host:  # noqa: ARG001 - real_nodes checks that nodes can be made
+    """Return a host with two GPUs, with short delays in the configuration of its daemon."""
     host = Host(tmp_path / "host").make()
     host.configure()
     return host
 
 
 @pytest.fixture
-def looker(host: Host) -> Looker:
-    """Return the cycles of a daemon that has written the spec."""
-    return looked(host)
+def cycles(host: Host) -> CycleRunner:
+    """Return a runner for the cycles of a daemon that has already written the spec."""
+    return after_first_cycle(host)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The life of the daemon: `cdigen run` as a process, from its start to its end."""
+"""The lifetime of the daemon: `cdigen run` as a process, from its start to its end."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.figures import got
-from support.daemon.host import NEW, OLD, Host, asking, daemon
+from support.daemon.host import NEW, OLD, Host, daemon, nvml_children
+from support.daemon.stats import got
 from support.hosts.nvidia_kernel import example_gpus, write
 from support.nvml.standin import Machine, gpu, install, trusted_folder
 from support.waiting import limited, pause, until
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
     from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
-# What is promised is 2 s; a busy machine may take longer.
+# The limit is 2 s; a busy machine may take longer.
 ENDS_WITHIN_S = 6.0
 READY_WITHIN_S = 5.0
 REQUEST = {"source": "signal", "reason": "SIGHUP"}
 
 
 @contextmanager
-def asked(host: Host, fault: str) -> Iterator[tuple[Host, str]]:
-    """Make NVML be asked about HOST's GPUs, and give an NVML with that FAULT."""
+def with_nvml(host: Host, fault: str) -> Iterator[tuple[Host, str]]:
+    """Yield HOST, whose daemon must query NVML, and the path of an NVML with FAULT."""
     known = example_gpus(2)
     for each in known:
         information = host.root / f"proc/driver/nvidia/gpus/{each.bdf}/information"
@@ -42,41 +42,43 @@ def asked(host: Host, fault: str) -> Iterator[tuple[Host, str]]:
 
 @pytest.fixture
 def hanging(host: Host) -> Iterator[tuple[Host, str]]:
-    """Return a host that NVML has to be asked about, and an NVML that never answers."""
-    with asked(host, "load hang") as found:
+    """Return a host that needs NVML, and an NVML that never responds."""
+    with with_nvml(host, "load hang") as found:
         yield found
 
 
 @pytest.fixture
 def slow(host: Host) -> Iterator[tuple[Host, str]]:
-    """Return a host that NVML has to be asked about, and an NVML that takes its time."""
-    with asked(host, "load slow 0.5") as found:
+    """Return a host that needs NVML, and a slow NVML."""
+    with with_nvml(host, "load slow 0.5") as found:
         yield found
 
 
 # The start.
 
 
-def test_it_is_ready_for_its_manager_when_the_first_cycle_has_ended(host: Host) -> None:
+def test_the_daemon_reports_ready_when_the_first_cycle_has_ended(host: Host) -> None:
     with daemon(host, wait=False) as running:
-        assert running.manager.hears("READY=1", "STATUS=ready, 6 devices") is not None
+        assert running.manager.receives("READY=1", "STATUS=ready: containers can use 2 devices") is not None
         assert host.devices() == {"0", "1", "all"}
 
 
 @pytest.mark.wall_clock
-def test_it_is_ready_within_five_seconds_while_the_first_cycle_hangs(hanging: tuple[Host, str]) -> None:
+def test_the_daemon_reports_ready_within_five_seconds_if_the_first_cycle_hangs(
+    hanging: tuple[Host, str],
+) -> None:
     host, library = hanging
     with daemon(host, "--nvml", library, wait=False) as running:
-        # The interpreter's own start does not count; a busy machine is late.
+        # The limit does not include the start of the interpreter. A busy machine takes longer.
         running.sees(lambda: running.state == "starting")
-        took = running.manager.hears("READY=1")
+        took = running.manager.receives("READY=1")
         assert took is not None
         assert took < READY_WITHIN_S + 4
-        assert "STATUS=looking at the host" in running.manager.heard[-1]
+        assert "STATUS=the first cycle is running" in running.manager.messages[-1]
         assert not host.spec.exists()
 
 
-def test_it_starts_before_any_folder_is_there_and_before_the_driver(tmp_path: Path) -> None:
+def test_the_daemon_starts_before_its_folders_and_the_driver_exist(tmp_path: Path) -> None:
     host = Host(tmp_path / "host")
     host.root.mkdir()
     with daemon(host) as running:
@@ -88,7 +90,7 @@ def test_it_starts_before_any_folder_is_there_and_before_the_driver(tmp_path: Pa
         running.sees(lambda: running.state == "ready")
 
 
-def test_it_starts_before_the_folder_of_a_driver_container_is_there(tmp_path: Path) -> None:
+def test_the_daemon_starts_before_the_driver_root_exists(tmp_path: Path) -> None:
     host = Host(tmp_path / "host").prepare()
     host.configure()
     host.load()
@@ -101,7 +103,7 @@ def test_it_starts_before_the_folder_of_a_driver_container_is_there(tmp_path: Pa
         assert "/run/nvidia/driver/usr/lib" in host.spec.read_text()
 
 
-def test_a_second_one_is_refused_with_the_number_of_the_first(host: Host, cdigen_process: Run) -> None:
+def test_a_second_daemon_is_refused_with_the_process_id_of_the_first(host: Host, cdigen_process: Run) -> None:
     with daemon(host) as running:
         done = cdigen_process("run", "--root", host.root)
         assert done.failed(5, f"held by process {running.process.pid}")
@@ -114,11 +116,13 @@ def test_a_second_one_is_refused_with_the_number_of_the_first(host: Host, cdigen
 
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_to_end_is_obeyed_at_once(number: signal.Signals, host: Host) -> None:
+def test_a_termination_signal_ends_the_daemon_within_the_time_limit(
+    number: signal.Signals, host: Host
+) -> None:
     with daemon(host) as running:
         code, took = running.stop(number)
         assert (code, took < ENDS_WITHIN_S) == (0, True)
-        assert any("STOPPING=1" in said for said in running.manager.drain())
+        assert any("STOPPING=1" in message for message in running.manager.drain())
         assert running.status == {}
         assert sorted(os.listdir(host.run_dir)) == ["inventory.json", "lock"]
         assert "Traceback" not in running.text
@@ -126,35 +130,35 @@ def test_a_signal_to_end_is_obeyed_at_once(number: signal.Signals, host: Host) -
 
 
 @pytest.mark.wall_clock
-def test_a_signal_to_end_in_the_middle_of_a_cycle_that_hangs_is_obeyed(hanging: tuple[Host, str]) -> None:
+def test_a_termination_signal_ends_the_daemon_during_a_hanging_cycle(hanging: tuple[Host, str]) -> None:
     host, library = hanging
     with daemon(host, "--nvml", library, wait=False) as running:
-        running.sees(lambda: asking(running.process.pid))
-        (child,) = asking(running.process.pid)
+        running.sees(lambda: nvml_children(running.process.pid))
+        (child,) = nvml_children(running.process.pid)
         code, took = running.stop()
         print(f"\nended {took:.2f} s after SIGTERM in mid-cycle")
         assert (code, took < ENDS_WITHIN_S) == (0, True)
         assert not os.path.exists(f"/proc/{child}")
-        assert [line["level"] for line in running.lines("gave up")] == ["warning"]
+        assert [line["level"] for line in running.lines("shutdown_timeout")] == ["warning"]
         assert "Traceback" not in running.text
     assert host.rubbish() == []
     assert "status.json" not in os.listdir(host.run_dir)
 
 
-def test_a_daemon_that_looks_for_the_first_time_says_so_and_not_what_a_dead_one_said(
+def test_a_new_daemon_replaces_the_status_of_a_killed_daemon_before_its_first_cycle_ends(
     hanging: tuple[Host, str],
 ) -> None:
     host, library = hanging
     with daemon(host) as running:
         running.stop(signal.SIGKILL)
     with daemon(host, "--nvml", library, wait=False) as running:
-        running.sees(lambda: asking(running.process.pid))
+        running.sees(lambda: nvml_children(running.process.pid))
         assert running.state == "starting"
 
 
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("delay_s", [0.02, 0.06])
-def test_a_signal_to_end_while_it_writes_leaves_no_rubbish(delay_s: float, host: Host) -> None:
+def test_a_termination_signal_during_a_write_leaves_no_temporary_files(delay_s: float, host: Host) -> None:
     with daemon(host, "--layout", "view", "--hook", "none") as running:
         host.load(gpus=4)
         running.process.send_signal(signal.SIGHUP)
@@ -165,38 +169,36 @@ def test_a_signal_to_end_while_it_writes_leaves_no_rubbish(delay_s: float, host:
     assert host.devices() in ({"0", "1", "all"}, {"0", "1", "2", "3", "all"})
 
 
-# While it lives.
+# While the daemon runs.
 
 
 @limited(2.4)
-def test_it_pings_its_watchdog_more_often_than_that_asks_for(host: Host, within_s: float) -> None:
+def test_the_daemon_pings_the_watchdog_more_often_than_required(host: Host, within_s: float) -> None:
     with daemon(host, WATCHDOG_USEC="2400000") as running:
         running.rests()
         running.manager.drain()
         for _ in range(3):
-            assert running.manager.hears("WATCHDOG=1", within_s=within_s) is not None
+            assert running.manager.receives("WATCHDOG=1", within_s=within_s) is not None
 
 
-def test_a_reload_is_told_when_it_begins_and_when_it_has_ended(host: Host) -> None:
+def test_the_start_and_the_end_of_a_reload_are_reported(host: Host) -> None:
     with daemon(host) as running:
         running.rests()
         running.manager.drain()
         running.process.send_signal(signal.SIGHUP)
-        assert running.manager.hears("RELOADING=1", "MONOTONIC_USEC=") is not None
-        assert running.manager.hears("READY=1") is not None
+        assert running.manager.receives("RELOADING=1", "MONOTONIC_USEC=") is not None
+        assert running.manager.receives("READY=1") is not None
         assert REQUEST in running.status["last_cycle"]["reasons"]
 
 
-def test_a_configuration_that_was_changed_counts_without_any_signal(host: Host) -> None:
+def test_a_changed_configuration_takes_effect_without_a_signal(host: Host) -> None:
     with daemon(host) as running:
         host.configure("profiles:\n  - {name: gpu, class: card}\n")
         running.sees(lambda: host.devices("nvidia.com-card.json") == {"0", "1", "all"})
         running.sees(lambda: not host.spec.exists())
 
 
-def test_what_comes_into_a_new_search_path_while_the_first_cycle_with_it_goes_on_is_seen(
-    slow: tuple[Host, str],
-) -> None:
+def test_a_file_that_is_added_to_a_new_search_path_during_a_cycle_is_found(slow: tuple[Host, str]) -> None:
     host, library = slow
     usual = "/usr/lib/x86_64-linux-gnu"
     late = f"libnvidia-opticalflow.so.{OLD}"
@@ -206,24 +208,24 @@ def test_what_comes_into_a_new_search_path_while_the_first_cycle_with_it_goes_on
         running.sees(lambda: running.state == "ready")
         running.rests()
         host.configure(f"library_search_paths: [{usual}, /opt]\n")
-        # It asks after it has looked for libraries.
-        running.sees(lambda: asking(running.process.pid))
+        # The daemon queries NVML after it has searched for libraries.
+        running.sees(lambda: nvml_children(running.process.pid))
         kept.rename(host.root / "opt" / late)
         running.sees(lambda: late in host.spec.read_text())
 
 
-def test_a_changed_quiet_time_counts(host: Host) -> None:
+def test_a_changed_debounce_time_takes_effect(host: Host) -> None:
     with daemon(host) as running:
         host.configure(debounce_s=1)
         running.sees(lambda: running.cycles > 1)
-        # Longer than the quiet time, at the end of which another cycle may begin.
+        # Longer than the debounce time, because another cycle may start at the end of the debounce time.
         running.rests(1.5)
         running.process.send_signal(signal.SIGHUP)
         took = running.sees(lambda: REQUEST in running.status["last_cycle"]["reasons"])
         assert took > 0.9
 
 
-def test_a_configuration_made_invalid_is_reported_and_the_last_good_one_counts(
+def test_an_invalid_configuration_is_reported_and_the_previous_one_stays_active(
     host: Host, cdigen: Run
 ) -> None:
     with daemon(host) as running:
@@ -235,10 +237,10 @@ def test_a_configuration_made_invalid_is_reported_and_the_last_good_one_counts(
         running.sees(lambda: host.devices() == {"0", "1", "2", "all"})
         metric = "cdigen_config_valid"
         assert f"{metric} 0.0" in got(running, "/metrics")[1]
-        assert running.manager.hears("STATUS=", "the configuration does not count") is not None
+        assert running.manager.receives("STATUS=", "invalid configuration ignored") is not None
         shown = cdigen("status", "--root", host.root)
         assert (shown.code, shown.out.count("debounce_s")) == (0, 1)
-        # It is the same trouble, and said once.
+        # The same problem is logged once.
         assert len(running.lines("configuration")) == 1
         host.configure()
         running.sees(lambda: "configuration" not in found(running.status))
@@ -250,7 +252,7 @@ def found(status: dict[str, list[dict[str, str]]]) -> set[str]:
     return {finding["rule"] for finding in status.get("findings", [])}
 
 
-def test_it_looks_from_time_to_time_and_says_nothing_while_nothing_changes(host: Host) -> None:
+def test_periodic_cycles_without_changes_are_not_logged(host: Host) -> None:
     host.configure(resync_s=0.2)
     with daemon(host) as running:
         running.sees(lambda: running.cycles > 5)
@@ -260,10 +262,10 @@ def test_it_looks_from_time_to_time_and_says_nothing_while_nothing_changes(host:
         assert len(running.lines()) == 1
 
 
-def test_an_upgrade_is_followed_through_each_of_its_states(host: Host) -> None:
+def test_the_state_changes_with_each_step_of_a_driver_upgrade(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
     with daemon(host) as running:
-        host.say_version(NEW)
+        host.set_version(NEW)
         running.sees(lambda: running.state == "settling")
         host.configure()
         running.sees(lambda: running.state == "mismatch")
@@ -275,9 +277,9 @@ def test_an_upgrade_is_followed_through_each_of_its_states(host: Host) -> None:
         assert host.document() is None
 
 
-def test_a_run_directory_that_cannot_be_written_to_ends_nothing(host: Host) -> None:
+def test_an_unwritable_run_directory_does_not_end_the_daemon(host: Host) -> None:
     with daemon(host) as running:
-        # While the daemon does not run: else it may be faster, and make the directory anew.
+        # The daemon is stopped, because a running daemon could create the directory again.
         running.process.send_signal(signal.SIGSTOP)
         moved = host.run_dir.rename(host.root / "moved")
         host.run_dir.write_text("in the way")

@@ -1,4 +1,4 @@
-"""The daemon and a driver container: its root is watched as it is now, and for what it is."""
+"""The daemon watches the root of a driver container, and the files in this root."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LIBRARY = f"libnvidia-opticalflow.so.{OLD}"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """Return a host whose driver lies in a driver container's tree, where an absolute link is on the way."""
+    """Return a host with a driver container. An absolute link is in the path of the driver's libraries."""
     made = Host(tmp_path / "host").prepare()
     made.load()
     tree = Host(made.root / DRIVER_ROOT)
@@ -31,8 +31,8 @@ def library(host: Host) -> Path:
     return host.root / DRIVER_ROOT / "usr/elsewhere/x86_64-linux-gnu" / LIBRARY
 
 
-def test_a_driver_root_with_proc_in_it_is_no_reason_to_look_again_and_again(host: Host) -> None:
-    # That no driver is behind the nodes of this host is found a moment later, and makes a cycle.
+def test_a_driver_root_with_proc_in_it_causes_no_endless_cycles(host: Host) -> None:
+    # The nodes of this host have no driver. The probe must not report them, because this would cause a cycle.
     host.configure(f"driver_root: /{DRIVER_ROOT}\nhealth: {{ignore: [node-unusable]}}\n")
     proc = host.root / DRIVER_ROOT / "proc"
     proc.mkdir()
@@ -40,13 +40,13 @@ def test_a_driver_root_with_proc_in_it_is_no_reason_to_look_again_and_again(host
     before = (*unshared("--mount", "--propagation", "private"), "/bin/sh", "-c", script, "sh")
     with daemon(host, before=before) as running:
         running.sees(lambda: running.state == "ready")
-        seen = running.rests()
-        # Five times the interval of the poll; processes come and go all the while.
-        assert running.rests(1.0) == seen
+        cycles = running.rests()
+        # The wait is five times the poll interval. Processes start and end during this time.
+        assert running.rests(1.0) == cycles
 
 
 @pytest.mark.parametrize("when", ["from the start", "from a reload on"])
-def test_links_of_a_driver_root_are_followed_within_it(when: str, host: Host) -> None:
+def test_links_in_a_driver_root_are_resolved_within_the_driver_root(when: str, host: Host) -> None:
     host.configure("" if when == "from a reload on" else f"driver_root: /{DRIVER_ROOT}\n")
     with daemon(host) as running:
         running.rests()

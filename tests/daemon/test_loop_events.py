@@ -1,4 +1,4 @@
-"""What the daemon makes of events: how soon, how often, and what if there are too many or none."""
+"""The daemon's reaction to events: delay, number of cycles, floods, and missing events."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.figures import got
-from support.daemon.host import NEW, OLD, TWO_KINDS, Daemon, Host, daemon, unshared
+from support.daemon.host import NEW, OLD, PRETENDED, TWO_KINDS, Daemon, Host, daemon, unshared
+from support.daemon.stats import got
 from support.daemon.threads import beside
 from support.hosts.mig import write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, make_node
@@ -24,19 +24,22 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
-# What the defaults promise is half a second; a busy machine gets ten times that. Without an event: minutes.
+# With the default times, the daemon reacts to an event within half a second. The limit for a busy machine is
+# ten times as long. Without an event, the next cycle starts after minutes.
 SOON_S = 5.0
 POLL_S = 1.0
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """Return a host without a configuration: the defaults count."""
-    return Host(tmp_path / "host").make()
+    """Return a host whose daemon has the default times."""
+    host = Host(tmp_path / "host").make()
+    host.put("etc/cdigen/config.yaml", PRETENDED)
+    return host
 
 
 def timed(what: str, running: Daemon, change: Callable[[], object], truth: Callable[[], object]) -> float:
-    """Make a CHANGE and return how long it took until TRUTH held."""
+    """Call CHANGE, and return the seconds until TRUTH returns a true value."""
     running.rests(0.35)
     change()
     took = running.sees(truth)
@@ -45,7 +48,7 @@ def timed(what: str, running: Daemon, change: Callable[[], object], truth: Calla
 
 
 @pytest.mark.wall_clock
-def test_an_event_is_followed_by_a_spec_within_half_a_second_or_so(host: Host) -> None:
+def test_a_change_with_an_event_updates_the_spec_within_seconds(host: Host) -> None:
     program = host.root / "usr/bin/nvidia-debugdump"
     with daemon(host) as running:
         took = [
@@ -70,7 +73,7 @@ def mentions(host: Host, program: Path) -> bool | None:
 
 
 @pytest.mark.wall_clock
-def test_what_the_kernel_does_not_announce_is_seen_within_the_time_of_the_poll(host: Host) -> None:
+def test_a_change_without_an_event_is_found_within_the_poll_interval(host: Host) -> None:
     write_minors(host.root, 2)
     with daemon(host) as running:
         took = timed(
@@ -82,7 +85,7 @@ def test_what_the_kernel_does_not_announce_is_seen_within_the_time_of_the_poll(h
     assert took < POLL_S + SOON_S
 
 
-def test_a_node_that_is_late_ends_the_waiting(host: Host) -> None:
+def test_a_late_device_node_ends_the_state_settling(host: Host) -> None:
     (host.root / "dev/nvidia1").unlink()
     with daemon(host) as running:
         assert running.state == "settling"
@@ -91,10 +94,10 @@ def test_a_node_that_is_late_ends_the_waiting(host: Host) -> None:
         running.sees(lambda: running.state == "ready" and host.devices() == {"0", "1", "all"})
 
 
-def test_an_installation_of_hundreds_of_files_is_few_writes_and_ends_in_the_right_spec(host: Host) -> None:
+def test_an_installation_of_hundreds_of_files_causes_at_most_three_writes(host: Host) -> None:
     with daemon(host, "--layout", "view", "--hook", "none") as running:
         host.install(NEW)
-        host.say_version(NEW)
+        host.set_version(NEW)
         running.sees(lambda: running.state == "ready" and host.driver_of_view() == NEW)
         running.rests()
         written = [entry for entry in running.status["journal"] if entry["result"] == "written"]
@@ -102,41 +105,41 @@ def test_an_installation_of_hundreds_of_files_is_few_writes_and_ends_in_the_righ
 
 
 @pytest.mark.parametrize("layout", ["view", "files"])
-def test_whoever_reads_all_the_while_sees_a_whole_spec_each_time(layout: str, host: Host) -> None:
+def test_a_continuous_reader_always_finds_a_complete_spec(layout: str, host: Host) -> None:
     host.configure()
-    with daemon(host, "--layout", layout, "--hook", "none") as running, reader(host) as seen:
+    with daemon(host, "--layout", layout, "--hook", "none") as running, reader(host) as counts:
         for gpus in (3, 4, 5, 6):
             host.load(gpus=gpus)
             running.sees(lambda gpus=gpus: len(host.devices()) == gpus + 1)  # type: ignore[misc]
-    assert seen
-    assert seen <= {3, 4, 5, 6, 7}
+    assert counts
+    assert counts <= {3, 4, 5, 6, 7}
 
 
 @contextmanager
 def reader(host: Host) -> Iterator[set[int]]:
-    """Read the spec all the while; gather how many devices it had, 0 where it was missing or torn."""
-    seen: set[int] = set()
+    """Read the spec continuously; collect its numbers of devices (0 for a missing or incomplete spec)."""
+    counts: set[int] = set()
     done = threading.Event()
 
     def read() -> None:
         while not done.wait(0.001):
             try:
-                seen.add(len(host.devices()))
+                counts.add(len(host.devices()))
             except json.JSONDecodeError:
-                seen.add(0)
+                counts.add(0)
 
     with beside(read):
         try:
-            yield seen
+            yield counts
         finally:
             done.set()
 
 
-def test_while_one_spec_is_somebody_elses_the_other_is_kept_true_until_that_one_is_gone(host: Host) -> None:
+def test_while_one_spec_is_foreign_the_other_spec_is_kept_up_to_date(host: Host) -> None:
     host.configure(TWO_KINDS)
     with daemon(host) as running:
         host.spec.write_text("{}")
-        running.sees(lambda: "not known as ours" in running.status["last_cycle"]["error"])
+        running.sees(lambda: "cdigen did not write this file" in running.status["last_cycle"]["error"])
         host.load(gpus=3)
         running.sees(lambda: host.devices("nvidia.com-other.json") == {"0", "1", "2", "all"})
         host.spec.unlink()
@@ -164,7 +167,7 @@ FLOOD_S, FLOOD_RATE = 5, 10_000
 
 
 @pytest.mark.wall_clock
-def test_ten_thousand_events_a_second_are_few_cycles_little_memory_and_settle(host: Host) -> None:
+def test_ten_thousand_events_per_second_cause_few_cycles_and_use_little_memory(host: Host) -> None:
     host.configure(debounce_s=0.2)
     with daemon(host) as running:
         first, memory, busy = running.rests(), running.resident_kb(), processor_s(running)
@@ -188,7 +191,7 @@ def processor_s(running: Daemon) -> float:
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-def test_the_driver_comes_goes_and_comes_back(host: Host) -> None:
+def test_specs_follow_repeated_unloading_and_loading_of_the_driver(host: Host) -> None:
     with daemon(host) as running:
         for _ in range(2):
             host.unload()
@@ -199,7 +202,7 @@ def test_the_driver_comes_goes_and_comes_back(host: Host) -> None:
 
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("limit", ["max_inotify_instances", "max_inotify_watches"])
-def test_without_inotify_a_spec_that_was_removed_is_back_within_5_seconds_and_the_trouble_is_said(
+def test_without_inotify_a_removed_spec_is_written_again_and_the_problem_is_reported(
     limit: str, host: Host
 ) -> None:
     exhausted = f'echo 0 > /proc/sys/user/{limit}; exec "$@"'
@@ -210,7 +213,7 @@ def test_without_inotify_a_spec_that_was_removed_is_back_within_5_seconds_and_th
             timed("the spec directory removed", running, lambda: shutil.rmtree(host.specs), host.spec.exists),
         ]
         assert min(took) < 5.0
-        # What is polled in any case.
+        # The daemon polls the files of added GPUs, with and without inotify.
         host.load(gpus=3)
         running.sees(lambda: host.devices() == {"0", "1", "2", "all"})
         files = running.status["sources"]["files"]
@@ -219,4 +222,4 @@ def test_without_inotify_a_spec_that_was_removed_is_back_within_5_seconds_and_th
         (line,) = running.lines("source")
         assert (line["level"], line["source"]) == ("warning", "files")
         assert line["message"] == files["problem"]
-        assert 'cdigen_source_healthy{source="files"} 0.0' in got(running, "/metrics")[1]
+        assert 'cdigen_watch_source_up{source="files"} 0.0' in got(running, "/metrics")[1]

@@ -1,4 +1,4 @@
-"""The real daemon and the kernel's log: what it hears is in inventory.json at once, and stays."""
+"""The real daemon reads errors from the kernel log, writes them to inventory.json at once, and keeps them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def host(host: Host) -> Host:
 
 
 def configure(host: Host, keys: str = "", ignore: str = "", **daemon: object) -> None:
-    # The nodes of these hosts have no driver behind them, which the probe finds.
+    # The nodes of these hosts have no driver, which the probe would report.
     host.configure(f"health: {{ignore: [node-unusable{ignore}]{keys}}}\n", **daemon)
 
 
 def logged(running: Daemon) -> list[str]:
-    """Return the causes that the log of RUNNING has."""
+    """Return the causes in the log of RUNNING."""
     return [cause["cause"] for line in running.lines("health") for cause in line["causes"]]
 
 
@@ -43,7 +43,7 @@ def causes(host: Host, index: int = 0) -> list[str] | None:
     return [one["cause"] for one in found[index]["causes"]] if found else None
 
 
-def test_an_error_is_in_the_inventory_at_once_and_the_spec_stays(host: Host, log: FakeLog) -> None:
+def test_an_error_is_in_the_inventory_at_once_and_the_spec_is_unchanged(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
         running.rests()
         spec = host.document()
@@ -55,13 +55,13 @@ def test_an_error_is_in_the_inventory_at_once_and_the_spec_stays(host: Host, log
         assert host.document() == spec
 
 
-def test_an_error_from_before_the_start_counts(host: Host, log: FakeLog) -> None:
+def test_an_error_that_was_logged_before_the_start_of_the_daemon_is_handled(host: Host, log: FakeLog) -> None:
     log.write(xid(79, 1, FIRST, age_s=0.5))
     with daemon(host) as running:
         running.sees(lambda: causes(host) == ["xid-79"])
 
 
-def test_an_error_is_in_the_inventory_while_a_cycle_waits_for_quiet(host: Host, log: FakeLog) -> None:
+def test_an_error_is_in_the_inventory_during_the_debounce_time_of_a_cycle(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
         before = running.rests()
         configure(host, debounce_s=3600, max_delay_s=3600)
@@ -74,7 +74,7 @@ def test_an_error_is_in_the_inventory_while_a_cycle_waits_for_quiet(host: Host, 
         assert running.cycles == cycles
 
 
-def test_a_restart_in_the_same_boot_keeps_it_as_it_was(host: Host, log: FakeLog) -> None:
+def test_a_restart_in_the_same_boot_keeps_the_cause_unchanged(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
         log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
@@ -89,7 +89,7 @@ def test_a_restart_in_the_same_boot_keeps_it_as_it_was(host: Host, log: FakeLog)
         assert host.accelerators()[0]["causes"] == before
 
 
-def test_a_reboot_forgets_it(host: Host, log: FakeLog) -> None:
+def test_a_reboot_clears_the_cause(host: Host, log: FakeLog) -> None:
     with daemon(host) as running:
         log.write(xid(79, 500, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
@@ -101,7 +101,7 @@ def test_a_reboot_forgets_it(host: Host, log: FakeLog) -> None:
         running.sees(lambda: causes(host, 1) == ["xid-48"])
 
 
-def test_a_damaged_state_is_told_and_the_log_read_again(host: Host, log: FakeLog) -> None:
+def test_a_damaged_state_is_reported_and_the_log_is_read_again(host: Host, log: FakeLog) -> None:
     host.put("var/lib/cdigen/health.json", '{"schema": 1, "boot": "1111')
     log.write(xid(79, 1, FIRST))
     with daemon(host) as running:
@@ -109,7 +109,7 @@ def test_a_damaged_state_is_told_and_the_log_read_again(host: Host, log: FakeLog
         running.sees(lambda: json.loads((host.state_dir / "health.json").read_bytes())["devices"])
 
 
-def test_a_state_that_cannot_be_written_is_told_and_nothing_else_changes(host: Host, log: FakeLog) -> None:
+def test_an_unwritable_health_state_is_reported_and_causes_are_still_shown(host: Host, log: FakeLog) -> None:
     (host.state_dir / "health.json").mkdir(parents=True)
     with daemon(host) as running:
         log.write(xid(79, 1, FIRST))
@@ -117,11 +117,11 @@ def test_a_state_that_cannot_be_written_is_told_and_nothing_else_changes(host: H
         running.sees(lambda: any("health.json" in one["message"] for one in running.status["findings"]))
 
 
-def test_a_person_clears_an_error_of_a_reset_that_nothing_sees(host: Host, log: FakeLog, cdigen: Run) -> None:
+def test_the_command_clears_a_cause_after_an_undetected_reset(host: Host, log: FakeLog, cdigen: Run) -> None:
     with daemon(host) as running:
         log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
-        assert "xid-79 counts no more" in cdigen("health", "--root", host.root, "--clear", FIRST).out
+        assert "xid-79 cleared" in cdigen("health", "--root", host.root, "--clear", FIRST).out
         running.sees(lambda: causes(host) == [])
         running.rests()
         running.stop(signal.SIGKILL)
@@ -133,10 +133,10 @@ def test_a_person_clears_an_error_of_a_reset_that_nothing_sees(host: Host, log: 
         running.sees(lambda: causes(host) == ["xid-79"])
 
 
-def test_an_unhealthy_device_leaves_the_spec_where_that_is_configured(
+def test_an_unhealthy_device_is_removed_from_the_spec_if_configured(
     host: Host, log: FakeLog, cdigen: Run
 ) -> None:
-    configure(host, ", in_spec: false")
+    configure(host, ", unhealthy_in_spec: false")
     with daemon(host) as running:
         running.sees(lambda: host.devices() == {"0", "1", "all"})
         log.write(xid(79, 1, FIRST))
@@ -149,7 +149,7 @@ def test_an_unhealthy_device_leaves_the_spec_where_that_is_configured(
         running.sees(lambda: running.state == "ready")
 
 
-def test_ignored_causes_count_for_nothing(host: Host, log: FakeLog) -> None:
+def test_ignored_causes_have_no_effect(host: Host, log: FakeLog) -> None:
     configure(host, ignore=", xid-79")
     with daemon(host) as running:
         log.write(xid(79, 1, FIRST), xid(48, 2, SECOND))
@@ -157,7 +157,9 @@ def test_ignored_causes_count_for_nothing(host: Host, log: FakeLog) -> None:
         assert causes(host) == []
 
 
-def test_a_flood_of_errors_writes_the_inventory_once(host: Host, log: FakeLog) -> None:
+def test_a_flood_of_errors_causes_few_cycles_and_the_last_error_is_in_the_inventory(
+    host: Host, log: FakeLog
+) -> None:
     with daemon(host) as running:
         log.write(xid(79, 1, FIRST))
         running.sees(lambda: causes(host) == ["xid-79"])
@@ -172,13 +174,13 @@ def test_a_flood_of_errors_writes_the_inventory_once(host: Host, log: FakeLog) -
         assert running.rests() - cycles <= 3
 
 
-def test_a_log_that_cannot_be_read_is_a_problem_of_its_source_alone(host: Host) -> None:
+def test_an_unreadable_kernel_log_is_a_source_problem_and_the_host_is_ready(host: Host) -> None:
     with daemon(host) as running:
         running.sees(lambda: running.status["sources"]["kernel-log"]["problem"])
         assert running.state == "ready"
 
 
-def test_nothing_is_listened_to_where_the_configuration_says_so(host: Host, log: FakeLog) -> None:
+def test_the_log_is_not_read_if_the_configuration_forbids_it(host: Host, log: FakeLog) -> None:
     configure(host, ", kernel_log: false")
     log.write(xid(79, 1, FIRST))
     with daemon(host) as running:
@@ -188,8 +190,8 @@ def test_nothing_is_listened_to_where_the_configuration_says_so(host: Host, log:
 
 
 @pytest.mark.usefixtures("log")
-def test_what_a_cycle_has_seen_ends_by_itself_without_another(host: Host) -> None:
-    configure(host, ", quiet_minutes: 0.05")
+def test_a_cause_that_a_cycle_found_is_cleared_without_another_cycle(host: Host) -> None:
+    configure(host, ", clear_after_minutes: 0.05")
     counter = f"sys/bus/pci/devices/{FIRST}/aer_dev_nonfatal"
     host.put(f"sys/bus/pci/devices/{FIRST}/config", "x" * 64)
     host.put(counter, "TOTAL_ERR_NONFATAL 0\n")

@@ -1,4 +1,4 @@
-"""What the real daemon knows of devices' health, as the command, the log and the doctor show it."""
+"""The health of the devices of a real daemon, as the commands and the log show it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ HEALTHY: dict[str, list[str]] = {f"{GPU}=0": [], f"{GPU}=1": []}
 @pytest.fixture
 def host(host: Host) -> Host:
     host.boot()
-    # The nodes of this tree have no driver, which a probe finds soon.
+    # The nodes of this tree have no driver, which a probe would report.
     host.configure("health: {ignore: [node-unusable]}\n")
     return host
 
 
 @pytest.fixture
 def json_of(host: Host, cdigen: Run) -> Json:
-    """Return what the command says as JSON of HOST, whose daemon runs."""
+    """Return a function that runs a command on HOST and returns its JSON output."""
     return lambda *arguments: cdigen(*arguments, "--root", host.root, "--json").json
 
 
@@ -40,7 +40,9 @@ def causes(json_of: Json) -> dict[str, list[str]]:
     return {row["device"]: [cause["cause"] for cause in row["causes"]] for row in json_of("health")}
 
 
-def test_an_error_shows_everywhere(host: Host, log: FakeLog, json_of: Json) -> None:
+def test_an_error_is_in_the_output_of_all_commands_and_in_the_log(
+    host: Host, log: FakeLog, json_of: Json
+) -> None:
     with daemon(host) as running:
         running.sees(lambda: causes(json_of) == HEALTHY)
         log.write(xid(79, 1, FIRST))
@@ -55,8 +57,8 @@ def test_an_error_shows_everywhere(host: Host, log: FakeLog, json_of: Json) -> N
         ]
         found = json_of("inspect")["vendors"]["nvidia"]["accelerators"]
         assert [gpu["health"] for gpu in found] == ["unhealthy", "healthy"]
-        told = [row["detail"] for row in json_of("doctor") if row["check"] == "device-health"]
-        assert "xid-79 since " in told[0]
+        details = [row["detail"] for row in json_of("doctor") if row["check"] == "device-health"]
+        assert "xid-79 since " in details[0]
         running.sees(lambda: running.lines("health"))
         (line, *_) = running.lines("health")
         assert (line["level"], line["device"], line["causes"][0]["cause"]) == (
@@ -67,7 +69,7 @@ def test_an_error_shows_everywhere(host: Host, log: FakeLog, json_of: Json) -> N
 
 
 @pytest.mark.usefixtures("log")
-def test_a_mark_counts_at_once_and_lasts_until_it_is_cleared_also_over_a_reboot(
+def test_a_mark_takes_effect_at_once_and_lasts_over_a_reboot_until_it_is_cleared(
     host: Host, json_of: Json
 ) -> None:
     with daemon(host) as running:
@@ -77,7 +79,7 @@ def test_a_mark_counts_at_once_and_lasts_until_it_is_cleared_also_over_a_reboot(
         (cause,) = json_of("health")[1]["causes"]
         assert (cause["detail"], cause["clears_when"]) == (
             "ticket 4711",
-            "someone clears it with 'cdigen health --clear'",
+            "the mark is cleared with 'cdigen health --clear DEVICE'",
         )
         running.stop()
     host.boot(2)

@@ -1,4 +1,4 @@
-"""The real daemon on hosts with AMD's and Intel's devices: their files, and the kernel's log of them."""
+"""The real daemon detects errors of AMD's and Intel's devices in their PCI files and in the kernel log."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def host(tmp_path: Path) -> Host:
 
 
 def lay(host: Host, address: str, config: bytes = bytes(64)) -> Path:
-    """Lay what the PCI bus shows of the device at ADDRESS."""
+    """Write the PCI files of the device at ADDRESS."""
     folder = next((host.root / "sys/devices").glob(f"pci*/{address}"))
     put(folder / "config", config)
     put(folder / "power/runtime_status", b"active\n")
@@ -46,7 +46,7 @@ def causes(host: Host, vendor: str) -> dict[str, tuple[str, list[str]]]:
     return {name: (one["health"], [cause["cause"] for cause in one["causes"]]) for name, one in named}
 
 
-def test_a_reset_of_amds_gpu_is_followed_for_it_and_its_partitions(host: Host, log: FakeLog) -> None:
+def test_a_reset_of_an_amd_gpu_affects_the_gpu_and_its_partitions(host: Host, log: FakeLog) -> None:
     amd_tree.write(host.root, amd_tree.mi300x(2, count=1))
     lay(host, AMD)
 
@@ -64,7 +64,7 @@ def test_a_reset_of_amds_gpu_is_followed_for_it_and_its_partitions(host: Host, l
 
 
 @pytest.mark.usefixtures("log")
-def test_a_device_is_unhealthy_while_its_config_space_reads_as_ones(host: Host) -> None:
+def test_a_device_is_unhealthy_while_its_config_space_is_all_ones_or_its_link_is_narrow(host: Host) -> None:
     intel_tree.lay(host.root, intel_tree.gpu(1, XE, intel_tree.B60, "xe"))
     folder = lay(host, XE)
     put(folder / "current_link_width", b"16\n")
@@ -80,7 +80,7 @@ def test_a_device_is_unhealthy_while_its_config_space_reads_as_ones(host: Host) 
         running.sees(lambda: causes(host, "intel") == {XE: ("healthy", [])})
 
 
-def test_a_gpu_that_xe_gave_up_stays_so_over_a_restart_of_the_daemon(host: Host, log: FakeLog) -> None:
+def test_a_wedged_xe_gpu_stays_unhealthy_after_a_restart_of_the_daemon(host: Host, log: FakeLog) -> None:
     intel_tree.lay(host.root, intel_tree.gpu(1, XE, intel_tree.B60, "xe"))
     lay(host, XE)
     with daemon(host) as running:

@@ -1,4 +1,4 @@
-"""The page and nvidia-docker 1.0's doors of the real daemon, with a real NVML child."""
+"""The real daemon, with a real NVML child process, serves the page and the API of nvidia-docker 1.0."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.figures import FIRST, got, scraped, starts
 from support.daemon.http_client import get
-from support.daemon.page import words
+from support.daemon.page import visible_text
+from support.daemon.stats import FIRST, got, scraped, starts
 from support.json_output import validator
 from support.waiting import limited, until
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
-def test_the_page_shows_the_devices_with_their_figures(tmp_path: Path) -> None:
+def test_the_page_shows_the_devices_with_their_stats(tmp_path: Path) -> None:
     with scraped(tmp_path) as (running, calls):
         assert starts(calls) == 0
-        # On a busy machine the first page does not wait long enough; the answer is kept for the next.
-        running.sees(lambda: "346 W" in words(got(running, "/")[1]))
+        # On a busy machine the wait of the first page is too short; the result is kept for the next page.
+        running.sees(lambda: "346 W" in visible_text(got(running, "/")[1]))
         code, text = got(running, "/")
         assert code == 200
-        shown = words(text)
-        assert re.search(r"Ready for \d+ seconds?", shown)
+        shown = visible_text(text)
+        assert "Ready: containers can use 2 devices" in shown
         assert "GPU0 nvidia.com/gpu=0" in shown
         assert "CUDA up to 12.4" in shown
         assert "346 W" in shown
@@ -39,7 +39,7 @@ def test_the_page_shows_the_devices_with_their_figures(tmp_path: Path) -> None:
         assert starts(calls) == 1
 
 
-def test_documents_stand_beside_the_page(tmp_path: Path) -> None:
+def test_the_daemon_also_serves_json_documents_and_the_topology_picture(tmp_path: Path) -> None:
     with scraped(tmp_path) as (running, calls):
         for path in ("status", "inventory"):
             code, text = got(running, f"/{path}.json")
@@ -47,12 +47,12 @@ def test_documents_stand_beside_the_page(tmp_path: Path) -> None:
             written = json.loads((running.host.run_dir / f"{path}.json").read_text())
             assert json.loads(text).keys() == written.keys()
         assert starts(calls) == 0
-        running.sees(lambda: json.loads(got(running, "/page.json")[1])["devices"][0]["figures"])
+        running.sees(lambda: json.loads(got(running, "/page.json")[1])["devices"][0]["stats"])
         shown = json.loads(got(running, "/page.json")[1])
         validator("page").validate(shown)
         assert shown["cuda"] == "12.4"
         assert [device["device"] for device in shown["devices"]] == ["nvidia.com/gpu=0", "nvidia.com/gpu=1"]
-        assert [device["figures"]["temperature"] for device in shown["devices"]] == [56, 56]
+        assert [device["stats"]["temperature"] for device in shown["devices"]] == [56, 56]
         code, text = got(running, "/topology.svg")
         assert (code, text[:4]) == (200, "<svg")
         assert starts(calls) == 1
@@ -67,7 +67,7 @@ def test_documents_stand_beside_the_page(tmp_path: Path) -> None:
         ("?other=1", "15; url=/"),
     ],
 )
-def test_the_page_reloads_itself_as_it_is_asked(tmp_path: Path, query: str, refresh: str) -> None:
+def test_the_page_reloads_itself_as_requested(tmp_path: Path, query: str, refresh: str) -> None:
     with scraped(tmp_path) as (running, _):
         _, head, body = get(running.host.http, f"/{query}", "HEAD")
         found = re.search(rb"^Refresh: (.*)$", head, flags=re.MULTILINE)
@@ -79,7 +79,7 @@ def test_the_page_reloads_itself_as_it_is_asked(tmp_path: Path, query: str, refr
 @pytest.mark.parametrize(
     "query", ["reload=0", "reload=4", "reload=3601", "reload=-5", "reload=1e3", "reload=%", "x=%zz"]
 )
-def test_queries_that_mean_nothing_are_refused(tmp_path: Path, query: str) -> None:
+def test_invalid_queries_are_refused(tmp_path: Path, query: str) -> None:
     with scraped(tmp_path) as (running, calls):
         code, text = got(running, f"/?{query}")
         assert code == 400
@@ -88,7 +88,7 @@ def test_queries_that_mean_nothing_are_refused(tmp_path: Path, query: str) -> No
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1.0"])
-def test_programs_of_nvidia_docker_are_answered(tmp_path: Path, prefix: str) -> None:
+def test_the_nvidia_docker_routes_return_info_and_status(tmp_path: Path, prefix: str) -> None:
     with scraped(tmp_path) as (running, calls):
         running.sees(lambda: json.loads(got(running, f"{prefix}/gpu/status/json")[1])["Devices"][0]["Power"])
         info = json.loads(got(running, f"{prefix}/gpu/info/json")[1])
@@ -104,13 +104,13 @@ def test_programs_of_nvidia_docker_are_answered(tmp_path: Path, prefix: str) -> 
 
 
 @pytest.mark.parametrize("prefix", ["", "/v1.0"])
-def test_docker_is_told_the_arguments_of_devices(tmp_path: Path, prefix: str) -> None:
+def test_the_docker_api_returns_the_arguments_of_devices(tmp_path: Path, prefix: str) -> None:
     with scraped(tmp_path) as (running, calls):
         names = "--device=nvidia.com/gpu=0 --device=nvidia.com/gpu=1"
         assert got(running, f"{prefix}/docker/cli?dev=0+1&form=cdi") == (200, names)
         assert got(running, f"{prefix}/docker/cli?dev=0%201&form=cdi") == (200, names)
-        told = json.loads(got(running, f"{prefix}/docker/cli/json?dev=1&vol=nvidia_driver&form=cdi")[1])
-        assert told == {"VolumeDriver": "", "Volumes": [], "Devices": ["nvidia.com/gpu=1"]}
+        document = json.loads(got(running, f"{prefix}/docker/cli/json?dev=1&vol=nvidia_driver&form=cdi")[1])
+        assert document == {"VolumeDriver": "", "Volumes": [], "Devices": ["nvidia.com/gpu=1"]}
         for query, wrong in (
             ("dev=7", "invalid device: 7"),
             ("dev=GPU-x", "invalid device: GPU-x"),
@@ -124,19 +124,21 @@ def test_docker_is_told_the_arguments_of_devices(tmp_path: Path, prefix: str) ->
             assert refused == (400, f"{wrong}\n")
         many = "+".join(map(str, range(10_000)))
         assert got(running, f"{prefix}/docker/cli?dev={many}&form=cdi") == (400, "invalid device: 2\n")
-        # Without the hook of an installation the driver's files are mounted one by one.
+        # Without the hook of an installation, the driver's files are mounted one by one, not as a volume.
         code, text = got(running, f"{prefix}/docker/cli")
         assert code == 503
         assert text.startswith("the driver's files for nvidia.com/gpu are in no volume: ")
         assert starts(calls) == 0
 
 
-# The issue allows a second; a busy machine is slow, but does not wait for NVML's deadline of ten.
+# The limit is a second. A busy machine is slower, but the page must not wait for NVML's deadline of 10 s.
 @limited(3)
-def test_nvml_that_hangs_leaves_figures_unknown_and_the_page_comes(tmp_path: Path, within_s: float) -> None:
+def test_with_a_hanging_nvml_stats_are_unknown_and_the_page_is_served(
+    tmp_path: Path, within_s: float
+) -> None:
     with scraped(tmp_path, faults=(f"{FIRST} hang",)) as (running, calls):
         begun = time.monotonic()
-        shown = words(got(running, "/")[1])
+        shown = visible_text(got(running, "/")[1])
         assert time.monotonic() - begun < within_s
-        assert "Memory and load are unknown: there is no answer yet" in shown
+        assert "Memory and load are unknown: no response yet" in shown
         assert until(lambda: starts(calls) == 1)

@@ -1,4 +1,4 @@
-"""What a daemon takes from its host while nothing happens: inotify instances and threads."""
+"""The resources of an idle daemon: inotify instances and threads."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 MOST_INSTANCES, MOST_THREADS = 3, 10
 
 
-def test_a_daemon_with_two_gpus_has_one_inotify_instance_and_few_threads(host: Host) -> None:
+def test_a_daemon_with_two_gpus_has_few_inotify_instances_and_threads(host: Host) -> None:
     with daemon(host) as running:
         running.rests()
         process = Path(f"/proc/{running.process.pid}")
@@ -25,7 +25,7 @@ def test_a_daemon_with_two_gpus_has_one_inotify_instance_and_few_threads(host: H
         ]
         threads = len(list((process / "task").iterdir()))
         print(f"\n{len(instances)} inotify instances, {len(watches)} watches, {threads} threads")
-        # The folders are watched, not compared.
+        # With fewer watches, the daemon would compare the folders instead.
         assert len(watches) > 20
         assert running.status["sources"]["files"]["healthy"]
         assert len(instances) <= MOST_INSTANCES

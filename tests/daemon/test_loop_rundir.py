@@ -1,4 +1,4 @@
-"""The run directory while the daemon lives: removed, taken by another, full; and a log that nobody reads."""
+"""A running daemon whose run directory is removed, locked or full, or whose log has no reader."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.figures import got
 from support.daemon.host import Host, daemon, unshared
+from support.daemon.stats import got
 from support.paths import REPOSITORY
 from support.waiting import PATIENCE_S, limited, until
 
@@ -24,20 +24,18 @@ if TYPE_CHECKING:
     from support.command.fixtures import Run
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
-# What is promised is 2 s; a busy machine may take longer.
+# The limit is 2 s; a busy machine may take longer.
 ENDS_WITHIN_S = 6.0
 
 
-def test_the_inventory_of_a_cycle_is_there_before_its_status(host: Host) -> None:
+def test_the_inventory_of_a_cycle_is_written_before_the_status(host: Host) -> None:
     with daemon(host):
         files = [host.run_dir / name for name in ("inventory.json", "status.json")]
         inventory_ns, status_ns = (file.stat().st_mtime_ns for file in files)
         assert inventory_ns <= status_ns
 
 
-def test_a_run_directory_that_was_removed_is_made_again_with_all_that_is_in_it(
-    host: Host, cdigen_process: Run
-) -> None:
+def test_a_removed_run_directory_is_created_again_with_all_its_files(host: Host, cdigen_process: Run) -> None:
     with daemon(host) as running:
         running.rests()
         shutil.rmtree(host.run_dir)
@@ -50,7 +48,7 @@ def test_a_run_directory_that_was_removed_is_made_again_with_all_that_is_in_it(
         assert running.state == "ready"
 
 
-def test_a_lock_that_was_removed_is_made_again(host: Host, cdigen_process: Run) -> None:
+def test_a_removed_lock_is_created_again(host: Host, cdigen_process: Run) -> None:
     with daemon(host) as running:
         running.rests()
         lock = host.run_dir / "lock"
@@ -59,17 +57,17 @@ def test_a_lock_that_was_removed_is_made_again(host: Host, cdigen_process: Run) 
         assert cdigen_process("run", "--root", host.root).failed(5, f"held by process {running.process.pid}")
 
 
-def test_a_socket_that_was_removed_is_made_again(host: Host) -> None:
+def test_a_removed_socket_is_created_again(host: Host) -> None:
     with daemon(host) as running:
         running.rests()
         (host.run_dir / "http.sock").unlink()
         running.sees(lambda: got(running, "/healthz")[0] == 200)
 
 
-def test_where_another_daemon_was_faster_it_ends_in_words_and_leaves_that_ones_files(host: Host) -> None:
+def test_a_daemon_ends_if_another_daemon_holds_its_run_directory(host: Host) -> None:
     with daemon(host) as running:
         running.rests()
-        # Nothing runs until the other one has all that it needs.
+        # The daemon is stopped until another process holds the lock and the status is replaced.
         running.process.send_signal(signal.SIGSTOP)
         shutil.rmtree(host.run_dir)
         host.run_dir.mkdir()
@@ -85,9 +83,9 @@ def test_where_another_daemon_was_faster_it_ends_in_words_and_leaves_that_ones_f
         os.close(lock)
 
 
-def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(host: Host) -> None:
-    def put_a_file_in_its_place(moved: str) -> None:
-        # While the daemon does not run: else it may be faster, and make the directory anew.
+def test_a_problem_of_the_run_directory_is_logged_once_until_the_problem_changes(host: Host) -> None:
+    def replace_run_directory_with_a_file(moved: str) -> None:
+        # The daemon is stopped, because a running daemon could create the directory again.
         running.process.send_signal(signal.SIGSTOP)
         host.run_dir.rename(host.root / moved)
         host.run_dir.write_text("in the way")
@@ -95,22 +93,22 @@ def test_what_is_wrong_with_the_run_directory_is_said_once_until_it_changes(host
 
     host.configure(resync_s=0.1)
     with daemon(host, "-v") as running:
-        put_a_file_in_its_place("moved")
-        seen = len(running.lines())
-        running.sees(lambda: len(running.lines()) > seen + 5)
-        # Between one step and the next, the first cycle may have met another trouble.
+        replace_run_directory_with_a_file("moved")
+        count = len(running.lines())
+        running.sees(lambda: len(running.lines()) > count + 5)
+        # A cycle that ran during the replacement may have reported another problem.
         messages = [line["message"] for line in running.lines("status")]
         assert any("is not a directory" in message for message in messages)
         assert len(messages) == len(set(messages))
         host.run_dir.unlink()
         running.sees(lambda: running.status and running.lines("status")[-1]["level"] == "info")
-        seen = len(running.lines("status"))
-        put_a_file_in_its_place("moved again")
-        running.sees(lambda: len(running.lines("status")) > seen)
+        count = len(running.lines("status"))
+        replace_run_directory_with_a_file("moved again")
+        running.sees(lambda: len(running.lines("status")) > count)
         host.run_dir.unlink()
 
 
-def test_a_full_disk_is_said_once(host: Host) -> None:
+def test_a_full_disk_is_logged_once(host: Host) -> None:
     host.configure(resync_s=0.1)
     host.run_dir.mkdir()
     fill = f"mount -t tmpfs -o size=16k,mode=755 none {host.run_dir}"
@@ -124,12 +122,12 @@ def test_a_full_disk_is_said_once(host: Host) -> None:
         assert running.stop()[0] == 0
 
 
-# A log that nobody reads.
+# A log without a reader.
 
 
 @contextmanager
 def unread(host: Host) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """Start the daemon with a pipe for its log that is full; gives the end from which it can be read."""
+    """Start the daemon with a full pipe as its log; yield the process and the reading end of the pipe."""
     reading, writing = os.pipe()
     fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
     os.write(writing, b"x" * 4095 + b"\n")
@@ -150,9 +148,7 @@ def unread(host: Host) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
 
 
 @limited(ENDS_WITHIN_S)
-def test_a_log_that_nobody_reads_keeps_no_spec_from_being_written_and_no_end_from_coming(
-    host: Host, within_s: float
-) -> None:
+def test_an_unread_log_does_not_delay_the_specs_or_the_exit(host: Host, within_s: float) -> None:
     with unread(host) as (process, _):
         for gpus in (2, 3, 4):
             host.load(gpus)

@@ -1,4 +1,4 @@
-"""The daemon killed again and again, and kept busy for long: `make soak` raises the numbers."""
+"""The daemon is killed repeatedly, or runs many cycles. `make soak` raises the numbers."""
 
 from __future__ import annotations
 
@@ -28,26 +28,27 @@ def host(host: Host) -> Host:
 
 
 def become(host: Host, version: str) -> None:
-    """Exchange the driver in three steps, between which a host has the old one, none, or both.
+    """Replace the driver in three steps.
 
-    While single files come and go, a driver may also seem whole and smaller; only a package manager's lock
-    tells.
+    Between the steps, the host has the old driver, no driver, or files and a module of different versions.
+    Single files are not replaced, because an incomplete driver could then look like a complete driver. Only
+    the lock of a package manager shows the difference.
     """
     old, new = (host.root / f"usr.{name}" for name in (OLD if version == NEW else NEW, version))
     if new.exists():
         if (host.root / "usr").exists():
             (host.root / "usr").rename(old)
         new.rename(host.root / "usr")
-    host.say_version(version)
+    host.set_version(version)
 
 
 def settled(running: Daemon, host: Host, version: str) -> bytes:
-    """Wait for the spec of the driver VERSION; returns it."""
+    """Wait for the spec of the driver VERSION; return the content of the spec."""
     running.sees(lambda: running.state == "ready" and host.driver_of_view() == version)
     return host.spec.read_bytes()
 
 
-def test_killed_at_any_moment_it_leaves_the_old_or_the_new_spec_and_no_rubbish_for_long(host: Host) -> None:
+def test_after_a_kill_the_spec_is_old_or_new_and_temporary_files_are_removed(host: Host) -> None:
     whole = {}
     (host.root / "usr").rename(host.root / f"usr.{OLD}")
     host.install(NEW)
@@ -57,13 +58,14 @@ def test_killed_at_any_moment_it_leaves_the_old_or_the_new_spec_and_no_rubbish_f
         for version in (NEW, OLD):
             become(host, version)
             whole[version] = settled(running, host, version)
-    version, rubbish, seen = OLD, 0, set()
+    version, rubbish, found = OLD, 0, set()
     for _ in range(KILLS):
         with daemon(host, *VIEW) as running:
             assert settled(running, host, version) == whole[version]
             running.sees(lambda: host.rubbish() == [])
             version = NEW if version == OLD else OLD
-            # Without a driver, between the two renames of ``become``, there would be no spec.
+            # The daemon is stopped, because a cycle between the renames of ``become`` would find no driver
+            # and withdraw the spec.
             running.process.send_signal(signal.SIGSTOP)
             become(host, version)
             running.process.send_signal(signal.SIGHUP)
@@ -72,21 +74,19 @@ def test_killed_at_any_moment_it_leaves_the_old_or_the_new_spec_and_no_rubbish_f
             running.stop(signal.SIGKILL)
         content = host.spec.read_bytes()
         assert content in whole.values()
-        seen.add(content == whole[version])
+        found.add(content == whole[version])
         rubbish += len(host.rubbish())
-    print(
-        f"\n{KILLS} kills: {rubbish} temporary files left and swept; old and new spec seen: {len(seen) == 2}"
-    )
+    print(f"\n{KILLS} kills: {rubbish} temporary files left and removed; old and new spec: {len(found) == 2}")
 
 
-def test_its_memory_does_not_grow() -> None:
-    # In memory: each cycle waits for the disk where there is one.
+def test_the_memory_of_the_daemon_does_not_grow() -> None:
+    # The host is in memory, because with files on a disk, each cycle would wait for the disk.
     with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
         keep_busy(Host(Path(folder)).make())
 
 
 def keep_busy(host: Host) -> None:
-    # The same work in less time: what a cycle keeps does not depend on how many files there are.
+    # With fewer driver files, a cycle takes less time. The daemon's memory does not depend on this number.
     host.configure("profiles: [{name: gpu, class: gpu, capabilities: [utility]}]\n", debounce_s=0.01)
     with daemon(host, *FEW) as running:
         running.rests()
@@ -96,7 +96,7 @@ def keep_busy(host: Host) -> None:
             if number % 10 == 0:
                 host.load(gpus=2 + number // 10 % 2)
             running.process.send_signal(signal.SIGHUP)
-            assert running.manager.hears("READY=1") is not None
+            assert running.manager.receives("READY=1") is not None
             if number % WARM == 0:
                 sizes[number] = running.resident_kb()
         print(f"\n{running.cycles} cycles, resident kB: {sizes}")

@@ -1,4 +1,4 @@
-"""`cdigen run --standby`: taken over at once; waiting costs nothing, and a removed lock changes nothing."""
+"""`cdigen run --standby` takes over at once, and uses no processor time while it waits."""
 
 from __future__ import annotations
 
@@ -29,22 +29,22 @@ def gpu_host(tmp_path: Path) -> Host:
 
 @contextmanager
 def standby(host: Host) -> Iterator[Daemon]:
-    """Start an instance beside the one that serves, and wait until it stands by."""
+    """Start another instance, and wait until this instance is on standby."""
     with daemon(host, "--standby", wait=False) as made:
-        made.sees(lambda: made.lines("stands by"))
+        made.sees(lambda: made.lines("standby"))
         yield made
 
 
 @pytest.fixture
 def both(gpu_host: Host) -> Iterator[tuple[Daemon, Daemon]]:
-    """Return an instance that serves, and one that stands by."""
+    """Return an active instance and a standby."""
     with daemon(gpu_host, "--standby") as first, standby(gpu_host) as second:
         first.rests()
         yield first, second
 
 
 @limited(AT_ONCE_S)
-def test_it_takes_the_place_at_once_and_leaves_a_spec_that_is_right(
+def test_a_standby_takes_over_at_once_and_does_not_rewrite_a_correct_spec(
     gpu_host: Host, both: tuple[Daemon, Daemon], within_s: float
 ) -> None:
     first, second = both
@@ -58,9 +58,9 @@ def test_it_takes_the_place_at_once_and_leaves_a_spec_that_is_right(
 
 
 @pytest.mark.wall_clock
-def test_while_it_stands_by_it_costs_nothing(both: tuple[Daemon, Daemon]) -> None:
+def test_a_standby_uses_no_processor_time(both: tuple[Daemon, Daemon]) -> None:
     first, second = both
-    # All that it imports, it imports before.
+    # The standby imports its modules before it waits.
     until(lambda: not is_working(second))
     first.rests()
     used = cpu_ticks(second)
@@ -69,19 +69,19 @@ def test_while_it_stands_by_it_costs_nothing(both: tuple[Daemon, Daemon]) -> Non
 
 
 @limited(AT_ONCE_S)
-@pytest.mark.parametrize("gone", ["lock", "."])
-def test_a_lock_or_run_directory_that_was_removed_lets_no_second_one_serve(
-    gpu_host: Host, both: tuple[Daemon, Daemon], gone: str, within_s: float
+@pytest.mark.parametrize("removed", ["lock", "."])
+def test_only_one_instance_serves_after_the_removal_of_the_lock_or_the_run_directory(
+    gpu_host: Host, both: tuple[Daemon, Daemon], removed: str, within_s: float
 ) -> None:
     first, second = both
-    target = gpu_host.run_dir / gone
-    if gone == "lock":
+    target = gpu_host.run_dir / removed
+    if removed == "lock":
         target.unlink()
     else:
         shutil.rmtree(gpu_host.run_dir)
     first.sees(lambda: (gpu_host.run_dir / "lock").exists() and first.status)
     first.rests()
-    assert second.lines("takes over") == []
+    assert second.lines("active") == []
     with standby(gpu_host) as third:
         began = time.monotonic()
         first.process.terminate()
@@ -91,13 +91,13 @@ def test_a_lock_or_run_directory_that_was_removed_lets_no_second_one_serve(
 
 
 def cpu_ticks(running: Daemon) -> int:
-    """Return how much processor time it has used, in the kernel's ticks (proc(5), stat)."""
+    """Return the processor time that RUNNING has used, in the kernel's ticks (proc(5), stat)."""
     fields = Path(f"/proc/{running.process.pid}/stat").read_text().rpartition(")")[2].split()
     return int(fields[11]) + int(fields[12])
 
 
 def is_working(running: Daemon) -> bool:
-    """Return whether it has used processor time within a moment."""
+    """Return whether RUNNING uses processor time within 0.2 s."""
     before = cpu_ticks(running)
     pause(0.2)
     return cpu_ticks(running) != before

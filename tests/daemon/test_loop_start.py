@@ -1,4 +1,4 @@
-"""The daemon's first moments: what hangs, what is taken, what is shut."""
+"""The start of the daemon with hanging files, with a port in use, and without standard streams."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import sys
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.figures import got
 from support.daemon.host import Host, daemon, hanging
 from support.daemon.http_client import answer
+from support.daemon.stats import got
 from support.paths import REPOSITORY
 from support.waiting import PATIENCE_S, limited, until
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 READY_WITHIN_S = 5.0
-# What is promised is 2 s; a busy machine may take longer.
+# The limit is 2 s; a busy machine may take longer.
 ENDS_WITHIN_S = 6.0
 
 
 @limited(ENDS_WITHIN_S)
-def test_it_is_ready_and_ends_in_time_where_reading_proc_hangs(host: Host, within_s: float) -> None:
+def test_the_daemon_reports_ready_and_ends_in_time_if_reading_proc_hangs(host: Host, within_s: float) -> None:
     before = hanging(host.root / "proc/driver/nvidia")
     with daemon(host, wait=False, before=before) as running:
         running.sees(lambda: running.state == "starting")
-        took = running.manager.hears("READY=1")
+        took = running.manager.receives("READY=1")
         assert took is not None
         assert took < READY_WITHIN_S + within_s
         code, took = running.stop()
@@ -41,7 +41,9 @@ def test_it_is_ready_and_ends_in_time_where_reading_proc_hangs(host: Host, withi
 
 
 @limited(ENDS_WITHIN_S)
-def test_a_file_that_only_the_poll_reads_and_that_hangs_delays_nobody(host: Host, within_s: float) -> None:
+def test_a_hanging_polled_file_does_not_delay_the_first_cycle_or_the_exit(
+    host: Host, within_s: float
+) -> None:
     folder = host.root / "sys/bus/pci/drivers/nvidia"
     host.unload()
     host.uninstall()
@@ -52,11 +54,11 @@ def test_a_file_that_only_the_poll_reads_and_that_hangs_delays_nobody(host: Host
 
 
 def sources(running: Daemon) -> dict[str, str]:
-    """Return what is wrong with each source."""
+    """Return the problem of each source."""
     return {name: row["problem"] for name, row in running.status.get("sources", {}).items()}
 
 
-def test_a_port_in_use_is_an_ill_source_and_no_reason_to_make_no_spec(host: Host) -> None:
+def test_a_port_in_use_is_a_source_problem_and_specs_are_written(host: Host) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         host.configure(http_port=port)
@@ -65,14 +67,16 @@ def test_a_port_in_use_is_an_ill_source_and_no_reason_to_make_no_spec(host: Host
             assert host.devices() == {"0", "1", "all"}
             in_use = f"127.0.0.1 port {port}: Address already in use"
             running.sees(lambda: in_use in sources(running)["http"])
-            running.sees(lambda: 'cdigen_source_healthy{source="http"} 0' in got(running, "/metrics")[1])
+            running.sees(lambda: 'cdigen_watch_source_up{source="http"} 0' in got(running, "/metrics")[1])
             other.close()
             running.sees(lambda: answer(port, "/healthz")[0] == 200)
             running.sees(lambda: sources(running)["http"] == "")
 
 
 @pytest.mark.parametrize("closed", ["0<&-", "1>&-", "2>&-", "0<&- 1>&- 2>&-"])
-def test_started_without_standard_files_it_opens_nothing_of_its_own_there(closed: str, host: Host) -> None:
+def test_without_standard_streams_the_daemon_opens_no_file_as_descriptor_0_to_2(
+    closed: str, host: Host
+) -> None:
     command = [sys.executable, "-m", "cdigen", "run", "--root", str(host.root)]
     script = f'exec "$@" {closed}'
     process = subprocess.Popen(
@@ -91,7 +95,7 @@ def test_started_without_standard_files_it_opens_nothing_of_its_own_there(closed
         process.stderr.close()
 
 
-def test_a_command_without_standard_error_still_has_its_exit_code(tmp_path: Path) -> None:
+def test_a_command_without_standard_error_returns_its_exit_code(tmp_path: Path) -> None:
     script = 'exec "$@" 2>&-'
     command = [sys.executable, "-m", "cdigen", "run", "--no-such-option", "--root", str(tmp_path)]
     done = subprocess.run(["/bin/sh", "-c", script, "sh", *command], cwd=REPOSITORY, check=False)

@@ -1,4 +1,4 @@
-"""The daemon keeps specs of AMD's and Intel's devices true: partitions, GPUs that go, virtual functions."""
+"""The daemon keeps the specs up to date while devices of AMD and Intel are added and removed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ AMD, INTEL, NPU = "amd.com-gpu.json", "intel.com-gpu.json", "intel.com-npu.json"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Host:
-    """Return a host without any device, whose daemon looks quickly."""
+    """Return a host without any device, whose daemon reacts quickly."""
     made = Host(tmp_path / "host").prepare()
     made.configure()
     return made
 
 
 def numbers(host: Host, name: str) -> int:
-    """Return how many devices of a spec are named by a number."""
+    """Return how many devices of the spec NAME have a number as their name."""
     return sum(device.isdigit() for device in host.devices(name))
 
 
 def repartition(root: Path, *gpus: amd_tree.AmdGpu) -> None:
-    """Let the GPUs of a host be split in another way, as writing to current_compute_partition does."""
+    """Replace the GPUs below ROOT by GPUS, as a write to current_compute_partition does."""
     for folder in ("sys/devices", "sys/class/kfd", "sys/bus/pci/drivers/amdgpu", "sys/bus/pci/devices"):
         shutil.rmtree(root / folder, ignore_errors=True)
     for node in (root / "dev/dri").iterdir():
@@ -36,7 +36,7 @@ def repartition(root: Path, *gpus: amd_tree.AmdGpu) -> None:
     (root / "sys/class/kfd/kfd/topology/generation_id").write_text("2\n")
 
 
-def test_gpus_that_are_split_and_made_whole_again_are_followed(host: Host) -> None:
+def test_specs_follow_the_partitioning_of_gpus(host: Host) -> None:
     whole, split = amd_tree.mi300x(1, count=2), amd_tree.mi300x(8, count=2)
     amd_tree.write(host.root, whole)
     with daemon(host) as running:
@@ -47,7 +47,7 @@ def test_gpus_that_are_split_and_made_whole_again_are_followed(host: Host) -> No
         running.sees(lambda: numbers(host, AMD) == 2 and running.state == "ready")
 
 
-def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> None:
+def test_while_a_gpu_is_being_partitioned_no_other_gpu_gets_its_numbers(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
     gpus = amd_tree.mi300x(4, count=2)
     amd_tree.write(host.root, gpus)
@@ -61,7 +61,7 @@ def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> No
             folder.rename(host.root / f"kfd-{folder.name}")
         topology.write_text("2\n")
         running.sees(lambda: running.state == "settling")
-        assert "says QPX, but KFD knows no part of it" in running.status["vendors"][0]["reason"]
+        assert "is in mode QPX, but KFD lists no part of the GPU" in running.status["vendors"][0]["reason"]
         assert (host.specs / AMD).read_bytes() == before
         for folder in lost:
             (host.root / f"kfd-{folder.name}").rename(nodes / folder.name)
@@ -70,7 +70,7 @@ def test_while_a_gpu_is_being_split_no_other_takes_its_numbers(host: Host) -> No
         assert (host.specs / AMD).read_bytes() == before
 
 
-def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(host: Host) -> None:
+def test_a_daemon_that_starts_during_a_partitioning_waits_before_it_assigns_numbers(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
     gpus = amd_tree.mi300x(4, count=2)
     amd_tree.write(host.root, gpus)
@@ -80,13 +80,13 @@ def test_a_daemon_that_starts_while_a_gpu_is_being_split_waits_with_its_numbers(
         assert running.state == "settling"
         assert host.document(AMD) is None
         host.configure()
-        # It was not being split: KFD has lost it, and those that are left are counted as AMD's tools do.
+        # After the wait, the first GPU is left out. The other GPUs have the same numbers as in AMD's tools.
         running.sees(lambda: running.state == "degraded")
         assert numbers(host, AMD) == 4
         assert amd_tree.ADDRESSES[0] not in host.devices(AMD)
 
 
-def test_an_instinct_that_kfd_lost_makes_the_host_degraded(host: Host) -> None:
+def test_an_instinct_gpu_that_kfd_does_not_list_makes_the_host_degraded(host: Host) -> None:
     amd_tree.write(host.root, amd_tree.mi210(8))
     shutil.rmtree(amd_tree.node_of(host.root, 131).parent)
     with daemon(host) as running:
@@ -96,7 +96,7 @@ def test_an_instinct_that_kfd_lost_makes_the_host_degraded(host: Host) -> None:
         assert amd_tree.ADDRESSES[3] not in host.devices(AMD)
 
 
-def test_a_word_in_a_partition_file_is_enough_to_look_again(host: Host) -> None:
+def test_a_change_of_a_partition_file_causes_a_cycle(host: Host) -> None:
     amd_tree.write(host.root, amd_tree.mi300x(1, count=1))
     with daemon(host) as running:
         running.rests()
@@ -105,7 +105,7 @@ def test_a_word_in_a_partition_file_is_enough_to_look_again(host: Host) -> None:
         running.sees(lambda: "current_memory_partition" in str(running.status["last_cycle"]["reasons"]))
 
 
-def test_a_gpu_that_is_taken_out_goes_from_the_spec_and_the_other_stays(host: Host) -> None:
+def test_a_removed_gpu_is_removed_from_the_spec_and_the_other_gpu_stays(host: Host) -> None:
     amd_tree.write(host.root, amd_tree.mi210(2))
     with daemon(host) as running:
         assert host.devices(AMD) >= {"0", "1", amd_tree.ADDRESSES[1]}
@@ -119,7 +119,7 @@ def test_a_gpu_that_is_taken_out_goes_from_the_spec_and_the_other_stays(host: Ho
         assert address not in host.devices(AMD)
 
 
-def test_a_module_that_is_unloaded_takes_its_spec_along_and_no_other(host: Host) -> None:
+def test_unloading_a_module_withdraws_its_spec_and_no_other_spec(host: Host) -> None:
     amd_tree.write(host.root, amd_tree.mi210(1))
     intel_tree.lay(host.root, intel_tree.npu())
     with daemon(host) as running:
@@ -130,7 +130,7 @@ def test_a_module_that_is_unloaded_takes_its_spec_along_and_no_other(host: Host)
         assert numbers(host, NPU) == 1
 
 
-def test_virtual_functions_that_are_made_and_removed_are_followed(host: Host) -> None:
+def test_specs_follow_created_and_removed_virtual_functions(host: Host) -> None:
     intel_tree.lay(host.root, *intel_tree.flex_170(0))
     physical = host.root / "sys/bus/pci/devices/0000:4d:00.0"
     (physical / "sriov_numvfs").write_text("0\n")
@@ -146,7 +146,7 @@ def test_virtual_functions_that_are_made_and_removed_are_followed(host: Host) ->
         running.sees(lambda: numbers(host, INTEL) == 2)
 
 
-def test_a_node_that_udev_makes_late_ends_the_waiting(host: Host) -> None:
+def test_a_late_node_of_udev_ends_the_state_settling(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
     intel_tree.lay(host.root, *intel_tree.laptop())
     node = host.root / "dev/accel/accel0"
@@ -158,7 +158,7 @@ def test_a_node_that_udev_makes_late_ends_the_waiting(host: Host) -> None:
         running.sees(lambda: running.state == "ready" and numbers(host, NPU) == 1)
 
 
-def test_what_kfd_does_not_tell_while_it_changes_is_waited_for(host: Host) -> None:
+def test_missing_kfd_properties_make_the_host_settling_during_a_change(host: Host) -> None:
     host.configure(settle_timeout_s=3600)
     amd_tree.write(host.root, amd_tree.mi210(2))
     properties = amd_tree.node_of(host.root, 129)
@@ -174,7 +174,8 @@ def test_what_kfd_does_not_tell_while_it_changes_is_waited_for(host: Host) -> No
         running.sees(lambda: running.state == "ready")
 
 
-# Whose tree, a device of this machine that can be made to speak, and its subsystem; it has not all of them.
+# Each row has a vendor, a pattern for devices of this machine that can send an event, and the subsystem of
+# these devices. A machine has only some of these devices.
 EVENTS = [
     ("amd", "bus/pci/devices/*", "pci"),
     ("amd", "devices/platform/*", "platform"),
@@ -190,9 +191,7 @@ HERE = [row for row in EVENTS if any(Path("/sys").glob(f"{row[1]}/uevent"))]
 
 @pytest.mark.usefixtures("uevents")
 @pytest.mark.parametrize(("lay", "pattern", "subsystem"), HERE)
-def test_an_event_of_the_kernel_is_a_reason_to_look(
-    host: Host, lay: str, pattern: str, subsystem: str
-) -> None:
+def test_an_event_of_the_kernel_causes_a_cycle(host: Host, lay: str, pattern: str, subsystem: str) -> None:
     files = sorted(Path("/sys").glob(f"{pattern}/uevent"))
     if lay == "amd":
         amd_tree.write(host.root, amd_tree.mi210(1))
@@ -201,5 +200,5 @@ def test_an_event_of_the_kernel_is_a_reason_to_look(
     with daemon(host, "--vendor", lay) as running:
         running.rests()
         files[0].write_text("change")
-        wanted = f"{subsystem} change {files[0].parent.name}"
-        running.sees(lambda: wanted in str(running.status["last_cycle"]["reasons"]))
+        expected = f"{subsystem} change {files[0].parent.name}"
+        running.sees(lambda: expected in str(running.status["last_cycle"]["reasons"]))

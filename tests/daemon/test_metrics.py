@@ -1,9 +1,9 @@
-"""The metrics as a scrape sees them, read by Prometheus's own parser."""
+"""The metrics of the daemon. The tests use the parser of Prometheus."""
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.values.cycle_reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, STARTED_S, STARTING
-from support.values.unhealthy_gpus import ECC, FELL, example, ill
+from support.values.unhealthy_gpus import ECC, FELL, example, with_causes
 
 from cdigen.daemon.metrics import DaemonMetrics
 from cdigen.daemon.report import next_status
@@ -36,7 +36,7 @@ def value(metrics: DaemonMetrics, name: str, **labels: str) -> float | None:
 
 
 def by_label(metrics: DaemonMetrics, name: str, label: str) -> list[tuple[str, float]]:
-    """Return the values of all series NAME, each with its LABEL."""
+    """Return the text of LABEL and the value for each series of the metric NAME."""
     return [(dict(labels)[label], count) for (one, labels), count in scraped(metrics).items() if one == name]
 
 
@@ -69,15 +69,15 @@ def test_durations_fall_into_buckets(metrics: DaemonMetrics) -> None:
     assert value(metrics, "cdigen_cycle_duration_seconds_bucket", le="60.0") == 1
 
 
-def test_the_last_status_is_shown(metrics: DaemonMetrics) -> None:
+def test_the_last_status_is_exported(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {"files": "", "uevents": "closed"}))
     assert value(metrics, "cdigen_build_info", version="1.2.3") == 1
     assert value(metrics, "cdigen_last_success_timestamp_seconds") == pytest.approx(STARTED_S + 0.0145)
     assert value(metrics, "cdigen_devices", kind=KIND, state="served") == 2
     assert value(metrics, "cdigen_devices", kind=KIND, state="left-out") == 1
     assert value(metrics, "cdigen_spec_age_seconds", kind=KIND) == 60
-    assert value(metrics, "cdigen_source_healthy", source="files") == 1
-    assert value(metrics, "cdigen_source_healthy", source="uevents") == 0
+    assert value(metrics, "cdigen_watch_source_up", source="files") == 1
+    assert value(metrics, "cdigen_watch_source_up", source="uevents") == 0
 
 
 def test_a_vendor_is_in_one_state(metrics: DaemonMetrics) -> None:
@@ -86,12 +86,12 @@ def test_a_vendor_is_in_one_state(metrics: DaemonMetrics) -> None:
     assert states == {"ready": 0, "settling": 0, "degraded": 0, "mismatch": 1, "absent": 0}
 
 
-def test_what_is_gone_is_not_shown_any_more(metrics: DaemonMetrics) -> None:
+def test_a_vanished_object_has_no_series_any_more(metrics: DaemonMetrics) -> None:
     status = next_status(STARTING, CHANGED, {"files": ""})
     metrics.show(status)
     metrics.show(next_status(status, replace(QUIET, specs=()), {}))
     assert value(metrics, "cdigen_devices", kind=KIND, state="served") is None
-    assert value(metrics, "cdigen_source_healthy", source="files") is None
+    assert value(metrics, "cdigen_watch_source_up", source="files") is None
 
 
 def test_a_clock_that_was_set_back_gives_no_negative_age() -> None:
@@ -100,22 +100,22 @@ def test_a_clock_that_was_set_back_gives_no_negative_age() -> None:
     assert value(metrics, "cdigen_spec_age_seconds", kind=KIND) == 0
 
 
-def test_two_daemons_in_one_process_share_nothing(metrics: DaemonMetrics) -> None:
+def test_two_daemons_in_one_process_share_no_metrics(metrics: DaemonMetrics) -> None:
     metrics.count(CHANGED)
     assert value(DaemonMetrics(SOURCES), "cdigen_cycles_total", result="changed", reason="uevents") == 0
 
 
-def test_a_scrape_before_the_first_cycle_is_good(metrics: DaemonMetrics) -> None:
+def test_a_scrape_before_the_first_cycle_works(metrics: DaemonMetrics) -> None:
     assert value(metrics, "cdigen_cycle_duration_seconds_count") == 0
     assert value(metrics, "process_resident_memory_bytes")
 
 
 def unhealthy(*causes: Cause) -> tuple[KnownDevice, ...]:
-    """Return eight GPUs, of which number 3 has CAUSES."""
-    return known_devices(ill(example(), 3, *causes), (DEFAULT,))
+    """Return eight GPUs; the GPU with the index 3 has CAUSES."""
+    return known_devices(with_causes(example(), 3, *causes), (DEFAULT,))
 
 
-def test_each_device_has_its_health_and_each_cause_a_series(metrics: DaemonMetrics) -> None:
+def test_each_device_and_each_cause_has_a_series(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {}))
     metrics.show_devices(unhealthy(FELL, ECC))
     found = dict(by_label(metrics, "cdigen_device_health", "device"))
@@ -132,7 +132,7 @@ def test_each_device_has_its_health_and_each_cause_a_series(metrics: DaemonMetri
     assert by_label(metrics, "cdigen_device_cause", "cause") == []
 
 
-def test_a_device_whose_health_nobody_knows_has_no_series(metrics: DaemonMetrics) -> None:
+def test_a_device_of_unknown_health_has_no_series(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {}))
     whole = example()["nvidia"]
     blank = tuple(replace(gpu, health="unknown") for gpu in whole.accelerators)
@@ -147,7 +147,7 @@ def test_a_text_of_the_kernels_log_is_never_a_label(metrics: DaemonMetrics) -> N
     assert [cause for cause, _ in by_label(metrics, "cdigen_device_cause", "cause")] == ["other"]
 
 
-def test_the_causes_of_one_device_are_bounded(metrics: DaemonMetrics) -> None:
+def test_the_number_of_causes_of_a_device_is_limited(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {}))
     metrics.show_devices(unhealthy(*(replace(FELL, cause=f"xid-{number}") for number in range(1000))))
     assert len(by_label(metrics, "cdigen_device_cause", "cause")) == 16

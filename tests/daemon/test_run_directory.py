@@ -1,4 +1,4 @@
-"""The run directory: root writes there, so nothing that another has put there may lead it elsewhere."""
+"""Root writes to the run directory, so files of other users must not redirect these writes."""
 
 import json
 import os
@@ -11,8 +11,8 @@ from support.daemon.status_files import HOST, STATUS, written
 from support.paths import REPOSITORY, TESTS
 
 from cdigen.daemon import status as files
-from cdigen.frontend import rundir
 from cdigen.model.errors import StoreError
+from cdigen.service import rundir
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("name", [rundir.STATUS_FILE, rundir.INVENTORY_FILE])
-def test_a_link_is_replaced_and_what_it_points_to_stays_as_it_is(run_dir: Path, name: str) -> None:
+def test_a_link_is_replaced_and_its_target_is_unchanged(run_dir: Path, name: str) -> None:
     victim = run_dir.parent / "victim"
     victim.write_text("root:x:0:0")
     victim.chmod(0o600)
@@ -35,9 +35,9 @@ def test_a_link_is_replaced_and_what_it_points_to_stays_as_it_is(run_dir: Path, 
 
 
 @pytest.mark.parametrize("name", [rundir.STATUS_FILE, rundir.INVENTORY_FILE])
-def test_a_fifo_is_replaced_and_nobody_waits_for_it(run_dir: Path, name: str) -> None:
+def test_a_fifo_is_replaced_without_waiting(run_dir: Path, name: str) -> None:
     os.mkfifo(run_dir / name)
-    # As a process of its own: what waits for a FIFO can be ended from outside only.
+    # The write runs in a separate process, because a wait for a FIFO can be ended only by another process.
     code = (
         "import sys; sys.path[:0] = sys.argv[1:3]\n"
         "from pathlib import Path; from support.daemon.status_files import written\n"
@@ -48,7 +48,7 @@ def test_a_fifo_is_replaced_and_nobody_waits_for_it(run_dir: Path, name: str) ->
     assert json.loads((run_dir / name).read_text())
 
 
-def test_a_link_to_the_same_inventory_is_no_inventory(run_dir: Path) -> None:
+def test_a_link_to_the_same_inventory_is_replaced(run_dir: Path) -> None:
     files.save_inventory(str(run_dir), HOST)
     path = run_dir / rundir.INVENTORY_FILE
     path.rename(run_dir / "elsewhere")
@@ -57,7 +57,7 @@ def test_a_link_to_the_same_inventory_is_no_inventory(run_dir: Path) -> None:
     assert not path.is_symlink()
 
 
-def test_an_inventory_that_not_everybody_may_read_is_written_anew(run_dir: Path) -> None:
+def test_an_inventory_that_is_not_world_readable_is_written_again(run_dir: Path) -> None:
     files.save_inventory(str(run_dir), HOST)
     path = run_dir / rundir.INVENTORY_FILE
     path.chmod(0o600)
@@ -66,11 +66,11 @@ def test_an_inventory_that_not_everybody_may_read_is_written_anew(run_dir: Path)
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"), [(0o1777, "writable by everyone"), (0o757, "writable by everyone")]
+    ("mode", "message"), [(0o1777, "writable by everyone"), (0o757, "writable by everyone")]
 )
-def test_a_directory_that_everybody_may_write_to_is_refused(run_dir: Path, mode: int, said: str) -> None:
+def test_a_world_writable_directory_is_refused(run_dir: Path, mode: int, message: str) -> None:
     run_dir.chmod(mode)
-    with pytest.raises(StoreError, match=said):
+    with pytest.raises(StoreError, match=message):
         rundir.prepare(str(run_dir))
 
 
@@ -95,7 +95,7 @@ def test_a_directory_of_another_user_is_refused_and_nothing_is_written_there(run
 
 
 @pytest.mark.needs_root
-def test_the_daemon_does_not_start_in_a_directory_that_a_user_has_made(tmp_path: Path) -> None:
+def test_the_daemon_does_not_start_in_a_directory_of_a_user(tmp_path: Path) -> None:
     run_dir = tmp_path / "theirs"
     run_dir.mkdir()
     victim = tmp_path / "victim"
@@ -111,7 +111,7 @@ def test_the_daemon_does_not_start_in_a_directory_that_a_user_has_made(tmp_path:
     assert sorted(os.listdir(run_dir)) == [rundir.INVENTORY_FILE, rundir.STATUS_FILE]
 
 
-def test_a_directory_that_was_removed_is_made_again(run_dir: Path) -> None:
+def test_a_removed_directory_is_created_again(run_dir: Path) -> None:
     run_dir.rmdir()
     written(run_dir, rundir.STATUS_FILE)
     assert files.read(str(run_dir))["state"] == STATUS.state

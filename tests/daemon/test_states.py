@@ -1,4 +1,4 @@
-"""The daemon's two tables, row by row, and what may come in between."""
+"""The rows of the daemon's tables ACTIONS and WITHDRAWALS, and the states that vendors can have."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
 
 DISKS: tuple[SpecCondition, ...] = ("none", "whole", "broken")
-# state, whether it has devices to give, spec on the disk -> what becomes of the spec
+# state, whether it has devices, spec on the disk -> action for the spec
 ROWS: list[tuple[VendorState, bool, SpecCondition, Action]] = [
     ("ready", True, "none", "write"),
     ("ready", True, "whole", "write"),
@@ -37,7 +37,7 @@ ROWS: list[tuple[VendorState, bool, SpecCondition, Action]] = [
     ("degraded", True, "whole", "write"),
     ("degraded", True, "broken", "write"),
     ("degraded", False, "none", "nothing"),
-    ("degraded", False, "whole", "keep"),
+    ("degraded", False, "whole", "withdraw"),
     ("degraded", False, "broken", "withdraw"),
     ("settling", True, "none", "write"),
     ("settling", True, "whole", "keep"),
@@ -52,8 +52,8 @@ ROWS: list[tuple[VendorState, bool, SpecCondition, Action]] = [
     ("absent", False, "whole", "withdraw"),
     ("absent", False, "broken", "withdraw"),
 ]
-# the configuration says keep, another's spec would come to light -> what becomes of ours
-GOING: list[tuple[bool, bool, Action]] = [
+# stale specs are kept, a foreign spec would take effect -> action
+WITHDRAWAL_ROWS: list[tuple[bool, bool, Action]] = [
     (False, False, "withdraw"),
     (False, True, "keep"),
     (True, False, "keep"),
@@ -62,25 +62,29 @@ GOING: list[tuple[bool, bool, Action]] = [
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, row)))
-def test_a_row_of_the_table_says_what_becomes_of_the_spec(
+def test_each_row_of_the_table_actions_has_the_expected_action(
     row: tuple[VendorState, bool, SpecCondition, Action],
 ) -> None:
-    state, offers, disk, action = row
-    assert decide(VendorStatus(state=state, offers=offers), disk) == action
+    state, has_devices, disk, action = row
+    assert decide(VendorStatus(state=state, has_devices=has_devices), disk) == action
 
 
-def test_the_table_has_no_other_rows() -> None:
+def test_the_table_actions_has_no_other_rows() -> None:
     assert {row[:3] for row in ROWS} == ACTIONS.keys()
 
 
-@pytest.mark.parametrize("row", GOING, ids=lambda row: "-".join(map(str, row)))
-def test_a_row_of_the_other_table_says_what_a_withdrawal_comes_to(row: tuple[bool, bool, Action]) -> None:
+@pytest.mark.parametrize("row", WITHDRAWAL_ROWS, ids=lambda row: "-".join(map(str, row)))
+def test_each_row_of_the_table_withdrawals_has_the_expected_action(row: tuple[bool, bool, Action]) -> None:
     keeps, unmasks, action = row
     assert WITHDRAWALS[keeps, unmasks] == action
 
 
-def test_the_other_table_has_every_combination_and_no_other() -> None:
-    assert {row[:2] for row in GOING} == WITHDRAWALS.keys() == set(itertools.product((False, True), repeat=2))
+def test_the_table_of_withdrawals_has_exactly_all_combinations() -> None:
+    assert (
+        {row[:2] for row in WITHDRAWAL_ROWS}
+        == WITHDRAWALS.keys()
+        == set(itertools.product((False, True), repeat=2))
+    )
 
 
 def failed(kind: str) -> HostError:
@@ -96,9 +100,9 @@ KINDS = st.one_of(
 )
 RULES = st.one_of(st.sampled_from([*_TRANSIENT_FINDINGS, "gpu-lost", "gpu-repeated"]), st.text(max_size=8))
 FINDINGS = st.lists(st.builds(finding, RULES, st.sampled_from(["error", "warning", "info"])), max_size=4)
-STANDINGS = st.builds(
-    lambda failure, findings, busy, patience: assess(
-        failure, tuple(findings), patient=lambda _: patience, busy=busy
+STATUSES = st.builds(
+    lambda failure, findings, busy, may_wait: assess(
+        failure, tuple(findings), may_wait=lambda _: may_wait, busy=busy
     ),
     st.none() | st.builds(failed, KINDS),
     FINDINGS,
@@ -107,63 +111,71 @@ STANDINGS = st.builds(
 )
 
 
-@given(STANDINGS)
-def test_no_host_ever_stands_where_the_table_has_no_row(standing: VendorStatus) -> None:
-    assert all((standing.state, standing.offers, disk) in ACTIONS for disk in DISKS)
-    assert standing.state in VENDOR_STATES
+@given(STATUSES)
+def test_every_possible_status_has_a_row(status: VendorStatus) -> None:
+    assert all((status.state, status.has_devices, disk) in ACTIONS for disk in DISKS)
+    assert status.state in VENDOR_STATES
 
 
-@given(STANDINGS)
-def test_nothing_is_written_for_a_vendor_that_has_nothing_to_give(standing: VendorStatus) -> None:
-    assert standing.offers or all(decide(standing, disk) != "write" for disk in DISKS)
+@given(STATUSES)
+def test_nothing_is_written_for_a_vendor_without_devices(status: VendorStatus) -> None:
+    assert status.has_devices or all(decide(status, disk) != "write" for disk in DISKS)
 
 
-@given(STANDINGS)
-def test_a_host_is_settling_exactly_while_another_look_is_due_soon(standing: VendorStatus) -> None:
-    assert standing.awaits_change == (standing.state == "settling")
-    assert not standing.awaits_change or (standing.transient and standing.reason)
+@given(STATUSES)
+def test_a_host_is_settling_exactly_while_another_cycle_is_due_soon(status: VendorStatus) -> None:
+    assert status.awaits_change == (status.state == "settling")
+    assert not status.awaits_change or (status.transient and status.reason)
 
 
 @given(st.sampled_from(VENDOR_STATES), st.booleans())
-def test_a_spec_that_is_broken_stays_in_no_state(state: VendorState, offers: bool) -> None:  # noqa: FBT001
-    if (state, offers, "broken") in ACTIONS:
-        assert decide(VendorStatus(state=state, offers=offers), "broken") in {"write", "withdraw"}
+def test_a_broken_spec_is_replaced_or_withdrawn_in_every_state(state: VendorState, has_devices: bool) -> None:  # noqa: FBT001
+    if (state, has_devices, "broken") in ACTIONS:
+        assert decide(VendorStatus(state=state, has_devices=has_devices), "broken") in {"write", "withdraw"}
 
 
 @pytest.mark.parametrize("kind", sorted(_TRANSIENT_ERRORS))
-def test_a_passing_trouble_is_waited_for_and_then_taken_as_it_is(kind: str) -> None:
-    waiting = assess(failed(kind), patient=lambda _: True)
+def test_a_transient_error_is_settling_first_and_is_reported_after_the_wait(kind: str) -> None:
+    waiting = assess(failed(kind), may_wait=lambda _: True)
     assert (waiting.state, waiting.awaits_change, waiting.transient) == ("settling", True, kind)
-    over = assess(failed(kind), patient=lambda _: False)
-    assert (over.state, over.awaits_change, over.transient) == (_TRANSIENT_ERRORS[kind], False, kind)
+    over = assess(failed(kind), may_wait=lambda _: False)
+    state = {"version-mismatch": "mismatch", "no-gpu": "absent"}.get(kind, "degraded")
+    assert (over.state, over.awaits_change, over.transient) == (state, False, kind)
 
 
-def test_a_module_that_is_not_loaded_is_absent_at_once() -> None:
-    standing = assess(failed("driver-not-loaded"), patient=lambda _: True)
-    assert (standing.state, standing.awaits_change) == ("absent", False)
+@pytest.mark.parametrize("kind", ["no-nodes", "no-usable-device", "node-claimed-twice"])
+def test_a_vendor_without_usable_devices_is_degraded_and_its_spec_is_withdrawn(kind: str) -> None:
+    status = assess(failed(kind), may_wait=lambda _: False)
+    assert (status.state, status.has_devices, status.reason) == ("degraded", False, f"trouble: {kind}")
+    assert decide(status, "whole") == "withdraw"
+
+
+def test_without_a_loaded_module_the_vendor_is_absent_at_once() -> None:
+    status = assess(failed("driver-not-loaded"), may_wait=lambda _: True)
+    assert (status.state, status.awaits_change) == ("absent", False)
 
 
 @pytest.mark.parametrize("rule", sorted(_TRANSIENT_FINDINGS))
-def test_a_gpu_that_may_come_yet_is_waited_for_and_then_left_out(rule: str) -> None:
-    assert assess(None, (finding(rule),), patient=lambda _: True).state == "settling"
-    assert assess(None, (finding(rule),), patient=lambda _: False).state == "degraded"
+def test_a_transient_finding_is_settling_first_and_degraded_after_the_wait(rule: str) -> None:
+    assert assess(None, (finding(rule),), may_wait=lambda _: True).state == "settling"
+    assert assess(None, (finding(rule),), may_wait=lambda _: False).state == "degraded"
 
 
-def test_a_gpu_that_is_lost_is_left_out_at_once() -> None:
-    assert assess(None, (finding("gpu-lost"),), patient=lambda _: True).state == "degraded"
+def test_a_lost_gpu_makes_the_vendor_degraded_at_once() -> None:
+    assert assess(None, (finding("gpu-lost"),), may_wait=lambda _: True).state == "degraded"
 
 
-def test_warnings_degrade_nothing() -> None:
-    assert assess(None, (finding("library-missing", "warning"),), patient=lambda _: True).state == "ready"
+def test_a_warning_does_not_make_the_vendor_degraded() -> None:
+    assert assess(None, (finding("library-missing", "warning"),), may_wait=lambda _: True).state == "ready"
 
 
-def test_a_package_manager_that_works_too_long_is_not_waited_for_any_more() -> None:
-    assert assess(None, patient=lambda _: True, busy="dpkg").reason == "dpkg is at work"
-    assert assess(None, patient=lambda _: False, busy="dpkg").state == "ready"
+def test_the_wait_for_a_package_manager_ends_at_the_time_limit() -> None:
+    assert assess(None, may_wait=lambda _: True, busy="dpkg").reason == "dpkg is at work"
+    assert assess(None, may_wait=lambda _: False, busy="dpkg").state == "ready"
 
 
-def test_a_vendor_whose_code_fails_loses_nothing_that_still_holds() -> None:
+def test_a_vendor_whose_code_fails_keeps_its_valid_specs() -> None:
     failure = HostError("the vendor acme failed: TypeError: no", kind="vendor-defect")
-    standing = assess(failure, patient=lambda _: True)
-    assert (standing.state, standing.offers, standing.awaits_change) == ("degraded", False, False)
-    assert decide(standing, "whole") == "keep"
+    status = assess(failure, may_wait=lambda _: True)
+    assert (status.state, status.has_devices, status.awaits_change) == ("degraded", False, False)
+    assert decide(status, "whole") == "keep"

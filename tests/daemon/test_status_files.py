@@ -1,4 +1,4 @@
-"""status.json and inventory.json: written by the daemon, read by everybody."""
+"""The files status.json and inventory.json, which the daemon writes and every user can read."""
 
 import json
 import os
@@ -15,11 +15,11 @@ from support.values.cycle_reports import CHANGED, FILE, FINDING, KIND, QUIET, ST
 
 from cdigen.daemon import status as files
 from cdigen.daemon.report import DaemonStatus, next_status
-from cdigen.frontend import rundir
-from cdigen.frontend.status import reason_not_running, this_process
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import from_document
 from cdigen.model.timestamps import timestamp
+from cdigen.service import rundir
+from cdigen.service.status import reason_not_running, this_process
 from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
 from cdigen.value import replace
@@ -40,7 +40,7 @@ def saved(run_dir: str) -> Path:
     return Path(run_dir, rundir.STATUS_FILE)
 
 
-def test_what_is_saved_is_read_back(run_dir: str) -> None:
+def test_a_saved_status_is_read_back(run_dir: str) -> None:
     saved(run_dir)
     found = files.read(run_dir)
     assert (found["state"], found["since"]) == ("ready", "2026-01-01T00:00:00.264Z")
@@ -52,7 +52,7 @@ def test_what_is_saved_is_read_back(run_dir: str) -> None:
         "result": "unchanged",
         "error": "",
         "events": 1,
-        "reasons": [{"source": "timer", "reason": "periodic look"}],
+        "reasons": [{"source": "timer", "reason": "cycle without an event"}],
     }
     assert [(spec["kind"], spec["file"], spec["devices"]) for spec in found["specs"]] == [
         (KIND, FILE, {"served": 2, "left_out": 0})
@@ -72,7 +72,7 @@ def test_findings_of_the_last_cycle_are_shown() -> None:
     assert (row["severity"], row["rule"], row["hint"]) == ("warning", FINDING.rule, FINDING.hint)
 
 
-def test_everybody_may_read_the_files_and_nothing_else_lies_there(run_dir: str) -> None:
+def test_every_user_may_read_the_files_and_there_are_no_other_files(run_dir: str) -> None:
     old = os.umask(0o077)
     try:
         path = saved(run_dir)
@@ -83,7 +83,7 @@ def test_everybody_may_read_the_files_and_nothing_else_lies_there(run_dir: str) 
     assert {stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()} == {0o644}
 
 
-def test_a_reader_never_sees_half_a_status(run_dir: str) -> None:
+def test_a_reader_never_gets_an_incomplete_status(run_dir: str) -> None:
     path = saved(run_dir)
     script = (
         f"import json\nwhile True:\n json.load(open({str(path)!r}))\n"
@@ -99,7 +99,7 @@ def test_a_reader_never_sees_half_a_status(run_dir: str) -> None:
     assert (reader.returncode, problem) == (0, b"")
 
 
-def test_what_a_killed_writer_left_is_swept(run_dir: str) -> None:
+def test_the_temporary_files_of_a_killed_writer_are_removed(run_dir: str) -> None:
     rundir.prepare(run_dir)
     rubbish = Path(run_dir, ".cdigen-status.json.999999.0123abcd.tmp")
     rubbish.write_text("{")
@@ -117,7 +117,7 @@ def test_an_unchanged_inventory_is_not_written_again(run_dir: str) -> None:
     assert from_document(json.loads(path.read_text())) == HOST
 
 
-def test_a_missing_status_is_no_daemon(run_dir: str) -> None:
+def test_a_missing_status_is_reported_as_no_daemon(run_dir: str) -> None:
     with pytest.raises(HostError, match=r"status\.json does not exist") as caught:
         files.read(run_dir)
     assert (caught.value.kind, caught.value.exit_code) == ("no-daemon", 3)
@@ -141,14 +141,14 @@ def test_a_missing_status_is_no_daemon(run_dir: str) -> None:
         "no state",
     ],
 )
-def test_what_is_no_status_is_refused_with_the_reason(run_dir: str, content: bytes, reason: str) -> None:
+def test_an_invalid_status_is_refused_with_the_reason(run_dir: str, content: bytes, reason: str) -> None:
     saved(run_dir).write_bytes(content)
     with pytest.raises(StoreError, match=reason):
         files.read(run_dir)
 
 
 @pytest.mark.parametrize("status", [STARTING, FULL])
-def test_what_the_daemon_writes_passes(run_dir: str, status: DaemonStatus) -> None:
+def test_the_daemons_own_status_is_valid(run_dir: str, status: DaemonStatus) -> None:
     found = files.document(status, PROCESS)
     saved(run_dir).write_text(json.dumps(found))
     assert files.read(run_dir) == json.loads(json.dumps(found))
@@ -167,13 +167,13 @@ def test_what_the_daemon_writes_passes(run_dir: str, status: DaemonStatus) -> No
         ("journal", "x"),
     ],
 )
-def test_a_member_of_the_wrong_kind_is_refused_by_its_name(run_dir: str, path: str, value: object) -> None:
+def test_a_member_of_the_wrong_type_is_refused_with_its_name(run_dir: str, path: str, value: object) -> None:
     saved(run_dir).write_bytes(changed(path, value))
     with pytest.raises(StoreError, match=f"its member '{path}' is not a"):
         files.read(run_dir)
 
 
-@pytest.mark.parametrize("key", sorted(document().keys() - {"schema", "last_success", "owner"}))
+@pytest.mark.parametrize("key", sorted(document().keys() - {"schema", "last_success", "instance"}))
 def test_a_status_without_one_of_its_members_is_refused(run_dir: str, key: str) -> None:
     whole = document()
     del whole[key]
@@ -182,22 +182,24 @@ def test_a_status_without_one_of_its_members_is_refused(run_dir: str, key: str) 
         files.read(run_dir)
 
 
-def test_an_unknown_member_is_no_mistake(run_dir: str) -> None:
+def test_an_unknown_member_is_accepted(run_dir: str) -> None:
     saved(run_dir).write_text(json.dumps({**document(), "more": {"a": [1]}}))
     assert files.read(run_dir)["more"] == {"a": [1]}
 
 
-def test_a_living_process_is_not_gone(run_dir: str) -> None:
+def test_a_running_process_is_not_reported_as_gone(run_dir: str) -> None:
     saved(run_dir)
     assert reason_not_running(run_dir, files.read(run_dir)) == ""
 
 
-def test_a_process_that_ended_is_gone(run_dir: str) -> None:
+def test_an_ended_process_is_reported_as_gone(run_dir: str) -> None:
     pid = end_process(saved(run_dir))
-    assert reason_not_running(run_dir, files.read(run_dir)) == f"process {pid}, which wrote it, is gone"
+    assert (
+        reason_not_running(run_dir, files.read(run_dir)) == f"process {pid}, which wrote the status, is gone"
+    )
 
 
-def test_another_process_with_the_same_number_is_not_taken_for_it(run_dir: str) -> None:
+def test_another_process_with_the_same_process_id_is_distinguished(run_dir: str) -> None:
     saved(run_dir)
     found = files.read(run_dir)
     assert "another process now" in reason_not_running(
@@ -205,13 +207,13 @@ def test_another_process_with_the_same_number_is_not_taken_for_it(run_dir: str) 
     )
 
 
-def test_a_number_of_another_pid_namespace_tells_nothing(run_dir: str) -> None:
+def test_a_process_id_of_another_pid_namespace_is_ignored(run_dir: str) -> None:
     saved(run_dir)
     found = {**files.read(run_dir), "pid": 1 << 22, "pid_namespace": "pid:[1]"}
     assert reason_not_running(run_dir, found) == ""
 
 
-def test_the_lock_tells_in_every_namespace(run_dir: str) -> None:
+def test_the_lock_shows_a_running_daemon_in_every_pid_namespace(run_dir: str) -> None:
     saved(run_dir)
     found = {**files.read(run_dir), "pid_namespace": "pid:[1]"}
     with open_or_create(run_dir) as place, exclusive(place, timeout_s=0.2):
@@ -226,5 +228,5 @@ def test_a_stopped_daemon_leaves_no_status(run_dir: str) -> None:
     assert not path.exists()
 
 
-def test_times_are_rounded_to_milliseconds_without_a_sixtieth_second() -> None:
+def test_times_are_rounded_to_milliseconds_and_never_to_60_seconds() -> None:
     assert timestamp(59.9996) == "1970-01-01T00:01:00.000Z"

@@ -9,17 +9,17 @@ from support.doctor.kubernetes_host import KubeNode
 
 @pytest.fixture
 def host(tmp_path: Path, real_nodes: None) -> BrokenHost:  # noqa: ARG001 - nodes must be real
-    """Return a host with podman that is well."""
+    """Return a host with podman, without failures."""
     return BrokenHost(tmp_path / "host").make("podman")
 
 
 @pytest.fixture
 def tmp_path_host(tmp_path: Path, real_nodes: None) -> BrokenHost:  # noqa: ARG001 - nodes must be real
-    """Return a host with every runtime that is well."""
+    """Return a host with every runtime, without failures."""
     return BrokenHost(tmp_path / "host").make("podman", "docker", "containerd", "crio")
 
 
 @pytest.fixture
 def node(tmp_path: Path, real_nodes: None) -> KubeNode:  # noqa: ARG001 - nodes must be real
-    """Return a host that is a node of Kubernetes and is well."""
+    """Return a host that is a Kubernetes node, without failures."""
     return KubeNode(tmp_path / "host").make_node()

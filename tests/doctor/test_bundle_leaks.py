@@ -1,4 +1,4 @@
-"""The evidence for a bug report gives nothing away: neither others' files nor what people keep in specs."""
+"""The bundle contains no files of users, and no secrets from specs and configurations."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from support.doctor.broken_host import BrokenHost
 from support.doctor.bundles import packed
-from support.values.unhealthy_gpus import FELL, example, ill, save
+from support.values.unhealthy_gpus import FELL, example, save, with_causes
 
 from cdigen.value import replace
 
@@ -16,12 +16,12 @@ ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:4242:4242::/home/alice:/bin/sh\n"
 
 
 def bundle(host: BrokenHost, *options: str) -> dict[str, str]:
-    """Pack the evidence, whatever the doctor finds, and return its texts by their names."""
+    """Write a bundle for HOST, with or without failures, and return its texts by file name."""
     return packed(host, *options, code=None)
 
 
 def specs(texts: dict[str, str]) -> list[dict[str, Any]]:
-    """Return what the bundle tells of every spec file, once for each who reads it."""
+    """Return the bundle's rows about spec files, one for each file and reader."""
     return [file for scan in json.loads(texts["specs.json"]) for file in scan["specs"]]
 
 
@@ -29,8 +29,8 @@ def leaks(texts: dict[str, str]) -> list[str]:
     return [name for name, text in texts.items() if SECRET in text]
 
 
-def alices(host: BrokenHost, *, may_read: bool) -> None:
-    """Give HOST a user whose own spec directory has a link to a file that she MAY READ or not."""
+def add_alice(host: BrokenHost, *, may_read: bool) -> None:
+    """Add the user alice, with a link in her spec directory to a file. If MAY_READ, she may read the file."""
     host.put("etc/passwd", ALICE)
     folder = host.put("home/alice/.config/containers/containers.conf", "").parent
     (folder / "containers.conf").write_text('[engine]\ncdi_spec_dirs = ["/home/alice/cdi", "/var/run/cdi"]\n')
@@ -42,8 +42,8 @@ def alices(host: BrokenHost, *, may_read: bool) -> None:
 
 
 @pytest.mark.parametrize("may_read", [True, False])
-def test_a_users_link_gives_nothing_away(host: BrokenHost, *, may_read: bool) -> None:
-    alices(host, may_read=may_read)
+def test_a_link_of_a_user_leaks_nothing(host: BrokenHost, *, may_read: bool) -> None:
+    add_alice(host, may_read=may_read)
     texts = bundle(host, "--user alice")
     assert not leaks(texts)
     states = {file["path"].rpartition("/")[2]: file["state"] for file in specs(texts)}
@@ -51,20 +51,20 @@ def test_a_users_link_gives_nothing_away(host: BrokenHost, *, may_read: bool) ->
 
 
 def test_no_result_quotes_a_spec_that_the_user_may_not_read(host: BrokenHost) -> None:
-    alices(host, may_read=False)
+    add_alice(host, may_read=False)
     document = host.document()
     document["containerEdits"] = {"deviceNodes": [{"path": f"/dev/{SECRET}"}]}
     host.put("root/private.json", document, mode=0o600)
     assert not leaks(bundle(host, "--user alice"))
 
 
-def test_of_a_refused_spec_the_rule_is_told_and_no_value(host: BrokenHost) -> None:
+def test_a_rejected_spec_is_listed_with_its_rule_and_without_its_value(host: BrokenHost) -> None:
     host.put("etc/cdi/other.yaml", spec_with(f'    env: ["{SECRET}"]'))
     found = [file["rules"] for file in specs(bundle(host)) if file["path"] == "/etc/cdi/other.yaml"]
     assert [rule[:4] for rule in found[0]] == ["env-"]
 
 
-def test_no_detail_quotes_a_refused_spec_of_a_wanted_kind(host: BrokenHost) -> None:
+def test_no_detail_quotes_a_rejected_spec_of_a_required_kind(host: BrokenHost) -> None:
     document = host.document()
     document["containerEdits"]["env"] = [SECRET]
     host.put("run/cdi/nvidia.com-gpu.json", document)
@@ -73,8 +73,8 @@ def test_no_detail_quotes_a_refused_spec_of_a_wanted_kind(host: BrokenHost) -> N
     assert not leaks(texts)
 
 
-def test_a_users_configuration_that_the_user_may_not_read_is_left_out(host: BrokenHost) -> None:
-    alices(host, may_read=False)
+def test_a_configuration_that_the_user_may_not_read_is_left_out(host: BrokenHost) -> None:
+    add_alice(host, may_read=False)
     file = host.path("home/alice/.config/containers/containers.conf")
     host.put("root/private.toml", f'[engine.{SECRET}]\nruntime = "{SECRET}"\n', mode=0o600)
     file.unlink()
@@ -82,8 +82,8 @@ def test_a_users_configuration_that_the_user_may_not_read_is_left_out(host: Brok
     assert not leaks(bundle(host, "--user alice"))
 
 
-def test_a_users_spec_directory_does_not_list_a_closed_one(host: BrokenHost) -> None:
-    alices(host, may_read=False)
+def test_a_link_to_a_closed_directory_lists_no_files(host: BrokenHost) -> None:
+    add_alice(host, may_read=False)
     folder = host.put(f"root/closed/{SECRET}.json", "{}").parent
     folder.chmod(0o700)
     if os.geteuid() == 0:
@@ -103,7 +103,7 @@ def test_a_users_spec_directory_does_not_list_a_closed_one(host: BrokenHost) -> 
         json.dumps({"kind": {"x": SECRET}, "devices": SECRET, "containerEdits": [SECRET]}),
     ],
 )
-def test_a_file_that_is_no_spec_is_not_told_where_a_link_leads_to_it(
+def test_a_file_that_is_not_a_spec_is_not_quoted_through_a_link(
     host: BrokenHost, name: str, content: str
 ) -> None:
     host.put("etc/shadow", content, mode=0o600)
@@ -131,7 +131,7 @@ YAML = {
     "escaped name": f'    env: ["\\u0041B={SECRET}"]',
     "no name": f'    env: ["{SECRET}", "={SECRET}"]',
     "a key by NVIDIA": f"    env: [NVIDIA_API_KEY={SECRET}]",
-    "variables that are none": f"    env: {{TOKEN: {SECRET}}}",
+    "variables that are no list": f"    env: {{TOKEN: {SECRET}}}",
     "a hook": f"{HOOK} path: /bin/x, args: [x, --key={SECRET}, -p{SECRET}, {SECRET}]}}]",
     "NVIDIA's hook": f"{HOOK} path: /usr/bin/nvidia-ctk, args: [--key={SECRET}, {SECRET}]}}]",
     "a hook's variables": f"    hooks: [{{hookName: prestart, path: /bin/x, env: [TOKEN={SECRET}]}}]",
@@ -145,7 +145,7 @@ YAML = {
 
 
 @pytest.mark.parametrize("edits", YAML.values(), ids=YAML)
-def test_a_spec_keeps_its_secrets(host: BrokenHost, edits: str) -> None:
+def test_secrets_of_a_spec_are_left_out(host: BrokenHost, edits: str) -> None:
     host.put("etc/cdi/other.yaml", spec_with(edits))
     texts = bundle(host)
     assert "/etc/cdi/other.yaml" in [file["path"] for file in specs(texts)]
@@ -160,13 +160,13 @@ JSON = [
 
 
 @pytest.mark.parametrize("edits", JSON)
-def test_a_spec_in_json_keeps_its_secrets(host: BrokenHost, edits: str) -> None:
+def test_secrets_of_a_spec_in_json_are_left_out(host: BrokenHost, edits: str) -> None:
     text = '{"cdiVersion": "0.6.0", "kind": "o.com/x", "devices": [{"name": "a", "containerEdits": {%s}}]}'
     host.put("etc/cdi/other.json", text % edits.replace("%s", SECRET))
     assert not leaks(bundle(host))
 
 
-def test_of_runtimes_configuration_only_what_cdigen_understood_is_told(tmp_path_host: BrokenHost) -> None:
+def test_only_settings_that_cdigen_parses_are_in_the_bundle(tmp_path_host: BrokenHost) -> None:
     host = tmp_path_host
     nvidia = {
         "path": "/usr/bin/nvidia-container-runtime",
@@ -201,16 +201,16 @@ def test_comments_of_cdigens_own_configuration_are_left_out(host: BrokenHost) ->
     assert json.loads(texts["configuration.json"])["nvml"] == "off"
 
 
-def test_a_number_of_thousands_of_digits_is_no_end_of_the_bundle(host: BrokenHost) -> None:
+def test_a_number_of_thousands_of_digits_does_not_break_the_bundle(host: BrokenHost) -> None:
     digits = "9" * 5000
     host.put("etc/cdi/other.json", f'{{"cdiVersion": {digits}, "kind": "o.com/x", "devices": []}}')
     host.put("etc/cdi/other.yaml", f"cdiVersion: {digits}\nkind: o.com/x\ndevices: []\n")
     assert "doctor.json" in bundle(host)
 
 
-def test_why_a_device_is_unhealthy_is_told_by_its_causes_names_alone(host: BrokenHost) -> None:
-    said = replace(FELL, cause="marked", detail=f"{SECRET} of alice")
-    save(host.root, ill(example(), 3, FELL, said))
+def test_an_unhealthy_device_has_only_the_names_of_its_causes(host: BrokenHost) -> None:
+    mark = replace(FELL, cause="marked", detail=f"{SECRET} of alice")
+    save(host.root, with_causes(example(), 3, FELL, mark))
     texts = bundle(host)
     assert not leaks(texts)
     rows = {row["device"]: row for row in json.loads(texts["health.json"])}

@@ -1,4 +1,4 @@
-"""The doctor reports a configuration that others than root may change."""
+"""The doctor reports a configuration that users other than root may change."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ CONFIG = "etc/cdigen/config.yaml"
 
 @pytest.fixture
 def configured(host: BrokenHost) -> Path:
-    """Return the configuration of HOST, which root alone may change."""
+    """Return the configuration file of HOST. Only root may change the file."""
     return host.put(CONFIG, "nvml: 'off'\n")
 
 
 @pytest.mark.usefixtures("configured")
-def test_a_configuration_that_root_alone_may_change_is_good(host: BrokenHost) -> None:
+def test_a_configuration_that_only_root_may_change_passes(host: BrokenHost) -> None:
     assert host.result("configuration-trust")["detail"] == f"only root may change /{CONFIG}"
 
 
 @pytest.mark.parametrize("part", [CONFIG, "etc/cdigen", "etc"])
 @pytest.mark.parametrize("mode", [0o757, 0o777])
-def test_a_configuration_that_others_may_write_is_closed_by_the_remedy(
+def test_the_remedy_protects_a_configuration_that_other_users_may_write(
     host: BrokenHost, configured: Path, part: str, mode: int
 ) -> None:
     assert configured.is_file()
     (host.root / part).chmod(mode)
     row = host.result("configuration-trust")
     assert (row["ok"], row["severity"]) == (False, "warning")
-    assert f"root's services read /{CONFIG}, and /{part} is writable by everyone" in row["detail"]
+    assert f"/{CONFIG}: services of root read it, and /{part} is writable by everyone" in row["detail"]
     host.fixed(row)
 
 
-def test_a_configuration_of_another_user_is_given_to_root(
+def test_the_remedy_makes_root_the_owner_of_the_configuration(
     host: BrokenHost, configured: Path, other_users: None
 ) -> None:
     del other_users
@@ -64,14 +64,14 @@ def test_no_remedy_follows_a_link_that_another_user_may_change(
     assert (row["ok"], row["remedy"]) == (False, "")
 
 
-def test_another_file_of_the_command_line_is_the_callers_affair(host: BrokenHost, configured: Path) -> None:
+def test_a_configuration_from_the_command_line_is_not_checked(host: BrokenHost, configured: Path) -> None:
     configured.chmod(0o666)
     own = host.put("own.yaml", "nvml: 'off'\n")
-    assert all(row["check"] != "configuration-trust" for row in host.ask(f"--config {own}"))
+    assert all(row["check"] != "configuration-trust" for row in host.results(f"--config {own}"))
 
 
-def test_a_configmap_is_on_a_read_only_mount(host: BrokenHost, configured: Path, own_mounts: None) -> None:
-    """The kubelet gives the volume's folder mode 0777, and mounts it read-only."""
+def test_a_read_only_configmap_passes(host: BrokenHost, configured: Path, own_mounts: None) -> None:
+    """The kubelet sets mode 0777 on the folder of a ConfigMap volume, and mounts it read-only."""
     del own_mounts
     folder = configured.parent
     folder.chmod(0o777)

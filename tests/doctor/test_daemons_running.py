@@ -1,4 +1,4 @@
-"""Which processes count as a runtime's daemon: real processes, of root, of users and of containers."""
+"""Only processes of root outside of containers are daemons of runtimes: tested with real processes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from cdigen.doctor.examined import running
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# May not be dumped (prctl(2), PR_SET_DUMPABLE), so that its folder in /proc belongs to root; called crio.
+# A process with the name crio. It is undumpable (prctl(2), PR_SET_DUMPABLE), so root owns its folder in
+# /proc.
 HIDDEN = """
 import ctypes, sys, time
 libc = ctypes.CDLL(None)
@@ -33,7 +34,7 @@ time.sleep(60)
 
 @pytest.fixture
 def fake(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - other users start it
-    """Return a program that everybody may start, whose process is called crio."""
+    """Return a program that all users may run. Its process has the name crio."""
     if "crio" in running():
         cannot_run("a CRI-O runs here")
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
@@ -65,22 +66,22 @@ def names() -> set[str]:
     return found
 
 
-def test_roots_daemon_counts_from_when_it_began(fake: Path) -> None:
+def test_a_daemon_of_root_is_running_since_its_start(fake: Path) -> None:
     began = time.time()
     with started(fake, "60"):
         assert abs(running()["crio"] - began) < 60
 
 
-def test_a_users_process_of_that_name_is_no_daemon(fake: Path) -> None:
+def test_a_process_of_a_user_is_no_daemon(fake: Path) -> None:
     with started(fake, "60", user=4201):
         assert "crio" not in running()
 
 
-def test_nor_is_one_whose_folder_in_proc_is_roots(fake: Path) -> None:  # noqa: ARG001
+def test_an_undumpable_process_of_a_user_is_no_daemon(fake: Path) -> None:  # noqa: ARG001
     with started("/usr/bin/python3", "-c", HIDDEN, user=4201, ready=True):
         assert "crio" not in running()
 
 
-def test_nor_is_a_containers(fake: Path) -> None:
+def test_a_process_of_a_container_is_no_daemon(fake: Path) -> None:
     with started("unshare", "--pid", "--fork", "--kill-child", fake, "60"):
         assert "crio" not in running()

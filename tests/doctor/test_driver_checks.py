@@ -1,4 +1,4 @@
-"""What the doctor says of the driver."""
+"""The doctor's checks of the driver."""
 
 import shutil
 
@@ -6,13 +6,13 @@ from support.doctor.broken_host import BrokenHost
 from support.hosts.nvidia_kernel import write_driver
 
 
-def test_a_module_that_is_not_loaded_is_the_cause_of_all_that_follows(host: BrokenHost) -> None:
+def test_a_module_that_is_not_loaded_is_the_first_failure(host: BrokenHost) -> None:
     shutil.rmtree(host.root / "proc/driver")
     rows = [row for row in host.doctor(wrong=True) if not row["ok"]]
-    assert (rows[0]["check"], host.told(rows[0])) == ("driver-loaded", "modprobe nvidia")
+    assert (rows[0]["check"], host.remedy_on_host(rows[0])) == ("driver-loaded", "modprobe nvidia")
 
 
-def test_a_driver_that_is_gone_is_why_the_spec_does_not_hold(host: BrokenHost) -> None:
+def test_a_missing_driver_is_the_cause_of_an_invalid_spec(host: BrokenHost) -> None:
     shutil.rmtree(host.root / "proc/driver")
     host.path("dev/nvidiactl").unlink()
     rows = [row for row in host.doctor(wrong=True) if not row["ok"]]
@@ -20,38 +20,38 @@ def test_a_driver_that_is_gone_is_why_the_spec_does_not_hold(host: BrokenHost) -
     assert "driver-loaded" in rows[1]["because"]
 
 
-def test_nouveau_is_named_where_it_holds_the_gpus(host: BrokenHost) -> None:
+def test_gpus_that_are_bound_to_nouveau_are_reported(host: BrokenHost) -> None:
     shutil.rmtree(host.root / "proc/driver")
     for link in (host.root / "sys/devices").glob("*/*/driver"):
         link.unlink()
         link.symlink_to("../../../bus/pci/drivers/nouveau")
     (host.root / "sys/bus/pci/drivers/nouveau").mkdir()
     row = host.diagnosis()
-    assert "nouveau holds 2 GPUs" in row["detail"]
-    assert host.told(row) == "modprobe -r nouveau && modprobe nvidia"
+    assert "2 GPUs bound to the driver nouveau" in row["detail"]
+    assert host.remedy_on_host(row) == "modprobe -r nouveau && modprobe nvidia"
 
 
-def test_a_kernel_without_the_module_gets_one_from_dkms(host: BrokenHost) -> None:
+def test_the_remedy_for_a_kernel_without_the_module_is_dkms(host: BrokenHost) -> None:
     shutil.rmtree(host.root / "proc/driver")
     host.put("proc/sys/kernel/osrelease", "6.12.1-amd64\n")
     host.put("lib/modules/6.12.1-amd64/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
     host.put("usr/sbin/dkms", "", mode=0o755)
     row = host.diagnosis()
-    assert "no module of it for the kernel 6.12.1-amd64" in row["detail"]
-    assert host.told(row) == "dkms autoinstall && modprobe nvidia"
+    assert "no module for the kernel 6.12.1-amd64" in row["detail"]
+    assert host.remedy_on_host(row) == "dkms autoinstall && modprobe nvidia"
 
 
-def test_a_module_of_another_version_than_the_libraries_is_said(host: BrokenHost) -> None:
+def test_a_module_with_another_version_than_the_libraries_is_reported(host: BrokenHost) -> None:
     write_driver(host.root / "proc/driver/nvidia", "560.35.03", open_module=False)
     row = host.diagnosis()
     assert row["check"] == "driver-version"
     assert "560.35.03" in row["detail"]
-    assert host.told(row) == "rmmod nvidia && modprobe nvidia"
+    assert host.remedy_on_host(row) == "rmmod nvidia && modprobe nvidia"
     (host.root / "sys/module/nvidia_uvm").mkdir()
-    assert host.told(host.diagnosis()) == "rmmod nvidia_uvm nvidia && modprobe nvidia"
+    assert host.remedy_on_host(host.diagnosis()) == "rmmod nvidia_uvm nvidia && modprobe nvidia"
 
 
-def test_a_missing_library_names_the_package_that_has_it(host: BrokenHost) -> None:
+def test_the_remedy_for_a_missing_library_is_its_package(host: BrokenHost) -> None:
     own = host.root / "usr/lib/x86_64-linux-gnu/nvidia/current"
     for file in own.glob("libnvidia-ml.so*"):
         file.unlink()
@@ -60,10 +60,10 @@ def test_a_missing_library_names_the_package_that_has_it(host: BrokenHost) -> No
     host.put("var/lib/dpkg/info/libnvidia-ml1:amd64.list", listed)
     row = host.result("driver-files")
     assert not row["ok"]
-    assert host.told(row) == "apt-get install --reinstall --yes libnvidia-ml1"
+    assert host.remedy_on_host(row) == "apt-get install --reinstall --yes libnvidia-ml1"
 
 
-def test_a_host_without_a_gpu_is_said_once_to_have_none_on_its_bus(host: BrokenHost) -> None:
+def test_a_host_without_a_gpu_on_its_bus_has_a_single_message_about_the_bus(host: BrokenHost) -> None:
     shutil.rmtree(host.root / "proc/driver")
     for folder in ("sys/bus/pci/devices", "sys/devices"):
         shutil.rmtree(host.root / folder)

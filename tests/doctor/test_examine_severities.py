@@ -1,4 +1,4 @@
-"""What the doctor calls an error, and remedies that keep what others have."""
+"""The severities of failures, and remedies that keep files of other tools and users."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def wrong(host: BrokenHost, *options: str) -> list[dict[str, Any]]:
-    return [row for row in host.ask(*options) if not row["ok"]]
+    return [row for row in host.results(*options) if not row["ok"]]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def wrong(host: BrokenHost, *options: str) -> list[dict[str, Any]]:
         ("hooks", {"hookName": "createContainer", "path": "bin/sh"}),
     ],
 )
-def test_a_used_spec_that_runtimes_load_and_then_fail_on_is_an_error(
+def test_a_spec_in_use_that_violates_a_rule_is_an_error(
     host: BrokenHost, part: str, entry: dict[str, Any]
 ) -> None:
     def change(document: dict[str, Any]) -> None:
@@ -43,7 +43,7 @@ def test_a_used_spec_that_runtimes_load_and_then_fail_on_is_an_error(
     host.fixed(row)
 
 
-def test_a_spec_of_others_that_breaks_a_rule_is_moved_aside_for_our_own(host: BrokenHost) -> None:
+def test_cdigens_spec_replaces_an_invalid_spec_of_another_tool(host: BrokenHost) -> None:
     def change(document: dict[str, Any]) -> None:
         document["containerEdits"]["mounts"].append({"hostPath": "/usr", "containerPath": "/mnt/usr"})
 
@@ -55,13 +55,13 @@ def test_a_spec_of_others_that_breaks_a_rule_is_moved_aside_for_our_own(host: Br
     assert (host.root / "etc/cdi/theirs.json.disabled").exists()
 
 
-def test_a_comment_in_a_spec_that_runtimes_pass_over_is_no_error(host: BrokenHost) -> None:
+def test_a_comment_in_a_spec_is_no_error(host: BrokenHost) -> None:
     host.spec.write_text(f"# by hand\n{host.spec.read_text()}")
     assert "spec-rules" not in [row["check"] for row in wrong(host)]
 
 
 @pytest.mark.parametrize("name", ["etc/cdi/pipe.json", "etc/cdi/pipe.yaml", f"run/cdi/{NAME}"])
-def test_a_fifo_at_which_every_runtime_waits_is_an_error(host: BrokenHost, name: str) -> None:
+def test_a_fifo_on_which_runtimes_hang_is_an_error(host: BrokenHost, name: str) -> None:
     host.path(name).parent.mkdir(parents=True, exist_ok=True)
     host.path(name).unlink(missing_ok=True)
     os.mkfifo(host.path(name))
@@ -71,16 +71,16 @@ def test_a_fifo_at_which_every_runtime_waits_is_an_error(host: BrokenHost, name:
     host.fixed(row)
 
 
-def test_what_is_moved_aside_takes_nothings_place(host: BrokenHost) -> None:
+def test_a_rename_to_disabled_overwrites_no_file(host: BrokenHost) -> None:
     host.put("etc/cdi/other.json", "{broken")
-    host.put("etc/cdi/other.json.disabled", "somebody's")
+    host.put("etc/cdi/other.json.disabled", "another file")
     (host.root / "etc/cdi/other.json-1.disabled").mkdir()
     host.fixed(host.diagnosis())
-    assert (host.root / "etc/cdi/other.json.disabled").read_text() == "somebody's"
+    assert (host.root / "etc/cdi/other.json.disabled").read_text() == "another file"
     assert (host.root / "etc/cdi/other.json-2.disabled").read_text() == "{broken"
 
 
-def test_a_file_that_is_renamed_takes_nothings_place(host: BrokenHost) -> None:
+def test_a_change_of_the_ending_overwrites_no_file(host: BrokenHost) -> None:
     other = {"cdiVersion": "0.5.0", "kind": "other.com/thing"}
     edits = {"containerEdits": {"env": ["A=b"]}}
     kept = host.put("run/cdi/n.json", {**other, "devices": [{"name": "a", **edits}]}).read_text()
@@ -92,7 +92,7 @@ def test_a_file_that_is_renamed_takes_nothings_place(host: BrokenHost) -> None:
     assert json.loads(host.path("run/cdi/n-1.json").read_text())["kind"] == KIND
 
 
-def test_a_directory_that_was_a_link_is_copied_beside_what_was_left_over(host: BrokenHost) -> None:
+def test_a_copy_of_a_linked_directory_overwrites_no_earlier_copy(host: BrokenHost) -> None:
     host.put("srv/cdi/other.json", host.document())
     host.put("etc/cdi.cdigen/left.json", "left")
     host.link("etc/cdi", "/srv/cdi")
@@ -103,7 +103,7 @@ def test_a_directory_that_was_a_link_is_copied_beside_what_was_left_over(host: B
     assert (host.root / "etc/cdi.cdigen/left.json").read_text() == "left"
 
 
-def test_what_somebody_has_put_in_etc_for_nvidias_service_is_kept(host: BrokenHost) -> None:
+def test_a_file_of_an_administrator_is_renamed_and_not_removed(host: BrokenHost) -> None:
     host.enable("nvidia-cdi-refresh.path", "[Path]\n")
     host.put("run/cdi/nvidia.yaml", host.document())
     host.put("etc/cdi/nvidia.yaml", host.document())
@@ -113,19 +113,19 @@ def test_what_somebody_has_put_in_etc_for_nvidias_service_is_kept(host: BrokenHo
     assert (host.root / "etc/cdi/nvidia.yaml.disabled").exists()
 
 
-def test_a_directory_in_the_place_of_a_node_is_removed_only_if_it_is_empty(host: BrokenHost) -> None:
+def test_a_directory_at_the_path_of_a_node_is_removed_only_if_it_is_empty(host: BrokenHost) -> None:
     node = host.root / "dev/nvidia0"
     node.unlink()
     host.put("dev/nvidia0/precious", "content")
-    remedy = host.result("node-wrong")["remedy"]
-    host.shell(remedy, code=1)
-    assert (node / "precious").read_text() == "content"
+    row = host.diagnosis()
+    assert (row["check"], row["remedy"]) == ("node-wrong", "")
+    assert "/dev/nvidia0: a directory that is not empty, must be 195:0" in row["detail"]
     (node / "precious").unlink()
     host.shell(host.result("node-wrong")["remedy"])
     assert node.is_char_device()
 
 
-def test_a_directory_that_is_a_file_becomes_one_with_our_specs(host: BrokenHost) -> None:
+def test_the_remedy_replaces_a_file_by_a_directory_with_specs(host: BrokenHost) -> None:
     host.spec.unlink()
     host.spec.parent.rmdir()
     host.put("run/cdi", "no folder")
@@ -135,7 +135,7 @@ def test_a_directory_that_is_a_file_becomes_one_with_our_specs(host: BrokenHost)
 
 
 REMOUNT = """
-from cdigen.doctor.others import remount
+from cdigen.doctor.other_tools import remount
 import os, subprocess, sys
 folder = f"{sys.argv[1]}/it's full"
 os.mkdir(folder)
@@ -152,6 +152,6 @@ for options in (["-t", "tmpfs", "none"], ["--bind", "/usr"]):
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_what_makes_a_folder_writable_names_the_mount_it_lies_on(tmp_path: Path) -> None:
-    said = run_apart(REMOUNT, str(tmp_path), start=("unshare", "--mount", "--propagation", "private"))
-    assert said == ["False", "False"]
+def test_the_remedy_remounts_the_mount_of_the_folder(tmp_path: Path) -> None:
+    output = run_apart(REMOUNT, str(tmp_path), start=("unshare", "--mount", "--propagation", "private"))
+    assert output == ["False", "False"]

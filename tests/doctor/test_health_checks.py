@@ -1,4 +1,4 @@
-"""What the doctor says of the devices' health, of the kernel's log, and of links that lost lanes."""
+"""The doctor's checks of device health, of the kernel log, and of links that lost lanes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from support.values.unhealthy_gpus import FELL, example, ill, save
+from support.values.unhealthy_gpus import FELL, example, save, with_causes
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -18,8 +18,8 @@ GPU = "nvidia.com/gpu"
 BUS = "sys/bus/pci/devices"
 
 
-def say_of_log(host: BrokenHost, row: dict[str, object] | None) -> None:
-    """Let the daemon's status have ROW on the kernel's log; None: nothing."""
+def write_log_source(host: BrokenHost, row: dict[str, object] | None) -> None:
+    """Write ROW as the source kernel-log to the daemon's status. None removes the row."""
     path = host.root / "run/cdigen/status.json"
     status = json.loads(path.read_text())
     status["sources"] = {} if row is None else {"kernel-log": row}
@@ -27,7 +27,7 @@ def say_of_log(host: BrokenHost, row: dict[str, object] | None) -> None:
 
 
 def lay_links(host: BrokenHost, address: str, lanes: list[tuple[str, int, int]]) -> Path:
-    """Put the device at ADDRESS below bridges: (address, current, most lanes) from the root port down."""
+    """Create the device at ADDRESS and its bridges from LANES: (address, current lanes, maximum lanes)."""
     folder = host.root / "sys/devices/pci0000:40"
     for name, now, most in lanes:
         folder /= name
@@ -45,7 +45,7 @@ def lay_links(host: BrokenHost, address: str, lanes: list[tuple[str, int, int]])
     return folder
 
 
-def test_without_a_daemon_nothing_is_checked(host: BrokenHost) -> None:
+def test_without_a_daemon_the_checks_are_skipped(host: BrokenHost) -> None:
     assert not host.result("device-health")["checked"]
     assert not host.result("kernel-log")["checked"]
 
@@ -56,50 +56,50 @@ def test_healthy_devices_are_counted(host: BrokenHost) -> None:
     assert (row["ok"], row["detail"]) == (True, "8 devices are healthy")
 
 
-def test_an_unhealthy_device_is_a_warning_with_cause_and_what_ends_it(host: BrokenHost) -> None:
-    save(host.root, ill(example(), 3, FELL))
+def test_an_unhealthy_device_is_a_warning_with_its_cause_and_clearance(host: BrokenHost) -> None:
+    save(host.root, with_causes(example(), 3, FELL))
     row = host.result("device-health")
     assert (row["ok"], row["severity"], row["topic"]) == (False, "warning", "health")
-    words = (f"{GPU}=3 is unhealthy", "xid-79", FELL.since, FELL.detail, FELL.clears_when)
-    assert [word for word in words if word not in row["detail"]] == []
+    parts = (f"{GPU}=3: unhealthy", "xid-79", FELL.since, FELL.detail, FELL.clears_when)
+    assert [part for part in parts if part not in row["detail"]] == []
 
 
 @pytest.mark.parametrize("name", [f"{GPU}=3", f"{GPU}=GPU-e4d3c2b1-a098-4f76-b5c4-d3e2f1a0b9c8"])
-def test_a_device_that_is_wanted_and_unhealthy_is_an_error(host: BrokenHost, name: str) -> None:
-    save(host.root, ill(example(), 3, FELL))
+def test_a_requested_device_that_is_unhealthy_is_an_error(host: BrokenHost, name: str) -> None:
+    save(host.root, with_causes(example(), 3, FELL))
     assert host.result("device-health", "--device", name)["severity"] == "error"
     assert host.result("device-health", "--device", f"{GPU}=1")["severity"] == "warning"
 
 
-def test_a_cause_of_the_whole_gpu_is_told_once(host: BrokenHost) -> None:
-    save(host.root, ill(example("ubuntu-2xmi300x-cpx"), 0, FELL, vendor="amd"))
-    rows = [row for row in host.ask() if row["check"] == "device-health"]
+def test_a_cause_of_the_whole_gpu_is_reported_once(host: BrokenHost) -> None:
+    save(host.root, with_causes(example("ubuntu-2xmi300x-cpx"), 0, FELL, vendor="amd"))
+    rows = [row for row in host.results() if row["check"] == "device-health"]
     assert len(rows) == 1
 
 
-def test_a_log_that_is_read_is_good_and_one_that_is_not_a_warning(host: BrokenHost) -> None:
+def test_an_unreadable_kernel_log_is_a_warning(host: BrokenHost) -> None:
     save(host.root, example())
-    say_of_log(host, {"healthy": True, "problem": ""})
+    write_log_source(host, {"healthy": True, "problem": ""})
     assert host.result("kernel-log")["ok"]
-    say_of_log(host, {"healthy": False, "problem": "the kernel's log cannot be read"})
+    write_log_source(host, {"healthy": False, "problem": "the kernel log cannot be read"})
     row = host.result("kernel-log")
     assert (row["ok"], row["severity"]) == (False, "warning")
-    assert "the kernel's log cannot be read" in row["detail"]
-    assert host.result("daemon-cycle")["ok"]  # said once
-    say_of_log(host, None)
-    assert "is told not to read" in host.result("kernel-log")["detail"]
+    assert "the kernel log cannot be read" in row["detail"]
+    assert host.result("daemon-cycle")["ok"]  # reported once
+    write_log_source(host, None)
+    assert "is not read" in host.result("kernel-log")["detail"]
 
 
-def test_a_socket_that_is_not_there_is_started(host: BrokenHost) -> None:
+def test_the_remedy_starts_a_missing_socket(host: BrokenHost) -> None:
     save(host.root, example())
-    say_of_log(host, {"healthy": False, "problem": "no socket"})
+    write_log_source(host, {"healthy": False, "problem": "no socket"})
     for unit in ("cdigen.service", "cdigen-kernel-log.socket"):
         host.put(f"usr/lib/systemd/system/{unit}", "")
     host.put("etc/systemd/system/multi-user.target.wants/cdigen.service", "")
-    told = host.told(host.result("kernel-log"))
-    assert told == "systemctl start cdigen-kernel-log.socket"
+    remedy = host.remedy_on_host(host.result("kernel-log"))
+    assert remedy == "systemctl start cdigen-kernel-log.socket"
     host.put("run/cdigen-kernel-log.sock", "")
-    assert host.told(host.result("kernel-log")) == ""
+    assert host.remedy_on_host(host.result("kernel-log")) == ""
 
 
 ROOT_PORT, UPSTREAM, DOWNSTREAM = "0000:40:01.1", "0000:41:00.0", "0000:42:00.0"
@@ -111,35 +111,35 @@ def address_of(host: BrokenHost) -> str:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "told"),
+    ("lanes", "detail"),
     [
         ([(ROOT_PORT, 16, 16), ("", 16, 16)], ""),
         ([(ROOT_PORT, 8, 16), ("", 8, 16)], f"8 of 16 lanes between {ROOT_PORT} and "),
-        # The slot has no more.
+        # The slot has only 8 lanes.
         ([(ROOT_PORT, 8, 8), ("", 8, 16)], ""),
-        # Behind a switch: its own link up is the one that is narrow.
+        # The GPU is below a switch. The link above the switch has fewer lanes.
         (
             [(ROOT_PORT, 4, 16), (UPSTREAM, 4, 16), (DOWNSTREAM, 16, 16), ("", 16, 16)],
             f"4 of 16 lanes between {ROOT_PORT} and {UPSTREAM}",
         ),
-        # Within a switch there are no links, whatever its ports say.
+        # The connection between the two ports of a switch is not a link.
         ([(ROOT_PORT, 16, 16), (UPSTREAM, 16, 16), (DOWNSTREAM, 8, 8), ("", 8, 16)], ""),
-        # No lanes are known: a virtual function, a device off the bus.
+        # The lanes of a virtual function, or of a device that fell off the bus, are unknown.
         ([(ROOT_PORT, 16, 16), ("", 0, 0)], ""),
         ([(ROOT_PORT, 16, 16), ("", 63, 255)], ""),
     ],
 )
-def test_a_link_that_is_narrower_than_both_ends_can_is_a_warning(
-    host: BrokenHost, lanes: list[tuple[str, int, int]], told: str
+def test_a_link_with_fewer_lanes_than_both_ends_support_is_a_warning(
+    host: BrokenHost, lanes: list[tuple[str, int, int]], detail: str
 ) -> None:
     address = address_of(host)
     lay_links(host, address, [(name or address, now, most) for name, now, most in lanes])
     row = host.result("pci-link")
-    assert row["ok"] == (not told)
-    assert told in row["detail"]
+    assert row["ok"] == (not detail)
+    assert detail in row["detail"]
 
 
-def test_a_device_that_sleeps_is_not_asked_for_its_link(host: BrokenHost) -> None:
+def test_the_link_of_a_suspended_device_is_not_read(host: BrokenHost) -> None:
     address = address_of(host)
     folder = lay_links(host, address, [(ROOT_PORT, 8, 16), (address, 8, 16)])
     assert not host.result("pci-link")["ok"]
@@ -147,7 +147,7 @@ def test_a_device_that_sleeps_is_not_asked_for_its_link(host: BrokenHost) -> Non
     assert host.result("pci-link")["ok"]
 
 
-def test_an_idle_gpu_of_amd_that_turned_lanes_off_is_no_warning_and_a_narrow_switch_above_it_is(
+def test_fewer_lanes_are_a_warning_above_the_switch_of_an_amd_gpu_but_not_below(
     host: BrokenHost,
 ) -> None:
     address = address_of(host)

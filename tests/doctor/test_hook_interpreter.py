@@ -1,4 +1,4 @@
-"""The doctor reports containers that can trace a hook: real processes in user namespaces."""
+"""The doctor reports containers that can trace a hook, tested with processes in user namespaces."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from support.abilities import cannot_run
 
 pytestmark = pytest.mark.usefixtures("own_mounts")
 
-# A machine with a spec whose hook runs the interpreter of the first argument, with the containers of the
-# rest: a "sandbox" maps one user, a "pod" several, and "shared" joins the pod's user and process namespaces.
+# A machine with a spec whose hook runs the interpreter in the first argument. The further arguments are the
+# containers of the machine: "sandbox" maps a single user, "pod" maps several users, and "shared" joins the
+# namespaces of the pod.
 MACHINE = r"""
 import json, os, subprocess, sys
 interpreter, containers = sys.argv[1], sys.argv[2:]
@@ -50,9 +51,9 @@ for container in containers:
 subprocess.run([sys.executable, "-m", "cdigen", "doctor", "--json"])
 """
 APART = ("unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc")
-NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
+OTHER_USER = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 PYTHON = "/usr/bin/python3"
-# A copy with mode 0711.
+# A copy of the interpreter with mode 0711.
 UNREADABLE = "/run/python3"
 
 
@@ -64,34 +65,34 @@ def finding(*containers: str, interpreter: str = PYTHON, prepare: str = "") -> A
     return next(row for row in json.loads(done.stdout) if row["check"] == "hook-interpreter")
 
 
-def test_a_user_who_may_not_read_all_namespaces_gets_no_verdict() -> None:
-    as_nobody = (*NOBODY, sys.executable, "-m", "cdigen", "--version")
-    if subprocess.run(as_nobody, check=False, capture_output=True).returncode:
-        cannot_run("nobody cannot start cdigen: its checkout is another user's")
-    drop = f"subprocess.run = lambda command, run=subprocess.run: run([*{NOBODY}, *command])"
+def test_the_check_is_skipped_for_a_user_who_may_not_read_all_namespaces() -> None:
+    as_other_user = (*OTHER_USER, sys.executable, "-m", "cdigen", "--version")
+    if subprocess.run(as_other_user, check=False, capture_output=True).returncode:
+        cannot_run("other users cannot start cdigen from this checkout")
+    drop = f"subprocess.run = lambda command, run=subprocess.run: run([*{OTHER_USER}, *command])"
     row = finding(prepare=drop)
-    assert (row["checked"], row["detail"]) == (False, "not checked: root alone may read all namespaces")
+    assert (row["checked"], row["detail"]) == (False, "skipped: only root may read all namespaces")
 
 
 @pytest.mark.parametrize("containers", [(), ("sandbox",)], ids=["none", "a browser's sandbox"])
-def test_without_user_namespaces_nothing_is_reported(containers: tuple[str, ...]) -> None:
+def test_the_check_passes_if_no_container_has_a_user_namespace(containers: tuple[str, ...]) -> None:
     row = finding(*containers)
-    assert (row["ok"], row["detail"]) == (True, "no container has a user namespace of its own")
+    assert (row["ok"], row["detail"]) == (True, "no container has its own user namespace")
 
 
-def test_a_container_with_a_user_namespace_is_named_and_is_no_failure() -> None:
+def test_a_container_with_a_user_namespace_is_no_failure() -> None:
     row = finding("pod")
     assert row["ok"]
     assert row["detail"].startswith("containers with user namespaces run here")
 
 
-def test_a_container_that_shares_both_namespaces_is_a_warning() -> None:
+def test_a_container_in_the_user_and_pid_namespace_of_another_container_is_a_warning() -> None:
     row = finding("pod", "shared")
     assert (row["ok"], row["severity"]) == (False, "warning")
     assert f"can trace {PYTHON} while it runs as a hook" in row["detail"]
 
 
-def test_an_interpreter_that_others_cannot_read_cannot_be_traced() -> None:
+def test_an_interpreter_that_other_users_cannot_read_cannot_be_traced() -> None:
     copy = f"import shutil\nshutil.copy({PYTHON!r}, {UNREADABLE!r})\nos.chmod({UNREADABLE!r}, 0o711)"
     row = finding("pod", "shared", interpreter=UNREADABLE, prepare=copy)
     assert (row["ok"], row["detail"]) == (True, "containers cannot trace a hook")

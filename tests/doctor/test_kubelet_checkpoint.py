@@ -1,4 +1,4 @@
-"""The kubelet's record of devices, read as another program's file: as it is, and as it never should be."""
+"""cdigen parses the kubelet's record of devices (the checkpoint), with valid and with invalid content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.doctor.kubernetes_host import POD, checkpoint
 from support.kubelet.resources import GPU
 
-from cdigen.doctor.kubelet_checkpoint import Checkpoint, Held, parse
+from cdigen.doctor.kubelet_checkpoint import AllocatedContainer, Checkpoint, parse
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
@@ -24,18 +24,18 @@ def test_the_record_of_a_kubelet_is_read() -> None:
     found = parse(
         json.dumps(checkpoint((POD, GPU, ["a"]), registered={GPU: ["a", "b"], "x/y": None})).encode()
     )
-    assert found.held == (Held(pod=POD, container="main", resource=GPU, ids=("a",)),)
+    assert found.held == (AllocatedContainer(pod=POD, container="main", resource=GPU, ids=("a",)),)
     assert dict(found.registered) == {GPU: {"a", "b"}, "x/y": frozenset()}
     assert (found.odd, found.problem) == (0, "")
 
 
-def test_the_ids_of_kubelets_before_1_20_are_a_list() -> None:
+def test_the_device_ids_of_kubelets_before_1_20_are_a_list() -> None:
     document = checkpoint((POD, GPU, []))
     document["Data"]["PodDeviceEntries"][0]["DeviceIDs"] = ["a", "b"]
     assert parse(json.dumps(document).encode()).held[0].ids == ("a", "b")
 
 
-def test_a_record_of_nothing_is_one() -> None:
+def test_a_record_without_devices_is_valid() -> None:
     text = b'{"Data":{"PodDeviceEntries":null,"RegisteredDevices":{}},"Checksum":3393434300}'
     assert parse(text) == Checkpoint()
 
@@ -43,22 +43,24 @@ def test_a_record_of_nothing_is_one() -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b"\x00", b"[" * 100_000, b"{}", b'{"Data": []}', b"\xed\xa0\x80"]
 )
-def test_what_is_no_record_is_told_and_not_raised(content: bytes) -> None:
+def test_invalid_content_is_reported_as_a_problem_without_an_exception(content: bytes) -> None:
     assert parse(content).problem
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), JSON), JSON)
-def test_a_part_that_is_odd_costs_no_other(row: dict[str, object], registered: object) -> None:
+def test_a_part_with_an_unexpected_format_does_not_hide_other_parts(
+    row: dict[str, object], registered: object
+) -> None:
     document = checkpoint((POD, GPU, ["a"]))
     document["Data"]["PodDeviceEntries"].insert(0, row)
     document["Data"]["RegisteredDevices"] = registered
     found = parse(json.dumps(document).encode())
-    assert found.held[-1] == Held(pod=POD, container="main", resource=GPU, ids=("a",))
+    assert found.held[-1] == AllocatedContainer(pod=POD, container="main", resource=GPU, ids=("a",))
     assert all(isinstance(one, str) for held in found.held for one in (held.pod, held.resource, *held.ids))
 
 
 @given(JSON)
-def test_any_document_is_taken(document: object) -> None:
+def test_any_document_can_be_parsed(document: object) -> None:
     for part in (
         document,
         {"Data": document},

@@ -1,4 +1,4 @@
-"""What the doctor says of the node's labels: how their file stands, and who else sets them."""
+"""The doctor's results for the node's labels: cdigen's label file, and other files with the same labels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from support.doctor.kubernetes_host import registered
 from support.kubelet.nfd_worker import FOLDER
 
 from cdigen.kubelet.labels.feature_file import content
-from cdigen.kubelet.labels.keeper import LabelState
+from cdigen.kubelet.labels.label_file import LabelState
 
 if TYPE_CHECKING:
     from support.doctor.kubernetes_host import KubeNode
@@ -23,19 +23,19 @@ GOOD = LabelState(file=FILE, state="written", labels=LABELS, expires_s=2.0**31)
 def labelled(node: KubeNode, state: LabelState | None = GOOD) -> KubeNode:
     node.put("etc/cdigen/config.yaml", f"kubelet: {{labels: {FILE}}}\n")
     node.put(f"{FOLDER}/cdigen", content(LABELS, 2**31).decode())
-    node.say(registered("GPU-a", "GPU-b"), labels=state)
+    node.write_status(registered("GPU-a", "GPU-b"), labels=state)
     return node
 
 
 def rows(node: KubeNode) -> dict[str, dict[str, Any]]:
-    return {row["check"]: row for row in node.ask("--for kubelet") if "label" in row["check"]}
+    return {row["check"]: row for row in node.results("--for kubelet") if "label" in row["check"]}
 
 
-def test_where_no_labels_are_wanted_nothing_is_said(node: KubeNode) -> None:
+def test_without_configured_labels_there_is_no_result(node: KubeNode) -> None:
     assert set(rows(node)) <= {"kubelet-labels"}
 
 
-def test_labels_that_are_written_are_good(node: KubeNode) -> None:
+def test_written_labels_pass(node: KubeNode) -> None:
     found = rows(labelled(node))
     assert found["kubelet-node-labels"]["ok"]
     assert found["kubelet-node-labels"]["detail"] == f"{FILE} has 2 labels for NFD"
@@ -50,7 +50,7 @@ def test_labels_that_are_written_are_good(node: KubeNode) -> None:
             "NFD's folder is not there",
         ),
         (LabelState(file=FILE, state="failed", reason="no space", hint="make room"), "no space; make room"),
-        (None, "it runs by an older configuration, or version"),
+        (None, "its configuration or version differs from this command's"),
     ],
 )
 def test_labels_that_are_not_written_are_a_warning_with_the_reason(
@@ -62,7 +62,7 @@ def test_labels_that_are_not_written_are_a_warning_with_the_reason(
     assert row["severity"] == "warning"
 
 
-def test_another_programs_labels_of_the_same_names_are_told(node: KubeNode) -> None:
+def test_labels_of_another_program_with_the_same_names_are_reported(node: KubeNode) -> None:
     labelled(node)
     node.put(f"{FOLDER}/gfd", "# by another\nnvidia.com/gpu.count=1\nnvidia.com/gfd.timestamp=1\n")
     node.put(f"{FOLDER}/mine", "example.com/rack=7\n")
@@ -73,7 +73,7 @@ def test_another_programs_labels_of_the_same_names_are_told(node: KubeNode) -> N
     assert ".gfd" not in detail
 
 
-def test_a_file_whose_time_is_over_sets_no_labels(node: KubeNode) -> None:
+def test_an_expired_file_of_another_program_is_no_conflict(node: KubeNode) -> None:
     labelled(node)
     node.put(f"{FOLDER}/gpus", content(LABELS, 1).decode())
     assert rows(node)["kubelet-label-files"]["ok"]
@@ -81,14 +81,14 @@ def test_a_file_whose_time_is_over_sets_no_labels(node: KubeNode) -> None:
     assert "gpus (nvidia.com/gpu.count)" in node.wrong()["kubelet-label-files"]["detail"]
 
 
-def test_what_is_no_file_keeps_nobody_waiting(node: KubeNode) -> None:
+def test_an_entry_that_is_not_a_file_does_not_block(node: KubeNode) -> None:
     labelled(node)
     os.mkfifo(node.root / FOLDER / "gfd")
     (node.root / FOLDER / "folder").mkdir()
     assert rows(node)["kubelet-label-files"]["ok"]
 
 
-def test_among_many_files_each_is_looked_at(node: KubeNode) -> None:
+def test_a_conflict_is_found_after_150_other_files(node: KubeNode) -> None:
     labelled(node)
     for number in range(150):
         node.put(f"{FOLDER}/a{number}", "example.com/rack=7\n")

@@ -1,4 +1,4 @@
-"""What the doctor says of a machine with a real process that is called kubelet, in namespaces of its own."""
+"""The doctor's results for a machine with a real process named kubelet, in its own namespaces."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cdigen.runtimes.settings.containerd import DROP_IN
 
 pytestmark = pytest.mark.usefixtures("own_mounts")
 
-# A machine whose /etc, /run and /var/lib are this test's alone, with the processes that the JSON text in the
-# first argument describes: of the names of kubelet and containerd, listening where those do.
+# A machine with its own /etc, /run and /var/lib, and with the processes in the JSON text of the first
+# argument. The processes have the names of kubelet and containerd, and listen at their sockets.
 MACHINE = r"""
 import json, os, subprocess, sys, time
 given = json.loads(sys.argv[1])
@@ -80,15 +80,15 @@ NOBODY = ("setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups")
 PASSWD = {"/etc/passwd": "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65534::/:/bin/sh\n"}
 
 
-def rows(*daemons: list[str], **given: Any) -> dict[str, dict[str, Any]]:
+def rows(*daemons: list[str], **options: Any) -> dict[str, dict[str, Any]]:
     """Return the first result of each check, on a machine with DAEMONS."""
-    (line,) = run_apart(MACHINE, json.dumps({"daemons": daemons, **given}), start=APART)
+    (line,) = run_apart(MACHINE, json.dumps({"daemons": daemons, **options}), start=APART)
     found = json.loads(line)
     assert isinstance(found, list), found
     return {row["check"]: row for row in reversed(found)}
 
 
-def test_a_kubelet_is_known_by_its_process_and_what_that_was_told() -> None:
+def test_a_kubelet_is_found_by_its_process_and_its_arguments() -> None:
     folder = "/var/lib/k0s/kubelet"
     kubelet = [
         "kubelet",
@@ -98,44 +98,44 @@ def test_a_kubelet_is_known_by_its_process_and_what_that_was_told() -> None:
         "/etc/k.yaml",
     ]
     found = rows(kubelet, files={"/etc/k.yaml": "topologyManagerPolicy: single-numa-node\n"})
-    assert f"is running, with its folder {folder}" in found["kubelet-running"]["detail"]
-    assert found["kubelet-socket"]["detail"] == f"the kubelet listens at {folder}/device-plugins/kubelet.sock"
+    assert f"is running, with the folder {folder}" in found["kubelet-running"]["detail"]
+    assert found["kubelet-socket"]["detail"] == f"the kubelet listens on {folder}/device-plugins/kubelet.sock"
     assert not found["kubelet-directory"]["ok"]
     assert "single-numa-node" in found["kubelet-topology"]["detail"]
 
 
 @pytest.mark.parametrize("name", ["k3s-server", "k3s-agent"])
-def test_a_kubelet_within_k3s_is_known_by_that_ones_arguments(name: str) -> None:
+def test_the_kubelet_in_k3s_is_read_from_the_arguments_of_k3s(name: str) -> None:
     found = rows(
         [name, "/run/data/device-plugins/kubelet.sock", "server", "--kubelet-arg=root-dir=/run/data"]
     )
     assert "k3s" in found["kubelet-running"]["detail"]
-    assert "with its folder /run/data" in found["kubelet-running"]["detail"]
+    assert "with the folder /run/data" in found["kubelet-running"]["detail"]
 
 
-def test_a_kubelet_within_microk8s_is_known_by_the_file_of_its_arguments() -> None:
+def test_the_kubelet_in_microk8s_is_read_from_its_file_of_arguments() -> None:
     text = "--root-dir=${SNAP_COMMON}/var/lib/kubelet\n# --root-dir=/no\n--cgroup-driver=cgroupfs\n"
     found = rows(["kubelite", "", "--kubelet-args-file=/etc/args"], files={"/etc/args": text})
     assert "/var/snap/microk8s/common/var/lib/kubelet" in found["kubelet-running"]["detail"]
 
 
-def test_a_users_process_of_that_name_is_no_kubelet() -> None:
+def test_an_ordinary_users_process_with_the_name_kubelet_is_no_kubelet() -> None:
     assert not rows(["user:kubelet", ""])["kubelet-running"]["ok"]
 
 
-def test_a_socket_that_an_ended_kubelet_has_left_is_an_error() -> None:
+def test_the_socket_of_an_ended_kubelet_is_an_error() -> None:
     found = rows(KUBELET, ["kubelet", ""], ended=[0])
-    assert f"no process listens at {SOCKET}" in found["kubelet-socket"]["detail"]
+    assert f"no process listens on {SOCKET}" in found["kubelet-socket"]["detail"]
 
 
-def test_a_folder_that_is_mounted_elsewhere_is_the_same_folder() -> None:
+def test_a_bind_mount_of_the_kubelets_folder_is_the_same_folder() -> None:
     unit = "/etc/systemd/system/cdigen-kubelet.service"
     text = "[Service]\nExecStart=/usr/bin/cdigen kubelet --kubelet-dir /run/kubelet\n"
     assert rows(KUBELET, files={unit: text}, binds={"/run/kubelet": DIR})["kubelet-directory"]["ok"]
     assert not rows(KUBELET, files={unit: text})["kubelet-directory"]["ok"]
 
 
-def test_the_runtime_is_the_one_that_listens_where_the_kubelet_asks() -> None:
+def test_the_runtime_at_the_kubelets_endpoint_is_examined() -> None:
     other = [
         "containerd",
         "/run/docker/c.sock",
@@ -146,11 +146,11 @@ def test_the_runtime_is_the_one_that_listens_where_the_kubelet_asks() -> None:
     ]
     found = rows(other, CONTAINERD, KUBELET, files={"/etc/containerd/config.toml": CDI})
     detail = found["kubelet-runtime"]["detail"]
-    assert "at unix:///run/containerd/containerd.sock, which reads /etc/containerd/config.toml" in detail
+    assert "at unix:///run/containerd/containerd.sock (configuration: /etc/containerd/config.toml)" in detail
     assert found["containerd-cdi"]["ok"]
 
 
-def test_the_configuration_is_the_one_that_the_process_reads() -> None:
+def test_the_configuration_of_the_running_process_is_examined() -> None:
     config = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     address = "/run/k3s/containerd/containerd.sock"
     text = f'{CDI.replace("true", "false")}[grpc]\naddress = "{address}"\n'
@@ -161,13 +161,13 @@ def test_the_configuration_is_the_one_that_the_process_reads() -> None:
     )
     row = found["containerd-cdi"]
     assert (row["ok"], row["severity"]) == (False, "error")
-    assert row["detail"] == f"CDI is off: {config} switches it off"
-    # It is not ours to edit.
+    assert row["detail"] == f"CDI is disabled: {config} disables it"
+    # cdigen must not edit this configuration.
     assert row["remedy"] == ""
     assert "'cdigen configure' does not edit it" in found["kubelet-runtime"]["detail"]
 
 
-def test_a_configuration_that_is_older_than_its_own_process_is_read_whatever_runs_beside_it() -> None:
+def test_the_configuration_is_compared_with_the_start_of_its_own_process() -> None:
     config, address = "/etc/k3s/config.toml", "/run/k3s/containerd/containerd.sock"
     found = rows(
         CONTAINERD,
@@ -182,43 +182,43 @@ def test_a_configuration_that_is_older_than_its_own_process_is_read_whatever_run
 def test_a_runtime_that_does_not_listen_is_an_error() -> None:
     row = rows(KUBELET)["kubelet-runtime"]
     assert (row["ok"], row["severity"]) == (False, "error")
-    assert "containerd, does not listen at unix:///run/containerd/containerd.sock" in row["detail"]
+    assert "does not listen at unix:///run/containerd/containerd.sock" in row["detail"]
 
 
-def test_a_plugin_that_has_ended_is_no_neighbour_and_one_that_listens_is() -> None:
+def test_another_plugin_that_listens_is_a_conflict() -> None:
     plugin = ["nvidia-device-plugin", f"{DIR}/device-plugins/nvidia-gpu.sock"]
     status = {"/etc/cdigen/config.yaml": "{}"}
-    assert "nvidia-gpu.sock" in rows(KUBELET, plugin, files=status)["kubelet-neighbour"]["detail"]
+    assert "nvidia-gpu.sock" in rows(KUBELET, plugin, files=status)["kubelet-plugin-conflict"]["detail"]
 
 
-def test_inotify_instances_that_are_used_up_are_a_warning() -> None:
+def test_exhausted_inotify_instances_are_a_warning() -> None:
     limit = "/proc/sys/fs/inotify/max_user_instances"
     row = rows(KUBELET, over={limit: "0"})["kubelet-inotify"]
     assert (row["ok"], row["remedy"]) == (False, "sysctl -w fs.inotify.max_user_instances=1024")
     assert rows(KUBELET, over={limit: "1000000"})["kubelet-inotify"]["ok"]
 
 
-def test_device_plugins_that_are_not_set_up_are_an_error_where_they_are_asked_for() -> None:
+def test_with_the_option_for_kubelet_missing_device_plugins_are_an_error() -> None:
     unit = "/etc/systemd/system/cdigen-kubelet.service"
-    assert "no service of its own is installed" in rows(KUBELET)["kubelet-plugin"]["detail"]
+    assert "cdigen-kubelet.service is not installed" in rows(KUBELET)["kubelet-plugin"]["detail"]
     row = rows(KUBELET, files={unit: "[Service]\nExecStart=/usr/bin/cdigen kubelet\n"})["kubelet-plugin"]
     assert row["remedy"] == "systemctl enable --now cdigen-kubelet.service"
 
 
-def wrong_for_nobody(*daemons: list[str], **given: Any) -> set[str]:
-    """Return which checks of the kubelet and its runtime fail for an ordinary user."""
+def wrong_for_nobody(*daemons: list[str], **options: Any) -> set[str]:
+    """Return the checks of the kubelet and its runtime that fail for an ordinary user."""
     trial = subprocess.run(
         [*NOBODY, sys.executable, "-m", "cdigen", "--version"], check=False, capture_output=True
     )
     if trial.returncode != 0:
         cannot_run("other users may not enter this checkout")
-    found = rows(*daemons, files=PASSWD | given.pop("files", {}), by=NOBODY, **given)
+    found = rows(*daemons, files=PASSWD | options.pop("files", {}), by=NOBODY, **options)
     return {
         name for name, row in found.items() if not row["ok"] and row["topic"] in {"kubelet", "containerd"}
     }
 
 
-def test_an_ordinary_user_is_not_told_that_a_runtime_lacks_whose_program_only_root_sees() -> None:
+def test_an_ordinary_user_gets_no_error_for_a_runtime_that_only_root_can_see() -> None:
     config = "/var/lib/rancher/k3s/agent/etc/containerd/config.toml"
     address = "/run/k3s/containerd/containerd.sock"
     daemons = ["containerd", address, "-c", config, "-a", address], ["k3s-server", SOCKET]
@@ -227,5 +227,5 @@ def test_an_ordinary_user_is_not_told_that_a_runtime_lacks_whose_program_only_ro
         assert wrong == {"kubelet-plugin"}
 
 
-def test_an_ordinary_user_who_sees_no_processes_is_told_so() -> None:
+def test_hidden_processes_of_root_are_no_failure_for_an_ordinary_user() -> None:
     assert wrong_for_nobody(KUBELET, CONTAINERD, hidepid=True) == {"kubelet-plugin"}

@@ -1,4 +1,4 @@
-"""How scripts, unit and compose files ask for GPUs in other tools' ways, and what they are told to write."""
+"""GPU requests in scripts, unit files and compose files, and the replacements of the requests."""
 
 import time
 from pathlib import Path
@@ -6,27 +6,27 @@ from pathlib import Path
 import pytest
 from support.command.fixtures import Run
 
-from cdigen.doctor.migration.usage import judge
+from cdigen.doctor.migration.usage import find_requests
 
 ALL = "--device nvidia.com/gpu=all"
-IN_IMAGE = "leave it out of the image, and name the device where its container starts"
+IN_IMAGE = "remove it from the image, and name the device in the command that starts the container"
 AMD_BOTH = "--device amd.com/gpu=0 --device amd.com/gpu=1"
-NAMED = "--device nvidia.com/gpu=NAME for each name that it stands for"
-UNREAD = "leave it out, once no runtime is left that reads it: until then it keeps GPUs out"
+NAMED = "--device nvidia.com/gpu=NAME for each name in the value"
+UNREAD = "remove the variable when no runtime reads it anymore; until then, the value prevents GPUs"
 BOTH = "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1"
 
 
-def judged(line: str) -> list[tuple[str, str]]:
-    return [(use.found, use.write) for use in judge("file", line)]
+def replaced(line: str) -> list[tuple[str, str]]:
+    return [(one.request, one.replacement) for one in find_requests("file", line)]
 
 
 @pytest.mark.parametrize(
-    ("value", "write"),
+    ("value", "replacement"),
     [
         ("--gpus all", ALL),
         ("--gpus=all", ALL),
         ('--gpus "all"', ALL),
-        ("--gpus 2", f"{BOTH} (CDI has names and no counts)"),
+        ("--gpus 2", f"{BOTH} (CDI has names, no counts)"),
         ("--gpus device=1", "--device nvidia.com/gpu=1"),
         ("""--gpus '"device=0,2"'""", "--device nvidia.com/gpu=0 --device nvidia.com/gpu=2"),
         (r'--gpus "\"device=0,2\""', "--device nvidia.com/gpu=0 --device nvidia.com/gpu=2"),
@@ -34,8 +34,8 @@ def judged(line: str) -> list[tuple[str, str]]:
         ("--gpus 'all,capabilities=utility'", ALL),
         ("--gpus 99999999999", ALL),
         ("--gpus 65", ALL),
-        ("--gpus count=2", f"{BOTH} (CDI has names and no counts)"),
-        ("--gpus 0", "leave it out"),
+        ("--gpus count=2", f"{BOTH} (CDI has names, no counts)"),
+        ("--gpus 0", "remove it"),
         ("""--gpus '"device=0,1","capabilities=compute,utility"'""", BOTH),
         ("""--gpus 'all,"capabilities=compute,utility"'""", ALL),
         ("--gpus device=0,capabilities=utility", "--device nvidia.com/gpu=0"),
@@ -46,12 +46,12 @@ def judged(line: str) -> list[tuple[str, str]]:
         ("--gpus 'device=1;reboot'", NAMED),
     ],
 )
-def test_gpus_become_devices_by_name(value: str, write: str) -> None:
-    assert judged(f"docker run {value} image") == [(value, write)]
+def test_the_option_gpus_is_replaced_by_device_names(value: str, replacement: str) -> None:
+    assert replaced(f"docker run {value} image") == [(value, replacement)]
 
 
 @pytest.mark.parametrize(
-    ("line", "found", "write"),
+    ("line", "found", "replacement"),
     [
         ('run(["docker", "run", "--gpus", "all"])', '--gpus", "all"', ALL),
         ("id=$(docker create --gpus all)", "--gpus all", ALL),
@@ -59,16 +59,16 @@ def test_gpus_become_devices_by_name(value: str, write: str) -> None:
         ("PodmanArgs=--gpus=all", "--gpus=all", ALL),
     ],
 )
-def test_gpus_are_found_wherever_they_stand(line: str, found: str, write: str) -> None:
-    assert judged(line) == [(found, write)]
+def test_the_option_gpus_is_found_in_all_kinds_of_commands(line: str, found: str, replacement: str) -> None:
+    assert replaced(line) == [(found, replacement)]
 
 
-def test_gpus_that_go_by_cdi_are_well() -> None:
-    assert judged("docker run --gpus driver=cdi,device=nvidia.com/gpu=1 image") == []
+def test_the_option_gpus_with_the_cdi_driver_is_no_legacy_request() -> None:
+    assert replaced("docker run --gpus driver=cdi,device=nvidia.com/gpu=1 image") == []
 
 
 @pytest.mark.parametrize(
-    ("value", "write"),
+    ("value", "replacement"),
     [
         ("all", f"{ALL}; in a compose file: devices: [nvidia.com/gpu=all]"),
         ("0,1", f"{BOTH}; in a compose file: devices: [nvidia.com/gpu=0, nvidia.com/gpu=1]"),
@@ -95,12 +95,12 @@ def test_gpus_that_go_by_cdi_are_well() -> None:
         "  NVIDIA_VISIBLE_DEVICES: '{}'",
     ],
 )
-def test_the_variable_becomes_devices_by_name(line: str, value: str, write: str) -> None:
-    assert [found[1] for found in judged(line.format(value))] == [write]
+def test_the_variable_is_replaced_by_device_names(line: str, value: str, replacement: str) -> None:
+    assert [found[1] for found in replaced(line.format(value))] == [replacement]
 
 
 @pytest.mark.parametrize(
-    ("line", "write"),
+    ("line", "replacement"),
     [
         ("ENV NVIDIA_VISIBLE_DEVICES all", f"{IN_IMAGE}: {ALL}"),
         ("ENV NVIDIA_VISIBLE_DEVICES=all", f"{IN_IMAGE}: {ALL}"),
@@ -115,12 +115,12 @@ def test_the_variable_becomes_devices_by_name(line: str, value: str, write: str)
         ),
         (
             "- name: NVIDIA_VISIBLE_DEVICES",
-            "keep it where 'cdigen nri' goes by it (docs/nri.md), else leave it out",
+            "keep it if 'cdigen nri' reads it (docs/nri.md), else remove it",
         ),
     ],
 )
-def test_the_variable_is_found_in_other_files(line: str, write: str) -> None:
-    assert [found[1] for found in judged(line)] == [write]
+def test_the_variable_is_found_in_other_files(line: str, replacement: str) -> None:
+    assert [found[1] for found in replaced(line)] == [replacement]
 
 
 RESERVED = """
@@ -135,10 +135,10 @@ RESERVED = """
 
 
 @pytest.mark.parametrize(("driver", "lines"), [("driver: cdi", []), ("count: 1", [7])])
-def test_a_reservation_without_a_driver_is_one_of_nvidias(driver: str, lines: list[int]) -> None:
-    assert [use.line for use in judge("file", RESERVED.format(dash=driver))] == lines
+def test_a_reservation_without_the_key_driver_requests_nvidias_driver(driver: str, lines: list[int]) -> None:
+    assert [one.line for one in find_requests("file", RESERVED.format(dash=driver))] == lines
     in_one_line = f"- {{capabilities: [gpu], {driver}}}"
-    assert len(judged(in_one_line)) == len(lines)
+    assert len(replaced(in_one_line)) == len(lines)
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_a_reservation_without_a_driver_is_one_of_nvidias(driver: str, lines: li
         ("Environment=NVIDIA_DRIVER_CAPABILITIES=all", "NVIDIA_DRIVER_CAPABILITIES"),
     ],
 )
-def test_other_ways_of_asking_are_found(line: str, found: str) -> None:
-    assert [use[0] for use in judged(line)] == [found]
+def test_other_requests_are_found(line: str, found: str) -> None:
+    assert [one[0] for one in replaced(line)] == [found]
 
 
 @pytest.mark.parametrize(
@@ -188,36 +188,35 @@ def test_other_ways_of_asking_are_found(line: str, found: str) -> None:
         "      capabilities: [SYS_ADMIN]",
     ],
 )
-def test_what_needs_no_other_tool_is_passed_over(line: str) -> None:
-    assert judged(line) == []
+def test_lines_that_need_no_other_tool_are_ignored(line: str) -> None:
+    assert replaced(line) == []
 
 
-def test_lines_are_counted_as_editors_do() -> None:
+def test_line_numbers_begin_with_1() -> None:
     assert [
-        use.line for use in judge("file", "#!/bin/sh\n\ndocker run --gpus all a\ndocker run --gpus 1 b\n")
+        one.line
+        for one in find_requests("file", "#!/bin/sh\n\ndocker run --gpus all a\ndocker run --gpus 1 b\n")
     ] == [3, 4]
 
 
-def test_files_are_judged_in_their_order_and_the_exit_code_says_whether_there_is_anything(
-    cdigen: Run, tmp_path: Path
-) -> None:
+def test_files_keep_the_order_of_arguments_and_requests_set_exit_code_1(cdigen: Run, tmp_path: Path) -> None:
     script, compose = tmp_path / "start.sh", tmp_path / "compose.yaml"
     script.write_text("docker run --gpus all image\n")
     compose.write_text("services:\n  a:\n    runtime: nvidia\n")
     done = cdigen("doctor", "--json", "--migrate", compose, script)
     assert done.code == 1
-    assert [(Path(use["file"]).name, use["line"]) for use in done.json["uses"]] == [
+    assert [(Path(one["file"]).name, one["line"]) for one in done.json["legacy_requests"]] == [
         ("compose.yaml", 3),
         ("start.sh", 1),
     ]
-    said = cdigen("doctor", "--migrate", script)
-    assert said.out == f"{script}:1: --gpus all\n   write: --device nvidia.com/gpu=all\n"
+    text = cdigen("doctor", "--migrate", script)
+    assert text.out == f"{script}:1: --gpus all\n   replacement: --device nvidia.com/gpu=all\n"
     script.write_text("docker run --device nvidia.com/gpu=all image\n")
-    said = cdigen("doctor", "--migrate", script)
-    assert (said.code, said.out) == (0, "nothing in these files needs another tool\n")
+    text = cdigen("doctor", "--migrate", script)
+    assert (text.code, text.out) == (0, "these files contain no requests for GPUs that must be replaced\n")
 
 
-def test_a_line_of_a_mebibyte_takes_no_longer_than_many_lines() -> None:
+def test_a_line_of_a_mebibyte_is_searched_within_20_seconds() -> None:
     began = time.process_time()
     for text in (
         "ctr --gpus 0 ",
@@ -227,18 +226,18 @@ def test_a_line_of_a_mebibyte_takes_no_longer_than_many_lines() -> None:
         "- driver:",
     ):
         lines = (1 << 20) // len(text) * text
-        assert sum(1 for _ in judge("file", lines)) >= 0
+        assert sum(1 for _ in find_requests("file", lines)) >= 0
     assert time.process_time() - began < 20
 
 
-def test_a_file_that_cannot_be_read_is_one_line(cdigen: Run, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error_of_one_line(cdigen: Run, tmp_path: Path) -> None:
     done = cdigen("doctor", "--migrate", tmp_path / "missing")
     assert done.failed(5, "missing", "No such file or directory")
 
 
-def test_bytes_that_a_terminal_would_obey_are_shown(cdigen: Run, tmp_path: Path) -> None:
+def test_control_bytes_are_printed_escaped(cdigen: Run, tmp_path: Path) -> None:
     file = tmp_path / "start.sh"
     file.write_bytes(b"docker run --gpus \x1b[2J\xff image\n")
     done = cdigen("doctor", "--migrate", file)
     assert "\x1b" not in done.out
-    assert cdigen("doctor", "--json", "--migrate", file).json["uses"][0]["line"] == 1
+    assert cdigen("doctor", "--json", "--migrate", file).json["legacy_requests"][0]["line"] == 1

@@ -1,4 +1,4 @@
-"""What the doctor says of cdigen's NRI plugin."""
+"""The doctor's checks of cdigen's NRI plugin."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import pytest
 from support.daemon.watching import run_apart
 from support.doctor.requests import doctor_context
 
-from cdigen.doctor import plugin
-from cdigen.frontend.rundir import prepare, save_status
-from cdigen.frontend.status import this_process
+from cdigen.doctor import kubelet, plugin
 from cdigen.nri import status as nri
 from cdigen.nri.decision.compat import abilities
 from cdigen.nri.shared_state import NriMetrics
+from cdigen.runtimes.users import User
+from cdigen.service.rundir import prepare, save_status
+from cdigen.service.status import this_process
 from cdigen.value import replace
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def plugin_of(runtime: str, version: str, state: str = nri.REGISTERED, reason: s
 
 
 def save(host: BrokenHost, made: nri.PluginStatus, *, pid: int = 0) -> None:
-    """Write the status of a plugin that runs, or of the process PID of another boot."""
+    """Write the status of a running plugin, or of the process PID of another boot."""
     run_dir = str(host.root / "run/cdigen-nri")
     prepare(run_dir)
     process = replace(this_process(), pid=pid, started=1) if pid else this_process()
@@ -38,36 +39,65 @@ def save(host: BrokenHost, made: nri.PluginStatus, *, pid: int = 0) -> None:
 
 
 def live(status: dict[str, Any] | None) -> list[CheckResult]:
-    """Return what is said on this machine, where no plugin's service is enabled, of a plugin with STATUS."""
+    """Return the results for a plugin with STATUS on this machine, without an enabled service."""
     context = doctor_context(plugin=lambda: status)
     return [result for check in plugin.CHECKS for result in check(context)]
 
 
-def test_a_host_without_the_plugin_lacks_nothing(host: BrokenHost) -> None:
+def test_a_host_without_the_plugin_passes(host: BrokenHost) -> None:
     row = host.result("nri-plugin")
     assert (row["ok"], row["checked"]) == (True, True)
     assert "not set up" in row["detail"]
 
 
-def test_a_plugin_that_validates_is_well_and_what_it_cannot_close_is_named(host: BrokenHost) -> None:
+def test_a_validating_plugin_passes_and_its_limits_are_reported(host: BrokenHost) -> None:
     save(host, plugin_of("containerd", "2.3.4"))
     assert host.result("nri-plugin")["detail"] == "the NRI plugin is registered with containerd 2.3.4"
     row = host.result("nri-fail-open")
     assert row["ok"]
     assert "'cdigen configure containerd --nri-required'" in row["detail"]
-    assert "the next container in a pod that is there is refused once" in row["detail"]
+    assert "rejects the next container of an existing pod once" in row["detail"]
 
 
-def test_of_a_runtime_without_validators_it_is_said_what_that_leaves_open(host: BrokenHost) -> None:
+def test_the_limits_of_a_runtime_without_validators_are_reported(host: BrokenHost) -> None:
     save(host, plugin_of("cri-o", "1.33.2"))
     detail = host.result("nri-fail-open")["detail"]
     assert "cri-o 1.33.2 has no validator of NRI plugins" in detail
-    assert "is refused once" not in detail
+    assert "existing pod once" not in detail
 
 
-def test_the_command_for_crio_is_crios(host: BrokenHost) -> None:
+def test_the_command_for_cri_o_is_cdigen_configure_crio(host: BrokenHost) -> None:
     save(host, plugin_of("cri-o", "1.36.3"))
     assert "'cdigen configure crio --nri-required'" in host.result("nri-fail-open")["detail"]
+
+
+ALICE = User(name="alice", uid=1000, gid=1000, gids=(), home="/", config_home="/", runtime_dir="/")
+
+
+@pytest.mark.parametrize(
+    ("request_for", "failed"),
+    [
+        ({}, {"nri-plugin", "kubelet-plugin"}),
+        ({"runtimes": ("containerd",)}, {"nri-plugin"}),
+        ({"runtimes": ("podman", "crio")}, {"nri-plugin"}),
+        ({"runtimes": ("podman",)}, set()),
+        ({"runtimes": ("docker",)}, set()),
+        ({"user": ALICE}, set()),
+        ({"user": ALICE, "runtimes": ("containerd",)}, {"nri-plugin"}),
+    ],
+)
+def test_the_plugins_fail_only_for_requests_that_need_them(
+    request_for: dict[str, Any], failed: set[str]
+) -> None:
+    broken = {"state": nri.CONNECTING, "reason": "no socket"}
+    context = doctor_context(plugin=lambda: broken, kubelet=lambda: (None, "it ended"), **request_for)
+    wrong = {
+        result.check
+        for check in (*plugin.CHECKS, *kubelet.CHECKS)
+        for result in check(context)
+        if not result.ok
+    }
+    assert wrong & {"nri-plugin", "kubelet-plugin"} == failed
 
 
 def test_a_plugin_without_its_runtime_is_a_warning_with_the_reason(host: BrokenHost) -> None:
@@ -77,32 +107,32 @@ def test_a_plugin_without_its_runtime_is_a_warning_with_the_reason(host: BrokenH
     assert "not registered: cannot connect to /run/nri/nri.sock" in row["detail"]
 
 
-def test_whether_the_plugin_of_a_folder_runs_is_not_known(host: BrokenHost) -> None:
+def test_the_check_is_skipped_for_a_host_in_a_folder(host: BrokenHost) -> None:
     save(host, plugin_of("containerd", "2.3.4"), pid=2**22 - 1)
     assert not host.result("nri-plugin")["checked"]
 
 
-def test_a_status_that_cannot_be_read_ends_no_diagnosis(host: BrokenHost) -> None:
+def test_an_unreadable_status_skips_the_check(host: BrokenHost) -> None:
     (host.root / "run/cdigen-nri").symlink_to("/run/elsewhere")
     row = host.result("nri-plugin")
     assert not row["checked"]
     assert "/run/cdigen-nri: is a symlink" in row["detail"]
 
 
-def test_a_plugin_that_was_killed_is_a_warning_where_no_service_brings_it_back() -> None:
+def test_a_killed_plugin_without_a_service_is_a_warning() -> None:
     found = nri.document(plugin_of("containerd", "2.3.4"), this_process())
     (result,) = live({**found, "state": nri.ENDED, "reason": "process 7, which wrote it, is gone"})
     assert (result.ok, result.severity) == (False, "warning")
     assert "process 7, which wrote it, is gone" in result.detail
-    assert "containers start without the devices that they ask for" in result.detail
+    assert "containers start without the devices that they request" in result.detail
 
 
-def test_without_a_plugin_this_machine_lacks_nothing() -> None:
+def test_without_a_plugin_this_machine_passes() -> None:
     (result,) = live(None)
     assert result.ok
 
 
-# A machine whose /etc is this test's alone.
+# A machine whose /etc contains only an enabled cdigen-nri.service.
 ENABLED = """
 import os, subprocess
 subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/etc"], check=True)
@@ -117,8 +147,8 @@ for result in live(None):
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_plugin_that_is_enabled_and_not_there_is_an_error_and_started_again() -> None:
-    (said,) = run_apart(ENABLED, start=("unshare", "--mount", "--propagation", "private"))
-    severity, detail, remedy = said.split("|")
+def test_an_enabled_plugin_that_is_not_running_is_an_error_with_a_restart_as_remedy() -> None:
+    (line,) = run_apart(ENABLED, start=("unshare", "--mount", "--propagation", "private"))
+    severity, detail, remedy = line.split("|")
     assert (severity, remedy) == ("error", "systemctl restart cdigen-nri.service")
-    assert "enabled and not running: containers start without the devices" in detail
+    assert "enabled but not running: containers start without the devices" in detail

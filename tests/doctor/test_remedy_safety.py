@@ -1,4 +1,4 @@
-"""A remedy is safe to run as it is printed, whatever a file is called and whoever has put it there."""
+"""A printed remedy is safe to run, whatever the names and owners of the files are."""
 
 import os
 import shlex
@@ -21,7 +21,7 @@ CONFIGURATION = "home/alice/.config/containers/containers.conf"
 
 @pytest.fixture
 def shared(host: BrokenHost) -> BrokenHost:
-    """Return the host with alice, whose podman looks into her own directory as well."""
+    """Return the host with the user alice. Her podman also reads a directory of her own."""
     host.put("etc/passwd", ALICE)
     host.put("etc/shadow", "root:secret\n", mode=0o600)
     host.put(CONFIGURATION, '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi", "/home/alice/cdi"]\n')
@@ -36,18 +36,20 @@ def shared(host: BrokenHost) -> BrokenHost:
 
 
 def remedies(host: BrokenHost) -> str:
-    return "\n".join(row["remedy"] for row in host.ask("--user", "alice") if not row["ok"])
+    return "\n".join(row["remedy"] for row in host.results("--user", "alice") if not row["ok"])
 
 
 def printed(host: BrokenHost) -> list[str]:
-    """Return the remedies as a terminal shows them."""
+    """Return the remedies in the text output."""
     command = f"cdigen doctor --root {host.root}; true"
     return [line.partition("remedy: ")[2] for line in host.shell(command).splitlines() if "remedy: " in line]
 
 
-@pytest.mark.parametrize("odd", ["\xa0", "\x1b", "\n", "\udcff"])
-def test_a_printed_remedy_never_executes_a_file_name(host: BrokenHost, tmp_path: Path, odd: str) -> None:
-    host.put(f"run/cdi/x'$(touch PWNED){odd}.json", host.document())
+@pytest.mark.parametrize("character", ["\xa0", "\x1b", "\n", "\udcff"])
+def test_a_printed_remedy_never_executes_a_file_name(
+    host: BrokenHost, tmp_path: Path, character: str
+) -> None:
+    host.put(f"run/cdi/x'$(touch PWNED){character}.json", host.document())
     lines = printed(host)
     assert lines
     for line in lines:
@@ -95,7 +97,7 @@ def test_a_quoted_word_is_the_text_for_bash(text: str) -> None:
         (("cdigen", "generate", "--write", "--root", "/host"), True),
     ],
 )
-def test_for_a_folder_only_commands_are_kept_that_stay_in_it(argv: tuple[str, ...], is_kept: bool) -> None:  # noqa: FBT001
+def test_only_commands_inside_the_hosts_folder_are_kept(argv: tuple[str, ...], is_kept: bool) -> None:  # noqa: FBT001
     remedy = Remedy(argv=argv, why="")
     result = filter_remedies(Topic(name="x").error("y", "detail", (remedy,)), "/host")
     assert (result.remedies == (remedy,)) == is_kept
@@ -106,22 +108,22 @@ def test_for_a_folder_only_commands_are_kept_that_stay_in_it(argv: tuple[str, ..
 def test_a_users_name_is_quoted(host: BrokenHost, name: str) -> None:
     host.put("etc/passwd", ALICE.replace("alice:x", f"{name}:x"))
     row = host.result("user-id-ranges", "--user", "1000")
-    assert host.told(row).endswith(f" '{name}'")
+    assert host.remedy_on_host(row).endswith(f" '{name}'")
 
 
-def test_a_users_link_to_a_file_of_roots_is_not_opened(shared: BrokenHost) -> None:
+def test_no_remedy_changes_the_mode_of_roots_file_behind_a_users_link(shared: BrokenHost) -> None:
     shared.link("home/alice/cdi/nvidia.json", "/etc/shadow")
     assert "chmod" not in remedies(shared)
 
 
-def test_a_users_configuration_that_leads_to_a_file_of_roots_is_not_opened(shared: BrokenHost) -> None:
+def test_no_remedy_changes_the_mode_of_roots_file_behind_a_users_configuration(shared: BrokenHost) -> None:
     (shared.root / CONFIGURATION).unlink()
     shared.link(CONFIGURATION, "/etc/shadow")
     assert "chmod" not in remedies(shared)
     assert not shared.result("podman-config", "--user", "alice")["ok"]
 
 
-def test_a_systems_configuration_that_users_may_not_read_is_opened(shared: BrokenHost) -> None:
+def test_the_remedy_permits_users_to_read_the_system_configuration(shared: BrokenHost) -> None:
     (shared.root / CONFIGURATION).unlink()
     file = shared.put("etc/containers/containers.conf", "[engine]\n", mode=0o600)
     row = shared.result("podman-config", "--user", "alice")
@@ -130,61 +132,61 @@ def test_a_systems_configuration_that_users_may_not_read_is_opened(shared: Broke
 
 
 @pytest.mark.parametrize("folder", ["/root", "/etc/cdi/../../root"])
-def test_a_directory_of_roots_that_a_user_has_named_is_not_opened(shared: BrokenHost, folder: str) -> None:
+def test_no_remedy_changes_roots_directory_in_a_users_configuration(shared: BrokenHost, folder: str) -> None:
     (shared.root / CONFIGURATION).write_text(f'[engine]\ncdi_spec_dirs = ["{folder}", "/var/run/cdi"]\n')
     assert "chmod" not in remedies(shared)
 
 
-def test_a_users_home_is_neither_opened_nor_given_to_root(shared: BrokenHost) -> None:
+def test_a_home_directory_keeps_its_mode_and_owner(shared: BrokenHost) -> None:
     shared.put("home/alice/cdi/other.json", shared.document(), mode=0o600)
     (shared.root / "home/alice").chmod(0o700)
     assert "home/alice" not in remedies(shared)
 
 
-def test_a_users_own_spec_is_trusted_for_her(shared: BrokenHost) -> None:
+def test_a_spec_of_a_user_is_trusted_for_this_user(shared: BrokenHost) -> None:
     file = shared.put("home/alice/cdi/nvidia.json", shared.document())
     os.chown(file, 1000, 1000)
-    rows = [row for row in shared.ask("--user", "alice") if row["check"] == "spec-trust"]
+    rows = [row for row in shared.results("--user", "alice") if row["check"] == "spec-trust"]
     assert all(row["ok"] for row in rows)
 
 
-def test_a_directory_that_is_a_users_link_is_not_copied(shared: BrokenHost) -> None:
+def test_a_link_of_a_user_is_not_replaced_by_a_copy(shared: BrokenHost) -> None:
     (shared.root / "home/alice/cdi").rmdir()
     shared.link("home/alice/cdi", "/root")
     assert "cp " not in remedies(shared)
 
 
-def test_a_hook_in_a_users_home_does_not_give_her_home_to_root(shared: BrokenHost) -> None:
+def test_the_home_directory_of_a_hook_keeps_its_owner(shared: BrokenHost) -> None:
     hook = shared.put("home/alice/hook", "", mode=0o755)
     os.chown(hook, 1000, 1000)
     document = shared.document()
     edit = {"hookName": "createContainer", "path": "/home/alice/hook", "env": ["PATH=/bin"]}
     document["containerEdits"]["hooks"] = [edit]
     shared.put("run/cdi/nvidia.com-gpu.json", document)
-    rows = [row for row in shared.ask() if row["check"] == "hook-trust"]
+    rows = [row for row in shared.results() if row["check"] == "hook-trust"]
     assert [(row["ok"], row["remedy"]) for row in rows] == [(False, "")]
 
 
-def test_a_spec_directory_that_others_may_change_is_closed(shared: BrokenHost) -> None:
+def test_the_remedy_protects_a_spec_directory_that_other_users_may_change(shared: BrokenHost) -> None:
     (shared.root / "run/cdi").chmod(0o777)
     row = shared.result("spec-trust")
     shared.shell(row["remedy"])
     assert shared.result("spec-trust")["ok"]
 
 
-def test_nothing_is_to_be_run_on_this_machine_for_a_host_that_is_a_folder(host: BrokenHost) -> None:
+def test_a_host_in_a_folder_has_no_remedy_that_changes_this_machine(host: BrokenHost) -> None:
     for runtime in BINARIES:
         (host.root / "usr/bin" / BINARIES[runtime]).unlink(missing_ok=True)
     host.put("usr/bin/apt-get", "", mode=0o755)
     shutil.rmtree(host.root / "proc/driver")
-    rows = [row for row in host.ask("--for", "docker") if not row["ok"]]
+    rows = [row for row in host.results("--for", "docker") if not row["ok"]]
     assert {"driver-loaded", "docker-installed"} <= {row["check"] for row in rows}
     for row in rows:
         assert row["remedy"] == "" or str(host.root) in row["remedy"]
     assert "on that host: modprobe nvidia" in rows[0]["detail"] + rows[1]["detail"]
 
 
-def test_a_remedy_names_the_folder_that_was_judged_and_no_link_to_it(tmp_path: Path) -> None:
+def test_a_remedy_names_the_real_folder_and_no_link_to_it(tmp_path: Path) -> None:
     (tmp_path / "judged").mkdir()
     (tmp_path / "link").symlink_to("judged")
     context = doctor_context(state_dir=str(tmp_path))
@@ -192,14 +194,14 @@ def test_a_remedy_names_the_folder_that_was_judged_and_no_link_to_it(tmp_path: P
     assert context.outer(f"{tmp_path}/link") == f"{tmp_path}/link"
 
 
-def test_nothing_is_renamed_in_a_folder_that_a_user_controls(shared: BrokenHost) -> None:
+def test_no_file_is_renamed_in_a_folder_of_a_user(shared: BrokenHost) -> None:
     file = shared.put("home/alice/cdi/other.json", "{broken")
     os.chown(file, 1000, 1000)
-    row = next(row for row in shared.ask("--user", "alice") if row["check"] == "spec-syntax")
+    row = next(row for row in shared.results("--user", "alice") if row["check"] == "spec-syntax")
     assert (row["ok"], row["remedy"], row["commands"]) == (False, "", [])
 
 
-def test_each_command_is_told_with_its_words_and_whether_it_needs_root(host: BrokenHost) -> None:
+def test_each_command_has_its_arguments_and_the_key_as_root(host: BrokenHost) -> None:
     host.put("run/cdi/two words.json", host.document())
     row = host.diagnosis()
     (command,) = row["commands"]
@@ -212,7 +214,7 @@ def test_each_command_is_told_with_its_words_and_whether_it_needs_root(host: Bro
     assert command["why"]
 
 
-def test_a_users_own_file_needs_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_of_the_present_user_needs_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if os.geteuid() == 0:
         os.chown(tmp_path, 4201, 4201)
         monkeypatch.setattr(os, "geteuid", lambda: 4201)
@@ -220,7 +222,7 @@ def test_a_users_own_file_needs_no_root(tmp_path: Path, monkeypatch: pytest.Monk
     assert needs_root("/etc/cdi/a.json")
 
 
-def test_what_a_users_spec_mounts_is_not_labelled_by_root(shared: BrokenHost) -> None:
+def test_mounts_of_a_users_spec_are_not_labelled_by_root(shared: BrokenHost) -> None:
     shared.put("sys/fs/selinux/enforce", "1")
     precious = shared.put("home/alice/precious", "")
     try:

@@ -1,4 +1,4 @@
-"""What the doctor says of the start-up hook, of SELinux and of a user's rights."""
+"""The doctor's checks of the start-up hook, of SELinux and of a user's permissions."""
 
 import os
 from typing import Any
@@ -12,7 +12,7 @@ HOOK = "usr/libexec/cdigen/cdigen-hook"
 
 @pytest.fixture
 def hooked(host: BrokenHost) -> BrokenHost:
-    """Return a host whose spec runs a hook."""
+    """Return a host whose spec has a hook."""
     python = host.put("usr/bin/python3", "", mode=0o755)
     python.chmod(0o755)
     for name in (HOOK, "usr/libexec/cdigen/lib/cdigen/hook/main.py", "usr/lib/python3/os.py"):
@@ -22,26 +22,26 @@ def hooked(host: BrokenHost) -> BrokenHost:
     return host
 
 
-def test_a_hook_that_is_there_and_roots_is_well(hooked: BrokenHost) -> None:
+def test_an_existing_hook_of_root_passes(hooked: BrokenHost) -> None:
     hooked.doctor(wrong=False)
     assert "cdigen-hook" in hooked.result("hook-present")["detail"]
 
 
-def test_a_hook_that_is_gone_is_taken_out_of_the_spec(hooked: BrokenHost) -> None:
+def test_the_remedy_removes_a_missing_hook_from_the_spec(hooked: BrokenHost) -> None:
     hooked.path(HOOK).unlink()
     row = hooked.diagnosis("--device", DEVICE)
     assert row["check"] == "hook-present"
     hooked.fixed(row)
 
 
-def test_a_hook_that_others_may_write_is_taken_from_them(hooked: BrokenHost) -> None:
+def test_the_remedy_protects_a_hook_that_other_users_may_write(hooked: BrokenHost) -> None:
     hooked.path(HOOK).chmod(0o777)
     row = hooked.diagnosis("--device", DEVICE)
     assert (row["check"], row["severity"]) == ("hook-trust", "error")
     hooked.fixed(row)
 
 
-def test_a_hook_without_an_environment_is_written_anew(hooked: BrokenHost) -> None:
+def test_the_remedy_writes_a_hook_with_an_environment(hooked: BrokenHost) -> None:
     def change(document: dict[str, Any]) -> None:
         for hook in document["containerEdits"]["hooks"]:
             hook.pop("env")
@@ -52,17 +52,20 @@ def test_a_hook_without_an_environment_is_written_anew(hooked: BrokenHost) -> No
     hooked.fixed(row)
 
 
-def test_selinux_that_keeps_containers_from_devices_is_told_off(host: BrokenHost) -> None:
-    assert "not there" in host.result("selinux-boolean")["detail"]
+def test_the_remedy_permits_devices_in_selinux(host: BrokenHost) -> None:
+    assert "disabled" in host.result("selinux-boolean")["detail"]
     host.put("sys/fs/selinux/enforce", "1")
     host.put("sys/fs/selinux/booleans/container_use_devices", "0 0")
     row = host.diagnosis()
-    assert (row["check"], host.told(row)) == ("selinux-boolean", "setsebool -P container_use_devices 1")
+    assert (row["check"], host.remedy_on_host(row)) == (
+        "selinux-boolean",
+        "setsebool -P container_use_devices 1",
+    )
     host.put("sys/fs/selinux/booleans/container_use_devices", "1 1")
     host.doctor(wrong=False)
 
 
-def test_files_with_labels_that_containers_may_not_read_are_labelled_anew(host: BrokenHost) -> None:
+def test_the_remedy_restores_labels_that_containers_may_not_read(host: BrokenHost) -> None:
     host.put("sys/fs/selinux/enforce", "1")
     host.put("sys/fs/selinux/booleans/container_use_devices", "1 1")
     mount = host.document()["containerEdits"]["mounts"][0]["hostPath"]
@@ -75,36 +78,36 @@ def test_files_with_labels_that_containers_may_not_read_are_labelled_anew(host: 
     row = host.diagnosis()
     assert row["check"] == "selinux-labels"
     assert "user_home_t" in row["detail"]
-    assert host.told(row).startswith("restorecon -R /")
+    assert host.remedy_on_host(row).startswith("restorecon -R /")
 
 
-def test_a_user_without_ids_gets_a_range_that_is_free(host: BrokenHost) -> None:
+def test_the_remedy_assigns_an_unused_range_to_a_user_without_ids(host: BrokenHost) -> None:
     host.put("etc/passwd", ALICE)
     host.put("etc/subuid", "bob:100000:65536\n")
     row = host.result("user-id-ranges", "--user", "alice")
     assert not row["ok"]
     words = "usermod --add-subuids 165536-231071 --add-subgids 100000-165535 alice"
-    assert host.told(row) == words
+    assert host.remedy_on_host(row) == words
 
 
-def test_user_namespaces_that_are_switched_off_are_said(host: BrokenHost) -> None:
+def test_disabled_user_namespaces_are_reported(host: BrokenHost) -> None:
     host.put("etc/passwd", ALICE)
     host.put("proc/sys/user/max_user_namespaces", "15000\n")
     assert host.result("user-namespaces", "--user", "alice")["ok"]
     host.put("proc/sys/user/max_user_namespaces", "0\n")
     row = host.result("user-namespaces", "--user", "alice")
     assert (row["ok"], row["severity"]) == (False, "error")
-    assert host.told(row) == "sysctl --write user.max_user_namespaces=15000"
+    assert host.remedy_on_host(row) == "sysctl --write user.max_user_namespaces=15000"
     host.put("proc/sys/user/max_user_namespaces", "15000\n")
     host.put("proc/sys/kernel/unprivileged_userns_clone", "0\n")
     assert not host.result("user-namespaces", "--user", "alice")["ok"]
 
 
-def test_helpers_for_ids_have_to_be_there(host: BrokenHost) -> None:
+def test_the_remedy_installs_missing_helpers_for_ids(host: BrokenHost) -> None:
     host.put("etc/passwd", ALICE)
     host.put("usr/bin/apt-get", "", mode=0o755)
     row = host.result("user-id-helpers", "--user", "alice")
-    assert (row["ok"], host.told(row)) == (False, "apt-get install --yes uidmap")
+    assert (row["ok"], host.remedy_on_host(row)) == (False, "apt-get install --yes uidmap")
     for name in ("newuidmap", "newgidmap"):
         host.put(f"usr/bin/{name}", "", mode=0o755)
     assert host.result("user-id-helpers", "--user", "alice")["ok"]

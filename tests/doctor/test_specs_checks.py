@@ -1,4 +1,4 @@
-"""What the doctor says of what stands in spec files, and of who may change or read them."""
+"""The doctor's checks of the content and the permissions of spec files."""
 
 import json
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from support.doctor.broken_host import NAME, BrokenHost
 
 
-def test_a_driver_upgrade_leaves_a_spec_that_names_files_that_are_gone(host: BrokenHost) -> None:
+def test_a_spec_with_files_of_an_older_driver_is_reported(host: BrokenHost) -> None:
     def change(document: dict[str, Any]) -> None:
         for mount in document["containerEdits"]["mounts"]:
             mount["hostPath"] = mount["hostPath"].replace("550.163.01", "535.54.03")
@@ -17,7 +17,7 @@ def test_a_driver_upgrade_leaves_a_spec_that_names_files_that_are_gone(host: Bro
     host.fixed(rows[0])
 
 
-def test_anothers_spec_that_hides_ours_is_said(host: BrokenHost) -> None:
+def test_a_foreign_spec_beside_a_spec_of_cdigen_is_reported_as_not_in_use(host: BrokenHost) -> None:
     host.put("etc/cdigen/config.yaml", "spec_dirs: [/var/run/cdi, /etc/cdi]\n")
     host.put("etc/cdi/nvidia.com-gpu.json", host.document())
     host.put("etc/cdigen/config.yaml", "spec_dirs: [/etc/cdi, /var/run/cdi]\n")
@@ -26,7 +26,7 @@ def test_anothers_spec_that_hides_ours_is_said(host: BrokenHost) -> None:
     assert "(not in use)" in host.result("spec-foreign")["detail"]
 
 
-def test_a_stale_spec_of_others_that_is_used_gives_way_to_ours(host: BrokenHost) -> None:
+def test_cdigens_spec_replaces_a_stale_foreign_spec_in_use(host: BrokenHost) -> None:
     document = host.document()
     document["containerEdits"]["mounts"][0]["hostPath"] = "/usr/lib/gone.so"
     host.shell(f"rm -r {host.spec} {host.root}/var/lib/cdigen")
@@ -37,7 +37,7 @@ def test_a_stale_spec_of_others_that_is_used_gives_way_to_ours(host: BrokenHost)
     assert host.spec.exists()
 
 
-def test_a_good_spec_of_others_is_enough(host: BrokenHost) -> None:
+def test_a_valid_foreign_spec_passes(host: BrokenHost) -> None:
     document = host.document()
     host.shell(f"rm -r {host.spec} {host.root}/var/lib/cdigen")
     host.put("etc/cdi/nvidia.yaml", json.dumps(document))

@@ -1,4 +1,4 @@
-"""Fixtures of several modules of end-to-end tests: a containerd with specs, a browser, a hook's target."""
+"""Fixtures of several end-to-end test modules: a containerd with specs, a browser, a host for hook tests."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ from support.nri.containerd_plugins import containerd_with_specs
 
 @pytest.fixture(scope="module")
 def containerd(cache: Path) -> Iterator[Containerd]:
-    """Run the containerd of Debian's next release, which injects CDI devices, with specs and an inventory."""
+    """Run the containerd of Debian's next release (it injects CDI devices), with specs and an inventory."""
     with containerd_with_specs(cache, "forky") as running:
         yield running
 
@@ -36,5 +36,5 @@ def tab(browser: Chromium) -> Iterator[Page]:
 
 @pytest.fixture(scope="module")
 def target(driven: HostOf, tmp_path_factory: pytest.TempPathFactory) -> Target:
-    """Return a host whose hook the module's images attack."""
+    """Return a host whose start-up hook is attacked by the images of the test module."""
     return arm(driven("view+hook").host, tmp_path_factory.mktemp("canaries"))

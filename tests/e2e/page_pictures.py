@@ -1,14 +1,14 @@
-"""Make the pictures of the daemon's page in docs/pictures, as a real browser shows it: `make pictures`.
+"""Make the pictures of the daemon's page in docs/pictures with a real browser: `make pictures`.
 
-The hosts are those of tests/support/values/page_samples.py, at the same moment each time: a picture
-changes only if the page changes.
+The hosts are the samples of tests/support/values/page_samples.py. The time of each sample is fixed, so that a
+picture changes only if the page changes.
 """
 
 import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# As pytest has it (pyproject.toml).
+# The import path of pytest's configuration (pyproject.toml).
 sys.path.insert(0, str(REPOSITORY / "tests"))
 
 from support.browser.chromium import Chromium
@@ -18,7 +18,7 @@ from support.values.page_samples import SAMPLES
 from cdigen.daemon.page.page import page
 
 FOLDER = REPOSITORY / "docs/pictures"
-# A picture: the host, how wide and high the window is, and whether it is dark.
+# Picture -> sample, width and height of the window, and whether the theme is dark.
 PICTURES = {
     "page": ("healthy", 1240, 800, False),
     "page-dark": ("healthy", 1240, 800, True),

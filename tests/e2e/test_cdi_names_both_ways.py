@@ -1,4 +1,7 @@
-"""CDI names as kubelets of every age pass on what `cdigen kubelet` answers, on real containerds."""
+"""Real containerds inject each CDI name once, from annotations, from the CRI field, or from both.
+
+The tests send the requests that kubelets make from the responses of `cdigen kubelet`.
+"""
 
 import json
 from collections.abc import Iterator
@@ -7,20 +10,20 @@ from pathlib import Path
 import pytest
 from support.containers.containerd_host import RELEASES, Containerd, running_containerd
 
-from cdigen.kubelet.answers import annotation_key
+from cdigen.kubelet.container_response import annotation_key
 
 pytestmark = pytest.mark.e2e
 
 KIND = "nvidia.com/gpu"
 NAMES = (f"{KIND}=0", f"{KIND}=1")
 FIELD = [{"name": name} for name in NAMES]
-OURS = {annotation_key(KIND): ",".join(NAMES)}
-# A kubelet of 1.29 to 1.31 makes another one of what is in the field.
-KUBELETS = {"cdi.k8s.io/devicemanager_made-by-kubelet": ",".join(NAMES)}
+CDIGEN_ANNOTATION = {annotation_key(KIND): ",".join(NAMES)}
+# Kubelets 1.29 to 1.31 add an annotation with the names in the CRI field.
+KUBELET_ANNOTATION = {"cdi.k8s.io/devicemanager_made-by-kubelet": ",".join(NAMES)}
 
 
 def spec() -> dict[str, object]:
-    """Return a spec whose devices have all that could be injected twice."""
+    """Return a spec whose devices have all edits that could be injected twice."""
     devices = [
         {
             "name": str(number),
@@ -48,13 +51,13 @@ def containerd(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containe
 @pytest.mark.parametrize(
     ("field", "annotations"),
     [
-        pytest.param([], OURS, id="kubelets to 1.28"),
-        pytest.param(FIELD, OURS | KUBELETS, id="1.29 to 1.31"),
-        pytest.param(FIELD, OURS, id="from 1.32"),
-        pytest.param(FIELD, {}, id="the field alone"),
+        pytest.param([], CDIGEN_ANNOTATION, id="kubelets to 1.28"),
+        pytest.param(FIELD, CDIGEN_ANNOTATION | KUBELET_ANNOTATION, id="1.29 to 1.31"),
+        pytest.param(FIELD, CDIGEN_ANNOTATION, id="from 1.32"),
+        pytest.param(FIELD, {}, id="only the field"),
     ],
 )
-def test_a_name_is_injected_once_in_whatever_ways_it_comes(
+def test_a_cdi_name_in_the_field_and_in_annotations_is_injected_once(
     containerd: Containerd, field: list[dict[str, str]], annotations: dict[str, str]
 ) -> None:
     container = containerd.pod().create(cdi_devices=field, annotations=annotations)

@@ -1,4 +1,4 @@
-"""``cdigen configure`` on a host with real runtimes: they take what it writes, and containers start by it."""
+"""Real runtimes accept the files of ``cdigen configure`` and start containers with them."""
 
 import json
 import subprocess
@@ -31,7 +31,7 @@ NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
 
 @pytest.fixture(scope="module")
 def host(cache: Path, images: Path) -> Iterator[Host]:
-    """Run a host with the newest runtimes, and this cdigen."""
+    """Run a host with the newest runtimes and with the cdigen of this repository."""
     with copied_tree(cache / "runtimes-forky", cache) as root:
         copy_packages(root, "tomlkit")
         with running_host(root, images=images) as running:
@@ -44,20 +44,22 @@ def cdigen_on(host: Host, arguments: str) -> str:
 
 
 def dumped(host: Host) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return how containerd's CRI and NRI plugins are configured, as it says itself."""
+    """Return the configuration of containerd's CRI and NRI plugins, as containerd prints it."""
     plugins = tomllib.loads(host.run("containerd config dump 2>/dev/null"))["plugins"]
     return plugins["io.containerd.cri.v1.runtime"], plugins["io.containerd.nri.v1.nri"]
 
 
 @pytest.fixture
 def containerd(host: Host) -> Iterator[str]:
-    """Return the configuration of containerd that the package brings, and put all as it was afterwards."""
+    """Return the config.toml of the containerd package, and restore all files after the test."""
     host.run("cp -a /etc/containerd /tmp/containerd")
     yield host.run("cat /etc/containerd/config.toml")
     host.run("rm -rf /etc/containerd /var/lib/cdigen/configure && mv /tmp/containerd /etc/containerd")
 
 
-def test_containerd_says_what_was_merged_into_the_packages_file(host: Host, containerd: str) -> None:
+def test_containerd_merges_the_drop_in_into_the_configuration_of_the_package(
+    host: Host, containerd: str
+) -> None:
     before, _ = dumped(host)
     cdigen_on(host, f"containerd --nri --spec-dir {FOLDER}")
     cri, nri = dumped(host)
@@ -71,10 +73,8 @@ def test_containerd_says_what_was_merged_into_the_packages_file(host: Host, cont
 
 @pytest.mark.usefixtures("containerd")
 @pytest.mark.parametrize(("version", "plugin"), [(2, OLD_CRI), (3, NEW_CRI)])
-def test_containerd_takes_the_drop_in_and_forgets_nothing_of_the_main_file(
-    host: Host, version: int, plugin: str
-) -> None:
-    # With another version than the main file's, containerd 2.1 would lose its section.
+def test_containerd_reads_the_drop_in_and_all_of_the_main_file(host: Host, version: int, plugin: str) -> None:
+    # If the drop-in had another `version` than the main file, containerd 2.1 would ignore this section.
     main = (
         IMPORTING.format(version=version)
         + f"[{plugin}]\nenable_cdi = false\nmax_container_log_line_size = 77\n"
@@ -90,18 +90,19 @@ def test_containerd_takes_the_drop_in_and_forgets_nothing_of_the_main_file(
     assert host.attempt("ls /etc/containerd/conf.d").returncode != 0
 
 
-def test_a_containerd_without_a_validator_is_told_so_and_nothing_is_changed(
+def test_configure_rejects_nri_required_and_changes_no_file_if_containerd_has_no_validator(
     host: Host, containerd: str
 ) -> None:
     done = host.attempt("PYTHONPATH=/opt/cdigen python3 -m cdigen configure containerd --nri-required")
     assert done.returncode == 2
-    assert "has no validator of NRI plugins" in done.stderr
+    assert "has no validator for NRI plugins" in done.stderr
     assert host.run("cat /etc/containerd/config.toml") == containerd
 
 
 @pytest.mark.usefixtures("containerd")
-def test_containerd_keeps_what_others_said_of_the_table_in_which_the_validator_is(host: Host) -> None:
-    # 2.1 has no table of the validator yet; that of CNI shows how it merges tables within a plugin's.
+def test_containerd_merges_the_keys_of_a_subtable_from_main_file_and_drop_in(host: Host) -> None:
+    # --nri-required writes a subtable for NRI's validator. containerd 2.1 has no validator, so the test uses
+    # another subtable of a plugin (cni).
     runtime = NEW_CRI
     host.put(
         "/etc/containerd/config.toml", IMPORTING.format(version=3) + f"[{runtime}.cni]\nbin_dir = '/a'\n"
@@ -111,7 +112,7 @@ def test_containerd_keeps_what_others_said_of_the_table_in_which_the_validator_i
     assert (cni["bin_dir"], cni["conf_dir"]) == ("/a", "/b")
 
 
-def test_containerd_1_7_starts_nri_by_what_is_written(cache: Path, tmp_path: Path) -> None:
+def test_containerd_1_7_enables_nri_with_the_written_configuration(cache: Path, tmp_path: Path) -> None:
     root = tmp_path / "root"
     copy_tree(cache / "containerd-trixie", root, own=("etc",))
     (root / "etc/containerd").mkdir(parents=True, exist_ok=True)
@@ -128,14 +129,14 @@ def test_containerd_1_7_starts_nri_by_what_is_written(cache: Path, tmp_path: Pat
 
 
 def dumped_of(root: Path) -> dict[str, Any]:
-    """Return what the containerd in ROOT, a tree without a system around it, makes of its configuration."""
+    """Return the plugin configuration that the containerd in the tree ROOT prints; no daemon is started."""
     command = f"{root}/usr/bin/containerd --config {root}/etc/containerd/config.toml config dump"
-    said = succeeded(command.split())
-    plugins: dict[str, Any] = tomllib.loads(said)["plugins"]
+    output = succeeded(command.split())
+    plugins: dict[str, Any] = tomllib.loads(output)["plugins"]
     return plugins
 
 
-def test_dockerd_refuses_a_file_before_it_is_in_place(host: Host) -> None:
+def test_daemon_json_is_unchanged_if_dockerd_rejects_the_new_file(host: Host) -> None:
     broken = '{"nonsense": 1}\n'
     host.put("/etc/docker/daemon.json", broken)
     done = host.attempt("PYTHONPATH=/opt/cdigen python3 -m cdigen configure docker")
@@ -146,7 +147,7 @@ def test_dockerd_refuses_a_file_before_it_is_in_place(host: Host) -> None:
     host.run("rm /etc/docker/daemon.json")
 
 
-def test_podman_starts_a_container_by_what_was_configured(host: Host) -> None:
+def test_podman_starts_a_container_with_the_new_configuration(host: Host) -> None:
     run = f"podman run --rm {DEVICE} {DEBIAN_IMAGE} printenv CDIGEN"
     assert "unresolvable CDI devices" in host.attempt(run).stderr
     cdigen_on(host, f"podman --spec-dir {FOLDER}")
@@ -157,27 +158,31 @@ def test_podman_starts_a_container_by_what_was_configured(host: Host) -> None:
 
 @pytest.fixture
 def systemctl(host: Host) -> Iterator[str]:
-    """Put a systemctl in place that only notes how it was called; return where."""
-    host.put("/usr/bin/systemctl", '#!/bin/sh\necho "$@" >>/run/asked\ntest ! -e /run/fails || exit 4\n')
-    # What is not installed is not restarted; one that tells no version is.
+    """Install a systemctl that only records its calls; return the path of the record."""
+    host.put("/usr/bin/systemctl", '#!/bin/sh\necho "$@" >>/run/calls\ntest ! -e /run/fails || exit 4\n')
+    # cdigen restarts only an installed runtime. This fake runtime prints no version.
     host.put("/usr/bin/crio", "#!/bin/sh\n")
     host.run("chmod 0755 /usr/bin/systemctl /usr/bin/crio")
-    yield "/run/asked"
+    # cdigen restarts a service only if systemd runs and has the unit of the service.
+    host.run("mkdir -p /run/systemd/system")
+    host.put("/etc/systemd/system/crio.service", "[Service]\nExecStart=/usr/bin/crio\n")
+    yield "/run/calls"
     host.run(
-        "rm -rf /usr/bin/systemctl /usr/bin/crio /run/asked /run/fails /etc/crio /var/lib/cdigen/configure"
+        "rm -rf /usr/bin/systemctl /usr/bin/crio /run/calls /run/fails /etc/crio /var/lib/cdigen/configure "
+        "/run/systemd/system /etc/systemd/system/crio.service"
     )
 
 
-def test_a_service_is_restarted_only_where_that_is_asked_for(host: Host, systemctl: str) -> None:
+def test_a_service_is_restarted_only_after_a_change_with_option_restart(host: Host, systemctl: str) -> None:
     cdigen_on(host, "crio")
-    cdigen_on(host, "crio --restart")  # there is nothing to do
+    cdigen_on(host, "crio --restart")  # no change is necessary
     assert host.attempt(f"cat {systemctl}").returncode != 0
     cdigen_on(host, "crio --undo --restart")
     assert host.run(f"cat {systemctl}") == "restart crio\n"
 
 
 @pytest.mark.usefixtures("systemctl")
-def test_a_restart_that_fails_is_said_and_the_configuration_stays(host: Host) -> None:
+def test_a_failed_restart_is_reported_and_the_configuration_stays(host: Host) -> None:
     host.run("touch /run/fails")
     done = host.attempt("PYTHONPATH=/opt/cdigen python3 -m cdigen configure crio --restart")
     assert done.returncode == 1
@@ -185,7 +190,7 @@ def test_a_restart_that_fails_is_said_and_the_configuration_stays(host: Host) ->
     assert "cdi_spec_dirs" in host.run("cat /etc/crio/crio.conf.d/*")
 
 
-def test_docker_starts_a_container_by_what_was_configured(host: Host) -> None:
+def test_docker_starts_a_container_with_the_new_configuration(host: Host) -> None:
     run = f"docker run --network none --rm {DEVICE} {DEBIAN_IMAGE} printenv CDIGEN"
     with running_daemons(host):
         before = host.run("cat /etc/docker/daemon.json")

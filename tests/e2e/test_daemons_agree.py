@@ -1,8 +1,8 @@
-"""Docker and `ctr` load, refuse and crash on the spec files of which `cdigen validate` says so.
+"""Docker and `ctr` load a spec file, reject it, or crash, as `cdigen validate` predicts.
 
-Each document of tests/data is a file of its own in the host's /etc/cdi when the daemons start, side by side
-with all the others: it gets a vendor of its own, so that no device is there twice. A file that crashes the
-library would end the daemons: Docker never gets one, and `ctr` gets it alone, where no daemon sees it.
+The documents of tests/data are files in the host's /etc/cdi when the daemons start. Each file gets a unique
+vendor, so that no device is defined twice. Files that crash the CDI library are not in /etc/cdi, because they
+would end the daemons. `ctr` reads each of these files alone, in a directory that no daemon reads.
 """
 
 import json
@@ -30,26 +30,26 @@ DATA = Path(__file__).resolve().parents[1] / "data"
 SPECS, GIVEN = "etc/cdi", "srv/given"
 ENCODINGS = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 VENDORS = ("vendor.com", "VENDOR_x", "v.com", "a.b")
-# Two of the conformance documents are long texts of one letter; the repository does not carry them.
+# Two of the conformance documents contain a long text of one letter; the repository does not contain them.
 LONG = {
     "41-annotation-long.json": {**plain(), "cdiVersion": "0.6.0", "annotations": {"k": "x" * 300_000}},
     "65-longenv.json": {**plain(), "containerEdits": {"env": ["A=" + "x" * 200_000]}},
 }
-# Names that ctr takes for those of CDI devices; a class of one letter would crash it here already.
+# Names that ctr treats as CDI devices. Classes of one letter are excluded, because they crash ctr.
 QUALIFIED = re.compile(r"[\w.-]+/[a-z][\w.-]*[a-z0-9]=[a-z0-9]([\w.:-]*[a-z0-9])?", re.ASCII | re.IGNORECASE)
 WARNING = re.compile(r"CDI: Error associated with spec file /etc/cdi/(\d+\.json): (.*)", re.DOTALL)
 UNRESOLVABLE = "unresolvable CDI devices "
 
-# No container starts, for one of the devices is nowhere.
+# With this device, which does not exist, no container starts.
 NOWHERE = "nowhere.com/no=device"
-ASK_CTR = f"""
+QUERY_CTR = f"""
 mapfile -t names
 ctr run --rm --rootfs --device {NOWHERE} "${{names[@]/#/--device=}}" / agree true 2>&1 || true
 """
 
-# Each file alone in a spec directory that one process sees; print its name and how that process took it.
+# Run ctr with each file alone in the spec directory; print the name of the file and the result.
 ENDINGS = {"panic:": PANIC, "CDI registry refresh failed:": REJECT, "ctr:": ACCEPT}
-ASK_CTR_ALONE = f"""
+QUERY_CTR_ALONE = f"""
 while read -r file; do
     printf '%s ' "$file"
     unshare --mount sh -c 'mount -t tmpfs cdi /{SPECS} && cp "$0" /{SPECS}/ && exec "$@"' "/{GIVEN}/$file" \
@@ -61,14 +61,14 @@ done
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """A spec file; VENDOR is a name that no other one has, or empty where none could be put in."""
+    """A spec file; `vendor` is the unique vendor, or "" if the file has no vendor that can be replaced."""
 
     name: str
     data: bytes
     vendor: str
 
     def devices(self) -> set[str]:
-        """Return the qualified names of its devices as far as they can be told, or else a likely one."""
+        """Return the qualified names of the file's devices; if no name can be read, a likely name."""
         document = parse_document(self.data, yaml=None).document or {}
         devices = document.get("devices")
         names = {
@@ -82,36 +82,36 @@ class Document:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Daemons:
-    """A host whose daemons started with the files of DOCUMENTS, by file name, in their spec directory.
+    """A host whose daemons started with `documents` (file name -> document) in their spec directory.
 
-    ANSWERS has the verdict of `cdigen validate` for the CDI library of each daemon, by file name.
+    `verdicts` has, by daemon and file name, the verdict of `cdigen validate` for the daemon's CDI library.
     """
 
     host: Host
     documents: dict[str, Document]
-    answers: dict[str, dict[str, str]]
+    verdicts: dict[str, dict[str, str]]
 
-    def those(self, daemon: str, verdict: str) -> set[str]:
-        """Return the files of which cdigen has this VERDICT for the library of DAEMON."""
-        return {file for file, answer in self.answers[daemon].items() if answer == verdict}
+    def files_with(self, daemon: str, verdict: str) -> set[str]:
+        """Return the files for which cdigen predicts VERDICT with the CDI library of DAEMON."""
+        return {file for file, predicted in self.verdicts[daemon].items() if predicted == verdict}
 
-    def of(self, devices: set[str]) -> set[str]:
-        """Return the files whose own vendor one of DEVICES has."""
+    def files_of(self, devices: set[str]) -> set[str]:
+        """Return the files that define DEVICES; the vendor of a device identifies the file."""
         vendors = {device.partition("/")[0] for device in devices}
         return {file for file, document in self.documents.items() if document.vendor in vendors}
 
-    def told_apart(self) -> set[str]:
-        """Return the files that have a vendor of their own."""
+    def with_own_vendor(self) -> set[str]:
+        """Return the files that have a unique vendor."""
         return {file for file, document in self.documents.items() if document.vendor}
 
-    def named(self, files: set[str]) -> list[str]:
-        """Return the names of documents, for whoever reads a failure."""
+    def names_of(self, files: set[str]) -> list[str]:
+        """Return the names of the documents in FILES, which a failed test prints."""
         return sorted(self.documents[file].name for file in files)
 
     def info(self) -> dict[str, Any]:
-        """Return what `docker info` says."""
-        said: dict[str, Any] = json.loads(self.host.run("docker info --format json"))
-        return said
+        """Return the output of `docker info`."""
+        info: dict[str, Any] = json.loads(self.host.run("docker info --format json"))
+        return info
 
     def listed(self) -> set[str]:
         """Return the names of the devices that Docker has found."""
@@ -119,7 +119,7 @@ class Daemons:
 
 
 def documents() -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of every document that real libraries were run on."""
+    """Yield the name and content of each document of tests/data."""
     for path in sorted((DATA / "cdi-conformance/specs").iterdir()):
         yield path.name, path.read_bytes()
     for name, document in LONG.items():
@@ -129,8 +129,8 @@ def documents() -> Iterator[tuple[str, bytes]]:
         yield row["name"], row["text"].encode() if "text" in row else bytes.fromhex(row["hex"])
 
 
-def told_apart(number: int, name: str, data: bytes) -> Document:
-    """Give a document a vendor of its own, which is as long as most are, and change nothing else."""
+def with_unique_vendor(number: int, name: str, data: bytes) -> Document:
+    """Set the vendor of a document to a unique name of usual length, without any other change."""
     encoding = ENCODINGS.get(data[:2], "utf-8")
     vendor = f"v{number:05}.com"
     changed = data
@@ -140,9 +140,9 @@ def told_apart(number: int, name: str, data: bytes) -> Document:
 
 
 def validated(folder: Path, libraries: dict[str, str]) -> dict[str, dict[str, str]]:
-    """Return what `cdigen validate` says of the files of FOLDER, for the library of each daemon."""
+    """Return the verdicts of `cdigen validate` on the files of FOLDER, for the library of each daemon."""
     loaders = [f"--loader={library}" for library in libraries.values()]
-    # It exits with 1, as there are files that are wrong.
+    # The exit code is 1, because some files are invalid.
     shell = ("sh", "-c", '"$@" || test $? = 1', "sh")
     rows = json.loads(
         succeed(*shell, sys.executable, "-m", "cdigen", "validate", "--json", *loaders, str(folder))
@@ -154,9 +154,9 @@ def validated(folder: Path, libraries: dict[str, str]) -> dict[str, dict[str, st
 
 
 def libraries_of(host: Host) -> dict[str, str]:
-    """Return the CDI library that cdigen knows for the release of each daemon on the host."""
-    said = {daemon: host.run(f"{daemon} --version") for daemon in ("docker", "containerd")}
-    releases = {daemon: re.search(r"\b\d+\.\d+\.\d+", text) for daemon, text in said.items()}
+    """Return, for each daemon on the host, the CDI library of its release in cdigen's table."""
+    outputs = {daemon: host.run(f"{daemon} --version") for daemon in ("docker", "containerd")}
+    releases = {daemon: re.search(r"\b\d+\.\d+\.\d+", text) for daemon, text in outputs.items()}
     return {
         daemon: targets.parse(f"{daemon}-{release[0]}").library
         for daemon, release in releases.items()
@@ -167,7 +167,7 @@ def libraries_of(host: Host) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def daemons(cache: Path, images: Path) -> Iterator[Daemons]:
     """Run Docker and containerd on a host that has all documents in its spec directory."""
-    files = {f"{number}.json": told_apart(number, *row) for number, row in enumerate(documents())}
+    files = {f"{number}.json": with_unique_vendor(number, *row) for number, row in enumerate(documents())}
     with copied_tree(cache / "runtimes-forky", cache) as root:
         given = root / GIVEN
         given.mkdir(parents=True)
@@ -175,47 +175,51 @@ def daemons(cache: Path, images: Path) -> Iterator[Daemons]:
             (given / file).write_bytes(document.data)
         with running_host(root, images=images) as host:
             print(host.run(VERSIONS))
-            answers = validated(given, libraries_of(host))
-            # What old loaders do with the others, cdigen does not claim to know; some crash them.
-            known = [file for file in files if not any(row[file] == UNKNOWN for row in answers.values())]
+            verdicts = validated(given, libraries_of(host))
+            # A file without a prediction (UNKNOWN) is omitted, because it may crash an old library.
+            known = [file for file in files if not any(row[file] == UNKNOWN for row in verdicts.values())]
             found = Daemons(
                 host=host,
                 documents={file: files[file] for file in known},
-                answers={daemon: {file: row[file] for file in known} for daemon, row in answers.items()},
+                verdicts={daemon: {file: row[file] for file in known} for daemon, row in verdicts.items()},
             )
-            laid = found.documents.keys() - found.those("docker", PANIC) - found.those("containerd", PANIC)
+            installed = (
+                found.documents.keys()
+                - found.files_with("docker", PANIC)
+                - found.files_with("containerd", PANIC)
+            )
             copy = f"mkdir --parents /{SPECS} && cd /{GIVEN} && xargs cp --target-directory /{SPECS}"
-            host.run(copy, stdin="\n".join(laid))
+            host.run(copy, stdin="\n".join(installed))
             host.run(START_DAEMONS)
             yield found
 
 
-def test_docker_lists_the_devices_of_the_files_that_it_is_said_to_load(daemons: Daemons) -> None:
+def test_docker_lists_the_devices_of_files_with_the_verdict_accept(daemons: Daemons) -> None:
     listed = daemons.listed()
-    expected = daemons.those("docker", ACCEPT) & daemons.told_apart()
-    assert daemons.named(daemons.of(listed)) == daemons.named(expected)
+    expected = daemons.files_with("docker", ACCEPT) & daemons.with_own_vendor()
+    assert daemons.names_of(daemons.files_of(listed)) == daemons.names_of(expected)
 
 
-def test_docker_warns_of_the_files_that_it_is_said_to_refuse(daemons: Daemons) -> None:
+def test_docker_warns_of_files_with_the_verdict_reject(daemons: Daemons) -> None:
     found = [WARNING.fullmatch(warning) for warning in daemons.info()["Warnings"]]
     warned = {match[1]: match[2] for match in found if match}
     assert [reason for reason in warned.values() if reason.startswith("conflicting device")] == []
-    assert daemons.named(set(warned)) == daemons.named(daemons.those("docker", REJECT))
+    assert daemons.names_of(set(warned)) == daemons.names_of(daemons.files_with("docker", REJECT))
 
 
-def test_ctr_resolves_the_devices_of_the_files_that_it_is_said_to_load(daemons: Daemons) -> None:
-    likely = {name for file in daemons.told_apart() for name in daemons.documents[file].devices()}
-    asked = likely | daemons.listed()  # which knows those of files that only a lenient reader understands
-    said = daemons.host.run(ASK_CTR, stdin="\n".join(sorted(asked))).strip()
-    unresolved = set(said.partition(UNRESOLVABLE)[2].split(", "))
-    assert NOWHERE in unresolved, said
-    expected = daemons.those("containerd", ACCEPT) & daemons.told_apart()
-    assert daemons.named(daemons.of(asked - unresolved)) == daemons.named(expected)
+def test_ctr_resolves_the_devices_of_files_with_the_verdict_accept(daemons: Daemons) -> None:
+    likely = {name for file in daemons.with_own_vendor() for name in daemons.documents[file].devices()}
+    queried = likely | daemons.listed()  # Docker lists devices of files that parse_document cannot read
+    output = daemons.host.run(QUERY_CTR, stdin="\n".join(sorted(queried))).strip()
+    unresolved = set(output.partition(UNRESOLVABLE)[2].split(", "))
+    assert NOWHERE in unresolved, output
+    expected = daemons.files_with("containerd", ACCEPT) & daemons.with_own_vendor()
+    assert daemons.names_of(daemons.files_of(queried - unresolved)) == daemons.names_of(expected)
 
 
-def test_ctr_does_with_a_file_alone_what_it_is_said_to_do(daemons: Daemons) -> None:
-    """Those that crash it, and those of which no device says whether they were loaded."""
-    asked = daemons.those("containerd", PANIC) | (daemons.documents.keys() - daemons.told_apart())
-    said = daemons.host.run(ASK_CTR_ALONE, stdin="".join(f"{file}\n" for file in sorted(asked)))
-    found = {file: ENDINGS[ending] for file, ending in (row.split(" ", 1) for row in said.splitlines())}
-    assert found == {file: daemons.answers["containerd"][file] for file in asked}
+def test_ctr_treats_a_single_file_as_predicted(daemons: Daemons) -> None:
+    """Test the files that crash ctr, and the files without a unique vendor."""
+    queried = daemons.files_with("containerd", PANIC) | (daemons.documents.keys() - daemons.with_own_vendor())
+    output = daemons.host.run(QUERY_CTR_ALONE, stdin="".join(f"{file}\n" for file in sorted(queried)))
+    found = {file: ENDINGS[ending] for file, ending in (row.split(" ", 1) for row in output.splitlines())}
+    assert found == {file: daemons.verdicts["containerd"][file] for file in queried}

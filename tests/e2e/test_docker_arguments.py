@@ -1,6 +1,7 @@
-"""Containers that Docker and podman start by printed arguments, stopped, and started with the next driver.
+"""Docker and podman start containers with the output of `cdigen docker-args`, also after a driver upgrade.
 
-With nvidia-docker 1.0 they could not start: the volume of the old driver was in them by its version.
+With nvidia-docker 1.0, a container could not start again after an upgrade, because it used a volume with the
+files of the old driver.
 """
 
 import json
@@ -36,9 +37,9 @@ NVIDIA_DOCKER = EXAMPLES / "nvidia-docker/nvidia-docker"
 CDIGEN = (sys.executable, "-m", "cdigen")
 LIBRARIES = "usr/lib/x86_64-linux-gnu/nvidia/current"
 OLD, NEW = "550.163.01", "550.200.07"
-# What images of nvidia-docker 1.0's time set, and what such a container has of the driver.
+# The variable of images for nvidia-docker 1.0, and a script that loads the driver and prints its version.
 LOADER = "--env LD_LIBRARY_PATH=/usr/local/nvidia/lib:/usr/local/nvidia/lib64"
-SEEN = (
+PRINT_DRIVER = (
     "dlopen-all libcuda.so.1 libnvidia-ml.so.1 | cut -d' ' -f1 | uniq; ls /dev/nvidia0; "
     "for each in /usr/local/nvidia/lib64/libcuda.so.*.*; do echo ${each##*.so.}; done"
 )
@@ -48,7 +49,7 @@ def arguments(root: Path, *words: str) -> str:
     return succeed(*CDIGEN, "docker-args", "--root", str(root), *words).rstrip("\n")
 
 
-def told(root: Path, target: str) -> str:
+def report(root: Path, target: str) -> str:
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(10)
         client.connect(str(root / "run/cdigen/http.sock"))
@@ -60,15 +61,15 @@ def told(root: Path, target: str) -> str:
 
 
 def prune_old_view(root: Path) -> None:
-    """Prune the views of ROOT as if nothing had been written for a while, until one of two is removed.
+    """Set old times for the views of ROOT and run `cdigen prune`, until it removes one of the two views.
 
-    A cycle of the daemon may write meanwhile: then nothing is old enough.
+    If a cycle of the daemon writes in between, the views are too new and `cdigen prune` keeps both.
     """
 
     def pruned() -> object:
         for folder in ("run/cdi", "var/lib/cdigen/views"):
             for path in (root / folder, *(root / folder).iterdir()):
-                with suppress(FileNotFoundError):  # a temporary file
+                with suppress(FileNotFoundError):  # a temporary file was removed
                     os.utime(path, (0, 0))
         rows[:] = json.loads(succeeded([*CDIGEN, "prune", "--root", str(root), "--json"], cwd=REPOSITORY))
         return {row["result"] for row in rows} == {"removed", "kept"}
@@ -77,16 +78,16 @@ def prune_old_view(root: Path) -> None:
     assert until(pruned), rows
 
 
-def outlives(
+def check_start_after_upgrade(
     host: Host, engine: str, root: Path, drivers: tuple[str, str], upgrade: Callable[[], None]
 ) -> None:
-    """Let containers of ENGINE, each given the GPU in a form, outlive their driver."""
+    """Check for each form of arguments that a container of ENGINE starts again after UPGRADE."""
     forms = ("classic", "cdi")
     for form in forms:
-        given = arguments(root, "--form", form, "0")
+        gpu_options = arguments(root, "--form", form, "0")
         host.run(
-            f"{engine} create --name {form} --network none {given} {LOADER} {DEBIAN_IMAGE} "
-            f"sh -c {shlex.quote(SEEN)}"
+            f"{engine} create --name {form} --network none {gpu_options} {LOADER} {DEBIAN_IMAGE} "
+            f"sh -c {shlex.quote(PRINT_DRIVER)}"
         )
         assert host.run(f"{engine} start --attach {form}").split() == ["ok", "/dev/nvidia0", drivers[0]]
     upgrade()
@@ -95,16 +96,20 @@ def outlives(
         assert host.run(f"{engine} start --attach {form}").split() == ["ok", "/dev/nvidia0", drivers[1]]
 
 
-def test_podmans_containers_start_with_the_next_driver(upgrade_tree: Path, images: Path) -> None:
+def test_podman_containers_start_again_after_a_driver_upgrade(upgrade_tree: Path, images: Path) -> None:
     with upgrade_host(upgrade_tree, images=images) as upgraded, daemon(upgraded, "--layout", "view"):
         assert "podman version 4.3.1" in upgraded.host.run("podman --version")
         upgraded.becomes("ready")
-        assert told(upgraded.root, "/docker/cli?dev=0") == arguments(upgraded.root, "--form", "classic", "0")
-        assert told(upgraded.root, "/docker/cli?dev=0&form=cdi") == arguments(upgraded.root, "0")
-        outlives(upgraded.host, "podman", upgraded.root, upgraded.versions, lambda: by_dpkg(upgraded))
+        assert report(upgraded.root, "/docker/cli?dev=0") == arguments(
+            upgraded.root, "--form", "classic", "0"
+        )
+        assert report(upgraded.root, "/docker/cli?dev=0&form=cdi") == arguments(upgraded.root, "0")
+        check_start_after_upgrade(
+            upgraded.host, "podman", upgraded.root, upgraded.versions, lambda: upgrade_with_dpkg(upgraded)
+        )
 
 
-def by_dpkg(upgraded: Upgraded) -> None:
+def upgrade_with_dpkg(upgraded: Upgraded) -> None:
     _, newer = upgraded.versions
     upgraded.host.run(f"dpkg --install /opt/replayed/{newer}/*.deb")
     upgraded.load_module(newer)
@@ -113,7 +118,7 @@ def by_dpkg(upgraded: Upgraded) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerHost:
-    """A host with Docker, two GPUs and their spec; what is in ROOT is what is in it."""
+    """A host with Docker, two GPUs and their spec; `root` contains the files of the host."""
 
     host: Host
     root: Path
@@ -137,15 +142,15 @@ def generate(root: Path) -> None:
     succeed(*CDIGEN, "generate", "--root", str(root), "--write", "--layout", "view")
 
 
-def test_dockers_containers_start_with_the_next_driver(docker_host: DockerHost) -> None:
+def test_docker_containers_start_again_after_a_driver_upgrade(docker_host: DockerHost) -> None:
     def upgrade() -> None:
         rename_driver(docker_host.root)
         generate(docker_host.root)
 
-    outlives(docker_host.host, "docker", docker_host.root, (OLD, NEW), upgrade)
+    check_start_after_upgrade(docker_host.host, "docker", docker_host.root, (OLD, NEW), upgrade)
 
 
-def test_nvidia_docker_gives_an_image_of_its_time_gpus(docker_host: DockerHost, tmp_path: Path) -> None:
+def test_the_nvidia_docker_example_adds_the_requested_gpus(docker_host: DockerHost, tmp_path: Path) -> None:
     host, root = docker_host.host, docker_host.root
     running = (root / "sys/module/nvidia/version").read_text().strip()
     write(root / "run/cdigen/inventory.json", INVENTORY.read_text().replace(OLD, running))
@@ -159,7 +164,7 @@ def test_nvidia_docker_gives_an_image_of_its_time_gpus(docker_host: DockerHost, 
     (tmp_path / "cdigen").chmod(0o755)
     inside = f"nsenter --target={host.pid} --mount --pid --root --wd env {' '.join(ENVIRONMENT)} docker"
 
-    def seen(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    def docker(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
         return captured(
             [NVIDIA_DOCKER, *arguments],
             env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "NV_DOCKER": inside, **environment},
@@ -173,17 +178,17 @@ def test_nvidia_docker_gives_an_image_of_its_time_gpus(docker_host: DockerHost, 
         (("--gpus", '"device=1"'), DEBIAN_IMAGE, {}, [1]),
         (("--gpus=2", "-e", "A=a b\n$(id)"), DEBIAN_IMAGE, {}, [0, 1]),
     ):
-        done = seen(*run, *options, image, *gpus, **variables)
+        done = docker(*run, *options, image, *gpus, **variables)
         assert (done.stdout.split(), done.stderr) == ([f"/dev/nvidia{number}" for number in expected], "")
-    assert seen(*run, DEBIAN_IMAGE, *gpus).returncode == 2
-    refused = seen(*run, "newer", *gpus)
+    assert docker(*run, DEBIAN_IMAGE, *gpus).returncode == 2
+    refused = docker(*run, "newer", *gpus)
     assert refused.returncode == 1
     assert "com.nvidia.cuda.version='cuda>=99.0' is not met" in refused.stderr
-    assert seen("image", "ls", "--quiet", "newer").stdout == host.run("docker image ls --quiet newer")
+    assert docker("image", "ls", "--quiet", "newer").stdout == host.run("docker image ls --quiet newer")
 
 
 def rename_driver(root: Path) -> None:
-    """Make the driver of ROOT another by the names of its libraries and by what the kernel says."""
+    """Change the driver version in the tree ROOT: in the names of libraries and in the kernel's files."""
     folder = root / LIBRARIES
     for path in sorted(folder.iterdir()):
         if path.is_symlink() and (target := os.readlink(path)).endswith(OLD):

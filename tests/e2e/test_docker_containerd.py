@@ -1,6 +1,6 @@
 """Docker, containerd, podman and crun of Debian's next release start containers with the specs of cdigen.
 
-What is asserted is what these runtimes can do; which versions they are is printed where a test fails.
+The tests check the features of these runtimes; a failing test prints their versions.
 """
 
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.containers.chroot_host import DEBIAN_IMAGE, Host
-from support.containers.engine_sockets import looking
+from support.containers.engine_sockets import daemon_page
 from support.containers.forky_host import KINDS, REQUIRED, RUNTIMES, running_forky
 from support.containers.gpu_hosts import GPUS, cache_entries
 from support.hosts.nvidia_kernel import Node, control_nodes
@@ -23,7 +23,7 @@ DEVICES = {
 }
 RUNC = tuple(name for name in RUNTIMES if "crun" not in name)
 USER_NAMESPACE = "--uidmap 0:100000:65536"
-REFUSED = "cdigen-hook: update-ldcache: /etc: another mount than the container's root lies there"
+REFUSED = "cdigen-hook: update-ldcache: /etc: is on another mount than the container's root"
 LIST_NODES = "find /dev -type c '(' -name 'nvidia*' -o -path '/dev/dri/*' ')' -exec stat -c '%n %t %T' '{}' +"
 
 
@@ -36,7 +36,7 @@ def forky(cache: Path, driver_tree: Path, images: Path) -> Iterator[Host]:
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_container_has_the_nodes_it_asked_for_and_no_others(forky: Host, runtime: str, device: str) -> None:
+def test_a_container_has_only_the_requested_nodes(forky: Host, runtime: str, device: str) -> None:
     starter = RUNTIMES[runtime]
     listed = starter.on(forky, device=device).run(starter.image, LIST_NODES)
     rows = [line.split() for line in listed.splitlines()]
@@ -45,15 +45,15 @@ def test_a_container_has_the_nodes_it_asked_for_and_no_others(forky: Host, runti
 
 
 @pytest.mark.parametrize("runtime", RUNC)
-def test_a_container_may_open_its_nodes_and_no_other_gpus(forky: Host, runtime: str) -> None:
-    """The kernel asks the container's cgroup first, then for the driver, which is not here (ENXIO)."""
-    mine, other = GPUS[0].nodes[0], GPUS[1].nodes[0]
-    script = f"mknod /tmp/other c {other.major} {other.minor}; cat {mine.path}; cat /tmp/other"
+def test_a_container_can_open_the_nodes_of_its_gpu_and_of_no_other_gpu(forky: Host, runtime: str) -> None:
+    """The kernel first checks the cgroup (EPERM), then searches the driver, which is missing here (ENXIO)."""
+    own, other = GPUS[0].nodes[0], GPUS[1].nodes[0]
+    script = f"mknod /tmp/other c {other.major} {other.minor}; cat {own.path}; cat /tmp/other"
     starter = RUNTIMES[runtime]
-    options = "--cap-add CAP_MKNOD"  # which podman does not give by itself
+    options = "--cap-add CAP_MKNOD"  # podman does not set it by default
     answer = starter.on(forky).attempt(starter.image, f'sh -c "{script}"', options=options)
     assert answer.stderr == (
-        f"cat: {mine.path}: No such device or address\ncat: /tmp/other: Operation not permitted\n"
+        f"cat: {own.path}: No such device or address\ncat: /tmp/other: Operation not permitted\n"
     )
 
 
@@ -67,7 +67,7 @@ def test_every_library_of_the_driver_loads_by_its_soname(forky: Host, runtime: s
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_ldconfig_lists_the_driver_where_the_hook_ran(forky: Host, runtime: str) -> None:
+def test_ldconfig_lists_the_driver_in_a_container_with_the_hook(forky: Host, runtime: str) -> None:
     starter = RUNTIMES[runtime]
     entries = cache_entries(starter.on(forky).run(starter.image, "ldconfig -p"))
     paths = [entry.split()[-1] for entry in entries if entry.startswith("libcuda.so.1 ")]
@@ -76,7 +76,7 @@ def test_ldconfig_lists_the_driver_where_the_hook_ran(forky: Host, runtime: str)
 
 @pytest.mark.parametrize("options", ["--read-only", "--user 1000"])
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_hook_serves_read_only_containers_and_other_users(
+def test_every_library_loads_in_a_read_only_container_and_for_a_user_other_than_root(
     forky: Host, runtime: str, options: str
 ) -> None:
     starter = RUNTIMES[runtime]
@@ -93,7 +93,7 @@ def test_every_library_loads_in_a_user_namespace(forky: Host, runtime: str, kind
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_nvidia_smi_is_found_and_asks_the_driver(forky: Host, runtime: str) -> None:
+def test_nvidia_smi_starts_and_cannot_communicate_with_the_driver(forky: Host, runtime: str) -> None:
     starter = RUNTIMES[runtime]
     answer = starter.on(forky).attempt(starter.image, "nvidia-smi")
     assert "couldn't communicate with the NVIDIA driver" in answer.stdout, answer.stderr
@@ -101,7 +101,7 @@ def test_nvidia_smi_is_found_and_asks_the_driver(forky: Host, runtime: str) -> N
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
 @pytest.mark.parametrize("runtime", RUNC)
-def test_a_user_sees_why_a_required_hook_failed(forky: Host, runtime: str, mode: str) -> None:
+def test_the_runtime_prints_the_error_of_a_failed_required_hook(forky: Host, runtime: str, mode: str) -> None:
     starter = RUNTIMES[runtime]
     options = starter.host_folder("/etc", mode)
     answer = starter.on(forky, REQUIRED).attempt(starter.image, "echo started", options=options)
@@ -110,7 +110,7 @@ def test_a_user_sees_why_a_required_hook_failed(forky: Host, runtime: str, mode:
     assert REFUSED in answer.stderr
 
 
-def test_crun_writes_why_a_required_hook_failed_where_an_annotation_says(forky: Host) -> None:
+def test_crun_writes_the_error_of_a_required_hook_to_the_file_in_an_annotation(forky: Host) -> None:
     starter = RUNTIMES["podman, crun"]
     options = f"{starter.host_folder('/etc', 'rw')} --annotation run.oci.hooks.stderr=/run/hook.log"
     answer = starter.on(forky, REQUIRED).attempt(starter.image, "echo started", options=options)
@@ -121,13 +121,13 @@ def test_crun_writes_why_a_required_hook_failed_where_an_annotation_says(forky: 
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_a_required_hook_that_does_its_work_lets_the_container_start(forky: Host, runtime: str) -> None:
+def test_a_container_starts_if_its_required_hook_succeeds(forky: Host, runtime: str) -> None:
     starter = RUNTIMES[runtime]
     assert starter.on(forky, REQUIRED).run(starter.image, "echo started") == "started\n"
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_the_hosts_own_cache_stays_as_it_is_where_its_etc_is_a_volume(forky: Host, runtime: str) -> None:
+def test_the_hosts_loader_cache_is_unchanged_if_the_hosts_etc_is_a_volume(forky: Host, runtime: str) -> None:
     starter = RUNTIMES[runtime]
     listing = "find /etc -name '*ld.so*' -type f -exec stat -c '%n %i %s %y' {} +; md5sum /etc/ld.so.cache"
     before = forky.run(listing)
@@ -144,7 +144,7 @@ def test_docker_lists_the_devices_of_every_kind(forky: Host) -> None:
     )
 
 
-def test_a_docker_container_that_is_started_again_has_the_same_cache(forky: Host) -> None:
+def test_a_restarted_docker_container_has_the_same_loader_cache(forky: Host) -> None:
     starter = RUNTIMES["docker"]
     create = f"docker create --network none --device nvidia.com/gpu=0 {starter.image}"
     sums = forky.run(
@@ -157,12 +157,12 @@ def test_a_docker_container_that_is_started_again_has_the_same_cache(forky: Host
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_the_daemons_page_names_dockers_containers_until_they_end(forky: Host, tmp_path: Path) -> None:
+def test_the_daemons_page_lists_docker_containers_until_they_end(forky: Host, tmp_path: Path) -> None:
     run = "docker run --network none --detach --env SECRET=hunter2"
-    with looking(tmp_path, forky, "/run/docker.sock") as page:
+    with daemon_page(tmp_path, forky, "/run/docker.sock") as page:
         page.comes_to([])
         forky.run(f"{run} --name web --device nvidia.com/gpu=0 {DEBIAN_IMAGE} sleep 600")
         page.comes_to(["container web (Docker)"])
-        assert page.holders(1) == []
+        assert page.users(1) == []
         forky.run("docker rm --force web")
         page.comes_to([])

@@ -1,6 +1,6 @@
-"""Real runtimes are broken in ten ways: `cdigen doctor` names the cause first, and its remedy fixes it.
+"""For each breakage of a host, `cdigen doctor` reports the cause first, and its remedy fixes the host.
 
-Each time a real container fails before, and starts after the remedy was run as it is printed.
+A real container fails before the printed remedy is run, and starts afterwards.
 """
 
 import json
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from support.containers.chroot_host import REDHAT_IMAGE, Host
+from support.containers.chroot_host import DEBIAN_IMAGE, REDHAT_IMAGE, Host
 from support.containers.doctor_host import (
     DEVICE,
     MOUNT_KERNEL,
@@ -20,56 +20,58 @@ from support.containers.doctor_host import (
     diagnosed,
     verdicts,
 )
-from support.containers.gpu_hosts import AS_USER, without_root
+from support.containers.gpu_hosts import AS_USER, GPUS, without_root
 
 pytestmark = pytest.mark.e2e
 
 EVERY = tuple(RUNTIMES)
 FORKY, BOOKWORM = "550.163.01", "535.216.03"
 LIBRARY = "libnvidia-ptxjitcompiler.so.VERSION"
-# Mounts of single files: a view keeps what it holds, whatever becomes of the driver's own files.
+# The profile mounts single files, because a view keeps its files if the driver's files change.
 FILES_PROFILE = "profiles: [{name: gpu, class: gpu, layout: files, hook: none}]"
-PATIENCE_S = 15.0
+START_LIMIT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Breakage:
-    """What is done to a host, and the check that names it."""
+    """A change that breaks a host, and the check that reports the change."""
 
     script: str
     check: str
     runtimes: tuple[str, ...] = EVERY
-    words: str = ""
+    detail: str = ""
 
     def on(self, version: str) -> "Breakage":
-        """Return it for a driver of VERSION."""
-        script, words = (text.replace("VERSION", version) for text in (self.script, self.words))
-        return replace(self, script=script, words=words)
+        """Return the breakage for a driver of VERSION."""
+        script, detail = (text.replace("VERSION", version) for text in (self.script, self.detail))
+        return replace(self, script=script, detail=detail)
 
 
 BREAKAGES = {
     "stale duplicate": Breakage(
         script=f"sed 's/VERSION/470.82.01/g' {SPEC} >/var/run/cdi/nvidia.yaml",
         check="spec-conflict",
-        words="/var/run/cdi/nvidia.yaml",
+        detail="/var/run/cdi/nvidia.yaml",
     ),
     "too new a version": Breakage(
         script=f'sed -i \'s/"cdiVersion": "0.5.0"/"cdiVersion": "1.1.0"/\' {SPEC}; grep -q 1.1.0 {SPEC}',
         check="spec-version",
-        words="1.1.0",
+        detail="1.1.0",
     ),
     "CDI switched off": Breakage(
         script='sed -i \'s/"features": {/"features": {"cdi": false, /\' /etc/docker/daemon.json && '
         "systemctl restart docker",
         check="docker-cdi",
         runtimes=("docker",),
-        words="/etc/docker/daemon.json",
+        detail="/etc/docker/daemon.json",
     ),
     "unreadable file": Breakage(
-        script=f"mv {SPEC} /srv/moved.json && ln -s /nowhere.json {SPEC}", check="spec-unreadable", words=SPEC
+        script=f"mv {SPEC} /srv/moved.json && ln -s /nowhere.json {SPEC}",
+        check="spec-unreadable",
+        detail=SPEC,
     ),
     "wrong directory, of the specs": Breakage(
-        script=f"mkdir -p /srv/cdi && mv {SPEC} /srv/cdi/", check="spec-missing", words="/var/run/cdi"
+        script=f"mkdir -p /srv/cdi && mv {SPEC} /srv/cdi/", check="spec-missing", detail="/var/run/cdi"
     ),
     "wrong directory, of podman": Breakage(
         script="mkdir -p /etc/containers/containers.conf.d && "
@@ -77,7 +79,7 @@ BREAKAGES = {
         ">/etc/containers/containers.conf.d/50-mine.conf",
         check="podman-directories",
         runtimes=("podman",),
-        words="50-mine.conf",
+        detail="50-mine.conf",
     ),
     "wrong directory, of docker": Breakage(
         script='sed -i \'s/{/{"cdi-spec-dirs": ["\\/srv\\/cdi"],/;\' /etc/docker/daemon.json && '
@@ -85,27 +87,27 @@ BREAKAGES = {
         "systemctl restart docker",
         check="docker-directories",
         runtimes=("docker",),
-        words="/srv/cdi",
+        detail="/srv/cdi",
     ),
     "symlinked directory": Breakage(
         script="mv /run/cdi /srv/cdi && ln -s /srv/cdi /run/cdi",
         check="spec-directory-link",
-        words="/srv/cdi",
+        detail="/srv/cdi",
     ),
-    "missing node": Breakage(script="rm /dev/nvidia0", check="node-missing", words="/dev/nvidia0"),
+    "missing node": Breakage(script="rm /dev/nvidia0", check="node-missing", detail="/dev/nvidia0"),
     "missing library": Breakage(
         script=f"mkdir -p /etc/cdigen && echo '{FILES_PROFILE}' >/etc/cdigen/config.yaml && "
         f"cdigen generate --write && find /usr/lib /var/lib/cdigen -name {LIBRARY} -exec mv {{}} /srv/ ';'",
         check="spec-files",
-        words=LIBRARY,
+        detail=LIBRARY,
     ),
     "conflicting kind": Breakage(
         script='printf \'%s\' \'{"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0", '
         '"containerEdits": {"env": ["OTHER=1"]}}]}\' >/var/run/cdi/other-vendor.json',
         check="spec-conflict",
-        words="/var/run/cdi/other-vendor.json",
+        detail="/var/run/cdi/other-vendor.json",
     ),
-    "bad JSON": Breakage(script=f"truncate --size=-20 {SPEC}", check="spec-syntax", words=SPEC),
+    "bad JSON": Breakage(script=f"truncate --size=-20 {SPEC}", check="spec-syntax", detail=SPEC),
 }
 
 SAVE = f"""
@@ -139,121 +141,150 @@ def forky(cache: Path, driver_tree: Path, images: Path) -> Iterator[Host]:
 
 @pytest.fixture(scope="module")
 def bookworm(cache: Path, upgrade_tree: Path, images: Path) -> Iterator[Host]:
-    """Run a GPU host with podman 4.3.1, which reads specs of 0.5.0 at most."""
+    """Run a GPU host with podman 4.3.1, which reads at most cdiVersion 0.5.0."""
     with diagnosed(cache, tree=upgrade_tree, driver_tree=None, images=images, version=BOOKWORM) as host:
         host.run(SAVE.replace("VERSION", BOOKWORM))
         yield host
 
 
 @pytest.fixture
-def well(forky: Host) -> Iterator[Host]:
-    """Return the host with all runtimes, with all as it was before the last test."""
+def forky_host(forky: Host) -> Iterator[Host]:
+    """Return the host with all runtimes, restored after each test."""
     yield forky
     forky.run(RESTORE.replace("VERSION", FORKY))
 
 
 @pytest.fixture
-def old(bookworm: Host) -> Iterator[Host]:
-    """Return the host with podman 4.3.1 likewise."""
+def bookworm_host(bookworm: Host) -> Iterator[Host]:
+    """Return the host with podman 4.3.1, restored after each test."""
     yield bookworm
     bookworm.run(RESTORE.replace("VERSION", BOOKWORM))
 
 
-def starts(host: Host, runtime: str, *, patience_s: float = 0.0) -> bool:
-    """Start a container; the daemons see files a moment after they have changed."""
-    end = time.monotonic() + patience_s
+def starts(host: Host, runtime: str, *, timeout_s: float = 0.0) -> bool:
+    """Return whether a container starts within TIMEOUT_S; daemons detect changes of files with a delay."""
+    deadline_s = time.monotonic() + timeout_s
     while not RUNTIMES[runtime].start(host):
-        if time.monotonic() > end:
+        if time.monotonic() > deadline_s:
             return False
         time.sleep(0.2)
     return True
 
 
 def fails(host: Host, runtime: str) -> bool:
-    """Wait until no container starts any more, since a daemon may not have seen yet what was done."""
-    end = time.monotonic() + PATIENCE_S
+    """Return whether a start fails within START_LIMIT_S seconds; daemons detect the change with a delay."""
+    deadline_s = time.monotonic() + START_LIMIT_S
     while RUNTIMES[runtime].start(host):
-        if time.monotonic() > end:
+        if time.monotonic() > deadline_s:
             return False
         time.sleep(0.2)
     return True
 
 
 def fixes(host: Host, breakage: Breakage, runtime: str, *allowed: str) -> None:
-    """Break the host, see that the doctor knows why, and run what it says."""
+    """Break the host, verify that the doctor reports the cause, and run its remedy."""
     host.run(breakage.script)
     assert fails(host, runtime)
-    question = ("--for", runtime, "--device", DEVICE)
-    first = verdicts(host, *question)[0]
+    options = ("--for", runtime, "--device", DEVICE)
+    first = verdicts(host, *options)[0]
     assert (first["check"], first["ok"], first["severity"]) == (breakage.check, False, "error"), first
-    assert breakage.words in first["detail"]
+    assert breakage.detail in first["detail"]
     print(f"{first['detail']}\nremedy: {first['remedy']}")
     host.run(first["remedy"])
-    assert starts(host, runtime, patience_s=PATIENCE_S)
-    left = {row["check"] for row in verdicts(host, *question) if not row["ok"]}
+    assert starts(host, runtime, timeout_s=START_LIMIT_S)
+    left = {row["check"] for row in verdicts(host, *options) if not row["ok"]}
     assert left <= set(allowed)
 
 
-# That the driver lacks a library is fixed by its packages alone.
-LEFT = {"missing library": ("driver-files",)}
+# Checks that still fail after the remedy, because only the packages of the driver restore a library.
+STILL_FAILING = {"missing library": ("driver-files",)}
 
 
 @pytest.mark.parametrize("runtime", EVERY)
-def test_a_host_that_is_well_starts_containers_and_has_nothing_wrong(well: Host, runtime: str) -> None:
-    assert starts(well, runtime)
-    assert [row for row in verdicts(well, "--for", runtime) if not row["ok"]] == []
+def test_a_host_without_failures_starts_containers(forky_host: Host, runtime: str) -> None:
+    assert starts(forky_host, runtime)
+    assert [row for row in verdicts(forky_host, "--for", runtime) if not row["ok"]] == []
 
 
 @pytest.mark.parametrize(
     ("name", "runtime"),
     [(name, runtime) for name, breakage in BREAKAGES.items() for runtime in breakage.runtimes],
 )
-def test_the_cause_comes_first_and_its_remedy_lets_the_container_start(
-    well: Host, name: str, runtime: str
+def test_the_cause_is_reported_first_and_its_remedy_lets_the_container_start(
+    forky_host: Host, name: str, runtime: str
 ) -> None:
-    fixes(well, BREAKAGES[name].on(FORKY), runtime, *LEFT.get(name, ()))
+    fixes(forky_host, BREAKAGES[name].on(FORKY), runtime, *STILL_FAILING.get(name, ()))
 
 
-def test_a_daemon_that_is_older_than_its_configuration_is_restarted(well: Host) -> None:
-    well.run("sleep 1.5; touch /etc/docker/daemon.json")
-    first = verdicts(well, "--for", "docker")[0]
+def test_the_remedy_restarts_a_daemon_that_started_before_its_configuration_changed(forky_host: Host) -> None:
+    forky_host.run("sleep 1.5; touch /etc/docker/daemon.json")
+    first = verdicts(forky_host, "--for", "docker")[0]
     assert (first["check"], first["severity"]) == ("docker-restart", "warning")
-    well.run(first["remedy"])
-    assert verdicts(well, "--for", "docker")[0]["ok"]
+    forky_host.run(first["remedy"])
+    assert verdicts(forky_host, "--for", "docker")[0]["ok"]
 
 
-def test_debian_12_is_well_before_it_is_broken(old: Host) -> None:
-    assert starts(old, "podman")
-    assert [row for row in verdicts(old) if not row["ok"]] == []
+def test_debian_12_passes_all_checks_before_a_breakage(bookworm_host: Host) -> None:
+    assert starts(bookworm_host, "podman")
+    assert [row for row in verdicts(bookworm_host) if not row["ok"]] == []
 
 
 @pytest.mark.parametrize("name", [name for name, breakage in BREAKAGES.items() if breakage.runtimes == EVERY])
-def test_podman_of_debian_12_is_mended_as_well(old: Host, name: str) -> None:
-    fixes(old, BREAKAGES[name].on(BOOKWORM), "podman", *LEFT.get(name, ()))
+def test_the_remedy_lets_podman_of_debian_12_start_a_container(bookworm_host: Host, name: str) -> None:
+    fixes(bookworm_host, BREAKAGES[name].on(BOOKWORM), "podman", *STILL_FAILING.get(name, ()))
 
 
-def test_a_spec_that_only_newer_podmans_read_is_written_for_this_one(old: Host) -> None:
+def test_the_remedy_replaces_a_spec_that_only_newer_podmans_can_read(bookworm_host: Host) -> None:
     script = f'sed -i \'s/"cdiVersion": "0.5.0"/"cdiVersion": "0.6.0"/\' {SPEC}'
     fixes(
-        old, Breakage(script=script, check="spec-version", words="podman 4.3.1 reads 0.5.0 at most"), "podman"
+        bookworm_host,
+        Breakage(script=script, check="spec-version", detail="podman 4.3.1 reads at most 0.5.0"),
+        "podman",
     )
 
 
-def test_a_file_that_a_user_may_not_read_is_opened_for_rootless_containers(old: Host) -> None:
-    # The kernel lets no user mount /proc or /sys where something covers a part; podman keeps the namespace
-    # of a user's first container.
-    old.run(UNMOUNT_KERNEL)
-    container = f"{without_root(old).podman} {REDHAT_IMAGE} true"
-    assert old.attempt(container).returncode == 0
-    old.run(MOUNT_KERNEL)
-    question = ("--for", "podman", "--user", "rl", "--device", DEVICE)
-    assert [row for row in verdicts(old, *question) if not row["ok"]] == []
-    old.run(f"chmod 0600 {SPEC}")
-    assert "unresolvable CDI devices" in old.attempt(container).stderr
-    first = verdicts(old, *question)[0]
+# A wrapper of Debian 12's podman, which prints an older version.
+INSTALL_OLDER_PODMAN = """mv /usr/bin/podman /usr/bin/podman.real
+cat >/usr/bin/podman <<'END'
+#!/bin/sh
+[ "$*" != --version ] || exec echo podman version 4.2.0
+exec podman.real "$@"
+END
+chmod 755 /usr/bin/podman
+"""
+
+
+def test_the_remedy_for_an_older_podman_writes_a_spec_that_this_podman_can_read(bookworm_host: Host) -> None:
+    uuid = GPUS[0].uuid
+    bookworm_host.run(INSTALL_OLDER_PODMAN)
+    try:
+        first = verdicts(bookworm_host, "--for", "podman")[0]
+        assert (first["check"], first["ok"]) == ("spec-version", False), first
+        assert "podman 4.2.0 reads at most 0.4.0; nvidia.com/gpu=0" in first["detail"]
+        bookworm_host.run(first["remedy"])
+        assert [row for row in verdicts(bookworm_host, "--for", "podman") if not row["ok"]] == []
+        run = f"podman run --rm --device nvidia.com/gpu={uuid} {DEBIAN_IMAGE} test -c /dev/nvidia0"
+        assert bookworm_host.attempt(run).returncode == 0
+        assert not starts(bookworm_host, "podman")
+    finally:
+        bookworm_host.run("mv /usr/bin/podman.real /usr/bin/podman")
+
+
+def test_the_remedy_makes_a_spec_readable_for_rootless_containers(bookworm_host: Host) -> None:
+    # A user cannot mount /proc or /sys if a mount covers a part of them. The first container starts without
+    # these mounts. Later containers reuse its namespace, which podman keeps.
+    bookworm_host.run(UNMOUNT_KERNEL)
+    container = f"{without_root(bookworm_host).podman} {REDHAT_IMAGE} true"
+    assert bookworm_host.attempt(container).returncode == 0
+    bookworm_host.run(MOUNT_KERNEL)
+    options = ("--for", "podman", "--user", "rl", "--device", DEVICE)
+    assert [row for row in verdicts(bookworm_host, *options) if not row["ok"]] == []
+    bookworm_host.run(f"chmod 0600 {SPEC}")
+    assert "unresolvable CDI devices" in bookworm_host.attempt(container).stderr
+    first = verdicts(bookworm_host, *options)[0]
     assert (first["check"], first["severity"]) == ("spec-unreadable", "error")
-    # Whoever has no root's rights asks for himself, and hears the same.
-    asked = old.attempt(f"{AS_USER} cdigen doctor --json --for podman --device {DEVICE}")
-    assert json.loads(asked.stdout)[0] == first, asked.stderr
-    old.run(first["remedy"])
-    assert old.attempt(container).returncode == 0
+    # The same command, run by the user, has the same result.
+    done = bookworm_host.attempt(f"{AS_USER} cdigen doctor --json --for podman --device {DEVICE}")
+    assert json.loads(done.stdout)[0] == first, done.stderr
+    bookworm_host.run(first["remedy"])
+    assert bookworm_host.attempt(container).returncode == 0

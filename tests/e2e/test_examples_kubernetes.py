@@ -1,4 +1,4 @@
-"""Pods of KAI, HAMi and gpu-operator beside a real containerd, with the configuration of the example."""
+"""A real containerd injects GPUs into pods of KAI, HAMi and gpu-operator with the example configuration."""
 
 import json
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from support.values.example_pods import CONFIGURATION, UUID, ExamplePod, read_po
 pytestmark = pytest.mark.e2e
 
 MANAGEMENT = "management.nvidia.com/gpu"
-# Kind -> its device and the nodes that it gives.
+# Kind -> its device and the nodes of the device.
 OTHERS = {
     MANAGEMENT: ("all", ("/dev/nvidia0", "/dev/nvidia1")),
     "k8s.device-plugin.nvidia.com/gpu": (UUID, ("/dev/nvidia0",)),
@@ -28,22 +28,22 @@ OTHERS = {
 
 
 def write_others(folder: Path) -> None:
-    """Write specs of the kinds OTHERS beside that of the GPUs."""
+    """Write the specs of the kinds OTHERS into FOLDER."""
     library = {
         "hostPath": str(folder.parent / "libfake.so.1"),
         "containerPath": LIBRARY,
         "options": ["ro", "bind"],
     }
     for kind, (name, nodes) in OTHERS.items():
-        given = [{"path": node, "hostPath": NODES[node][0]} for node in nodes]
-        edits = {"deviceNodes": given, "mounts": [library], "env": ["NVIDIA_VISIBLE_DEVICES=void"]}
+        device_nodes = [{"path": node, "hostPath": NODES[node][0]} for node in nodes]
+        edits = {"deviceNodes": device_nodes, "mounts": [library], "env": ["NVIDIA_VISIBLE_DEVICES=void"]}
         spec = {"cdiVersion": "0.5.0", "kind": kind, "devices": [{"name": name, "containerEdits": edits}]}
         (folder / f"{kind.replace('/', '-')}.json").write_text(json.dumps(spec))
 
 
 @pytest.fixture(scope="module", params=["forky", "trixie"])
 def host(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
-    """Run a containerd that injects CDI devices of plugins, and one (1.7) that gets nodes and mounts."""
+    """Run containerd: forky's injects CDI devices; for trixie's (1.7), `cdigen nri` adds nodes and mounts."""
     policy = yaml.safe_load(CONFIGURATION.read_text())["nri"]
     with containerd_with_specs(cache, request.param) as host:
         write_others(host.specs)
@@ -52,7 +52,7 @@ def host(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containerd]:
 
 
 def started(host: Containerd, pod: ExamplePod) -> dict[str, str]:
-    """Return the GPU nodes of the pod's container, which has the driver's library."""
+    """Start the container of POD and check its driver library; return its GPU nodes."""
     run = host.pod(
         namespace=pod.namespace, privileged=pod.privileged, labels=pod.labels, annotations=pod.annotations
     )
@@ -64,18 +64,16 @@ def started(host: Containerd, pod: ExamplePod) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("file", "name"), [("kai.yaml", "gpu-sharing"), ("kai.yaml", "gpu-sharing-nri"), ("hami.yaml", "gpu-pod")]
 )
-def test_a_pod_that_shares_a_gpu_gets_it_without_a_runtime_class(
-    host: Containerd, file: str, name: str
-) -> None:
+def test_a_pod_with_a_shared_gpu_needs_no_runtime_class(host: Containerd, file: str, name: str) -> None:
     assert started(host, read_pods(file)[name]) == numbers("/dev/nvidia0")
 
 
-def test_gpu_operators_own_pods_get_the_kind_of_administrators(host: Containerd) -> None:
+def test_pods_of_gpu_operator_get_the_management_kind(host: Containerd) -> None:
     (pod,) = read_pods("gpu-operator.yaml").values()
     assert started(host, pod).items() >= numbers("/dev/nvidia0", "/dev/nvidia1").items()
 
 
-def test_another_namespaces_pods_are_refused_it(host: Containerd) -> None:
+def test_the_management_kind_is_refused_in_other_namespaces(host: Containerd) -> None:
     pod = host.pod(namespace="team-a")
-    with pytest.raises(CriError, match="which the policy does not allow in the namespace"):
+    with pytest.raises(CriError, match=r"no rule in nri\.management_namespaces permits"):
         pod.create(f"NVIDIA_VISIBLE_DEVICES={MANAGEMENT}=all")

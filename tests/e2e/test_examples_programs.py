@@ -1,6 +1,6 @@
-"""The examples, each run by the real program as its file says, on a host with two GPUs.
+"""Real programs run the examples as the example files describe, on a host with two GPUs.
 
-Of the programs' releases those that Debian's next release has (tools-forky); Quadlet's is Debian 13's podman.
+The programs are from Debian's next release (tools-forky). test_examples_quadlet.py tests Debian 13's Quadlet.
 """
 
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ from support.paths import REPOSITORY
 pytestmark = pytest.mark.e2e
 
 EXAMPLES = REPOSITORY / "examples"
-# What the examples start, by the name that they have for it.
+# The image in the examples.
 IMAGE = "docker.io/library/debian:stable"
 CONTROL = {"/dev/nvidiactl", "/dev/nvidia-modeset", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools"}
 NETWORKLESS = "services:\n  devices: {network_mode: none}\n  reservation: {network_mode: none}\n"
-# A cluster of one node, this one; jobs are neither traced nor confined by control groups.
+# The host is the only node of the cluster. Slurm uses no control groups for jobs.
 CLUSTER = """
 AuthType=auth/munge
 ClusterName=test
@@ -65,33 +65,33 @@ def host(cache: Path, driver_tree: Path, images: Path) -> Iterator[Host]:
 
 
 def gpus(output: str) -> set[str]:
-    """Return the GPUs among the NVIDIA nodes that the example found, of which the others are all there."""
+    """Return the GPU nodes in OUTPUT; check that OUTPUT also contains all control nodes."""
     found = {word for word in output.split() if word.startswith("/dev/nvidia")}
     assert found >= CONTROL
     return found - CONTROL
 
 
 @pytest.mark.parametrize("compose", ["docker compose", "podman-compose"])
-def test_a_service_of_compose_has_the_gpu_that_it_names(host: Host, compose: str) -> None:
+def test_a_compose_service_has_the_gpu_of_its_devices_key(host: Host, compose: str) -> None:
     host.put("/examples/compose/compose.override.yaml", NETWORKLESS)
     output = host.run(f"cd /examples/compose; {compose} run --rm -T devices 2>&1")
     assert gpus(output) == {"/dev/nvidia0"}
 
 
-def test_a_service_of_docker_compose_has_the_gpu_that_it_reserves(host: Host) -> None:
+def test_a_docker_compose_service_has_the_gpu_of_its_reservation(host: Host) -> None:
     host.put("/examples/compose/compose.override.yaml", NETWORKLESS)
     output = host.run("cd /examples/compose; docker compose run --rm -T reservation 2>&1")
     assert gpus(output) == {"/dev/nvidia1"}
 
 
-def test_a_pod_of_podman_has_the_gpu_that_it_is_limited_to(host: Host) -> None:
+def test_a_pod_of_podman_kube_play_has_the_gpu_of_its_limits(host: Host) -> None:
     host.run("podman kube play --network none /examples/kube-play/pod.yaml && podman wait gpu-cuda")
     assert gpus(host.run("podman logs gpu-cuda")) == {"/dev/nvidia0"}
 
 
 @pytest.mark.parametrize("build", ["buildah build", "podman build"])
-def test_a_build_has_the_gpu(host: Host, build: str) -> None:
-    # crun is the default of Debian's podman, runc that of this host alone. A network would need nftables.
+def test_an_image_build_has_the_requested_gpu(host: Host, build: str) -> None:
+    # Debian's podman uses crun by default; this host is configured for runc. A network would need nftables.
     with_crun = (
         f"{LONE_CGROUP2} {build.replace(' build', ' --runtime crun build')} --isolation=oci --network none"
     )
@@ -99,13 +99,13 @@ def test_a_build_has_the_gpu(host: Host, build: str) -> None:
     assert gpus(host.run("podman run --rm localhost/built cat /found")) == {"/dev/nvidia0"}
 
 
-def test_each_job_of_slurm_has_the_gpu_that_it_was_given(host: Host) -> None:
+def test_each_job_of_slurm_has_its_allocated_gpu(host: Host) -> None:
     name = host.run("hostname").strip()
     cluster = (EXAMPLES / "slurm/slurm.conf").read_text().replace("node1", f"{name} NodeAddr=127.0.0.1")
     host.put("/etc/slurm/slurm.conf", cluster + CLUSTER.format(name=name))
     host.put("/etc/slurm/gres.conf", (EXAMPLES / "slurm/gres.conf").read_text())
     host.run(START_SLURM)
-    # The first job holds one GPU for as long as the second runs, which therefore has the other.
+    # The first job holds one GPU until the second job, which gets the other GPU, has ended.
     host.run("cd /tmp; sbatch --gres=gpu:1 --wrap 'until [ -e /tmp/done ]; do sleep 0.1; done'")
     try:
         host.run("cd /tmp; sbatch --wait --output=/tmp/job.out /examples/slurm/job.sh")
@@ -114,7 +114,7 @@ def test_each_job_of_slurm_has_the_gpu_that_it_was_given(host: Host) -> None:
     assert gpus(host.run("cat /tmp/job.out")) == {"/dev/nvidia1"}
 
 
-def test_a_container_of_systemd_nspawn_has_the_gpu_and_loads_its_driver(host: Host) -> None:
+def test_a_systemd_nspawn_container_has_the_gpu_and_loads_the_driver(host: Host) -> None:
     host.put("/etc/machine-id", "0123456789abcdef0123456789abcdef\n")
     host.run(
         f"mkdir /srv/box; podman export $(podman create {IMAGE} true) | tar --extract --directory /srv/box"

@@ -1,4 +1,4 @@
-"""The example of Quadlet: systemd starts its container on a booted Debian 13, whose podman makes the unit."""
+"""systemd starts the container of the Quadlet example on a booted Debian 13; podman generates the unit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ IMAGE = "docker.io/library/debian:stable"
 
 @pytest.fixture
 def host(cache: Path, images: Path) -> Iterator[Host]:
-    """Boot a host with two GPUs, a spec without hooks, and the example where podman looks for it."""
+    """Boot a host with two GPUs, a spec without hooks, and the example in podman's folder."""
     with copied_tree(cache / "host-trixie", cache, own=WRITTEN_IN_PLACE) as root:
         for top in (root, root / KERNEL):
             write_kernel_side(top, GPUS)

@@ -1,8 +1,7 @@
-"""The main job, for real: a Debian 13 driver install, `cdigen generate --write`, `podman run --device`.
+"""`podman run --device` starts containers with the specs of `cdigen generate --write` for Debian 13's driver.
 
-The host is Debian's real driver packages with a kernel side written as files and real character
-devices; podman and runc are Debian's. What is missing is the GPU: nvidia-smi gets as far as asking
-the driver, and says so in its own words.
+The host has Debian's driver packages, podman and runc, and real device nodes. The test writes the files of
+/proc and /sys. Only the GPU is missing, so nvidia-smi starts and cannot communicate with the driver.
 """
 
 import json
@@ -25,7 +24,7 @@ SPEC = "run/cdi/nvidia.com-gpu.json"
 FOLDERS = {DEBIAN_IMAGE: "/usr/lib/x86_64-linux-gnu", REDHAT_IMAGE: "/usr/lib64"}
 IMAGES = tuple(FOLDERS)
 
-# What programs and the driver's own libraries ask the loader for.
+# The libraries that programs and the driver's own libraries load.
 NAMES = (
     "libcuda.so.1",
     "libnvidia-ml.so.1",
@@ -41,7 +40,7 @@ NAMES = (
     "libnvoptix.so.1",
 )
 
-# Further names of files in NAMES; a process that has one of a file's names loaded gets that again.
+# Other names of files in NAMES. A second process loads them, because a process loads each file only once.
 ALIASES = ("libcuda.so", f"libnvidia-nvvm.so.{VERSION}", "libGLX_indirect.so.0", "libnvidia-ml.so")
 
 REQUESTS: dict[str, set[Node]] = {
@@ -61,7 +60,7 @@ def cdigen(*arguments: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory, driver_tree: Path) -> Path:
-    """Return a folder with the kernel side of two GPUs and the spec that cdigen gives for the whole."""
+    """Return a copy of the host with the kernel's files of two GPUs and cdigen's specs."""
     folder = tmp_path_factory.mktemp("state")
     root = folder / "root"
     copy_tree(driver_tree, root)
@@ -80,13 +79,13 @@ def debian_13(driver_tree: Path, images: Path, state: Path) -> Iterator[Host]:
 
 @pytest.mark.parametrize("image", IMAGES)
 @pytest.mark.parametrize("device", REQUESTS)
-def test_a_container_has_the_nodes_it_asked_for_with_their_numbers_and_no_others(
+def test_a_container_has_only_the_requested_nodes_with_their_major_and_minor_numbers(
     debian_13: Host, image: str, device: str
 ) -> None:
     assert debian_13.gpu_nodes(image, f"nvidia.com/gpu={device}") == {*REQUESTS[device], *control_nodes()}
 
 
-def test_an_administrators_container_has_every_node_of_the_driver_and_its_files(debian_13: Host) -> None:
+def test_the_management_kind_injects_all_nodes_and_files_of_the_driver(debian_13: Host) -> None:
     device = "management.nvidia.com/gpu=all"
     drivers = {node for gpu in GPUS for node in gpu.nodes if node.path.startswith("/dev/nvidia")}
     assert debian_13.gpu_nodes(DEBIAN_IMAGE, device) == {*drivers, *control_nodes()}
@@ -105,13 +104,15 @@ def test_every_library_loads_by_name_from_the_folder_that_the_image_searches(
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_nvidia_smi_is_found_and_asks_the_driver(debian_13: Host, image: str) -> None:
+def test_nvidia_smi_starts_and_cannot_communicate_with_the_driver(debian_13: Host, image: str) -> None:
     answer = debian_13.attempt(f"podman run --rm --device nvidia.com/gpu=all {image} nvidia-smi")
     assert "couldn't communicate with the NVIDIA driver" in answer.stdout
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_every_mount_of_the_spec_is_there_and_read_only(debian_13: Host, state: Path, image: str) -> None:
+def test_every_mount_of_the_spec_is_read_only_in_the_container(
+    debian_13: Host, state: Path, image: str
+) -> None:
     spec = json.loads((state / SPEC).read_text())
     run = f"podman run --rm --device nvidia.com/gpu=0 {image}"
     rows = [line.split() for line in debian_13.run(f"{run} cat /proc/self/mountinfo").splitlines()]
@@ -132,12 +133,12 @@ def test_a_container_cannot_change_the_driver(debian_13: Host, image: str) -> No
     assert "Read-only file system" in answer.stderr
 
 
-def test_the_driver_comes_without_a_gpu_too(debian_13: Host) -> None:
+def test_the_device_none_injects_the_driver_without_a_gpu(debian_13: Host) -> None:
     run = f"podman run --rm --device nvidia.com/gpu=none {DEBIAN_IMAGE}"
     assert debian_13.run(f"{run} dlopen-all libcuda.so.1").startswith("ok ")
 
 
-def test_a_container_that_asks_by_environment_too_gets_nothing_twice(debian_13: Host) -> None:
+def test_the_spec_sets_nvidia_visible_devices_to_void(debian_13: Host) -> None:
     run = f"podman run --rm --env NVIDIA_VISIBLE_DEVICES=all --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
     assert debian_13.run(f"{run} sh -c 'echo $NVIDIA_VISIBLE_DEVICES'") == "void\n"
 
@@ -148,16 +149,16 @@ def test_a_read_only_container_starts(debian_13: Host, image: str) -> None:
     assert debian_13.run(f"{run} dlopen-all libcuda.so.1").startswith("ok ")
 
 
-def test_a_driver_container_serves_the_machines_own_podman(
+def test_the_machines_podman_starts_containers_with_the_files_of_a_driver_container(
     images: Path, driver_tree: Path, tmp_path: Path
 ) -> None:
-    """--driver-root: the tree is a driver container's root on this machine, with podman 4.3."""
+    """`--driver-root` is the root of a driver container on this machine, which has podman 4.3."""
     kernel_side = tmp_path / "kernel-side"
     write_kernel_side(kernel_side, GPUS)
     python = shlex.quote(sys.executable)
     repository = Path(__file__).resolve().parents[2]
     with running_host(MACHINE, images=images, state=kernel_side) as host:
-        # /proc/driver is the kernel's, so the GPUs' entries are put over it in this namespace.
+        # Only the kernel adds files to /proc/driver, so a tmpfs with the GPUs' entries is mounted over it.
         host.run(f"mount -t tmpfs none /proc/driver && cp -r {kernel_side}/proc/driver/nvidia /proc/driver/")
         host.run(f"cd {repository} && {python} -m cdigen generate --driver-root {driver_tree} --write")
         spec = json.loads(host.run("cat /var/run/cdi/nvidia.com-gpu.json"))

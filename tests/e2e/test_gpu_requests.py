@@ -1,6 +1,7 @@
-"""Docker and containerd start containers with AMD's and Intel's devices, by name or by `--gpus driver=cdi`.
+"""Docker and containerd start containers with AMD and Intel devices, by name or by `--gpus driver=cdi`.
 
-What `--gpus` alone means differs from release to release (docs/mixed-hosts.md) and is no business of ours.
+`--gpus` without `driver=cdi` has different meanings in different releases (docs/mixed-hosts.md). The tests do
+not use it.
 """
 
 from __future__ import annotations
@@ -47,17 +48,17 @@ def nodes(host: Host, runtime: str, options: str) -> set[str]:
 
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
-def test_devices_of_two_makers_are_given_by_name(forky: Host, runtime: str) -> None:
+def test_devices_of_two_vendors_are_injected_by_name(forky: Host, runtime: str) -> None:
     assert nodes(forky, runtime, "--device amd.com/gpu=0") == AMDS
     assert nodes(forky, runtime, "--device intel.com/gpu=card40") == INTELS
     assert nodes(forky, runtime, "--device amd.com/gpu=all --device intel.com/gpu=all") == AMDS | INTELS
 
 
-def test_docker_gives_intels_by_gpus_where_the_driver_is_named(forky: Host) -> None:
+def test_docker_injects_intel_devices_for_the_gpus_option_with_driver_cdi(forky: Host) -> None:
     assert nodes(forky, "docker", """--gpus '"device=intel.com/gpu=0",driver=cdi'""") == INTELS
 
 
-def test_docker_lists_the_devices_of_both(forky: Host) -> None:
+def test_docker_lists_the_devices_of_both_vendors(forky: Host) -> None:
     discovered = forky.run("docker info --format '{{json .DiscoveredDevices}}'")
     for name in (
         "amd.com/gpu=0",

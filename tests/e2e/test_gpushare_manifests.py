@@ -1,7 +1,7 @@
-"""The manifests of examples/kubernetes/gpushare on a real Kubernetes that asks RBAC for everything.
+"""The manifests of examples/kubernetes/gpushare work on a real Kubernetes cluster with RBAC.
 
-The extender runs as its Deployment says, but on the node itself: the image comes from elsewhere. `cdigen
-kubelet` has the kubeconfig that docs/sharing.md makes of the token.
+The extender runs with the settings of its Deployment, but as a process of the node, because the image is not
+available here. `cdigen kubelet` uses the kubeconfig that the commands of docs/sharing.md create.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from support.cluster.attacks import (
     POD_PATH,
     STRATEGIC,
     Attack,
-    lay_victims,
+    create_victims,
 )
+from support.cluster.gpu_memory_node import make_gpus, start_cdigen
 from support.cluster.gpu_node import Program
 from support.cluster.gpushare_cluster import (
     FOLDER,
@@ -37,38 +38,37 @@ from support.cluster.gpushare_cluster import (
     OF_DAEMONSET,
     RESOURCES,
     ROLES,
+    adapted_configuration,
     begin_extender,
     create,
     delete,
     inspect,
-    is_said,
     kubeconfig_of_the_kubelet,
     kubeconfig_of_the_page,
-    offer,
-    own,
+    logs,
     remove_ledger,
     running_gpushare,
-    said,
+    set_gpus,
     token_of,
-    told_of,
     user_of,
-    without,
+    wait_for_log,
+    wait_for_message,
+    without_verbs,
 )
 from support.cluster.node import NODE, Node
-from support.cluster.shared_node import lay_gpus, start_cdigen
 from support.containers.busybox_image import IMAGE
 from support.containers.containerd_host import eventually
 
-from cdigen.gpushare.names import ASSIGNED, GPUS, INDEX, LEDGER_IN, OF_GPU
+from cdigen.gpushare.names import ASSIGNED, GPUS, INDEX, LEDGER_NAMESPACE, OF_GPU
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.e2e
 
-# Pods with 100,000 variables each, 1.8 MB: one tenant's.
+# The number of large pods of one tenant; each pod has 100,000 variables (1.8 MB).
 LARGE_PODS = int(os.environ.get("CDIGEN_SOAK_LARGE_PODS", "6"))
-SIZES = (4, 2)  # GiB of the GPUs of the node with a kubelet
+SIZES = (4, 2)  # the memory of each GPU of the node that has a kubelet, in GiB
 CONFIG = """\
 health: {ignore: [node-unusable]}
 daemon: {settle_timeout_s: 1}
@@ -76,9 +76,9 @@ kubelet: {shared_memory: {unit: GiB, namespace: cdigen}}
 """
 EXTENDER, NODE_SIDE = (f"{ROLES}/clusterroles/{name}" for name in ("cdigen-extender", "cdigen-node"))
 OF_LEDGERS = f"{ROLES}/namespaces/{LEDGERS}/roles/cdigen-ledgers"
-# The account of the node's kubelet, as messages name it.
+# In messages of the API server, the kubelet's account contains the name of the node.
 KUBELET = NODE
-# The ServiceAccounts that cdigen ships.
+# ServiceAccount in the manifests -> its namespace.
 NAMESPACES = {"cdigen": OF_DAEMONSET, "cdigen-extender": LEDGERS, "cdigen-node": LEDGERS}
 OF_HEALTH = f"{ROLES}/namespaces/kube-system/roles/cdigen-unhealthy"
 
@@ -90,22 +90,22 @@ def cluster(cache: Path, kubernetes_tree: Path) -> Iterator[Node]:
         yield node
 
 
-def test_the_deployments_pods_are_made_and_find_a_node(cluster: Node) -> None:
+def test_the_pods_of_the_extenders_deployment_are_created_and_bound(cluster: Node) -> None:
     def placed() -> bool | None:
         rows = cluster.pods(LEDGERS).values()
         return [bool(row["spec"].get("nodeName")) for row in rows] == [True, True] or None
 
-    eventually(placed, "both replicas have a node", told=lambda: said(cluster))
+    eventually(placed, "both replicas have a node", details=lambda: logs(cluster))
     pod = next(iter(cluster.pods(LEDGERS).values()))["spec"]
     assert re.fullmatch(r"localhost/cdigen:[0-9.]+", pod["containers"][0]["image"])
     assert pod["priority"] > 0
-    # The image comes from elsewhere.
+    # The image is not available here.
     cluster.kubectl("-n", LEDGERS, "scale", "deployment/cdigen-extender", "--replicas=0")
     budget = yaml.safe_load((FOLDER / "pdb.yaml").read_text())
     cluster.kubectl("apply", "-f", "-", stdin=json.dumps(budget | {"apiVersion": "policy/v1beta1"}))
 
 
-def test_gpushares_demonstration_is_bound_and_an_ordinary_user_sees_it(cluster: Node) -> None:
+def test_the_pods_of_gpushares_demonstration_are_bound_and_a_user_can_inspect_them(cluster: Node) -> None:
     text = (FOLDER / "binpack.yaml").read_text().replace("docker.io/library/debian:stable", IMAGE)
     cluster.kubectl("apply", "-f", "-", stdin=text)
 
@@ -115,20 +115,20 @@ def test_gpushares_demonstration_is_bound_and_an_ordinary_user_sees_it(cluster: 
         ]
         return (len(rows) == 4 and all(row["spec"].get("nodeName") == "guide" for row in rows)) or None
 
-    eventually(bound, "the demonstration is bound", told=lambda: said(cluster))
+    eventually(bound, "the demonstration is bound", details=lambda: logs(cluster))
     metadata = cluster.pods("default")["binpack-1-0"]["metadata"]
-    assert metadata["annotations"][LEDGER_IN] == LEDGERS
+    assert metadata["annotations"][LEDGER_NAMESPACE] == LEDGERS
     config = user_of(cluster, "anna")
     refused = inspect(cluster, config)
     assert refused.returncode == 1
     assert 'User "system:serviceaccount:default:anna" cannot list resource "pods"' in refused.stderr
-    assert "you need the right to get and list nodes" in refused.stderr
+    assert "grant the user the verbs get and list for nodes" in refused.stderr
     rules = ("--verb=get,list", "--resource=nodes,pods")
-    cluster.kubectl("create", "clusterrole", "looks", *rules)
+    cluster.kubectl("create", "clusterrole", "inspect", *rules)
     cluster.kubectl(
-        "create", "clusterrolebinding", "looks", "--clusterrole=looks", "--serviceaccount=default:anna"
+        "create", "clusterrolebinding", "inspect", "--clusterrole=inspect", "--serviceaccount=default:anna"
     )
-    # Binpack: the smaller GPU first, as long as it suffices.
+    # Binpack uses the smaller GPU first, while this GPU has enough free units.
     rows = inspect(cluster, config).stdout.splitlines()
     assert rows[0] == "NAME   IPADDRESS  GPU0(Allocated/Total)  GPU1(Allocated/Total)  GPU Memory(GiB)"
     assert rows[1].split()[:2] == ["guide", "10.99.0.7"]
@@ -140,11 +140,11 @@ def test_gpushares_demonstration_is_bound_and_an_ordinary_user_sees_it(cluster: 
     assert inspect(cluster, config).stdout.endswith("0/0 (0%)\nCordoned, not in the total: guide 11/23\n")
     cluster.kubectl("uncordon", "guide")
     cluster.kubectl("delete", "statefulset/binpack-1", "job/gpu-job", "--wait=false")
-    eventually(lambda: gone(cluster, "binpack", "gpu-job"), "they are gone", told=str)
+    eventually(lambda: gone(cluster, "binpack", "gpu-job"), "the pods are deleted", details=str)
 
 
-def test_gpushares_samples_fill_two_gpus_but_for_the_last(cluster: Node) -> None:
-    offer(cluster, 16276, 16276)
+def test_two_gpus_have_memory_for_three_of_the_four_gpushare_samples(cluster: Node) -> None:
+    set_gpus(cluster, 16276, 16276)
     text = (FOLDER / "binpack-mib.yaml").read_text().replace("docker.io/library/debian:stable", IMAGE)
     cluster.kubectl("apply", "-f", "-", stdin=text)
 
@@ -152,42 +152,42 @@ def test_gpushares_samples_fill_two_gpus_but_for_the_last(cluster: Node) -> None
         rows = [row for name, row in cluster.pods("default").items() if name.startswith("binpack-")]
         return sorted(bool(row["spec"].get("nodeName")) for row in rows) == [False, True, True, True] or None
 
-    eventually(placed, "three are bound", told=lambda: said(cluster))
+    eventually(placed, "three pods are bound", details=lambda: logs(cluster))
     shown = inspect(cluster, cluster.folder / "anna.conf").stdout
     assert "GPU Memory(MiB)" in shown
     assert re.search(r"^(24414|32552)/32552 ", shown, re.MULTILINE)
     names = [f"deployment/binpack-{number}" for number in range(1, 5)]
     cluster.kubectl("delete", *names, "--wait=false")
-    eventually(lambda: gone(cluster, "binpack"), "they are gone", told=str)
-    offer(cluster, 15, 8)
+    eventually(lambda: gone(cluster, "binpack"), "the pods are deleted", details=str)
+    set_gpus(cluster, 15, 8)
 
 
 def gone(node: Node, *prefixes: str) -> bool | None:
     left = [name for name in node.pods("default") if name.startswith(prefixes)]
     for name in left:
-        with suppress(ApiError):  # its controller was faster
+        with suppress(ApiError):  # the controller deleted the pod first
             delete(node, name)
     return not left or None
 
 
-def test_the_extender_says_which_of_its_lists_it_may_not_have(cluster: Node) -> None:
-    who = 'User \\"system:serviceaccount:cdigen:cdigen-extender\\" cannot'
+def test_the_extender_logs_that_the_api_server_forbids_a_list_or_a_watch(cluster: Node) -> None:
+    user = 'User \\"system:serviceaccount:cdigen:cdigen-extender\\" cannot'
     for verb in ("list", "watch"):
-        cluster.daemons["extender"].stop(signal.SIGKILL)  # else it goes on for 3 s
+        cluster.daemons["extender"].stop(signal.SIGKILL)  # after SIGTERM the extender would run for 3 s
         cluster.daemons["extender"].log_file.write_text("")
         with (
-            without(cluster, EXTENDER, "pods", verb),
-            without(cluster, EXTENDER, "nodes", verb),
-            without(cluster, OF_HEALTH, "configmaps", verb),
+            without_verbs(cluster, EXTENDER, "pods", verb),
+            without_verbs(cluster, EXTENDER, "nodes", verb),
+            without_verbs(cluster, OF_HEALTH, "configmaps", verb),
         ):
             cluster.daemons["extender"].start()
             for resource in ("pods", "nodes", "configmaps"):
-                is_said(cluster, "extender", f'{who} {verb} resource \\"{resource}\\"')
+                wait_for_log(cluster, "extender", f'{user} {verb} resource \\"{resource}\\"')
     cluster.daemons["extender"].stop(signal.SIGKILL)
     begin_extender(cluster)
 
 
-def test_without_one_of_its_rights_the_extender_binds_nothing_and_the_pods_event_says_why(
+def test_an_extender_that_lacks_a_permission_binds_no_pod_and_an_event_has_the_reason(
     cluster: Node,
 ) -> None:
     remove_ledger(cluster, "guide")
@@ -201,15 +201,15 @@ def test_without_one_of_its_rights_the_extender_binds_nothing_and_the_pods_event
     create(cluster, "first", 1, nodeSelector={})
     eventually(
         lambda: bool(cluster.pods("default")["first"]["spec"].get("nodeName")) or None,
-        "all is well with all rights", told=lambda: said(cluster),
+        "the pod is bound with all rights", details=lambda: logs(cluster),
     )  # fmt: skip
     for number, (role, resource, verb) in enumerate((*cases, remove_ledger_later)):
         name = f"less-{number}"
         if (role, resource, verb) == remove_ledger_later:
             remove_ledger(cluster, "guide")
-        with without(cluster, role, resource, verb):
+        with without_verbs(cluster, role, resource, verb):
             create(cluster, name, 1)
-            text = told_of(cluster, name, f'cannot {verb} resource "{resource}"')
+            text = wait_for_message(cluster, name, f'cannot {verb} resource "{resource}"')
             assert "system:serviceaccount:cdigen:cdigen-extender" in text
             delete(cluster, name)
     delete(cluster, "first")
@@ -217,13 +217,13 @@ def test_without_one_of_its_rights_the_extender_binds_nothing_and_the_pods_event
 
 @pytest.fixture(scope="module")
 def victims(cluster: Node) -> Node:
-    """Return the cluster with the objects of the attacks."""
-    lay_victims(cluster)
+    """Return the cluster with the pod and the node that the attacks try to change."""
+    create_victims(cluster)
     return cluster
 
 
 def sent_by(node: Node, account: str, attack: Attack) -> Any:
-    """Send a request as the ServiceAccount ACCOUNT, or as the node's kubelet; ApiError."""
+    """Send ATTACK with the token of ACCOUNT; return the response, or raise ApiError."""
     token = NODE_TOKEN if account == KUBELET else token_of(node, account, NAMESPACES[account])
     with closing(Api(node.holder, token)) as api:
         return api.call(attack.method, attack.path, attack.body, kind=attack.kind)
@@ -246,7 +246,7 @@ def test_no_account_of_a_node_binds_pods(victims: Node, account: str) -> None:
 
 @pytest.mark.parametrize("path", [POD_PATH, NODE_PATH])
 @pytest.mark.parametrize("account", ["cdigen-extender", KUBELET])
-def test_the_kubelets_credentials_change_nothing_of_other_nodes(
+def test_the_extender_and_a_kubelet_cannot_patch_the_status_of_another_node_or_of_a_system_pod(
     victims: Node, account: str, path: str
 ) -> None:
     change = {"metadata": {"annotations": {"a": "b"}}}
@@ -254,7 +254,7 @@ def test_the_kubelets_credentials_change_nothing_of_other_nodes(
         sent_by(victims, account, Attack("", "PATCH", f"{path}/status", change, MERGE))
 
 
-def test_through_status_the_nodes_account_changes_metadata_and_status_and_no_specification(
+def test_a_status_patch_by_the_account_cdigen_node_changes_metadata_and_status_but_no_spec(
     victims: Node,
 ) -> None:
     before = [victims.api.get(path)["spec"] for path in (POD_PATH, NODE_PATH)]
@@ -274,15 +274,15 @@ def test_through_status_the_nodes_account_changes_metadata_and_status_and_no_spe
     assert pod["status"]["phase"] == "Failed"
 
 
-# The node's side.
+# The device plugin.
 
 
 @pytest.fixture(scope="module")
 def plugin(cluster: Node, kubectl: Path) -> Iterator[Node]:
-    """Run `cdigen kubelet` with the kubeconfig and the token that the page's commands create."""
+    """Run `cdigen kubelet` with the kubeconfig and the token that the commands of docs/sharing.md create."""
     with tempfile.TemporaryDirectory(prefix="gpushare-", dir=cluster.folder) as folder:
         root = Path(folder) / "root"
-        log = lay_gpus(root, SIZES, CONFIG)
+        log = make_gpus(root, SIZES, CONFIG)
         daemon = Program(arguments=("run", "--root", str(root)), log_file=Path(folder) / "daemon.log")
         daemon.start()
         folders = ("--kubelet-dir", f"{cluster.folder}/kubelet", "--run-dir", f"{cluster.folder}/plugin")
@@ -291,12 +291,15 @@ def plugin(cluster: Node, kubectl: Path) -> Iterator[Node]:
         try:
             eventually(
                 lambda: has_annotation(cluster), "the node is annotated",
-                told=lambda: program.log + daemon.log,
+                details=lambda: program.log + daemon.log,
             )  # fmt: skip
             eventually(
-                lambda: cluster.allocatable(RESOURCES.memory) == sum(SIZES) or None, "units are offered",
-                told=lambda: program.log,
+                lambda: cluster.allocatable(RESOURCES.memory) == sum(SIZES) or None, "units are advertised",
+                details=lambda: program.log,
             )  # fmt: skip
+            # If a pod is admitted while a plugin registers again, kubelet 1.20.2 can crash ("assignment to
+            # entry in nil map", devicemanager/pod_devices.go:157). On a node, systemd restarts the kubelet.
+            cluster.kubelet.comes_back = True
             yield cluster
         finally:
             program.stop()
@@ -306,27 +309,28 @@ def plugin(cluster: Node, kubectl: Path) -> Iterator[Node]:
 
 def has_annotation(node: Node) -> bool | None:
     found = node.api.get(f"/api/v1/nodes/{NODE}")
-    counted = found["status"]["capacity"].get(RESOURCES.count) == str(len(SIZES))
-    return (GPUS in found["metadata"].get("annotations", {}) and counted) or None
+    has_count = found["status"]["capacity"].get(RESOURCES.count) == str(len(SIZES))
+    return (GPUS in found["metadata"].get("annotations", {}) and has_count) or None
 
 
 def is_annotated(node: Node, name: str) -> Any:
-    """Wait until the pod NAME is annotated by its node; returns the annotations."""
+    """Wait until the device plugin has annotated the pod NAME; return the annotations."""
 
     def annotated() -> Any:
         found = node.pods("default")[name]["metadata"].get("annotations", {})
         return found if found.get(ASSIGNED) == "true" else None
 
     def status() -> str:
-        return f"{node.pods('default')[name]['status']}\n{said(node, 'plugin')}"
+        return f"{node.pods('default')[name]['status']}\n{logs(node, 'plugin')}"
 
-    return eventually(annotated, f"pod {name} is annotated", told=status)
+    return eventually(annotated, f"pod {name} is annotated", details=status)
 
 
 def restart_plugin(node: Node) -> None:
-    """Start the stopped plugin, and wait until the kubelet admits pods: before, each pod fails for good."""
+    """Start the stopped plugin, and wait until the kubelet admits pods; until then, pods fail permanently."""
 
     def admitted() -> bool | None:
+        node.kubelet.check()
         with suppress(ApiError):
             create(node, "probe", 1, nodeName=NODE)
         found = node.pods("default")["probe"]
@@ -335,11 +339,11 @@ def restart_plugin(node: Node) -> None:
         return found["metadata"].get("annotations", {}).get(ASSIGNED) == "true" or None
 
     node.daemons["plugin"].start()
-    eventually(admitted, "the kubelet admits a pod", told=lambda: said(node, "plugin"))
+    eventually(admitted, "the kubelet admits a pod", details=lambda: logs(node, "plugin"))
     delete(node, "probe")
 
 
-def test_with_its_token_the_node_says_what_a_container_got(plugin: Node) -> None:
+def test_a_plugin_with_its_own_token_annotates_the_allocation(plugin: Node) -> None:
     create(plugin, "unplanned", 2, nodeName=NODE)
     found = is_annotated(plugin, "unplanned")
     size = {"0": "4", "1": "2"}[found[INDEX]]
@@ -347,21 +351,21 @@ def test_with_its_token_the_node_says_what_a_container_got(plugin: Node) -> None
     delete(plugin, "unplanned")
 
 
-def test_with_the_kubelets_credentials_the_node_says_what_a_container_got(plugin: Node) -> None:
+def test_a_plugin_with_the_kubelets_credentials_annotates_the_allocation(plugin: Node) -> None:
     program = plugin.daemons["plugin"]
     flags = list(program.flags)
-    place = flags.index("--kubeconfig") + 1
+    position = flags.index("--kubeconfig") + 1
     program.stop()
     remove_ledger(plugin, NODE)
     plugin.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {GPUS: "old"}}})
-    program.flags = [*flags[:place], str(kubeconfig_of_the_kubelet(plugin)), *flags[place + 1 :]]
+    program.flags = [*flags[:position], str(kubeconfig_of_the_kubelet(plugin)), *flags[position + 1 :]]
     restart_plugin(plugin)
     try:
         for name in ("by-kubelet-1", "by-kubelet-2"):
             create(plugin, name, 2, nodeName=NODE)
             is_annotated(plugin, name)
-        eventually(lambda: has_annotation(plugin), "the node is annotated", told=lambda: program.log)
-        # Which fails where there is no ledger.
+        eventually(lambda: has_annotation(plugin), "the node is annotated", details=lambda: program.log)
+        # This shows that the plugin created a ledger, because remove_ledger fails if there is no ledger.
         remove_ledger(plugin, NODE)
         for name in ("by-kubelet-1", "by-kubelet-2"):
             delete(plugin, name)
@@ -371,8 +375,10 @@ def test_with_the_kubelets_credentials_the_node_says_what_a_container_got(plugin
         restart_plugin(plugin)
 
 
-def test_without_one_of_its_rights_the_node_refuses_and_the_pod_says_why(plugin: Node) -> None:
-    who = "system:serviceaccount:cdigen:cdigen-node"
+def test_a_plugin_that_lacks_a_permission_refuses_a_pod_and_the_pods_event_has_the_reason(
+    plugin: Node,
+) -> None:
+    account = "system:serviceaccount:cdigen:cdigen-node"
     cases = (
         (NODE_SIDE, "pods", "list"),
         (NODE_SIDE, "pods/status", "patch"),
@@ -384,39 +390,39 @@ def test_without_one_of_its_rights_the_node_refuses_and_the_pod_says_why(plugin:
         name = f"refused-{number}"
         if verb == "create":
             remove_ledger(plugin, NODE)
-        with without(plugin, role, resource, verb):
+        with without_verbs(plugin, role, resource, verb):
             create(plugin, name, 1, nodeName=NODE)
-            text = told_of(plugin, name, f'cannot {verb} resource "{resource}"')
-            assert who in text
+            text = wait_for_message(plugin, name, f'cannot {verb} resource "{resource}"')
+            assert account in text
         delete(plugin, name)
 
 
 @pytest.mark.parametrize(("resource", "verb"), [("nodes", "get"), ("nodes/status", "patch")])
-def test_what_the_node_may_not_write_is_in_its_log(plugin: Node, resource: str, verb: str) -> None:
+def test_the_plugin_logs_that_a_node_update_is_forbidden(plugin: Node, resource: str, verb: str) -> None:
     program = plugin.daemons["plugin"]
     program.stop()
     program.log_file.write_text("")
-    # What is right already is not written.
+    # The plugin writes a value only if it differs from that of the node, so the node gets wrong values.
     plugin.api.patch(f"/api/v1/nodes/{NODE}", {"metadata": {"annotations": {GPUS: "old"}}})
     wrong = {RESOURCES.count: "99"}
     plugin.api.patch(f"/api/v1/nodes/{NODE}/status", {"status": {"capacity": wrong, "allocatable": wrong}})
     words = f'cannot {verb} resource \\"{resource}\\"'
-    with without(plugin, NODE_SIDE, resource, verb):
+    with without_verbs(plugin, NODE_SIDE, resource, verb):
         program.start()
-        is_said(plugin, "plugin", words)
+        wait_for_log(plugin, "plugin", words)
 
 
-def test_large_pods_of_a_tenant_stop_neither_the_extender_nor_the_node(plugin: Node) -> None:
+def test_large_pods_of_a_tenant_stop_neither_the_extender_nor_the_plugin(plugin: Node) -> None:
     names = [f"large-{number}" for number in range(LARGE_PODS)]
     variables = [{"name": f"A{number}"} for number in range(100_000)]
     for name in names:
-        # Its image is missing, so that the pod is pending for good. The node reads it, too.
+        # The image is missing, so these pods stay pending. The device plugin also reads the pods on its node.
         container = {"name": "main", "image": "registry.example/none", "imagePullPolicy": "Never"}
-        place = {"nodeName": NODE} if name != names[-1] else {"schedulerName": "none"}
+        target = {"nodeName": NODE} if name != names[-1] else {"schedulerName": "none"}
         spec = {
             "containers": [container | {"env": variables}],
             "automountServiceAccountToken": False,
-            **place,
+            **target,
         }
         metadata = {"name": name, "namespace": "default"}
         plugin.api.create({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
@@ -431,22 +437,22 @@ def test_large_pods_of_a_tenant_stop_neither_the_extender_nor_the_node(plugin: N
     create(plugin, "placed", 1)
     eventually(
         lambda: plugin.pods("default")["placed"]["spec"].get("nodeName"), "a pod is placed",
-        told=lambda: said(plugin),
+        details=lambda: logs(plugin),
     )  # fmt: skip
     for name in ("placed", *names):
         delete(plugin, name)
     extender, node = (program.peak_kib >> 10 for program in programs)
     print(f"{len(names)} pods: {extender} MiB of the extender, {node} MiB of the node")
-    # Limits: 256 MiB of the extender's container, 512 MiB of the node's service.
+    # The limits are 256 MiB for the extender's container and 512 MiB for the node's service.
     assert extender < 128
     assert node < 192
 
 
-def test_gpushares_policy_file_is_understood_too(cluster: Node) -> None:
-    """Last: the scheduler is another one from here on."""
+def test_the_scheduler_accepts_gpushares_policy_file(cluster: Node) -> None:
+    """This test runs last because it replaces the scheduler."""
     cluster.daemons["scheduler"].stop()
     policy = cluster.folder / "policy.json"
-    policy.write_text(own(cluster, (FOLDER / "scheduler-policy.json").read_text()))
+    policy.write_text(adapted_configuration(cluster, (FOLDER / "scheduler-policy.json").read_text()))
     config = f"{cluster.folder}/kubeconfig"
     cluster.start(
         "scheduler", "kube-scheduler", kubeconfig=config, leader_elect="false", policy_config_file=str(policy)
@@ -454,5 +460,5 @@ def test_gpushares_policy_file_is_understood_too(cluster: Node) -> None:
     create(cluster, "by-policy", 9)
     eventually(
         lambda: cluster.pods("default")["by-policy"]["spec"].get("nodeName") == "guide" or None,
-        "it is bound", told=lambda: said(cluster),
+        "the pod is bound", details=lambda: logs(cluster),
     )  # fmt: skip

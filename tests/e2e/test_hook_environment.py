@@ -1,7 +1,8 @@
-"""An image's environment, libraries and Python modules: the hook runs none of them, whichever runtime it is.
+"""With every tested runtime, the start-up hook uses no environment variable, library or module of an image.
 
-runc 1.1 hands an image's environment to hooks that have none of their own, LD_PRELOAD included, and starts
-every hook in the folder that is the image's root (CVE-2025-23266 was that).
+If the spec of a hook has no `env`, runc 1.1 passes the environment of the image (also LD_PRELOAD) to the
+hook. It starts every hook in the image's root (CVE-2025-23266). The tests put canaries into images: programs,
+libraries and Python modules that record their execution (support/containers/hostile_images.py).
 """
 
 import json
@@ -17,7 +18,7 @@ from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 
-# As seen from the container and from a hook: the current folder of both is the image's root.
+# A path relative to the current folder, which is the image's root for the container and for the hook.
 HERE = f"/proc/self/cwd{EVIL}"
 PRELOAD = {"LD_AUDIT": f"{HERE}/library.so", "LD_PRELOAD": f"{HERE}/library.so"}
 ENVIRONMENT = {
@@ -35,9 +36,9 @@ ENVIRONMENT = {
     "PYTHONSTARTUP": f"{HERE}/module.py",
     "PYTHONWARNINGS": "error",
 }
-# The canaries under every name that an interpreter, a loader or the hook could look for: in the root, which
-# is the hook's current folder, in EVIL, and where they belong.
-TRAPS = f"""
+# Links the canaries to each name that an interpreter, a loader or the hook could load. The links are in the
+# root (the hook's current folder), in EVIL, and at the usual paths.
+PLACE_CANARIES = f"""
 for folder in . .{EVIL} {{.{EVIL},usr}}/lib/python3.{{11,13}}; do
     mkdir -p $folder/encodings $folder/cdigen/hook
     for name in posix struct _stat sys os site sitecustomize usercustomize _json json stat __main__ \
@@ -55,7 +56,7 @@ for name in python3 usr/bin/python3 usr/bin/python3.13 usr/bin/sh usr/sbin/ldcon
     ln -f .{EVIL}/program $name
 done
 """
-LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"  # which OUTSIDE has a copy of
+LIBCUDA = "/usr/lib/x86_64-linux-gnu/libcuda.so.1"  # OUTSIDE contains a copy of this library
 
 
 def options(environment: dict[str, str]) -> str:
@@ -67,7 +68,7 @@ OPTIONS = options(ENVIRONMENT)
 
 @pytest.fixture(scope="module")
 def machine(target: Target, images: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Give this machine itself as a host, with its own podman, runc and Python, and the hook of the spec."""
+    """Return this machine (with its podman, runc and Python) as a host with the hook of the target's spec."""
     old = subprocess.run(
         ["/usr/bin/python3", "-c", "import sys; sys.exit(sys.version_info < (3, 11))"], check=False
     )
@@ -84,30 +85,30 @@ def machine(target: Target, images: Path, tmp_path_factory: pytest.TempPathFacto
 
 
 def assert_nothing_executed(target: Target, **how: str) -> None:
-    """Start a container with all traps; the hook must have done its work, without falling into one."""
+    """Start a container with all canaries; check that the hook updates the cache and that no canary runs."""
     with target.untouched():
-        answer = target.start(TRAPS, command=f"{EVIL}/program", **how)
+        answer = target.start(PLACE_CANARIES, command=f"{EVIL}/program", **how)
         assert (answer.returncode, answer.stdout) == (0, "started\n"), answer.stderr
         done = target.start(command="ldconfig -p", options=how.get("options", "").replace(OPTIONS, ""))
     assert "libcuda.so.1 (libc6,x86-64) => /usr/local/nvidia/lib64/libcuda.so.1" in done.stdout
 
 
-def test_nothing_of_the_image_is_executed(target: Target) -> None:
+def test_the_hook_executes_nothing_of_the_image(target: Target) -> None:
     assert_nothing_executed(target, options=OPTIONS)
 
 
 @pytest.mark.parametrize("options", ["--read-only", "--user 1000", "--uidmap 0:100000:65536", "--privileged"])
-def test_nothing_is_executed_however_the_container_is_run(target: Target, options: str) -> None:
+def test_the_hook_executes_nothing_of_the_image_in_any_mode(target: Target, options: str) -> None:
     assert_nothing_executed(target, options=f"{OPTIONS} {options}")
 
 
-def test_the_environment_of_an_image_is_no_other(target: Target) -> None:
-    """Not given to podman but written in the image."""
+def test_the_hook_executes_nothing_of_an_image_that_sets_the_environment(target: Target) -> None:
+    """The image sets the environment, not an option of podman."""
     changes = " ".join(f"--change 'ENV {name}={value}'" for name, value in ENVIRONMENT.items())
     target.host.run(
         f"""id=$(podman create {DEBIAN_IMAGE} true)
         cd "$(podman mount $id)" && mkdir .{EVIL} && cp /run/canaries/* .{EVIL}
-        {TRAPS}
+        {PLACE_CANARIES}
         rm -r .{EVIL}
         cd / && podman umount $id >/dev/null
         podman commit --quiet {changes} $id localhost/evil && podman rm $id""",
@@ -119,15 +120,15 @@ def test_the_environment_of_an_image_is_no_other(target: Target) -> None:
     assert (answer.returncode, answer.stdout) == (0, "started\n"), answer.stderr
 
 
-def test_nothing_is_executed_by_this_machines_runtime(machine: Target) -> None:
+def test_the_hook_executes_nothing_of_the_image_with_this_machines_runtime(machine: Target) -> None:
     assert_nothing_executed(machine, options=OPTIONS)
 
 
 @pytest.mark.parametrize("change", ["env", "isolation"])
-def test_the_traps_catch_a_hook_that_is_less_careful(machine: Target, change: str) -> None:
-    """What the tests above are worth: without its environment, or without -I, something is executed.
+def test_a_hook_whose_spec_lacks_env_or_the_option_i_executes_a_canary(machine: Target, change: str) -> None:
+    """Test that the canaries work: the spec of this hook has no `env`, or Python has no option -I.
 
-    runc 1.2 and later give hooks an empty environment then.
+    runc 1.2 and later pass an empty environment to a hook whose spec has no `env`.
     """
     if change == "env" and not machine.host.run("runc --version").startswith("runc version 1.1."):
         cannot_run("needs runc 1.1")
@@ -139,7 +140,7 @@ def test_the_traps_catch_a_hook_that_is_less_careful(machine: Target, change: st
     else:
         hook["args"] = ["python3", "-c", "import json"]
     machine.host.put("/run/cdi/careless.json", json.dumps(spec))
-    machine.start(TRAPS, device="example.com/careless=0", options=options(PRELOAD))
+    machine.start(PLACE_CANARIES, device="example.com/careless=0", options=options(PRELOAD))
     executed = machine.host.run(f"ls {EXECUTED}; rm -f {EXECUTED}/*").split()
     machine.host.run("rm /run/cdi/careless.json")
     assert executed == ["library" if change == "env" else "module"]

@@ -1,7 +1,7 @@
-"""Volumes and ways to run a container that make a part of the host a part of it: what the hook leaves.
+"""The start-up hook does not change host files that are in the container because of a volume or an option.
 
-test_layouts_volumes.py has what every layout leaves; here it is the hook alone, and each volume meets a
-profile that requires every step, so that its reason is seen.
+test_layouts_volumes.py tests every layout. This module tests only the hook, with a profile that requires
+every step, so that the runtime prints the hook's messages.
 """
 
 import pytest
@@ -11,7 +11,7 @@ from support.containers.hostile_images import STRICT, Target, arm, hook_lines
 
 pytestmark = pytest.mark.e2e
 
-# A volume, and the place where the hook stops; "" where it need not.
+# Volume -> the path at which the hook stops, or "" if the hook does not stop.
 VOLUMES = {
     "-v /etc:/etc:ro": "/etc",
     "-v /etc:/etc:rshared": "/etc",
@@ -54,7 +54,7 @@ MODES = (
     "--pids-limit 16",
     "--ulimit fsize=4096:4096",
 )
-OTHER_MOUNT = "another mount than the container's root lies there, which may be the host's"
+OTHER_MOUNT = "is on another mount than the container's root, possibly a mount of the host"
 
 
 @pytest.fixture(scope="module")
@@ -66,33 +66,33 @@ def target(driven: HostOf, tmp_path_factory: pytest.TempPathFactory) -> Target:
         podman cp $id:/etc /srv/etc; podman rm $id >/dev/null
         podman volume create --ignore etc >/dev/null"""
     )
-    # No runtime can mount where it can make nothing to mount on: read-only serves after writable.
+    # Writable volumes are mounted first, because a runtime cannot make mount points in a read-only volume.
     for folder in ("/etc", "/usr/lib", "/usr/lib64", "/usr/share"):
         made.start(options=f"-v {folder}:{folder}")
     return made
 
 
 @pytest.mark.parametrize("volume", VOLUMES)
-def test_the_hook_leaves_what_a_volume_brings_in(target: Target, volume: str) -> None:
-    look = "find /srv -printf '%p %y %m %i %s %T@ %l\\n'"
-    target.start(options=volume)  # runtimes make what they mount on, in any case
-    before = target.host.run(look)
+def test_the_hook_does_not_change_files_of_a_volume(target: Target, volume: str) -> None:
+    list_files = "find /srv -printf '%p %y %m %i %s %T@ %l\\n'"
+    target.start(options=volume)  # the runtime makes missing mount points
+    before = target.host.run(list_files)
     with target.untouched():
-        said = target.said("", options=volume)
+        messages = target.hook_messages("", options=volume)
     place = VOLUMES[volume]
-    assert (f" {place}: {OTHER_MOUNT};" in said) if place else not said
-    assert target.host.run(look) == before
+    assert (f" {place}: {OTHER_MOUNT};" in messages) if place else not messages
+    assert target.host.run(list_files) == before
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_the_hook_does_its_work_however_a_container_is_run(target: Target, mode: str) -> None:
+def test_the_hook_updates_the_loader_cache_in_every_mode(target: Target, mode: str) -> None:
     with target.untouched():
-        assert target.said("", options=mode) == ""
+        assert target.hook_messages("", options=mode) == ""
         listed = target.start(options=mode, command="ldconfig -p").stdout
     assert "libcuda.so.1 (libc6,x86-64) => /usr/local/nvidia/lib64/libcuda.so.1" in listed
 
 
-# The host's root, under several names.
+# Arguments of podman that make the host's root the root of the container.
 ROOTS = {
     "volume": f"-v /:/ {DEBIAN_IMAGE}",
     "root": "--rootfs /",
@@ -102,15 +102,15 @@ ROOTS = {
 
 
 @pytest.mark.parametrize("root", ROOTS)
-def test_the_hosts_own_root_is_no_containers(target: Target, root: str) -> None:
+def test_the_hook_runs_no_step_if_the_containers_root_is_the_hosts_root(target: Target, root: str) -> None:
     target.host.run("mount --bind / /srv/mnt; ln -sfn / /srv/link; mkdir -p /usr/local/nvidia")
     run = f"podman run --rm --device {{}} {ROOTS[root]} true"
-    target.host.attempt(run.format(DEVICE))  # runtimes make what they mount on
+    target.host.attempt(run.format(DEVICE))  # the runtime makes missing mount points
     with target.untouched():
         lenient = target.host.attempt(run.format(DEVICE))
         strict = target.host.attempt(run.format(STRICT))
     target.host.run("umount /srv/mnt")
     assert strict.returncode != 0
     lines = hook_lines(strict.stderr)
-    assert lines == [] or "the container's root is the host's; no step is done" in lines[0]
-    assert lines or lenient.returncode != 0  # podman or runc would not have it either
+    assert lines == [] or "the container's root is the host's root; no step is run" in lines[0]
+    assert lines or lenient.returncode != 0  # podman or runc may refuse the root first

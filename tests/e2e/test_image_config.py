@@ -1,4 +1,4 @@
-"""`cdigen resolve --image-config` reads what a real podman prints of an image with variables and labels."""
+"""`cdigen resolve --image-config` reads a real podman's output for an image with variables and labels."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize(("cuda", "devices"), [("8.0.61", ["nvidia.com/gpu=all"]), ("99.0", [])])
-def test_an_image_is_judged_as_podman_shows_it(
+def test_cdigen_resolve_checks_the_requirements_of_an_image_in_podmans_output(
     driver_tree: Path, images: Path, tmp_path: Path, cuda: str, devices: list[str]
 ) -> None:
     changes = " ".join(f'--change "{change.format(cuda=cuda)}"' for change in CHANGES)
@@ -48,7 +48,7 @@ def test_an_image_is_judged_as_podman_shows_it(
     assert (done.returncode, done.stderr) == (0 if devices else 1, "")
     found = json.loads(done.stdout)
     assert found["devices"] == devices
-    assert [(row["by"], row["met"]) for row in found["requirements"]] == [
+    assert [(row["source"], row["met"]) for row in found["requirements"]] == [
         ("NVIDIA_REQUIRE_CUDA", True),
         ("com.nvidia.cuda.version", bool(devices)),
     ]

@@ -1,4 +1,4 @@
-"""What is in cdigen's image: all that its programs need, licences, and nothing that only hosts use."""
+"""cdigen's image contains its programs, dependencies and licences, and no files that only hosts use."""
 
 import stat
 import subprocess
@@ -11,7 +11,7 @@ from support.processes import captured
 
 pytestmark = pytest.mark.e2e
 
-# The issue's limit is 120 MB; what it is today is in docs/image.md.
+# The limits of the packed image and of the unpacked image (120 MiB); docs/image.md has the current sizes.
 MOST_PACKED, MOST_UNPACKED = 40 << 20, 120 << 20
 
 
@@ -20,24 +20,24 @@ def image(image_archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Cont
     return contents(image_archive, tmp_path_factory.mktemp("layout"))
 
 
-def test_it_is_small(image: Contents, image_archive: Path) -> None:
+def test_the_image_is_smaller_than_the_limits(image: Contents, image_archive: Path) -> None:
     assert image_archive.stat().st_size <= MOST_PACKED
     assert image.size <= MOST_UNPACKED
 
 
-def test_the_same_sources_give_the_same_bytes(image_archive: Path, cache: Path, tmp_path: Path) -> None:
-    # The packages are built anew, and in folders of other names.
+def test_two_builds_of_the_image_are_identical(image_archive: Path, cache: Path, tmp_path: Path) -> None:
+    # The packages are built again, in folders with other names.
     again = build(cache, tmp_path / "again/of/it.tar.zst")
     assert subprocess.run(["cmp", image_archive, again], check=False).returncode == 0
 
 
-def test_nobodys_program_starts_by_itself_and_not_as_root(image: Contents) -> None:
+def test_the_image_has_no_entrypoint_and_an_unprivileged_user(image: Contents) -> None:
     config = image.config["config"]
     assert config["User"] == "65532:65532"
     assert "Entrypoint" not in config
 
 
-def test_there_is_no_shell_and_nothing_that_gives_rights(image: Contents) -> None:
+def test_the_image_has_no_shell_no_setuid_program_and_no_device_node(image: Contents) -> None:
     names = {Path(path).name for path, file in image.files.items() if not file.isdir()}
     assert not names & {"sh", "bash", "dash", "busybox", "perl", "apt", "apt-get", "dpkg", "su", "mount"}
     special = stat.S_ISUID | stat.S_ISGID
@@ -48,14 +48,14 @@ def test_there_is_no_shell_and_nothing_that_gives_rights(image: Contents) -> Non
     assert writable == {"tmp", "var/tmp"}
 
 
-def test_there_is_nothing_that_only_hosts_and_package_managers_use(image: Contents) -> None:
+def test_the_image_has_no_files_that_only_hosts_and_package_managers_use(image: Contents) -> None:
     unwanted = ("systemd", "/man/", "var/cache/apt/", "var/lib/apt/", "etc/apt", ".deb", "bash-completion")
     assert [path for path in image.files if any(word in path for word in unwanted)] == []
-    # A container that starts later would not find it: specs name that of the host, or none.
+    # The image does not need the start-up hook, because specs have the hook of the host, or none.
     assert [path for path in image.files if path.endswith("cdigen-hook")] == []
 
 
-def test_what_every_package_is_and_its_licence_are_there(image: Contents) -> None:
+def test_the_image_has_the_name_and_licence_of_every_package(image: Contents) -> None:
     status = "var/lib/dpkg/status.d/"
     packages = {path.removeprefix(status) for path in image.files if path.startswith(status)} - {""}
     assert {"cdigen", "python3-cdigen", "python3-grpcio", "python3-pynvml", "libc6"} <= packages
@@ -69,7 +69,7 @@ def test_what_every_package_is_and_its_licence_are_there(image: Contents) -> Non
     assert [package for package in packages if not has_licence(package)] == []
 
 
-def test_nothing_is_compiled_when_it_starts(image: Contents) -> None:
+def test_all_python_modules_of_the_image_are_compiled(image: Contents) -> None:
     code = [path for path in image.files if path.endswith(".py") and path.startswith("usr/lib/")]
     missing = []
     for path in code:
@@ -84,21 +84,23 @@ COMPLETE = ("--base", "/dev/null", "--debs", "/etc/dpkg", "image.tar")
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
-        ((), "say packaging/image [--base TAR] [--debs FOLDER] OUT.tar.zst"),
-        (("image.iso",), "say packaging/image [--base TAR] [--debs FOLDER] OUT.tar.zst"),
-        (("--layer", "x", "image.tar"), "no option --layer"),
-        (("--base", "image.tar"), "image.tar is not there"),
-        (("--base", "/dev/null"), "say packaging/image"),
+        ((), "usage: packaging/image [--base TAR] [--debs FOLDER] OUT.tar.zst"),
+        (("image.iso",), "usage: packaging/image [--base TAR] [--debs FOLDER] OUT.tar.zst"),
+        (("--layer", "x", "image.tar"), "unknown option --layer"),
+        (("--base", "image.tar"), "image.tar does not exist"),
+        (("--base", "/dev/null"), "usage: packaging/image"),
         pytest.param(COMPLETE, "/etc/dpkg has no package cdigen", marks=pytest.mark.needs_root),
         pytest.param(COMPLETE, "needs root", marks=pytest.mark.needs_user),
     ],
 )
-def test_what_cannot_be_made_is_said(tmp_path: Path, words: tuple[str, ...], said: str) -> None:
+def test_packaging_image_rejects_wrong_arguments(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
     words = tuple(str(tmp_path / word) if word.startswith("image.") else word for word in words)
     command = [str(REPOSITORY / "packaging/image"), *words]
     done = captured(command)
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert list(tmp_path.iterdir()) == []

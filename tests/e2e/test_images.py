@@ -1,7 +1,7 @@
-"""Every layout in every image: dlopen of each driver library by SONAME takes the host driver's file.
+"""With every layout and in every image, dlopen of each driver library by SONAME loads the host driver's file.
 
-The specs are what `cdigen generate --write --layout --hook` writes for a Debian 13 host with its real driver;
-podman and runc (crun where it says so) are Debian's, and the images' own dynamic loaders are the judges.
+`cdigen generate --write --layout --hook` writes the specs for a Debian 13 host with its real driver. podman,
+runc and crun are Debian's. The dynamic loader of each image loads the libraries.
 """
 
 import json
@@ -30,24 +30,24 @@ from support.containers.gpu_hosts import (
 
 pytestmark = pytest.mark.e2e
 
-# What an image lacks: libraries that the driver's ask for and the image does not have.
+# Libraries that the driver's libraries need and the image lacks.
 _NO_OPENSSL = {
     "libnvidia-pkcs11-openssl3.so.550.163.01": "fail libcrypto.so.3: cannot open shared object file: "
     "No such file or directory"
 }
 LACKING = {REDHAT_IMAGE: _NO_OPENSSL, BULLSEYE_IMAGE: _NO_OPENSSL}
 
-# Where nothing runs at the start, an image's cache is as it was. It names the image's own old driver, and the
-# loader asks it before any default folder (ld.so(8)): these two come from the image.
+# Without a hook, the loader cache of an image is not changed. The cache of OLD_DRIVER_ELSEWHERE_IMAGE lists
+# its old driver. The loader reads the cache before the default folders (ld.so(8)), so it loads that driver.
 _OWN_OLD = {
     "libcuda.so.1": "not the host's /opt/old-driver/lib/libcuda.so.535.261.03",
     "libnvidia-ml.so.1": "not the host's /opt/old-driver/lib/libnvidia-ml.so.535.261.03",
 }
-EXCEPTIONS = {(way, OLD_DRIVER_ELSEWHERE_IMAGE): _OWN_OLD for way in HOOKLESS}
+EXCEPTIONS = {(delivery, OLD_DRIVER_ELSEWHERE_IMAGE): _OWN_OLD for delivery in HOOKLESS}
 
 TOOLKIT_FOLDERS = "/usr/lib64 /usr/lib/x86_64-linux-gnu /usr/lib/aarch64-linux-gnu"
 
-# Ways to run a container that change what a mount or a hook can do.
+# Options of podman that change the privileges of mounts and hooks.
 USER_NAMESPACE = "--uidmap 0:100000:65536"
 MODES = {
     "read-only": "--read-only",
@@ -58,57 +58,57 @@ MODES = {
 }
 
 CRUN = [
-    *((way, mode) for way in WAYS for mode in ("", "--read-only", "--user 1000")),
-    *((way, USER_NAMESPACE) for way in HOOKLESS),  # with a hook: see the test after
+    *((delivery, mode) for delivery in WAYS for mode in ("", "--read-only", "--user 1000")),
+    *((delivery, USER_NAMESPACE) for delivery in HOOKLESS),  # HOOKED: see the test of crun before 1.27
 ]
 
 
-def expected(driven: Driven, way: str, image: str) -> dict[str, str]:
-    """Return what dlopen of each SONAME gives: the host's file, but for the exceptions above."""
-    return {**driven.driver, **LACKING.get(image, {}), **EXCEPTIONS.get((way, image), {})}
+def expected(driven: Driven, delivery: str, image: str) -> dict[str, str]:
+    """Return the result of dlopen of each SONAME: the host's file, except for LACKING and EXCEPTIONS."""
+    return {**driven.driver, **LACKING.get(image, {}), **EXCEPTIONS.get((delivery, image), {})}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("delivery", WAYS)
 @pytest.mark.parametrize("image", GLIBC_IMAGES)
-def test_every_library_of_the_driver_loads_by_its_soname(driven: HostOf, way: str, image: str) -> None:
-    host = driven(way)
+def test_every_library_of_the_driver_loads_by_its_soname(driven: HostOf, delivery: str, image: str) -> None:
+    host = driven(delivery)
     assert len(host.driver) > 20
-    assert host.loaded(image) == expected(host, way, image)
+    assert host.loaded(image) == expected(host, delivery, image)
 
 
-@pytest.mark.parametrize("way", ["files", "files+hook"])
+@pytest.mark.parametrize("delivery", ["files", "files+hook"])
 @pytest.mark.parametrize("image", [DEBIAN_IMAGE, REDHAT_IMAGE])
-def test_tools_in_the_container_find_every_library_by_the_drivers_version(
-    driven: HostOf, way: str, image: str
+def test_the_first_folder_that_has_libcuda_has_every_library_of_the_driver(
+    driven: HostOf, delivery: str, image: str
 ) -> None:
-    # As nvidia-ctk looks, when it gives the GPU on: the first of these folders that has libcuda, and before
-    # 1.20 all others in that one.
-    look = (
+    # In a nested container, nvidia-ctk uses the first of these folders that contains libcuda. Before release
+    # 1.20, nvidia-ctk also searched all other libraries only in that folder.
+    search = (
         f"for folder in / {TOOLKIT_FOLDERS}; do ls $folder/libcuda.so.550.163.01 && ls $folder && break; done"
     )
-    host = driven(way)
-    found = host.run(image, f"sh -c {shlex.quote(look)} 2>/dev/null").split()
+    host = driven(delivery)
+    found = host.run(image, f"sh -c {shlex.quote(search)} 2>/dev/null").split()
     assert {os.path.basename(path) for path in host.driver.values()} <= set(found)
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("delivery", WAYS)
 @pytest.mark.parametrize("mode", MODES)
-def test_every_library_loads_however_the_container_is_run(driven: HostOf, way: str, mode: str) -> None:
-    host = driven(way)
+def test_every_library_loads_in_every_mode(driven: HostOf, delivery: str, mode: str) -> None:
+    host = driven(delivery)
     assert host.loaded(DEBIAN_IMAGE, options=MODES[mode]) == host.driver
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_every_library_loads_in_a_container_without_root(driven: HostOf, way: str) -> None:
-    host = driven(way)
-    assert without_root(host.host).loaded(REDHAT_IMAGE) == expected(host, way, REDHAT_IMAGE)
+@pytest.mark.parametrize("delivery", WAYS)
+def test_every_library_loads_in_a_rootless_container(driven: HostOf, delivery: str) -> None:
+    host = driven(delivery)
+    assert without_root(host.host).loaded(REDHAT_IMAGE) == expected(host, delivery, REDHAT_IMAGE)
 
 
-@pytest.mark.parametrize(("way", "mode"), CRUN)
-def test_every_library_loads_where_crun_starts_the_container(driven: HostOf, way: str, mode: str) -> None:
-    host = driven(way)
-    # crun before 1.26, as here, makes the root read-only before the hook runs (crun's NEWS): the libraries
-    # are then found in the folders for capable processors.
+@pytest.mark.parametrize(("delivery", "mode"), CRUN)
+def test_every_library_loads_in_a_container_of_crun(driven: HostOf, delivery: str, mode: str) -> None:
+    host = driven(delivery)
+    # crun before 1.26, such as this one, makes the root read-only before the hook runs (crun's NEWS). The
+    # loader then finds the libraries in the hwcaps folders.
     assert with_crun(host.host).loaded(DEBIAN_IMAGE, options=mode) == host.driver
 
 
@@ -116,7 +116,7 @@ def test_every_library_loads_where_crun_starts_the_container(driven: HostOf, way
 def test_crun_before_1_27_starts_no_container_with_a_hook_and_a_user_namespace(
     driven: HostOf, hook: str
 ) -> None:
-    """It cannot enter the bundle's folder: the hook ends with 1 before it begins (crun pull request 2035)."""
+    """crun cannot enter the bundle's folder, so it reports exit code 1 (crun pull request 2035)."""
     host = driven("view+hook").host
     spec = json.loads(host.run("cat /run/cdi/nvidia.com-gpu.json"))
     spec["kind"] = "example.com/hook"
@@ -130,32 +130,32 @@ def test_crun_before_1_27_starts_no_container_with_a_hook_and_a_user_namespace(
     assert f"error executing hook `{hook}` (exit code: 1)" in answer.stderr
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_an_image_with_another_loader_starts_unharmed(driven: HostOf, way: str) -> None:
-    answer = driven(way).attempt(MUSL_IMAGE, "dlopen-all libtiny.so")
+@pytest.mark.parametrize("delivery", WAYS)
+def test_an_image_with_the_loader_of_musl_starts(driven: HostOf, delivery: str) -> None:
+    answer = driven(delivery).attempt(MUSL_IMAGE, "dlopen-all libtiny.so")
     assert answer.stdout == "ok /usr/lib/libtiny.so\n"
     assert answer.returncode == 0, answer.stderr
 
 
-@pytest.mark.parametrize("way", HOOKED)
+@pytest.mark.parametrize("delivery", HOOKED)
 @pytest.mark.parametrize("image", [DEBIAN_IMAGE, MUSL_IMAGE])
-def test_a_container_that_is_started_again_has_the_same_cache(driven: HostOf, way: str, image: str) -> None:
-    host = driven(way).host
+def test_a_restarted_container_has_the_same_loader_cache(driven: HostOf, delivery: str, image: str) -> None:
+    host = driven(delivery).host
     create = f"podman create --device {DEVICE} {image} sh -c 'md5sum </etc/ld.so.cache'"
     sums = host.run(f"id=$({create}); for _ in 1 2 3; do podman start --attach $id; done; podman rm $id")
     first, second, third, _ = sums.splitlines()
     assert first == second == third
 
 
-@pytest.mark.parametrize("way", HOOKLESS)
+@pytest.mark.parametrize("delivery", HOOKLESS)
 @pytest.mark.parametrize("image", [DEBIAN_IMAGE, REDHAT_IMAGE, BULLSEYE_IMAGE])
-def test_without_a_hook_triton_is_told_the_folder_of_libcuda(driven: HostOf, way: str, image: str) -> None:
-    """It asks `ldconfig -p` otherwise, which does not know it."""
-    found = driven(way).run(image, "sh -c 'dlopen-all $TRITON_LIBCUDA_PATH/libcuda.so.1'")
+def test_without_a_hook_triton_gets_the_folder_of_libcuda(driven: HostOf, delivery: str, image: str) -> None:
+    """Without TRITON_LIBCUDA_PATH, Triton would read `ldconfig -p`, which does not list libcuda."""
+    found = driven(delivery).run(image, "sh -c 'dlopen-all $TRITON_LIBCUDA_PATH/libcuda.so.1'")
     assert found.startswith("ok /usr/lib/x86_64-linux-gnu/")
 
 
-def test_nvidia_smi_asks_the_driver_in_every_layout(driven: HostOf) -> None:
-    for way in WAYS:
-        answer = driven(way).attempt(DEBIAN_IMAGE, "nvidia-smi")
-        assert "couldn't communicate with the NVIDIA driver" in answer.stdout, (way, answer)
+def test_nvidia_smi_starts_and_cannot_communicate_with_the_driver(driven: HostOf) -> None:
+    for delivery in WAYS:
+        answer = driven(delivery).attempt(DEBIAN_IMAGE, "nvidia-smi")
+        assert "couldn't communicate with the NVIDIA driver" in answer.stdout, (delivery, answer)

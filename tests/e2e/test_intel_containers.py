@@ -1,6 +1,6 @@
-"""Real podman starts containers with Intel's devices: by number, by address, by node, and all of them.
+"""Real podman starts containers with Intel's devices by index, PCI address and card name, and with `all`.
 
-The host is Debian 13 with podman; of Intel's side there is what the kernel shows, and real character devices.
+The host is Debian 13 with podman. The kernel's files are written by the test; the device nodes are real.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FLEX = {
     "/dev/dri/by-path/pci-0000:4d:00.0-card": "e2:1",
     "/dev/dri/by-path/pci-0000:4d:00.0-render": "e2:81",
 }
-# By stat, not find's -type: of a node that is bound, a folder tells what it lies over.
+# stat reads the mounted node. At a bind mount, `find -type` may read the type of the file below the mount.
 LISTING = "find /dev/dri /dev/accel -exec stat -c '%n %t:%T' {} + 2>/dev/null | grep -v ' 0:0$'"
 
 
@@ -47,13 +47,13 @@ def nodes(host: Host, device: str, options: str = "") -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", ["1", "0000-4d-00-0-0x56c0", "card1"])
-def test_a_container_has_the_nodes_of_the_gpu_it_asked_for_and_udevs_names_of_them(
+def test_a_container_has_the_nodes_of_the_requested_gpu_and_udevs_links_to_them(
     host: Host, name: str
 ) -> None:
     assert nodes(host, f"intel.com/gpu={name}") == FLEX
 
 
-def test_a_container_has_the_nodes_of_all_gpus_and_of_no_npu(host: Host) -> None:
+def test_the_device_all_injects_the_nodes_of_all_gpus_and_of_no_npu(host: Host) -> None:
     every = {node for name in "012" for node in nodes(host, f"intel.com/gpu={name}")}
     assert nodes(host, "intel.com/gpu=all").keys() == every
 
@@ -62,6 +62,6 @@ def test_a_container_has_the_npu(host: Host) -> None:
     assert nodes(host, "intel.com/npu=accel0") == {"/dev/accel/accel0": "105:0"}
 
 
-def test_a_container_with_users_of_its_own_has_the_nodes_as_well(host: Host) -> None:
-    """There the runtime may make no node, and binds what lies at its path on the host: udev's link, too."""
+def test_a_container_in_a_user_namespace_has_the_same_nodes(host: Host) -> None:
+    """In a user namespace, a runtime cannot create nodes. It bind-mounts host paths, also udev's links."""
     assert nodes(host, "intel.com/gpu=1", "--uidmap 0:100000:65536") == FLEX

@@ -1,4 +1,4 @@
-"""Events that the real kernel sends, and changes that it never announces, reach the real daemon."""
+"""The real daemon handles events of the real kernel, and changes without an event."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture(scope="module")
 def watched(upgrade_tree: Path, images: Path) -> Iterator[Upgraded]:
-    """Return a running host whose daemon runs no cycle without an event while a test waits."""
+    """Return a running host whose daemon runs a cycle without an event only once per hour."""
     config = "daemon: {resync_s: 3600}\n"
     with upgrade_host(upgrade_tree, images=images, config=config) as upgraded, daemon(upgraded):
         upgraded.becomes("ready")
@@ -33,7 +33,7 @@ def device_names(upgraded: Upgraded) -> set[str]:
 @pytest.mark.parametrize(
     ("pattern", "subsystem"), [("bus/pci/devices/*", "pci"), ("devices/virtual/misc/*", "misc")]
 )
-def test_an_event_of_the_kernel_causes_a_cycle_that_names_it(
+def test_a_kernel_event_causes_a_cycle_and_the_status_has_the_event_as_a_reason(
     watched: Upgraded, pattern: str, subsystem: str
 ) -> None:
     files = sorted(Path("/sys").glob(f"{pattern}/uevent"))
@@ -43,12 +43,12 @@ def test_an_event_of_the_kernel_causes_a_cycle_that_names_it(
         files[0].write_text("change")
     except OSError as error:
         cannot_run(f"no uevent can be sent ({error.strerror}): run as root, with a writable /sys")
-    wanted = f"uevents: {subsystem} change {files[0].parent.name}"
-    what = f"a cycle because of {wanted!r}"
-    wait_until(lambda: wanted in reasons(watched), what)
+    expected = f"uevents: {subsystem} change {files[0].parent.name}"
+    what = f"a cycle because of {expected!r}"
+    wait_until(lambda: expected in reasons(watched), what)
 
 
-def test_mig_instances_that_come_and_go_are_in_the_spec_soon(watched: Upgraded) -> None:
+def test_an_added_mig_instance_is_in_the_spec_until_it_is_removed(watched: Upgraded) -> None:
     before = device_names(watched)
     write_minors(watched.root, len(GPUS))
     write_instance(watched.root, 0, 7)
@@ -58,15 +58,15 @@ def test_mig_instances_that_come_and_go_are_in_the_spec_soon(watched: Upgraded) 
         (watched.root / "proc/driver/nvidia" / path).unlink()
     for path in ("capabilities/gpu0/mig/gi8/ci0", "capabilities/gpu0/mig/gi8"):
         (watched.root / "proc/driver/nvidia" / path).rmdir()
-    wait_until(lambda: "0:gi8-ci0" not in device_names(watched), "one MIG device less in the spec")
+    wait_until(lambda: "0:gi8-ci0" not in device_names(watched), "the spec without the removed MIG device")
     assert "0:gi7-ci0" in device_names(watched)
     assert before - device_names(watched) <= {"0", GPUS[0].uuid}
 
 
-def test_a_module_that_is_unloaded_and_loaded_is_noticed_without_an_event(watched: Upgraded) -> None:
+def test_an_unload_and_a_load_of_the_module_are_detected_without_an_event(watched: Upgraded) -> None:
     older = watched.versions[0]
     watched.unload_module()
     wait_until(lambda: watched.spec() is None, "the spec is withdrawn")
     write(watched.root / "proc/driver/nvidia/version", "")
     watched.load_module(older)
-    wait_until(lambda: watched.served() == {older}, "a spec again")
+    wait_until(lambda: watched.served() == {older}, "the spec has the driver's version")

@@ -1,4 +1,4 @@
-"""A log that is overwritten faster than it is read. It fills this machine's own with dots."""
+"""The reader of the kernel log reports lost records; the test fills this machine's log."""
 
 import ctypes
 import signal
@@ -13,26 +13,26 @@ from support.waiting import until
 pytestmark = [pytest.mark.e2e, pytest.mark.needs_root]
 
 SIZE_OF_THE_BUFFER = 10  # SYSLOG_ACTION_SIZE_BUFFER, syslog(2)
-# The longest record of a user (printk.c, PRINTKRB_RECORD_MAX); 7 is for debugging, and reaches no console.
+# The longest record of a program (printk.c, PRINTKRB_RECORD_MAX). No console prints level 7 (debug).
 FILLER = f"<7>cdigen's test of a full kernel log{'.' * 900}"
 
 
 def fill() -> int:
-    """Write as much as the log holds, and return how many records that were."""
+    """Fill the log; return the number of written records."""
     size: int = ctypes.CDLL(None).klogctl(SIZE_OF_THE_BUFFER, None, 0)
     if size <= 0:
-        cannot_run("the kernel's log has no buffer here")
+        cannot_run("the kernel log has no buffer here")
     count = size // len(FILLER) + 10
     for _ in range(count):
         forge(FILLER)
     return count
 
 
-def test_what_was_overwritten_while_the_reader_stood_still_is_counted_and_the_rest_is_read() -> None:
+def test_records_that_were_overwritten_while_the_reader_was_stopped_are_reported_as_lost() -> None:
     program = Program(subprocess.DEVNULL)
     try:
         first = written_by_the_kernel("NVRM: first")
-        while not program.hears()["text"].startswith(first):
+        while not program.next_record()["text"].startswith(first):
             pass
         program.process.send_signal(signal.SIGSTOP)
         assert until(lambda: program.status()["State"].startswith("T"))
@@ -40,13 +40,13 @@ def test_what_was_overwritten_while_the_reader_stood_still_is_counted_and_the_re
         count = fill()
         last = written_by_the_kernel("NVRM: last")
         program.process.send_signal(signal.SIGCONT)
-        said = [program.says()]
-        while not said[-1].get("text", "").startswith(last):
-            said.append(program.says())
-        lost = sum(each.get("lost", 0) for each in said)
-        # The kernel keeps something of what was written last.
+        output = [program.next_line()]
+        while not output[-1].get("text", "").startswith(last):
+            output.append(program.next_line())
+        lost = sum(each.get("lost", 0) for each in output)
+        # The kernel keeps some of the last records.
         assert 10 < lost < count + 100
-        assert [each for each in said if each.get("text", "").startswith(overwritten)] == []
+        assert [each for each in output if each.get("text", "").startswith(overwritten)] == []
     finally:
         program.process.send_signal(signal.SIGCONT)
         program.end()

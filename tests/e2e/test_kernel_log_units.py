@@ -1,6 +1,6 @@
-"""The kernel's log by its units, on Debian 13: who reads it, with which rights, and who hears it.
+"""The units of the kernel log on Debian 13: the reader, its privileges, and the daemon as its client.
 
-The log is this machine's.
+The tests read the kernel log of this machine.
 """
 
 import json
@@ -18,34 +18,34 @@ pytestmark = pytest.mark.e2e
 
 VERSION = "550.163.01"
 CAP_SYSLOG = 1 << 34
-# In the daemon's place, in a unit like the daemon's.
+# This program runs instead of the daemon, in a copy of the daemon's unit.
 LISTENER = """
 import json, os, sys
 sys.path.insert(0, "/usr/lib/cdigen")
 from cdigen.watch.kernel_log import KernelLogSource
-from cdigen.watch.triggers import Inbox
-source, inbox = KernelLogSource(), Inbox()
-source.start(inbox.put)
+from cdigen.watch.triggers import TriggerQueue
+source, queue = KernelLogSource(), TriggerQueue()
+source.start(queue.put)
 texts = []
 while True:
-    inbox.wait(0.2)
-    inbox.take()
+    queue.wait(0.2)
+    queue.take()
     texts += [record.text for record in source.take().records]
     try:
         open("/dev/kmsg").close()
         refusal = ""
     except OSError as error:
         refusal = error.strerror
-    with open("/run/heard.new", "w") as file:
+    with open("/run/received.new", "w") as file:
         json.dump({"problem": source.problem(), "texts": texts, "own": refusal}, file)
-    os.rename("/run/heard.new", "/run/heard")
+    os.rename("/run/received.new", "/run/received")
 """
 EXEC = "ExecStart=/usr/bin/python3 -BIS /listen.py"
 
 
 @pytest.fixture(scope="module")
 def gpus(cache: Path, images: Path) -> Iterator[GpuHost]:
-    """Boot a host with a listener in the daemon's place."""
+    """Boot a host with a listener instead of the daemon."""
     with gpu_host(cache / "host-trixie", VERSION, images=images) as found:
         unit = (found.root / "usr/lib/systemd/system/cdigen.service").read_text()
         changed = [line for line in unit.splitlines() if not line.startswith(("ExecReload=", "WatchdogSec="))]
@@ -59,15 +59,15 @@ def gpus(cache: Path, images: Path) -> Iterator[GpuHost]:
         yield found
 
 
-def heard(gpus: GpuHost) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(gpus.host.attempt("cat /run/heard").stdout or '{"texts": []}')
-    return told
+def received(gpus: GpuHost) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(gpus.host.attempt("cat /run/received").stdout or '{"texts": []}')
+    return found
 
 
-def hears(gpus: GpuHost, name: str) -> bool:
-    """Let the kernel write a line that begins with NAME; return whether it is heard."""
+def receives(gpus: GpuHost, name: str) -> bool:
+    """Let the kernel write a line that begins with NAME; return whether the listener receives it."""
     gpus.host.attempt(f"python3 -ISBc '{FAULT}' '{name}'")
-    return eventually(lambda: any(text.startswith(f"{name}[") for text in heard(gpus)["texts"]))
+    return eventually(lambda: any(text.startswith(f"{name}[") for text in received(gpus)["texts"]))
 
 
 def readers(gpus: GpuHost) -> list[str]:
@@ -75,28 +75,28 @@ def readers(gpus: GpuHost) -> list[str]:
     return gpus.host.attempt("pgrep --full cdigen-kernel-log").stdout.split()
 
 
-def test_the_daemon_hears_what_it_may_not_read_and_nothing_that_is_forged(gpus: GpuHost) -> None:
-    gpus.host.run("rm -f /run/heard; systemctl start listener")
+def test_a_daemon_without_access_to_the_log_receives_only_records_of_the_kernel(gpus: GpuHost) -> None:
+    gpus.host.run("rm -f /run/received; systemctl start listener")
     gpus.host.run(f"echo '{FORGED}' >/dev/kmsg")
-    assert hears(gpus, "NVRM: unit"), gpus.host.attempt("journalctl --no-pager -n 30")
-    told = heard(gpus)
-    assert [text for text in told["texts"] if text in FORGED] == []
-    assert told["problem"] == ""
-    # ProtectKernelLogs=, or the kernel itself (kernel.dmesg_restrict).
-    assert told["own"] in {"Permission denied", "Operation not permitted"}
+    assert receives(gpus, "NVRM: unit"), gpus.host.attempt("journalctl --no-pager -n 30")
+    found = received(gpus)
+    assert [text for text in found["texts"] if text in FORGED] == []
+    assert found["problem"] == ""
+    # ProtectKernelLogs= or the sysctl kernel.dmesg_restrict causes this error.
+    assert found["own"] in {"Permission denied", "Operation not permitted"}
 
 
-def test_the_reader_has_one_privilege_and_one_file(gpus: GpuHost) -> None:
+def test_the_reader_has_only_the_capability_cap_syslog_and_opens_only_the_kernel_log(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start listener")
     assert eventually(lambda: len(readers(gpus)) == 1)
-    assert hears(gpus, "NVRM: rights")
+    assert receives(gpus, "NVRM: rights")
     (reader,) = readers(gpus)
     status = dict(
         line.split(":\t", 1)
         for line in gpus.host.run(f"cat /proc/{reader}/status").splitlines()
         if ":\t" in line
     )
-    assert int(status["Uid"].split()[0]) >= 61184  # a dynamic user's
+    assert int(status["Uid"].split()[0]) >= 61184  # a dynamic user
     rights = {int(status[f"Cap{name}"], 16) for name in ("Prm", "Eff", "Bnd", "Amb")}
     assert rights == {CAP_SYSLOG}
     assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
@@ -107,24 +107,24 @@ def test_the_reader_has_one_privilege_and_one_file(gpus: GpuHost) -> None:
     assert limits[3:5] == ["2", "2"]
 
 
-def test_when_the_daemon_ends_so_does_the_reader(gpus: GpuHost) -> None:
+def test_the_reader_ends_with_the_daemon(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start listener")
     assert eventually(lambda: len(readers(gpus)) == 1)
     gpus.host.run("systemctl stop listener")
     assert eventually(lambda: readers(gpus) == [])
-    left = "systemctl list-units --all --no-legend 'cdigen-kernel-log@*'"
-    assert eventually(lambda: gpus.host.run(left) == "")
+    list_units = "systemctl list-units --all --no-legend 'cdigen-kernel-log@*'"
+    assert eventually(lambda: gpus.host.run(list_units) == "")
 
 
-def test_a_reader_that_was_killed_is_the_end_of_the_connection(gpus: GpuHost) -> None:
+def test_the_daemon_reports_the_end_of_the_connection_if_the_reader_is_killed(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start listener")
     assert eventually(lambda: len(readers(gpus)) == 1)
     gpus.host.run(f"kill -9 {readers(gpus)[0]}")
-    assert eventually(lambda: "has ended" in heard(gpus)["problem"])
+    assert eventually(lambda: "has ended" in received(gpus)["problem"])
     gpus.host.run("systemctl stop listener")
 
 
-def test_nobody_but_root_reaches_the_socket(gpus: GpuHost) -> None:
+def test_only_root_can_connect_to_the_socket(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start cdigen-kernel-log.socket")
     connect = "import socket; socket.socket(socket.AF_UNIX).connect('/run/cdigen-kernel-log.sock')"
     done = gpus.host.attempt(f'setpriv --reuid=65534 --clear-groups python3 -c "{connect}"')
@@ -133,23 +133,23 @@ def test_nobody_but_root_reaches_the_socket(gpus: GpuHost) -> None:
 
 
 def causes(gpus: GpuHost, address: str) -> list[str]:
-    """Return why the GPU at ADDRESS is unhealthy, as inventory.json of the real daemon has it.
+    """Return the causes of the GPU at ADDRESS in inventory.json of the real daemon.
 
-    That it is on no bus of this machine is one of the reasons.
+    One cause is always in the result: no PCI bus of this machine has the GPU.
     """
-    told = json.loads(gpus.host.attempt("cat /run/cdigen/inventory.json").stdout or '{"vendors": {}}')
-    rows = told["vendors"].get("nvidia", {"accelerators": []})["accelerators"]
+    document = json.loads(gpus.host.attempt("cat /run/cdigen/inventory.json").stdout or '{"vendors": {}}')
+    rows = document["vendors"].get("nvidia", {"accelerators": []})["accelerators"]
     return [cause["cause"] for row in rows if row["address"] == address for cause in row["causes"]]
 
 
-def test_an_error_in_the_log_is_in_the_inventory_of_the_daemon_in_its_unit(gpus: GpuHost) -> None:
-    """The last one: the host's log is the test's own afterwards."""
-    # A FIFO gives each record once, so no other may read it.
+def test_the_daemon_in_its_unit_writes_an_error_of_the_log_to_the_inventory(gpus: GpuHost) -> None:
+    """This test runs last because it replaces the log of the host."""
+    # A FIFO returns each record once, so no other process may read it.
     gpus.host.run("systemctl stop listener cdigen-kernel-log.socket 'cdigen-kernel-log@*'; rm /dev/kmsg")
     log = FakeLog(Path(f"/proc/{gpus.host.pid}/root/dev/kmsg"))
     try:
         first, second = (gpu.bdf for gpu in GPUS)
-        # From before the daemon's start.
+        # This record is older than the daemon.
         log.write(record(f"NVRM: Xid (PCI:{first[:-2]}): 79, GPU has fallen off the bus.", 7))
         gpus.host.run("systemctl start cdigen")
         assert eventually(lambda: "xid-79" in causes(gpus, first)), gpus.host.attempt("cdigen status")

@@ -1,7 +1,7 @@
-"""A host that changes below a real kubelet, 1.20.2: its driver, its GPUs, their health and their MIG.
+"""A real kubelet (1.20.2) receives changes of the host: driver, GPUs, their health, and MIG instances.
 
-What the kubelet is told within a second, its node says at its next report, of which this one makes one
-every two seconds (nodeStatusUpdateFrequency; by default 10 s).
+The kubelet receives a change within a second. The Node object changes with the next report of the kubelet.
+Here the kubelet sends a report every two seconds (nodeStatusUpdateFrequency; by default 10 s).
 """
 
 from __future__ import annotations
@@ -10,7 +10,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.cluster.gpu_node import AMD, GPU, GPUS, LIBRARIES, GpuNode, gpu_nodes, look, running_gpu_node
+from support.cluster.gpu_node import (
+    AMD,
+    GPU,
+    GPUS,
+    LIBRARIES,
+    GpuNode,
+    container_devices,
+    gpu_nodes,
+    running_gpu_node,
+)
 from support.cluster.node import NODE
 from support.containers.containerd_host import RELEASES, eventually
 from support.daemon.kernel_records import record
@@ -36,8 +45,8 @@ sharing:
     failRequestsGreaterThanOne: false
     resources: [{name: nvidia.com/gpu, replicas: 10}]
 """
-# Ends once somebody says so, and is started again then.
-UNTIL_TOLD = "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 1"
+# The container ends when the test makes the file /tmp/end. The kubelet then starts the container again.
+UNTIL_SIGNAL = "while [ ! -e /tmp/end ]; do sleep 0.1; done; exit 1"
 
 
 @pytest.fixture(scope="module")
@@ -49,23 +58,24 @@ def running(cache: Path, kubernetes_tree: Path, upgrade_tree: Path) -> Iterator[
 
 @pytest.fixture
 def gpu_node(running: GpuNode) -> Iterator[GpuNode]:
-    """Return the node, of which no pod is left after a test."""
+    """Yield the node, and remove all pods after the test."""
     yield running
     running.node.remove_pods()
 
 
 def listed(gpu_node: GpuNode, resource: str = GPU, health: str = "healthy") -> int:
-    """Return how many of RESOURCE the kubelet is told of."""
+    """Return the number of advertised devices of RESOURCE with the state HEALTH."""
     rows = {row["resource"]: row for row in gpu_node.status()["resources"]}
     return int(rows[resource]["health"][health]) if resource in rows else 0
 
 
-def follows(gpu_node: GpuNode, what: str, change: Callable[[], object], **wanted: int) -> None:
-    """Make a CHANGE, after which the list has what is WANTED soon, and then the node; print after how long.
+def follows(gpu_node: GpuNode, what: str, change: Callable[[], object], **expected: int) -> None:
+    """Run CHANGE; wait until the plugin and then the Node have the EXPECTED counts; print the delays.
 
-    The inventory is the daemon's, written after the specs: where these lack a device, the list may be first.
+    The daemon writes the inventory after the specs. If the specs lack a device, the plugin may change its
+    count before the inventory changes.
     """
-    resources = {GPU if key == "gpu" else MIG: count for key, count in wanted.items()}
+    resources = {GPU if key == "gpu" else MIG: count for key, count in expected.items()}
     inventory = gpu_node.root / "run/cdigen/inventory.json"
     before = inventory.stat().st_mtime
     begun_s = time.time()
@@ -74,62 +84,62 @@ def follows(gpu_node: GpuNode, what: str, change: Callable[[], object], **wanted
     eventually(
         lambda: all(listed(gpu_node, name) == count for name, count in resources.items()) or None,
         what,
-        told=gpu_node.told,
+        details=gpu_node.logs,
     )
-    seen_s = time.time()
+    advertised_s = time.time()
     eventually(lambda: inventory.stat().st_mtime > before or None, f"{what}: the inventory")
-    known_s = inventory.stat().st_mtime
+    inventory_s = inventory.stat().st_mtime
     for name, count in resources.items():
         gpu_node.has(count, name)
     node_s = time.time()
     print(
-        f"{what}: change took {changed_s - begun_s:.2f} s, inventory after {known_s - begun_s:.2f} s, "
-        f"list {seen_s - known_s:.2f} s after it, node {node_s - seen_s:.2f} s after that"
+        f"{what}: change took {changed_s - begun_s:.2f} s, inventory after {inventory_s - begun_s:.2f} s, "
+        f"list {advertised_s - inventory_s:.2f} s after it, node {node_s - advertised_s:.2f} s after that"
     )
 
 
-def test_mig_instances_come_and_go(gpu_node: GpuNode) -> None:
+def test_the_node_advertises_an_added_mig_instance_until_it_is_removed(gpu_node: GpuNode) -> None:
     follows(gpu_node, "two instances", lambda: gpu_node.split(7, {7: "1g.10gb", 8: "1g.10gb"}), gpu=7, mig=2)
     pod = gpu_node.pod("instance", {MIG: 1}).become()
     follows(gpu_node, "a third one", lambda: gpu_node.split(7, dict.fromkeys((7, 8, 9), "1g.10gb")), mig=3)
     assert pod.status()["containerStatuses"][0]["restartCount"] == 0
-    follows(gpu_node, "no MIG any more", lambda: gpu_node.split(7, {}), gpu=8)
+    follows(gpu_node, "no MIG instances", lambda: gpu_node.split(7, {}), gpu=8)
     gpu_node.has(0, MIG)
 
 
-def test_a_gpu_is_taken_out_and_put_in_again(gpu_node: GpuNode) -> None:
+def test_the_number_of_advertised_gpus_changes_if_a_gpu_is_removed_or_inserted(gpu_node: GpuNode) -> None:
     follows(gpu_node, "a GPU taken out", gpu_node.take_out, gpu=7)
     follows(gpu_node, "a GPU put in", gpu_node.put_in, gpu=8)
 
 
-def test_a_gpu_that_fails_gets_no_pod_until_it_is_well(gpu_node: GpuNode) -> None:
+def test_a_failed_gpu_gets_no_pod_until_its_cause_is_cleared(gpu_node: GpuNode) -> None:
     address = GPUS[3].bdf[:-2]
     text = f"NVRM: Xid (PCI:{address}): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus."
     stamp_us = int(time.monotonic() * 1e6)
     follows(gpu_node, "Xid 79", lambda: gpu_node.log.write(record(text, 1, stamp_us=stamp_us)), gpu=7)
     pod = gpu_node.pod("well", {GPU: 7}).become()
-    assert set(look(pod).nodes) & gpu_nodes(3) == gpu_nodes()
+    assert set(container_devices(pod).nodes) & gpu_nodes(3) == gpu_nodes()
     one_more = gpu_node.pod("later", {GPU: 1})
     follows(gpu_node, "cleared", lambda: gpu_node.cdigen("health", "--clear", f"{GPU}=3"), gpu=8)
-    assert gpu_nodes(3) <= set(look(one_more.become()).nodes)
+    assert gpu_nodes(3) <= set(container_devices(one_more.become()).nodes)
 
 
-def test_a_marked_gpu_gets_no_pod_until_it_is_cleared(gpu_node: GpuNode) -> None:
+def test_a_marked_gpu_gets_no_pod_until_its_mark_is_cleared(gpu_node: GpuNode) -> None:
     mark = ("health", "--mark", f"{GPU}=0", "--reason", "fails our burn-in")
     follows(gpu_node, "marked", lambda: gpu_node.cdigen(*mark), gpu=7)
     follows(gpu_node, "cleared", lambda: gpu_node.cdigen("health", "--clear", f"{GPU}=0"), gpu=8)
 
 
-def test_with_the_single_strategy_gpus_that_are_split_alike_are_gpus(gpu_node: GpuNode) -> None:
+def test_the_single_strategy_advertises_equal_mig_instances_as_gpus(gpu_node: GpuNode) -> None:
     gpu_node.configure("kubelet: {mig_strategy: single}\n")
     for number in range(1, 8):
         gpu_node.split(number, {7: "1g.10gb", 8: "1g.10gb"})
     gpu_node.plugin.stop()
     gpu_node.plugin.start()
-    # GPU 0 is not split as most are: it is left out, and costs no other.
+    # Only GPU 0 is not split, so the plugin does not advertise it. The other GPUs are not affected.
     gpu_node.has(14)
     pod = gpu_node.pod("instances", {GPU: 3}).become()
-    assert len({node for node in look(pod).nodes if node.startswith("/dev/nvidia-caps/")}) == 6
+    assert len({node for node in container_devices(pod).nodes if node.startswith("/dev/nvidia-caps/")}) == 6
     for number in range(1, 8):
         gpu_node.split(number, {})
     gpu_node.configure()
@@ -138,7 +148,7 @@ def test_with_the_single_strategy_gpus_that_are_split_alike_are_gpus(gpu_node: G
     gpu_node.has(8)
 
 
-def test_a_config_map_of_nvidias_plugin_is_done_as_it_is(gpu_node: GpuNode) -> None:
+def test_cdigen_kubelet_applies_an_unchanged_config_map_of_nvidias_plugin(gpu_node: GpuNode) -> None:
     gpu_node.node.kubectl("create", "configmap", "nvidia", f"--from-literal=config={CONFIG_MAP}")
     text = gpu_node.node.kubectl("get", "configmap", "nvidia", "-o", "jsonpath={.data.config}")
     (gpu_node.root / "etc/cdigen/nvidia-plugin.yaml").write_text(text)
@@ -153,7 +163,7 @@ def test_a_config_map_of_nvidias_plugin_is_done_as_it_is(gpu_node: GpuNode) -> N
         gpu_node.split(number, {7: "1g.10gb", 8: "1g.10gb"})
     gpu_node.has(160, SHARED)
     pod = gpu_node.pod("shares", {SHARED: 2}).become()
-    assert len({node for node in look(pod).nodes if node.startswith("/dev/nvidia-caps/")}) == 4
+    assert len({node for node in container_devices(pod).nodes if node.startswith("/dev/nvidia-caps/")}) == 4
     assert pod.sh("echo $NVIDIA_VISIBLE_DEVICES").split() == ["void"]
     for number in range(8):
         gpu_node.split(number, {})
@@ -163,7 +173,7 @@ def test_a_config_map_of_nvidias_plugin_is_done_as_it_is(gpu_node: GpuNode) -> N
 
 
 def put_labels(gpu_node: GpuNode) -> dict[str, str]:
-    """Give the node the labels that NFD would, in the place of those from before, and return them."""
+    """Set the labels of the node as NFD would set them; return them."""
     found = labels_of(gpu_node.root / FOLDER)
     before = gpu_node.node.api.get(f"/api/v1/nodes/{NODE}")["metadata"]["labels"]
     gone = [f"{name}-" for name in before if name.startswith(VENDORS) and name not in found]
@@ -172,35 +182,37 @@ def put_labels(gpu_node: GpuNode) -> dict[str, str]:
     return found
 
 
-def test_labels_of_the_devices_are_such_as_an_api_server_takes_and_pods_choose_by(gpu_node: GpuNode) -> None:
+def test_the_api_server_accepts_the_labels_of_devices_and_pods_select_nodes_by_them(
+    gpu_node: GpuNode,
+) -> None:
     features = gpu_node.root / FOLDER
     features.mkdir(parents=True)
     gpu_node.configure(f"kubelet: {{labels: /{FOLDER}/cdigen}}\n")
-    eventually(lambda: labels_of(features) or None, "labels", told=gpu_node.told)
+    eventually(lambda: labels_of(features) or None, "labels", details=gpu_node.logs)
     product = put_labels(gpu_node)["nvidia.com/gpu.product"]
     chosen = {"nvidia.com/gpu.product": product, "amd.com/gpu.device-id": "74a1"}
     gpu_node.pod("chosen", {GPU: 1}, nodeSelector=chosen).become()
     gpu_node.split(7, {7: "1g.10gb", 8: "1g.10gb"})
     count = "nvidia.com/mig-1g.10gb.count"
-    eventually(lambda: labels_of(features).get(count) == "2" or None, count, told=gpu_node.told)
+    eventually(lambda: labels_of(features).get(count) == "2" or None, count, details=gpu_node.logs)
     assert put_labels(gpu_node)["nvidia.com/gpu.count"] == "8"
     gpu_node.split(7, {})
-    eventually(lambda: count not in labels_of(features) or None, "no MIG", told=gpu_node.told)
+    eventually(lambda: count not in labels_of(features) or None, "no MIG", details=gpu_node.logs)
     gpu_node.configure()
-    eventually(lambda: not list(features.iterdir()) or None, "no labels", told=gpu_node.told)
+    eventually(lambda: not list(features.iterdir()) or None, "no labels", details=gpu_node.logs)
     assert not put_labels(gpu_node)
     gpu_node.has(8)
 
 
-def test_a_driver_upgrade_reaches_containers_that_start_again_and_costs_no_running_one(
+def test_a_driver_upgrade_reaches_restarted_containers_and_ends_no_running_container(
     gpu_node: GpuNode,
 ) -> None:
-    """The last of this module: the newer driver stays."""
+    """This test runs last in the module because the newer driver stays installed."""
     older, newer = gpu_node.upgraded.versions
-    again = gpu_node.pod("again", {GPU: 1}, script=UNTIL_TOLD, restartPolicy="Always")
+    again = gpu_node.pod("again", {GPU: 1}, script=UNTIL_SIGNAL, restartPolicy="Always")
     stays = gpu_node.pod("stays", {GPU: 2})
     assert [pod.become().sh(LIBRARIES).split() for pod in (again, stays)] == [[older], [older]]
-    before = look(again).nodes
+    before = container_devices(again).nodes
     begun_s = time.monotonic()
     gpu_node.upgraded.install(newer)
     gpu_node.load(newer)
@@ -211,12 +223,12 @@ def test_a_driver_upgrade_reaches_containers_that_start_again_and_costs_no_runni
     eventually(
         lambda: again.status()["containerStatuses"][0]["restartCount"] == 1 or None,
         "the container starts again",
-        told=again.events,
+        details=again.events,
     )
     again.become()
-    eventually(lambda: ready(again.status()) or None, "it runs", told=again.events)
+    eventually(lambda: ready(again.status()) or None, "the container is ready", details=again.events)
     assert again.sh(LIBRARIES).split() == [newer]
-    assert look(again).nodes == before
+    assert container_devices(again).nodes == before
     assert stays.status()["containerStatuses"][0]["restartCount"] == 0
     assert stays.sh(LIBRARIES).split() == [older]
     assert gpu_node.pod("new", {GPU: 1}).become().sh(LIBRARIES).split() == [newer]

@@ -1,4 +1,4 @@
-"""Pods of a real kubelet, 1.20.2, with devices that `cdigen kubelet` offers: theirs, once, and no others."""
+"""Pods of a real kubelet (1.20.2) have exactly the devices that `cdigen kubelet` allocates, each once."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from support.cluster.gpu_node import (
     INTEL,
     LIBRARIES,
     GpuNode,
+    container_devices,
     gpu_nodes,
-    look,
     running_gpu_node,
 )
 from support.cluster.pods import WAIT
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from support.cluster.gpu_node import Seen
+    from support.cluster.gpu_node import ContainerDevices
     from support.cluster.pods import Pod
 
 pytestmark = pytest.mark.e2e
@@ -47,57 +47,59 @@ def gpu_node(
 
 
 @pytest.fixture(scope="module")
-def plain(gpu_node: GpuNode) -> Seen:
-    """Return what a container finds that has asked for nothing."""
-    return look(gpu_node.pod("plain", {}).become())
+def plain(gpu_node: GpuNode) -> ContainerDevices:
+    """Return the nodes and mounts of a container without devices."""
+    return container_devices(gpu_node.pod("plain", {}).become())
 
 
-def given(pod: Pod, plain: Seen) -> tuple[set[str], set[str]]:
-    """Return nodes and mounts that POD has and PLAIN does not; each must be there once."""
-    seen = look(pod.become())
-    for found in (seen.nodes, seen.mounts):
+def added(pod: Pod, plain: ContainerDevices) -> tuple[set[str], set[str]]:
+    """Return the nodes and mounts that POD has and PLAIN lacks; fail if POD has a node or a mount twice."""
+    devices = container_devices(pod.become())
+    for found in (devices.nodes, devices.mounts):
         assert len(set(found)) == len(found)
-    return set(seen.nodes) - set(plain.nodes), set(seen.mounts) - set(plain.mounts)
+    return set(devices.nodes) - set(plain.nodes), set(devices.mounts) - set(plain.mounts)
 
 
 def drm(card: int, render: int) -> set[str]:
     return {f"/dev/dri/card{card} e2:{card:x}", f"/dev/dri/renderD{render} e2:{render:x}"}
 
 
-def test_pods_have_the_gpus_that_they_ask_for_and_the_drivers_files(gpu_node: GpuNode, plain: Seen) -> None:
+def test_pods_have_the_requested_gpus_and_the_drivers_files(
+    gpu_node: GpuNode, plain: ContainerDevices
+) -> None:
     pods = {count: gpu_node.pod(f"gpus{count}", {GPU: count}) for count in (1, 2, 4)}
-    taken: set[str] = set()
+    used: set[str] = set()
     for count, pod in pods.items():
-        nodes, mounts = given(pod, plain)
+        nodes, mounts = added(pod, plain)
         assert nodes >= CONTROL
         own = nodes - CONTROL
         assert len(own) == count
         assert own < gpu_nodes(*range(len(GPUS)))
-        assert not own & taken
-        taken |= own
+        assert not own & used
+        used |= own
         assert mounts == gpu_node.driver_files()
     assert pods[1].sh(LIBRARIES).split() == [gpu_node.version]
     for pod in pods.values():
         pod.delete()
 
 
-def test_pods_have_the_devices_of_other_vendors(gpu_node: GpuNode, plain: Seen) -> None:
+def test_pods_have_the_devices_of_other_vendors(gpu_node: GpuNode, plain: ContainerDevices) -> None:
     assert (gpu_node.allocatable(AMD), gpu_node.allocatable(INTEL)) == (AMDS[0].split, 1)
     one, two, flex = (
         gpu_node.pod(name, {resource: 1})
         for name, resource in (("amd1", AMD), ("amd2", AMD), ("intel", INTEL))
     )
     parts = [{KFD, *drm(1, 128)}, {KFD, *drm(2, 129)}]
-    assert sorted(map(sorted, (given(one, plain)[0], given(two, plain)[0]))) == sorted(map(sorted, parts))
+    assert sorted(map(sorted, (added(one, plain)[0], added(two, plain)[0]))) == sorted(map(sorted, parts))
     assert FLEX.card is not None
     assert FLEX.render is not None
-    assert given(flex, plain)[0] == drm(FLEX.card, FLEX.render)
+    assert added(flex, plain)[0] == drm(FLEX.card, FLEX.render)
     for pod in (one, two, flex):
         pod.delete()
 
 
-def test_init_containers_have_a_gpu_as_well_which_the_others_have_after_them(
-    gpu_node: GpuNode, plain: Seen
+def test_an_init_container_has_a_gpu_that_a_later_container_reuses(
+    gpu_node: GpuNode, plain: ContainerDevices
 ) -> None:
     manifest = gpu_node.manifest("initialised", {GPU: 1})
     (main,) = manifest["spec"]["containers"]
@@ -105,17 +107,17 @@ def test_init_containers_have_a_gpu_as_well_which_the_others_have_after_them(
     manifest["spec"]["initContainers"] = [init]
     manifest["spec"]["containers"].append({**main, "name": "second", "command": ["sh", "-c", WAIT]})
     pod = gpu_node.create(manifest)
-    nodes, mounts = given(pod, plain)
+    nodes, mounts = added(pod, plain)
     (own,) = nodes - CONTROL
     assert mounts == gpu_node.driver_files()
     (second,) = pod.sh(NODES, "second").split()
-    # The kubelet gives what an init container had to the first that asks for as many.
+    # The kubelet reuses the GPUs of an init container for the first container that requests the same number.
     assert pod.log("first").split() in ([own.split()[0]], [second])
     assert own.split()[0] != second
     pod.delete()
 
 
-def test_pods_have_the_mig_instances_that_they_ask_for(gpu_node: GpuNode, plain: Seen) -> None:
+def test_pods_have_the_requested_mig_instances(gpu_node: GpuNode, plain: ContainerDevices) -> None:
     gpu_node.split(7, {7: "1g.10gb", 8: "1g.10gb", 9: "2g.20gb"})
     gpu_node.has(2, MIG)
     gpu_node.has(1, "nvidia.com/mig-2g.20gb")
@@ -123,10 +125,10 @@ def test_pods_have_the_mig_instances_that_they_ask_for(gpu_node: GpuNode, plain:
     small = [gpu_node.pod(f"small{number}", {MIG: 1}) for number in range(2)]
     large = gpu_node.pod("large", {"nvidia.com/mig-2g.20gb": 1})
     whole = gpu_node.pod("whole", {GPU: 1})
-    found = [given(pod, plain)[0] - CONTROL for pod in (*small, large)]
+    found = [added(pod, plain)[0] - CONTROL for pod in (*small, large)]
     assert sorted(map(sorted, found)) == sorted(sorted(instance(gi)) for gi in (7, 8, 9))
     assert found[2] == instance(9)
-    (node,) = given(whole, plain)[0] - CONTROL
+    (node,) = added(whole, plain)[0] - CONTROL
     assert node not in gpu_nodes(7)
     for pod in (*small, large, whole):
         pod.delete()
@@ -136,12 +138,12 @@ def test_pods_have_the_mig_instances_that_they_ask_for(gpu_node: GpuNode, plain:
 
 
 def instance(gi: int) -> set[str]:
-    """Return the nodes of an instance of GPU 7, without those that all GPUs share."""
+    """Return the nodes of the MIG instance with the number GI of GPU 7, without the control nodes."""
     caps = (cap_node(minor_of(7, gi)), cap_node(minor_of(7, gi, 0)))
     return (gpu_nodes(7) - CONTROL) | {f"{node.path} {CAPS_MAJOR:x}:{node.minor:x}" for node in caps}
 
 
-def test_a_pod_waits_in_the_queue_for_more_gpus_than_there_are(gpu_node: GpuNode) -> None:
+def test_a_pod_that_requests_more_gpus_than_the_node_has_stays_pending(gpu_node: GpuNode) -> None:
     many, one = gpu_node.pod("many", {GPU: 9}), gpu_node.pod("one", {GPU: 1})
     one.become()
     assert many.status()["phase"] == "Pending"

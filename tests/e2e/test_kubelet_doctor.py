@@ -1,4 +1,4 @@
-"""`cdigen doctor --for kubelet` on a real node (1.20.2; containerd 2.1.9 and 1.7.24): well, and broken."""
+"""`cdigen doctor --for kubelet` reports faults of real nodes (kubelet 1.20.2, containerd 2.1.9 or 1.7.24)."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.e2e
 
 GPU = "nvidia.com/gpu"
-# Its devices are of a folder, which has no real nodes.
+# The host is a folder without real device nodes, so the cause node-unusable is ignored.
 CONFIG = "health: {ignore: [node-unusable]}\ndaemon: {settle_timeout_s: 2}\nspec_dirs: [%s]\n"
 RUN_DIR = "/run/cdigen-kubelet"
 
 
 class Served:
-    """A node whose two GPUs are a folder's, served by real processes of cdigen in its namespaces."""
+    """A node with processes of cdigen in its namespaces; `root` contains the files of its two GPUs."""
 
     def __init__(self, node: Node, root: Path) -> None:
         self.node = node
@@ -43,8 +43,8 @@ class Served:
         self.log = node.folder / "cdigen.log"
 
     def command(self, *arguments: str) -> list[str | Path]:
-        there = ("env", f"PYTHONPATH={REPOSITORY}", "PATH=/usr/bin:/bin:/usr/sbin:/sbin")
-        return self.node.enter(*there, sys.executable, "-m", "cdigen", *arguments)
+        environment = ("env", f"PYTHONPATH={REPOSITORY}", "PATH=/usr/bin:/bin:/usr/sbin:/sbin")
+        return self.node.enter(*environment, sys.executable, "-m", "cdigen", *arguments)
 
     @contextmanager
     def running(self, *arguments: str) -> Iterator[None]:
@@ -55,33 +55,33 @@ class Served:
             try:
                 yield
             finally:
-                # nsenter passes no signal on.
+                # nsenter does not forward signals.
                 subprocess.run(["pkill", "--parent", str(process.pid), "--signal", "KILL"], check=False)
                 process.kill()
 
     def plugin(self) -> Any:
-        where = ("--root", str(self.root), "--kubelet-dir", "/var/lib/kubelet", "--run-dir", RUN_DIR)
-        return self.running("kubelet", *where)
+        options = ("--root", str(self.root), "--kubelet-dir", "/var/lib/kubelet", "--run-dir", RUN_DIR)
+        return self.running("kubelet", *options)
 
     def has(self, count: int) -> None:
         eventually(
             lambda: self.node.allocatable(GPU) == count or None,
             f"{count} devices",
-            told=lambda: self.log.read_text()[-3000:],
+            details=lambda: self.log.read_text()[-3000:],
         )
 
-    def rows(self, answer: str = "") -> dict[str, dict[str, Any]]:
-        """Return what the doctor says of the kubelet and of its runtime's switch, by check."""
-        self.config.write_text(CONFIG % self.node.specs + answer)
+    def rows(self, config: str = "") -> dict[str, dict[str, Any]]:
+        """Return the doctor's results for the kubelet and for CDI in its runtime, by check."""
+        self.config.write_text(CONFIG % self.node.specs + config)
         command = self.command("doctor", "--for", "kubelet", "--json", "--config", str(self.config))
         done = captured(command, timeout=HOST_PATIENCE_S)
         found = json.loads(done.stdout)
         assert isinstance(found, list), done.stdout
-        mine = [row for row in found if row["topic"] == "kubelet" or row["check"] == "containerd-cdi"]
-        return {row["check"]: row for row in reversed(mine)}
+        relevant = [row for row in found if row["topic"] == "kubelet" or row["check"] == "containerd-cdi"]
+        return {row["check"]: row for row in reversed(relevant)}
 
-    def wrong(self, answer: str = "") -> dict[str, str]:
-        return {name: row["detail"] for name, row in self.rows(answer).items() if not row["ok"]}
+    def wrong(self, config: str = "") -> dict[str, str]:
+        return {name: row["detail"] for name, row in self.rows(config).items() if not row["ok"]}
 
 
 @pytest.fixture(scope="module", params=["forky", "trixie"])
@@ -105,11 +105,11 @@ def served(
             node.remove_pods()
 
 
-def test_a_node_that_is_well_lacks_nothing_and_two_faults_are_named(served: Served) -> None:
+def test_a_healthy_node_has_no_failed_check_and_faults_are_reported(served: Served) -> None:
     node = served.node
-    # As where the tests lie below /tmp.
-    if doubt := untrusted(str(node.tree / "bin/kubelet")):
-        cannot_run(f"the doctor asks such a kubelet for no version: {doubt}")
+    # The kubelet is untrusted if other users can change it, for example in a checkout below /tmp.
+    if reason := untrusted(str(node.tree / "bin/kubelet")):
+        cannot_run(f"the doctor does not run an untrusted kubelet to read its version: {reason}")
     with served.plugin():
         served.has(2)
         rows = served.rows()
@@ -118,35 +118,35 @@ def test_a_node_that_is_well_lacks_nothing_and_two_faults_are_named(served: Serv
         assert rows["kubelet-socket"]["checked"]
         assert GPU in rows["kubelet-registered"]["detail"]
         assert "2 of nvidia.com/gpu" in rows["kubelet-devices"]["detail"]
-        assert f"which reads {node.folder}/config.toml" in rows["kubelet-runtime"]["detail"]
-        assert "by annotation" in rows["kubelet-names"]["detail"]
-        # An old kubelet without the annotation.
-        only = "kubelet: {answer: [cdi_devices]}\n"
-        assert "the kubelet, 1.20.2, drops cdi_devices" in served.wrong(only)["kubelet-names"]
-        # Another plugin for the same resource.
+        assert f"(configuration: {node.folder}/config.toml" in rows["kubelet-runtime"]["detail"]
+        assert "as annotation" in rows["kubelet-names"]["detail"]
+        # This kubelet reads only the annotation.
+        only = "kubelet: {device_list_strategy: [cdi_devices]}\n"
+        assert "the kubelet 1.20.2 drops cdi_devices" in served.wrong(only)["kubelet-names"]
+        # Another plugin registers the resource of cdigen.
         sockets = node.folder / "kubelet/device-plugins"
         with running_device_plugin(sockets, GPU, "envvar", "other", endpoint="nvidia-gpu.sock"):
-            assert "nvidia.com/gpu (nvidia-gpu.sock)" in served.wrong()["kubelet-neighbour"]
-    # Ours was killed.
+            assert "nvidia.com/gpu (nvidia-gpu.sock)" in served.wrong()["kubelet-plugin-conflict"]
+    # cdigen kubelet was killed.
     wrong = served.wrong()
     assert "cdigen kubelet is not running" in wrong["kubelet-plugin"]
     assert GPU in wrong["kubelet-stale-resource"]
 
 
-def test_a_runtime_that_is_switched_off_is_named_by_the_file_that_its_process_reads(served: Served) -> None:
+def test_disabled_cdi_is_reported_with_the_configuration_file_of_the_runtime(served: Served) -> None:
     file = served.node.folder / "config.toml"
     text = file.read_text()
     file.write_text(text.replace("enable_cdi = true", "enable_cdi = false"))
     try:
-        assert served.rows()["containerd-cdi"]["detail"] == f"CDI is off: {file} switches it off"
+        assert served.rows()["containerd-cdi"]["detail"] == f"CDI is disabled: {file} disables it"
     finally:
         file.write_text(text)
 
 
-def test_a_kubelet_that_has_ended_is_named(served: Served) -> None:
+def test_a_stopped_kubelet_is_reported(served: Served) -> None:
     served.node.kubelet.stop()
     try:
-        assert "there is no kubelet" in served.wrong()["kubelet-running"]
+        assert "no kubelet runs" in served.wrong()["kubelet-running"]
     finally:
         served.node.kubelet.start()
         served.node.is_ready()

@@ -1,4 +1,4 @@
-"""The link to a real kubelet, 1.20.2: it has the devices again after each of its restarts."""
+"""KubeletLink registers its devices again after each restart of a real kubelet (1.20.2)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 from support.cluster.node import Node, running_node
 from support.containers.containerd_host import RELEASES, eventually
-from support.kubelet.offered import offer
+from support.kubelet.advertised import listing
 from support.kubelet.resources import GPU
 
-from cdigen.kubelet.link import Link
+from cdigen.kubelet.link import KubeletLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,10 +30,10 @@ def node(cache: Path, kubernetes_tree: Path) -> Iterator[Node]:
 
 
 @pytest.fixture
-def link(node: Node) -> Iterator[Link]:
+def link(node: Node) -> Iterator[KubeletLink]:
     folder = node.folder / "kubelet"
     pods = str(folder / "pod-resources/kubelet.sock")
-    link = Link(
+    link = KubeletLink(
         str(folder / "device-plugins"),
         pods,
         notify=lambda: None,
@@ -44,18 +44,20 @@ def link(node: Node) -> Iterator[Link]:
     link.stop()
 
 
-def has(node: Node, link: Link, count: int) -> None:
+def has(node: Node, link: KubeletLink, count: int) -> None:
     """Wait until NODE has COUNT allocatable devices."""
 
     def allocatable() -> bool | None:
-        link.look()
+        link.check_folder()
         return node.allocatable(GPU) == count or None
 
-    eventually(allocatable, f"{count} devices", told=lambda: f"{link.statuses()} {node.kubelet.log}")
+    eventually(allocatable, f"{count} devices", details=lambda: f"{link.statuses()} {node.kubelet.log}")
 
 
-def test_a_node_has_the_devices_again_after_each_restart_of_the_kubelet(node: Node, link: Link) -> None:
-    link.offer((offer("a", "b"),))
+def test_a_node_has_the_devices_again_after_each_restart_of_the_kubelet(
+    node: Node, link: KubeletLink
+) -> None:
+    link.advertise((listing("a", "b"),))
     has(node, link, 2)
     for number in (signal.SIGTERM, signal.SIGKILL, signal.SIGKILL):
         before = link.statuses()[0].registrations
@@ -63,26 +65,28 @@ def test_a_node_has_the_devices_again_after_each_restart_of_the_kubelet(node: No
         node.kubelet.start()
 
         def registered(before: int = before) -> bool | None:
-            link.look()
+            link.check_folder()
             return link.statuses()[0].registrations > before or None
 
-        eventually(registered, "another registration", told=lambda: node.kubelet.log)
-        link.offer((offer("a", "b", "c"),))
+        eventually(registered, "another registration", details=lambda: node.kubelet.log)
+        link.advertise((listing("a", "b", "c"),))
         has(node, link, 3)
-        link.offer((offer("a", "b"),))
+        link.advertise((listing("a", "b"),))
         has(node, link, 2)
         assert link.statuses()[0].state == "registered"
         assert link.statuses()[0].registrations == before + 1
 
 
-def test_its_socket_removed_or_unhealthy_devices_reach_the_node(node: Node, link: Link) -> None:
-    link.offer((offer("a", "b"),))
+def test_kubelet_link_reports_unhealthy_devices_and_replaces_a_removed_socket(
+    node: Node, link: KubeletLink
+) -> None:
+    link.advertise((listing("a", "b"),))
     has(node, link, 2)
-    link.offer((offer("a", "b", health="unhealthy"),))
+    link.advertise((listing("a", "b", health="unhealthy"),))
     has(node, link, 0)
-    link.offer((offer("a", "b"),))
+    link.advertise((listing("a", "b"),))
     has(node, link, 2)
     Path(link.statuses()[0].socket).unlink()
-    link.look()
+    link.check_folder()
     eventually(lambda: link.statuses()[0].registrations == 2 or None, "another registration")
     has(node, link, 2)

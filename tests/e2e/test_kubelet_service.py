@@ -1,7 +1,7 @@
-"""`cdigen kubelet` from `make install` to `make uninstall` on a clean Debian 13, by its own systemd.
+"""cdigen-kubelet is installed, upgraded and uninstalled with `make` on a clean Debian 13 with systemd.
 
-Commands are those of docs/operations.md, in its order. GPUs have real nodes in /dev; the kubelet is a double.
-Its tests are one after the other the life of one installation.
+The tests run the commands of docs/operations.md in the order of that page, all on one installation. GPUs have
+real nodes in /dev. The kubelet is a test double.
 """
 
 import json
@@ -42,14 +42,14 @@ SOURCES = ("cdigen", "etc", "schemas", "Makefile", "pyproject.toml", "requiremen
 
 
 def put_sources(root: Path) -> None:
-    """Put the sources, and the wheels of what they need, where the administrator installs from."""
+    """Copy the sources to /cdigen of the host ROOT, and the wheels of their dependencies to /wheels."""
     configure(root)
     locked_wheels(root)
     (root / "cdigen").mkdir()
     for name in SOURCES:
         if (REPOSITORY / name).is_dir():
-            away = shutil.ignore_patterns("__pycache__")
-            shutil.copytree(REPOSITORY / name, root / "cdigen" / name, ignore=away)
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(REPOSITORY / name, root / "cdigen" / name, ignore=ignored)
         else:
             shutil.copy(REPOSITORY / name, root / "cdigen")
 
@@ -61,7 +61,7 @@ def configure(root: Path, kubelet: str = "{}") -> None:
 @pytest.fixture(scope="module")
 def gpus(cache: Path, images: Path) -> Iterator[GpuHost]:
     with gpu_host(cache / "host-trixie", DRIVER, images=images, install=put_sources) as found:
-        # As at the boot of a machine: what is mounted later reaches the services.
+        # systemd does this at boot, so that later mounts are visible in services.
         found.host.run("mount --make-rshared /")
         yield found
 
@@ -76,54 +76,54 @@ def has_gpus(kubelet: Kubelet, gpus: GpuHost) -> None:
     assert eventually(lambda: len(healthy(kubelet)) == 2), gpus.host.run(f"journalctl -u {UNIT} -n 40")
 
 
-def shown(gpus: GpuHost, name: str) -> str:
+def unit_property(gpus: GpuHost, name: str) -> str:
     return gpus.host.run(f"systemctl show --property={name} --value {UNIT}").strip()
 
 
-def test_installed_it_is_not_in_use_and_enabled_it_waits_for_the_kubelet(gpus: GpuHost) -> None:
+def test_the_service_is_disabled_after_installation_and_waits_for_the_kubelet(gpus: GpuHost) -> None:
     gpus.host.run(f"{MAKE} install")
     gpus.host.run("systemctl daemon-reload; systemctl enable --now cdigen; cdigen status")
     assert gpus.host.attempt(f"systemctl is-enabled {UNIT}").stdout == "disabled\n"
     assert gpus.host.attempt(f"systemctl is-active {UNIT}").stdout == "inactive\n"
     gpus.host.run(f"systemctl enable --now {UNIT}")
-    # It is idle until it has read which GPUs there are.
+    # The service is idle until it has read the inventory.
     assert eventually(lambda: "kubelet: waiting" in gpus.host.run("cdigen status"))
 
 
-def test_a_container_has_the_gpu_that_the_unit_answers_with(gpus: GpuHost, kubelet: Kubelet) -> None:
+def test_a_container_has_the_gpu_of_the_allocate_response(gpus: GpuHost, kubelet: Kubelet) -> None:
     has_gpus(kubelet, gpus)
-    answer = kubelet.endpoints[GPU].allocate(healthy(kubelet)[0])
-    (name,) = (device.name for device in answer.cdi_devices)
-    assert list(answer.annotations.values()) == [name]
+    response = kubelet.endpoints[GPU].allocate(healthy(kubelet)[0])
+    (name,) = (device.name for device in response.cdi_devices)
+    assert list(response.annotations.values()) == [name]
     run = f"podman run --rm --device {name} {DEBIAN_IMAGE}"
     assert gpus.host.run(f"{run} dlopen-all libcuda.so.1").startswith("ok ")
     assert len(gpus.host.run(f"{run} sh -c 'ls /dev/nvidia[0-9]*'").split()) == 1
 
 
-def test_by_a_reload_it_answers_with_the_hosts_real_nodes(gpus: GpuHost, kubelet: Kubelet) -> None:
+def test_after_a_reload_the_allocate_response_has_real_device_nodes(gpus: GpuHost, kubelet: Kubelet) -> None:
     has_gpus(kubelet, gpus)
     configure(gpus.root, "{device_nodes: true}")
     gpus.host.run(f"systemctl reload {UNIT}")
 
     def nodes() -> list[str]:
-        answer = kubelet.endpoints[GPU].allocate(healthy(kubelet)[0])
-        return [device.host_path for device in answer.devices]
+        response = kubelet.endpoints[GPU].allocate(healthy(kubelet)[0])
+        return [device.host_path for device in response.devices]
 
     assert eventually(lambda: len(nodes()) > 0)
     given = nodes()
     assert "/dev/nvidiactl" in given
     gpus.host.run(" && ".join(f"test -c {path}" for path in given))
-    # A wrong one fails the reload, and the last counts.
+    # With an invalid configuration the reload fails, and the previous configuration stays active.
     configure(gpus.root, "{colour: blue}")
     assert gpus.host.attempt(f"systemctl reload {UNIT}").returncode != 0
-    assert shown(gpus, "ActiveState") == "active"
+    assert unit_property(gpus, "ActiveState") == "active"
     assert nodes() == given
     configure(gpus.root)
     gpus.host.run(f"systemctl reload {UNIT}")
     assert eventually(lambda: nodes() == [])
 
 
-def test_a_disk_that_is_mounted_over_the_kubelets_folder_is_served(gpus: GpuHost) -> None:
+def test_the_service_uses_a_disk_that_is_mounted_over_the_kubelets_folder(gpus: GpuHost) -> None:
     gpus.host.run("mkdir -p /srv/disk /var/lib/kubelet; mount --bind /srv/disk /var/lib/kubelet")
     try:
         with kubelet_at(gpus, "/srv/disk") as kubelet:
@@ -132,7 +132,7 @@ def test_a_disk_that_is_mounted_over_the_kubelets_folder_is_served(gpus: GpuHost
         gpus.host.run("umount /var/lib/kubelet")
 
 
-def test_the_drop_in_is_for_a_kubelet_elsewhere(gpus: GpuHost) -> None:
+def test_the_drop_in_kubelet_dir_sets_the_path_of_the_kubelets_folder(gpus: GpuHost) -> None:
     gpus.host.run(
         f"mkdir -p {ELSEWHERE} {DROP_INS}; "
         f"cp /usr/share/doc/cdigen/kubelet/kubelet-dir.conf.example {DROP_INS}/kubelet-dir.conf; "
@@ -144,11 +144,11 @@ def test_the_drop_in_is_for_a_kubelet_elsewhere(gpus: GpuHost) -> None:
         assert os.listdir(kubelet.plugins) == ["kubelet.sock"]
 
 
-def test_the_drop_in_for_shared_memory_lets_it_reach_the_api_server(gpus: GpuHost) -> None:
+def test_the_drop_in_for_shared_memory_permits_requests_to_the_api_server(gpus: GpuHost) -> None:
     server = {"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:8001"}}]}
     chosen = {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "current-context": "c"}
     write(gpus.root / "api.py", API)
-    # As kubeadm lays it: the service reads files of root's alone.
+    # Only root can read the files of kubeadm. With the drop-in, the service can read them.
     pki = gpus.root / "var/lib/kubelet/pki"
     write(pki / "token", "secret")
     user = {"users": [{"name": "u", "user": {"tokenFile": "/var/lib/kubelet/pki/token"}}]}
@@ -163,8 +163,8 @@ def test_the_drop_in_for_shared_memory_lets_it_reach_the_api_server(gpus: GpuHos
         f"cp /usr/share/doc/cdigen/kubelet/shared-memory.conf.example {DROP_INS}/shared-memory.conf; "
         f"systemctl daemon-reload; systemctl start {UNIT}"
     )
-    asked = re.compile("^/api/v1/pods.* Bearer secret$", re.MULTILINE)
-    found = eventually(lambda: asked.search(gpus.host.run("journalctl --output=cat --unit=api")))
+    request = re.compile("^/api/v1/pods.* Bearer secret$", re.MULTILINE)
+    found = eventually(lambda: request.search(gpus.host.run("journalctl --output=cat --unit=api")))
     assert found, gpus.host.run(f"journalctl --unit={UNIT} --lines=20")
     configure(gpus.root)
     gpus.host.run(
@@ -173,7 +173,7 @@ def test_the_drop_in_for_shared_memory_lets_it_reach_the_api_server(gpus: GpuHos
     )
 
 
-def test_the_drop_in_for_labels_lets_it_write_into_nfds_folder_alone(gpus: GpuHost) -> None:
+def test_the_drop_in_for_labels_permits_writes_only_to_nfds_folder(gpus: GpuHost) -> None:
     configure(gpus.root, f"{{labels: /{FOLDER}/cdigen}}")
     gpus.host.run(f"systemctl restart {UNIT}; mkdir -p /{FOLDER}")
     denied = eventually(lambda: "Read-only file system" in gpus.host.run("cdigen status"))
@@ -186,51 +186,51 @@ def test_the_drop_in_for_labels_lets_it_write_into_nfds_folder_alone(gpus: GpuHo
     features = gpus.root / FOLDER
     assert eventually(lambda: labels_of(features).get("nvidia.com/gpu.count") == "2")
     assert labels_of(features)["nvidia.com/cuda.driver-version.full"] == DRIVER
-    pid = shown(gpus, "MainPID")
+    pid = unit_property(gpus, "MainPID")
     gpus.host.run("mkdir /etc/kubernetes/manifests")
     assert gpus.host.attempt(f"nsenter -t {pid} -m touch /etc/kubernetes/manifests/x").returncode != 0
     configure(gpus.root)
     assert eventually(lambda: os.listdir(features) == [])
-    # Where there can be no such folder, devices are offered all the same.
+    # The service also starts if the folder of the labels cannot be created.
     gpus.host.run(f"rm -r /etc/kubernetes; ln -s /run/missing /etc/kubernetes; systemctl restart {UNIT}")
     gpus.host.run(
         f"rm -r {DROP_INS}/labels.conf /etc/kubernetes; systemctl daemon-reload; systemctl restart {UNIT}"
     )
 
 
-def test_upgraded_as_documented_it_is_another_process_and_has_registered_again(
+def test_the_service_is_a_new_process_and_registers_again_after_an_upgrade(
     gpus: GpuHost, kubelet: Kubelet
 ) -> None:
     has_gpus(kubelet, gpus)
-    before = shown(gpus, "MainPID")
+    before = unit_property(gpus, "MainPID")
     gpus.host.run(f"{MAKE} install")
     gpus.host.run("systemctl daemon-reload; systemctl restart cdigen")
     gpus.host.run("systemctl try-restart cdigen-nri cdigen-kubelet; cdigen status")
-    assert shown(gpus, "MainPID") != before
+    assert unit_property(gpus, "MainPID") != before
     assert eventually(lambda: len(kubelet.registered) == 2)
     has_gpus(kubelet, gpus)
     assert gpus.host.attempt("systemctl is-active cdigen-nri").stdout == "inactive\n"
 
 
-def test_without_grpcio_it_says_so_once_and_is_not_tried_again(gpus: GpuHost) -> None:
+def test_without_grpcio_the_service_logs_one_error_and_is_not_restarted(gpus: GpuHost) -> None:
     gpus.host.run("mv /usr/lib/cdigen/grpc /grpc-away")
     assert gpus.host.attempt(f"systemctl restart {UNIT}").returncode != 0
-    assert (shown(gpus, "ExecMainStatus"), shown(gpus, "NRestarts")) == ("2", "0")
-    invocation = shown(gpus, "InvocationID")
-    said = gpus.host.run(f"journalctl -o cat _SYSTEMD_INVOCATION_ID={invocation}").splitlines()
-    (line,) = said
+    assert (unit_property(gpus, "ExecMainStatus"), unit_property(gpus, "NRestarts")) == ("2", "0")
+    invocation = unit_property(gpus, "InvocationID")
+    lines = gpus.host.run(f"journalctl -o cat _SYSTEMD_INVOCATION_ID={invocation}").splitlines()
+    (line,) = lines
     assert "needs the Python module grpcio" in line
     gpus.host.run(f"mv /grpc-away /usr/lib/cdigen/grpc; systemctl start {UNIT}")
 
 
-def test_uninstalled_the_kubelet_is_told_of_the_end_and_nothing_is_left(
+def test_uninstallation_ends_the_kubelets_stream_and_leaves_only_the_configuration(
     gpus: GpuHost, kubelet: Kubelet
 ) -> None:
     has_gpus(kubelet, gpus)
     gpus.host.run(f"{MAKE} uninstall")
     assert kubelet.endpoints[GPU].ended.wait(5)
     assert os.listdir(kubelet.plugins) == ["kubelet.sock"]
-    assert shown(gpus, "LoadState") == "not-found"
+    assert unit_property(gpus, "LoadState") == "not-found"
     left = gpus.host.run("find / -xdev -name '*cdigen*' -not -path '/cdigen/*' -not -path '/var/lib/cdigen*'")
     own = {"/cdigen", *(f"/etc/systemd/system/{unit}.service.d" for unit in ("cdigen", "cdigen-once", UNIT))}
     assert set(left.split()) - own == {"/etc/cdigen"}

@@ -1,6 +1,7 @@
-"""`cdigen nri` below a real kubelet whose device plugin answers as NVIDIA's does, by three of its strategies.
+"""Pods of a real kubelet with `cdigen nri` get the GPU that a device plugin allocates.
 
-Kubernetes is 1.20.2, which has no cdi-cri yet: test_nri_device_plugin.py has all four.
+The device plugin responds like NVIDIA's, with three of its strategies. Kubernetes 1.20.2 does not support the
+strategy cdi-cri. test_nri_device_plugin.py tests all four strategies.
 """
 
 import json
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 STRATEGIES = ("envvar", "volume-mounts", "cdi-annotations")
 GPU0 = numbers("/dev/nvidia0")
-# "shared": as NVIDIA's runtime that takes device lists by volume mounts, and no environment.
+# In the namespace shared, only mounted device lists select devices. NVIDIA's runtime has the same option.
 ALLOW = ({"namespaces": ["ml"]}, {"namespaces": ["shared"], "sources": ["mounts"]})
 
 
@@ -42,31 +43,31 @@ def node(cache: Path, kubernetes_tree: Path) -> Iterator[Node]:
             stack.enter_context(running_device_plugin(folder, resource(strategy), strategy, UUID))
         eventually(
             lambda: all(node.allocatable(resource(each)) == 1 for each in STRATEGIES) or None,
-            "the node offers the devices",
-            told=lambda: node.kubelet.log,
+            "the node has the devices",
+            details=lambda: node.kubelet.log,
         )
         yield node
         node.remove_pods()
 
 
-def wanting(strategy: str) -> dict[str, object]:
-    """Return what makes a container want a device of a STRATEGY."""
+def requesting(strategy: str) -> dict[str, object]:
+    """Return the fields of a pod that requests a device of the plugin with STRATEGY."""
     return {"container": {"resources": {"limits": {resource(strategy): "1"}}}}
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_a_pod_gets_what_the_device_plugin_has_allocated(node: Node, strategy: str) -> None:
-    pod = node.pod(strategy, **wanting(strategy)).become()
+def test_a_pod_has_the_gpu_that_the_device_plugin_allocated(node: Node, strategy: str) -> None:
+    pod = node.pod(strategy, **requesting(strategy)).become()
     assert pod.gpus() == GPU0
     assert pod.sh(f"cat {LIBRARY}") == "the driver\n"
     assert (pod.sh(f"ls {LISTS} 2>/dev/null || true") == f"{UUID}\n") is (strategy == "volume-mounts")
     pod.delete()
 
 
-def test_only_a_device_list_says_who_has_a_gpu_where_the_environment_does_not_count(node: Node) -> None:
-    """A pod's own variable comes after the plugin's, so that anybody asks for every GPU by it."""
+def test_only_a_device_list_selects_a_gpu_if_the_environment_is_ignored(node: Node) -> None:
+    """A pod's variable overrides the plugin's. If variables were permitted, a pod could request all GPUs."""
     pods = [
-        node.pod("listed", f"{VISIBLE}=all", namespace="shared", **wanting("volume-mounts")),
+        node.pod("listed", f"{VISIBLE}=all", namespace="shared", **requesting("volume-mounts")),
         node.pod("unlisted", f"{VISIBLE}=all", namespace="shared"),
     ]
     assert [pod.become().gpus() for pod in pods] == [GPU0, {}]

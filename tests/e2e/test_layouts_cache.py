@@ -1,6 +1,6 @@
-"""The loader's cache after the hook: the driver is in it, and all that the image had, in its order.
+"""After the hook's run, the loader cache has the driver's libraries and the image's entries in their order.
 
-The judges are the images' own `ldconfig -p`, their loaders and their Python.
+The tests read the cache with `ldconfig -p`, the loader and Python of each image.
 """
 
 import pytest
@@ -26,12 +26,12 @@ def names(entries: list[str]) -> list[str]:
     return [entry.split()[0] for entry in entries]
 
 
-@pytest.mark.parametrize("way", HOOKED)
+@pytest.mark.parametrize("delivery", HOOKED)
 @pytest.mark.parametrize("image", GLIBC_IMAGES)
-def test_ldconfig_lists_every_library_of_the_driver_before_any_other_of_its_name(
-    driven: HostOf, way: str, image: str
+def test_ldconfig_lists_each_driver_library_before_other_libraries_with_its_soname(
+    driven: HostOf, delivery: str, image: str
 ) -> None:
-    host = driven(way)
+    host = driven(delivery)
     rows = [entry.split() for entry in cache_entries(host.run(image, "ldconfig -p"))]
     first = {row[0]: row[-1] for row in reversed(rows) if row[0] in host.driver}
     numbers = host.run(image, f"stat -L -c %d:%i {' '.join(first.values())}").split()
@@ -40,29 +40,29 @@ def test_ldconfig_lists_every_library_of_the_driver_before_any_other_of_its_name
     assert dict(zip(first, numbers, strict=True)) == wanted
 
 
-@pytest.mark.parametrize("way", HOOKED)
+@pytest.mark.parametrize("delivery", HOOKED)
 @pytest.mark.parametrize("image", WITH_CACHE)
-def test_all_that_the_image_had_in_its_cache_is_still_there_and_in_order(
-    driven: HostOf, way: str, image: str
+def test_all_cache_entries_of_the_image_remain_in_their_order(
+    driven: HostOf, delivery: str, image: str
 ) -> None:
-    host = driven(way)
+    host = driven(delivery)
     before = cache_entries(host.plain(image, "ldconfig -p"))
     after = cache_entries(host.run(image, "ldconfig -p"))
     assert len(before) > 20
     assert [entry for entry in after if entry in set(before)] == before
 
 
-@pytest.mark.parametrize("way", HOOKED)
+@pytest.mark.parametrize("delivery", HOOKED)
 @pytest.mark.parametrize("image", WITH_PYTHON)
-def test_python_finds_libcuda(driven: HostOf, way: str, image: str) -> None:
-    assert driven(way).run(image, FIND_LIBRARY) == "libcuda.so.1\n"
+def test_python_finds_libcuda(driven: HostOf, delivery: str, image: str) -> None:
+    assert driven(delivery).run(image, FIND_LIBRARY) == "libcuda.so.1\n"
 
 
-@pytest.mark.parametrize("way", HOOKED)
+@pytest.mark.parametrize("delivery", HOOKED)
 @pytest.mark.parametrize("image", GLIBC_IMAGES)
-def test_ldconfig_in_the_container_does_not_lose_the_driver(driven: HostOf, way: str, image: str) -> None:
-    """Programs that install packages run it. What it makes of the cache must lead to the host's files."""
-    host = driven(way)
+def test_the_driver_loads_after_ldconfig_in_the_container(driven: HostOf, delivery: str, image: str) -> None:
+    """Programs that install packages run ldconfig. The new cache must still lead to the host's files."""
+    host = driven(delivery)
     after = host.loaded(image, ["libcuda.so.1", "libnvidia-ml.so.1"], before="ldconfig")
     assert after == {name: host.driver[name] for name in after}
     listed = cache_entries(host.run(image, 'sh -c "ldconfig && ldconfig -p"'))
@@ -70,30 +70,32 @@ def test_ldconfig_in_the_container_does_not_lose_the_driver(driven: HostOf, way:
 
 
 @pytest.mark.parametrize("image", [MANY_IMAGE, DEBIAN_IMAGE, BULLSEYE_IMAGE])
-@pytest.mark.parametrize("way", HOOKED)
-def test_libraries_of_the_image_load_from_where_they_did(driven: HostOf, way: str, image: str) -> None:
-    """Those with a build for newer processors (glibc-hwcaps) too, which the cache's extension lists."""
-    host = driven(way)
+@pytest.mark.parametrize("delivery", HOOKED)
+def test_libraries_of_the_image_load_from_the_same_files_with_and_without_a_gpu(
+    driven: HostOf, delivery: str, image: str
+) -> None:
+    """Libraries with a build for newer processors (glibc-hwcaps) are in the extension of the cache."""
+    host = driven(delivery)
     wanted = sorted({*names(cache_entries(host.plain(image, "ldconfig -p")))} - {*host.driver})[:500]
     before = host.plain(image, f"sh -c 'dlopen-all {' '.join(wanted)} || true'")
     after = host.run(image, f"sh -c 'dlopen-all {' '.join(wanted)} || true'")
     assert after == before
 
 
-@pytest.mark.parametrize("way", HOOKLESS)
-def test_without_a_hook_the_cache_is_the_images_own(driven: HostOf, way: str) -> None:
-    host = driven(way)
+@pytest.mark.parametrize("delivery", HOOKLESS)
+def test_without_a_hook_the_loader_cache_is_unchanged(driven: HostOf, delivery: str) -> None:
+    host = driven(delivery)
     assert host.run(MANY_IMAGE, "ldconfig -p") == host.plain(MANY_IMAGE, "ldconfig -p")
 
 
-@pytest.mark.parametrize("way", HOOKLESS)
-def test_ldconfig_lists_the_driver_after_it_ran_in_a_hookless_container(driven: HostOf, way: str) -> None:
-    listed = driven(way).run(DEBIAN_IMAGE, 'sh -c "ldconfig && ldconfig -p"')
+@pytest.mark.parametrize("delivery", HOOKLESS)
+def test_without_a_hook_ldconfig_in_the_container_finds_the_driver(driven: HostOf, delivery: str) -> None:
+    listed = driven(delivery).run(DEBIAN_IMAGE, 'sh -c "ldconfig && ldconfig -p"')
     assert "libcuda.so.1 " in listed
 
 
-@pytest.mark.parametrize("way", HOOKED)
-def test_the_hook_says_nothing_where_all_goes_well(driven: HostOf, way: str) -> None:
+@pytest.mark.parametrize("delivery", HOOKED)
+def test_the_hook_prints_nothing_on_success(driven: HostOf, delivery: str) -> None:
     for image in GLIBC_IMAGES:
-        answer = driven(way).attempt(image, "true")
+        answer = driven(delivery).attempt(image, "true")
         assert (answer.returncode, answer.stdout, answer.stderr) == (0, "", ""), image

@@ -1,7 +1,8 @@
-"""Two kinds of devices in one container: whichever is named first, the libraries of both are found.
+"""A container with devices of two kinds finds the libraries of both kinds, in any order of the devices.
 
-The host has three kinds of NVIDIA's (the documentation's profiles among them), and two of a vendor of another
-package with a library each, one of which it keeps at a prefix. The real cdigen writes the specs.
+The host has three kinds of NVIDIA, with the profiles of the documentation. It has two kinds of another
+vendor, each with a library. The second of these two kinds has a prefix: the fixed folder that its images
+expect. The real cdigen writes the specs.
 """
 
 import itertools
@@ -38,8 +39,8 @@ WAYS = {
     "view+hook": Way(layout="view", hook="cdigen"),
     "hwcaps": Way(layout="hwcaps", hook="none"),
 }
-HOOKED = tuple(name for name, way in WAYS.items() if way.hook == "cdigen")
-# A library that each kind has to bring.
+HOOKED = tuple(name for name, delivery in WAYS.items() if delivery.hook == "cdigen")
+# Device -> a library of its kind.
 OWN = {
     GPU: "libcuda.so.1",
     COMPUTE: "libnvidia-ml.so.1",
@@ -89,7 +90,7 @@ FILES = """from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 
 @dataclass(kw_only=True)
 class Hosted:
-    """A running host, and what its containers find."""
+    """A running host; `alone` has the results of `found_alone`."""
 
     host: Host
     alone: dict[tuple[str, str, str], set[str]] = field(default_factory=dict)
@@ -97,18 +98,20 @@ class Hosted:
     def found(
         self, *devices: str, image: str = DEBIAN_IMAGE, before: str = "true", options: str = ""
     ) -> set[str]:
-        """Return which libraries of any kind a container with DEVICES loads by their names."""
-        given = " ".join(f"--device {device}" for device in devices)
-        # What an image does that has the prefix hard-coded.
-        given += f" --env LD_LIBRARY_PATH={PREFIX}/lib64" if PREFIXED in devices else ""
-        podman = f"podman run --rm {given} {options}"
-        driven = with_crun(self.host, given) if options == CRUN else Driven(host=self.host, podman=podman)
+        """Return the libraries of any kind that a container with DEVICES loads by name."""
+        device_options = " ".join(f"--device {device}" for device in devices)
+        # An image with a hard-coded prefix sets this variable.
+        device_options += f" --env LD_LIBRARY_PATH={PREFIX}/lib64" if PREFIXED in devices else ""
+        podman = f"podman run --rm {device_options} {options}"
+        driven = (
+            with_crun(self.host, device_options) if options == CRUN else Driven(host=self.host, podman=podman)
+        )
         names = [*driven.driver, OWN[PLUG_IN], OWN[PREFIXED]]
         loaded = driven.loaded(image, names, before=before)
         return {name for name, path in loaded.items() if not path.startswith("fail")}
 
     def found_alone(self, device: str, image: str, before: str) -> set[str]:
-        """Return which of them a container with DEVICE alone loads."""
+        """Return the libraries that a container with only DEVICE loads."""
         key = device, image, before
         if key not in self.alone:
             self.alone[key] = self.found(device, image=image, before=before)
@@ -118,32 +121,32 @@ class Hosted:
     def check(
         self, devices: tuple[str, str], *, image: str = DEBIAN_IMAGE, before: str = "true", options: str = ""
     ) -> None:
-        """Make sure that a container with both DEVICES loads what each of them brings alone."""
+        """Check that a container with both DEVICES loads the libraries of each device."""
         first, second = (self.found_alone(device, image, before) for device in devices)
         assert self.found(*devices, image=image, before=before, options=options) == first | second
 
 
 @pytest.fixture(scope="module")
 def hosts(cache: Path, driver_tree: Path, images: Path) -> Iterator[Callable[[str], Hosted]]:
-    """Return a function that gives the running host for a name in WAYS, or "mixed", once asked for."""
+    """Return a function that starts and returns the host for a name in WAYS, or "mixed"."""
     made: dict[str, Hosted] = {}
     with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
         packages = Path(folder, "packages")
         packages.mkdir()
         vendor(packages, "added", minimal(edits=FILES.replace("{prefix}", PREFIX)))
 
-        def of(name: str) -> Hosted:
+        def start(name: str) -> Hosted:
             if name not in made:
                 root = Path(folder) / name
                 lay(root, driver_tree, packages, WAYS.get(name))
                 made[name] = Hosted(host=running.enter_context(running_host(root, images=images)))
             return made[name]
 
-        yield of
+        yield start
 
 
-def lay(root: Path, driver_tree: Path, packages: Path, way: Way | None) -> None:
-    """Make the root of a host; without a WAY for all kinds, each has its own of MIXED."""
+def lay(root: Path, driver_tree: Path, packages: Path, delivery: Way | None) -> None:
+    """Make the root of a host; all kinds have DELIVERY, or the profiles of MIXED if DELIVERY is None."""
     copy_tree(driver_tree, root)
     write_kernel_side(root, GPUS)
     install_hook(root)
@@ -151,66 +154,68 @@ def lay(root: Path, driver_tree: Path, packages: Path, way: Way | None) -> None:
     (root / "opt/added/version").write_text("1.0\n")
     library = (root / "usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.550.163.01").read_bytes()
     for device in (PLUG_IN, PREFIXED):
-        # A real library with another SONAME, as long as its own.
+        # A real library with another SONAME of the same length.
         (root / "opt/added" / OWN[device]).write_bytes(
             library.replace(b"libnvidia-ml.so.1", OWN[device].encode())
         )
     (root / "etc/cdigen").mkdir(parents=True, exist_ok=True)
-    (root / "etc/cdigen/config.yaml").write_text(CONFIGURATION if way else MIXED)
+    (root / "etc/cdigen/config.yaml").write_text(CONFIGURATION if delivery else MIXED)
     generate = (sys.executable, "-m", "cdigen", "generate", "--root", str(root), "--write", "--verbose")
     environment = f"PYTHONPATH={packages}:{os.environ.get('PYTHONPATH', '')}"
-    options = ("--layout", way.layout, "--hook", way.hook) if way else ()
-    said = succeed("env", environment, *generate, *options)
-    assert "mounts-covered" not in said
+    options = ("--layout", delivery.layout, "--hook", delivery.hook) if delivery else ()
+    output = succeed("env", environment, *generate, *options)
+    assert "mounts-covered" not in output
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("delivery", WAYS)
 @pytest.mark.parametrize("devices", PAIRS, ids="+".join)
 def test_the_libraries_of_both_kinds_are_found(
-    hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
+    hosts: Callable[[str], Hosted], delivery: str, devices: tuple[str, str]
 ) -> None:
-    hosts(way).check(devices)
+    hosts(delivery).check(devices)
 
 
-@pytest.mark.parametrize("way", ["files", "view+hook", "hwcaps"])
+@pytest.mark.parametrize("delivery", ["files", "view+hook", "hwcaps"])
 @pytest.mark.parametrize("devices", PAIRS[:6:2], ids="+".join)
-def test_they_are_found_where_crun_starts_the_container(
-    hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
+def test_the_libraries_of_both_kinds_are_found_in_a_container_that_crun_starts(
+    hosts: Callable[[str], Hosted], delivery: str, devices: tuple[str, str]
 ) -> None:
-    hosts(way).check(devices, options=CRUN)
+    hosts(delivery).check(devices, options=CRUN)
 
 
 @pytest.mark.parametrize("image", [REDHAT_IMAGE, BULLSEYE_IMAGE])
-@pytest.mark.parametrize("way", ["files", "view+hook", "hwcaps"])
-def test_they_are_found_in_images_of_other_kinds(
-    hosts: Callable[[str], Hosted], way: str, image: str
+@pytest.mark.parametrize("delivery", ["files", "view+hook", "hwcaps"])
+def test_the_libraries_of_both_kinds_are_found_in_the_images_redhat_and_bullseye(
+    hosts: Callable[[str], Hosted], delivery: str, image: str
 ) -> None:
-    hosts(way).check((COMPUTE, GRAPHICS), image=image)
+    hosts(delivery).check((COMPUTE, GRAPHICS), image=image)
 
 
-@pytest.mark.parametrize("way", HOOKED)
+@pytest.mark.parametrize("delivery", HOOKED)
 @pytest.mark.parametrize("devices", PAIRS[2:6], ids="+".join)
-def test_an_ldconfig_in_the_container_loses_neither(
-    hosts: Callable[[str], Hosted], way: str, devices: tuple[str, str]
+def test_the_libraries_of_both_kinds_are_found_after_ldconfig_in_the_container(
+    hosts: Callable[[str], Hosted], delivery: str, devices: tuple[str, str]
 ) -> None:
-    hosts(way).check(devices, before="ldconfig")
+    hosts(delivery).check(devices, before="ldconfig")
 
 
 @pytest.mark.parametrize("devices", PAIRS[:4], ids="+".join)
-def test_kinds_of_different_layouts_do_not_cover_each_other(
+def test_mounts_of_two_kinds_with_different_layouts_do_not_cover_each_other(
     hosts: Callable[[str], Hosted], devices: tuple[str, str]
 ) -> None:
     hosts("mixed").check(devices)
 
 
-@pytest.mark.parametrize("way", ["files", "view", "view+hook"])
-def test_a_file_of_the_makers_is_below_the_prefix_as_well(hosts: Callable[[str], Hosted], way: str) -> None:
+@pytest.mark.parametrize("delivery", ["files", "view", "view+hook"])
+def test_a_configuration_file_of_the_vendor_is_below_the_prefix(
+    hosts: Callable[[str], Hosted], delivery: str
+) -> None:
     run = f"podman run --rm --device {PREFIXED} {DEBIAN_IMAGE}"
-    assert hosts(way).host.run(f"{run} cat {PREFIX}/version") == "1.0\n"
+    assert hosts(delivery).host.run(f"{run} cat {PREFIX}/version") == "1.0\n"
 
 
-def test_each_kind_has_a_place_of_its_own(hosts: Callable[[str], Hosted]) -> None:
-    """The default kind's is the one that CUDA images know; a prefix is its maker's."""
+def test_each_kind_has_a_separate_folder_for_its_view(hosts: Callable[[str], Hosted]) -> None:
+    """The default kind's view is at the folder that CUDA images expect; other views can be at a prefix."""
     host = hosts("view+hook").host
     specs = [
         json.loads(line)

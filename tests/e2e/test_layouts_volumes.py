@@ -1,8 +1,8 @@
-"""A user's volumes over /etc and /usr: no file of the host changes, whatever lies where a hook or mount goes.
+"""A user's volumes over /etc and /usr of a container cause no change of the host's files.
 
-`-v /etc:/etc` makes the host's own /etc part of the container, so a hook that merely wrote to the
-container's /etc/ld.so.cache would write the host's. Runtimes themselves put empty files and folders into a
-volume, to have something to mount on; those are looked at one by one.
+`-v /etc:/etc` makes the host's own /etc part of the container, so a hook that writes to the container's
+/etc/ld.so.cache would write the host's file. Runtimes make empty files and folders in a volume as mount
+points. The tests check each of these mount points.
 """
 
 import json
@@ -13,7 +13,7 @@ from support.containers.gpu_hosts import WAYS, Driven, HostOf
 
 pytestmark = pytest.mark.e2e
 
-# COPY is a copy of the image's /etc, outside of what is compared.
+# COPY is a copy of the image's /etc, outside of the compared folders.
 VOLUMES = {
     "host /etc": "-v /etc:/etc",
     "host /etc, read-only": "-v /etc:/etc:ro",
@@ -32,10 +32,10 @@ Files = dict[str, tuple[str, ...]]
 
 
 def files_of(host: Host) -> Files:
-    """Map each path of the host's /etc, /usr and views to all that changes when it is written.
+    """Return, for each path of the host's /etc, /usr and views, the properties that a write changes.
 
-    A folder's times and size tell no more than that something was made in it, so they are left out. So are a
-    file's number of links and time of change: the trees of all hosts are hard links to the same files.
+    Times and sizes of folders are omitted, because new mount points change them. Link counts and change times
+    of files are omitted, because the trees of all hosts are hard links to the same files.
     """
     listed = host.run(
         "find /etc /usr /var/lib/cdigen -xdev \\( -type d -printf '%p d %m %U %G\\n' \\) "
@@ -44,23 +44,23 @@ def files_of(host: Host) -> Files:
     return {line.split(" ", 1)[0]: tuple(line.split(" ")[1:]) for line in listed.splitlines()}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("delivery", WAYS)
 @pytest.mark.parametrize("volume", VOLUMES)
-def test_a_volume_leaves_every_file_of_the_host_as_it_was(driven: HostOf, way: str, volume: str) -> None:
-    host = driven(way)
+def test_a_volume_changes_no_file_of_the_host(driven: HostOf, delivery: str, volume: str) -> None:
+    host = driven(delivery)
     options = VOLUMES[volume].replace("COPY", copy_of_etc(host.host))
     assert_started_and_nothing_changed(host, options)
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_the_hosts_usr_read_only_serves_once_a_writable_one_made_what_to_mount_on(
-    driven: HostOf, way: str
+@pytest.mark.parametrize("delivery", WAYS)
+def test_the_hosts_usr_is_a_valid_read_only_volume_after_its_mount_points_exist(
+    driven: HostOf, delivery: str
 ) -> None:
-    """No runtime can mount where it can make nothing to mount on; the host's /usr/lib64 is almost empty."""
-    host = driven(way)
+    """The host's /usr/lib64 lacks mount points, which a runtime cannot make in a read-only volume."""
+    host = driven(delivery)
     before = files_of(host.host)
     answer = host.attempt(DEBIAN_IMAGE, "true", options="-v /usr:/usr:ro")
-    if answer.returncode:  # else a test before this one has made what to mount on
+    if answer.returncode:  # otherwise an earlier test has made the mount points
         assert "create mount destination for /usr/l" in answer.stderr
         assert "read-only file system" in answer.stderr
     assert files_of(host.host) == before
@@ -69,17 +69,17 @@ def test_the_hosts_usr_read_only_serves_once_a_writable_one_made_what_to_mount_o
 
 
 def assert_started_and_nothing_changed(host: Driven, options: str) -> None:
-    host.host.attempt(f"podman run --rm {options} {DEBIAN_IMAGE} true")  # makes what it makes in any case
+    host.host.attempt(f"podman run --rm {options} {DEBIAN_IMAGE} true")  # this makes the mount points
     before = files_of(host.host)
     answer = host.attempt(DEBIAN_IMAGE, "echo started", options=options)
     assert (answer.returncode, answer.stdout) == (0, "started\n"), answer.stderr
     after = files_of(host.host)
     assert {path: after.get(path) for path in before} == before
-    assert made_to_mount_on(host.host, set(after) - set(before))
+    assert are_mount_points(host.host, set(after) - set(before))
 
 
-def made_to_mount_on(host: Host, paths: set[str]) -> bool:
-    """Tell whether each of these new paths of the host is what a mount of the spec needs below a volume."""
+def are_mount_points(host: Host, paths: set[str]) -> bool:
+    """Return whether each of PATHS is an empty mount point of the spec, or a folder above a mount point."""
     spec = json.loads(host.run("cat /run/cdi/nvidia.com-gpu.json"))
     targets = [mount["containerPath"] for mount in spec["containerEdits"]["mounts"]]
     resolved = host.run(f"readlink --canonicalize-missing {' '.join(targets)}").splitlines()
@@ -90,7 +90,7 @@ def made_to_mount_on(host: Host, paths: set[str]) -> bool:
 
 
 def copy_of_etc(host: Host) -> str:
-    """Return a folder of the host with the image's /etc, outside of what is compared."""
+    """Return a folder of the host with the image's /etc, outside of the compared folders."""
     host.run(
         f"""[ -d /srv/etc ] && exit
         id=$(podman create {DEBIAN_IMAGE} true); podman cp $id:/etc /srv/etc; podman rm $id >/dev/null"""

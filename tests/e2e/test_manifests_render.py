@@ -1,4 +1,4 @@
-"""The manifests of packaging/kubernetes: rendered by today's kubectl, and shown to a real API server."""
+"""kubectl renders the manifests of packaging/kubernetes, and a real API server validates them."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ OLD = "old-kubernetes"
 
 
 def combined(folder: Path, *components: str, of: str = "base") -> Path:
-    """Write an overlay as its user would: OF and COMPONENTS."""
+    """Write an overlay into FOLDER that adds COMPONENTS to the manifests `of`; return FOLDER."""
     folder.mkdir()
-    where = os.path.relpath(FOLDER, folder.resolve())
+    path = os.path.relpath(FOLDER, folder.resolve())
     document = {
         "apiVersion": "kustomize.config.k8s.io/v1beta1",
         "kind": "Kustomization",
-        "resources": [f"{where}/{of}"],
-        "components": [f"{where}/components/{name}" for name in components],
+        "resources": [f"{path}/{of}"],
+        "components": [f"{path}/components/{name}" for name in components],
     }
     (folder / "kustomization.yaml").write_text(yaml.safe_dump(document))
     return folder
@@ -54,17 +54,19 @@ def containers(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def daemonset(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Return the containers of cdigen's own DaemonSet by their names."""
+    """Return the containers of cdigen's DaemonSet, by name."""
     (row,) = (row for row in rows if row["kind"] == "DaemonSet")
     return {each["name"]: each for each in row["spec"]["template"]["spec"]["containers"]}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_pods_have_this_versions_image_and_no_right_that_is_not_named(kubectl: Path, name: str) -> None:
+def test_pods_have_the_image_of_this_version_and_only_the_expected_privileges(
+    kubectl: Path, name: str
+) -> None:
     rows = kustomized(kubectl, FOLDER / name)
     for container in containers(rows):
         assert container["image"] == f"localhost/cdigen:{__version__}"
-        # A runtime would ask the node itself for an image of localhost.
+        # A runtime would pull an image of localhost from the node itself.
         assert container["imagePullPolicy"] == "Never"
         rights = container["securityContext"]
         assert rights["readOnlyRootFilesystem"]
@@ -83,7 +85,9 @@ def test_pods_have_this_versions_image_and_no_right_that_is_not_named(kubectl: P
 
 
 @pytest.mark.parametrize("of", ["base", "overlays/removal", "overlays/extender"])
-def test_images_of_a_registry_are_pulled(kubectl: Path, tmp_path: Path, of: str) -> None:
+def test_with_the_component_registry_all_images_have_the_pull_policy_if_not_present(
+    kubectl: Path, tmp_path: Path, of: str
+) -> None:
     components = ("metrics", "registry") if of == "base" else ("registry",)
     folder = combined(tmp_path / "registry", *components, of=of)
     with (folder / "kustomization.yaml").open("a") as file:
@@ -95,7 +99,7 @@ def test_images_of_a_registry_are_pulled(kubectl: Path, tmp_path: Path, of: str)
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_mounts_of_a_container_are_each_at_a_place_of_its_own(kubectl: Path, name: str) -> None:
+def test_mount_paths_and_variables_of_a_container_are_unique(kubectl: Path, name: str) -> None:
     for container in containers(kustomized(kubectl, FOLDER / name)):
         paths = [mount["mountPath"] for mount in container.get("volumeMounts", ())]
         assert len(set(paths)) == len(paths)
@@ -103,7 +107,7 @@ def test_mounts_of_a_container_are_each_at_a_place_of_its_own(kubectl: Path, nam
         assert len(set(variables)) == len(variables)
 
 
-def test_all_components_go_together(kubectl: Path, tmp_path: Path) -> None:
+def test_components_can_be_combined_in_alphabetical_and_reverse_order(kubectl: Path, tmp_path: Path) -> None:
     names = [name for name in COMPONENTS if name not in {"k0s", "no-nri", "shared-memory"}]
     for order in (names, names[::-1]):
         found = daemonset(kustomized(kubectl, combined(tmp_path / f"{len(order)}{order[0]}", *order)))
@@ -117,12 +121,12 @@ def test_all_components_go_together(kubectl: Path, tmp_path: Path) -> None:
         )
 
 
-def test_the_plugin_can_be_left_out_whatever_else_is_changed(kubectl: Path, tmp_path: Path) -> None:
+def test_the_component_no_nri_can_be_combined_with_other_components(kubectl: Path, tmp_path: Path) -> None:
     folder = combined(tmp_path / "none", "read-only-etc", "privileged", "no-nri")
     assert set(daemonset(kustomized(kubectl, folder))) == {"daemon", "kubelet"}
 
 
-def test_the_plugin_may_write_the_file_of_labels_and_nothing_else_may(kubectl: Path) -> None:
+def test_only_the_device_plugin_may_write_the_label_file(kubectl: Path) -> None:
     rows = kustomized(kubectl, FOLDER / "overlays/labels")
     (config,) = (row["data"]["config.yaml"] for row in rows if row["kind"] == "ConfigMap")
     folder = os.path.dirname(yaml.safe_load(config)["kubelet"]["labels"])
@@ -140,7 +144,7 @@ def test_the_plugin_may_write_the_file_of_labels_and_nothing_else_may(kubectl: P
     ("overlay", "folder"),
     [("k0s", "/var/lib/k0s/kubelet"), ("microk8s", "/var/snap/microk8s/common/var/lib/kubelet")],
 )
-def test_pod_resources_go_with_the_kubelets_folder_and_device_plugins_do_not(
+def test_pod_resources_are_in_the_kubelets_folder_and_device_plugins_in_the_default_folder(
     kubectl: Path, overlay: str, folder: str
 ) -> None:
     (pod,) = pods(kustomized(kubectl, FOLDER / "overlays" / overlay))
@@ -149,7 +153,7 @@ def test_pod_resources_go_with_the_kubelets_folder_and_device_plugins_do_not(
     assert paths["device-plugins"] == "/var/lib/kubelet/device-plugins"
 
 
-def test_the_token_is_in_the_one_container_that_asks_the_api_server(kubectl: Path) -> None:
+def test_only_the_container_that_uses_the_api_server_has_the_token(kubectl: Path) -> None:
     for name in ALL:
         rows = [row for row in kustomized(kubectl, FOLDER / name) if row["kind"] == "DaemonSet"]
         (pod,) = pods(rows)
@@ -162,20 +166,20 @@ def test_the_token_is_in_the_one_container_that_asks_the_api_server(kubectl: Pat
         assert with_token == (["kubelet"] if name == "overlays/extender" else [])
 
 
-def test_the_extender_may_not_change_what_the_daemons_are_told(kubectl: Path) -> None:
+def test_the_extender_may_not_change_the_daemons_configuration(kubectl: Path) -> None:
     rows = kustomized(kubectl, FOLDER / "overlays/extender")
-    places = {row["metadata"]["namespace"] for row in rows if row["kind"] == "ConfigMap"}
+    namespaces = {row["metadata"]["namespace"] for row in rows if row["kind"] == "ConfigMap"}
     writes = {
         row["metadata"]["namespace"]
         for row in rows
         if row["kind"] == "Role" and "update" in str(row["rules"])
     }
-    assert (places, writes) == ({"cdigen-system"}, {"cdigen"})
+    assert (namespaces, writes) == ({"cdigen-system"}, {"cdigen"})
 
 
 @pytest.mark.parametrize("name", ["selinux", "super-t"])
 @pytest.mark.parametrize("of", ["base", "overlays/removal"])
-def test_who_removes_has_the_selinux_type_of_who_served(
+def test_the_daemon_and_the_removal_have_the_selinux_type_of_the_component(
     kubectl: Path, tmp_path: Path, name: str, of: str
 ) -> None:
     (pod,) = pods(kustomized(kubectl, combined(tmp_path / "typed", name, of=of)))
@@ -183,18 +187,18 @@ def test_who_removes_has_the_selinux_type_of_who_served(
     assert pod["securityContext"]["seLinuxOptions"]["type"] == types[name]
 
 
-def test_who_removes_can_have_the_quota_of_gke(kubectl: Path, tmp_path: Path) -> None:
+def test_the_component_quota_adds_gkes_resource_quota_to_the_removal(kubectl: Path, tmp_path: Path) -> None:
     rows = kustomized(kubectl, combined(tmp_path / "quota", "quota", of="overlays/removal"))
     (quota,) = (row for row in rows if row["kind"] == "ResourceQuota")
     assert quota["metadata"]["namespace"] == "cdigen-system"
 
 
-# Shown to a real API server.
+# Validation by a real API server.
 
 
 @pytest.fixture(scope="module")
 def node(cache: Path, kubernetes_tree: Path, kubectl: Path) -> Iterator[Node]:
-    """Return a Kubernetes 1.20 that has the namespaces, without which a dry run finds nothing right."""
+    """Return a Kubernetes 1.20 cluster with the namespaces that a dry run needs."""
     assert kubernetes_tree.is_dir()
     with running_node(cache, RELEASES["forky"]) as node:
         for row in kustomized(kubectl, FOLDER / "overlays/extender"):
@@ -204,21 +208,23 @@ def node(cache: Path, kubernetes_tree: Path, kubectl: Path) -> Iterator[Node]:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != f"overlays/{OLD}"])
-def test_an_api_server_knows_every_field(node: Node, kubectl: Path, tmp_path: Path, name: str) -> None:
+def test_an_api_server_accepts_every_field(node: Node, kubectl: Path, tmp_path: Path, name: str) -> None:
     components = () if name == "overlays/removal" else (OLD,)
     folder = combined(tmp_path / "old", *components, of=name)
     rows = kustomized(kubectl, folder)
-    said = node.kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(rows))
-    assert len([line for line in said.splitlines() if line.endswith("(server dry run)")]) == len(rows)
+    output = node.kubectl("apply", "--dry-run=server", "-f", "-", stdin=yaml.safe_dump_all(rows))
+    assert len([line for line in output.splitlines() if line.endswith("(server dry run)")]) == len(rows)
 
 
-def test_an_old_one_refuses_the_base_by_the_name_of_the_field(node: Node, kubectl: Path) -> None:
+def test_an_old_api_server_refuses_the_base_and_names_the_unknown_field(node: Node, kubectl: Path) -> None:
     text = yaml.safe_dump_all(kustomized(kubectl, FOLDER / "base"))
     with pytest.raises(AssertionError, match='unknown field "maxSurge"'):
         node.kubectl("apply", "--dry-run=server", "-f", "-", stdin=text)
 
 
-def test_what_shared_memory_leaves_at_a_node_goes_by_the_pages_commands(node: Node, kubectl: Path) -> None:
+def test_the_documented_commands_remove_the_changes_of_shared_memory_from_a_node(
+    node: Node, kubectl: Path
+) -> None:
     name = node.api.get("/api/v1/nodes")["items"][0]["metadata"]["name"]
     counts = {"aliyun.com/gpu-count": "2"}
     node.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"cdigen.dev/gpu-mem": "{}"}}})
@@ -232,19 +238,19 @@ def test_what_shared_memory_leaves_at_a_node_goes_by_the_pages_commands(node: No
     assert "aliyun.com/gpu-count" not in found["status"]["capacity"]
 
 
-# What removes all, as a pod.
+# The removal pod.
 
 
 @pytest.fixture
 def removed(node: Node, host: Path, cdigen: Run, image_archive: Path) -> Iterator[Path]:
-    """Return a host with a spec and what else cdigen writes: the pod's volumes are patched to be its."""
+    """Return the folder of a host with a spec and other files of cdigen. The removal pod mounts it."""
     for name in ("etc/cdi", "run/cdigen", "var/lib/kubelet/device-plugins"):
         (host / name).mkdir(parents=True)
     (host / "run/cdigen/lock").touch()
     (host / "etc/hosts").write_text("127.0.0.1 localhost\n")
     done = cdigen("generate", "--write", "--root", host, "--config", FOLDER / "base/config.yaml")
     assert done.code == 0, done.err
-    # Mounts reach pods as they are made, which asks for shared ones, as systemd makes all of a host.
+    # New mounts reach pods only if mounts are shared. On a host, systemd makes all mounts shared.
     subprocess.run(node.enter("mount", "--make-rshared", "/"), check=True)
     with (host.parent / "image.tar").open("wb") as file:
         subprocess.run(["zstd", "-dc", image_archive], check=True, stdout=file)
@@ -253,7 +259,9 @@ def removed(node: Node, host: Path, cdigen: Run, image_archive: Path) -> Iterato
     node.kubectl("delete", "namespace", "cdigen-system", "--wait=false")
 
 
-def test_a_pod_removes_all_from_its_node_and_is_ready_then(node: Node, kubectl: Path, removed: Path) -> None:
+def test_the_removal_pod_removes_all_files_of_cdigen_from_its_node_and_is_then_ready(
+    node: Node, kubectl: Path, removed: Path
+) -> None:
     rows = kustomized(kubectl, FOLDER / "overlays/removal")
     for pod in pods(rows):
         for volume in pod["volumes"]:
@@ -263,19 +271,20 @@ def test_a_pod_removes_all_from_its_node_and_is_ready_then(node: Node, kubectl: 
         fcntl.flock(lock, fcntl.LOCK_EX)
         node.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(rows))
         eventually(
-            lambda: "waiting: cdigen still serves this node, by /run/cdigen: " in said(node) or None,
-            "it waits", told=lambda: (said(node), node.pods("cdigen-system"), node.kubelet.log),
+            lambda: "waiting: cdigen still runs on this node (/run/cdigen): " in removal_log(node) or None,
+            "the removal waits",
+            details=lambda: (removal_log(node), node.pods("cdigen-system"), node.kubelet.log),
         )  # fmt: skip
         assert os.listdir(removed / "run/cdi") == ["nvidia.com-gpu.json"]
     node.kubectl("-n", "cdigen-system", "rollout", "status", "daemonset/cdigen-removal", "--timeout=30s")
-    assert said(node).splitlines()[-1] == "done: nothing of cdigen is left on this node"
+    assert removal_log(node).splitlines()[-1] == "done: nothing of cdigen is left on this node"
     left = [path for path in removed.rglob("*cdi*") if "nvidia-cdi" not in path.name]
-    assert left == [], said(node)
+    assert left == [], removal_log(node)
     assert (removed / "etc/hosts").exists()
 
 
-def said(node: Node) -> str:
-    """Return the log of the container that removes."""
+def removal_log(node: Node) -> str:
+    """Return the log of the removal's container."""
     name = next(iter(node.pods("cdigen-system")), "")
     with suppress(AssertionError):
         return node.kubectl("-n", "cdigen-system", "logs", name, "--container", "remove")

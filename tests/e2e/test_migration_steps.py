@@ -1,8 +1,7 @@
-"""The steps of `cdigen doctor --migrate`, taken as printed and taken back, where NVIDIA's toolkit is.
+"""On a host with NVIDIA's toolkit, containers start after each step and undo of `cdigen doctor --migrate`.
 
-The toolkit itself is a stand-in: its package in dpkg's folder, a program by the name of its runtime, which
-starts runc, and a spec as it writes one. Docker and podman are real: each starts a GPU container after
-every step.
+The toolkit is a fake. It has a package in dpkg's folder, a runtime program that starts runc, and a spec like
+the toolkit's. Docker and podman are real. Each engine starts a GPU container after every step.
 """
 
 import json
@@ -21,14 +20,14 @@ SPEC = "/var/run/cdi/nvidia.yaml"
 DAEMON_JSON = "/etc/docker/daemon.json"
 HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 REFRESH = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
-# What a person does at the step 'unregister': the two keys that it names.
+# The manual edit of the step 'unregister': it removes the keys runtimes and default-runtime.
 EDIT = f"""
 import json
 document = json.load(open("{DAEMON_JSON}"))
 del document["runtimes"], document["default-runtime"]
 json.dump(document, open("{DAEMON_JSON}", "w"))
 """
-# systemctl of the host is a stand-in that restarts daemons alone: here it makes and removes links, too.
+# The host's systemctl is a fake that only restarts daemons. This wrapper also enables and disables units.
 ENABLING = """#!/bin/bash
 wants=/etc/systemd/system/multi-user.target.wants
 case "$1" in
@@ -37,7 +36,7 @@ case "$1" in
     *) exec /usr/bin/systemctl.restarts "$@";;
 esac
 """
-# apt-get of the host has no network: it takes the package's digests away and puts them back, as dpkg would.
+# The host has no network. Like dpkg, this apt-get removes and restores the digests of the package.
 APT_GET = """#!/bin/bash
 digests=/var/lib/dpkg/info/nvidia-container-toolkit.md5sums program=/usr/bin/nvidia-container-runtime
 case "$*" in
@@ -52,12 +51,12 @@ esac
 def host(cache: Path, driver_tree: Path, images: Path) -> Iterator[Host]:
     tree = cache / "runtimes-forky"
     with diagnosed(cache, tree=tree, driver_tree=driver_tree, images=images, version="550.163.01") as running:
-        lay_toolkit(running)
+        install_toolkit(running)
         yield running
 
 
-def lay_toolkit(host: Host) -> None:
-    """Make the host what it is with the toolkit and without cdigen's specs."""
+def install_toolkit(host: Host) -> None:
+    """Set up the host with the toolkit and without cdigen's specs."""
     spec = json.loads(host.run("cat /var/run/cdi/nvidia.com-gpu.json"))
     host.run("cdigen withdraw --quiet")
     host.put(SPEC, json.dumps(spec))
@@ -93,7 +92,7 @@ def assert_containers_start(host: Host, after: str) -> None:
 
 
 def state(host: Host) -> str:
-    """Return what the steps change, but for the copies that they make."""
+    """Return the state that the steps change: digests of files, the package, and Docker's default runtime."""
     folders = "/etc/docker /var/run/cdi/ /usr/share/containers/oci/hooks.d /etc/systemd/system"
     kept = "-not -name '*.before-cdigen' -not -name '*.foreign-*'"
     files = host.run(f"find {folders} -not -type d {kept} | sort | xargs sha256sum")
@@ -101,25 +100,25 @@ def state(host: Host) -> str:
     return files + packages + host.run("docker info --format '{{.DefaultRuntime}}'")
 
 
-def test_containers_start_after_each_step_and_after_each_is_taken_back(host: Host) -> None:
+def test_containers_start_after_each_step_and_after_each_undo(host: Host) -> None:
     before = state(host)
     steps = plan(host)["steps"]
     assert [step["step"] for step in steps] == [
-        "stop-refresh", "write-specs", "keep-fresh", "ask-by-name", "unregister", "disable-hook",
+        "stop-refresh", "write-specs", "start-service", "request-by-name", "unregister", "disable-hook",
         "remove-packages",
     ]  # fmt: skip
     old = f"docker run --rm --network none --runtime=nvidia --device nvidia.com/gpu=0 {DEBIAN_IMAGE} true"
     for step in steps:
-        if step["step"] == "ask-by-name":
-            host.run(old)  # until here the old way works as well
+        if step["step"] == "request-by-name":
+            host.run(old)  # up to this step the old options work as well
         host.run(step["command"] or "true")
         if step["step"] == "unregister":
             host.run(f"python3 -c {shlex.quote(EDIT)}; systemctl restart docker")
         assert_containers_start(host, step["step"])
-    assert plan(host) == {"found": [], "steps": [], "stays": [], "uses": []}
+    assert plan(host) == {"leftovers": [], "steps": [], "kept": [], "legacy_requests": []}
     assert "unknown or invalid runtime name: nvidia" in host.attempt(old).stderr
     for step in reversed(steps):
         host.run(step["undo"] or "true")
-        assert_containers_start(host, f"{step['step']} was taken back")
+        assert_containers_start(host, f"{step['step']} was undone")
     assert state(host) == before
     host.run(old)

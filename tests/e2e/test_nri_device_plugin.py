@@ -1,8 +1,8 @@
-"""`cdigen nri` beside what NVIDIA's device plugin answers in each of its strategies, on real containerds.
+"""With `cdigen nri`, real containerds inject the GPU with each strategy of NVIDIA's device plugin.
 
-A kubelet hands on to the runtime what the plugin's Allocate answers (internal/plugin/server.go). One
-containerd injects CDI devices of plugins; the other (1.7, its version is printed) does not, so that it gets
-nodes and mounts.
+The kubelet passes the Allocate response of the device plugin to the runtime (internal/plugin/server.go). One
+containerd injects CDI devices of NRI plugins. The other containerd (1.7; its version is printed) does not, so
+`cdigen nri` adds nodes and mounts.
 """
 
 import json
@@ -13,8 +13,8 @@ import pytest
 from support.containers.containerd_host import Container, Containerd
 from support.containers.cri_client import CriError
 from support.nri.containerd_plugins import (
+    INJECTED_ANNOTATION,
     LIBRARY,
-    MARK,
     containerd_with_specs,
     numbers,
     running_plugin,
@@ -27,8 +27,8 @@ OWN_KIND = "k8s.device-plugin.nvidia.com/gpu"
 LISTED = f"NVIDIA_VISIBLE_DEVICES={LISTS}"
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
 GPU0, GPU1 = numbers("/dev/nvidia0"), numbers("/dev/nvidia1")
-# In "shared" as NVIDIA's runtime where it takes device lists by volume mounts, and the environment of
-# privileged containers alone.
+# In the namespace shared, device lists as volume mounts select devices, and the environment selects devices
+# only in privileged containers. NVIDIA's runtime has these options.
 ALLOW = (
     {"namespaces": ["ml"]},
     {"namespaces": ["shared"], "sources": ["mounts"]},
@@ -46,13 +46,13 @@ def containerd(cache: Path, request: pytest.FixtureRequest) -> Iterator[Containe
 
 
 def listed(*names: str) -> list[dict[str, str]]:
-    """Return the mounts by which the plugin lists the devices NAMES."""
+    """Return the mounts with which NVIDIA's plugin lists the devices NAMES."""
     return [{"host_path": "/dev/null", "container_path": f"{LISTS}/{name}"} for name in names]
 
 
 def injected(container: Container) -> str:
-    """Return what the plugin has given CONTAINER."""
-    return str(container.spec()["annotations"].get(MARK, ""))
+    """Return the devices that `cdigen nri` injected into CONTAINER."""
+    return str(container.spec()["annotations"].get(INJECTED_ANNOTATION, ""))
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def host(containerd: Containerd) -> Iterator[Containerd]:
 
 
 @pytest.mark.parametrize(
-    ("env", "answer", "by_us"),
+    ("env", "response", "by_cdigen"),
     [
         (f"NVIDIA_VISIBLE_DEVICES={UUID}", {}, True),
         (LISTED, {"mounts": listed(UUID)}, True),
@@ -71,16 +71,18 @@ def host(containerd: Containerd) -> Iterator[Containerd]:
     ],
     ids=["envvar", "volume-mounts", "cdi-annotations", "cdi-cri"],
 )
-def test_a_container_gets_what_the_device_plugin_has_allocated_and_gets_it_once(
-    host: Containerd, env: str, answer: Mapping[str, object], *, by_us: bool
+def test_a_container_gets_the_allocated_device_once(
+    host: Containerd, env: str, response: Mapping[str, object], *, by_cdigen: bool
 ) -> None:
-    container = host.pod().container(env, **answer)
+    container = host.pod().container(env, **response)
     assert container.nodes() == GPU0
     assert container.sh(f"cat {LIBRARY}") == "the driver\n"
-    assert bool(injected(container)) is by_us
+    assert bool(injected(container)) is by_cdigen
 
 
-def test_a_device_list_counts_where_the_environment_does_not_and_stays(host: Containerd) -> None:
+def test_a_device_list_selects_devices_and_stays_mounted_if_only_mounts_are_permitted(
+    host: Containerd,
+) -> None:
     pod = host.pod(namespace="shared")
     container = pod.container(LISTED, mounts=listed("1"))
     assert container.nodes() == GPU1
@@ -91,12 +93,12 @@ def test_a_device_list_counts_where_the_environment_does_not_and_stays(host: Con
     assert pod.container(ALL, name="zero", mounts=other).nodes() == {}
 
 
-def test_the_environment_counts_for_privileged_containers_alone(host: Containerd) -> None:
+def test_a_policy_can_permit_requests_by_environment_only_for_privileged_containers(host: Containerd) -> None:
     container = host.pod(namespace="shared", privileged=True).container("NVIDIA_VISIBLE_DEVICES=1")
     assert injected(container) == "nvidia.com/gpu=1"
 
 
 @pytest.mark.parametrize("name", ["9", "cdi/nvidia.com", "\N{BLACK STAR}", "a b"])
-def test_a_device_list_that_cannot_be_served_is_refused(host: Containerd, name: str) -> None:
+def test_an_invalid_device_list_is_refused(host: Containerd, name: str) -> None:
     with pytest.raises(CriError, match=f"mount in {LISTS}"):
         host.container(LISTED, mounts=listed(name))

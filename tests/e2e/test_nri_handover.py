@@ -1,7 +1,8 @@
-"""One `cdigen nri` takes the place of another on a real containerd, while containers are created all along.
+"""An instance of `cdigen nri` replaces another one on a real containerd, while containers are created.
 
-None of them goes without its GPU, and none gets it twice. CDIGEN_SOAK_HANDOVERS says how often, on each of
-two releases, if not once in every way; 'make soak' asks for more.
+Each container has its GPU exactly once. CDIGEN_SOAK_HANDOVERS is the number of handovers on each of two
+releases of containerd. The default is one handover for each kind of end (ENDS); the older release is not
+tested with a hang. 'make soak' sets a larger number.
 """
 
 import os
@@ -25,9 +26,9 @@ from support.containers.containerd_host import (
     holding_node,
 )
 from support.nri.containerd_plugins import (
+    INJECTED_ANNOTATION,
     KIND,
     LIBRARY,
-    MARK,
     Plugin,
     ended,
     numbers,
@@ -37,7 +38,7 @@ from support.nri.containerd_plugins import (
     write_specs,
 )
 
-from cdigen.nri.decision.handover import SEAL
+from cdigen.nri.decision.handover import INJECTED_INTO_ANNOTATION
 from cdigen.nri.pods import Adjustment
 
 pytestmark = pytest.mark.e2e
@@ -45,16 +46,17 @@ pytestmark = pytest.mark.e2e
 HANDOVERS = int(os.environ.get("CDIGEN_SOAK_HANDOVERS", "0"))
 SEED = int(os.environ.get("CDIGEN_SOAK_SEED", "21"))
 GPU0 = numbers("/dev/nvidia0")
-WISH = "NVIDIA_VISIBLE_DEVICES=0"
+REQUEST = "NVIDIA_VISIBLE_DEVICES=0"
 NODE = "/dev/nvidia0"
 HOOK = {"hookName": "createContainer", "path": "/bin/true", "args": ["true"]}
-# A runtime handler that passes a pod's annotations of ours on to its containers, as an administrator may set.
-FORGES = """\
+# A runtime handler that copies cdigen's annotations from a pod to its containers. An administrator can
+# configure such a handler.
+COPYING_HANDLER = """\
 [plugins."{runtime}".containerd.runtimes.passes]
   runtime_type = "io.containerd.runc.v2"
   pod_annotations = ["cdigen.dev/*"]
 """
-# How the first of two ends: stopped, killed, hung until the runtime gives it up, and killed then.
+# How each active instance ends: stop, kill, or a hang until the runtime drops the instance and then a kill.
 ENDS = ("TERM", "KILL", "HANG", "TERM", "TERM", "KILL")
 
 
@@ -62,10 +64,10 @@ ENDS = ("TERM", "KILL", "HANG", "TERM", "TERM", "KILL")
 def running(cache: Path, name: str) -> Iterator[Containerd]:
     """Run a release of containerd, with specs that have a hook."""
     release = RELEASES[name]
-    forges = FORGES.format(runtime=release.runtime)
+    settings = COPYING_HANDLER.format(runtime=release.runtime)
     with (
         holding_node() as (holder, folder),
-        containerd_within(holder, folder, cache=cache, release=release, settings=forges) as host,
+        containerd_within(holder, folder, cache=cache, release=release, settings=settings) as host,
     ):
         write_specs(host.specs, hooks=[HOOK])
         write_inventory(host)
@@ -80,7 +82,7 @@ def host(request: pytest.FixtureRequest, cache: Path) -> Iterator[Containerd]:
 
 
 class Instances:
-    """Instances of the plugin with one run directory, one after the other; all end with the context."""
+    """Instances of the plugin that share a run directory; all instances end when the context ends."""
 
     def __init__(self, host: Containerd) -> None:
         self._host = host
@@ -95,35 +97,37 @@ class Instances:
             ended(plugin)
 
     def start(self, *, standby: bool = True, verbose: bool = True, **policy: object) -> Plugin:
-        """Start the next one, and wait until it is registered."""
+        """Start the next instance, and wait until it is registered."""
         options = (*(["--standby"] if standby else []), *(["-v"] if verbose else []))
         settings = {"unsupported_cdi": "raw", **policy}
         number = f"log{len(self._made)}-{time.monotonic_ns()}"
         plugin = started_plugin(self._host, self._folder, options, settings, log=number)
         self._made.append(plugin)
         eventually(
-            lambda: plugin.said("registered") or None, "it is registered", told=lambda: plugin.log_file
+            lambda: plugin.log_lines("registered") or None,
+            "the instance is registered",
+            details=lambda: plugin.log_file,
         )
         return plugin
 
 
-def taken_over(plugin: Plugin) -> None:
-    """Wait until PLUGIN has the run directory."""
+def becomes_active(plugin: Plugin) -> None:
+    """Wait until the status in the run directory is that of PLUGIN."""
     process = plugin.process
     assert process
 
-    def has_it() -> bool | None:
+    def is_active() -> bool | None:
         try:
             status = plugin.status()
         except FileNotFoundError:
             return None
         return (status["pid"] == process.pid and status["state"] == "registered") or None
 
-    eventually(has_it, "it has the run directory", told=lambda: plugin.log[-10:])
+    eventually(is_active, "the instance is active", details=lambda: plugin.log[-10:])
 
 
-def given(container: Container) -> dict[str, int]:
-    """Return how often the container has each thing that the spec of one GPU gives."""
+def counts(container: Container) -> dict[str, int]:
+    """Return how often the container has each item of the spec of one GPU."""
     spec = container.spec()
     hooks = spec.get("hooks") or {}
     return {
@@ -131,19 +135,21 @@ def given(container: Container) -> dict[str, int]:
         "mount": [mount["destination"] for mount in spec["mounts"]].count(LIBRARY),
         "hook": len(hooks.get("createContainer") or []),
         "variable": spec["process"]["env"].count("NVIDIA_VISIBLE_DEVICES=void"),
-        "mark": int(spec["annotations"].get(MARK) == f"{KIND}=0"),
-        "seal": int(spec["annotations"].get(SEAL, "").startswith(f"{container.id}/")),
+        "marker": int(spec["annotations"].get(INJECTED_ANNOTATION) == f"{KIND}=0"),
+        "injected_into": int(
+            spec["annotations"].get(INJECTED_INTO_ANNOTATION, "").startswith(f"{container.id}/")
+        ),
     }
 
 
-ONCE = dict.fromkeys(("node", "mount", "hook", "variable", "mark", "seal"), 1)
+ONCE = dict.fromkeys(("node", "mount", "hook", "variable", "marker", "injected_into"), 1)
 
 
 class Traffic:
-    """Containers of one pod that are created, looked at and removed all the while."""
+    """Containers that are created, checked and removed until the context ends."""
 
     def __init__(self, host: Containerd, *, threads: int = 2) -> None:
-        self.seen: Counter[str] = Counter()
+        self.counters: Counter[str] = Counter()
         self.wrong: list[object] = []
         self._host = host
         self._stop = threading.Event()
@@ -165,99 +171,115 @@ class Traffic:
         while not self._stop.is_set():
             number += 1
             try:
-                made = pod.create(WISH, name=f"c{number}")
-                has = given(made)
-                # Starting takes several times as long as creating: some do.
+                made = pod.create(REQUEST, name=f"c{number}")
+                has = counts(made)
+                # A start takes several times as long as a creation, so only some containers are started.
                 if number % 20 == 0:
                     self._host.cri.call("StartContainer", container_id=made.id)
                     has["node"] += made.nodes() != GPU0
                 if has != ONCE:
                     self.wrong.append((made.name, has))
                 self._host.cri.call("RemoveContainer", container_id=made.id)
-            except Exception as error:  # noqa: BLE001 - the test judges it
+            except Exception as error:  # noqa: BLE001 - the test checks the list
                 self.wrong.append(error)
                 return
-            self.seen["containers"] += 1
+            self.counters["containers"] += 1
 
 
 def end(plugin: Plugin, how: str, traffic: Traffic) -> None:
-    """End PLUGIN in the way HOW."""
+    """End PLUGIN in the manner HOW, which is an entry of ENDS: with a signal or with a hang."""
     if how == "HANG":
         plugin.send(signal.SIGSTOP)
-        before = traffic.seen["containers"]
-        # plugin_request_timeout for each who waits, and the runtime goes on without it.
-        eventually(lambda: traffic.seen["containers"] > before + 5 or None, "the runtime has given it up")
+        before = traffic.counters["containers"]
+        # After plugin_request_timeout for each waiting request the runtime continues without the plugin.
+        eventually(
+            lambda: traffic.counters["containers"] > before + 5 or None, "the runtime has dropped the plugin"
+        )
         plugin.end(signal.SIGKILL)
     else:
         plugin.end(signal.Signals[f"SIG{how}"])
 
 
-def test_no_container_goes_without_its_gpu_or_gets_it_twice(host: Containerd) -> None:
+def test_each_container_has_its_gpu_exactly_once_during_handovers(host: Containerd) -> None:
     chance = random.Random(SEED)
-    # The hang, which takes the runtime's 2 s, once.
+    # Only one release is tested with the hang, which takes the runtime's timeout of 2 s.
     handovers = HANDOVERS or (3 if host.release is RELEASES["forky"] else 2)
     with Instances(host) as instances:
         first = instances.start(standby=False)
         with Traffic(host) as traffic:
             for number in range(handovers):
                 second = instances.start(verbose=False)
-                assert second.said("stands by")
+                assert second.log_lines("standby")
                 time.sleep(chance.uniform(0, 0.1))
                 end(first, ENDS[number % len(ENDS)], traffic)
-                taken_over(second)
-                assert second.said("takes over")
+                becomes_active(second)
+                assert second.log_lines("active")
                 first = second
-        print(f"{traffic.seen['containers']} containers, {handovers} hand-overs, {host.version()}")
+        print(f"{traffic.counters['containers']} containers, {handovers} handovers, {host.version()}")
         assert not traffic.wrong
-        assert traffic.seen["containers"] >= 5 * handovers
-        assert not first.said("missed")
+        assert traffic.counters["containers"] >= 5 * handovers
+        assert not first.log_lines("uninjected_container")
 
 
 @pytest.mark.parametrize("host", ["forky"], indirect=True)
-def test_who_stands_by_counts_and_shows_what_it_does_itself(host: Containerd) -> None:
+def test_a_standby_instance_counts_and_logs_only_its_own_injections(host: Containerd) -> None:
     with Instances(host) as instances:
         first = instances.start(standby=False)
-        before = host.container(WISH)
+        before = host.container(REQUEST)
         second = instances.start()
-        beside = host.container(WISH)
+        beside = host.container(REQUEST)
         host.container()
         assert (first.process and first.process.pid) == first.status()["pid"]
         first.end()
-        taken_over(second)
-        assert not [line for line in second.log if line["event"] in {"injected", "refused", "missed"}]
-        host.container(WISH)
+        becomes_active(second)
+        assert not [
+            line for line in second.log if line["event"] in {"injected", "refused", "uninjected_container"}
+        ]
+        host.container(REQUEST)
 
         def counted() -> bool | None:
             row = 'cdigen_nri_containers_total{{outcome="{}"}}'
             found = [second.metric(row.format(outcome)) for outcome in ("inject", "nothing", "served")]
             return found == [1, 0, 0] or None
 
-        eventually(counted, "it has counted its own", told=lambda: second.ask("/metrics")[1])
-        holders = {row["id"] for row in second.status()["holders"]}
-        assert {before.id, beside.id} <= holders
-        assert second.ask("/readyz")[0] == 200
+        eventually(
+            counted,
+            "the instance counts only its own injections",
+            details=lambda: second.http_get("/metrics")[1],
+        )
+        injected = {row["id"] for row in second.status()["injected_containers"]}
+        assert {before.id, beside.id} <= injected
+        assert second.http_get("/readyz")[0] == 200
 
 
-def test_a_later_plugin_sees_annotations_of_this_creation_and_no_cdi_devices(host: Containerd) -> None:
+def test_a_later_plugin_receives_the_annotations_of_the_injection_and_no_cdi_devices(
+    host: Containerd,
+) -> None:
     with Instances(host) as instances, running_foreign(host, Adjustment(), index="30") as later:
         instances.start(standby=False)
-        made = host.container(WISH)
-    seen = later.seen[-1].container
-    assert seen.annotations[MARK] == f"{KIND}=0"
-    assert seen.annotations[SEAL].startswith(f"{made.id}/")
-    assert seen.cdi_devices == ()
+        made = host.container(REQUEST)
+    visible = later.requests[-1].container
+    assert visible.annotations[INJECTED_ANNOTATION] == f"{KIND}=0"
+    assert visible.annotations[INJECTED_INTO_ANNOTATION].startswith(f"{made.id}/")
+    assert visible.cdi_devices == ()
 
 
-def test_a_pod_that_writes_the_marks_itself_gets_its_gpu_all_the_same(host: Containerd) -> None:
-    """Its runtime handler passes annotations on, so that they look as if an earlier plugin had set them."""
-    forged: Mapping[str, str] = {MARK: f"{KIND}=1", SEAL: f"{'0' * 64}/{'0' * 16}"}
+def test_a_pod_with_forged_annotations_gets_its_gpu(host: Containerd) -> None:
+    """The runtime handler copies the pod's annotations, so that they look like those of an earlier plugin."""
+    forged: Mapping[str, str] = {
+        INJECTED_ANNOTATION: f"{KIND}=1",
+        INJECTED_INTO_ANNOTATION: f"{'0' * 64}/{'0' * 16}",
+    }
     with Instances(host) as instances, running_foreign(host, Adjustment(), index="10") as earlier:
         first = instances.start(standby=False)
         pod = host.pod(handler="passes", annotations=forged)
-        assert given(pod.container(WISH)) == ONCE
-        assert earlier.seen[-1].container.annotations[SEAL] == forged[SEAL]
+        assert counts(pod.container(REQUEST)) == ONCE
+        assert (
+            earlier.requests[-1].container.annotations[INJECTED_INTO_ANNOTATION]
+            == forged[INJECTED_INTO_ANNOTATION]
+        )
         second = instances.start()
-        assert given(pod.create(WISH, name="beside")) == ONCE
+        assert counts(pod.create(REQUEST, name="beside")) == ONCE
         first.end()
-        taken_over(second)
-        assert given(pod.create(WISH, name="after")) == ONCE
+        becomes_active(second)
+        assert counts(pod.create(REQUEST, name="after")) == ONCE

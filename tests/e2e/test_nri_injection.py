@@ -1,6 +1,7 @@
-"""`cdigen nri` beside a real containerd that injects CDI devices, driven as by a kubelet: who gets what.
+"""`cdigen nri` adds CDI devices to containers of a real containerd, which injects these devices.
 
-The containerd is that of Debian's next release, with NRI 0.8 in 2026-11; its version is printed.
+The tests send the requests of a kubelet. containerd is from Debian's next release (NRI 0.8 in 2026-11). Its
+version is printed.
 """
 
 from collections.abc import Iterator
@@ -12,9 +13,9 @@ from support.containers.cri_client import CriError
 from support.nri.containerd_plugins import (
     DEAD,
     DEVICES,
+    INJECTED_ANNOTATION,
     KIND,
     LIBRARY,
-    MARK,
     Plugin,
     numbers,
     running_plugin,
@@ -23,7 +24,7 @@ from support.nri.containerd_plugins import (
 )
 from support.nri.host import UUID
 
-from cdigen.holders.cgroups import living
+from cdigen.device_users.cgroups import running_containers
 
 pytestmark = pytest.mark.e2e
 
@@ -33,23 +34,23 @@ GPU0, GPU1 = numbers("/dev/nvidia0"), numbers("/dev/nvidia1")
 
 @pytest.fixture(scope="module")
 def plugin(containerd: Containerd) -> Iterator[Plugin]:
-    """Run the plugin, for which everything counts in the namespace ml."""
+    """Run the plugin with a policy that permits all sources in the namespace ml."""
     with running_plugin(containerd) as plugin:
         yield plugin
 
 
 @pytest.fixture
 def host(containerd: Containerd, plugin: Plugin) -> Iterator[Containerd]:
-    """Return containerd with specs and plugin; nothing is left of a test."""
+    """Return the containerd with its specs and the plugin; remove all containers after the test."""
     assert plugin.is_registered()
     yield containerd
     containerd.remove_all()
 
 
-@pytest.mark.parametrize("asked", [*DEVICES, "0,1", f"1,{UUID}"])
-def test_a_container_gets_what_its_environment_asks_for(host: Containerd, asked: str) -> None:
-    nodes = numbers(*(node for token in asked.split(",") for node in DEVICES[token]))
-    container = host.container(f"NVIDIA_VISIBLE_DEVICES={asked}")
+@pytest.mark.parametrize("value", [*DEVICES, "0,1", f"1,{UUID}"])
+def test_a_container_gets_the_devices_of_its_environment(host: Containerd, value: str) -> None:
+    nodes = numbers(*(node for token in value.split(",") for node in DEVICES[token]))
+    container = host.container(f"NVIDIA_VISIBLE_DEVICES={value}")
     assert container.nodes() == nodes
     assert container.sh(f"cat {LIBRARY}") == "the driver\n"
 
@@ -68,20 +69,20 @@ def test_a_container_gets_what_its_environment_asks_for(host: Containerd, asked:
     ],
     ids=lambda annotations: next(iter(annotations)),
 )
-def test_a_container_gets_what_its_pods_annotations_ask_for(
+def test_a_container_gets_the_devices_of_its_pods_annotations(
     host: Containerd, annotations: dict[str, str]
 ) -> None:
     assert host.container("NVIDIA_VISIBLE_DEVICES=0", annotations=annotations).nodes() == GPU1
 
 
-def test_a_container_can_read_from_its_gpu_and_not_from_another(host: Containerd) -> None:
+def test_a_container_can_read_from_its_gpu_and_not_from_another_gpu(host: Containerd) -> None:
     container = host.container("NVIDIA_VISIBLE_DEVICES=0")
     assert container.sh("head -c 7 /dev/nvidia0 | wc -c") == "7\n"
     assert "No such file" in container.sh("head -c 7 /dev/nvidia1")
 
 
-def test_the_cgroup_lets_a_container_use_its_gpu_and_no_other(host: Containerd) -> None:
-    """It asks the cgroup first, then for the driver, which is not here."""
+def test_the_cgroup_permits_only_the_gpu_of_the_container(host: Containerd) -> None:
+    """The kernel first checks the cgroup, and then searches the driver. This machine lacks the driver."""
     write_specs(host.specs, {"dead": (DEAD,)})
     container = host.container("NVIDIA_VISIBLE_DEVICES=dead")
     write_specs(host.specs)
@@ -90,37 +91,38 @@ def test_the_cgroup_lets_a_container_use_its_gpu_and_no_other(host: Containerd) 
     assert container.sh(other) == "cat: can't open '/tmp/other': Operation not permitted\n"
 
 
-def test_what_was_injected_is_written_on_the_container(host: Containerd) -> None:
+def test_an_annotation_lists_the_injected_devices(host: Containerd) -> None:
     container = host.container("NVIDIA_VISIBLE_DEVICES=0,1")
-    assert container.spec()["annotations"][MARK] == f"{KIND}=0,{KIND}=1"
+    assert container.spec()["annotations"][INJECTED_ANNOTATION] == f"{KIND}=0,{KIND}=1"
 
 
-def test_the_plugins_book_has_who_was_given_devices_until_it_is_removed(
-    host: Containerd, plugin: Plugin
-) -> None:
+def test_the_status_lists_an_injected_container_until_its_removal(host: Containerd, plugin: Plugin) -> None:
     container = host.container("NVIDIA_VISIBLE_DEVICES=0,1")
     host.container()
 
-    def booked() -> list[tuple[str, list[str]]]:
-        return [(row["id"], row["devices"]) for row in plugin.status()["holders"]]
+    def listed() -> list[tuple[str, list[str]]]:
+        return [(row["id"], row["devices"]) for row in plugin.status()["injected_containers"]]
 
-    eventually(lambda: booked() == [(container.id, [f"{KIND}=0", f"{KIND}=1"])] or None, "the book")
-    alive = living()
+    eventually(
+        lambda: listed() == [(container.id, [f"{KIND}=0", f"{KIND}=1"])] or None,
+        "the list of injected containers",
+    )
+    alive = running_containers()
     assert alive is None or container.id in alive
     host.remove_all()
-    eventually(lambda: booked() == [] or None, "the book without it")
-    assert container.id not in (living() or ())
+    eventually(lambda: listed() == [] or None, "the list without the container")
+    assert container.id not in (running_containers() or ())
 
 
 @pytest.mark.parametrize("env", [(), ("NVIDIA_VISIBLE_DEVICES=void",), ("NVIDIA_VISIBLE_DEVICES=",)])
-def test_a_container_that_asks_for_nothing_is_left_as_it_is(host: Containerd, env: tuple[str, ...]) -> None:
+def test_a_container_without_a_request_is_unchanged(host: Containerd, env: tuple[str, ...]) -> None:
     container = host.container(*env)
     assert container.nodes() == {}
-    assert MARK not in container.spec()["annotations"]
+    assert INJECTED_ANNOTATION not in container.spec()["annotations"]
     assert [f"{key}={value}" for key, value in container.environment().items() if key[:2] == "NV"] == [*env]
 
 
-def test_nothing_counts_in_a_namespace_that_is_not_listed(host: Containerd) -> None:
+def test_no_request_is_permitted_in_a_namespace_without_a_rule(host: Containerd) -> None:
     annotations = {OWN: f"{KIND}=0"}
     container = host.container("NVIDIA_VISIBLE_DEVICES=all", namespace="default", annotations=annotations)
     assert container.nodes() == {}
@@ -129,15 +131,15 @@ def test_nothing_counts_in_a_namespace_that_is_not_listed(host: Containerd) -> N
 @pytest.mark.parametrize(
     ("env", "annotations", "reason"),
     [
-        ("NVIDIA_VISIBLE_DEVICES=7", {}, "NVIDIA_VISIBLE_DEVICES asks for '7': nvidia.com/gpu has 0, 1,"),
-        ("A=B", {OWN: f"{KIND}=7"}, f"annotation {OWN} asks for '{KIND}=7': nvidia.com/gpu has 0, 1,"),
-        ("A=B", {NVIDIA: "gpu0"}, f"annotation {NVIDIA} holds 'gpu0', which is not a device name"),
-        ("A=B", {NVIDIA: "nvidia.com/management=all"}, "which the policy does not allow in the namespace"),
+        ("NVIDIA_VISIBLE_DEVICES=7", {}, "NVIDIA_VISIBLE_DEVICES requests '7': nvidia.com/gpu has 0, 1,"),
+        ("A=B", {OWN: f"{KIND}=7"}, f"annotation {OWN} requests '{KIND}=7': nvidia.com/gpu has 0, 1,"),
+        ("A=B", {NVIDIA: "gpu0"}, f"annotation {NVIDIA} contains 'gpu0', which is not of the form"),
+        ("A=B", {NVIDIA: "nvidia.com/management=all"}, "no rule in nri.management_namespaces permits"),
         ("NVIDIA_REQUIRE_CUDA=cuda>=99.0", {OWN: f"{KIND}=0"}, "NVIDIA_REQUIRE_CUDA='cuda>=99.0' is not met"),
-        ("NVIDIA_REQUIRE_CUDA=cuda>=", {OWN: f"{KIND}=0"}, "NVIDIA_REQUIRE_CUDA cannot be read"),
+        ("NVIDIA_REQUIRE_CUDA=cuda>=", {OWN: f"{KIND}=0"}, "NVIDIA_REQUIRE_CUDA cannot be parsed"),
     ],
 )
-def test_a_user_sees_why_a_container_is_refused(
+def test_the_error_of_a_refused_container_has_the_reason(
     host: Containerd, plugin: Plugin, env: str, annotations: dict[str, str], reason: str
 ) -> None:
     with pytest.raises(CriError) as refused:
@@ -146,35 +148,35 @@ def test_a_user_sees_why_a_container_is_refused(
     assert plugin.is_registered()
 
 
-def test_a_requirement_that_the_driver_meets_lets_the_container_start(host: Containerd) -> None:
+def test_a_container_with_a_met_requirement_starts(host: Containerd) -> None:
     container = host.container(
         "NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_REQUIRE_CUDA=cuda>=12.0 brand=tesla,driver>=535,driver<536"
     )
     assert container.nodes() == GPU0
 
 
-def test_what_kubelet_asks_for_is_not_injected_again(host: Containerd) -> None:
-    """So a device plugin, or DRA, and the image's own visible do not add up."""
+def test_cdi_devices_of_the_kubelet_are_not_injected_again(host: Containerd) -> None:
+    """The plugin ignores the image's variable if a device plugin or DRA has selected devices."""
     container = host.container("NVIDIA_VISIBLE_DEVICES=all", cdi_devices=[{"name": f"{KIND}=0"}])
     assert container.nodes() == GPU0
-    assert MARK not in container.spec()["annotations"]
+    assert INJECTED_ANNOTATION not in container.spec()["annotations"]
 
 
-def test_a_container_with_a_node_of_a_device_plugin_gets_no_more(host: Containerd) -> None:
+def test_a_container_with_a_node_of_a_device_plugin_gets_no_other_nodes(host: Containerd) -> None:
     node = {"container_path": "/dev/nvidia1", "host_path": "/dev/null", "permissions": "rw"}
     container = host.container("NVIDIA_VISIBLE_DEVICES=all", devices=[node])
     assert container.nodes() == GPU1
 
 
-def test_ten_containers_at_once_all_get_their_gpu(host: Containerd) -> None:
+def test_ten_containers_that_start_at_once_get_all_gpus(host: Containerd) -> None:
     pods = [host.pod() for _ in range(10)]
     with ThreadPoolExecutor(len(pods)) as threads:
         containers = list(threads.map(lambda pod: pod.container("NVIDIA_VISIBLE_DEVICES=all"), pods))
     assert [container.nodes() for container in containers] == [GPU0 | GPU1] * len(pods)
 
 
-def test_an_answer_longer_than_a_frame_arrives_whole(host: Containerd) -> None:
-    """Go reads the first frame of an answer through a buffer of 4,096 bytes; this one has 50,000."""
+def test_a_response_longer_than_the_buffer_of_the_runtime_arrives_complete(host: Containerd) -> None:
+    """The runtime (in Go) reads the first frame with a buffer of 4,096 bytes. This response has 50,000."""
     names = [f"GPU-{number:03}-{'x' * 190}" for number in range(250)]
     write_specs(host.specs, {**dict.fromkeys(names, ("/dev/nvidia1",)), **DEVICES})
     container = host.container(annotations={OWN: ",".join(f"{KIND}={name}" for name in names)})
@@ -182,26 +184,26 @@ def test_an_answer_longer_than_a_frame_arrives_whole(host: Containerd) -> None:
     write_specs(host.specs)
 
 
-def test_the_next_container_gets_what_the_specs_say_now(host: Containerd) -> None:
+def test_the_next_container_gets_devices_of_the_changed_specs(host: Containerd) -> None:
     write_specs(host.specs, {"0": ("/dev/nvidia1",), "new": ("/dev/nvidia0",)})
     assert host.container("NVIDIA_VISIBLE_DEVICES=0").nodes() == GPU1
     assert host.container("NVIDIA_VISIBLE_DEVICES=new").nodes() == GPU0
     write_specs(host.specs)
     assert host.container("NVIDIA_VISIBLE_DEVICES=0").nodes() == GPU0
-    with pytest.raises(CriError, match="asks for 'new'"):
+    with pytest.raises(CriError, match="requests 'new'"):
         host.container("NVIDIA_VISIBLE_DEVICES=new")
 
 
-def test_a_container_is_refused_whose_spec_was_withdrawn(host: Containerd) -> None:
+def test_a_container_is_refused_after_the_removal_of_its_spec(host: Containerd) -> None:
     (host.specs / "nvidia.com-gpu.json").unlink()
-    with pytest.raises(CriError, match=r"asks for 'all': there are no specs in"):
+    with pytest.raises(CriError, match=r"requests 'all': there are no specs in"):
         host.container("NVIDIA_VISIBLE_DEVICES=all")
     write_specs(host.specs)
     assert host.container("NVIDIA_VISIBLE_DEVICES=all").nodes() == GPU0 | GPU1
 
 
-def test_specs_rewritten_all_the_time_cost_no_container_its_gpu(host: Containerd) -> None:
-    """Each name that the plugin chooses is resolved a second time, by the runtime."""
+def test_containers_get_their_gpu_while_the_specs_are_rewritten(host: Containerd) -> None:
+    """The plugin selects names of devices. The runtime then resolves these names again."""
     pods = [host.pod() for _ in range(4)]
     with ThreadPoolExecutor(len(pods)) as threads:
         made = threads.map(lambda pod: pod.container("NVIDIA_VISIBLE_DEVICES=all"), pods)
@@ -210,31 +212,31 @@ def test_specs_rewritten_all_the_time_cost_no_container_its_gpu(host: Containerd
         assert [container.nodes() for container in made] == [GPU0 | GPU1] * len(pods)
 
 
-def test_the_inventory_of_the_daemon_counts_as_it_is_now(host: Containerd, plugin: Plugin) -> None:
-    visible = ("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_REQUIRE_CUDA=cuda>=11.0")
+def test_requirements_need_the_current_inventory_of_the_daemon(host: Containerd, plugin: Plugin) -> None:
+    variables = ("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_REQUIRE_CUDA=cuda>=11.0")
     (host.folder / "daemon/inventory.json").unlink()
-    eventually(lambda: refusal(host, *visible) or None, "the inventory is missed")
-    assert "NVIDIA_REQUIRE_CUDA cannot be judged: there is no inventory" in refusal(host, *visible)
+    eventually(lambda: refusal(host, *variables) or None, "the inventory is missing")
+    assert "NVIDIA_REQUIRE_CUDA cannot be checked: there is no inventory" in refusal(host, *variables)
     write_inventory(host)
-    eventually(lambda: not refusal(host, *visible) or None, "the inventory is found")
+    eventually(lambda: not refusal(host, *variables) or None, "the inventory is found")
     assert plugin.is_registered()
 
 
-def test_what_becomes_of_containers_is_counted_shown_and_logged(host: Containerd, plugin: Plugin) -> None:
+def test_decisions_are_counted_and_logged(host: Containerd, plugin: Plugin) -> None:
     rows = [f'cdigen_nri_containers_total{{outcome="{name}"}}' for name in ("inject", "refuse", "served")]
     before = [plugin.metric(row) for row in rows]
-    given = host.container("NVIDIA_VISIBLE_DEVICES=0")
+    container = host.container("NVIDIA_VISIBLE_DEVICES=0")
     refusal(host, "NVIDIA_VISIBLE_DEVICES=nonsense")
     host.container("NVIDIA_VISIBLE_DEVICES=all", cdi_devices=[{"name": f"{KIND}=0"}])
     assert [plugin.metric(row) - count for row, count in zip(rows, before, strict=True)] == [1, 1, 1]
-    told = eventually(
-        lambda: [row for row in plugin.log if row.get("pod") == given.pod.name] or None,
-        "the log says it",
+    lines = eventually(
+        lambda: [row for row in plugin.log if row.get("pod") == container.pod.name] or None,
+        "the log has the container",
     )
-    assert told[0]["devices"] == f"{KIND}=0"
+    assert lines[0]["devices"] == f"{KIND}=0"
 
 
-def test_the_status_says_which_runtime_it_is(host: Containerd, plugin: Plugin) -> None:
+def test_the_status_has_the_runtime(host: Containerd, plugin: Plugin) -> None:
     status = plugin.status()
     assert status["runtime"]["name"] == "containerd"
     assert status["runtime"]["version"] == host.version()
@@ -243,7 +245,7 @@ def test_the_status_says_which_runtime_it_is(host: Containerd, plugin: Plugin) -
 
 
 def refusal(host: Containerd, *env: str) -> str:
-    """Return why a container with ENV is refused; empty where it is not."""
+    """Return the error of a container with ENV, or "" if the container starts."""
     try:
         host.container(*env)
     except CriError as error:

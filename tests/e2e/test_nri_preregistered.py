@@ -1,4 +1,4 @@
-"""`cdigen nri` as a file in the plugin folder of a real containerd, which starts it by itself."""
+"""A real containerd launches `cdigen nri` from its plugin folder."""
 
 import shlex
 import sys
@@ -16,7 +16,7 @@ from support.nri.containerd_plugins import (
 
 pytestmark = pytest.mark.e2e
 
-WISH = "NVIDIA_VISIBLE_DEVICES=0"
+REQUEST = "NVIDIA_VISIBLE_DEVICES=0"
 GPU0 = numbers("/dev/nvidia0")
 
 
@@ -35,32 +35,34 @@ def host(request: pytest.FixtureRequest, cache: Path) -> Iterator[Containerd]:
         yield host
 
 
-def test_the_runtime_starts_the_plugin_from_its_folder(host: Containerd) -> None:
+def test_the_runtime_launches_the_plugin_from_its_plugin_folder(host: Containerd) -> None:
     plugin = Plugin(run_dir=host.folder / "own/run")
     assert started(host) == [{"NRI_PLUGIN_NAME": "cdigen", "NRI_PLUGIN_IDX": "20", "NRI_PLUGIN_SOCKET": "3"}]
     plugin.registered()
-    first = host.container(WISH)
+    first = host.container(REQUEST)
     assert first.nodes() == GPU0
     host.stop()
-    eventually(lambda: not started(host) or None, "the plugin ends with its runtime", told=lambda: plugin.log)
+    eventually(
+        lambda: not started(host) or None, "the plugin ends with its runtime", details=lambda: plugin.log
+    )
     host.start()
     plugin.registered()
-    assert host.container(WISH).nodes() == GPU0
-    assert plugin.status()["missed"] == []
+    assert host.container(REQUEST).nodes() == GPU0
+    assert plugin.status()["uninjected_containers"] == []
     assert first.nodes() == GPU0
 
 
 def started(host: Containerd) -> list[dict[str, str]]:
-    """Return the environment of each plugin that the runtime has started."""
+    """Return the environment of each plugin that the runtime has launched."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             command = (process / "cmdline").read_bytes().split(b"\0")
             environment = (process / "environ").read_bytes().decode()
-        except OSError:  # gone, or the machine's own
+        except OSError:  # the process has ended or belongs to the machine
             continue
         if f"{host.folder}/own/run".encode() in command:
             rows = [row.split("=", 1) for row in environment.split("\0") if row]
-            # What the shell of the wrapper adds.
+            # The shell of the wrapper adds the omitted variables.
             found.append({key: value for key, value in rows if key not in {"PWD", "_", "SHLVL", "OLDPWD"}})
     return found

@@ -1,7 +1,7 @@
-"""Real podman starts containers with AMD's and Intel's devices: the nodes that were asked for, and no others.
+"""Containers of real podman have the requested nodes of AMD's and Intel's devices, and no other nodes.
 
-Three releases of it: this machine's own, Debian 13's and forky's. The kernel's side of the GPUs is files and
-real character devices, so a node opens as far as the driver, which is not here (ENXIO).
+The tests run podman of this machine, of Debian 13 and of forky. The kernel's files of the devices are written
+by the test, and the device nodes are real. The drivers are missing, so an open of a node fails with ENXIO.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-# Two MI300X in DPX, whose nodes are renderD128 to renderD143, a Flex 170 with its firmware, and NPUs of both.
+# Two MI300X in DPX (renderD128 to renderD143), a Flex 170 with a firmware node, and an NPU of each vendor.
 AMD = amd_tree.mi300x(2, count=2)
 MEI = (("i915.mei-gscfi.59136", 1),)
 INTEL = (intel_tree.gpu(40, "0000:e7:00.0", intel_tree.FLEX_170, "i915", mei=MEI), intel_tree.npu())
-# Which release of podman: where it is, and what the specs are made for.
+# Release of podman -> its tree in the cache, and the options for the target of the specs.
 PODMANS: dict[str, tuple[str, tuple[str, ...]]] = {
     "this machine's": ("", ()),
     "Debian 13's": ("driver-trixie", ("--target", "podman-5.4")),
@@ -60,13 +60,13 @@ REQUESTS = {
     "amd.com/npu=0": AMDS_ACCEL,
     "amd.com/gpu=1 --device intel.com/gpu=0 --device intel.com/npu=0": {KFD, *SECOND, *FLEX, *ACCEL},
 }
-# Device -> one of its nodes, and the groups of all of them.
+# Device -> one of its nodes, and the groups of all its nodes.
 GROUPS = {
     "amd.com/gpu=0": ("/dev/kfd", {amd_tree.RENDER_GID, amd_tree.VIDEO_GID}),
     "intel.com/gpu=0": ("/dev/dri/renderD168", {intel_tree.RENDER, intel_tree.VIDEO}),
     "intel.com/npu=0": ("/dev/accel/accel0", {intel_tree.RENDER}),
 }
-# By numbers, as some runtimes bind nodes; udev's names of nodes are left out: they are the same nodes again.
+# Lists nodes by their numbers, because some runtimes bind-mount nodes. udev's links to nodes are omitted.
 LISTING = "find /dev -not -path '*/by-path/*' -exec stat -c '%n %t:%T' {} + 2>/dev/null | grep -v ' 0:0$'"
 
 
@@ -74,7 +74,7 @@ LISTING = "find /dev -not -path '*/by-path/*' -exec stat -c '%n %t:%T' {} + 2>/d
 def podman(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, cache: Path, images: Path
 ) -> Iterator[tuple[str, Host]]:
-    """Run a host with one of PODMANS, AMD's GPUs and Intel's, and the specs that cdigen writes for it."""
+    """Run a host with AMD's and Intel's GPUs, a podman of PODMANS, and cdigen's specs for this podman."""
     tree, options = PODMANS[request.param]
     root = tmp_path_factory.mktemp("others") / "root"
     amd_tree.write(root, AMD)
@@ -94,7 +94,7 @@ def started(host: Host, devices: str, script: str, options: str = "") -> str:
 
 
 @pytest.mark.parametrize("devices", REQUESTS)
-def test_a_container_has_the_nodes_it_asked_for_with_their_numbers_and_no_others(
+def test_a_container_has_the_requested_nodes_with_their_device_numbers_and_no_other_nodes(
     podman: tuple[str, Host], devices: str
 ) -> None:
     _, host = podman
@@ -102,7 +102,7 @@ def test_a_container_has_the_nodes_it_asked_for_with_their_numbers_and_no_others
     assert set(started(host, devices, LISTING).splitlines()) - plain == REQUESTS[devices]
 
 
-def test_a_container_may_open_its_nodes_and_no_others(podman: tuple[str, Host]) -> None:
+def test_a_container_may_open_its_nodes_and_no_other_nodes(podman: tuple[str, Host]) -> None:
     _, host = podman
     script = "mknod /tmp/other c 226 130; cat /dev/kfd /dev/dri/renderD129 /dev/dri/card2 /tmp/other"
     command = f'podman run --rm --cap-add CAP_MKNOD --device amd.com/gpu=1 {DEBIAN_IMAGE} sh -c "{script}"'
@@ -114,7 +114,7 @@ def test_a_container_may_open_its_nodes_and_no_others(podman: tuple[str, Host]) 
     ]
 
 
-def test_nodes_have_their_groups_and_modes(podman: tuple[str, Host]) -> None:
+def test_nodes_in_a_container_have_the_groups_and_modes_of_the_hosts_nodes(podman: tuple[str, Host]) -> None:
     _, host = podman
     script = "stat -c '%u:%g %a' /dev/kfd /dev/dri/card1 /dev/dri/renderD128"
     assert started(host, "amd.com/gpu=0", script).splitlines() == [
@@ -125,42 +125,44 @@ def test_nodes_have_their_groups_and_modes(podman: tuple[str, Host]) -> None:
 
 
 @pytest.mark.parametrize("device", GROUPS)
-def test_a_user_who_is_not_root_may_open_them(podman: tuple[str, Host], device: str) -> None:
-    """The runtime gives nodes that it makes to the container's user, whatever its groups (CDI's library)."""
+def test_a_user_of_the_container_who_is_not_root_can_open_its_nodes(
+    podman: tuple[str, Host], device: str
+) -> None:
+    """The CDI library makes the container's user the owner of its nodes, so the user needs no group."""
     name, host = podman
     node, groups = GROUPS[device]
     user = "--user 1000:1000"
     script = f"cat {node} 2>&1; true"
     assert started(host, device, script, user) == f"cat: {node}: No such device or address\n"
-    brought = groups if name in WITH_GIDS else set()
-    assert {int(gid) for gid in started(host, device, "id -G", user).split()} == {1000, *brought}
+    added = groups if name in WITH_GIDS else set()
+    assert {int(gid) for gid in started(host, device, "id -G", user).split()} == {1000, *added}
 
 
 @pytest.mark.parametrize("device", GROUPS)
-def test_whoever_else_is_in_the_container_needs_the_nodes_groups(
+def test_other_users_of_the_container_need_the_groups_of_the_nodes(
     podman: tuple[str, Host], device: str
 ) -> None:
     name, host = podman
     node, groups = GROUPS[device]
-    by_hand = "" if name in WITH_GIDS else "".join(f"--group-add {gid} " for gid in groups)
-    become = "setpriv --reuid 1234 --regid 1234 {how} --inh-caps=-all cat {node} 2>&1; true"
-    kept = started(host, device, become.format(how="--keep-groups", node=node), by_hand)
+    group_options = "" if name in WITH_GIDS else "".join(f"--group-add {gid} " for gid in groups)
+    become = "setpriv --reuid 1234 --regid 1234 {option} --inh-caps=-all cat {node} 2>&1; true"
+    kept = started(host, device, become.format(option="--keep-groups", node=node), group_options)
     assert kept == f"cat: {node}: No such device or address\n"
-    cleared = started(host, device, become.format(how="--clear-groups", node=node), by_hand)
+    cleared = started(host, device, become.format(option="--clear-groups", node=node), group_options)
     assert cleared == f"cat: {node}: Permission denied\n"
 
 
 @pytest.mark.parametrize(
     "device", ["amd.com/gpu=4", "intel.com/gpu=1", "intel.com/gpu=card0", "amd.com/npu=1"]
 )
-def test_what_is_not_there_is_refused_by_its_name(podman: tuple[str, Host], device: str) -> None:
+def test_the_error_for_a_missing_device_contains_its_name(podman: tuple[str, Host], device: str) -> None:
     _, host = podman
     answer = host.attempt(f"podman run --rm --device {device} {DEBIAN_IMAGE} true")
     assert answer.returncode != 0
     assert device in answer.stderr
 
 
-def test_a_device_whose_node_is_gone_is_refused_and_the_others_start(podman: tuple[str, Host]) -> None:
+def test_only_containers_of_a_device_with_a_missing_node_fail(podman: tuple[str, Host]) -> None:
     _, host = podman
     host.run("mv /dev/dri/renderD129 /dev/away")
     try:
@@ -173,7 +175,7 @@ def test_a_device_whose_node_is_gone_is_refused_and_the_others_start(podman: tup
         host.run("mv /dev/away /dev/dri/renderD129")
 
 
-def test_each_kind_has_a_file_of_its_own_on_the_host(podman: tuple[str, Host]) -> None:
+def test_each_kind_has_a_separate_spec_file(podman: tuple[str, Host]) -> None:
     _, host = podman
     kinds = [json.loads(host.run(f"cat /run/cdi/{file}"))["kind"] for file in host.run("ls /run/cdi").split()]
     assert set(kinds) == {"amd.com/gpu", "amd.com/npu", "intel.com/gpu", "intel.com/gpu-mei", "intel.com/npu"}

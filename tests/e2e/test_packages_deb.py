@@ -1,6 +1,6 @@
-"""The Debian packages on clean hosts under their own systemd: installed, upgraded, removed, purged.
+"""The Debian packages are installed, upgraded, removed and purged on clean hosts with systemd.
 
-One host after the other, and each test leaves it as it found it: without cdigen.
+The tests of a release use the same host. After each test, cdigen is purged.
 """
 
 import json
@@ -13,12 +13,13 @@ import pytest
 from support.containers.booted_host import GPUS, GpuHost, eventually, gpu_host
 from support.containers.booted_kubelet import GPU, PRETENDED, healthy, kubelet_at
 from support.containers.chroot_host import DEBIAN_IMAGE, running_host
-from support.containers.debian_packages import APT, NEXT, Debs, build, one_file
+from support.containers.debian_packages import APT, NEXT, Debs, build, one_file, pynvml_repository
 from support.containers.starting_containers import REFUSAL, Starts
 from support.containers.upgrade_host import REPLAYED
 from support.hosts.nvidia_kernel import write_kernel_side
 from support.installation.installing import snapshot
-from support.own_trees import copied_tree
+from support.own_trees import copied_tree, copy_tree
+from support.paths import REPOSITORY
 
 pytestmark = pytest.mark.e2e
 
@@ -29,13 +30,13 @@ HOOK = "/usr/libexec/cdigen/cdigen-hook"
 SERVICES = ("cdigen", "cdigen-nri", "cdigen-kubelet")
 ROUNDS = int(os.environ.get("CDIGEN_SOAK_PACKAGES", "1"))
 RUN = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
-# What apt and dpkg write for themselves, and what podman and the driver's packages do.
+# Files that apt, dpkg, podman and the driver's packages write.
 OF_OTHERS = (
     "var/lib/dpkg", "var/lib/apt", "var/cache", "var/log", "var/lib/containers",
     "var/lib/systemd/deb-systemd", "run", "dev", "proc", "sys", "tmp", "root", "var/tmp",
     "etc/ld.so.cache", "etc/cni", "etc/containers/networks", "debs",
 )  # fmt: skip
-# What does not differ between releases is tested on one.
+# Behaviour that is the same on all releases is tested on one release.
 ON_DEBIAN_13 = pytest.mark.parametrize("release", ["trixie"], indirect=True)
 
 
@@ -53,7 +54,7 @@ def debs(cache: Path, release: str) -> Iterator[Debs]:
 
 @pytest.fixture(scope="module")
 def clean(cache: Path, images: Path, release: str, debs: Debs) -> Iterator[GpuHost]:
-    """Boot a host that has never seen cdigen."""
+    """Boot a host on which cdigen was never installed."""
     tree = cache / f"host-{release}"
     with gpu_host(tree, RELEASES[release], images=images, install=debs.lay_into) as found:
         found.host.run("apt-get update --quiet")
@@ -62,7 +63,7 @@ def clean(cache: Path, images: Path, release: str, debs: Debs) -> Iterator[GpuHo
 
 @pytest.fixture
 def tree(cache: Path, release: str, debs: Debs) -> Iterator[Path]:
-    """Return the tree of a host that nothing has booted, with what the kernel would show in /kernel."""
+    """Return the tree of a host that was not booted, with the files of the kernel in /kernel."""
     with copied_tree(cache / f"host-{release}", cache) as root:
         debs.lay_into(root)
         write_kernel_side(root / "kernel", GPUS, driver_version=RELEASES[release])
@@ -94,8 +95,8 @@ def test_a_host_without_systemd_gets_its_spec_from_the_package(tree: Path, image
 
 
 @ON_DEBIAN_13
-def test_in_an_image_that_is_built_nothing_is_started_and_no_spec_written(tree: Path, images: Path) -> None:
-    """A chroot, as debootstrap has it, on a machine that shows GPUs."""
+def test_in_a_chroot_the_package_starts_no_service_and_writes_no_spec(tree: Path, images: Path) -> None:
+    """The chroot is like that of debootstrap, on a machine with GPUs."""
     with running_host(tree, images=images, state=tree / "kernel") as host:
         host.run(
             "mkdir /image; mount --rbind / /image; "
@@ -104,7 +105,7 @@ def test_in_an_image_that_is_built_nothing_is_started_and_no_spec_written(tree: 
         )
         wanted = f"apt-get update --quiet; {APT} install /debs/now/*cdigen_*.deb; cdigen --version"
         host.run(f'chroot /image sh -euc "{wanted}"', timeout_s=300)
-        # There are GPUs to be seen.
+        # The GPUs are visible in the chroot.
         assert "nvidia.com/gpu" in host.run("chroot /image cdigen generate")
         assert (
             host.run("find /image/run /image/var/lib/cdigen -type f -path '*cdi*' 2>/dev/null || true") == ""
@@ -112,7 +113,7 @@ def test_in_an_image_that_is_built_nothing_is_started_and_no_spec_written(tree: 
 
 
 def install(gpus: GpuHost, folder: str = "now", *packages: str) -> None:
-    """Let apt install PACKAGES, or what a GPU in a container takes, of a folder of Debs."""
+    """Install PACKAGES of FOLDER with apt, by default the packages that a container with a GPU needs."""
     there = {path.name.partition("_")[0]: path.name for path in (gpus.root / "debs" / folder).iterdir()}
     wanted = packages or tuple({"cdigen", "python3-cdigen"} & there.keys())
     files = " ".join(f"/debs/{folder}/{there[name]}" for name in wanted)
@@ -124,8 +125,8 @@ def purge(gpus: GpuHost) -> None:
 
 
 def system(gpus: GpuHost) -> dict[str, object]:
-    """Return all files of the host but those that package managers and runtimes keep for themselves."""
-    return {path: told for path, told in snapshot(gpus.root).items() if not path.startswith(OF_OTHERS)}
+    """Return all files of the host, without files that package managers and runtimes write."""
+    return {path: report for path, report in snapshot(gpus.root).items() if not path.startswith(OF_OTHERS)}
 
 
 def spec(gpus: GpuHost) -> str:
@@ -136,7 +137,7 @@ def assert_a_container_has_the_driver(gpus: GpuHost) -> None:
     assert gpus.host.run(f"{RUN} dlopen-all libcuda.so.1").startswith(f"ok {VIEW}")
 
 
-def test_with_two_commands_a_container_has_a_gpu_and_purged_nothing_is_left(
+def test_a_container_has_a_gpu_after_installation_and_no_file_is_left_after_purge(
     gpus: GpuHost, debs: Debs
 ) -> None:
     before = system(gpus)
@@ -144,26 +145,26 @@ def test_with_two_commands_a_container_has_a_gpu_and_purged_nothing_is_left(
     assert_a_container_has_the_driver(gpus)
     assert gpus.host.run(f"systemctl is-active {' '.join(SERVICES)}").split() == ["active"] * len(SERVICES)
     journal = f"journalctl --output=cat --unit={' --unit='.join(SERVICES)}"
-    # With this release's own grpcio, or the one that the package has.
-    served = '"resource": "nvidia.com/gpu", "state": "waiting"'
-    assert eventually(lambda: served in gpus.host.run(journal))
+    # The device plugins run with grpcio of the release, or of the package.
+    waiting = '"resource": "nvidia.com/gpu", "state": "waiting"'
+    assert eventually(lambda: waiting in gpus.host.run(journal))
     assert "Traceback" not in gpus.host.run(journal)
     assert gpus.host.run(f"dpkg --verify {' '.join(SERVICES)}") == ""
     purge(gpus)
     assert system(gpus) == before
     left = gpus.host.run("find /run /var/lib /etc -name '*cdigen*' -not -path '/var/lib/dpkg/*'")
-    # The drop-ins of this test.
+    # Only the drop-ins of this test may remain.
     assert set(left.split()) <= {
         f"/etc/systemd/system/{unit}.service.d" for unit in ("cdigen", "cdigen-once")
     }
     assert REFUSAL in gpus.host.attempt(f"{RUN} true").stderr
 
 
-def test_a_kubelet_gets_gpus_by_the_releases_grpcio_through_an_upgrade_until_it_is_removed(
+def test_a_kubelet_has_gpus_after_installation_and_upgrade_until_removal(
     gpus: GpuHost, release: str, debs: Debs
 ) -> None:
     packages = tuple(path.name.partition("_")[0] for path in debs.now.glob("*.deb"))
-    # Debian 13's own, 1.51.1, and the one that the self-contained package has.
+    # grpcio of Debian 13 (1.51.1), and of the self-contained package.
     modules = {"trixie": "/usr/lib/python3/dist-packages", "bookworm": "/usr/lib/cdigen"}[release]
     install(gpus, "now", *packages)
     gpus.host.run(f"echo '{PRETENDED}' >>/etc/cdigen/config.yaml; systemctl restart cdigen")
@@ -183,7 +184,7 @@ def test_a_kubelet_gets_gpus_by_the_releases_grpcio_through_an_upgrade_until_it_
 
 def test_containers_start_while_cdigen_is_upgraded_and_downgraded(gpus: GpuHost) -> None:
     install(gpus)
-    # Where the hook, too, has done its work.
+    # Containers load the driver from the view only if the hook works.
     starts = Starts(gpus.host, gpus.versions, below=VIEW)
     with starts:
         for _ in range(ROUNDS):
@@ -196,8 +197,52 @@ def test_containers_start_while_cdigen_is_upgraded_and_downgraded(gpus: GpuHost)
     assert json.loads(gpus.host.run("cdigen status --json"))["vendors"][0]["state"] == "ready"
 
 
+def nvml_module(gpus: GpuHost) -> dict[str, object]:
+    script = f"{SHOW_GPUS}; cdigen doctor --json --vendor nvidia"
+    rows = json.loads(gpus.host.attempt(f"unshare --mount sh -c '{script}'").stdout)
+    (found,) = (row for row in rows if row["check"] == "nvml-module")
+    return dict(found)
+
+
 @ON_DEBIAN_13
-def test_removed_every_start_has_the_driver_or_the_runtimes_own_refusal(gpus: GpuHost) -> None:
+def test_without_pynvml_the_doctor_lists_missing_values_and_its_remedy_installs_pynvml(gpus: GpuHost) -> None:
+    install(gpus)
+    row = nvml_module(gpus)
+    assert (row["ok"], row["checked"]) == (True, False)
+    assert "temperature" in str(row["detail"])
+    folder = gpus.root / "debs/contrib"
+    folder.mkdir()
+    pynvml_repository(folder)
+    source = "/etc/apt/sources.list.d/contrib.list"
+    gpus.host.run(f"echo 'deb [trusted=yes] file:/debs/contrib ./' >{source}; apt-get update --quiet")
+    try:
+        gpus.host.run(str(row["remedy"]))
+        assert nvml_module(gpus)["detail"] == "the Python module pynvml is installed"
+    finally:
+        gpus.host.run(f"{APT} purge python3-pynvml; rm {source}; apt-get update --quiet")
+
+
+@ON_DEBIAN_13
+def test_the_sources_are_not_installed_over_an_installed_package(gpus: GpuHost) -> None:
+    install(gpus)
+    (gpus.root / "srv/sources").mkdir()
+    copy_tree(REPOSITORY / "etc", gpus.root / "srv/sources/etc")
+    paths = "BINDIR=/usr/bin LIBDIR=/usr/lib LIBEXECDIR=/usr/libexec UNITDIR=/usr/lib/systemd/system"
+    run = f"env --chdir=/srv/sources DESTDIR= {paths} HOOK_PYTHON=/usr/bin/python3 etc/install install-hook"
+    try:
+        refused = gpus.host.attempt(run)
+        assert refused.returncode == 2
+        begin, _, remedy = refused.stderr.strip().partition("; remove the package first: ")
+        assert begin == f"etc/install: {HOOK}: owned by the installed package cdigen, nothing was changed"
+        assert gpus.host.run("dpkg --verify cdigen") == ""
+        gpus.host.run(f"{remedy} --yes")
+        assert gpus.host.attempt(f"test -e {HOOK}").returncode != 0
+    finally:
+        gpus.host.run("rm -r /srv/sources")
+
+
+@ON_DEBIAN_13
+def test_during_removal_each_container_has_the_driver_or_is_refused_by_the_runtime(gpus: GpuHost) -> None:
     install(gpus)
     starts = Starts(gpus.host, gpus.versions)
     with starts:
@@ -210,17 +255,17 @@ def test_removed_every_start_has_the_driver_or_the_runtimes_own_refusal(gpus: Gp
 
 
 @ON_DEBIAN_13
-def test_by_choice_a_spec_that_needs_no_hook_stays(gpus: GpuHost) -> None:
+def test_with_the_debconf_setting_keep_specs_a_spec_without_a_hook_stays_after_removal(gpus: GpuHost) -> None:
     install(gpus)
     gpus.host.run("echo 'cdigen cdigen/keep-specs boolean true' | debconf-set-selections")
     gpus.host.run(f"{APT} remove '?name(cdigen)'")
     assert HOOK not in spec(gpus)
-    said = gpus.host.run(f"{RUN} dlopen-all libcuda.so.1")
-    assert said.startswith("ok /usr/lib/x86_64-linux-gnu/libcuda.so"), said
+    message = gpus.host.run(f"{RUN} dlopen-all libcuda.so.1")
+    assert message.startswith("ok /usr/lib/x86_64-linux-gnu/libcuda.so"), message
 
 
 @ON_DEBIAN_13
-def test_without_the_daemon_a_drivers_package_has_the_spec_written_anew(gpus: GpuHost, debs: Debs) -> None:
+def test_without_the_daemon_a_change_of_a_driver_package_rewrites_the_spec(gpus: GpuHost, debs: Debs) -> None:
     driver = one_file(debs.now.parent, "usr/lib/firmware/nvidia/0/gsp.bin")
     installed = gpus.root / "debs/a-driver.deb"
     installed.write_bytes(driver.read_bytes())
@@ -229,14 +274,14 @@ def test_without_the_daemon_a_drivers_package_has_the_spec_written_anew(gpus: Gp
     assert "Starting" not in gpus.host.run("journalctl --unit=cdigen-once --output=cat")
     gpus.host.run(f"systemctl disable --now cdigen; rm {SPEC}; dpkg --remove a-driver")
     assert_a_container_has_the_driver(gpus)
-    # Whoever masks it wants none of that.
+    # A masked unit is not started.
     gpus.host.run(f"systemctl mask cdigen-once; rm {SPEC}; dpkg --install /debs/a-driver.deb")
     assert spec(gpus) == ""
     gpus.host.run("systemctl unmask cdigen-once; dpkg --purge a-driver")
 
 
 @pytest.mark.parametrize("release", ["bookworm"], indirect=True)
-def test_a_real_upgrade_of_the_driver_is_followed(gpus: GpuHost) -> None:
+def test_the_spec_has_the_new_driver_version_after_a_real_upgrade(gpus: GpuHost) -> None:
     install(gpus)
     older, newer = gpus.versions
     folder = f"/{REPLAYED}/{newer}"
@@ -244,7 +289,7 @@ def test_a_real_upgrade_of_the_driver_is_followed(gpus: GpuHost) -> None:
     gpus.load_module(newer)
     assert eventually(lambda: newer in spec(gpus))
     assert_a_container_has_the_driver(gpus)
-    # The same without the daemon: what is left to say is that the module is another.
+    # The spec also has the new version if the daemon does not run.
     gpus.host.run("systemctl disable --now cdigen")
     gpus.load_module(older)
     gpus.host.run(f"{APT} install /{REPLAYED}/{older}/*.deb", timeout_s=300)
@@ -253,7 +298,7 @@ def test_a_real_upgrade_of_the_driver_is_followed(gpus: GpuHost) -> None:
 
 
 @ON_DEBIAN_13
-def test_what_was_killed_half_way_is_finished_by_dpkg(gpus: GpuHost) -> None:
+def test_dpkg_completes_a_configuration_that_was_killed(gpus: GpuHost) -> None:
     install(gpus)
     killed = 0
     for delay in (0.1, 0.3, 0.6, 1.0):
@@ -267,7 +312,7 @@ def test_what_was_killed_half_way_is_finished_by_dpkg(gpus: GpuHost) -> None:
 
 
 @ON_DEBIAN_13
-def test_python_has_the_hook_compiled_and_is_not_stopped_by_it(gpus: GpuHost) -> None:
+def test_the_configuration_of_python_compiles_the_hook_and_succeeds_without_place_hook(gpus: GpuHost) -> None:
     install(gpus)
     configure = "DEBIAN_FRONTEND=noninteractive dpkg-reconfigure python3"
     compiled = f"find {HOOK.removesuffix('cdigen-hook')}lib/ -name '*.pyc'"
@@ -281,7 +326,7 @@ def test_python_has_the_hook_compiled_and_is_not_stopped_by_it(gpus: GpuHost) ->
 
 
 @ON_DEBIAN_13
-def test_without_its_hook_it_can_be_removed_and_its_purge_spares_what_another_cdigen_uses(
+def test_removal_succeeds_if_the_hook_is_missing_and_purge_keeps_files_of_another_cdigen(
     gpus: GpuHost,
 ) -> None:
     install(gpus)
@@ -293,7 +338,7 @@ def test_without_its_hook_it_can_be_removed_and_its_purge_spares_what_another_cd
 
 
 @ON_DEBIAN_13
-def test_a_read_only_usr_keeps_what_is_there_until_it_can_be_written(gpus: GpuHost) -> None:
+def test_containers_start_while_usr_is_read_only_and_apt_fails(gpus: GpuHost) -> None:
     install(gpus)
     host = gpus.host
     host.run("mount --bind /usr /usr && mount -o remount,bind,ro /usr")
@@ -306,11 +351,11 @@ def test_a_read_only_usr_keeps_what_is_there_until_it_can_be_written(gpus: GpuHo
 
 
 @ON_DEBIAN_13
-def test_anothers_spec_is_left_alone_from_the_first_to_the_last(gpus: GpuHost) -> None:
-    anothers = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "x"}]})
-    gpus.host.put(SPEC, anothers)
+def test_a_foreign_spec_is_unchanged_by_installation_and_purge(gpus: GpuHost) -> None:
+    foreign = json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "x"}]})
+    gpus.host.put(SPEC, foreign)
     install(gpus)
-    assert spec(gpus) == anothers
+    assert spec(gpus) == foreign
     assert "foreign" in gpus.host.attempt("cdigen status").stdout
     purge(gpus)
-    assert spec(gpus) == anothers
+    assert spec(gpus) == foreign

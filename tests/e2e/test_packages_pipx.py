@@ -1,7 +1,7 @@
-"""The wheel on a clean Debian 13, by its own systemd: pipx, `cdigen install-service`, an upgrade, and back.
+"""The wheel is installed with pipx and `cdigen install-service`, upgraded and removed on a clean Debian 13.
 
-The host has Debian's pipx and no network: the wheels of the lock lie in a folder. Its tests are one after the
-other the life of one installation.
+The host has systemd, Debian's pipx and no network. A folder contains the wheels of the lock file. The tests
+run in order on one installation.
 """
 
 import json
@@ -30,7 +30,7 @@ PIPX = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/
 VENV = "/opt/pipx/venvs/cdigen"
 SPEC = "/run/cdi/nvidia.com-gpu.json"
 RUN = f"podman run --rm --device nvidia.com/gpu=0 {DEBIAN_IMAGE}"
-# What programs of the host write while nothing of cdigen does.
+# Files that other programs of the host write.
 OTHERS = (
     "/var/log",
     "/var/lib/containers",
@@ -41,8 +41,7 @@ OTHERS = (
     "/root",
     "/.cache",
 )
-# Ansible with its requirements, and the pip to which pipx updates its own.
-# pip rejects the list if a name is missing.
+# Ansible with its requirements, and pip, which pipx updates. pip rejects the list if a name is missing.
 HOST_PACKAGES = (
     "ansible-core",
     "cffi",
@@ -55,13 +54,13 @@ HOST_PACKAGES = (
     "pyyaml",
     "resolvelib",
 )
+# Views stay if cdigen cannot read all processes of the machine.
+STATE, KEPT = "/var/lib/cdigen", "/var/lib/cdigen/views"
 DEV_LOCK = REPOSITORY / "requirements-dev.lock"
-# Kept on purpose, as docs/operations.md says.
-KEPT = "/var/lib/cdigen"
 
 
 def put_wheels(root: Path) -> None:
-    """Put the wheels of this version, of the next one and of all that they need into /wheels of ROOT."""
+    """Put the wheels of this version, of the next version and of their requirements into /wheels of ROOT."""
     locked_wheels(root)
     entry = rf"^(?:{'|'.join(HOST_PACKAGES)})==(?:.*\\\n)+.*\n"
     lock = root.parent / "hosts.lock"
@@ -88,7 +87,7 @@ def gpus(cache: Path, images: Path) -> Iterator[GpuHost]:
 
 @pytest.fixture(scope="module")
 def before(gpus: GpuHost) -> set[str]:
-    """Return every file and folder of the host before anything of cdigen was installed."""
+    """Return every file and folder of the host before the installation of cdigen."""
     return files(gpus)
 
 
@@ -98,8 +97,8 @@ def files(gpus: GpuHost) -> set[str]:
 
 
 def installed(gpus: GpuHost, *options: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(gpus.host.run(f"cdigen install-service --json {' '.join(options)}"))
-    return told
+    report: dict[str, Any] = json.loads(gpus.host.run(f"cdigen install-service --json {' '.join(options)}"))
+    return report
 
 
 def is_ready(gpus: GpuHost) -> bool:
@@ -114,43 +113,57 @@ def assert_a_container_gets_the_driver(gpus: GpuHost) -> None:
     assert len(rows) == len(LOADED)
 
 
-def test_two_commands_give_containers_the_gpu(gpus: GpuHost, before: set[str]) -> None:
+def test_containers_get_the_gpu_after_pipx_and_install_service(gpus: GpuHost, before: set[str]) -> None:
     assert not [
         path for path in before if "cdigen" in path and not path.startswith(("/wheels", "/etc/systemd"))
     ]
     gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl")
-    told = installed(gpus)
-    assert (told["changed"], told["service"], told["left"]) == (True, "active", [])
-    assert told["command"] == f"{VENV}/bin/cdigen"
+    report = installed(gpus)
+    assert (report["changed"], report["service"], report["next_steps"]) == (True, "active", [])
+    assert report["command"] == f"{VENV}/bin/cdigen"
     assert eventually(lambda: is_ready(gpus))
     assert gpus.host.run("systemctl is-enabled cdigen") == "enabled\n"
     assert_a_container_gets_the_driver(gpus)
     assert troubles(gpus) == []
 
 
-def test_a_second_run_changes_nothing_and_the_daemon_goes_on(gpus: GpuHost) -> None:
+def test_a_second_install_service_changes_nothing_and_does_not_restart_the_daemon(gpus: GpuHost) -> None:
     process = gpus.host.run("systemctl show --property=MainPID cdigen")
-    told = installed(gpus)
-    assert (told["changed"], told["service"]) == (False, "active")
+    report = installed(gpus)
+    assert (report["changed"], report["service"]) == (False, "active")
     assert gpus.host.run("systemctl show --property=MainPID cdigen") == process
 
 
-def test_the_plugin_runs_by_its_unit_which_sees_no_homes(gpus: GpuHost) -> None:
+@pytest.mark.parametrize("killed_after_s", [0.2, 0.5, 0.8, 1.1, 1.4, 1.7])
+def test_after_a_killed_run_the_next_run_enables_and_starts_the_service(
+    gpus: GpuHost, killed_after_s: float
+) -> None:
+    installed(gpus, "--remove")
+    gpus.host.attempt(f"timeout --signal=KILL {killed_after_s} cdigen install-service")
+    report = installed(gpus)
+    assert (report["service"], report["next_steps"]) == ("active", [])
+    assert gpus.host.run("systemctl is-enabled cdigen") == "enabled\n"
+    assert eventually(lambda: is_ready(gpus))
+    assert_a_container_gets_the_driver(gpus)
+
+
+def test_the_nri_plugin_runs_in_its_unit(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start cdigen-nri && systemctl is-active cdigen-nri")
     gpus.host.run("systemctl stop cdigen-nri")
 
 
-def test_the_kubelets_plugins_say_that_grpcio_is_missing_and_run_with_it(gpus: GpuHost) -> None:
+def test_the_device_plugins_report_missing_grpcio_and_run_with_it(gpus: GpuHost) -> None:
     gpus.host.run("! systemctl start cdigen-kubelet")
-    said = gpus.host.run("journalctl --unit=cdigen-kubelet --output=cat")
-    assert "pipx inject cdigen grpcio" in said
-    assert "Traceback" not in said
-    gpus.host.run(f"{PIPX} inject cdigen grpcio")
+    message = gpus.host.run("journalctl --unit=cdigen-kubelet --output=cat")
+    command = "env PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx inject cdigen grpcio"
+    assert command in message
+    assert "Traceback" not in message
+    gpus.host.run(f"PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels {command}")
     gpus.host.run("systemctl start cdigen-kubelet && systemctl is-active cdigen-kubelet")
     gpus.host.run("systemctl stop cdigen-kubelet")
 
 
-def test_man_pages_and_completions_are_where_debian_looks_for_them(gpus: GpuHost) -> None:
+def test_man_pages_and_completions_are_in_debians_folders(gpus: GpuHost) -> None:
     gpus.host.run("test -e /usr/share/man/man8/cdigen-install-service.8")
     gpus.host.run("test -e /usr/share/bash-completion/completions/cdigen")
 
@@ -161,51 +174,88 @@ def test_a_cdigen_below_roots_home_is_refused_with_the_next_step(gpus: GpuHost) 
     gpus.host.run("rm -r /root/.local/venv")
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "services see no homes" in line
+    assert "services cannot access homes" in line
     assert "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx install" in line
 
 
-def test_without_systemd_files_are_put_and_the_step_that_is_left_is_said(gpus: GpuHost) -> None:
-    told = json.loads(
+def test_files_are_installed_and_the_next_step_is_printed_if_systemd_does_not_run(gpus: GpuHost) -> None:
+    report = json.loads(
         gpus.host.run(
             "unshare --mount sh -c 'mount -t tmpfs none /run/systemd; cdigen install-service --json'"
         )
     )
-    assert (told["service"], told["left"]) == (
+    assert (report["service"], report["next_steps"]) == (
         "unknown",
         ["systemctl daemon-reload && systemctl enable --now cdigen"],
     )
 
 
-def test_an_upgrade_breaks_no_container_that_starts_meanwhile(gpus: GpuHost) -> None:
+def test_containers_that_start_during_an_upgrade_have_the_driver(gpus: GpuHost) -> None:
     starts = Starts(gpus.host, gpus.versions)
     with starts:
         gpus.host.run(f"{PIPX} install --force /wheels/cdigen-{NEXT}-*.whl")
-        told = installed(gpus)
+        report = installed(gpus)
         assert eventually(lambda: status(gpus).get("version") == NEXT and is_ready(gpus))
     print(f"from {__version__} to {NEXT}: {starts.counts()}")
-    assert (told["changed"], told["service"]) == (True, "active")
+    assert (report["changed"], report["service"]) == (True, "active")
     assert starts.wrong() == []
     assert set(starts.counts()) == {"driver"}
     assert_a_container_gets_the_driver(gpus)
 
 
-def test_removed_nothing_is_left_and_a_start_has_the_runtimes_clear_refusal(
+def test_after_removal_only_views_are_left_and_the_runtime_refuses_containers(
     gpus: GpuHost, before: set[str]
 ) -> None:
-    told = installed(gpus, "--remove")
-    assert (told["changed"], told["specs"]) == (True, [])
-    gpus.host.run(f"{PIPX} uninstall cdigen")
+    done = gpus.host.attempt("cdigen install-service --json --remove")
+    # This host is in a PID namespace, so cdigen cannot list all processes with a mounted view.
+    (stays,) = (line for line in done.stderr.splitlines() if "stays" in line)
+    assert re.fullmatch(rf"etc/install: {KEPT}/nvidia-\w+ stays: this PID namespace does not .*", stays)
+    report = json.loads(done.stdout)
+    assert (report["changed"], report["specs"]) == (True, [])
+    # These are the commands of README.md.
+    assert report["next_steps"] == [
+        "env PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx uninstall cdigen",
+        "rm -r /opt/pipx",
+    ]
+    for command in report["next_steps"]:
+        gpus.host.run(command)
     refused = gpus.host.attempt(f"{RUN} true")
     assert refused.returncode != 0
     assert REFUSAL in refused.stderr
-    left = {path for path in files(gpus) - before if not path.startswith((KEPT, "/opt/pipx"))}
-    assert left == set()
+    assert {path for path in files(gpus) - before if not f"{path}/".startswith(f"{KEPT}/")} == {STATE}
     assert before - files(gpus) == set()
     assert gpus.host.run("systemctl list-units --all --plain --no-legend 'cdigen*'") == ""
 
 
-def test_where_usr_is_read_only_another_prefix_is_named_and_works(gpus: GpuHost) -> None:
+def test_a_user_with_pipx_gets_commands_that_install_cdigen_for_the_whole_host(
+    gpus: GpuHost, before: set[str]
+) -> None:
+    wheel = f"/home/alice/my wheels/cdigen-{__version__}-py3-none-any.whl"
+    gpus.host.run(
+        'useradd --create-home alice; su alice -c \'mkdir "/home/alice/my wheels"; '
+        f'cp /wheels/cdigen-{__version__}-*.whl "/home/alice/my wheels"; '
+        "PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels pipx install /home/alice/my*/*.whl'"
+    )
+    refused = gpus.host.attempt("su alice -c '~/.local/bin/cdigen install-service'")
+    assert refused.returncode == 2
+    (line,) = refused.stderr.splitlines()
+    printed = line.partition("; install cdigen for the whole host: ")[2]
+    assert f"pipx install '{wheel}' && sudo /usr/local/bin/cdigen install-service" in printed
+    # The host has no sudo. Root does not need it.
+    gpus.host.run("printf '#!/bin/sh\nexec \"$@\"\n' >/usr/local/sbin/sudo; chmod 0755 /usr/local/sbin/sudo")
+    try:
+        gpus.host.run(f"export PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels; {printed}")
+        assert eventually(lambda: is_ready(gpus))
+        assert_a_container_gets_the_driver(gpus)
+        for command in installed(gpus, "--remove")["next_steps"]:
+            gpus.host.run(command)
+    finally:
+        gpus.host.run("rm /usr/local/sbin/sudo; userdel --remove alice; rm -f /var/mail/alice")
+    left = {path for path in files(gpus) - before if not f"{path}/".startswith(("/etc/", f"{KEPT}/"))}
+    assert left <= {STATE}
+
+
+def test_with_a_read_only_usr_the_error_names_another_prefix_that_works(gpus: GpuHost) -> None:
     gpus.host.run(f"{PIPX} install /wheels/cdigen-{__version__}-*.whl")
     script = (
         "mount --bind /usr/local /usr/local; mount --rbind /usr /usr; mount -o remount,bind,ro /usr; "
@@ -213,9 +263,8 @@ def test_where_usr_is_read_only_another_prefix_is_named_and_works(gpus: GpuHost)
     )
     refused = gpus.host.attempt(f"unshare --mount sh -c '{script.format('')}'")
     assert refused.returncode == 5
-    assert (
-        "read-only, so nothing was installed; 'cdigen install-service --prefix /usr/local'" in refused.stderr
-    )
+    assert "is read-only: nothing was installed" in refused.stderr
+    assert "cdigen install-service --prefix /usr/local" in refused.stderr
     gpus.host.run(f"unshare --mount sh -c '{script.format(' --prefix /usr/local')}'")
     assert eventually(lambda: is_ready(gpus))
     assert "/usr/local/libexec/cdigen/cdigen-hook" in gpus.host.run(f"cat {SPEC}")
@@ -225,8 +274,8 @@ def test_where_usr_is_read_only_another_prefix_is_named_and_works(gpus: GpuHost)
     assert REFUSAL in gpus.host.attempt(f"{RUN} true").stderr
 
 
-def played(gpus: GpuHost) -> str:
-    """Run the example's playbook on the host, and return what Ansible counts."""
+def run_playbook(gpus: GpuHost) -> str:
+    """Run the playbook of examples/ansible on the host, and return Ansible's summary."""
     variables = f"wheel=/wheels/cdigen-{__version__}-py3-none-any.whl ansible_become=false"
     settings = "PIP_NO_INDEX=1 PIP_FIND_LINKS=/wheels"
     command = (
@@ -236,10 +285,10 @@ def played(gpus: GpuHost) -> str:
     return next(line for line in recap if line.startswith("localhost"))
 
 
-def test_a_playbook_installs_all_of_it_and_its_second_run_changes_nothing(gpus: GpuHost) -> None:
+def test_the_playbook_installs_cdigen_and_its_second_run_changes_nothing(gpus: GpuHost) -> None:
     shutil.copy(REPOSITORY / "examples/ansible/cdigen.yml", gpus.root)
     gpus.host.run(f"{PIPX} install ansible-core", timeout_s=180)
-    first, second = (dict(word.split("=") for word in played(gpus).split()[2:]) for _ in range(2))
+    first, second = (dict(word.split("=") for word in run_playbook(gpus).split()[2:]) for _ in range(2))
     assert (first["failed"], first["changed"]) == ("0", "2")
     assert (second["failed"], second["changed"]) == ("0", "0")
     assert_a_container_gets_the_driver(gpus)

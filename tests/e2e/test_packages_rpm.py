@@ -1,7 +1,7 @@
-"""The RPM packages, as rpmbuild of Debian makes them: what is in them, and what their scriptlets do.
+"""The RPM packages that Debian's rpmbuild builds have the expected contents and scriptlets.
 
-They are installed into a Debian root, of which rpm knows nothing: what a distribution with rpm makes of their
-dependencies is not shown by this.
+The tests install the packages into a Debian root, where rpm has no record of installed packages. Therefore,
+dependencies on packages of a distribution with rpm are not tested.
 """
 
 import gzip
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.e2e
 
 CODE = "usr/lib/cdigen"
 HOOK = "usr/libexec/cdigen/lib"
-# What only the packages have, or only `make install`.
+# Files that the packages install and `make install` does not.
 OF_RPM = {
     "etc", "etc/cdigen", "etc/cdigen/config.yaml", "usr/lib/systemd/system-preset",
     "usr/lib/systemd/system-preset/50-cdigen.preset", "usr/share/cdigen", "usr/share/cdigen/compile",
@@ -60,7 +60,7 @@ def unpacked(packages: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.needs_root
-def test_anybody_builds_the_same_bytes(packages: Path, tmp_path: Path) -> None:
+def test_two_builds_of_the_packages_are_identical(packages: Path, tmp_path: Path) -> None:
     ran("packaging/build-rpm", tmp_path)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
         path.name: path.read_bytes() for path in packages.iterdir()
@@ -68,7 +68,7 @@ def test_anybody_builds_the_same_bytes(packages: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_they_put_what_make_install_does(unpacked: Path, tmp_path: Path) -> None:
+def test_the_packages_install_the_files_of_make_install(unpacked: Path, tmp_path: Path) -> None:
     done(
         make(
             "install",
@@ -78,7 +78,7 @@ def test_they_put_what_make_install_does(unpacked: Path, tmp_path: Path) -> None
             "HOOK_PYTHON=/usr/bin/python3",
         )
     )
-    ours, theirs = (
+    packaged, installed = (
         {
             path.removesuffix(".gz"): row[0]
             for path, row in snapshot(top).items()
@@ -86,7 +86,7 @@ def test_they_put_what_make_install_does(unpacked: Path, tmp_path: Path) -> None
         }
         for top in (unpacked, tmp_path)
     )
-    assert {path: mode for path, mode in ours.items() if path not in OF_RPM} == theirs
+    assert {path: mode for path, mode in packaged.items() if path not in OF_RPM} == installed
     modules = [
         {
             path.relative_to(top): path.read_bytes()
@@ -102,7 +102,7 @@ def test_they_put_what_make_install_does(unpacked: Path, tmp_path: Path) -> None
 
 
 @pytest.mark.needs_root
-def test_every_file_is_roots_and_nobody_else_may_write_it(packages: Path) -> None:
+def test_every_file_belongs_to_root_and_only_root_can_write_it(packages: Path) -> None:
     form = "[%{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMODES:perms} %{FILENAMES}\n]"
     for file in packages.iterdir():
         for row in queried(file, "--queryformat", form).splitlines():
@@ -111,14 +111,14 @@ def test_every_file_is_roots_and_nobody_else_may_write_it(packages: Path) -> Non
 
 
 @pytest.mark.needs_root
-def test_they_are_for_every_machine_and_hold_no_byte_code(packages: Path) -> None:
+def test_the_packages_are_noarch_and_contain_no_byte_code(packages: Path) -> None:
     for file in packages.iterdir():
         assert queried(file, "--queryformat", "%{ARCH}") == "noarch"
         assert not [path for path in queried(file, "--list").splitlines() if path.endswith(".pyc")]
 
 
 @pytest.mark.needs_root
-def test_scriptlets_are_shell_that_every_distribution_reads(packages: Path) -> None:
+def test_scriptlets_are_valid_shell_without_rpm_macros(packages: Path) -> None:
     for file in packages.iterdir():
         for kind in ("--scripts", "--triggers", "--filetriggers"):
             text = queried(file, kind)
@@ -128,7 +128,7 @@ def test_scriptlets_are_shell_that_every_distribution_reads(packages: Path) -> N
 
 
 @pytest.mark.needs_root
-def test_what_the_code_needs_is_asked_for(packages: Path) -> None:
+def test_the_packages_require_the_dependencies_of_the_code(packages: Path) -> None:
     needed = queried(package(packages, "cdigen"), "--requires")
     for row in (
         (REPOSITORY / "pyproject.toml")
@@ -152,13 +152,13 @@ def root(cache: Path) -> Iterator[Path]:
     with copied_tree(cache / "host-trixie", cache) as root:
         for device in ("null", "zero", "urandom"):
             (root / "dev" / device).exists() or ran("cp", "--archive", f"/dev/{device}", root / "dev")
-        # As the package filesystem of distributions with rpm has them.
+        # In distributions with rpm, the package named filesystem has these folders.
         for name in ("licenses", "zsh/site-functions"):
             (root / "usr/share" / name).mkdir(parents=True)
         yield root
 
 
-def of_the_host(root: Path) -> set[str]:
+def host_files(root: Path) -> set[str]:
     return {
         path
         for path in snapshot(root)
@@ -166,15 +166,15 @@ def of_the_host(root: Path) -> set[str]:
     }
 
 
-def test_installed_upgraded_and_erased_nothing_is_left(packages: Path, root: Path) -> None:
+def test_no_file_is_left_after_installation_upgrade_and_removal(packages: Path, root: Path) -> None:
     rpm = ("rpm", "--root", root, "--nodeps", "--noplugins")
     ran("rpm", "--root", root, "--initdb")
-    before = of_the_host(root)
+    before = host_files(root)
     ran(*rpm, "--install", *packages.iterdir())
     assert ran("chroot", root, "cdigen", "--version").startswith("cdigen ")
     compiled = list((root / HOOK).rglob("*.cpython-313.pyc"))
     assert len(compiled) == len(list((root / HOOK).rglob("*.py")))
-    # Flags of PEP 552: by a hash that is checked.
+    # Flags of PEP 552: byte code is checked by a hash of its source.
     assert {path.read_bytes()[4] for path in (root / CODE).rglob("*.pyc")} | {
         path.read_bytes()[4] for path in compiled
     } == {3}
@@ -186,4 +186,4 @@ def test_installed_upgraded_and_erased_nothing_is_left(packages: Path, root: Pat
     assert (root / HOOK / "cdigen/hook/main.py").exists()
 
     ran(*rpm, "--erase", "cdigen", "cdigen-nri", "cdigen-kubelet")
-    assert of_the_host(root) == before
+    assert host_files(root) == before

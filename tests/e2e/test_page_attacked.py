@@ -1,4 +1,4 @@
-"""Another site's page in a real browser on this host: whatever it tries, the daemon does nothing for it."""
+"""The daemon executes no request from another site's page in a real browser on this host."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import pytest
 from support.browser.page_layout import served
 from support.daemon.http_client import free_port
 
-from cdigen.frontend.http import Response, Server
+from cdigen.service.http import HttpServer, Response
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.browser.chromium import Page
 
-    from cdigen.frontend.http import Route
+    from cdigen.service.http import Route
 
-# What a page can have loaded, by the path that it asks for.
+# The elements that load a URL, each with a separate path.
 _LOADS = """
 <!DOCTYPE html><title>another site</title>
 <img src="{at}/img"><iframe src="{at}/iframe"></iframe><object data="{at}/object"></object>
@@ -46,20 +46,21 @@ _PATHS = (
 )
 
 
-# 127.0.0.1 is another site than localhost, and the same as itself with another port.
+# The foreign page is at 127.0.0.1. For this page, the daemon is another site if its URL contains localhost.
+# The daemon is the same site if its URL contains 127.0.0.1 and another port.
 @pytest.mark.parametrize("name", ["localhost", "127.0.0.1"])
-def test_another_sites_page_makes_the_daemon_do_nothing(tab: Page, tmp_path: Path, name: str) -> None:
+def test_the_daemon_serves_only_followed_links_of_foreign_pages(tab: Page, tmp_path: Path, name: str) -> None:
     port, done = free_port(), list[str]()
 
-    def answer(path: str) -> Route:
+    def route_of(path: str) -> Route:
         def route(_: str) -> Response:
             done.append(path)
             return Response(body=b"done")
 
         return route
 
-    routes = {f"/{path}": answer(path) for path in (*_PATHS, "link")}
-    server = Server(routes, str(tmp_path / "http.sock"), port=port)
+    routes = {f"/{path}": route_of(path) for path in (*_PATHS, "link")}
+    server = HttpServer(routes, str(tmp_path / "http.sock"), port=port)
     server.start()
     try:
         at = f"http://{name}:{port}"
@@ -67,7 +68,7 @@ def test_another_sites_page_makes_the_daemon_do_nothing(tab: Page, tmp_path: Pat
             tab.show(address, width=800)
             assert tab.run(_TRIES.format(at=at)) == ["", ""]
             assert done == []
-            # A person may follow a link.
+            # A user may follow a link.
             tab.run(f"location.href = '{at}/link'")
             tab.wait_for_load()
             assert done == ["link"]

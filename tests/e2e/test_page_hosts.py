@@ -1,4 +1,4 @@
-"""The page of the real daemon in a real browser, host by host: what it says, and that it lies well."""
+"""For each host, the page of the real daemon has the expected texts and layout in a real browser."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
-from support.browser.page_layout import LOOKS
+from support.browser.page_layout import LAYOUT_FAULTS
 from support.daemon.host import Host, daemon
 from support.daemon.http_client import free_port
 from support.daemon.kernel_records import FakeLog, record
@@ -45,7 +45,7 @@ def healthy(host: Host, stack: ExitStack) -> tuple[str, ...]:
 
 
 def degraded(host: Host, stack: ExitStack) -> tuple[str, ...]:
-    """Let a GPU fall off the bus, and another have no node."""
+    """Make a GPU fall off the bus, and remove the node of another GPU."""
     host.make(8)
     log = kernel_log(host, stack)
     text = LOST.format(address=example_gpus(1)[0].bdf[:-2])
@@ -67,7 +67,7 @@ def mixed(host: Host, _: ExitStack) -> tuple[str, ...]:
 
 
 def large(host: Host, stack: ExitStack) -> tuple[str, ...]:
-    """Split each of 16 GPUs into four."""
+    """Split each of 16 GPUs into four MIG instances."""
     host.make(GPUS)
     write_minors(host.root, GPUS)
     gpus = []
@@ -86,25 +86,25 @@ def large(host: Host, stack: ExitStack) -> tuple[str, ...]:
 
 
 @pytest.mark.parametrize(
-    ("lay", "words"),
+    ("prepare", "texts"),
     [
-        (healthy, ("Ready for", "Nothing needs to be done.", "8 of 8", "nvidia.com/gpu=7")),
-        (degraded, ("Degraded for", "nvidia.com/gpu=0 is unhealthy: xid-79", "left out")),
-        (no_gpu, ("Absent for", "This host has no device", "Looked for, and not here: nvidia, amd, intel.")),
+        (healthy, ("Ready: containers can use 8 devices", "No action is needed.", "nvidia.com/gpu=7")),
+        (degraded, ("Degraded: ", "nvidia.com/gpu=0 is unhealthy: xid-79", "left out")),
+        (no_gpu, ("Absent: ", "This host has no device", "No devices of these vendors: nvidia, amd, intel.")),
         (mixed, ("nvidia.com/gpu=1", "amd.com/gpu=", "intel.com/gpu=")),
-        (large, ("Ready for", "64 of 64", "split into 4", "15:0", "1g.20gb")),
+        (large, ("Ready: containers can use 64 devices", "64 of 64", "split into 4", "15:0", "1g.20gb")),
     ],
 )
-def test_the_page_of_each_host_says_what_is_there_and_lies_well(
+def test_the_page_of_each_host_has_the_expected_texts_and_a_correct_layout(
     browser: Chromium,
     tmp_path: Path,
-    lay: Callable[[Host, ExitStack], tuple[str, ...]],
-    words: tuple[str, ...],
+    prepare: Callable[[Host, ExitStack], tuple[str, ...]],
+    texts: tuple[str, ...],
 ) -> None:
     host, port = Host(tmp_path / "host"), free_port()
     with ExitStack() as stack, browser.page() as tab:
-        options = lay(host, stack)
-        # The nodes of these hosts have no driver behind them, which the probe finds.
+        options = prepare(host, stack)
+        # The device nodes of these hosts have no driver. The health probe would report this.
         host.configure("health: {ignore: [node-unusable]}\n", http_port=port)
         running = stack.enter_context(daemon(host, *options))
         running.rests()
@@ -113,15 +113,15 @@ def test_the_page_of_each_host_says_what_is_there_and_lies_well(
             tab.show(f"http://127.0.0.1:{port}/?reload=off", width=1240)
             return str(tab.run("document.body.innerText"))
 
-        until(lambda: all(word in shown() for word in words), PATIENCE_S)
+        until(lambda: all(each in shown() for each in texts), PATIENCE_S)
         text = shown()
-        assert [word for word in words if word not in text] == [], text
+        assert [each for each in texts if each not in text] == [], text
         for width, dark in SCREENS:
-            _looks_well(tab, port, width=width, dark=dark)
+            _check_layout(tab, port, width=width, dark=dark)
             (tmp_path / f"{width}{'-dark' if dark else ''}.png").write_bytes(tab.picture())
         assert tab.complaints() == []
 
 
-def _looks_well(tab: Page, port: int, *, width: int, dark: bool) -> None:
+def _check_layout(tab: Page, port: int, *, width: int, dark: bool) -> None:
     tab.show(f"http://127.0.0.1:{port}/?reload=off", width=width, dark=dark)
-    assert tab.run(LOOKS) == [], (width, dark)
+    assert tab.run(LAYOUT_FAULTS) == [], (width, dark)

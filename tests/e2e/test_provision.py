@@ -1,4 +1,4 @@
-"""`provision` makes damaged parts again and failed parts a second time; it follows no symbolic link."""
+"""`provision` makes damaged parts again, repeats a failed recipe once, and rejects a part that is a link."""
 
 import os
 import subprocess
@@ -11,14 +11,14 @@ from support.paths import TESTS
 pytestmark = pytest.mark.e2e
 
 PROGRAM = ("e2e/provision", "e2e/test_images.py", "e2e/recipes", "e2e/dlopen-all.c", "support")
-# In the place of the parts' own recipes: a tree, and a file that needs it.
+# These recipes replace the recipes of two parts: a tree, and a file that needs the tree.
 TREE = '#!/bin/sh\nmkdir -p "$1/etc" && echo root >"$1/etc/passwd" && echo made "$1"\n'
 FILE = '#!/bin/sh\ntest -f dlopen-all/etc/passwd && head -c 4096 /dev/zero >"$1"\n'
 NEEDED, NEEDING = "dlopen-all", "image-debian.tar"
 
 
 class Provision:
-    """A copy of the program with recipes that take no time, and a cache for it."""
+    """A copy of `provision` with fast recipes, and a cache folder for it."""
 
     def __init__(self, folder: Path) -> None:
         tests = folder / "program/tests"
@@ -89,18 +89,18 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_a_damaged_part_is_named_and_made_again(provision: Provision, name: str) -> None:
+def test_a_damaged_part_is_reported_and_made_again(provision: Provision, name: str) -> None:
     script, difference = DAMAGES[name]
     part = NEEDING if NEEDING in script else NEEDED
-    why = f"damaged: {difference}" if difference else "missing"
+    condition = f"damaged: {difference}" if difference else "missing"
     provision.make()
     subprocess.run(["sh", "-euc", script], check=True, cwd=provision.cache)
     checked = provision.run("--check")
     assert checked.returncode == 1
-    assert (f"{part} ({why})" if difference else f": {part} (") in checked.stdout
-    said = provision.make()
-    assert f"{why}, being made" in said
-    assert "1 of 2 parts to make" in said
+    assert (f"{part} ({condition})" if difference else f": {part} (") in checked.stdout
+    output = provision.make()
+    assert f"{condition}, being made" in output
+    assert "1 of 2 parts to make" in output
     assert provision.run("--check").returncode == 0
 
 
@@ -116,7 +116,7 @@ def test_a_part_that_is_a_symbolic_link_is_refused_and_its_target_stays(provisio
     assert (original / "etc/passwd").read_text() == "root\n"
 
 
-def test_the_cache_itself_may_be_reached_through_a_link(provision: Provision) -> None:
+def test_the_path_of_the_cache_may_be_a_symbolic_link(provision: Provision) -> None:
     link = provision.cache.with_name("link")
     link.symlink_to(provision.cache)
     provision.make()

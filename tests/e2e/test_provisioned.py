@@ -1,6 +1,6 @@
-"""What `provision` makes is fit to test with: the hosts run containers with CDI devices, the images differ.
+"""The provisioned parts work: the hosts run containers with CDI devices, and the images differ.
 
-The specs here are written by hand, so that a failure is one of the surroundings and not of cdigen.
+The tests write the specs without cdigen, so that a failed test shows a fault of a part.
 """
 
 import json
@@ -21,7 +21,7 @@ MULTIARCH = "/usr/lib/x86_64-linux-gnu"
 IMAGES = (DEBIAN_IMAGE, REDHAT_IMAGE)
 LIBRARY_FOLDER = {DEBIAN_IMAGE: MULTIARCH, REDHAT_IMAGE: "/usr/lib64"}
 
-# Where the Debian 13 driver packages put a few files, and the names that the dynamic loader asks for.
+# Paths of a few files of the Debian 13 driver packages, and the names that the dynamic loader searches.
 DRIVER_LIBRARIES = {
     f"{MULTIARCH}/nvidia/current/libGLX_nvidia.so.{DRIVER_VERSION}": "libGLX_nvidia.so.0",
     f"{MULTIARCH}/nvidia/current/libcuda.so.{DRIVER_VERSION}": "libcuda.so.1",
@@ -35,7 +35,7 @@ DRIVER_LIBRARIES = {
 
 @pytest.fixture(scope="module")
 def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder that holds the kernel side of two GPUs."""
+    """Return a folder with the kernel's files of two GPUs."""
     folder = tmp_path_factory.mktemp("state")
     write_kernel_side(folder, GPUS)
     return folder
@@ -62,7 +62,7 @@ def host(request: pytest.FixtureRequest, cache: Path) -> Host:  # noqa: ARG001 -
 
 
 def nodes_spec(gpus: tuple[Gpu, ...]) -> str:
-    """Render the smallest spec that gives each GPU's nodes, and the shared ones."""
+    """Return a minimal spec with the nodes of each GPU and the control nodes."""
     return json.dumps(
         {
             "cdiVersion": "0.5.0",
@@ -78,7 +78,7 @@ def node_edits(nodes: tuple[Node, ...]) -> dict[str, list[dict[str, str]]]:
 
 
 def driver_spec(library_folder: str) -> str:
-    """Render a spec that mounts a few files of the Debian 13 driver into an image's library folder."""
+    """Return a spec that mounts a few files of the Debian 13 driver into an image's library folder."""
     files = {path: f"{library_folder}/{name}" for path, name in DRIVER_LIBRARIES.items()}
     files["/usr/lib/nvidia/current/nvidia-smi"] = "/usr/bin/nvidia-smi"
     mounts = [
@@ -95,12 +95,12 @@ def driver_spec(library_folder: str) -> str:
 
 
 def missing(cache: Path, *options: str) -> str:
-    """Return what `provision --check` says of a folder."""
+    """Return the output of `provision --check` for the folder CACHE."""
     command = (f"{Path(__file__).with_name('provision')}", "--check", *options, f"{cache}")
     return subprocess.run(command, check=False, stdout=subprocess.PIPE, text=True).stdout
 
 
-def test_a_part_that_stands_apart_is_missed_by_those_alone_who_ask_for_it(tmp_path: Path) -> None:
+def test_an_optional_part_is_checked_only_on_request(tmp_path: Path) -> None:
     everything = missing(tmp_path)
     assert "driver-trixie" in everything
     assert "kubernetes" not in everything
@@ -109,18 +109,18 @@ def test_a_part_that_stands_apart_is_missed_by_those_alone_who_ask_for_it(tmp_pa
     assert "driver-trixie" not in alone
 
 
-def test_a_part_is_asked_for_with_what_it_needs(tmp_path: Path) -> None:
-    said = missing(tmp_path, "--part", "image-redhat.tar").removesuffix(" (run tests/e2e/provision)\n")
-    # Beside the Debian packages that this machine lacks.
-    named = set(said.partition(": ")[2].split(", ")) & {part.name for part in PARTS}
+def test_a_part_is_checked_with_the_parts_that_it_needs(tmp_path: Path) -> None:
+    output = missing(tmp_path, "--part", "image-redhat.tar").removesuffix(" (run tests/e2e/provision)\n")
+    # The output may also contain Debian packages that this machine lacks.
+    named = set(output.partition(": ")[2].split(", ")) & {part.name for part in PARTS}
     assert named == {"dlopen-all", "image-debian.tar", "image-redhat.tar"}
 
 
 @pytest.mark.parametrize("image", IMAGES)
-def test_a_container_sees_its_gpu_and_no_other(host: Host, image: str) -> None:
+def test_a_container_has_its_gpu_and_no_other_gpu(host: Host, image: str) -> None:
     gpu = GPUS[1]
-    seen = host.gpu_nodes(image, f"nvidia.com/gpu={gpu.minor}")
-    assert seen == {*gpu.nodes, *control_nodes()}
+    nodes = host.gpu_nodes(image, f"nvidia.com/gpu={gpu.minor}")
+    assert nodes == {*gpu.nodes, *control_nodes()}
 
 
 @pytest.mark.parametrize("image", IMAGES)
@@ -137,7 +137,7 @@ def test_the_real_driver_loads_in_both_images(debian_13: Host, image: str) -> No
     assert "couldn't communicate with the NVIDIA driver" in answer.stdout
 
 
-def test_dlopen_all_says_why_a_library_cannot_be_loaded(debian_13: Host) -> None:
+def test_dlopen_all_prints_the_reason_if_a_library_cannot_be_loaded(debian_13: Host) -> None:
     answer = debian_13.attempt(f"podman run --rm {DEBIAN_IMAGE} dlopen-all libX11.so.6 libcuda.so.1")
     loaded, failed = answer.stdout.splitlines()
     assert answer.returncode == 1
@@ -149,7 +149,7 @@ def test_dlopen_all_says_why_a_library_cannot_be_loaded(debian_13: Host) -> None
     ("folder", "is_searched"),
     [("/usr/lib64", True), ("/usr/lib", False), (MULTIARCH, False), ("/usr/local/lib64", False)],
 )
-def test_the_red_hat_like_loader_searches_lib64_only(
+def test_the_loader_of_the_redhat_image_searches_only_lib64(
     debian_13: Host, folder: str, *, is_searched: bool
 ) -> None:
     script = f"mkdir -p {folder} && cp /usr/lib64/libm.so.6 {folder}/libcopy.so && dlopen-all libcopy.so"
@@ -157,13 +157,15 @@ def test_the_red_hat_like_loader_searches_lib64_only(
     assert answer.stdout.startswith("ok " if is_searched else "fail libcopy.so: cannot open"), answer.stderr
 
 
-def test_the_first_command_of_a_host_runs_inside_of_it(driver_tree: Path, images: Path) -> None:
-    for _ in range(10):  # a host that is announced too soon is entered too soon, now and then
+def test_the_first_command_of_a_host_runs_inside_the_host(driver_tree: Path, images: Path) -> None:
+    for _ in range(10):  # if a host is reported ready too soon, some of these runs fail
         with running_host(driver_tree, images=images) as host:
             host.run("test -e /var/lib/containers/images/overlay-images/images.json")
 
 
-def test_what_is_done_in_a_host_leaves_no_trace(driver_tree: Path, images: Path, state: Path) -> None:
+def test_a_host_leaves_no_files_processes_or_mounts_on_the_machine(
+    driver_tree: Path, images: Path, state: Path
+) -> None:
     with running_host(driver_tree, images=images, state=state) as host:
         host.put("/etc/cdi/trace.json", "{}")
         host.put("/var/run/cdi/trace.json", "{}")
@@ -177,7 +179,7 @@ def test_what_is_done_in_a_host_leaves_no_trace(driver_tree: Path, images: Path,
     assert "cdigen-host-" not in Path("/proc/self/mounts").read_text()
 
 
-def test_a_host_finds_what_was_written_into_its_tree_before(host_root: Path, images: Path) -> None:
+def test_a_host_has_the_files_that_were_written_into_its_tree(host_root: Path, images: Path) -> None:
     write_kernel_side(host_root, GPUS)
     spec = host_root / "run/cdi/nodes.json"
     spec.parent.mkdir()

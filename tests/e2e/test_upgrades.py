@@ -1,6 +1,7 @@
-"""The driver of a real Debian 12 is upgraded, removed and installed by the real apt, and the daemon keeps up.
+"""The real apt upgrades, removes and installs the driver of a Debian 12, and the daemon updates the spec.
 
-Nothing is told to the daemon: it watches. A reader inside looks at the spec all the while, as runtimes do.
+The daemon receives no signal; it watches the host. A reader on the host reads the spec repeatedly, like a
+runtime.
 """
 
 import json
@@ -27,15 +28,15 @@ from support.containers.upgrade_host import (
 pytestmark = pytest.mark.e2e
 
 UPGRADES = int(os.environ.get("CDIGEN_SOAK_UPGRADES", "4"))
-# The default is 30 s, for hosts on which the module follows the libraries within that.
-IMPATIENT = "daemon: {settle_timeout_s: 2}\n"
+# The default of 30 s is for hosts that load the new module within this time after the libraries.
+SHORT_TIMEOUT = "daemon: {settle_timeout_s: 2}\n"
 VIEW = ("--layout", "view", "--hook", "cdigen")
 FILES = ("--layout", "files", "--hook", "none")
 
-# Killed when some packages are of one version, some of the other, and one is half unpacked.
-KILLED = """
-dpkg --install {folder}/*.deb >/tmp/said 2>&1 & dpkg=$!
-until grep -q "^Unpacking libnvidia-nvvm4" /tmp/said; do kill -0 $dpkg; sleep 0.01; done
+# dpkg is killed when one package is partly unpacked. Other packages then have the old or the new version.
+KILL_DPKG = """
+dpkg --install {folder}/*.deb >/tmp/dpkg.log 2>&1 & dpkg=$!
+until grep -q "^Unpacking libnvidia-nvvm4" /tmp/dpkg.log; do kill -0 $dpkg; sleep 0.01; done
 kill -KILL $dpkg
 ! wait $dpkg
 """
@@ -43,12 +44,12 @@ kill -KILL $dpkg
 
 @pytest.fixture
 def upgraded(upgrade_tree: Path, images: Path) -> Iterator[Upgraded]:
-    with upgrade_host(upgrade_tree, images=images, config=IMPATIENT) as host:
+    with upgrade_host(upgrade_tree, images=images, config=SHORT_TIMEOUT) as host:
         yield host
 
 
 def one_shot(upgraded: Upgraded, options: tuple[str, ...]) -> object:
-    """Return the spec that a single `cdigen generate` makes of the host as it is."""
+    """Return the spec that a single `cdigen generate` writes for the host in its present state."""
     elsewhere = upgraded.root.parent / "one-shot"
     command = (sys.executable, "-m", "cdigen", "generate", "--root", upgraded.root, "--write")
     succeed(*command, "--spec-dir", elsewhere, *options)
@@ -56,7 +57,7 @@ def one_shot(upgraded: Upgraded, options: tuple[str, ...]) -> object:
 
 
 def upgraded_by_apt(upgraded: Upgraded, options: tuple[str, ...]) -> Reading:
-    """Upgrade the driver, wait until that is a mismatch, load the module; return what a reader saw."""
+    """Upgrade the driver, wait for a mismatch, load the module; return the results of the reader."""
     older, newer = upgraded.versions
     with daemon(upgraded, *options):
         upgraded.becomes("ready")
@@ -66,33 +67,33 @@ def upgraded_by_apt(upgraded: Upgraded, options: tuple[str, ...]) -> Reading:
             upgraded.becomes("mismatch")
             upgraded.load_module(newer)
             upgraded.becomes("ready")
-            seen = reader.end()
+            found = reader.end()
         assert upgraded.served() == {newer}
         assert upgraded.spec() == one_shot(upgraded, options)
-    return seen
+    return found
 
 
-def test_with_a_view_an_upgrade_replaces_the_spec_and_no_reader_ever_sees_one_that_does_not_hold(
+def test_with_the_layout_view_the_spec_is_complete_at_every_moment_of_an_upgrade(
     upgraded: Upgraded,
 ) -> None:
-    seen = upgraded_by_apt(upgraded, VIEW)
-    assert seen.states == ["ready", "settling", "mismatch", "ready"]
-    assert {row["found"] for row in seen.of("spec")} == {"whole"}
-    assert seen.writes == 1
+    found = upgraded_by_apt(upgraded, VIEW)
+    assert found.states == ["ready", "settling", "mismatch", "ready"]
+    assert {row["found"] for row in found.of("spec")} == {"whole"}
+    assert found.writes == 1
 
 
-def test_with_files_a_spec_that_names_a_missing_file_is_gone_within_a_second(
+def test_with_the_layout_files_a_spec_with_a_missing_file_is_withdrawn_within_a_second(
     upgraded: Upgraded,
 ) -> None:
-    seen = upgraded_by_apt(upgraded, FILES)
-    assert seen.states == ["ready", "settling", "mismatch", "ready"]
-    print(f"a missing file was named for {seen.broken_s:.2f} s; writes: {seen.writes}")
-    assert not seen.torn
-    assert seen.broken_s <= 1
-    assert seen.writes <= 3
+    found = upgraded_by_apt(upgraded, FILES)
+    assert found.states == ["ready", "settling", "mismatch", "ready"]
+    print(f"a missing file was named for {found.broken_s:.2f} s; writes: {found.writes}")
+    assert not found.torn
+    assert found.broken_s <= 1
+    assert found.writes <= 3
 
 
-def test_a_driver_that_is_removed_takes_its_spec_with_it_and_one_installed_again_brings_it_back(
+def test_the_spec_is_withdrawn_if_the_driver_is_removed_and_written_after_a_reinstallation(
     upgraded: Upgraded,
 ) -> None:
     older = upgraded.versions[0]
@@ -100,22 +101,22 @@ def test_a_driver_that_is_removed_takes_its_spec_with_it_and_one_installed_again
         upgraded.becomes("ready")
         with reading(upgraded) as reader:
             upgraded.remove()
-            upgraded.becomes("absent")
+            upgraded.becomes("degraded")
             assert upgraded.spec() is None
             upgraded.unload_module()
             upgraded.install(older)
             assert upgraded.spec() is None
             upgraded.load_module(older)
             upgraded.becomes("ready")
-            seen = reader.end()
+            found = reader.end()
         assert upgraded.served() == {older}
         assert upgraded.spec() == one_shot(upgraded, ())
-    assert not seen.torn
-    assert not seen.broken
-    assert seen.writes == 1
+    assert not found.torn
+    assert not found.broken
+    assert found.writes == 1
 
 
-def test_an_upgrade_whose_dpkg_is_killed_changes_nothing_until_it_is_done_again(
+def test_the_spec_is_unchanged_by_a_killed_upgrade_until_the_upgrade_is_repeated(
     upgraded: Upgraded,
 ) -> None:
     remove_others(upgraded)
@@ -123,24 +124,24 @@ def test_an_upgrade_whose_dpkg_is_killed_changes_nothing_until_it_is_done_again(
     with daemon(upgraded, *VIEW):
         upgraded.becomes("ready")
         with reading(upgraded) as reader:
-            killed = upgraded.host.attempt(KILLED.format(folder=f"/{REPLAYED}/{newer}"))
+            killed = upgraded.host.attempt(KILL_DPKG.format(folder=f"/{REPLAYED}/{newer}"))
             assert killed.returncode == 0, killed.stdout + killed.stderr
             upgraded.becomes("mismatch")
             assert upgraded.served() == {older}
             upgraded.host.run(f"dpkg --install /{REPLAYED}/{newer}/*.deb")
             upgraded.load_module(newer)
             upgraded.becomes("ready")
-            seen = reader.end()
+            found = reader.end()
         assert upgraded.served() == {newer}
         assert upgraded.spec() == one_shot(upgraded, VIEW)
-    assert {row["found"] for row in seen.of("spec")} == {"whole"}
-    assert seen.writes == 1
+    assert {row["found"] for row in found.of("spec")} == {"whole"}
+    assert found.writes == 1
 
 
-def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal(
+def test_containers_that_start_during_upgrades_have_one_driver_or_are_refused(
     upgrade_tree: Path, images: Path
 ) -> None:
-    """UPGRADES forth and back with the real dpkg."""
+    """The real dpkg upgrades and downgrades the driver, UPGRADES times in total."""
     with upgrade_host(upgrade_tree, images=images) as upgraded:
         remove_others(upgraded)
         with daemon(upgraded):
@@ -155,18 +156,18 @@ def test_containers_that_start_during_upgrades_get_one_driver_or_the_one_refusal
                         wait_until(lambda: upgraded.spec() is None, "the spec is withdrawn")
                     upgraded.load_module(version)
                     upgraded.wait_for(version)
-                seen = reader.end()
-    print(f"{UPGRADES} upgrades, {seen.writes} writes, starts: {starts.counts()}")
+                found = reader.end()
+    print(f"{UPGRADES} upgrades, {found.writes} writes, starts: {starts.counts()}")
     assert not starts.wrong()
-    assert {row["found"] for row in seen.of("spec")} <= {"whole", "none"}
-    assert seen.writes <= UPGRADES
-    # The test would prove nothing if podman had refused to start anything, or started it once.
+    assert {row["found"] for row in found.of("spec")} <= {"whole", "none"}
+    assert found.writes <= UPGRADES
+    # The test would prove nothing if podman had started no container, or only one.
     assert {"driver"} <= set(starts.counts())
     assert starts.counts()["driver"] >= UPGRADES
 
 
 def remove_others(upgraded: Upgraded) -> None:
-    """Leave only those packages of the driver installed that are replayed."""
+    """Remove the packages of the driver that are not in REPLAYED."""
     driver, replayed = (upgraded.root / place / upgraded.versions[0] for place in (PACKAGES, REPLAYED))
     names = {file.name.partition("_")[0] for file in driver.glob("*.deb")}
     names -= {file.stem for file in replayed.glob("*.deb")}

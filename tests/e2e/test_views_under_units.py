@@ -1,8 +1,7 @@
-"""The documented installation on Debian 12 and 13: systemd runs the units, and containers get a view.
+"""After the documented installation on Debian 12 and 13, systemd runs the units, and containers get a view.
 
-GPUs, driver and cdigen are at /, as on a real host: what the units make of the host's mounts decides whether
-a hard link can be made. A unit has a network namespace of its own and with it a fresh /sys, so DRM nodes are
-not judged here.
+GPUs, driver and cdigen are at /, as on a real host. The mounts of the units decide whether cdigen can make
+hard links. A unit has a separate network namespace and so a new /sys. Therefore, DRM nodes are not tested.
 """
 
 import json
@@ -50,26 +49,26 @@ def is_ready(gpus: GpuHost) -> bool:
 def assert_containers_get_the_view(gpus: GpuHost) -> None:
     mounts = {row["containerPath"]: row["hostPath"] for row in spec(gpus)["containerEdits"]["mounts"]}
     assert mounts["/usr/local/nvidia"].startswith(VIEWS)
-    # Each of them is the view or a part of it: nothing that an upgrade could take away.
+    # Each mount is the view or a part of the view, so an upgrade cannot remove its source.
     assert [path for path in mounts.values() if not path.startswith(VIEWS)] == []
     assert len(mounts) < 25
     table = [line.split() for line in gpus.host.run(f"{RUN} cat /proc/self/mountinfo").splitlines()]
     (root,) = (row[3] for row in table if row[4] == "/usr/local/nvidia")
     assert root.endswith(mounts["/usr/local/nvidia"])
     assert sum(VIEWS in row[3] for row in table) == len(mounts)
-    # In /etc, a mount of its own in the unit: copied.
+    # /etc is a separate mount in the unit, so cdigen copies this file.
     assert gpus.host.run(f"{RUN} cat {ICD}") == gpus.host.run(f"cat {ICD}")
     for row in gpus.host.run(f"{RUN} dlopen-all {' '.join(LOADED)}").splitlines():
         assert row.startswith("ok /usr/local/nvidia/lib64/"), row
 
 
-def test_the_unit_that_runs_once_gives_containers_a_view(gpus: GpuHost) -> None:
+def test_containers_get_a_view_after_the_one_shot_unit(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start cdigen-once")
     assert_containers_get_the_view(gpus)
     gpus.host.run("rm -r /run/cdi /var/lib/cdigen")
 
 
-def test_the_daemons_unit_gives_containers_a_view_and_has_nothing_to_warn_about(gpus: GpuHost) -> None:
+def test_containers_get_a_view_from_the_daemons_unit_without_warnings(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start cdigen")
     assert is_ready(gpus)
     assert troubles(gpus) == []
@@ -77,7 +76,7 @@ def test_the_daemons_unit_gives_containers_a_view_and_has_nothing_to_warn_about(
 
 
 @pytest.mark.parametrize("gpus", ["bookworm"], indirect=True)
-def test_an_upgrade_by_apt_breaks_no_container_that_starts_meanwhile(gpus: GpuHost) -> None:
+def test_containers_that_start_during_an_upgrade_by_apt_have_a_driver(gpus: GpuHost) -> None:
     gpus.host.run("systemctl start cdigen")
     older, newer = gpus.versions
     starts = Starts(gpus.host, gpus.versions)

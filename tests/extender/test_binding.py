@@ -1,4 +1,4 @@
-"""A bind step by step: what is asked of the API server, and what an interruption leaves."""
+"""A bind step by step: its requests to the API server, and the state after an interruption."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubernetes.binds import Bind, pod_sink, wanted
+from support.kubernetes.binds import Bind, bind_request, pod_store
 from support.kubernetes.cluster_model import Cluster, drive, index_of
-from support.kubernetes.shared_pods import RESOURCES, container, node_object, pod_object
+from support.kubernetes.gpu_memory_pods import RESOURCES, container, node_object, pod_object
 
-from cdigen.extender.binding import MAX_ATTEMPTS, Outcome, Terms, bind
+from cdigen.extender.binding import MAX_ATTEMPTS, BindConfig, BindResult, bind
 from cdigen.extender.index import Index
 from cdigen.gpushare import names
 from cdigen.gpushare.ledger import read_ledger
 from cdigen.kubeapi.calls import UNKNOWN, Reply
 
 if TYPE_CHECKING:
-    from cdigen.extender.binding import Wanted
+    from cdigen.extender.binding import BindRequest
     from cdigen.kubeapi.calls import Call
 
 LOST = Reply(status=UNKNOWN, body={}, reason="lost")
@@ -26,19 +26,19 @@ LEDGER = "/api/v1/namespaces/kube-system/configmaps/cdigen-gpu-mem-node1"
 POD = "/api/v1/namespaces/default/pods/p"
 
 
-def cluster_with(*sizes: int, **asks: int) -> Cluster:
+def cluster_with(*sizes: int, **requests: int) -> Cluster:
     cluster = Cluster(has_binding_versions=False)
     cluster.add_node(node_object(sizes=sizes))
-    for name, units in asks.items():
+    for name, units in requests.items():
         cluster.add_pod(pod_object(name, units))
     return cluster
 
 
 class Running(Bind):
-    """A bind of the pod NAME to node1, which goes on as far as it is told."""
+    """A bind of the pod NAME to node1, which a test continues request by request."""
 
     def __init__(self, cluster: Cluster, index: Index, name: str, token: str = "a") -> None:
-        super().__init__(index, wanted(name), token)
+        super().__init__(index, bind_request(name), token)
         self.cluster = cluster
         self.calls: list[str] = []
 
@@ -47,9 +47,9 @@ class Running(Bind):
         self.calls.append(f"{self.call.method} {self.call.path.rsplit('/', 1)[-1]}")
         super().go_on(reply or self.cluster.answer(self.call))
 
-    def until(self, what: str) -> Call:
-        """Go on until a call waits to be sent whose method is WHAT, or whose path ends so, and return it."""
-        while self.call is not None and self.call.method != what and not self.call.path.endswith(what):
+    def until(self, text: str) -> Call:
+        """Continue until the next call has the method TEXT or a path that ends with TEXT; return the call."""
+        while self.call is not None and self.call.method != text and not self.call.path.endswith(text):
             self.go_on()
         assert self.call is not None
         return self.call
@@ -65,9 +65,9 @@ def bound(cluster: Cluster, name: str, token: str = "z") -> str:
     return Running(cluster, index_of(cluster), name, token).to_the_end()
 
 
-def test_a_bind_is_four_requests() -> None:
+def test_a_bind_sends_four_requests() -> None:
     cluster = cluster_with(8, 8, p=3)
-    cluster.put(LEDGER, {"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"claims": "{}"}})
+    cluster.put(LEDGER, {"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"reservations": "{}"}})
     running = Running(cluster, index_of(cluster), "p")
     assert running.to_the_end() == ""
     assert running.calls == [
@@ -87,12 +87,12 @@ def test_a_bound_pod_has_gpushares_annotations() -> None:
         names.ASSUME_TIME: "7",
         names.ASSIGNED: "false",
         names.ALLOCATION: '{"0":{"1":3}}',
-        names.LEDGER_IN: "kube-system",
+        names.LEDGER_NAMESPACE: "kube-system",
     }
-    assert json.loads(cluster.objects[LEDGER]["data"]["claims"])["uid-p"]["gpus"] == {"1": 3}
+    assert json.loads(cluster.objects[LEDGER]["data"]["reservations"])["uid-p"]["gpus"] == {"1": 3}
 
 
-def test_two_containers_get_a_gpu_each_where_none_has_room_for_both() -> None:
+def test_two_containers_get_separate_gpus_if_no_gpu_has_enough_free_units_for_both() -> None:
     cluster = cluster_with(4, 4)
     cluster.add_pod(pod_object("p", 3, 2))
     assert bound(cluster, "p") == ""
@@ -101,36 +101,36 @@ def test_two_containers_get_a_gpu_each_where_none_has_room_for_both() -> None:
     assert annotations[names.ALLOCATION] == '{"0":{"0":3},"1":{"1":2}}'
 
 
-def test_a_pod_with_an_asking_init_container_stays_on_one_gpu() -> None:
+def test_a_pod_whose_init_container_requests_units_stays_on_one_gpu() -> None:
     cluster = cluster_with(4, 5)
     cluster.add_pod(pod_object("p", 3, 2, inits=[container(1)]))
     assert bound(cluster, "p") == ""
     assert cluster.objects[POD]["metadata"]["annotations"][names.INDEX] == "1"
     cluster.add_pod(pod_object("q", 1, inits=[container(5)]))
-    assert "none has more than" in bound(cluster, "q")
+    assert "no GPU has more than" in bound(cluster, "q")
 
 
-def test_a_bind_that_comes_again_is_done_already() -> None:
+def test_a_repeated_bind_succeeds() -> None:
     cluster = cluster_with(8, p=3)
     assert bound(cluster, "p") == bound(cluster, "p", "y") == ""
     assert cluster.used("node1") == {0: 3}
 
 
 @pytest.mark.parametrize(
-    ("units", "said"), [(9, "the largest has 8"), (5, "none has more than 4 free"), (0, "")]
+    ("units", "expected"), [(9, "the largest GPU has 8"), (5, "no GPU has more than 4 free"), (0, "")]
 )
-def test_who_has_no_room_is_told_why(units: int, said: str) -> None:
+def test_a_refused_bind_reports_the_reason(units: int, expected: str) -> None:
     cluster = cluster_with(8, q=4, p=units)
     bound(cluster, "q")
-    assert said in bound(cluster, "p")
+    assert expected in bound(cluster, "p")
 
 
-def test_a_pod_of_another_uid_is_not_bound() -> None:
+def test_a_pod_with_another_uid_is_not_bound() -> None:
     cluster = cluster_with(8, p=3)
     running = Running(cluster, index_of(cluster), "p")
     cluster.delete(POD)
     cluster.add_pod(pod_object("p", 3, uid="another"))
-    assert "another one of this name" in running.to_the_end()
+    assert "another pod has this name" in running.to_the_end()
 
 
 def test_a_pod_that_has_ended_or_is_on_another_node_is_not_bound() -> None:
@@ -142,7 +142,7 @@ def test_a_pod_that_has_ended_or_is_on_another_node_is_not_bound() -> None:
     assert bound(cluster, "p") == "the pod is bound to node2"
 
 
-def test_a_refused_binding_takes_the_promise_back() -> None:
+def test_the_reservation_is_removed_if_the_api_server_refuses_the_binding() -> None:
     cluster = cluster_with(4, p=4, q=4)
     running = Running(cluster, index_of(cluster), "p")
     running.until("binding")
@@ -151,7 +151,7 @@ def test_a_refused_binding_takes_the_promise_back() -> None:
     assert bound(cluster, "q") == ""
 
 
-def test_a_binding_that_may_still_come_keeps_its_promise() -> None:
+def test_the_reservation_stays_if_the_result_of_the_binding_is_unknown() -> None:
     cluster = cluster_with(4, p=4, q=4)
     running = Running(cluster, index_of(cluster), "p")
     late = running.until("binding")
@@ -163,7 +163,7 @@ def test_a_binding_that_may_still_come_keeps_its_promise() -> None:
     assert cluster.used("node1") == {0: 4}
 
 
-def test_an_adopted_promise_is_not_taken_back() -> None:
+def test_a_failed_bind_keeps_a_reservation_that_another_extender_uses() -> None:
     cluster = cluster_with(4, p=4, q=4)
     first = Running(cluster, index_of(cluster), "p", "a")
     first.until("binding")
@@ -176,14 +176,14 @@ def test_an_adopted_promise_is_not_taken_back() -> None:
     assert cluster.used("node1") == {0: 4}
 
 
-def test_a_promise_that_another_attempt_may_use_still_counts() -> None:
+def test_a_reservation_that_another_bind_of_the_same_pod_may_use_stays() -> None:
     cluster = cluster_with(4, 4, p=4, q=4, r=4)
     late_index = index_of(cluster)
     first = Running(cluster, index_of(cluster), "p", "a")
     first.until("binding")
-    sick = index_of(cluster)
-    sick.put_unhealthy({"metadata": {"name": "unhealthy-gpu-node1"}, "data": {"gpus": "0"}})
-    second = Running(cluster, sick, "p", "b")
+    unhealthy_index = index_of(cluster)
+    unhealthy_index.put_unhealthy({"metadata": {"name": "unhealthy-gpu-node1"}, "data": {"gpus": "0"}})
+    second = Running(cluster, unhealthy_index, "p", "b")
     second.until("binding")
     assert first.to_the_end() == ""
     for name in "qr":
@@ -193,54 +193,54 @@ def test_a_promise_that_another_attempt_may_use_still_counts() -> None:
     assert max(cluster.used("node1").values()) <= 4
 
 
-def test_a_request_that_names_a_living_pods_uid_wrongly_frees_nothing() -> None:
+def test_a_request_with_the_uid_of_another_running_pod_frees_no_units() -> None:
     cluster = cluster_with(4, p=4, q=4)
     bound(cluster, "p")
     index = index_of(cluster)
-    assert driven(cluster, wanted("nobody", uid="uid-p"), index).kind == "over"
+    assert driven(cluster, bind_request("missing", uid="uid-p"), index).kind == "pod_gone"
     assert Running(cluster, index, "q").to_the_end() != ""
     assert cluster.used("node1") == {0: 4}
 
 
-def test_a_pod_that_a_bind_learns_of_during_a_list_is_not_taken_for_gone() -> None:
+def test_a_pod_that_a_bind_reads_during_a_list_of_pods_stays_in_the_index() -> None:
     cluster = cluster_with(4, q=4)
     index = index_of(cluster)
-    sink = pod_sink(index)
-    sink.begin()
+    store = pod_store(index)
+    store.begin_list()
     listed = [found["metadata"] for found in cluster.pods()]
     cluster.add_pod(pod_object("p", 4))
     assert Running(cluster, index, "p").to_the_end() == ""
-    sink.keep(listed)
+    store.end_list(listed)
     assert Running(cluster, index, "q").to_the_end() != ""
     assert cluster.used("node1") == {0: 4}
-    sink.begin()
-    sink.keep([])
+    store.begin_list()
+    store.end_list([])
     assert index.count() == 0
 
 
-def test_a_list_without_a_pod_that_only_a_ledger_names_frees_its_units() -> None:
+def test_a_reservation_in_the_ledger_ends_after_a_new_list_of_pods_without_its_pod() -> None:
     cluster = cluster_with(4, p=4)
     index = index_of(cluster_with(4))
     bound(cluster, "p")
-    sink = pod_sink(index)
-    sink.begin()
-    sink.keep([])
+    store = pod_store(index)
+    store.begin_list()
+    store.end_list([])
     index.put_ledger("node1", read_ledger(cluster.objects[LEDGER]))
-    assert room_of_node1(index) == 0
-    sink.keep([])  # that list began before the ledger was read
-    assert room_of_node1(index) == 0
-    sink.begin()
-    sink.keep([])
-    assert room_of_node1(index) == 4
+    assert free_on_node1(index) == 0
+    store.end_list([])  # this list began before the index read the ledger
+    assert free_on_node1(index) == 0
+    store.begin_list()
+    store.end_list([])
+    assert free_on_node1(index) == 4
 
 
-def room_of_node1(index: Index) -> int:
-    room = index.room("node1")
-    assert room is not None
-    return room.most
+def free_on_node1(index: Index) -> int:
+    free = index.free_capacity("node1")
+    assert free is not None
+    return free.most
 
 
-def test_promises_to_pods_that_are_gone_or_elsewhere_are_dropped() -> None:
+def test_reservations_of_deleted_pods_and_of_pods_on_other_nodes_are_removed() -> None:
     cluster = cluster_with(4, p=4, q=4, r=4)
     Running(cluster, index_of(cluster), "p").until("binding")
     cluster.objects[POD]["spec"]["nodeName"] = "node2"
@@ -248,10 +248,10 @@ def test_promises_to_pods_that_are_gone_or_elsewhere_are_dropped() -> None:
     running.until("binding")
     cluster.delete(POD.removesuffix("p") + "q")
     assert bound(cluster, "r") == ""
-    assert set(json.loads(cluster.objects[LEDGER]["data"]["claims"])) == {"uid-r"}
+    assert set(json.loads(cluster.objects[LEDGER]["data"]["reservations"])) == {"uid-r"}
 
 
-def test_a_ledger_that_others_always_change_ends_in_a_refusal() -> None:
+def test_a_bind_fails_if_other_writers_change_the_ledger_at_each_attempt() -> None:
     cluster = cluster_with(8, p=3)
     bound(cluster, "p")
     cluster.add_pod(pod_object("q", 1))
@@ -259,33 +259,35 @@ def test_a_ledger_that_others_always_change_ends_in_a_refusal() -> None:
     for _ in range(MAX_ATTEMPTS):
         running.until("PUT")
         running.go_on(Reply(status=409, body={}))
-    assert "others were always first" in running.to_the_end()
+    assert "conflict with other writers" in running.to_the_end()
 
 
 @pytest.mark.parametrize("data", ["{", "[]", '{"uid-p": 3}', '{"uid-p": {"gpus": {"0": -4}}}'])
-def test_with_a_torn_ledger_the_annotations_still_count(data: str) -> None:
+def test_with_an_invalid_ledger_the_annotations_of_pods_still_reserve_units(data: str) -> None:
     cluster = cluster_with(4, p=4, q=4)
     bound(cluster, "p")
-    cluster.objects[LEDGER]["data"]["claims"] = data
-    assert "none has more than 0 free" in bound(cluster, "q")
+    cluster.objects[LEDGER]["data"]["reservations"] = data
+    assert "no GPU has more than 0 free" in bound(cluster, "q")
 
 
-def test_an_entry_of_nobody_holds_nothing() -> None:
+def test_a_ledger_entry_without_a_pod_name_reserves_nothing() -> None:
     cluster = cluster_with(4, p=4, q=4)
     running = Running(cluster, index_of(cluster), "p")
     running.until("binding")
-    cluster.objects[LEDGER]["data"]["claims"] = '{"x": {"pod": "", "gpus": {"0": 4}, "containers": {"0": 0}}}'
+    cluster.objects[LEDGER]["data"]["reservations"] = (
+        '{"x": {"pod": "", "gpus": {"0": 4}, "containers": {"0": 0}}}'
+    )
     assert bound(cluster, "q") == ""
     running.to_the_end()
 
 
-def test_what_floats_counts_on_every_gpu() -> None:
+def test_the_units_of_a_pod_with_an_invalid_gpu_index_are_reserved_on_every_gpu() -> None:
     cluster = cluster_with(4, 4, q=3)
     cluster.add_pod(pod_object("p", 2, node="node1", annotations={names.INDEX: "seven"}))
-    assert "none has more than 2 free" in bound(cluster, "q")
+    assert "no GPU has more than 2 free" in bound(cluster, "q")
 
 
-def test_a_terminating_pod_counts_until_it_is_gone() -> None:
+def test_a_terminating_pod_keeps_its_units_until_it_is_gone() -> None:
     cluster = cluster_with(4, p=4, q=4)
     bound(cluster, "p")
     cluster.objects[POD]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
@@ -294,38 +296,38 @@ def test_a_terminating_pod_counts_until_it_is_gone() -> None:
     assert bound(cluster, "q") == ""
 
 
-def test_what_a_ledger_said_long_ago_keeps_no_node_looking_full() -> None:
+def test_an_old_ledger_is_dropped_from_the_index() -> None:
     cluster = cluster_with(4, p=4, q=1)
     now_s = [0.0]
     index = index_of(cluster, clock=lambda: now_s[0])
     Running(cluster, index_of(cluster), "p", "b").until("binding")
     index.put_ledger("node1", read_ledger(cluster.objects[LEDGER]))
-    cluster.objects[LEDGER]["data"]["claims"] = "{}"  # its maker takes it back
-    index.forget_promises()
-    assert room_of_node1(index) == 0
+    cluster.objects[LEDGER]["data"]["reservations"] = "{}"  # another writer removes the entry
+    index.drop_old_ledgers()
+    assert free_on_node1(index) == 0
     now_s[0] = 61.0
-    index.forget_promises()
-    assert room_of_node1(index) == 4
+    index.drop_old_ledgers()
+    assert free_on_node1(index) == 4
 
 
-def test_annotations_take_no_memory_once_they_are_read() -> None:
+def test_the_index_keeps_no_annotations() -> None:
     index = Index(RESOURCES)
-    given = {names.INDEX: "1", names.ALLOCATION: "x" * 60_000}
-    index.put_pod(pod_object("p", 3, node="node1", annotations=given))
+    annotations = {names.INDEX: "1", names.ALLOCATION: "x" * 60_000}
+    index.put_pod(pod_object("p", 3, node="node1", annotations=annotations))
     pod = index.pod("uid-p")
     assert pod is not None
     assert pod.annotations == ()
-    assert [claim.on for _, claim in index.pods_on("node1")] == [((1, 3),)]
+    assert [reservation.on for _, reservation in index.pods_on("node1")] == [((1, 3),)]
 
 
-def test_how_a_bind_ended_is_told_with_its_gpus() -> None:
+def test_the_result_of_a_bind_has_the_gpus_of_the_pod() -> None:
     cluster = cluster_with(8, 4, p=3, q=9)
-    for _ in range(2):  # the second finds it bound
-        assert driven(cluster, wanted("p")) == Outcome(on=((1, 3),))
-    outcome = driven(cluster, wanted("q"))
-    assert (outcome.kind, outcome.on) == ("no-room", ())
+    for _ in range(2):  # in the second bind, the pod is bound already
+        assert driven(cluster, bind_request("p")) == BindResult(on=((1, 3),))
+    outcome = driven(cluster, bind_request("q"))
+    assert (outcome.kind, outcome.on) == ("no_capacity", ())
 
 
-def driven(cluster: Cluster, asked: Wanted, index: Index | None = None) -> Outcome:
-    terms = Terms(namespace="kube-system", token="t", now_ns=1)
-    return drive(bind(asked, index or index_of(cluster), terms), cluster.answer)
+def driven(cluster: Cluster, request: BindRequest, index: Index | None = None) -> BindResult:
+    config = BindConfig(namespace="kube-system", token="t", now_ns=1)
+    return drive(bind(request, index or index_of(cluster), config), cluster.answer)

@@ -1,4 +1,4 @@
-"""However extenders are late, killed, paused or cut off: no GPU is ever promised twice."""
+"""No GPU is reserved twice, even if extenders are late, killed, paused or disconnected."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kubernetes.binds import Bind, pod_sink, wanted
-from support.kubernetes.cluster_model import Cluster, index_of, tell
-from support.kubernetes.shared_pods import container, node_object, pod_object
+from support.kubernetes.binds import Bind, bind_request, pod_store
+from support.kubernetes.cluster_model import Cluster, index_of, send_event
+from support.kubernetes.gpu_memory_pods import container, node_object, pod_object
 from support.law_examples import examples
 
 from cdigen.kubeapi.calls import UNKNOWN, Reply
@@ -23,51 +23,52 @@ if TYPE_CHECKING:
 
 NODES = {"node1": (4, 4), "node2": (6,)}
 POD = "/api/v1/namespaces/default/pods/"
-# What becomes of a request: most are done. Some are lost, on their way or the answer's; some are done later.
+# The results of requests. Most requests succeed. Some requests or their replies are lost. Some requests
+# are processed later.
 FATES = (*["done"] * 9, "no request", "no answer", "late")
 
 
 class Extender:
-    """An extender: what it knows, how much of the events it has seen, and its binds under way."""
+    """An extender with its index, the number of received events, and its binds in progress."""
 
     def __init__(self, cluster: Cluster, name: str) -> None:
         self.name = name
-        # A list is consistent: it knows what is there now.
+        # The index has the present state of the cluster.
         self.index = index_of(cluster)
-        self.seen = len(cluster.events)
+        self.event_count = len(cluster.events)
         self.binds: list[Bind] = []
-        self.sink = pod_sink(self.index)
-        # A list under way: what the server put into it, and how many events it has in it.
+        self.store = pod_store(self.index)
+        # A list in progress: its objects, and the number of events that it includes.
         self.list: tuple[list[dict[str, Any]], int] | None = None
 
 
 class World:
-    """A cluster with two extenders, in which `do` lets a numbered thing happen."""
+    """A cluster with two extenders; `do` runs an action."""
 
-    def __init__(self, asks: list[Any], *, has_binding_versions: bool) -> None:
+    def __init__(self, requests: list[Any], *, has_binding_versions: bool) -> None:
         self.cluster = Cluster(has_binding_versions=has_binding_versions)
         for name, sizes in NODES.items():
             self.cluster.add_node(node_object(name, sizes))
-        for place, (units, early) in enumerate(asks):
-            inits = [container(early)] if early else []
+        for place, (units, init_units) in enumerate(requests):
+            inits = [container(init_units)] if init_units else []
             self.cluster.add_pod(pod_object(f"p{place}", *units, inits=inits))
         self.extenders = [Extender(self.cluster, name) for name in "ab"]
         self.late: list[Call] = []
         self.started = 0
 
-    def do(self, what: int, which: int) -> None:
-        """Let the thing WHAT happen to one of those it may happen to."""
+    def do(self, action: int, which: int) -> None:
+        """Run the action with the number ACTION on the object with the number WHICH."""
         extender = self.extenders[which % len(self.extenders)]
         rest = which // len(self.extenders)
-        things: list[Callable[[Extender, int], None]] = [
+        actions: list[Callable[[Extender, int], None]] = [
             *[self.start] * 6,
             *[self.step] * 24,
-            *[self.hear] * 3,
+            *[self.receive] * 3,
             *[self.arrive] * 2,
         ]
-        things += [self.relist] * 2
-        things += [self.kill, self.restart, self.end_pod, self.delete_pod, self.delete_pod]
-        things[what % len(things)](extender, rest)
+        actions += [self.relist] * 2
+        actions += [self.kill, self.restart, self.end_pod, self.delete_pod, self.delete_pod]
+        actions[action % len(actions)](extender, rest)
         self.check()
 
     def start(self, extender: Extender, rest: int) -> None:
@@ -75,9 +76,9 @@ class World:
         if pods:
             metadata = pods[rest % len(pods)]["metadata"]
             node = sorted(NODES)[rest // len(pods) % len(NODES)]
-            asked = wanted(metadata["name"], node, metadata["uid"])
+            request = bind_request(metadata["name"], node, metadata["uid"])
             self.started += 1
-            extender.binds.append(Bind(extender.index, asked, f"{extender.name}-{self.started}"))
+            extender.binds.append(Bind(extender.index, request, f"{extender.name}-{self.started}"))
 
     def step(self, extender: Extender, rest: int) -> None:
         running = [each for each in extender.binds if each.call is not None]
@@ -95,24 +96,24 @@ class World:
         if self.late:
             self.cluster.answer(self.late.pop(rest % len(self.late)))
 
-    def hear(self, extender: Extender, rest: int) -> None:
+    def receive(self, extender: Extender, rest: int) -> None:
         if extender.list is not None:
             return
-        for kind, found in self.cluster.events[extender.seen :][: 1 + rest % 8]:
-            tell(extender.index, kind, found)
-            extender.seen += 1
+        for kind, found in self.cluster.events[extender.event_count :][: 1 + rest % 8]:
+            send_event(extender.index, kind, found)
+            extender.event_count += 1
 
     def relist(self, extender: Extender, _: int) -> None:
-        """Begin a list, or take it: in between, all else goes on."""
+        """Begin a list, or end the list in progress; other actions may run in between."""
         if extender.list is None:
-            extender.sink.begin()
+            extender.store.begin_list()
             extender.list = copy.deepcopy(self.cluster.pods()), len(self.cluster.events)
             return
         pods, events = extender.list
         for found in pods:
-            extender.sink.put(found)
-        extender.sink.keep(found["metadata"] for found in pods)
-        extender.seen, extender.list = events, None
+            extender.store.put(found)
+        extender.store.end_list(found["metadata"] for found in pods)
+        extender.event_count, extender.list = events, None
 
     def kill(self, extender: Extender, rest: int) -> None:
         if extender.binds:
@@ -134,13 +135,13 @@ class World:
             self.cluster.delete(POD + pods[rest % len(pods)]["metadata"]["name"])
 
     def check(self) -> None:
-        """Hold what pods have by their annotations against the GPUs."""
+        """Check that the units in the annotations of pods do not exceed the sizes of the GPUs."""
         for node, sizes in NODES.items():
             used = self.cluster.used(node)
             assert all(0 <= gpu < len(sizes) and units <= sizes[gpu] for gpu, units in used.items()), used
 
-    def settle(self) -> None:
-        """Let all that is under way come to its end, with a cluster that works."""
+    def finish(self) -> None:
+        """Complete all binds in progress, without faults."""
         for extender in self.extenders:
             for one in extender.binds:
                 while one.call is not None:
@@ -148,31 +149,31 @@ class World:
                     self.check()
 
 
-ASKS = st.lists(
+REQUESTS = st.lists(
     st.tuples(st.lists(st.integers(1, 5), min_size=1, max_size=3), st.sampled_from([0, 0, 0, 3])),
     min_size=2,
     max_size=8,
 )
-HAPPENINGS = st.lists(st.tuples(st.integers(0, 41), st.integers(0, 400)), max_size=150)
+ACTIONS = st.lists(st.tuples(st.integers(0, 41), st.integers(0, 400)), max_size=150)
 
 
 @pytest.mark.parametrize("has_binding_versions", [True, False])
-@given(asks=ASKS, happenings=HAPPENINGS)
+@given(requests=REQUESTS, actions=ACTIONS)
 @examples(4)
-def test_no_gpu_is_promised_twice(
-    *, has_binding_versions: bool, asks: list[Any], happenings: list[tuple[int, int]]
+def test_no_gpu_is_reserved_twice(
+    *, has_binding_versions: bool, requests: list[Any], actions: list[tuple[int, int]]
 ) -> None:
-    world = World(asks, has_binding_versions=has_binding_versions)
-    for what, which in happenings:
-        world.do(what, which)
-    world.settle()
-    # And nothing stays promised for ever: with all pods gone, there is all of the room again.
+    world = World(requests, has_binding_versions=has_binding_versions)
+    for action, which in actions:
+        world.do(action, which)
+    world.finish()
+    # No reservation stays after the deletion of all pods, so all units are free.
     for path in [path for path in world.cluster.objects if "/pods/" in path]:
         world.cluster.delete(path)
     for name, sizes in NODES.items():
         world.cluster.add_pod(pod_object(f"whole-{name}", *sizes))
         fresh = Extender(world.cluster, "fresh")
-        fresh.binds.append(Bind(fresh.index, wanted(f"whole-{name}", name), "fresh"))
+        fresh.binds.append(Bind(fresh.index, bind_request(f"whole-{name}", name), "fresh"))
         world.extenders = [fresh]
-        world.settle()
+        world.finish()
         assert fresh.binds[0].answer == ""

@@ -1,4 +1,4 @@
-"""Clients that mean harm, are slow, or are nobody we know: each gets its answer, and others theirs."""
+"""The server responds to hostile, slow and unauthorized clients, and does not delay other clients."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from support.abilities import tool
 from support.kubernetes.certificates import made
 from support.waiting import PATIENCE_S, until
 
-from cdigen.extender.server import MAX_BODY, MAX_CONNECTIONS, MAX_LARGE, Access, Server
-from cdigen.frontend.http import Response
+from cdigen.extender.server import MAX_BODY, MAX_CONNECTIONS, MAX_LARGE, Access, ExtenderServer
 from cdigen.model.errors import StoreError
+from cdigen.service.http import Response
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    Serve = Callable[..., Server]
+    Serve = Callable[..., ExtenderServer]
 
 
 def echo(method: str, path: str, body: bytes) -> Response:
@@ -37,11 +37,11 @@ def echo(method: str, path: str, body: bytes) -> Response:
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Start servers, which end no connection because its client is slow, unless REQUEST_S is given."""
-    servers: list[Server] = []
+    """Yield a function that starts servers; the time limit of clients is 1 hour by default."""
+    servers: list[ExtenderServer] = []
 
-    def start(*, request_s: float = 3600.0, **access: object) -> Server:
-        server = Server("127.0.0.1", 0, echo, Access(**access), request_s=request_s)  # type: ignore[arg-type]
+    def start(*, request_s: float = 3600.0, **access: object) -> ExtenderServer:
+        server = ExtenderServer("127.0.0.1", 0, echo, Access(**access), request_s=request_s)  # type: ignore[arg-type]
         server.start()
         servers.append(server)
         return server
@@ -51,28 +51,28 @@ def serve() -> Iterator[Serve]:
         each.stop()
 
 
-def ask(
+def request(
     port: int, method: str = "GET", path: str = "/x", body: bytes | None = None, **headers: str
 ) -> tuple[int, str]:
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
     connection.request(method, path, body, headers)
     answer = connection.getresponse()
-    told = answer.read().decode()
+    received = answer.read().decode()
     connection.close()
-    return answer.status, told
+    return answer.status, received
 
 
 def raw(port: int, data: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(data)
         connection.shutdown(socket.SHUT_WR)
-        told = b""
+        received = b""
         while part := connection.recv(1 << 16):
-            told += part
-        return told
+            received += part
+        return received
 
 
-def test_requests_are_answered_one_after_the_other_on_one_connection(serve: Serve) -> None:
+def test_one_connection_serves_several_requests(serve: Serve) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", serve().port, timeout=PATIENCE_S)
     for number in range(3):
         connection.request("POST", f"/{number}", b"x" * number)
@@ -96,20 +96,20 @@ def test_requests_are_answered_one_after_the_other_on_one_connection(serve: Serv
         (b"GET /broken HTTP/1.1\r\nConnection: close\r\n\r\n", b"500"),
     ],
 )
-def test_what_is_no_good_request_is_refused(serve: Serve, data: bytes, status: bytes) -> None:
+def test_an_invalid_request_is_refused(serve: Serve, data: bytes, status: bytes) -> None:
     assert status in raw(serve().port, data).split(b"\r\n", 1)[0]
 
 
-def test_a_body_that_ends_early_is_not_answered(serve: Serve) -> None:
+def test_a_truncated_body_gets_no_response(serve: Serve) -> None:
     assert raw(serve().port, b"POST /x HTTP/1.1\r\nContent-Length: 9\r\n\r\nabc") == b""
 
 
-def test_a_crowd_of_silent_clients_locks_nobody_out(serve: Serve) -> None:
+def test_many_idle_clients_do_not_block_other_clients(serve: Serve) -> None:
     port = serve().port
     crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(2 * MAX_CONNECTIONS)]
     for each in crowd:
         each.send(b"POST /x HTTP/1.1\r\n")
-    assert ask(port) == (200, "GET /x 0")
+    assert request(port) == (200, "GET /x 0")
     for each in crowd:
         each.close()
 
@@ -117,15 +117,15 @@ def test_a_crowd_of_silent_clients_locks_nobody_out(serve: Serve) -> None:
 @pytest.mark.parametrize(
     "start", [b"POST /x HTTP/1.1\r\nA: ", b"POST /x HTTP/1.1\r\nContent-Length: 999\r\n\r\n"]
 )
-def test_a_client_that_drips_is_ended(serve: Serve, start: bytes) -> None:
+def test_a_slow_client_is_disconnected(serve: Serve, start: bytes) -> None:
     port = serve(request_s=0.5).port
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
         client.sendall(start)
-        assert until(lambda: drips_no_more(client))
+        assert until(lambda: has_ended(client))
 
 
-def drips_no_more(client: socket.socket) -> bool:
-    """Send a byte; returns whether the server has ended the connection."""
+def has_ended(client: socket.socket) -> bool:
+    """Send a byte; return whether the server has closed the connection."""
     client.settimeout(0.1)
     try:
         client.sendall(b"x")
@@ -136,53 +136,53 @@ def drips_no_more(client: socket.socket) -> bool:
         return True
 
 
-def test_large_requests_are_few_at_a_time_and_small_ones_go_on(serve: Serve) -> None:
+def test_the_number_of_large_requests_is_limited_and_small_requests_are_served(serve: Serve) -> None:
     port = serve().port
     head = b"POST /x HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % MAX_BODY
     crowd = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_LARGE)]
     for each in crowd:
         each.sendall(head)
     assert until(lambda: b"503" in raw(port, head).split(b"\r\n", 1)[0])
-    assert ask(port, "POST", "/x", b"{}") == (200, "POST /x 2")
+    assert request(port, "POST", "/x", b"{}") == (200, "POST /x 2")
     for each in crowd:
         each.close()
 
 
-def test_what_is_being_answered_is_answered_to_the_end() -> None:
-    begun, ends, told = threading.Event(), threading.Event(), []
+def test_a_stopping_server_completes_its_responses() -> None:
+    begun, ends, received = threading.Event(), threading.Event(), []
 
     def slow(_method: str, _path: str, _body: bytes) -> Response:
         begun.set()
         ends.wait(PATIENCE_S)
         return Response(body=b"done")
 
-    server = Server("127.0.0.1", 0, slow, Access())
+    server = ExtenderServer("127.0.0.1", 0, slow, Access())
     server.start()
     port = server.port
     with socket.create_connection(("127.0.0.1", port)) as idle:
-        asking = threading.Thread(target=lambda: told.append(ask(port)))
-        asking.start()
+        client = threading.Thread(target=lambda: received.append(request(port)))
+        client.start()
         assert begun.wait(PATIENCE_S)
         ending = threading.Thread(target=server.stop)
         ending.start()
         assert idle.recv(1) == b""
-        assert told == []
+        assert received == []
         ends.set()
-        asking.join()
+        client.join()
         ending.join()
-        assert told == [(200, "done")]
+        assert received == [(200, "done")]
     with pytest.raises(OSError, match="refused"):
-        ask(port)
+        request(port)
 
 
-def test_who_comes_while_it_ends_is_answered_and_told_to_go() -> None:
+def test_a_stopping_server_serves_requests_for_linger_s_and_closes_their_connections() -> None:
     lingers, leaves = threading.Event(), threading.Event()
 
     def linger(_: float) -> None:
         lingers.set()
         leaves.wait(PATIENCE_S)
 
-    server = Server("127.0.0.1", 0, echo, Access(), linger_s=1.0, sleep=linger)
+    server = ExtenderServer("127.0.0.1", 0, echo, Access(), linger_s=1.0, sleep=linger)
     server.start()
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)) as kept:
         kept.request("GET", "/x")
@@ -193,28 +193,28 @@ def test_who_comes_while_it_ends_is_answered_and_told_to_go() -> None:
         kept.request("GET", "/x")
         answer = kept.getresponse()
         assert (answer.status, answer.getheader("Connection")) == (200, "close")
-        assert ask(server.port) == (200, "GET /x 0")
+        assert request(server.port) == (200, "GET /x 0")
         leaves.set()
         ending.join()
     with pytest.raises(OSError, match="refused"):
-        ask(server.port)
+        request(server.port)
 
 
-def test_without_the_token_nothing_is_told_but_health(serve: Serve) -> None:
+def test_without_the_token_only_health_is_served(serve: Serve) -> None:
     port = serve(token=lambda: "secret").port
-    basic = base64.b64encode(b"anybody:secret").decode()
-    assert ask(port)[0] == 401
-    assert ask(port, "POST", "/x", b"{}")[0] == 401
-    assert ask(port, Authorization="Bearer wrong")[0] == 401
-    assert ask(port, Authorization="Basic !")[0] == 401
-    assert ask(port, Authorization="Bearer ")[0] == 401
-    assert ask(port, path="/healthz")[0] == 200
-    assert ask(port, Authorization="Bearer secret")[0] == 200
-    assert ask(port, Authorization=f"Basic {basic}")[0] == 200
+    basic = base64.b64encode(b"any:secret").decode()
+    assert request(port)[0] == 401
+    assert request(port, "POST", "/x", b"{}")[0] == 401
+    assert request(port, Authorization="Bearer wrong")[0] == 401
+    assert request(port, Authorization="Basic !")[0] == 401
+    assert request(port, Authorization="Bearer ")[0] == 401
+    assert request(port, path="/healthz")[0] == 200
+    assert request(port, Authorization="Bearer secret")[0] == 200
+    assert request(port, Authorization=f"Basic {basic}")[0] == 200
 
 
-def test_a_token_file_that_is_empty_lets_nobody_in(serve: Serve) -> None:
-    assert ask(serve(token=str).port, Authorization="Bearer ")[0] == 401
+def test_an_empty_token_authorizes_no_client(serve: Serve) -> None:
+    assert request(serve(token=str).port, Authorization="Bearer ")[0] == 401
 
 
 @pytest.fixture
@@ -240,7 +240,7 @@ def secure(
         connection.close()
 
 
-def test_tls_is_served_and_a_new_certificate_counts_at_once(
+def test_tls_is_served_and_a_new_certificate_is_used_at_once(
     serve: Serve, certificate: tuple[str, str], tmp_path: Path
 ) -> None:
     server = serve(certificate=certificate[0], key=certificate[1])
@@ -254,32 +254,33 @@ def test_tls_is_served_and_a_new_certificate_counts_at_once(
     assert secure(server.port, other[0]) == "POST /x 3"
 
 
-def test_a_client_that_has_lost_its_place_before_its_handshake_is_not_served(
+def test_a_client_is_not_served_if_a_newer_client_has_replaced_it_before_its_handshake(
     serve: Serve, certificate: tuple[str, str]
 ) -> None:
     server = serve(certificate=certificate[0], key=certificate[1])
     crowd = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(MAX_CONNECTIONS + 8)]
-    # Accepted after all of these.
+    # The server accepts this connection after all connections of the crowd.
     assert secure(server.port, certificate[0]) == "POST /x 3"
     context = ssl.create_default_context(cafile=certificate[0])
     for each in crowd[:8]:
         each.settimeout(PATIENCE_S)
-        told = b""
+        received = b""
         with suppress(OSError), context.wrap_socket(each, server_hostname="127.0.0.1") as wrapped:
             wrapped.sendall(b"GET /x HTTP/1.1\r\n\r\n")
-            told = wrapped.recv(99)
-        assert told == b""
+            received = wrapped.recv(99)
+        assert received == b""
     for each in crowd[8:]:
         each.close()
 
 
-def test_clients_without_a_certificate_are_refused_where_one_is_asked_for(
+def test_clients_without_a_required_certificate_are_refused(
     serve: Serve, certificate: tuple[str, str], tmp_path: Path
 ) -> None:
     client = made(tmp_path, "client")
     server = serve(certificate=certificate[0], key=certificate[1], client_ca=client[0])
     assert secure(server.port, certificate[0], client) == "POST /x 3"
-    assert "a client certificate is needed" in secure(server.port, certificate[0])
+    refusal = secure(server.port, certificate[0])
+    assert "a client certificate from the CA in --client-ca is required" in refusal
     assert secure(server.port, certificate[0], path="/healthz", method="GET") == "GET /healthz 0"
     with pytest.raises((OSError, http.client.HTTPException)):
         secure(server.port, certificate[0], made(tmp_path, "stranger"))
@@ -291,10 +292,13 @@ def test_clients_without_a_certificate_are_refused_where_one_is_asked_for(
         ({"client"}, "POST /x 3"),
         ({"other", "scheduler.example"}, "POST /x 3"),
         ({"127.0.0.1"}, "POST /x 3"),
-        ({"Client", "*", "clien", "example"}, "the client certificate has no name of --client-name\n"),
+        (
+            {"Client", "*", "clien", "example"},
+            "the client certificate has none of the names in --client-name\n",
+        ),
     ],
 )
-def test_a_client_certificate_needs_one_of_the_names(
+def test_a_client_certificate_needs_one_of_the_configured_names(
     serve: Serve, certificate: tuple[str, str], tmp_path: Path, names: set[str], expected: str
 ) -> None:
     client = made(tmp_path, "client", "DNS:scheduler.example,IP:127.0.0.1")
@@ -313,19 +317,19 @@ def test_the_body_of_a_request_without_authorization_is_not_read(serve: Serve) -
 
 def test_an_address_or_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be served"):
-        Server("203.0.113.1", 1, echo, Access()).start()
+        ExtenderServer("203.0.113.1", 1, echo, Access()).start()
     bad = tmp_path / "bad.crt"
     bad.write_text(json.dumps({}))
     with pytest.raises(StoreError, match="cannot be served"):
-        Server("127.0.0.1", 0, echo, Access(certificate=str(bad))).start()
+        ExtenderServer("127.0.0.1", 0, echo, Access(certificate=str(bad))).start()
     with pytest.raises(StoreError, match=r"missing\.crt: No such file"):
-        Server("127.0.0.1", 0, echo, Access(certificate=str(tmp_path / "missing.crt"))).start()
+        ExtenderServer("127.0.0.1", 0, echo, Access(certificate=str(tmp_path / "missing.crt"))).start()
 
 
-def test_a_key_with_a_password_is_an_error_and_no_question(tmp_path: Path) -> None:
+def test_an_encrypted_key_causes_an_error_and_no_prompt(tmp_path: Path) -> None:
     certificate, key = made(tmp_path, "one")
     locked = str(tmp_path / "locked.key")
     subprocess.run([tool("openssl"), "ec", "-aes256", "-in", key, "-passout", "pass:x", "-out", locked],
                    check=True, capture_output=True)  # fmt: skip
-    with pytest.raises(StoreError, match="the key has a password"):
-        Server("127.0.0.1", 0, echo, Access(certificate=certificate, key=locked)).start()
+    with pytest.raises(StoreError, match="the key is encrypted"):
+        ExtenderServer("127.0.0.1", 0, echo, Access(certificate=certificate, key=locked)).start()

@@ -1,4 +1,4 @@
-"""Requests to `cdigen extender` that no scheduler sends, that are huge, or ask for what no GPU has."""
+"""Invalid, huge and impossible requests to `cdigen extender`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.extender_process import PREFIX, Extender, ready
-from support.kubernetes.shared_pods import node_object, pod_object
+from support.kubernetes.gpu_memory_pods import node_object, pod_object
 from support.waiting import limited
 
 from cdigen.extender.server import MAX_BODY
@@ -24,10 +24,10 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
-    """An extender for requests that change nothing."""
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
+    """Yield an extender that several tests share; the requests of these tests change nothing."""
     cluster = cluster_of(node_object(sizes=(8, 4)))
-    with ApiServer(cluster) as found, ready(found, tmp_path_factory.mktemp("everyday")) as extender:
+    with ApiServer(cluster) as found, ready(found, tmp_path_factory.mktemp("shared")) as extender:
         yield extender
 
 
@@ -40,16 +40,16 @@ def everyday(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Extender]:
      b'{"PodName": "a", "PodNamespace": "", "PodUID": "u", "Node": "' + b"n" * 300 + b'"}', b"9" * 10_000,
      b"[" + b"[]," * 500_000 + b"[]]", (b"[" * 900 + b"]" * 900) * 501],
 )  # fmt: skip
-def test_what_cannot_be_read_is_an_error_that_the_scheduler_shows(everyday: Extender, body: bytes) -> None:
+def test_an_invalid_request_is_an_error_that_the_scheduler_reports(shared: Extender, body: bytes) -> None:
     for verb in ("filter", "prioritize", "bind"):
-        status, answer = everyday.ask("POST", f"{PREFIX}/{verb}", body)
+        status, answer = shared.request("POST", f"{PREFIX}/{verb}", body)
         assert status == 200
         assert "cannot be read" in answer["Error"]
-    assert everyday.ask("GET", "/healthz")[0] == 200
+    assert shared.request("GET", "/healthz")[0] == 200
 
 
 def resident_kib(extender: Extender, field: str) -> int:
-    """Return a FIELD of memory in the process' status, in KiB."""
+    """Return the value of FIELD in /proc/PID/status of the extender, in KiB."""
     text = Path(f"/proc/{extender.process.pid}/status").read_text()
     return next(int(line.split()[1]) for line in text.splitlines() if line.startswith(field))
 
@@ -59,35 +59,39 @@ def resident_kib(extender: Extender, field: str) -> int:
     [b"[" * 900 + b"]" * 900, b'{"":' * 900 + b"0" + b"}" * 900, b'{"":0}', b'""'],
     ids=["deep lists", "deep objects", "objects", "strings"],
 )
-def test_eight_large_requests_at_once_fit_into_the_pods_memory(tmp_path: Path, value: bytes) -> None:
+def test_eight_concurrent_large_requests_fit_into_the_memory_limit_of_the_pod(
+    tmp_path: Path, value: bytes
+) -> None:
     with ApiServer(cluster_of(node_object())) as found, ready(found, tmp_path) as extender:
         for size in (1 << 20, MAX_BODY):
             body = b'{"a":[' + (value + b",") * ((size - 20) // (len(value) + 1)) + b"[]]}"
 
             def send(body: bytes = body) -> None:
-                with suppress(OSError):  # refused before all of it was sent
-                    extender.ask("POST", f"{PREFIX}/filter", body)
+                with suppress(OSError):  # the extender may refuse a request while it is being sent
+                    extender.request("POST", f"{PREFIX}/filter", body)
 
             with ThreadPoolExecutor(8) as pool:
                 for _ in range(8):
                     pool.submit(send)
-        assert extender.ask("GET", "/healthz")[0] == 200
-        # examples/kubernetes/gpushare/extender.yaml gives the pod 256 MiB.
+        assert extender.request("GET", "/healthz")[0] == 200
+        # The memory limit of the pod in examples/kubernetes/gpushare/extender.yaml is 256 MiB.
         assert resident_kib(extender, "VmHWM:") < 150 << 10
 
 
 @limited(5)
-def test_ten_thousand_nodes_are_one_request(everyday: Extender, within_s: float) -> None:
+def test_a_request_with_ten_thousand_nodes_is_filtered_within_seconds(
+    shared: Extender, within_s: float
+) -> None:
     names = [f"node-{number:05}.some-zone.example" for number in range(10_000)]
     begun_s = time.monotonic()
-    answer = everyday.filter(pod_object("p", 3), "node1", *names)
+    answer = shared.filter(pod_object("p", 3), "node1", *names)
     assert answer["NodeNames"] == ["node1"]
     assert len(answer["FailedNodes"]) == 10_000
     assert time.monotonic() - begun_s < within_s
 
 
 @pytest.mark.parametrize("units", ["-1", "9223372036854775808", "1e99", "0.5", "13", "x"])
-def test_amounts_that_no_gpu_has_are_refused_with_the_reason(everyday: Extender, units: str) -> None:
-    answer = everyday.filter(pod_object("p", units), "node1")
+def test_impossible_amounts_are_refused_with_the_reason(shared: Extender, units: str) -> None:
+    answer = shared.filter(pod_object("p", units), "node1")
     assert answer["NodeNames"] == []
     assert answer["FailedAndUnresolvableNodes"]["node1"] == answer["FailedNodes"]["node1"] != ""

@@ -1,32 +1,35 @@
 from typing import Any
 
 import pytest
-from support.kubernetes.shared_pods import COUNT, MEMORY, RESOURCES, node_object
+from support.kubernetes.gpu_memory_pods import COUNT, MEMORY, RESOURCES, node_object
 
 from cdigen.gpushare.names import GPUS
-from cdigen.gpushare.nodes import Gpu, node_annotation, read_annotation, read_node, unhealthy_gpus
+from cdigen.gpushare.nodes import NodeGpu, node_annotation, read_annotation, read_node, unhealthy_gpus
 
 
 def node(*, annotation: object = None, **capacity: object) -> dict[str, Any]:
-    found = node_object(with_annotation=False)
-    found["status"]["capacity"] = {
+    document = node_object(with_annotation=False)
+    document["status"]["capacity"] = {
         {"memory": MEMORY, "count": COUNT}[name]: value for name, value in capacity.items()
     }
-    found["metadata"]["annotations"] = {} if annotation is None else {GPUS: annotation}
-    return found
+    document["metadata"]["annotations"] = {} if annotation is None else {GPUS: annotation}
+    return document
 
 
-def test_without_our_annotation_all_gpus_are_equal() -> None:
-    offer = read_node(node(memory="17", count="2"), RESOURCES)
-    assert offer.gpus == (Gpu(index=0, units=8), Gpu(index=1, units=8))
-    assert offer.is_uniform
+def test_without_cdigens_annotation_all_gpus_have_the_same_size() -> None:
+    found = read_node(node(memory="17", count="2"), RESOURCES)
+    assert found.gpus == (NodeGpu(index=0, units=8), NodeGpu(index=1, units=8))
+    assert found.is_uniform
 
 
-def test_with_it_each_gpu_has_its_own_size_and_health() -> None:
-    gpus = (Gpu(index=0, units=80, uuid="GPU-a"), Gpu(index=3, units=16, uuid="GPU-b", is_healthy=False))
-    offer = read_node(node(memory="96", count="2", annotation=node_annotation(reversed(gpus))), RESOURCES)
-    assert offer.gpus == gpus
-    assert not offer.is_uniform
+def test_with_the_annotation_each_gpu_has_its_own_size_and_health() -> None:
+    gpus = (
+        NodeGpu(index=0, units=80, uuid="GPU-a"),
+        NodeGpu(index=3, units=16, uuid="GPU-b", is_healthy=False),
+    )
+    found = read_node(node(memory="96", count="2", annotation=node_annotation(reversed(gpus))), RESOURCES)
+    assert found.gpus == gpus
+    assert not found.is_uniform
 
 
 @pytest.mark.parametrize(
@@ -35,12 +38,12 @@ def test_with_it_each_gpu_has_its_own_size_and_health() -> None:
      '{"gpus":[{"index":0,"units":1},{"index":0,"units":2}]}', '{"gpus":[{"index":true,"units":1}]}',
      '{"gpus":[{"index":99999,"units":1}]}', '{"gpus":[{"index":0,"units":1,"healthy":"yes"}]}', 7],
 )  # fmt: skip
-def test_a_torn_annotation_is_a_problem_and_not_used(text: object) -> None:
+def test_an_invalid_annotation_is_reported_and_ignored(text: object) -> None:
     with pytest.raises(ValueError, match=r"."):
         read_annotation(text)
-    offer = read_node(node(memory="16", count="2", annotation=text), RESOURCES)
-    assert [gpu.units for gpu in offer.gpus] == [8, 8]
-    assert GPUS in offer.problem
+    found = read_node(node(memory="16", count="2", annotation=text), RESOURCES)
+    assert [gpu.units for gpu in found.gpus] == [8, 8]
+    assert GPUS in found.problem
 
 
 @pytest.mark.parametrize(
@@ -49,13 +52,13 @@ def test_a_torn_annotation_is_a_problem_and_not_used(text: object) -> None:
      {"memory": "-8", "count": "2"},
      {"memory": "8", "count": "1000000000"}, {"memory": "x", "count": "2"}, {"memory": "8", "count": "-1"}],
 )  # fmt: skip
-def test_a_node_of_which_nothing_can_be_made_offers_nothing_and_says_why(capacity: dict[str, str]) -> None:
-    offer = read_node(node(**capacity), RESOURCES)
-    assert offer.gpus == ()
-    assert offer.problem
+def test_a_node_with_an_invalid_capacity_has_no_gpus_and_a_problem(capacity: dict[str, str]) -> None:
+    found = read_node(node(**capacity), RESOURCES)
+    assert found.gpus == ()
+    assert found.problem
 
 
-def test_gpushares_configmap_lists_sick_gpus() -> None:
+def test_gpushares_configmap_lists_unhealthy_gpus() -> None:
     def listed(name: str, gpus: object) -> object:
         return unhealthy_gpus({"metadata": {"name": name}, "data": {"gpus": gpus}})
 

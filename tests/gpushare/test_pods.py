@@ -3,22 +3,22 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kubernetes.shared_pods import MEMORY, RESOURCES, container, pod_object
+from support.kubernetes.gpu_memory_pods import MEMORY, RESOURCES, container, pod_object
 
-from cdigen.gpushare.pods import read_ask, read_pod
-
-
-def ask(*units: object, inits: tuple[dict[str, Any], ...] = ()) -> Any:
-    return read_ask(pod_object("p", *units, inits=inits)["spec"], RESOURCES)
+from cdigen.gpushare.pods import read_pod, read_request
 
 
-def test_each_container_has_its_own_share() -> None:
-    assert ask(3, None, 2).shares == ((0, 3), (2, 2))
-    assert ask(3, None, 2).total == 5
+def request(*units: object, inits: tuple[dict[str, Any], ...] = ()) -> Any:
+    return read_request(pod_object("p", *units, inits=inits)["spec"], RESOURCES)
+
+
+def test_each_container_has_its_own_units() -> None:
+    assert request(3, None, 2).by_container == ((0, 3), (2, 2))
+    assert request(3, None, 2).total == 5
 
 
 @pytest.mark.parametrize(
-    ("inits", "units", "together"),
+    ("inits", "units", "expected"),
     [
         ((container(5),), [3], 5),
         ((container(2),), [3, 1], 4),
@@ -28,23 +28,23 @@ def test_each_container_has_its_own_share() -> None:
         ((container(None),), [3], 0),
     ],
 )
-def test_a_pod_with_asking_init_containers_needs_what_the_scheduler_counts(
-    inits: tuple[dict[str, Any], ...], units: list[int], together: int
+def test_a_pod_with_requests_of_init_containers_needs_the_units_that_the_scheduler_computes(
+    inits: tuple[dict[str, Any], ...], units: list[int], expected: int
 ) -> None:
-    assert ask(*units, inits=inits).together == together
+    assert request(*units, inits=inits).on_one_gpu == expected
 
 
 @pytest.mark.parametrize("amount", ["-1", "1.5", "x", "9e18", ["1"], None])
-def test_an_amount_that_nothing_can_serve_is_the_asks_problem(amount: object) -> None:
+def test_an_invalid_amount_sets_the_problem_of_the_request(amount: object) -> None:
     spec = {"containers": [{"resources": {"limits": {MEMORY: amount}}}]}
-    assert read_ask(spec, RESOURCES).problem
-    assert read_ask(spec, RESOURCES).total == 0
+    assert read_request(spec, RESOURCES).problem
+    assert read_request(spec, RESOURCES).total == 0
 
 
-def test_a_pod_that_asks_for_nothing_is_none_of_ours() -> None:
+def test_a_pod_without_a_request_is_ignored() -> None:
     assert read_pod(pod_object("p", None), RESOURCES) is None
     assert read_pod(pod_object("p", 0), RESOURCES) is None
-    assert read_pod(pod_object("p", None), RESOURCES, is_any=True) is not None
+    assert read_pod(pod_object("p", None), RESOURCES, any_request=True) is not None
 
 
 ANYTHING = st.recursive(
@@ -64,9 +64,9 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING)
-def test_whatever_the_api_sends_is_a_pod_or_refused(found: object) -> None:
+def test_any_document_is_read_as_a_pod_or_raises_a_value_error(found: object) -> None:
     try:
         pod = read_pod(found, RESOURCES)
     except ValueError:
         return
-    assert pod is None or pod.ask.total or pod.ask.problem
+    assert pod is None or pod.request.total or pod.request.problem

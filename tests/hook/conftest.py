@@ -1,4 +1,4 @@
-"""The hook as 'make install-hook' installs it, and a container to start it on."""
+"""Fixtures: the hook that 'make install-hook' installs, and a container for the hook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 
 
 def install(destination: Path, *, umask: int = 0o022, sources: Path = REPOSITORY) -> Path:
-    """Install the hook of SOURCES below DESTINATION, and return the program."""
+    """Install the hook of the source tree SOURCES below the folder DESTINATION; return its program's path."""
     subprocess.run(
         [tool("make"), "-s", "install-hook", f"DESTDIR={destination}", f"HOOK_PYTHON={sys.executable}"],
         cwd=sources,

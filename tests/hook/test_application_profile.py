@@ -1,4 +1,4 @@
-"""update-application-profile: the mask of the GPUs that the container has."""
+"""The step update-application-profile writes an application profile with a mask of the container's GPUs."""
 
 import json
 import os
@@ -24,7 +24,7 @@ def profile(case: Case) -> str:
     return (case.root / PATH).read_text()
 
 
-def test_the_mask_has_a_bit_for_each_gpu_and_none_from_64_on(case: Case) -> None:
+def test_the_mask_has_a_bit_for_each_gpu_with_a_minor_below_64(case: Case) -> None:
     with_gpus(case, 0, 3, 63, 64, 255)
     assert case.start(*PROFILE).stderr == ""
     assert profile(case) == (
@@ -33,7 +33,7 @@ def test_the_mask_has_a_bit_for_each_gpu_and_none_from_64_on(case: Case) -> None
     )
 
 
-def test_it_is_json_but_for_the_mask_which_the_driver_reads_as_hexadecimal(case: Case) -> None:
+def test_the_profile_is_json_with_a_hexadecimal_mask(case: Case) -> None:
     with_gpus(case, 1)
     case.start(*PROFILE)
     document = json.loads(re.sub("0x([0-9a-f]+)", lambda found: str(int(found[1], 16)), profile(case)))
@@ -42,13 +42,13 @@ def test_it_is_json_but_for_the_mask_which_the_driver_reads_as_hexadecimal(case:
 
 
 @pytest.mark.parametrize("minors", [(), (64,)])
-def test_without_a_gpu_that_has_a_bit_nothing_is_made(case: Case, minors: tuple[int, ...]) -> None:
+def test_no_profile_is_written_if_no_gpu_has_a_minor_below_64(case: Case, minors: tuple[int, ...]) -> None:
     with_gpus(case, *minors)
     assert case.start(*PROFILE).stderr == ""
     assert not (case.root / "etc/nvidia").exists()
 
 
-def test_files_and_links_are_no_gpus(case: Case) -> None:
+def test_files_and_links_are_not_treated_as_gpus(case: Case) -> None:
     with_gpus(case, 5)
     (case.root / "dev/nvidia0").write_bytes(b"")
     (case.root / "dev/nvidia1").symlink_to("nvidia5")
@@ -56,7 +56,7 @@ def test_files_and_links_are_no_gpus(case: Case) -> None:
     assert "0x20]" in profile(case)
 
 
-def test_folders_and_file_are_readable_for_all_whatever_the_umask(case: Case) -> None:
+def test_with_any_umask_every_user_can_read_the_profile_and_its_folders(case: Case) -> None:
     with_gpus(case, 0)
     script = ["sh", "-c", 'umask 777; exec "$@"', "sh", *case.command(*PROFILE)]
     subprocess.run(script, input=case.state(), check=True)
@@ -65,7 +65,7 @@ def test_folders_and_file_are_readable_for_all_whatever_the_umask(case: Case) ->
     assert modes == ["0o644", "0o755", "0o755"]
 
 
-def test_a_second_start_with_other_gpus_replaces_the_mask(case: Case) -> None:
+def test_a_second_start_of_the_hook_with_a_further_gpu_replaces_the_mask(case: Case) -> None:
     with_gpus(case, 0)
     case.start(*PROFILE)
     os.mknod(case.root / "dev/nvidia1", stat.S_IFCHR | 0o600, os.makedev(195, 1))
@@ -73,7 +73,7 @@ def test_a_second_start_with_other_gpus_replaces_the_mask(case: Case) -> None:
     assert "0x3]" in profile(case)
 
 
-def test_an_image_without_etc_gets_none(case: Case) -> None:
+def test_no_profile_is_written_in_an_image_without_etc(case: Case) -> None:
     with_gpus(case, 0)
     subprocess.run(["rm", "-r", case.root / "etc"], check=True)
     assert "/etc: the image has no such folder;" in case.start(*PROFILE).stderr

@@ -1,4 +1,4 @@
-"""The command line of the hook, and what the runtime learns from its exit code."""
+"""The command line and the exit codes of the hook."""
 
 import pytest
 from support.hook.container_root import LDCACHE, LINKS, PROFILE, Case
@@ -34,7 +34,7 @@ from cdigen.hook import arguments, main
         ("--update-ldcache", *["x"] * 9000),
     ],
 )
-def test_malformed_arguments_are_one_line_and_nothing_is_done(case: Case, words: tuple[str, ...]) -> None:
+def test_one_line_reports_invalid_arguments_and_no_step_is_run(case: Case, words: tuple[str, ...]) -> None:
     before = case.cache.read_bytes()
     done = case.start(*words, *LDCACHE)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
@@ -42,30 +42,31 @@ def test_malformed_arguments_are_one_line_and_nothing_is_done(case: Case, words:
     assert case.cache.read_bytes() == before
 
 
-def test_a_step_of_a_newer_spec_is_left_out_and_the_others_run(case: Case) -> None:
+def test_an_unknown_step_is_skipped_and_the_other_steps_run(case: Case) -> None:
     done = case.start("--conjure", "a", "b", *LDCACHE)
     assert done.returncode == 0
     assert (
-        done.stderr == "cdigen-hook: conjure: this cdigen-hook is too old to know the step; it is left out\n"
+        done.stderr
+        == "cdigen-hook: conjure: unknown step, skipped: this cdigen-hook is older than the spec\n"
     )
     assert ("libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1") in case.entries()
 
 
-def test_a_required_step_of_a_newer_spec_stops_the_container(case: Case) -> None:
+def test_a_required_unknown_step_stops_the_container(case: Case) -> None:
     assert case.start("--conjure", "--require", "conjure", *LDCACHE).returncode == 1
 
 
-def test_a_required_step_that_is_not_asked_for_fails_nobody(case: Case) -> None:
+def test_the_hook_succeeds_if_a_required_step_is_not_among_its_steps(case: Case) -> None:
     assert case.start(*LDCACHE, "--require", "create-symlinks").returncode == 0
 
 
-def test_without_arguments_nothing_is_done_and_nothing_said(case: Case) -> None:
+def test_without_arguments_the_hook_does_nothing_and_prints_nothing(case: Case) -> None:
     done = case.start()
     assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(("required", "code"), [((), 0), (("--require", "update-ldcache"), 1)])
-def test_a_failed_step_stops_the_container_only_if_required(
+def test_a_failed_step_stops_the_container_only_if_the_step_is_required(
     case: Case, required: tuple[str, ...], code: int
 ) -> None:
     case.cache.unlink()
@@ -73,12 +74,12 @@ def test_a_failed_step_stops_the_container_only_if_required(
     done = case.start(*LDCACHE, *required)
     assert done.returncode == code
     assert done.stderr == (
-        "cdigen-hook: update-ldcache: /etc/ld.so.cache: it is a folder, not a regular file; "
+        "cdigen-hook: update-ldcache: /etc/ld.so.cache: is a folder, not a regular file; "
         "the loader's cache does not list the driver's libraries\n"
     )
 
 
-def test_a_failed_step_does_not_keep_the_others_from_running(case: Case) -> None:
+def test_the_other_steps_run_after_a_failed_step(case: Case) -> None:
     case.cache.unlink()
     case.cache.symlink_to("/nowhere")
     done = case.start(*LDCACHE, *LINKS, *PROFILE)
@@ -86,6 +87,6 @@ def test_a_failed_step_does_not_keep_the_others_from_running(case: Case) -> None
     assert (case.root / "usr/lib/libcuda.so").is_symlink()
 
 
-def test_every_step_has_a_consequence_and_every_abi_its_flags() -> None:
+def test_every_step_has_a_text_about_the_effect_of_its_failure_and_every_abi_has_flags() -> None:
     assert set(main.CONSEQUENCES) == {*arguments.STEPS, "ld.so.conf.d"}
     assert set(ABIS) == arguments.ABIS

@@ -1,4 +1,4 @@
-"""update-ldcache on an ordinary image: what the cache lists then, and what stays as it was."""
+"""The step update-ldcache on an ordinary image: the entries of the cache, and files that do not change."""
 
 import os
 import re
@@ -18,7 +18,7 @@ OURS = (("libnvidia-ml.so.1", f"{VIEW}/libnvidia-ml.so.1"), ("libcuda.so.1", f"{
 LDCONFIG = "/sbin/ldconfig"
 
 
-def test_the_driver_comes_first_and_the_images_entries_stay_in_order(case: Case) -> None:
+def test_the_drivers_entries_are_first_and_the_images_entries_keep_their_order(case: Case) -> None:
     case.cache.write_bytes(image_cache("libz.so.1", "libcuda.so.1", "liba.so"))
     before = case.entries()
     assert case.start(*LDCACHE).stderr == ""
@@ -27,13 +27,13 @@ def test_the_driver_comes_first_and_the_images_entries_stay_in_order(case: Case)
     assert dict(reversed(after))["libcuda.so.1"] == f"{VIEW}/libcuda.so.1"
 
 
-def test_ldconfig_itself_lists_the_driver(case: Case) -> None:
+def test_ldconfig_lists_the_drivers_entries(case: Case) -> None:
     case.start(*LDCACHE)
     done = subprocess.run([LDCONFIG, "-p", "-C", case.cache], check=True, capture_output=True, text=True)
     assert re.search(rf"\tlibcuda\.so\.1 \(libc6,x86-64\) => {VIEW}/libcuda\.so\.1\n", done.stdout)
 
 
-def test_several_folders_are_one_change(case: Case) -> None:
+def test_one_start_adds_several_folders_to_the_cache_and_to_the_conf_file(case: Case) -> None:
     case.start(*LDCACHE, "--update-ldcache", "i386", "/usr/local/nvidia/lib", "libcuda.so.1")
     flags = {(entry.path, entry.flags) for entry in parse(case.cache.read_bytes())}
     assert {(f"{VIEW}/libcuda.so.1", 0x303), ("/usr/local/nvidia/lib/libcuda.so.1", 3)} <= flags
@@ -41,7 +41,7 @@ def test_several_folders_are_one_change(case: Case) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b""], ids=["none", "empty"])
-def test_an_image_without_a_cache_gets_one(case: Case, content: bytes | None) -> None:
+def test_an_image_without_a_cache_gets_a_cache(case: Case, content: bytes | None) -> None:
     case.cache.unlink()
     if content is not None:
         case.cache.write_bytes(content)
@@ -49,7 +49,7 @@ def test_an_image_without_a_cache_gets_one(case: Case, content: bytes | None) ->
     assert case.entries() == OURS
 
 
-def test_a_second_start_changes_nothing(case: Case) -> None:
+def test_a_second_start_of_the_hook_changes_nothing(case: Case) -> None:
     case.start(*LDCACHE)
     before = snapshot(case.root)
     assert case.start(*LDCACHE).stderr == ""
@@ -59,24 +59,24 @@ def test_a_second_start_changes_nothing(case: Case) -> None:
     }
 
 
-def test_the_files_are_readable_for_all_whatever_the_umask(case: Case) -> None:
+def test_with_any_umask_every_user_can_read_the_cache_and_the_conf_file(case: Case) -> None:
     script = ["sh", "-c", 'umask 777; exec "$@"', "sh", *case.command(*LDCACHE)]
     subprocess.run(script, input=case.state(), check=True)
     assert case.cache.stat().st_mode == case.conf.stat().st_mode == 0o100644
 
 
-def test_a_later_ldconfig_is_told_of_the_folder(case: Case) -> None:
+def test_the_conf_file_contains_the_folder_for_a_later_run_of_ldconfig(case: Case) -> None:
     case.start(*LDCACHE)
     assert case.conf.read_text() == f"{VIEW}\n"
 
 
-def test_an_image_without_ld_so_conf_d_gets_none(case: Case) -> None:
+def test_ld_so_conf_d_is_not_created_in_an_image_without_it(case: Case) -> None:
     case.conf.parent.rmdir()
     assert case.start(*LDCACHE).stderr == ""
     assert not case.conf.parent.exists()
 
 
-def test_an_image_without_etc_gets_none(case: Case) -> None:
+def test_etc_is_not_created_in_an_image_without_it(case: Case) -> None:
     subprocess.run(["rm", "-r", case.root / "etc"], check=True)
     done = case.start(*LDCACHE)
     assert done.returncode == 0
@@ -84,21 +84,21 @@ def test_an_image_without_etc_gets_none(case: Case) -> None:
     assert not (case.root / "etc").exists()
 
 
-def test_a_conf_folder_that_is_a_link_costs_only_later_ldconfigs(case: Case) -> None:
+def test_the_cache_is_changed_even_if_the_folder_ld_so_conf_d_is_a_link(case: Case) -> None:
     case.conf.parent.rmdir()
     case.conf.parent.symlink_to(case.host / "ld.so.conf.d")
     before = snapshot(case.host)
     done = case.start(*LDCACHE, "--require", "update-ldcache")
     assert done.returncode == 0
     assert done.stderr == (
-        "cdigen-hook: ld.so.conf.d: /etc/ld.so.conf.d: it is a link, which is not followed; "
-        "an ldconfig run in the container will forget the driver's libraries\n"
+        "cdigen-hook: ld.so.conf.d: /etc/ld.so.conf.d: is a link, which is not followed; "
+        "a run of ldconfig in the container will drop the driver's libraries\n"
     )
     assert set(OURS) <= set(case.entries())
     assert snapshot(case.host) == before
 
 
-def test_a_cache_cut_off_at_any_byte_is_left_alone_or_made_anew(case: Case) -> None:
+def test_a_truncated_cache_either_stays_unchanged_or_gets_the_drivers_entries(case: Case) -> None:
     whole = image_cache("libz.so.1", "libcuda.so.1")
     container = open_container(str(case.root))
     folders = [folder_of(LDCACHE[1:])]
@@ -114,7 +114,7 @@ def test_a_cache_cut_off_at_any_byte_is_left_alone_or_made_anew(case: Case) -> N
     os.close(container.fd)
 
 
-def test_a_damaged_cache_is_left_alone_with_the_reason(case: Case) -> None:
+def test_a_damaged_cache_is_reported_and_not_changed(case: Case) -> None:
     damaged = bytearray(image_cache())
     damaged[52:56] = b"\xff\xff\xff\x7f"
     case.cache.write_bytes(damaged)
@@ -124,10 +124,10 @@ def test_a_damaged_cache_is_left_alone_with_the_reason(case: Case) -> None:
 
 
 @limited(8)
-def test_a_cache_that_grows_while_it_is_read_costs_no_more_than_its_bound(
+def test_the_hook_ends_before_its_time_limit_if_the_cache_grows_during_the_read(
     case: Case, within_s: float
 ) -> None:
-    """A process of another container with the same root may do that; the runtime waits for ten seconds."""
+    """Another container with the same root can change the cache. Runtimes wait ten seconds for the hook."""
     case.cache.write_bytes(b"\0" * (8 << 20))
     grow = threading.Event()
 
@@ -147,8 +147,8 @@ def test_a_cache_that_grows_while_it_is_read_costs_no_more_than_its_bound(
     assert took_s < within_s
 
 
-def test_two_kinds_of_one_container_keep_both_folders_however_often_it_starts(case: Case) -> None:
-    """The hook runs once for each: what the first put into the cache and its list stays."""
+def test_the_folders_of_two_cdi_kinds_remain_in_the_cache_after_several_starts(case: Case) -> None:
+    """The hook runs once for each CDI kind of a container, and must keep the entries of the other kinds."""
     other = ("--update-ldcache", "x86_64", "/usr/local/cdigen/example.com/npu/lib64", "libnpu.so.1")
     for _ in range(3):
         assert case.start(*LDCACHE).stderr == ""
@@ -159,7 +159,7 @@ def test_two_kinds_of_one_container_keep_both_folders_however_often_it_starts(ca
     assert case.conf.read_text() == f"{other[2]}\n{LDCACHE[2]}\n"
 
 
-def test_of_the_list_only_folders_stay(case: Case) -> None:
+def test_only_lines_with_folders_remain_in_the_conf_file_and_each_folder_only_once(case: Case) -> None:
     case.conf.write_text("include /evil/*\n# note\n/opt/other/lib\n/opt/other/lib\n")
     assert case.start(*LDCACHE).stderr == ""
     assert case.conf.read_text() == f"{LDCACHE[2]}\n/opt/other/lib\n"

@@ -1,4 +1,4 @@
-"""enable-cuda-compat: the image's newer libcuda, found as CUDA images have it and as a trap."""
+"""The step enable-cuda-compat in ordinary and hostile images that contain a libcuda."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OURS = ("libcuda.so.1", f"{COMPAT}/libcuda.so.1")
 
 
 def lay(case: Case, version: str = V, *, machine: int = 62) -> Path:
-    """Lay what CUDA images have: /usr/local/cuda is a link by update-alternatives."""
+    """Create and return the folder compat of a CUDA image, to which links of update-alternatives lead."""
     folder = case.root / "usr/local/cuda-12.8/compat"
     write_library(folder / f"libcuda.so.{version}", "libcuda.so.1", machine=machine)
     for name, target in (
@@ -46,7 +46,7 @@ def lay(case: Case, version: str = V, *, machine: int = 62) -> Path:
     return folder
 
 
-def test_a_newer_libcuda_comes_before_the_drivers(case: Case) -> None:
+def test_a_newer_libcuda_of_the_image_precedes_the_drivers_libcuda_in_the_cache(case: Case) -> None:
     lay(case)
     assert case.start(*LDCACHE, *STEP).stderr == ""
     found = [path for name, path in case.entries() if name == "libcuda.so.1"]
@@ -54,7 +54,7 @@ def test_a_newer_libcuda_comes_before_the_drivers(case: Case) -> None:
     assert case.conf.read_text() == f"{COMPAT}\n{VIEW}\n"
 
 
-def test_only_known_names_that_are_there_are_listed(case: Case) -> None:
+def test_the_cache_lists_only_known_library_names_that_exist_in_the_image(case: Case) -> None:
     lay(case)
     case.start(*LDCACHE, *STEP)
     assert {path.removeprefix(COMPAT + "/") for _, path in case.entries() if path.startswith(COMPAT)} == {
@@ -67,25 +67,32 @@ def test_only_known_names_that_are_there_are_listed(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("machine", "flags"), [(62, 0x303), (AARCH64, 0xA03)])
-def test_the_abi_is_that_of_the_library(case: Case, machine: int, flags: int) -> None:
+def test_the_abi_of_an_entry_is_the_abi_of_the_images_libcuda(case: Case, machine: int, flags: int) -> None:
     lay(case, machine=machine)
     assert case.start(*STEP).stderr == ""
     entries = parse(case.cache.read_bytes())
     assert {entry.flags for entry in entries if entry.path.startswith(COMPAT)} == {flags}
 
 
-# Whose libcuda a container gets, by NVIDIA's rule (nvidia-container-toolkit 1.19.1 and later, UseCompat in
-# cmd/nvidia-cdi-hook/cudacompat): with a note, the image's where the note lists the first number of the
-# host's driver and the library is newer than that driver; without one, where its first number is greater.
+# NVIDIA's rule for the libcuda of a container (nvidia-container-toolkit 1.19.1 and later, UseCompat in
+# cmd/nvidia-cdi-hook/cudacompat). A library with a note is used if the note lists the first number of the
+# host's driver and the library is newer than the driver. A library without a note is used if its first number
+# is greater than the driver's first number. The note is an ELF note.
+# IMAGES: the version of the image's libcuda -> its note. USED: the version of the host's driver -> whether
+# the libcuda of each image is used, in the order of IMAGES.
 IMAGES = {"575.57.08": NOTE_575, "590.44.01": NOTE_590, "550.54.14": ""}
 USED = {
     "470.256.02": (False, False, True),
     "535.309.01": (True, True, True),
     "550.163.01": (True, True, False),
-    "560.35.05": (True, False, False),  # 13.1 has dropped the branch
+    "560.35.05": (True, False, False),  # the note of CUDA 13.1 does not list 560
     "570.124.06": (True, True, False),
     "575.57.08": (False, True, False),
-    "575.64.05": (False, True, False),  # listed by both, and newer than the first
+    "575.64.05": (
+        False,
+        True,
+        False,
+    ),  # both notes list 575; the driver is newer than the first library
     "580.95.05": (False, True, False),
     "590.44.01": (False, False, False),
     "595.71.05": (False, False, False),
@@ -96,7 +103,7 @@ USED = {
     ("host", "image", "used"),
     [(host, image, used) for host, row in USED.items() for image, used in zip(IMAGES, row, strict=True)],
 )
-def test_each_host_uses_the_images_that_nvidias_rule_gives(
+def test_the_images_libcuda_is_used_according_to_nvidias_rule(
     case: Case, host: str, image: str, *, used: bool
 ) -> None:
     (lay(case, image) / f"libcuda.so.{image}").write_bytes(compat_library(IMAGES[image]))
@@ -106,13 +113,13 @@ def test_each_host_uses_the_images_that_nvidias_rule_gives(
 
 
 @pytest.mark.parametrize("version", ["535.261.03", "535.300.01", "470.1.1"])
-def test_a_libcuda_that_is_no_newer_is_not_used(case: Case, version: str) -> None:
+def test_a_libcuda_that_is_not_newer_than_the_drivers_libcuda_is_not_used(case: Case, version: str) -> None:
     lay(case, version)
     assert case.start(*LDCACHE, *STEP).stderr == ""
     assert OURS not in case.entries()
 
 
-def test_a_start_after_the_hosts_driver_was_renewed_uses_the_driver_again(case: Case) -> None:
+def test_the_drivers_libcuda_is_used_after_an_upgrade_of_the_driver(case: Case) -> None:
     lay(case)
     case.start(*LDCACHE, *STEP)
     assert case.start(*LDCACHE, "--enable-cuda-compat", "580.1.1").stderr == ""
@@ -120,18 +127,18 @@ def test_a_start_after_the_hosts_driver_was_renewed_uses_the_driver_again(case: 
     assert case.conf.read_text() == f"{VIEW}\n"
 
 
-def test_an_image_without_it_is_silent(case: Case) -> None:
+def test_an_image_without_the_folder_compat_causes_no_message(case: Case) -> None:
     done = case.start(*STEP, "--require", "enable-cuda-compat")
     assert (done.returncode, done.stderr) == (0, "")
     assert not case.conf.exists()
 
 
-def test_two_versions_are_refused_and_the_driver_is_found(case: Case) -> None:
+def test_two_versions_of_libcuda_in_an_image_are_refused_and_the_drivers_libcuda_is_used(case: Case) -> None:
     write_library(lay(case) / "libcuda.so.580.1.1", "libcuda.so.1")
     done = case.start(*LDCACHE, *STEP)
     assert done.stderr == (
         f"cdigen-hook: enable-cuda-compat: {COMPAT}: there are 2 versions of libcuda, not one; "
-        "the host driver's own libcuda is used\n"
+        "the container uses the host driver's libcuda\n"
     )
     assert dict(case.entries())["libcuda.so.1"] == f"{VIEW}/libcuda.so.1"
 
@@ -158,7 +165,7 @@ def loop(path: Path) -> None:
 
 
 @pytest.mark.parametrize("trap", [bomb, sparse, folder, for_others, loop, os.mkfifo])
-def test_a_libcuda_that_is_a_trap_is_one_line_and_the_driver_is_found(case: Case, trap: object) -> None:
+def test_one_line_reports_a_hostile_libcuda_and_the_drivers_libcuda_is_used(case: Case, trap: object) -> None:
     path = lay(case) / f"libcuda.so.{V}"
     path.unlink()
     trap(path)  # type: ignore[operator]
@@ -167,7 +174,7 @@ def test_a_libcuda_that_is_a_trap_is_one_line_and_the_driver_is_found(case: Case
     assert dict(case.entries())["libcuda.so.1"] == f"{VIEW}/libcuda.so.1"
 
 
-def test_a_folder_of_too_many_files_is_refused(case: Case) -> None:
+def test_a_folder_with_too_many_files_is_refused(case: Case) -> None:
     place = lay(case)
     for number in range(MAX_FILES):
         (place / str(number)).touch()
@@ -183,8 +190,8 @@ def test_a_folder_of_too_many_files_is_refused(case: Case) -> None:
         "{host}",
     ],
 )
-def test_a_link_that_wants_out_leads_where_it_does_in_the_container(case: Case, target: str) -> None:
-    """The host has such libraries there; in the container the same path is another place, or none."""
+def test_a_link_out_of_the_root_is_resolved_in_the_container(case: Case, target: str) -> None:
+    """The host has a libcuda at the target of the link. In the container, the target has no libcuda."""
     write_library(case.host / f"compat/libcuda.so.{V}", "libcuda.so.1")
     lay(case)
     (case.root / "usr/local/cuda").unlink()
@@ -195,22 +202,22 @@ def test_a_link_that_wants_out_leads_where_it_does_in_the_container(case: Case, 
     assert OURS not in case.entries()
 
 
-def test_more_links_than_the_kernel_follows_are_refused(case: Case) -> None:
+def test_a_path_with_more_links_than_the_kernel_follows_is_refused(case: Case) -> None:
     lay(case)
     for number in range(50):
         (case.root / f"hop{number}").symlink_to(f"/hop{number + 1}")
     (case.root / "usr/local/cuda").unlink()
     (case.root / "usr/local/cuda").symlink_to("/hop0")
-    assert "more than 40 links are on the way" in case.start(*STEP).stderr
+    assert "the path has more than 40 links" in case.start(*STEP).stderr
 
 
-def test_links_that_multiply_are_refused(case: Case) -> None:
+def test_a_path_with_too_many_components_is_refused(case: Case) -> None:
     (case.root / "usr/local").mkdir()
     (case.root / "usr/local/cuda").symlink_to("./" * 2000)
-    assert "more than 512 steps are on the way" in case.start(*STEP).stderr
+    assert "the path has more than 512 steps" in case.start(*STEP).stderr
 
 
-def test_if_the_cache_cannot_be_written_the_step_has_failed_too(case: Case) -> None:
+def test_enable_cuda_compat_fails_if_the_cache_cannot_be_written(case: Case) -> None:
     lay(case)
     case.cache.unlink()
     case.cache.mkdir()

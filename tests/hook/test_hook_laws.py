@@ -1,4 +1,4 @@
-"""What holds for whatever the hook is given: arguments, JSON."""
+"""Properties of the hook with any arguments and with any text in place of its JSON input."""
 
 import json
 
@@ -26,25 +26,25 @@ VALUES = st.recursive(
 
 @FUZZ
 @given(st.lists(WORDS, max_size=12))
-def test_arguments_are_a_request_or_refused_with_one_line(words: list[str]) -> None:
+def test_any_arguments_are_parsed_or_rejected_with_an_error_of_one_line(words: list[str]) -> None:
     try:
         request = parse(words)
     except ArgumentError as error:
-        assert str(error).isprintable()  # noqa: PT017 - both ways are right
+        assert str(error).isprintable()  # noqa: PT017 - an error is a valid result
     else:
         assert sum(1 + len(values) for _, values in request.steps) <= len(words)
 
 
 @FUZZ
 @given(VALUES)
-def test_json_is_read_as_json_reads_it(value: object) -> None:
+def test_a_json_text_is_decoded_to_the_same_value_as_by_the_module_json(value: object) -> None:
     text = json.dumps(value)
     assert _decoded(text) == json.loads(text)
 
 
 @FUZZ
 @given(st.text(st.sampled_from('{}[]":,019.eE-+tfnu\\ \ufeff'), max_size=12))
-def test_what_json_refuses_is_refused(text: str) -> None:
+def test_any_text_is_decoded_or_rejected_as_by_the_module_json(text: str) -> None:
     try:
         expected = json.loads(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Mounts over and in the root, real ones: the user's, the runtime's, and ours."""
+"""Real mounts at and below the container's root: mounts of the user, of the runtime, and of the hook."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from support.hook.container_root import LDCACHE, LINKS, PROFILE, VIEW, Case, sna
 pytestmark = pytest.mark.usefixtures("own_mounts")
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-OVER = "another mount than the container's root lies there, which may be the host's"
+OVER = "is on another mount than the container's root, possibly a mount of the host"
 REQUIRE = ("--require", "update-ldcache")
 FAKE_PARAMS = """
 mkdir -p $root/proc/driver/nvidia
@@ -26,7 +26,7 @@ printf 'EnableMSI: 1\\nModifyDeviceFiles: %s\\n' > $root/proc/driver/nvidia/para
     ("source", "place"),
     [("$host", "etc"), ("$host/ld.so.cache", "etc/ld.so.cache"), ("$root/etc", "etc")],
 )
-def test_the_cache_on_a_users_mount_is_neither_read_nor_written(case: Case, source: str, place: str) -> None:
+def test_a_cache_on_a_users_mount_is_not_read_or_written(case: Case, source: str, place: str) -> None:
     before = snapshot(case.host), case.cache.read_bytes()
     done = case.start_mounted(f"mount --bind {source} $root/{place}", *LDCACHE, *REQUIRE)
     assert done.returncode == 1
@@ -44,7 +44,7 @@ def test_the_cache_on_a_users_mount_is_neither_read_nor_written(case: Case, sour
         ("$host/ld.so.conf.d/host.conf", "etc/ld.so.conf.d/00-cdigen.conf"),
     ],
 )
-def test_the_conf_folder_on_a_users_mount_is_left_alone(case: Case, source: str, place: str) -> None:
+def test_a_conf_file_on_a_users_mount_is_not_changed(case: Case, source: str, place: str) -> None:
     case.conf.write_text("")
     before = snapshot(case.host)
     done = case.start_mounted(f"mount --bind {source} $root/{place}", *LDCACHE, *REQUIRE)
@@ -57,16 +57,16 @@ def test_the_conf_folder_on_a_users_mount_is_left_alone(case: Case, source: str,
 @pytest.mark.parametrize(
     ("source", "place"), [("$host", "usr"), ("$host/lib", "usr/lib"), ("tmpfs", "usr/lib")]
 )
-def test_no_link_is_made_on_a_users_mount(case: Case, source: str, place: str) -> None:
+def test_no_link_is_created_on_a_users_mount(case: Case, source: str, place: str) -> None:
     mount = "mount -t tmpfs tmpfs" if source == "tmpfs" else f"mount --bind {source}"
     before = snapshot(case.host)
     done = case.start_mounted(f"{mount} $root/{place}", *LINKS)
-    assert done.stderr == f"cdigen-hook: create-symlinks: /{place}: {OVER}; this link is not made\n"
+    assert done.stderr == f"cdigen-hook: create-symlinks: /{place}: {OVER}; this link is not created\n"
     assert snapshot(case.host) == before
 
 
-def test_a_mount_on_the_way_back_into_the_root_is_refused_too(case: Case) -> None:
-    """/usr is the host's, /usr/lib within it the image's own again: still not what we may write."""
+def test_no_link_is_created_in_a_folder_of_the_root_that_is_below_a_users_mount(case: Case) -> None:
+    """The user mounts a folder of the host on /usr, and a folder of the container's root on /usr/lib."""
     before = snapshot(case.host)
     script = "mkdir $root/own; mount --bind $host $root/usr; mount --bind $root/own $root/usr/lib"
     assert OVER in case.start_mounted(script, *LINKS).stderr
@@ -84,27 +84,27 @@ def test_no_profile_is_written_on_a_users_mount(case: Case, place: str) -> None:
     assert snapshot(case.host) == before
 
 
-def test_a_root_that_is_a_mount_itself_is_written(case: Case) -> None:
-    """Every runtime makes the root a mount of its own."""
+def test_the_hook_writes_to_a_root_that_is_a_mount_point(case: Case) -> None:
+    """Every runtime mounts the container's root."""
     done = case.start_mounted("mount --bind $root $root", *LDCACHE, *REQUIRE)
     assert (done.returncode, done.stderr) == (0, "")
     assert ("libcuda.so.1", f"{VIEW}/libcuda.so.1") in case.entries()
 
 
-def test_a_copy_of_the_hosts_root_elsewhere_is_still_the_hosts(case: Case) -> None:
+def test_a_container_root_that_is_a_bind_mount_of_the_hosts_root_is_refused(case: Case) -> None:
     done = case.start_mounted("mount --bind / $root", *LDCACHE)
-    assert "the container's root is the host's; no step is done" in done.stderr
+    assert "the container's root is the host's root; no step is run" in done.stderr
 
 
 @pytest.mark.parametrize(("required", "code"), [((), 0), (REQUIRE, 1)])
-def test_a_read_only_root_is_one_line(case: Case, required: tuple[str, ...], code: int) -> None:
+def test_a_read_only_root_is_reported_in_one_line(case: Case, required: tuple[str, ...], code: int) -> None:
     script = "mount --bind $root $root; mount -o remount,bind,ro $root"
     done = case.start_mounted(script, *LDCACHE, *required)
     assert (done.returncode, done.stderr.count("\n")) == (code, 1)
     assert "/etc/ld.so.cache: Read-only file system; " in done.stderr
 
 
-def test_a_full_file_system_is_one_line_and_nothing_is_left_behind(case: Case) -> None:
+def test_a_full_file_system_is_reported_and_no_file_of_the_hook_remains(case: Case) -> None:
     script = """
     mount -t tmpfs -o size=64k,mode=755 tmpfs $root
     mkdir $root/etc; cat /dev/zero > $root/etc/full 2>/dev/null || true
@@ -114,8 +114,8 @@ def test_a_full_file_system_is_one_line_and_nothing_is_left_behind(case: Case) -
     assert "/etc/ld.so.cache: No space left on device; " in done.stderr
 
 
-def test_a_root_that_the_hook_may_not_write_is_one_line(case: Case) -> None:
-    """As in a user namespace whose root does not own the image: no capability helps."""
+def test_missing_permission_to_write_in_the_root_is_reported(case: Case) -> None:
+    """In a user namespace, capabilities do not permit the write if root does not own the image's files."""
     for path in (case.root / "etc", case.cache):
         os.chown(path, 1000, 1000)
     command = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", *case.command(*LDCACHE)]
@@ -125,23 +125,23 @@ def test_a_root_that_the_hook_may_not_write_is_one_line(case: Case) -> None:
 
 
 @pytest.mark.parametrize("mode", ["0", "1"])
-def test_params_that_are_no_procs_are_left_alone(case: Case, mode: str) -> None:
+def test_params_outside_of_a_proc_file_system_are_not_changed(case: Case, mode: str) -> None:
     step = "--disable-device-node-modification"
     done = case.start_mounted(
         FAKE_PARAMS % mode, step, after="grep -c $root/proc /proc/self/mountinfo || true"
     )
     assert (done.returncode, done.stdout) == (0, "0\n")
-    assert ("/proc/driver/nvidia/params: it is not on a proc file system;" in done.stderr) == (mode == "1")
+    assert ("/proc/driver/nvidia/params: is not on a proc file system;" in done.stderr) == (mode == "1")
 
 
-def test_params_on_a_shared_mount_are_left_alone(case: Case) -> None:
+def test_params_on_a_shared_mount_are_not_changed(case: Case) -> None:
     script = "mount --bind $root $root; mount --make-shared $root\n" + FAKE_PARAMS % 1
     done = case.start_mounted(script, "--disable-device-node-modification")
-    assert "it is not on a proc file system" in done.stderr
+    assert "is not on a proc file system" in done.stderr
 
 
 def in_own_proc(case: Case, code: str, *, before: str = "") -> subprocess.CompletedProcess[str]:
-    """Run CODE with the hook's modules and $root/proc, a proc file system, open as ``proc``."""
+    """Run CODE after the shell commands BEFORE. ``proc`` in CODE is a descriptor of $root/proc (a mount)."""
     (case.root / "proc").mkdir()
     start = (
         f"import os, sys; sys.path.insert(0, {str(REPOSITORY)!r})\nfrom cdigen.hook import device_params\n"
@@ -156,7 +156,7 @@ def in_own_proc(case: Case, code: str, *, before: str = "") -> subprocess.Comple
     )
 
 
-def test_a_file_is_laid_over_one_of_proc_read_only_and_nothing_else_stays(case: Case) -> None:
+def test_a_file_is_mounted_over_a_file_of_proc_and_no_other_mount_remains(case: Case) -> None:
     code = f"""
 device_params.mount_over(device_params.open_params(proc, "tty", "drivers"), b"ours")
 device_params.mount_over(device_params.open_params(proc, "tty", "ldiscs"), b"too")
@@ -187,16 +187,19 @@ print(os.listdir(root + "/proc/tty"))
     ("before", "why"),
     [
         ("", "None"),
-        ("mount --make-shared {root}/proc", "what is mounted on this /proc is mounted on the host as well"),
-        ("mount --bind /etc/hostname {root}/proc/tty/drivers", "another mount lies there already"),
+        ("mount --make-shared {root}/proc", "is on a shared mount: the host would also get the hook's mount"),
+        (
+            "mount --bind /etc/hostname {root}/proc/tty/drivers",
+            "another file is already mounted over this file",
+        ),
         (
             "mount -t tmpfs tmpfs {root}/proc/tty; touch {root}/proc/tty/drivers",
-            "it is not on a proc file system",
+            "is not on a proc file system",
         ),
     ],
     ids=["own", "shared", "covered", "tmpfs"],
 )
-def test_only_a_proc_of_the_container_alone_is_mounted_on(case: Case, before: str, why: str) -> None:
+def test_only_an_unshared_and_uncovered_file_of_proc_is_accepted(case: Case, before: str, why: str) -> None:
     code = """
 try:
     print(device_params.check_mounts(device_params.open_params(proc, "tty", "drivers")))
@@ -207,7 +210,7 @@ except device_params.ContainerPathError as refused:
     assert (done.stdout, done.stderr) == (f"{why}\n", "")
 
 
-def test_a_mount_that_fails_leaves_nothing(case: Case) -> None:
+def test_a_failed_mount_leaves_no_mount(case: Case) -> None:
     code = f"""
 try:
     device_params.mount_over(device_params.open_params(proc, "tty", "drivers"), bytes(1 << 20))

@@ -1,4 +1,4 @@
-"""What the hook imports, what it ignores of its surroundings, and how it is installed."""
+"""The imports of the hook, its isolation from the environment, and its installation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.hook.container_root import LDCACHE, LINKS, PROFILE, VIEW, Case, lin
 if TYPE_CHECKING:
     from pathlib import Path
 
-# Allowed besides what a bare 'python3 -I -S' has.
+# The modules that each start may import, in addition to those of a bare 'python3 -I -S'.
 ALWAYS = {
     "__future__", "_json", "_stat", "cdigen", "cdigen.hook", "cdigen.hook.arguments",
     "cdigen.hook.container", "cdigen.hook.main", "cdigen.hook.state", "cdigen.value",
@@ -67,7 +67,7 @@ sys.exit(code)
     ],
     ids=["nothing", "ldcache", "links", "profile", "params", "compat"],
 )
-def test_a_step_imports_what_it_needs_and_nothing_else(
+def test_a_step_imports_only_the_modules_that_it_needs(
     case: Case, steps: tuple[str, ...], modules: set[str]
 ) -> None:
     assert imported(case, *steps) <= ALWAYS | modules
@@ -75,7 +75,7 @@ def test_a_step_imports_what_it_needs_and_nothing_else(
 
 @pytest.fixture
 def evil(case: Case) -> Path:
-    """Modules and a library in the image that would leave a trace in the host's folder."""
+    """Return a folder of the image whose modules create the host's file ``trace`` if they are imported."""
     folder = case.root / "evil"
     trace = f"open({str(case.host / 'trace')!r}, 'w').close()\n"
     for name in (
@@ -94,8 +94,8 @@ def evil(case: Case) -> Path:
     return folder
 
 
-def test_nothing_of_the_environment_or_of_the_current_folder_is_run(case: Case, evil: Path) -> None:
-    """The current folder is the image's root; a runtime that gives no environment gives the image's."""
+def test_no_code_from_the_environment_or_the_current_folder_is_run(case: Case, evil: Path) -> None:
+    """The current folder is the image's root. Some runtimes pass the environment of the image to the hook."""
     names = ("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE", "PYTHONPLATLIBDIR", "HOME", "PWD")
     env = {"PATH": str(evil), **dict.fromkeys(names, str(evil)), "PYTHONINSPECT": "1", "PYTHONVERBOSE": "1"}
     done = case.start(*LDCACHE, env=env)
@@ -104,7 +104,7 @@ def test_nothing_of_the_environment_or_of_the_current_folder_is_run(case: Case, 
     assert not (case.host / "trace").exists()
 
 
-def test_no_byte_code_is_written_where_the_hook_is_installed(case: Case, tmp_path: Path) -> None:
+def test_no_byte_code_is_written_to_the_folder_of_the_hook(case: Case, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
     case.program = copy / "cdigen-hook"
@@ -114,7 +114,7 @@ def test_no_byte_code_is_written_where_the_hook_is_installed(case: Case, tmp_pat
 
 
 @pytest.mark.parametrize("part", ["value.py", "hook/loader.py"])
-def test_a_hook_that_lacks_a_part_is_one_line_and_fails_only_where_a_step_is_required(
+def test_a_missing_module_is_reported_in_one_line_and_is_fatal_only_for_a_required_step(
     case: Case, tmp_path: Path, part: str
 ) -> None:
     copy = tmp_path / "copy"
@@ -124,12 +124,12 @@ def test_a_hook_that_lacks_a_part_is_one_line_and_fails_only_where_a_step_is_req
     for steps, code in ((LDCACHE, 0), ((*LDCACHE, "--require", "update-ldcache"), 1)):
         done = case.start(*steps)
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)
-        assert "install cdigen's hook anew" in done.stderr
+        assert "install cdigen's hook again" in done.stderr
 
 
 @pytest.fixture
 def next_version(tmp_path: Path) -> Path:
-    """Return sources whose hook has other modules than this one."""
+    """Return a source tree whose hook has other modules than the current hook."""
     sources = tmp_path / "next"
     for name in ("etc", "cdigen/binfmt", "cdigen/hook", "cdigen/kernellog"):
         shutil.copytree(REPOSITORY / name, sources / name)
@@ -142,7 +142,7 @@ def next_version(tmp_path: Path) -> Path:
     return sources
 
 
-def test_what_starts_while_the_hook_is_upgraded_to_and_fro_never_fails(
+def test_a_hook_that_starts_during_an_upgrade_or_downgrade_does_not_fail(
     case: Case, tmp_path: Path, next_version: Path
 ) -> None:
     case.program = install(tmp_path / "to")
@@ -162,14 +162,12 @@ def test_what_starts_while_the_hook_is_upgraded_to_and_fro_never_fails(
     starting.join()
     assert len(done) > 10
     assert [(one.returncode, one.stderr) for one in done if one.returncode or one.stderr] == []
-    # The one before stays for those that began with it; nothing older does.
+    # The previous version remains for running hooks. Older versions are removed.
     names = sorted(path.name for path in case.program.parent.iterdir())
     assert (names[:2], len(names)) == (["cdigen-hook", "lib"], 4)
 
 
-def test_what_runs_while_the_hook_is_upgraded_goes_on_with_what_it_began_with(
-    tmp_path: Path, next_version: Path
-) -> None:
+def test_a_running_hook_keeps_its_modules_during_an_upgrade(tmp_path: Path, next_version: Path) -> None:
     folder = install(tmp_path / "to").parent
     began = (folder / "lib").resolve()
     install(tmp_path / "to", sources=next_version)
@@ -180,24 +178,15 @@ def test_what_runs_while_the_hook_is_upgraded_goes_on_with_what_it_began_with(
     assert {path.name for path in folder.iterdir()} == left
 
 
-def test_a_folder_of_an_earlier_version_gives_way_to_the_link(tmp_path: Path) -> None:
-    folder = install(tmp_path / "to").parent
-    (folder / "lib").unlink()
-    (folder / "lib/cdigen").mkdir(parents=True)
-    install(tmp_path / "to")
-    assert (folder / "lib").is_symlink()
-    assert (folder / "lib/cdigen/hook/main.py").exists()
-
-
 @pytest.mark.parametrize("umask", [0o000, 0o077, 0o177])
-def test_what_is_installed_can_be_read_by_all_and_changed_by_root_alone(tmp_path: Path, umask: int) -> None:
+def test_all_users_can_read_installed_files_and_only_root_can_write_them(tmp_path: Path, umask: int) -> None:
     program = install(tmp_path / "to", umask=umask)
     for path in (program.parent, *program.parent.rglob("*")):
         mode = stat.S_IMODE(path.stat().st_mode)
         assert mode == (0o755 if path.is_dir() or path == program else 0o644), path
 
 
-def test_the_byte_code_counts_whatever_time_its_source_has(program: Path) -> None:
+def test_the_byte_code_is_checked_by_the_hash_of_its_source(program: Path) -> None:
     compiled = list((program.parent / "lib").rglob("*.pyc"))
     assert len(compiled) == len(list((program.parent / "lib").rglob("*.py")))
     for path in compiled:
@@ -206,7 +195,7 @@ def test_the_byte_code_counts_whatever_time_its_source_has(program: Path) -> Non
         assert marshal.loads(data[16:]).co_filename.startswith("/usr/libexec/cdigen/lib.")
 
 
-def test_old_byte_code_does_not_outlive_its_source(case: Case, tmp_path: Path) -> None:
+def test_old_byte_code_is_not_used_for_changed_source(case: Case, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(case.program.parent, copy)
     main = copy / "lib/cdigen/hook/main.py"
@@ -217,7 +206,7 @@ def test_old_byte_code_does_not_outlive_its_source(case: Case, tmp_path: Path) -
     assert case.start(*LDCACHE).returncode == 7
 
 
-def test_installing_again_leaves_nothing_of_before(tmp_path: Path) -> None:
+def test_a_second_installation_removes_files_of_the_first_installation(tmp_path: Path) -> None:
     program = install(tmp_path)
     stale = program.parent / "lib/cdigen/hook/__pycache__/main.cpython-310.pyc"
     stale.write_bytes(b"old")
@@ -225,7 +214,7 @@ def test_installing_again_leaves_nothing_of_before(tmp_path: Path) -> None:
     assert not stale.exists()
 
 
-def test_an_interpreter_without_byte_code_of_its_own_compiles_the_source(case: Case, tmp_path: Path) -> None:
+def test_an_interpreter_without_installed_byte_code_compiles_the_source(case: Case, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(case.program.parent, copy)
     for path in copy.rglob("*.pyc"):
@@ -236,13 +225,13 @@ def test_an_interpreter_without_byte_code_of_its_own_compiles_the_source(case: C
 
 
 def replace_links(case: Case, copy: Path, statement: str) -> None:
-    """Let CASE run a COPY of the hook that executes STATEMENT where it would make a link."""
+    """Copy the hook to the folder COPY for CASE; instead of creating a link, the copy executes STATEMENT."""
     shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
     (copy / "lib/cdigen/hook/symlinks.py").write_text(f"def make_link(*_):\n    {statement}\n")
     case.program = copy / "cdigen-hook"
 
 
-def test_an_error_of_the_hooks_own_is_one_line_and_the_other_steps_run(case: Case, tmp_path: Path) -> None:
+def test_one_line_reports_a_defect_of_the_hook_and_the_other_steps_run(case: Case, tmp_path: Path) -> None:
     replace_links(case, tmp_path / "copy", "raise KeyError('first\\nsecond')")
     done = lines_only(case.start(*LINKS, *LDCACHE))
     assert (done.returncode, done.stderr.count("\n")) == (1, 1)
@@ -250,11 +239,11 @@ def test_an_error_of_the_hooks_own_is_one_line_and_the_other_steps_run(case: Cas
     assert MERGED in case.entries()
 
 
-def test_a_step_that_needs_a_module_that_this_python_lacks_fails_alone(case: Case, tmp_path: Path) -> None:
-    """As disable-device-node-modification without ctypes (Debian's python3-minimal)."""
+def test_only_the_step_that_needs_a_missing_python_module_fails(case: Case, tmp_path: Path) -> None:
+    """For example, disable-device-node-modification needs ctypes, which python3-minimal of Debian lacks."""
     replace_links(case, tmp_path / "copy", "import no_such_module")
     for required, code in (((), 0), (("--require", "create-symlinks"), 1)):
         done = lines_only(case.start(*LINKS, *LDCACHE, *required))
         assert (done.returncode, done.stderr.count("\n")) == (code, 1)
-        assert "No module named 'no_such_module'; this link is not made" in done.stderr
+        assert "No module named 'no_such_module'; this link is not created" in done.stderr
         assert MERGED in case.entries()

@@ -1,6 +1,6 @@
-"""Roots of images that want out: whatever lies where we write or read, the host beside it stays untouched.
+"""Hostile image roots: the hook does not read or change files of the host, whatever files the image has.
 
-"Touched" includes read: the host's files have an old time of last access, which a read would renew.
+The tests also detect reads, because the host's files have an old access time, which a read changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEPS = (
     "535.1.1",
     "--disable-device-node-modification",
 )
-TRIES = 1000  # of four kinds
+TRIES = 1000  # for each of the four functions in attempts()
 
 
 def absolute(case: Case, place: Path) -> None:
@@ -95,7 +95,7 @@ def clear(place: Path) -> None:
         place.unlink(missing_ok=True)
 
 
-def test_reading_a_file_shows_in_the_snapshot(case: Case) -> None:
+def test_the_snapshot_detects_a_read_of_a_file(case: Case) -> None:
     before = snapshot(case.host)
     assert snapshot(case.host) == before
     (case.host / "passwd").read_bytes()
@@ -104,7 +104,7 @@ def test_reading_a_file_shows_in_the_snapshot(case: Case) -> None:
 
 @pytest.mark.parametrize("attack", ATTACKS)
 @pytest.mark.parametrize("place", PLACES)
-def test_the_host_stays_untouched(case: Case, place: str, attack: Attack) -> None:
+def test_the_hosts_files_are_not_read_or_changed(case: Case, place: str, attack: Attack) -> None:
     os.utime(case.host / "ld.so.cache", ns=(LONG_AGO_NS, LONG_AGO_NS + 1))
     clear(case.root / place)
     attack(case, case.root / place)
@@ -112,20 +112,20 @@ def test_the_host_stays_untouched(case: Case, place: str, attack: Attack) -> Non
     done = case.start(*STEPS)
     assert done.returncode == 0
     after = snapshot(case.host)
-    # The second name of the host's file is the image's own: reading it there is reading the image.
+    # The hard link belongs to the image. A read of the link changes the access time of the host's file.
     if attack is hard_link:
         before, after = ({path: (*seen[:2], seen[4]) for path, seen in s.items()} for s in (before, after))
     assert after == before
 
 
 @pytest.mark.parametrize("attack", [absolute, relative, through_proc, to_a_file, chain, cycle])
-def test_a_link_in_place_of_the_cache_is_named_as_one(case: Case, attack: Attack) -> None:
+def test_a_link_instead_of_the_cache_is_reported_as_a_link(case: Case, attack: Attack) -> None:
     case.cache.unlink()
     attack(case, case.cache)
-    assert "/etc/ld.so.cache: it is a link, not a regular file;" in case.start(*LDCACHE).stderr
+    assert "/etc/ld.so.cache: is a link, not a regular file;" in case.start(*LDCACHE).stderr
 
 
-def test_another_name_of_a_hosts_file_is_replaced_and_not_written_through(case: Case) -> None:
+def test_a_hard_link_to_a_file_of_the_host_is_replaced_and_the_file_is_not_changed(case: Case) -> None:
     content = case.cache.read_bytes()
     (case.host / "linked").write_bytes(content)
     case.cache.unlink()
@@ -138,31 +138,31 @@ def test_another_name_of_a_hosts_file_is_replaced_and_not_written_through(case: 
 def test_a_fifo_is_not_opened(case: Case) -> None:
     case.cache.unlink()
     os.mkfifo(case.cache)
-    with pytest.raises(OSError, match="No such device"):  # ENXIO: nobody reads it
+    with pytest.raises(OSError, match="No such device"):  # ENXIO: no process reads the FIFO
         os.open(case.cache, os.O_WRONLY | os.O_NONBLOCK)
     done = case.start(*LDCACHE)
-    assert "it is a FIFO, socket or device, not a regular file" in done.stderr
+    assert "is a FIFO, socket or device, not a regular file" in done.stderr
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_a_device_in_place_of_the_cache_is_refused(case: Case) -> None:
+def test_a_device_instead_of_the_cache_is_refused(case: Case) -> None:
     case.cache.unlink()
     os.mknod(case.cache, 0o666 | 0o020000, os.makedev(1, 5))
-    assert "it is a FIFO, socket or device, not a regular file" in case.start(*LDCACHE).stderr
+    assert "is a FIFO, socket or device, not a regular file" in case.start(*LDCACHE).stderr
 
 
 def test_a_cache_of_gigabytes_is_not_read(case: Case) -> None:
     os.truncate(case.cache, 2 << 30)
-    assert "/etc/ld.so.cache: 2147483648 bytes are more than 16777216;" in case.start(*LDCACHE).stderr
+    assert "/etc/ld.so.cache: 2147483648 bytes exceed the limit of 16777216;" in case.start(*LDCACHE).stderr
 
 
-def test_names_that_others_left_are_no_obstacle(case: Case) -> None:
+def test_temporary_files_of_earlier_starts_do_not_prevent_a_start(case: Case) -> None:
     for number in range(100):
         (case.cache.parent / f".ld.so.cache.cdigen-{number:016x}").write_bytes(b"half")
     assert case.start(*LDCACHE).stderr == ""
 
 
-def test_what_the_image_calls_its_files_is_said_without_control_characters(case: Case) -> None:
+def test_names_of_the_image_are_printed_without_control_characters(case: Case) -> None:
     case.configure({"root": {"path": "no\x1b[2Jwhere\n\u202e"}})
     done = case.start(*LDCACHE)
     assert "no?[2Jwhere??" in done.stderr
@@ -170,11 +170,11 @@ def test_what_the_image_calls_its_files_is_said_without_control_characters(case:
 
 @pytest.fixture
 def swapper(case: Case, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Another container on the same root, that swaps a folder with a link out of it, again and again."""
+    """Run a process that keeps exchanging a folder with a link out of the root, as a container could do."""
     folder = case.root / request.param
     folder.mkdir(exist_ok=True)
     (case.root / "link").symlink_to(case.host)
-    # renameat2(2) with RENAME_EXCHANGE (2), relative to nothing (AT_FDCWD, -100).
+    # renameat2(2) with RENAME_EXCHANGE (2) and AT_FDCWD (-100). Both paths are absolute.
     code = """
 import ctypes, os, sys
 folder, link = map(os.fsencode, sys.argv[1:])
@@ -190,7 +190,7 @@ while rename(-100, folder, -100, link, 2) == 0:
 
 
 def attempts(case: Case) -> Iterator[Callable[[], object]]:
-    """What hooks do, each time with something to write."""
+    """Yield calls of the four functions of the hook that write files below the root, TRIES calls of each."""
     opened = container.open_container(str(case.root))
     for number in range(TRIES):
         changing = [loader.folder_of(("x86_64", f"/usr/local/{number}", "libcuda.so.1"))]
@@ -204,7 +204,7 @@ def attempts(case: Case) -> Iterator[Callable[[], object]]:
 
 @pytest.mark.usefixtures("swapper", "real_nodes")
 @pytest.mark.parametrize("swapper", ["etc", "etc/ld.so.conf.d", "etc/nvidia", "usr/lib"], indirect=True)
-def test_nothing_outside_changes_while_a_folder_is_swapped(case: Case) -> None:
+def test_no_file_outside_of_the_root_changes_while_a_folder_is_exchanged_with_a_link(case: Case) -> None:
     (case.root / "dev").mkdir()
     os.mknod(case.root / "dev/nvidia0", 0o666 | 0o020000, os.makedev(1, 3))
     before = snapshot(case.host)

@@ -1,4 +1,4 @@
-"""A child process may do what it likes; whoever started it goes on."""
+"""Child processes that misbehave do not stop the parent."""
 
 import os
 import sys
@@ -23,7 +23,7 @@ def python(source: str, *, deadline_s: float = PATIENCE_S) -> ChildResult:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process runs; a zombie does not."""
+    """Return whether a process runs; false for a zombie."""
     try:
         return ") Z" not in Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -31,17 +31,17 @@ def is_alive(pid: int) -> bool:
 
 
 def ends(pid: int) -> bool:
-    """Return whether a process has ended, or does soon: the kernel takes its time after a signal."""
+    """Return whether a process ends soon: the kernel needs some time after a signal."""
     return until(lambda: not is_alive(pid))
 
 
-def test_a_child_that_ends_itself_is_heard_out() -> None:
+def test_all_output_of_a_child_that_ends_is_read() -> None:
     ending = python("print('out'); print('one', file=sys.stderr); print('two', file=sys.stderr); sys.exit(3)")
     assert ending == ChildResult(by="itself", status=3, output=b"out\n", last_stderr_line="two")
 
 
-def test_what_a_child_says_right_before_its_end_is_heard_on_a_busy_machine() -> None:
-    """Whenever it is asked whether the child has ended, so much time passes that it has."""
+def test_output_right_before_the_end_is_read_on_a_busy_machine() -> None:
+    """A profile function delays each check of the child's end until the child has ended."""
 
     def stall(frame: FrameType, event: str, _: object) -> None:
         if event == "call" and frame.f_code.co_name == "_has_ended":
@@ -55,17 +55,19 @@ def test_what_a_child_says_right_before_its_end_is_heard_on_a_busy_machine() -> 
     assert ending == ChildResult(by="itself", status=0, output=b"out\n", last_stderr_line="")
 
 
-def test_a_crash_is_told_by_its_signal() -> None:
+def test_a_crash_is_reported_with_its_signal() -> None:
     ending = python("os.kill(os.getpid(), signal.SIGSEGV)")
     assert (ending.by, ending.status) == ("itself", -11)
 
 
-def test_a_program_that_is_not_there_is_an_os_error() -> None:
+def test_a_missing_program_raises_an_os_error() -> None:
     with pytest.raises(FileNotFoundError):
         run(("/nowhere/program",), deadline_s=1.0)
 
 
-def test_the_child_sees_nothing_of_this_process(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_child_gets_no_environment_and_no_open_files_of_this_process(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
     monkeypatch.setenv("PYTHONPATH", "/somewhere")
     with (tmp_path / "secret").open("w") as secret:
@@ -94,23 +96,23 @@ STUBBORN = {
     "stops itself": "os.kill(os.getpid(), signal.SIGSTOP)",
     "shuts its outputs and hangs": "os.close(1); os.close(2); time.sleep(99)",
     "hangs beside a process that has its pipes": "os.fork(); time.sleep(99)",
-    "hangs beside one of another session": "os.fork() or os.setsid() or signal.alarm(3); time.sleep(99)",
+    "hangs beside a process in a new session": "os.fork() or os.setsid() or signal.alarm(3); time.sleep(99)",
 }
 
 
 @limited(DEADLINE_S * 2)
 @pytest.mark.parametrize("source", STUBBORN.values(), ids=STUBBORN.keys())
-def test_the_deadline_is_kept(source: str, within_s: float) -> None:
+def test_run_returns_at_the_deadline(source: str, within_s: float) -> None:
     started = time.monotonic()
     ending = python(source, deadline_s=DEADLINE_S)
     took = time.monotonic() - started
     assert ending.by == "deadline"
-    # On a busy machine it may end after `run` has returned.
+    # On a busy machine, the child may end after `run` has returned.
     assert ending.status == -9 or (ending.status is None and until(lambda: stuck(PYTHON) == 0))
     assert DEADLINE_S <= took < within_s
 
 
-def test_nothing_of_the_childs_group_outlives_the_deadline() -> None:
+def test_no_process_of_the_childs_group_outlives_the_deadline() -> None:
     ending = by_deadline(
         lambda deadline_s: python(
             "os.fork(); print(os.getpid(), flush=True); time.sleep(99)", deadline_s=deadline_s
@@ -123,7 +125,7 @@ def test_nothing_of_the_childs_group_outlives_the_deadline() -> None:
 
 
 @pytest.mark.wall_clock
-def test_a_process_that_is_left_behind_with_the_pipes_costs_no_time_and_is_killed() -> None:
+def test_a_grandchild_that_holds_the_pipes_is_killed_without_a_wait() -> None:
     started = time.monotonic()
     ending = python("pid = os.fork(); print(pid, flush=True) if pid else time.sleep(99)")
     assert time.monotonic() - started < 5
@@ -132,7 +134,7 @@ def test_a_process_that_is_left_behind_with_the_pipes_costs_no_time_and_is_kille
 
 
 @pytest.mark.wall_clock
-def test_a_child_that_has_said_all_is_not_waited_for_where_that_is_its_end() -> None:
+def test_a_child_that_continues_after_its_output_is_killed() -> None:
     source = "import os, time; os.write(1, b'out'); os.close(1); time.sleep(60)"
     began = time.monotonic()
     ending = run((sys.executable, "-I", "-c", source), deadline_s=PATIENCE_S, ends_with_output=True)
@@ -146,7 +148,7 @@ def test_a_child_that_prints_without_end_is_killed_at_once() -> None:
     assert OUTPUT_LIMIT < len(ending.output) < OUTPUT_LIMIT * 1.1
 
 
-def test_the_last_words_are_one_short_printable_line() -> None:
+def test_the_last_line_on_standard_error_is_short_and_printable() -> None:
     ending = python(r"os.write(2, b'first\n' * 9999 + b'\x1b[2J\xff\x00' + b'a' * 999 + b'\n \n')")
     assert ending.last_stderr_line.startswith(r"\x1b[2J\ufffd\x00aaaa")
     assert len(ending.last_stderr_line) < 250
@@ -155,7 +157,7 @@ def test_the_last_words_are_one_short_printable_line() -> None:
 
 @pytest.fixture
 def freezer() -> Path:
-    """Return the folder of cgroups whose frozen processes do not even hear SIGKILL (cgroup-v1/freezer)."""
+    """Return the folder of cgroups whose frozen processes ignore even SIGKILL (cgroup-v1/freezer)."""
     folder = Path("/sys/fs/cgroup/freezer")
     if not os.access(folder / "tasks", os.W_OK):
         cannot_run("there is no freezer of cgroup version 1 here, or no right to use it")
@@ -164,7 +166,7 @@ def freezer() -> Path:
 
 @pytest.mark.needs_root
 @pytest.mark.wall_clock
-def test_a_child_that_hangs_in_the_kernel_is_left_to_it(freezer: Path) -> None:
+def test_a_child_that_hangs_in_the_kernel_does_not_block_run(freezer: Path) -> None:
     group = freezer / f"cdigen-test-{os.getpid()}"
     group.mkdir()
     freeze = f"open('{group}/tasks', 'w').write('0'); open('{group}/freezer.state', 'w').write('FROZEN')"
@@ -199,7 +201,7 @@ def test_children_that_hang_in_the_kernel_are_counted_until_they_end(freezer: Pa
     assert until(lambda: stuck(PYTHON) == 0)
 
 
-def test_a_child_reads_what_it_is_given_and_nothing_else() -> None:
+def test_the_standard_input_of_a_child_is_empty_unless_it_is_set() -> None:
     code = "sys.stdout.write(str(len(sys.stdin.read())))"
     child = (sys.executable, "-I", "-c", f"import sys; {code}")
     assert run(child, deadline_s=PATIENCE_S).output == b"0"

@@ -1,4 +1,4 @@
-"""What confines a process besides its rights, by the label that the kernel gives it."""
+"""cdigen reads the confinement of a process (SELinux, AppArmor) from the label of the kernel."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize(
-    ("label", "told"),
+    ("label", "start"),
     [
         (b"system_u:system_r:container_t:s0:c1,c2\0", "SELinux runs this process as container_t: 'ausearch"),
         (
             b"cri-containerd.apparmor.d (enforce)\n",
-            "AppArmor confines this process by cri-containerd.apparmor.d:",
+            "AppArmor confines this process with cri-containerd.apparmor.d:",
         ),
         (b"unconfined\n", ""),
         (b"docker-default (complain)\n", ""),
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
         (b"\xff\x01:::::", ""),
     ],
 )
-def test_a_label_says_by_what_a_process_is_confined(tmp_path: Path, label: bytes, told: str) -> None:
+def test_a_label_names_the_confinement_of_the_process(tmp_path: Path, label: bytes, start: str) -> None:
     file = tmp_path / "current"
     file.write_bytes(label)
     found = confinement(str(file))
-    assert found.startswith(told)
-    assert bool(found) == bool(told)
+    assert found.startswith(start)
+    assert bool(found) == bool(start)
 
 
-def test_a_kernel_without_labels_confines_nothing(tmp_path: Path) -> None:
+def test_a_kernel_without_labels_has_no_confinement(tmp_path: Path) -> None:
     assert confinement(str(tmp_path / "none")) == ""
 
 
-def test_a_refusal_names_what_confines_the_process_and_another_error_does_not(tmp_path: Path) -> None:
+def test_only_the_text_of_a_permission_error_contains_the_confinement(tmp_path: Path) -> None:
     file = tmp_path / "current"
     file.write_text("system_u:system_r:container_t:s0")
     assert refusal(OSError(ENOENT, "No such file"), str(file)) == "No such file"

@@ -1,4 +1,4 @@
-"""Device nodes are read as the runtimes will see them."""
+"""Device nodes are read as the runtimes read them."""
 
 import os
 import stat
@@ -31,13 +31,13 @@ def test_a_node_is_read_with_its_numbers_mode_and_owner(root: Path) -> None:
     assert (node.role, node.capabilities) == ("gpu", ("compute",))
 
 
-def test_a_link_keeps_its_name_in_the_container_and_gives_its_target_on_the_host(root: Path) -> None:
+def test_a_link_keeps_its_container_path_and_has_its_target_as_host_path(root: Path) -> None:
     link(root / "dev/alias", "gpu")
     node = read_node(Root(str(root)), "/dev/alias", role="gpu")
     assert (node.path, node.host_path) == ("/dev/alias", "/dev/gpu")
 
 
-def test_a_node_below_another_root_has_that_prefix_on_the_host(root: Path) -> None:
+def test_the_host_path_of_a_node_below_another_root_has_the_prefix_of_this_root(root: Path) -> None:
     (root / "srv").mkdir()
     (root / "dev").rename(root / "srv/dev")
     node = read_node(Root(str(root)).below("/srv"), "/dev/gpu", role="gpu")
@@ -45,14 +45,14 @@ def test_a_node_below_another_root_has_that_prefix_on_the_host(root: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["regular file", "folder", "FIFO", "block device"])
-def test_what_is_no_character_device_is_called_what_it_is(root: Path, kind: str) -> None:
+def test_the_error_for_a_file_of_another_type_contains_the_type(root: Path, kind: str) -> None:
     make_any_instead(root / "dev/gpu", kind)
     with pytest.raises(NotADevice, match=f"/dev/gpu is a {kind}, not a character device"):
         read_node(Root(str(root)), "/dev/gpu", role="gpu")
 
 
 @pytest.mark.parametrize("kind", ["dangling link", "looping link"])
-def test_a_link_that_leads_to_no_node_is_a_system_error(root: Path, kind: str) -> None:
+def test_a_dangling_or_circular_link_raises_an_os_error(root: Path, kind: str) -> None:
     make_instead(root / "dev/gpu", kind)
     with pytest.raises(OSError, match=r"No such file|Too many levels"):
         read_node(Root(str(root)), "/dev/gpu", role="gpu")

@@ -1,4 +1,4 @@
-"""A live host below a folder, as cdigen in a container has it: mounts that are missing, or read-only."""
+"""A live host that is mounted at a folder, as for cdigen in a container: missing and read-only mounts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# A host that is whole: the kernel's file systems, a /run that can be written to.
+# The mounts of a complete host: the kernel's file systems, and a writable /run.
 WHOLE = """
 cd "$1"
 mkdir -p proc sys dev run/cdi var/lib/cdigen etc
@@ -29,8 +29,8 @@ mount --bind run run
 
 
 @pytest.fixture
-def told(tmp_path: Path, own_mounts: None) -> Callable[..., str]:  # noqa: ARG001 - it mounts
-    """Return what runs a command of cdigen on a live host that steps have changed, and what it prints."""
+def output_of(tmp_path: Path, own_mounts: None) -> Callable[..., str]:  # noqa: ARG001 - it mounts
+    """Return a function that changes a live host, runs a command of cdigen there, and returns its output."""
 
     def run(steps: str, *command: str) -> str:
         script = f'set -e\n{WHOLE}\n{steps}\ncd {REPOSITORY}\nshift\nexec "$@" || true\n'
@@ -62,10 +62,10 @@ def told(tmp_path: Path, own_mounts: None) -> Callable[..., str]:  # noqa: ARG00
 @pytest.mark.process
 @pytest.mark.parametrize("command", ["inspect", "doctor"])
 @pytest.mark.parametrize("missing", ["proc", "sys"])
-def test_a_file_system_of_the_kernel_that_is_not_mounted_is_named_with_the_mount(
-    told: Callable[..., str], tmp_path: Path, missing: str, command: str
+def test_a_missing_kernel_file_system_is_reported_with_a_mount_hint(
+    output_of: Callable[..., str], tmp_path: Path, missing: str, command: str
 ) -> None:
-    text = told(f"umount -l {missing}", command)
+    text = output_of(f"umount -l {missing}", command)
     assert f"the host's /{missing} is not mounted at {tmp_path}/{missing}" in text
     assert f"--volume /:{tmp_path}:ro,rslave" in text
     assert f"hostPath / at {tmp_path} with 'mountPropagation: HostToContainer'" in text
@@ -74,58 +74,56 @@ def test_a_file_system_of_the_kernel_that_is_not_mounted_is_named_with_the_mount
 
 
 @pytest.mark.process
-def test_a_host_that_is_mounted_without_what_is_below_it_lacks_all_of_the_kernels(
-    told: Callable[..., str], tmp_path: Path
+def test_a_host_root_without_the_mounts_below_it_lacks_all_kernel_file_systems(
+    output_of: Callable[..., str], tmp_path: Path
 ) -> None:
     alone = 'umount -l proc sys dev run; mount --bind "$1" "$1"'
-    text = told(alone, "inspect")
+    text = output_of(alone, "inspect")
     for folder in ("proc", "sys", "dev"):
         assert f"the host's /{folder} is not mounted at {tmp_path}/{folder}" in text
-    assert "is not mounted" not in told("umount -l proc sys dev run", "inspect")
+    assert "is not mounted" not in output_of("umount -l proc sys dev run", "inspect")
 
 
 @pytest.mark.process
-def test_a_host_that_is_mounted_whole_lacks_nothing(told: Callable[..., str]) -> None:
-    assert "mounted at" not in told("", "inspect")
+def test_a_completely_mounted_host_has_no_finding(output_of: Callable[..., str]) -> None:
+    assert "mounted at" not in output_of("", "inspect")
 
 
 @pytest.mark.process
-def test_a_folder_that_is_written_to_and_is_mounted_read_only_is_named_with_the_mount(
-    told: Callable[..., str], tmp_path: Path
+def test_a_read_only_mount_of_a_writable_folder_is_reported_with_a_mount_hint(
+    output_of: Callable[..., str], tmp_path: Path
 ) -> None:
     closed = "mount -o remount,bind,ro run"
-    way = f"mount the host's /run writable: hostPath /run at {tmp_path}/run in a manifest"
-    text = told(closed, "doctor")
-    assert f"{tmp_path}/run/cdi is on a mount that is read-only" in text
-    assert way in text
-    text = told(closed, "run")
-    assert f"cannot make run directory {tmp_path}/run/cdigen: Read-only file system; {way}" in text
+    hint = f"mount the host's /run writable: hostPath /run at {tmp_path}/run in a manifest"
+    text = output_of(closed, "doctor")
+    assert f"{tmp_path}/run/cdi is on a read-only mount" in text
+    assert hint in text
+    text = output_of(closed, "run")
+    assert f"cannot make run directory {tmp_path}/run/cdigen: Read-only file system; {hint}" in text
 
 
 @pytest.mark.process
-def test_a_mount_of_a_folder_that_the_host_has_removed_is_told(
-    told: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_mount_of_a_removed_folder_is_reported(output_of: Callable[..., str], tmp_path: Path) -> None:
     steps = """
     mkdir -p source/cdi
     mount --bind source/cdi run/cdi
     rmdir source/cdi
     """
-    text = told(steps, "doctor")
+    text = output_of(steps, "doctor")
     assert f"the folder that is mounted at {tmp_path}/run/cdi was removed on the host" in text
 
 
-def test_the_tree_of_a_recorded_host_is_none_that_lives(tmp_path: Path) -> None:
+def test_the_tree_of_a_recorded_host_is_not_checked(tmp_path: Path) -> None:
     for name in ("proc", "sys", "dev"):
         (tmp_path / name).mkdir()
     assert findings(str(tmp_path), (f"{tmp_path}/run/cdi",)) == ()
 
 
-def test_this_machine_itself_is_not_looked_at() -> None:
+def test_this_machine_itself_is_not_checked() -> None:
     assert findings("/", ("/run/cdi",)) == findings("", ("/run/cdi",)) == ()
 
 
-def test_a_mount_table_that_is_rubbish_tells_nothing(tmp_path: Path) -> None:
+def test_an_invalid_mount_table_has_no_finding(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_bytes(b"\xff\n1 2\n" + os.urandom(100))
     assert findings(str(tmp_path), (), str(table)) == ()

@@ -1,4 +1,4 @@
-"""Mount tables far larger than anybody needs: real mounts, as any user can make them in a namespace."""
+"""Huge mount tables: real mounts, as any user can make them in a namespace."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdigen.host.mountinfo import MAX_ROW, rows
 
 REPOSITORY = Path(__file__).parents[2]
 VIEW = "nvidia-0123456789abcdef"
-# Rows of 4 KB, as overlays of 16 layers have: 5,000 of them make a table of 20 MB, and our mount is the last.
+# An overlay with 16 layers has a row of 4 KB. 5,000 overlays make a table of 20 MB. The last mount is a view.
 PROGRAM = f"""
 import ctypes, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
@@ -35,19 +35,19 @@ mount(b"{VIEW}", b"here", None, 4096, None)
 size = sum(len(piece) for piece in open("/proc/self/mountinfo", "rb"))
 assert size > 18 << 20, size
 
-from cdigen.doctor.others import remount
+from cdigen.doctor.other_tools import remount
 from cdigen.hook.container import mount_of
 from cdigen.hook.device_params import _mountinfo
 from cdigen.store.views.mounts import mounted_views
 def peak():
-    # Not getrusage(2), which begins with the peak of who has started us.
+    # Not getrusage(2), because its value includes the peak of the parent process.
     return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) >> 10
 before = peak()
 """
 
 
 def in_namespace(tmp_path: Path, program: str) -> str:
-    """Run PROGRAM after PROGRAM, where its mounts are nobody else's; returns what it prints."""
+    """Make the mounts in a new mount namespace, run PROGRAM there, and return the output."""
     command = ["unshare", "--mount", "--propagation", "private"]
     done = subprocess.run(
         [*command, sys.executable, "-c", PROGRAM + program, tmp_path],
@@ -70,15 +70,15 @@ def in_namespace(tmp_path: Path, program: str) -> str:
         ("_mountinfo(mount_of(os.open('here', os.O_PATH)))", "([], b'tmpfs')"),
     ],
 )
-def test_a_table_is_read_to_its_end_in_memory_that_does_not_grow_with_it(
+def test_a_huge_mount_table_is_read_completely_in_bounded_memory(
     question: str, answer: str, tmp_path: Path
 ) -> None:
-    said = in_namespace(tmp_path, f"print({question})\nprint(peak() - before)")
-    assert said.splitlines()[0] == answer.format(here=tmp_path)
-    assert int(said.splitlines()[1]) < 5, "MiB more than before"
+    printed = in_namespace(tmp_path, f"print({question})\nprint(peak() - before)")
+    assert printed.splitlines()[0] == answer.format(here=tmp_path)
+    assert int(printed.splitlines()[1]) < 5, "MiB more than before"
 
 
-def test_a_row_is_cut_and_its_rest_is_no_row(tmp_path: Path) -> None:
+def test_a_long_row_is_cut_and_its_remainder_is_not_a_row(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_bytes(b"1 a\n" + b"2 " + b"x" * 3 * MAX_ROW + b"\n3 c\n4 d")
     found = list(rows(str(table)))

@@ -1,4 +1,4 @@
-"""/proc: the kernel's small texts."""
+"""/proc: small text files of the kernel."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_an_unknown_release_is_empty(tmp_path: Path) -> None:
     assert kernel_release(Root(str(tmp_path))) == ""
 
 
-def test_bytes_that_are_no_text_become_question_marks(tmp_path: Path) -> None:
+def test_invalid_utf8_becomes_replacement_characters(tmp_path: Path) -> None:
     put(tmp_path / "a", b"\xff\xfetext")
     assert read_text(Root(str(tmp_path)), "/a") == "\ufffd\ufffdtext"
 
@@ -32,6 +32,6 @@ def test_a_text_that_is_too_large_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"6.12\0\n", b"../../..\n", b"6.12\n6.13\n", b""])
-def test_a_text_that_can_be_no_folder_is_no_release(tmp_path: Path, content: bytes) -> None:
+def test_a_text_that_cannot_be_a_folder_name_is_not_a_release(tmp_path: Path, content: bytes) -> None:
     put(tmp_path / RELEASE, content)
     assert kernel_release(Root(str(tmp_path))) == ""

@@ -1,4 +1,4 @@
-"""Paths of a root are walked as the kernel walks them after chroot(2)."""
+"""``Root`` resolves paths as the kernel does after chroot(2)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 NAMES = ("a", "b", "c")
 LAWS = examples(4)
 
-# A tree is made of these: where, and what is there. Targets lead up, down, nowhere and in circles.
+# The parts of a tree: paths and files. The targets of links lead up, down, to missing files and in circles.
 PARTS = st.sampled_from([*NAMES, *NAMES, "..", ".", ""])
 TARGETS = st.builds(
     lambda start, parts, end: f"{start}{'/'.join(parts)}{end}" or ".",
@@ -40,7 +40,7 @@ PATHS = st.lists(TARGETS.map("/{}".format), min_size=1, max_size=8)
 
 
 def grow(root: Path, tree: Iterable[tuple[str, str]]) -> None:
-    """Make a tree; what finds no place, because a file or a link is in its way, is left out."""
+    """Create TREE below ROOT, without entries that have a file or a link on their path."""
     for place, what in tree:
         path = root / place
         if any(parent.is_symlink() or parent.is_file() for parent in path.parents if root in parent.parents):
@@ -56,8 +56,8 @@ def grow(root: Path, tree: Iterable[tuple[str, str]]) -> None:
             path.symlink_to(what)
 
 
-# Each line of standard input is a root and paths. The program prints where the kernel finds each path below
-# that root: its canonical path, or an errno. It forks for each line, which costs a small process little.
+# Each line of standard input is a root and paths. The program prints the kernel's result for each path below
+# that root: its canonical path, or an errno. It forks for each line, which is cheap for a small process.
 RESOLVER = """
 import json, os, sys
 
@@ -92,7 +92,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def after_chroot(real_root: None) -> Iterator[Resolve]:
-    """Yield a function that returns where the kernel finds paths below a root, each as a path or an errno."""
+    """Yield a function that returns the kernel's results (paths or errnos) for paths below a root."""
     del real_root
     command = [sys.executable, "-I", "-S", "-c", RESOLVER]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as resolver:
@@ -109,7 +109,7 @@ def after_chroot(real_root: None) -> Iterator[Resolve]:
         yield ask
 
 
-def root_says(root: Root, path: str) -> str | int:
+def resolved_by_root(root: Root, path: str) -> str | int:
     try:
         return root.resolve(path)
     except OSError as error:
@@ -118,27 +118,27 @@ def root_says(root: Root, path: str) -> str | int:
 
 @LAWS
 @given(TREES, PATHS)
-def test_every_path_leads_where_it_leads_after_chroot(
+def test_root_resolves_each_path_as_the_kernel_does_after_chroot(
     after_chroot: Resolve, tree: list[tuple[str, str]], paths: list[str]
 ) -> None:
     with empty_root() as folder:
         grow(folder, tree)
         root = Root(str(folder))
-        assert [root_says(root, path) for path in paths] == after_chroot(folder, paths)
+        assert [resolved_by_root(root, path) for path in paths] == after_chroot(folder, paths)
 
 
 @LAWS
 @given(TREES, PATHS)
-def test_what_was_walked_before_changes_no_answer(tree: list[tuple[str, str]], paths: list[str]) -> None:
+def test_cached_folders_do_not_change_results(tree: list[tuple[str, str]], paths: list[str]) -> None:
     with empty_root() as folder:
         grow(folder, tree)
         root = Root(str(folder))
-        first = [root_says(root, path) for path in paths]
-        assert [root_says(root, path) for path in paths] == first
-        assert [root_says(Root(str(folder)), path) for path in paths] == first
+        first = [resolved_by_root(root, path) for path in paths]
+        assert [resolved_by_root(root, path) for path in paths] == first
+        assert [resolved_by_root(Root(str(folder)), path) for path in paths] == first
 
 
-def test_a_link_to_a_folder_that_is_missing_in_the_tree_alone_does_not_lead_out_of_it(tmp_path: Path) -> None:
+def test_a_link_to_a_folder_that_exists_only_outside_does_not_lead_out_of_the_tree(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
     link(tmp_path / "tree/dev/caps", str(tmp_path / "outside"))
     host = Root(str(tmp_path / "tree"))
@@ -148,30 +148,28 @@ def test_a_link_to_a_folder_that_is_missing_in_the_tree_alone_does_not_lead_out_
 
 @LAWS
 @given(TREES, PATHS)
-def test_a_canonical_path_is_its_own(tree: list[tuple[str, str]], paths: list[str]) -> None:
+def test_a_canonical_path_resolves_to_itself(tree: list[tuple[str, str]], paths: list[str]) -> None:
     with empty_root() as folder:
         grow(folder, tree)
         root = Root(str(folder))
         for path in paths:
-            real = root_says(root, path)
+            real = resolved_by_root(root, path)
             if isinstance(real, str):
                 assert root.resolve(real) == real
                 assert not (folder / real.lstrip("/")).is_symlink()
 
 
 @pytest.mark.parametrize("length", [MAX_LINKS, MAX_LINKS + 1])
-def test_as_many_links_are_followed_as_the_kernel_follows(
-    after_chroot: Resolve, tmp_path: Path, length: int
-) -> None:
+def test_root_follows_as_many_links_as_the_kernel(after_chroot: Resolve, tmp_path: Path, length: int) -> None:
     put(tmp_path / "0")
     for number in range(1, length + 1):
         link(tmp_path / str(number), str(number - 1))
-    says = root_says(Root(str(tmp_path)), f"/{length}")
-    assert says == ("/0" if length <= MAX_LINKS else errno.ELOOP)
-    assert after_chroot(tmp_path, [f"/{length}"]) == [says]
+    result = resolved_by_root(Root(str(tmp_path)), f"/{length}")
+    assert result == ("/0" if length <= MAX_LINKS else errno.ELOOP)
+    assert after_chroot(tmp_path, [f"/{length}"]) == [result]
 
 
-def test_a_folder_may_be_a_root_of_its_own(tmp_path: Path) -> None:
+def test_a_folder_below_a_root_can_be_a_root(tmp_path: Path) -> None:
     put(tmp_path / "run/driver/usr/lib/libcuda.so.1")
     link(tmp_path / "run/driver/lib", "/usr/lib")
     link(tmp_path / "drv", "/run/driver")
@@ -180,24 +178,24 @@ def test_a_folder_may_be_a_root_of_its_own(tmp_path: Path) -> None:
     assert below.host_path("/usr/lib") == "/run/driver/usr/lib"
 
 
-def test_the_root_below_the_root_is_the_root(tmp_path: Path) -> None:
+def test_below_returns_the_same_object_for_the_path_of_the_root(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     assert root.below("/") is root
 
 
-def test_a_root_that_is_no_folder_of_the_tree_is_refused(tmp_path: Path) -> None:
+def test_below_raises_an_error_for_a_missing_folder(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         Root(str(tmp_path)).below("/missing")
 
 
-def test_the_machines_own_root_is_known_as_such(tmp_path: Path) -> None:
+def test_only_the_default_root_is_this_machine(tmp_path: Path) -> None:
     assert Root().is_this_machine
     assert not Root(str(tmp_path)).is_this_machine
     assert Root().outer_path("/usr") == "/usr"
     assert Root(str(tmp_path)).outer_path("/usr") == f"{tmp_path}/usr"
 
 
-def test_a_path_with_a_nul_byte_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_a_path_with_a_nul_byte_raises_an_os_error(tmp_path: Path) -> None:
     root = Root(str(tmp_path))
     for path in ("/a\0b", "/a\0b/c", "/\0"):
         for call in (root.resolve, root.resolve_new, root.stat, root.listdir, root.read, root.below):
@@ -208,7 +206,7 @@ def test_a_path_with_a_nul_byte_is_an_error_of_the_system(tmp_path: Path) -> Non
         assert root.names(path) == []
 
 
-def test_a_folder_that_was_made_since_is_found_once_that_is_said(tmp_path: Path) -> None:
+def test_a_folder_that_was_made_later_is_found_after_forget_missing(tmp_path: Path) -> None:
     host = Root(str(tmp_path))
     assert not host.exists("/views/1/file")
     (tmp_path / "views/1").mkdir(parents=True)

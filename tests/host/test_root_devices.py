@@ -1,4 +1,4 @@
-"""Opening a device does something to it, so a root never opens one, whatever leads there."""
+"""``Root`` never opens a device, because opening a device can have side effects."""
 
 import ctypes
 import errno
@@ -14,12 +14,12 @@ from support.hosts.driver_files import link, put
 from cdigen.host.root import Root
 
 IN_OPEN = 0x20  # inotify(7)
-OTHER = 65534  # nobody
+OTHER = 65534  # the overflow user
 NULL = os.makedev(1, 3)
 
 
 class Watch:
-    """Whether the file PATH was opened by anybody since: the kernel says so (inotify)."""
+    """An inotify watch that reports whether any process opened the file PATH."""
 
     def __init__(self, path: Path) -> None:
         libc = ctypes.CDLL(None, use_errno=True)
@@ -37,7 +37,7 @@ class Watch:
 
 
 class Swap:
-    """What happens right before this process opens a file of that name; the hook stays forever."""
+    """An audit hook that replaces the folder of the file ``name`` by a link before the file is opened."""
 
     name = ""
 
@@ -53,8 +53,8 @@ sys.addaudithook(Swap.note)
 
 
 @pytest.fixture
-def node(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - it makes sure that nodes can be made
-    """Return a character device whose openings the kernel reports."""
+def node(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - skips if nodes cannot be created
+    """Return a character device for which the kernel reports opens."""
     path = tmp_path / "dev/watchdog"
     path.parent.mkdir()
     os.mknod(path, stat.S_IFCHR | 0o600, NULL)
@@ -103,7 +103,7 @@ def test_a_device_swapped_in_by_the_owner_of_a_file_is_not_opened(tmp_path: Path
     assert not watch.was_opened()
 
 
-def test_a_file_of_another_user_is_read_and_no_descriptor_is_left(tmp_path: Path, real_root: None) -> None:  # noqa: ARG001 - it makes sure that we are root
+def test_a_file_of_another_user_is_read_and_no_descriptor_is_left(tmp_path: Path, real_root: None) -> None:  # noqa: ARG001 - skips without root
     put(tmp_path / "a", b"content")
     os.chown(tmp_path / "a", OTHER, OTHER)
     before = os.listdir("/proc/self/fd")

@@ -1,4 +1,4 @@
-"""What a root reads: regular files within it, up to a limit, and nothing else."""
+"""A Root reads only regular files below its folder, up to a size limit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SECRET = b"not for containers"
 
 
 class Opened:
-    """Every path that this process opens or lists while the context is active; hooks stay forever."""
+    """A context manager that records which paths this process opens or lists, by an audit hook."""
 
     paths: list[str]
     active = False
@@ -55,7 +55,7 @@ def error_of(root: Path, path: str, limit: int = 100) -> int | None:
     return caught.value.errno
 
 
-def test_a_file_is_read_whole(tmp_path: Path) -> None:
+def test_a_file_is_read_completely(tmp_path: Path) -> None:
     put(tmp_path / "a/b", b"content")
     assert read(tmp_path, "/a/b") == b"content"
 
@@ -70,17 +70,17 @@ def test_a_file_larger_than_the_limit_is_refused(tmp_path: Path) -> None:
     assert error_of(tmp_path, "/a") == errno.EFBIG
 
 
-def test_files_of_proc_are_read_although_they_claim_to_be_empty() -> None:
+def test_files_of_proc_are_read_although_their_size_is_zero() -> None:
     assert Root().read("/proc/self/stat").startswith(str(os.getpid()).encode())
 
 
-def test_an_endless_file_is_refused_at_the_limit() -> None:
+def test_an_endless_device_is_refused() -> None:
     with pytest.raises(OSError, match="not a regular file"):
         Root().read("/dev/zero")
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder"])
-def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, kind: str) -> None:
+def test_a_fifo_or_a_folder_is_refused_without_waiting(tmp_path: Path, kind: str) -> None:
     make_instead(tmp_path / "a", kind)
     assert error_of(tmp_path, "/a") == errno.EISDIR
 
@@ -94,7 +94,9 @@ def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path, kind
         ("/dangling", errno.ENOENT),
     ],
 )
-def test_what_cannot_be_reached_has_the_kernels_error(tmp_path: Path, path: str, expected: int) -> None:
+def test_a_path_that_cannot_be_resolved_raises_the_kernels_error(
+    tmp_path: Path, path: str, expected: int
+) -> None:
     put(tmp_path / "file")
     link(tmp_path / "loop", "loop")
     link(tmp_path / "dangling", "nowhere")
@@ -125,13 +127,13 @@ def test_no_descriptor_is_left_open_by_a_refusal(tmp_path: Path) -> None:
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_the_names_of_a_folder_come_sorted(tmp_path: Path) -> None:
+def test_the_names_in_a_folder_are_sorted(tmp_path: Path) -> None:
     for name in ("b", "a", "C", "ä"):
         put(tmp_path / "folder" / name)
     assert Root(str(tmp_path)).listdir("/folder") == ["C", "a", "b", "ä"]
 
 
-def test_the_names_of_what_is_no_folder_are_none(tmp_path: Path) -> None:
+def test_a_path_that_is_not_a_folder_has_no_names(tmp_path: Path) -> None:
     put(tmp_path / "file")
     root = Root(str(tmp_path))
     assert (root.names("/file"), root.names("/missing")) == ([], [])
@@ -139,7 +141,7 @@ def test_the_names_of_what_is_no_folder_are_none(tmp_path: Path) -> None:
         root.listdir("/file")
 
 
-def test_a_name_that_is_no_utf8_is_read_by_the_name_that_was_listed(tmp_path: Path) -> None:
+def test_a_file_name_that_is_not_utf8_can_be_listed_and_read(tmp_path: Path) -> None:
     with open(os.fsencode(tmp_path) + b"/\xff\xfe", "wb") as file:
         file.write(b"content")
     root = Root(str(tmp_path))
@@ -154,7 +156,7 @@ ESCAPES = st.sampled_from(
 
 @examples(4)
 @given(st.dictionaries(st.sampled_from(["a", "b", "c/d", "c/e"]), ESCAPES), st.lists(ESCAPES))
-def test_nothing_outside_of_the_root_is_ever_opened(links: dict[str, str], more: list[str]) -> None:
+def test_no_path_outside_the_root_is_opened(links: dict[str, str], more: list[str]) -> None:
     with empty_root() as folder:
         inside, outside = folder / "root", folder / "outside"
         put(outside / "secret", SECRET)
@@ -176,7 +178,7 @@ def test_nothing_outside_of_the_root_is_ever_opened(links: dict[str, str], more:
         assert all(os.path.realpath(path).startswith(f"{inside}") for path in opened)
 
 
-def test_a_file_that_is_moved_out_while_it_is_read_is_refused(tmp_path: Path) -> None:
+def test_no_file_outside_is_read_while_a_folder_is_swapped_with_a_link(tmp_path: Path) -> None:
     inside, outside = tmp_path / "root", tmp_path / "outside"
     put(inside / "folder/file", b"inside")
     put(outside / "file", SECRET)
@@ -192,25 +194,25 @@ def test_a_file_that_is_moved_out_while_it_is_read_is_refused(tmp_path: Path) ->
 
     swapping = threading.Thread(target=swap_again_and_again)
     swapping.start()
-    seen: set[bytes | int | None] = set()
+    results: set[bytes | int | None] = set()
     try:
         for _ in range(4000):
             try:
-                seen.add(Root(str(inside)).read("/folder/file"))
+                results.add(Root(str(inside)).read("/folder/file"))
             except OSError as error:
-                seen.add(error.errno)
+                results.add(error.errno)
     finally:
         done.set()
         swapping.join()
-    assert b"inside" in seen
-    assert SECRET not in seen
+    assert b"inside" in results
+    assert SECRET not in results
 
 
 @pytest.mark.parametrize(
     ("path", "plain"),
     [("/usr/lib", True), ("/my driver", True), ("/ド", True), ("/a\nb", False), ("/\udcff", False)],
 )
-def test_a_path_is_plain_where_a_spec_may_hold_it(path: str, plain: bool) -> None:  # noqa: FBT001 - a table
+def test_a_path_is_plain_if_a_spec_can_contain_it(path: str, plain: bool) -> None:  # noqa: FBT001 - a table
     assert is_plain(path) is plain
 
 

@@ -25,7 +25,7 @@ DEVICES = "sys/bus/pci/devices"
         ("00010000:01:00.0", (0x10000, 1, 0, 0)),
     ],
 )
-def test_an_address_is_four_numbers(address: str, key: tuple[int, int, int, int]) -> None:
+def test_an_address_is_parsed_into_four_numbers(address: str, key: tuple[int, int, int, int]) -> None:
     assert pci_key(address) == key
 
 
@@ -37,31 +37,31 @@ NO_ADDRESSES = (
 
 
 @pytest.mark.parametrize("text", NO_ADDRESSES)
-def test_what_is_no_address_has_no_key(text: str) -> None:
+def test_an_invalid_address_has_no_key(text: str) -> None:
     assert pci_key(text) is None
 
 
-def test_an_address_of_eight_capital_digits_is_spelled_as_sysfs_does() -> None:
+def test_an_address_with_eight_capital_digits_gets_the_spelling_of_sysfs() -> None:
     assert pci_address("00000000:1B:00.0") == "0000:1b:00.0"
     assert pci_address("00010000:E1:00.0") == "10000:e1:00.0"
     assert pci_address("no address") is None
 
 
 @given(st.tuples(*(st.integers(0, most) for most in (0xFFFFFFFF, 0xFF, 0xFF, 0xF))))
-def test_an_address_that_is_spelled_is_read_back(key: tuple[int, int, int, int]) -> None:
+def test_a_formatted_address_is_parsed_to_the_same_key(key: tuple[int, int, int, int]) -> None:
     text = "{:04x}:{:02x}:{:02x}.{:x}".format(*key)
     assert pci_key(text) == key
     assert pci_address(text) == text
 
 
 @given(st.text())
-def test_no_text_raises_anything(text: str) -> None:
+def test_no_text_raises_an_exception(text: str) -> None:
     assert (pci_key(text.lower()) is None) == (pci_address(text) is None)
 
 
 @pytest.fixture
 def gpu(tmp_path: Path) -> Gpu:
-    """Return the GPU that was written into /sys."""
+    """Write a GPU into /sys below `tmp_path`, and return the GPU."""
     (gpu,) = example_gpus(1)
     write_pci_device(tmp_path / "sys", gpu)
     return gpu
@@ -71,16 +71,16 @@ def devices(root: Path) -> tuple[tuple[str, str], ...]:
     return pci_devices(Root(str(root)), vendor=NVIDIA, classes=DISPLAY)
 
 
-def test_a_device_is_named_with_its_driver(tmp_path: Path, gpu: Gpu) -> None:
+def test_a_device_is_listed_with_its_driver(tmp_path: Path, gpu: Gpu) -> None:
     assert devices(tmp_path) == ((gpu.bdf, "nvidia"),)
 
 
-def test_a_device_without_driver_has_none(tmp_path: Path, gpu: Gpu) -> None:
+def test_a_device_without_a_driver_has_an_empty_driver_name(tmp_path: Path, gpu: Gpu) -> None:
     (tmp_path / DEVICES / gpu.bdf / "driver").unlink()
     assert devices(tmp_path) == ((gpu.bdf, ""),)
 
 
-def test_devices_come_in_the_order_of_their_addresses(tmp_path: Path) -> None:
+def test_devices_are_sorted_by_address(tmp_path: Path) -> None:
     for address in ("10000:01:00.0", "ffff:01:00.0", "0000:0a:00.0"):
         put(tmp_path / DEVICES / address / "vendor", b"0x10de\n")
         put(tmp_path / DEVICES / address / "class", b"0x030000\n")
@@ -97,7 +97,7 @@ def test_devices_come_in_the_order_of_their_addresses(tmp_path: Path) -> None:
         ("vendor", b"\xff"),
     ],
 )
-def test_what_is_no_gpu_of_the_vendor_is_left_out(
+def test_a_device_of_another_vendor_or_class_is_omitted(
     tmp_path: Path, gpu: Gpu, file: str, content: bytes
 ) -> None:
     put(tmp_path / DEVICES / gpu.bdf / file, content)
@@ -105,7 +105,7 @@ def test_what_is_no_gpu_of_the_vendor_is_left_out(
 
 
 @pytest.mark.parametrize("file", ["vendor", "class"])
-def test_a_device_that_vanishes_is_left_out(tmp_path: Path, gpu: Gpu, file: str) -> None:
+def test_a_device_that_disappears_is_omitted(tmp_path: Path, gpu: Gpu, file: str) -> None:
     (tmp_path / DEVICES / gpu.bdf / file).unlink()
     assert devices(tmp_path) == ()
 
@@ -114,12 +114,12 @@ def test_a_host_without_sys_has_no_devices(tmp_path: Path) -> None:
     assert devices(tmp_path) == ()
 
 
-def test_an_entry_that_is_no_address_is_passed_over(tmp_path: Path, gpu: Gpu) -> None:
+def test_an_entry_that_is_not_an_address_is_ignored(tmp_path: Path, gpu: Gpu) -> None:
     link(tmp_path / DEVICES / "alias", gpu.bdf)
     assert devices(tmp_path) == ((gpu.bdf, "nvidia"),)
 
 
-def test_of_a_driver_its_functions_alone_are_listed_in_the_order_of_their_addresses(tmp_path: Path) -> None:
+def test_bound_lists_only_the_pci_functions_of_a_driver_by_address(tmp_path: Path) -> None:
     for name in ("10000:01:00.0", "0000:c5:00.0", "bind", "module", "new_id", "uevent", "unbind"):
         put(tmp_path / "sys/bus/pci/drivers/xe" / name)
     assert bound(Root(str(tmp_path)), "xe") == ["0000:c5:00.0", "10000:01:00.0"]

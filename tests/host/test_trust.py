@@ -1,4 +1,4 @@
-"""Root loads only what nobody else can have written, or put there."""
+"""A process of root loads only files that no other user can write or replace."""
 
 import os
 import subprocess
@@ -29,17 +29,17 @@ def library(folder: Path) -> Path:
     return path
 
 
-def test_a_file_that_only_its_owner_writes_is_trusted(library: Path) -> None:
+def test_a_file_that_only_root_may_write_is_trusted(library: Path) -> None:
     assert untrusted(str(library)) == ""
 
 
-def test_the_systems_own_library_is_trusted() -> None:
+def test_a_file_of_the_system_is_trusted() -> None:
     assert untrusted("/etc/passwd") == ""
 
 
 @pytest.mark.parametrize("levels", [0, 1, 2], ids=["file", "folder", "folder above"])
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
-def test_what_everyone_may_write_is_not_trusted(library: Path, levels: int, mode: int) -> None:
+def test_a_path_that_everyone_may_write_is_not_trusted(library: Path, levels: int, mode: int) -> None:
     place = (library, *library.parents)[levels]
     place.chmod(mode)
     assert untrusted(str(library)) == f"{place} is writable by everyone"
@@ -47,7 +47,7 @@ def test_what_everyone_may_write_is_not_trusted(library: Path, levels: int, mode
 
 @pytest.mark.usefixtures("other_users")
 @pytest.mark.parametrize("levels", [0, 1, 2], ids=["file", "folder", "folder above"])
-def test_what_a_stranger_owns_is_not_trusted(library: Path, levels: int) -> None:
+def test_a_path_of_another_user_is_not_trusted(library: Path, levels: int) -> None:
     place = (library, *library.parents)[levels]
     os.chown(place, STRANGER, 0)
     assert untrusted(str(library)) == f"{place} belongs to uid {STRANGER}, not to root"
@@ -55,7 +55,7 @@ def test_what_a_stranger_owns_is_not_trusted(library: Path, levels: int) -> None
 
 @pytest.mark.usefixtures("other_users")
 @pytest.mark.parametrize("levels", [0, 1], ids=["file", "folder"])
-def test_what_a_group_may_write_is_not_trusted(library: Path, levels: int) -> None:
+def test_a_path_that_a_group_may_write_is_not_trusted(library: Path, levels: int) -> None:
     place = (library, *library.parents)[levels]
     os.chown(place, 0, STRANGER)
     place.chmod(0o775)
@@ -63,14 +63,14 @@ def test_what_a_group_may_write_is_not_trusted(library: Path, levels: int) -> No
 
 
 @pytest.mark.usefixtures("other_users")
-def test_what_roots_own_group_may_write_is_trusted(library: Path) -> None:
+def test_a_path_that_roots_group_may_write_is_trusted(library: Path) -> None:
     library.parent.chmod(0o775)
     library.chmod(0o664)
     assert untrusted(str(library)) == ""
 
 
 @pytest.mark.usefixtures("other_users")
-def test_a_folder_like_the_nix_store_is_trusted_for_what_is_roots(library: Path) -> None:
+def test_a_folder_like_the_nix_store_is_trusted_for_files_of_root(library: Path) -> None:
     os.chown(library.parent, 0, STRANGER)
     library.parent.chmod(0o1775)
     assert untrusted(str(library)) == ""
@@ -79,14 +79,14 @@ def test_a_folder_like_the_nix_store_is_trusted_for_what_is_roots(library: Path)
 
 
 @pytest.mark.usefixtures("other_users")
-def test_a_sticky_bit_does_not_help_a_file(library: Path) -> None:
+def test_a_group_writable_file_with_the_sticky_bit_is_not_trusted(library: Path) -> None:
     os.chown(library, 0, STRANGER)
     library.chmod(0o1664)
     assert untrusted(str(library)) == f"{library} is writable by the group {STRANGER}"
 
 
 @pytest.mark.usefixtures("other_users")
-def test_an_access_list_counts_where_only_roots_group_seems_to_write(library: Path) -> None:
+def test_an_access_list_is_checked_if_only_roots_group_may_write(library: Path) -> None:
     # acl(5) in the kernel's form: version 2, then tag, permissions, id of each entry.
     entries = ((0x01, 6, -1), (0x02, 6, STRANGER), (0x04, 4, -1), (0x10, 6, -1), (0x20, 4, -1))
     value = (2).to_bytes(4, "little") + b"".join(
@@ -97,11 +97,11 @@ def test_an_access_list_counts_where_only_roots_group_seems_to_write(library: Pa
         os.setxattr(library, "system.posix_acl_access", value)
     except OSError as error:
         cannot_run(f"no access lists here: {error.strerror}")
-    assert untrusted(str(library)) == f"{library} is writable by others than root (see getfacl)"
+    assert untrusted(str(library)) == f"{library} is writable by users other than root (see getfacl)"
 
 
 @pytest.mark.usefixtures("library")
-def test_a_link_is_followed_and_its_own_folder_is_judged_too(folder: Path) -> None:
+def test_the_folder_of_a_link_is_also_checked(folder: Path) -> None:
     open_to_all = folder / "open"
     open_to_all.mkdir()
     (open_to_all / "link").symlink_to("../lib/libnvidia-ml.so.1")
@@ -110,7 +110,7 @@ def test_a_link_is_followed_and_its_own_folder_is_judged_too(folder: Path) -> No
     assert untrusted(str(open_to_all / "link")) == f"{open_to_all} is writable by everyone"
 
 
-def test_a_folder_on_the_way_of_a_chain_of_links_is_judged_too(folder: Path, library: Path) -> None:
+def test_each_folder_in_a_chain_of_links_is_checked(folder: Path, library: Path) -> None:
     middle = folder / "middle"
     middle.mkdir()
     (middle / "lib").symlink_to(library.parent)
@@ -122,14 +122,14 @@ def test_a_folder_on_the_way_of_a_chain_of_links_is_judged_too(folder: Path, lib
 
 
 @pytest.mark.usefixtures("other_users")
-def test_a_link_that_a_stranger_made_is_not_trusted(folder: Path, library: Path) -> None:
+def test_a_link_of_another_user_is_not_trusted(folder: Path, library: Path) -> None:
     link = folder / "link"
     link.symlink_to(library)
     os.chown(link, STRANGER, STRANGER, follow_symlinks=False)
     assert untrusted(str(link)) == f"{link} belongs to uid {STRANGER}, not to root"
 
 
-def test_a_path_with_dots_is_judged_as_the_kernel_walks_it(folder: Path, library: Path) -> None:
+def test_each_folder_of_a_path_with_dots_is_checked(folder: Path, library: Path) -> None:
     (folder / "aside").mkdir(mode=0o777)
     (folder / "aside").chmod(0o777)
     path = f"{folder}/aside/.././/lib/{library.name}"
@@ -137,8 +137,8 @@ def test_a_path_with_dots_is_judged_as_the_kernel_walks_it(folder: Path, library
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_link_that_leads_elsewhere_than_it_says_is_not_trusted(library: Path) -> None:
-    """/proc/PID/root reads as "/", and leads into that process's root, with its own mounts."""
+def test_a_link_that_the_kernel_resolves_to_another_target_is_not_trusted(library: Path) -> None:
+    """The text of /proc/PID/root is "/", but the kernel resolves the link to the root of the process PID."""
     script = 'mount -t tmpfs none "$1" && touch "$1/$2" && echo ready && read end'
     unshare = ("unshare", "--mount", "--propagation=private", "sh", "-c", script, "sh")
     other = subprocess.Popen(
@@ -148,8 +148,8 @@ def test_a_link_that_leads_elsewhere_than_it_says_is_not_trusted(library: Path) 
     try:
         assert other.stdout.readline() == "ready\n"
         assert untrusted(str(library)) == ""
-        said = untrusted(f"/proc/{other.pid}/root{library}")
-        assert said == f"/proc/{other.pid}/root{library} does not lead to {library}, where its links point"
+        path = f"/proc/{other.pid}/root{library}"
+        assert untrusted(path) == f"{path} leads to another file than {library}, the target of its links"
     finally:
         other.communicate()
 
@@ -166,10 +166,10 @@ def test_a_link_that_leads_elsewhere_than_it_says_is_not_trusted(library: Path) 
         ("/nowhere/\udcff\n", "cannot be examined"),
     ],
 )
-def test_what_cannot_be_judged_is_not_trusted(path: str, words: str) -> None:
-    said = untrusted(path)
-    assert words in said
-    assert said.isprintable()
+def test_a_path_that_cannot_be_examined_is_not_trusted(path: str, words: str) -> None:
+    reason = untrusted(path)
+    assert words in reason
+    assert reason.isprintable()
 
 
 def test_links_in_a_circle_are_not_trusted(folder: Path) -> None:
@@ -179,7 +179,7 @@ def test_links_in_a_circle_are_not_trusted(folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("other_users")
-def test_what_a_user_owns_is_trusted_by_that_user_only() -> None:
+def test_a_file_of_a_user_is_trusted_only_by_processes_of_this_user() -> None:
     with tempfile.TemporaryDirectory(prefix="cdigen-test-", dir="/run") as made:
         Path(made).chmod(0o755)
         library = Path(made) / "library"
@@ -191,7 +191,7 @@ def test_what_a_user_owns_is_trusted_by_that_user_only() -> None:
 
 
 def _as_user(uid: int, path: str) -> str:
-    """Return what a process of this user says of PATH."""
+    """Return the result for PATH in a process of this user."""
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -199,7 +199,7 @@ def _as_user(uid: int, path: str) -> str:
         os.write(writing, untrusted(path).encode())
         os._exit(0)
     os.close(writing)
-    with os.fdopen(reading) as said:
-        text = said.read()
+    with os.fdopen(reading) as pipe:
+        text = pipe.read()
     assert os.waitpid(pid, 0)[1] == 0
     return text

@@ -1,4 +1,4 @@
-"""Fixtures that several modules of the installation's tests use."""
+"""Fixtures that several test modules of this folder use."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,6 @@ from support.installation.installed_host import debian_root
 
 @pytest.fixture(scope="module")
 def host(cache: Path) -> Iterator[Path]:
-    """Return the root of a clean Debian with a GPU host in it."""
+    """Return the root of a clean Debian host with GPUs."""
     with debian_root(cache) as root:
         yield root

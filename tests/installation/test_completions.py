@@ -1,4 +1,4 @@
-"""Completions: real shells offer what the commands take, and nothing that they do not."""
+"""Real shells complete exactly the valid values of the commands."""
 
 import argparse
 import json
@@ -8,13 +8,13 @@ from importlib import import_module
 import pytest
 from support.installation.shells import Shells
 from support.paths import REPOSITORY
-from support.values.unhealthy_gpus import FELL, example, ill, save
+from support.values.unhealthy_gpus import FELL, example, save, with_causes
 
 from cdigen.cli.main import COMMANDS
 from cdigen.cli.parser import Parser
 
 SHELLS = ("bash", "fish", "zsh")
-# For the many lines: zsh takes half a second to start.
+# The shells of tests that complete many lines. zsh is omitted, because it needs half a second to start.
 THOROUGH = ("bash", "fish")
 
 
@@ -43,7 +43,7 @@ def long_options(command: str) -> set[str]:
 def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
     """Return shells in a home with a file and a folder, on a host that has three devices of two kinds.
 
-    The daemon knows the first to be unhealthy, which is no reason not to offer it.
+    The first device is unhealthy, and is still a completion.
     """
     top = tmp_path_factory.mktemp("shells")
     for folder in ("home/folder", "programs", "specs"):
@@ -53,14 +53,14 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
         devices = [{"name": name, "containerEdits": {"env": ["A=1"]}} for name in names]
         spec = {"cdiVersion": "0.5.0", "kind": kind, "devices": devices}
         (top / "specs" / f"{kind.replace('/', '-')}.json").write_text(json.dumps(spec))
-    # Nobody loads this one, whose only name makes a row like that of a device which is usable.
+    # No runtime loads this spec. Its device name imitates a line of `cdigen list` for a usable device.
     hostile = [{"name": "$(touch${IFS}owned)  usable  ", "containerEdits": {"env": ["A=1"]}}]
     spec = {"cdiVersion": "0.5.0", "kind": "vendor.com/gpu", "devices": hostile}
     (top / "specs/hostile.json").write_text(json.dumps(spec))
-    save(top, ill(example(), 0, FELL))
+    save(top, with_causes(example(), 0, FELL))
     (top / "config.yaml").write_text(f"daemon: {{run_dir: {top}/run/cdigen}}\n")
     program = top / "programs/cdigen"
-    # The program itself, which finds the devices of the test.
+    # This program runs cdigen with the devices of the test.
     program.write_text(
         f'#!/bin/sh\nPYTHONPATH="{REPOSITORY}" exec {sys.executable} -m cdigen "$@" '
         f"--config {top}/config.yaml --spec-dir {top}/specs\n"
@@ -71,7 +71,7 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Shells:
 
 @pytest.mark.parametrize("shell", SHELLS)
 @pytest.mark.parametrize("line", ["cdigen doctor --device ", "cdigen list --kind "])
-def test_what_stands_in_a_spec_is_never_run(shells: Shells, shell: str, line: str) -> None:
+def test_a_device_name_in_a_spec_is_never_executed(shells: Shells, shell: str, line: str) -> None:
     offered = shells.offers(shell, line)
     assert any(word.startswith("nvidia.com/gpu") for word in offered)
     assert not any("owned" in word for word in offered)
@@ -85,18 +85,16 @@ def test_a_shell_offers_the_commands(shells: Shells, shell: str) -> None:
 
 @pytest.mark.parametrize("shell", THOROUGH)
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_shell_offers_a_command_its_own_options_and_no_others(
-    shells: Shells, shell: str, command: str
-) -> None:
+def test_a_shell_offers_only_the_options_of_the_command(shells: Shells, shell: str, command: str) -> None:
     assert shells.offers(shell, f"cdigen {command} --") == long_options(command)
 
 
-def test_zsh_offers_a_command_its_own_options_and_no_others(shells: Shells) -> None:
+def test_zsh_offers_only_the_options_of_the_command(shells: Shells) -> None:
     assert shells.offers("zsh", "cdigen generate --") == long_options("generate")
 
 
 @pytest.mark.parametrize("shell", THOROUGH)
-def test_a_shell_offers_the_values_that_an_option_takes(shells: Shells, shell: str) -> None:
+def test_a_shell_offers_the_values_of_an_option(shells: Shells, shell: str) -> None:
     for command in COMMANDS:
         for action in (action for action in shown_options(command) if action.choices):
             line = f"cdigen {command} {action.option_strings[-1]} "
@@ -117,14 +115,14 @@ def test_a_shell_offers_the_values_that_an_option_takes(shells: Shells, shell: s
         ("cdigen generate --target docker-2", {"docker-25.0", "docker-27.5", "docker-28.1", "docker-29.7"}),
     ],
 )
-def test_a_shell_offers_what_this_host_and_its_runtimes_have(
+def test_a_shell_offers_runtimes_and_devices_and_users_of_this_host(
     shells: Shells, shell: str, line: str, offered: set[str]
 ) -> None:
     assert shells.offers(shell, line) == offered
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_shell_offers_files_where_a_file_is_meant_and_folders_where_a_folder_is(
+def test_a_shell_offers_files_for_file_arguments_and_folders_for_folder_options(
     shells: Shells, shell: str
 ) -> None:
     def offers(line: str) -> set[str]:
@@ -141,11 +139,11 @@ def test_a_shell_offers_files_where_a_file_is_meant_and_folders_where_a_folder_i
     [
         ("cdigen gen", "cdigen generate "),
         ("cdigen generate --layout=h", "cdigen generate --layout=hwcaps "),
-        # = and : end a word for bash.
+        # = and : separate words in bash.
         ("cdigen doctor --device nvidia.com/gpu=0:", "cdigen doctor --device nvidia.com/gpu=0:1 "),
         ("cdigen doctor --device=amd", "cdigen doctor --device=amd.com/gpu=all "),
         ("cdigen doctor --bundle fo", "cdigen doctor --bundle folder/"),
     ],
 )
-def test_the_tab_key_ends_what_was_begun(shells: Shells, shell: str, typed: str, line: str) -> None:
+def test_the_tab_key_completes_a_partial_word(shells: Shells, shell: str, typed: str, line: str) -> None:
     assert shells.line_after_tab(shell, typed) == line

@@ -1,4 +1,7 @@
-"""What `make install INSTALL_DEPS=no` asks the distribution's modules, before it changes anything."""
+"""`make install INSTALL_DEPS=no` checks the versions of the distribution's modules before any change.
+
+A floor is the minimum version of a module.
+"""
 
 import subprocess
 import sys
@@ -13,7 +16,7 @@ from support.processes import captured
 
 
 class Distribution:
-    """A Python with modules of which nothing but the metadata is there."""
+    """A Python installation whose modules consist of metadata only."""
 
     def __init__(self, folder: Path) -> None:
         subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
@@ -28,9 +31,9 @@ class Distribution:
                 f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {release}\n"
             )
 
-    def has_the_floors(self, **but: str) -> None:
+    def has_the_floors(self, **other: str) -> None:
         floors = {need.name.replace("-", "_"): floor(need) for need in needs()}
-        self.has(**{name: but.get(name, release) for name, release in floors.items()})
+        self.has(**{name: other.get(name, release) for name, release in floors.items()})
 
 
 def needs() -> list[Requirement]:
@@ -45,18 +48,18 @@ def floor(need: Requirement) -> str:
 
 def floors(distribution: Distribution, *options: str) -> tuple[int, str]:
     command = [str(distribution.python), "-BI", "etc/floors.py", "pyproject.toml", *options]
-    said = captured(command, cwd=REPOSITORY)
-    return said.returncode, said.stdout + said.stderr
+    message = captured(command, cwd=REPOSITORY)
+    return message.returncode, message.stdout + message.stderr
 
 
-def test_what_a_distribution_has_at_the_floor_is_enough(tmp_path: Path) -> None:
+def test_modules_with_the_minimum_versions_are_accepted(tmp_path: Path) -> None:
     distribution = Distribution(tmp_path / "python")
     distribution.has_the_floors()
     assert floors(distribution) == (0, "")
 
 
 @pytest.mark.parametrize(
-    ("name", "release", "said"),
+    ("name", "release", "message"),
     [
         ("watchdog", "5.0.3", "watchdog is 5.0.3 (>=6,<8)"),
         ("watchdog", "8", "watchdog is 8 (>=6,<8)"),
@@ -67,27 +70,29 @@ def test_what_a_distribution_has_at_the_floor_is_enough(tmp_path: Path) -> None:
         ("grpcio", "1.48.4", "grpcio is 1.48.4 (>=1.51)"),
     ],
 )
-def test_each_bound_counts(tmp_path: Path, name: str, release: str, said: str) -> None:
+def test_only_a_version_outside_the_bounds_of_its_requirement_is_reported(
+    tmp_path: Path, name: str, release: str, message: str
+) -> None:
     distribution = Distribution(tmp_path / "python")
     distribution.has_the_floors(**{name: release})
-    assert floors(distribution) == (1 if said else 0, said)
+    assert floors(distribution) == (1 if message else 0, message)
 
 
-def test_what_nobody_needs_may_be_missing_and_of_a_package_everything(tmp_path: Path) -> None:
+def test_optional_modules_may_be_missing_and_a_package_checks_only_installed_modules(tmp_path: Path) -> None:
     distribution = Distribution(tmp_path / "python")
     distribution.has(structlog="23.1")
-    code, said = floors(distribution)
-    assert (code, "watchdog is missing" in said, "nvidia-ml-py" in said, "grpcio" in said) == (
+    code, message = floors(distribution)
+    assert (code, "watchdog is missing" in message, "nvidia-ml-py" in message, "grpcio" in message) == (
         1, True, False, False,
     )  # fmt: skip
     assert floors(distribution, "--of-a-package") == (1, "structlog is 23.1 (>=24.1)")
 
 
-def test_modules_that_are_too_old_end_the_installation_before_anything_is_done(tmp_path: Path) -> None:
+def test_modules_that_are_too_old_stop_the_installation_before_any_change(tmp_path: Path) -> None:
     distribution = Distribution(tmp_path / "python")
     distribution.has_the_floors(watchdog="2.2.1", tomlkit="0.5")
     destination = tmp_path / "host"
     result = make("install", destination, "INSTALL_DEPS=no", f"HOST_PYTHON={distribution.python}")
     assert result.returncode != 0
-    assert "does not fit: tomlkit is 0.5 (>=0.13); watchdog is 2.2.1 (>=6,<8)" in result.stderr
+    assert "do not fit: tomlkit is 0.5 (>=0.13); watchdog is 2.2.1 (>=6,<8)" in result.stderr
     assert not destination.exists()

@@ -1,7 +1,7 @@
-"""What `make install` keeps in TMPDIR is out of every other user's reach.
+"""Other users cannot access the temporary files of `make install` in TMPDIR.
 
-TMPDIR is open to all and not sticky here: there the kernel protects no file, as in a /tmp where
-fs.protected_regular is 0.
+In these tests, all users can write to TMPDIR, and it has no sticky bit. The kernel protects no file in such a
+folder. It also protects no file in /tmp if the sysctl fs.protected_regular is 0.
 """
 
 import ctypes
@@ -16,10 +16,10 @@ import pytest
 from support.installation.installing import LOCAL, done, make
 
 NOBODY = 65534
-# Names that were or could be made from the one that mktemp gave.
+# Suffixes of file names that scripts made, or could make, from the name that mktemp printed.
 SUFFIXES = ("dirs", "gone", "needs", "new", "old", "text", "tmp")
-# mktemp(1) as it is, and another user who sees at once what it made.
-SPIED_MKTEMP = """#!/bin/sh
+# This program runs the real mktemp(1). Another user then creates files with these suffixes at once.
+OBSERVED_MKTEMP = """#!/bin/sh
 made=$({mktemp} "$@") || exit
 setpriv --reuid={user} --clear-groups sh -c '
 	for suffix in {suffixes}; do
@@ -33,8 +33,8 @@ IN_OPEN, IN_CREATE, IN_MOVED_TO, IN_ISDIR = 0x20, 0x100, 0x80, 0x40000000
 
 
 @pytest.fixture
-def shared(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - it holds files of another user
-    """Return a folder below which everybody may look, with a `tmp` that is everybody's."""
+def shared(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - the folder contains files of another user
+    """Return a folder that all users can read, with a folder `tmp` that all users can write."""
     folder = Path(tempfile.mkdtemp(prefix="install-"))
     folder.chmod(0o755)
     (folder / "tmp").mkdir()
@@ -44,7 +44,7 @@ def shared(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - it holds file
 
 
 @pytest.mark.parametrize("target", ["install", "uninstall"])
-def test_names_that_another_user_planted_are_neither_read_nor_written(
+def test_files_that_another_user_planted_are_neither_read_nor_written(
     shared: Path, tmp_path: Path, target: str
 ) -> None:
     if target == "uninstall":
@@ -57,7 +57,7 @@ def test_names_that_another_user_planted_are_neither_read_nor_written(
     programs.mkdir()
     mktemp = programs / "mktemp"
     mktemp.write_text(
-        SPIED_MKTEMP.format(
+        OBSERVED_MKTEMP.format(
             mktemp=shutil.which("mktemp"), user=NOBODY, suffixes=" ".join(SUFFIXES), plant=plant
         )
     )
@@ -82,15 +82,15 @@ def test_in_the_temporary_folder_only_folders_are_made_and_no_file_is_opened(
     assert libc.inotify_add_watch(watch, os.fsencode(temporary), IN_OPEN | IN_CREATE | IN_MOVED_TO) > 0
     for target in ("install", "install", "uninstall"):
         done(make(target, tmp_path, *LOCAL, environment={"TMPDIR": str(temporary)}))
-    seen = os.read(watch, 1 << 20)
+    found = os.read(watch, 1 << 20)
     os.close(watch)
     made, files = 0, []
-    while seen:
-        _, mask, _, length = struct.unpack_from("iIII", seen)
+    while found:
+        _, mask, _, length = struct.unpack_from("iIII", found)
         if not mask & IN_ISDIR:
-            files.append(seen[16 : 16 + length].rstrip(b"\0"))
+            files.append(found[16 : 16 + length].rstrip(b"\0"))
         made += mask & (IN_CREATE | IN_ISDIR) == IN_CREATE | IN_ISDIR
-        seen = seen[16 + length :]
+        found = found[16 + length :]
     assert files == []
     assert made == 3
     assert list(temporary.iterdir()) == []

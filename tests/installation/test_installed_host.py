@@ -1,4 +1,4 @@
-"""The whole of it on a host of its own: a clean Debian root, installed into, booted by its own systemd."""
+"""cdigen is installed into a clean Debian root, and its services run under the systemd of that root."""
 
 import json
 import shutil
@@ -27,34 +27,34 @@ from support.processes import captured
 pytestmark = pytest.mark.e2e
 
 SPEC = f"{GPU_HOST}/run/cdi/nvidia.com-gpu.json"
-# A node that only the plugin looks at, of no device that there is.
+# A device node without a driver. Only the plugin reads it.
 NODE = "/dev/cdigen-test"
 
 
-def of_the_system(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
-    return {path: told for path, told in snapshot(root).items() if not path.startswith(GPU_HOST)}
+def system_files(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
+    return {path: report for path, report in snapshot(root).items() if not path.startswith(GPU_HOST)}
 
 
-def asked_nvml(root: Path) -> str:
-    """Start NVML's process as the installed one does, for a library that is nowhere; return what it says."""
+def nvml_output(root: Path) -> str:
+    """Start the NVML child process of the installed cdigen with a missing library; return its output."""
     child = "/usr/local/lib/cdigen/cdigen/vendors/nvidia/nvml/child"
     command = ["chroot", str(root), "/usr/bin/python3", "-I", child, "/nowhere/libnvidia-ml.so.1", "identity"]
     return captured(command).stdout
 
 
-def test_installed_started_and_uninstalled_nothing_is_left(host: Path) -> None:
+def test_no_file_is_left_after_installation_use_and_uninstallation(host: Path) -> None:
     def cdigen(*arguments: str) -> str:
         command = ["chroot", str(host), "/usr/local/bin/cdigen", *arguments]
         result = subprocess.run(command, check=True, capture_output=True, text=True)
         return result.stdout
 
-    before = of_the_system(host)
+    before = system_files(host)
     done(make("install", host, "PREFIX=/usr/local", HOST_PYTHON))
     try:
         assert cdigen("--version").startswith("cdigen ")
         cdigen("generate", "--root", f"/{GPU_HOST}", "--write")
         assert "nvidia.com/gpu=1" in cdigen("list", "--root", f"/{GPU_HOST}")
-        assert "pynvml" not in asked_nvml(host)
+        assert "pynvml" not in nvml_output(host)
         assert (host / SPEC).stat().st_mode & 0o777 == 0o644
         for path in (host / "usr/local").rglob("*"):
             status = path.lstat()
@@ -63,26 +63,26 @@ def test_installed_started_and_uninstalled_nothing_is_left(host: Path) -> None:
             )
     finally:
         done(make("uninstall", host, "PREFIX=/usr/local"))
-    assert of_the_system(host) == before
+    assert system_files(host) == before
     assert (host / SPEC).exists()
 
 
 @pytest.fixture(scope="module")
 def inside(host: Path) -> Iterator[Callable[..., str]]:
-    """Boot the host's own systemd with cdigen installed; returns what runs a command there."""
+    """Boot the host's own systemd with cdigen installed; return a function that runs a command there."""
     shutil.rmtree(host / GPU_HOST / "run/cdi", ignore_errors=True)
     shutil.rmtree(host / GPU_HOST / "var/lib/cdigen", ignore_errors=True)
     with started(host, cdigen=f"/usr/bin/cdigen run --root /{GPU_HOST} --layout view -v") as run:
         yield run
 
 
-def test_the_service_does_its_work_without_any_capability(inside: Callable[..., str]) -> None:
+def test_the_service_is_ready_without_any_capability(inside: Callable[..., str]) -> None:
     inside("systemctl", "start", "cdigen")
     assert 'Status: "ready' in inside("systemctl", "status", "cdigen", "--no-pager")
     assert_confined(inside, "cdigen")
 
 
-def test_views_are_hard_links_within_the_service(host: Path, inside: Callable[..., str]) -> None:
+def test_the_service_makes_views_with_hard_links_to_libraries(host: Path, inside: Callable[..., str]) -> None:
     inside("systemctl", "start", "cdigen")
     assert eventually((host / SPEC).exists)
     views = host / GPU_HOST / "var/lib/cdigen/views"
@@ -91,7 +91,7 @@ def test_views_are_hard_links_within_the_service(host: Path, inside: Callable[..
     assert library.samefile(source)
 
 
-def test_a_spec_directory_that_others_remove_and_make_again_is_filled_again(
+def test_specs_are_written_again_after_the_spec_directory_was_removed(
     host: Path, inside: Callable[..., str]
 ) -> None:
     inside("systemctl", "start", "cdigen")
@@ -109,8 +109,8 @@ def test_kernel_events_reach_the_service_in_its_private_network(inside: Callable
         cannot_run("this machine has no PCI device whose uevent could be written")
     inside("systemctl", "start", "cdigen")
     (device / "uevent").write_text("change")
-    told = f"pci change {device.name}"
-    assert eventually(lambda: told in inside("journalctl", "--unit=cdigen", "--no-pager", "--output=cat"))
+    report = f"pci change {device.name}"
+    assert eventually(lambda: report in inside("journalctl", "--unit=cdigen", "--no-pager", "--output=cat"))
 
 
 @pytest.mark.wall_clock
@@ -124,11 +124,11 @@ def test_reload_and_stop_are_clean_and_quick(inside: Callable[..., str]) -> None
     assert inside("systemctl", "show", "--property=Result", "--value", "cdigen").strip() == "success"
 
 
-def test_a_wrong_configuration_fails_the_reload_and_the_daemon_goes_on(
+def test_an_invalid_configuration_fails_the_reload_and_the_daemon_continues(
     host: Path, inside: Callable[..., str]
 ) -> None:
     inside("systemctl", "start", "cdigen")
-    # The drop-in of this test makes another tree the host: the reload asks for the machine's own file.
+    # The daemon of this test reads the file of the tree GPU_HOST. The reload checks the file of the host.
     files = [host / f"{top}etc/cdigen/config.yaml" for top in ("", f"{GPU_HOST}/")]
     for file in files:
         file.parent.mkdir(exist_ok=True)
@@ -142,8 +142,8 @@ def test_a_wrong_configuration_fails_the_reload_and_the_daemon_goes_on(
         assert eventually(
             lambda: "unknown key 'colour'" in inside("cdigen", "status", "--root", f"/{GPU_HOST}")
         )
-        counts_not = "the configuration does not count"
-        assert eventually(lambda: counts_not in inside("systemctl", "status", "cdigen", "--no-pager"))
+        ignored = "invalid configuration ignored"
+        assert eventually(lambda: ignored in inside("systemctl", "status", "cdigen", "--no-pager"))
         for file in files:
             file.write_text("mode: auto\n")
         inside("systemctl", "reload", "cdigen")
@@ -155,7 +155,7 @@ def test_a_wrong_configuration_fails_the_reload_and_the_daemon_goes_on(
 
 @pytest.fixture
 def runtime(host: Path, inside: Callable[..., str]) -> Iterator[Callable[[], Runtime]]:
-    """Start the plugin as its unit does, for a socket of ours; returns what waits for it to register."""
+    """Start the plugin's unit with a socket of the test; return a function that accepts a connection."""
     devices = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/nvidia0", "hostPath": NODE}]}}]
     spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": devices}
     (host / "etc/cdi").mkdir(exist_ok=True)
@@ -189,7 +189,7 @@ def runtime(host: Path, inside: Callable[..., str]) -> Iterator[Callable[[], Run
                 path.unlink()
 
 
-def test_the_plugin_in_its_sandbox_sees_all_that_it_needs(
+def test_the_plugin_injects_devices_in_the_sandbox_of_its_unit(
     inside: Callable[..., str], runtime: Callable[[], Runtime]
 ) -> None:
     served = runtime()
@@ -210,36 +210,36 @@ def test_the_plugin_in_its_sandbox_sees_all_that_it_needs(
     assert inside("systemctl", "is-active", "cdigen-nri") == "active\n"
 
 
-def test_an_instance_beside_the_plugins_service_serves_while_that_is_stopped(
+def test_a_second_instance_serves_while_the_plugins_service_is_stopped(
     inside: Callable[..., str], runtime: Callable[[], Runtime]
 ) -> None:
-    """As docs/nri.md says; status.json shows whose the place is, and the lock outlives the other's unit."""
-    asks = pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"])
+    """As in docs/nri.md, status.json describes the active instance, and the lock stays when a unit ends."""
+    request = pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"])
 
-    def has_place(unit: str) -> bool:
-        # One takes its status away before the other writes its own.
+    def is_active(unit: str) -> bool:
+        # The old instance removes its status before the new instance writes a status.
         return f'"pid": {main_pid(inside, unit)},' in inside(
             "sh", "-c", "cat /run/cdigen-nri/status.json || true"
         )
 
     runtime()
-    assert eventually(lambda: has_place("cdigen-nri"))
+    assert eventually(lambda: is_active("cdigen-nri"))
     program = inside("sh", "-c", "command -v cdigen").strip()
     inside("systemd-run", "--unit=cdigen-nri-beside", program, "nri", "--standby")
     beside = runtime()
     inside("systemctl", "stop", "cdigen-nri")
-    assert eventually(lambda: has_place("cdigen-nri-beside"))
-    assert beside.create(*asks).linux.devices
+    assert eventually(lambda: is_active("cdigen-nri-beside"))
+    assert beside.create(*request).linux.devices
     inside("systemctl", "start", "--no-block", "cdigen-nri")
     served = runtime()
-    assert has_place("cdigen-nri-beside")
+    assert is_active("cdigen-nri-beside")
     inside("systemctl", "stop", "cdigen-nri-beside")
-    assert eventually(lambda: has_place("cdigen-nri"))
-    assert served.create(*asks).linux.devices
+    assert eventually(lambda: is_active("cdigen-nri"))
+    assert served.create(*request).linux.devices
 
 
 @pytest.mark.wall_clock
-def test_a_plugin_that_was_killed_is_back_at_once(
+def test_a_killed_plugin_is_connected_again_within_five_seconds(
     inside: Callable[..., str], runtime: Callable[[], Runtime]
 ) -> None:
     runtime()
@@ -249,32 +249,34 @@ def test_a_plugin_that_was_killed_is_back_at_once(
     assert time.monotonic() - began < 5
 
 
-def test_the_unit_that_runs_once_takes_no_gpu_for_no_failure(inside: Callable[..., str]) -> None:
+def test_the_one_shot_unit_succeeds_without_a_gpu(inside: Callable[..., str]) -> None:
     inside("systemctl", "start", "cdigen-once")
     assert inside("systemctl", "show", "--property=Result", "--value", "cdigen-once").strip() == "success"
 
 
-def test_uninstalled_the_service_ends_first_and_no_spec_names_a_hook_that_is_gone(
+def test_uninstallation_stops_the_service_and_withdraws_specs_with_the_hook(
     host: Path, inside: Callable[..., str]
 ) -> None:
-    """The last one: it takes cdigen from the host of this file."""
+    """This test runs last because it removes cdigen from the host of this module."""
     inside("systemctl", "enable", "--now", "cdigen")
     hook = "/usr/libexec/cdigen/cdigen-hook"
-    where = "import sys; sys.path.insert(0, '/usr/lib/cdigen')\n"
-    inside("python3", "-BIS", "-c", where + publish_script("/etc/cdi", "nvidia.com/gpu", hook))
+    import_path = "import sys; sys.path.insert(0, '/usr/lib/cdigen')\n"
+    inside("python3", "-BIS", "-c", import_path + publish_script("/etc/cdi", "nvidia.com/gpu", hook))
     (host / "etc/cdi/nvidia.yaml").write_text(f"path: {hook}\n")
     written = host / "etc/cdi/nvidia.com-gpu.json"
     assert written.exists()
-    # make is not on this host: it only names the variables.
+    # This host has no make. `make uninstall` only sets these variables and runs etc/install.
     shutil.copytree(REPOSITORY / "etc", host / "srv/sources/etc")
     names = {
         "DESTDIR": "", "BINDIR": "/usr/bin", "LIBDIR": "/usr/lib", "LIBEXECDIR": "/usr/libexec",
-        "SYSCONFDIR": "/etc", "HOST_PYTHON": "/usr/bin/python3",
+        "DATADIR": "/usr/share", "MANDIR": "/usr/share/man", "ZSHDIR": "/usr/share/zsh/vendor-completions",
+        "UNITDIR": "/usr/lib/systemd/system", "UDEVRULESDIR": "/usr/lib/udev/rules.d",
+        "TMPFILESDIR": "/usr/lib/tmpfiles.d", "SYSCONFDIR": "/etc", "HOST_PYTHON": "/usr/bin/python3",
     }  # fmt: skip
     variables = [f"{name}={value}" for name, value in names.items()]
-    said = inside("env", "--chdir=/srv/sources", *variables, "etc/install", "uninstall")
+    message = inside("env", "--chdir=/srv/sources", *variables, "etc/install", "uninstall")
     assert (written.exists(), (host / "usr/bin/cdigen").exists()) == (False, False)
-    assert said.splitlines()[-1] == "/etc/cdi/nvidia.yaml"
+    assert message.splitlines()[-1] == "/etc/cdi/nvidia.yaml"
     assert inside("systemctl", "list-units", "--all", "--plain", "--no-legend", "cdigen*") == ""
     assert not (host / "etc/systemd/system/multi-user.target.wants/cdigen.service").is_symlink()
     assert "cdigen" not in inside("sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")

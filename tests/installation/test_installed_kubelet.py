@@ -1,4 +1,4 @@
-"""The kubelet's device plugins as their unit runs them below a systemd, with a double of a kubelet."""
+"""The device plugins for the kubelet run in their unit under systemd, with a test double of the kubelet."""
 
 import shutil
 import tempfile
@@ -15,14 +15,14 @@ pytestmark = pytest.mark.e2e
 
 UNIT = "cdigen-kubelet"
 RESOURCE = "nvidia.com/gpu"
-PLUGIN = f"/usr/bin/cdigen kubelet --spec-dir /{GPU_HOST}/run/cdi --daemon-dir /{GPU_HOST}/run/cdigen"
+PLUGIN = f"/usr/bin/cdigen kubelet --spec-dir /{GPU_HOST}/run/cdi --daemon-run-dir /{GPU_HOST}/run/cdigen"
 DAEMON = f"/usr/bin/cdigen run --root /{GPU_HOST}"
 
 
 @pytest.fixture(scope="module")
 def inside(host: Path) -> Iterator[Callable[..., str]]:
     with started(host, cdigen=DAEMON, cdigen_kubelet=PLUGIN) as run:
-        # As systemd does at boot, but in a container: what is mounted later reaches the services.
+        # systemd does this at boot, except in a container, so that later mounts are visible in services.
         run("mount", "--make-rshared", "/")
         run("systemctl", "start", "cdigen")
         yield run
@@ -30,7 +30,7 @@ def inside(host: Path) -> Iterator[Callable[..., str]]:
 
 @pytest.fixture
 def folder(host: Path) -> Iterator[Path]:
-    """Return the host's /var/lib/kubelet, which does not exist; by a short name, as sockets need it."""
+    """Return a short path of the host's /var/lib/kubelet (socket paths are limited); it does not exist."""
     with tempfile.TemporaryDirectory(prefix="k") as short:
         (Path(short) / "lib").symlink_to(host / "var/lib")
         yield Path(short) / "lib/kubelet"
@@ -46,14 +46,14 @@ def kubelet(folder: Path) -> Iterator[Kubelet]:
 
 @pytest.fixture
 def service(inside: Callable[..., str], folder: Path) -> Iterator[Callable[..., str]]:
-    """Return what runs a command on the host; the unit is stopped in the end."""
+    """Return a function that runs a command on the host; the unit is stopped at the end."""
     assert not folder.exists()
     yield inside
     inside("systemctl", "stop", UNIT)
 
 
 def gpus(kubelet: Kubelet) -> int:
-    """Return how many GPUs KUBELET is told of; none can be used here, as their nodes are plain files."""
+    """Return the number of GPUs that KUBELET receives. They are unhealthy, as their nodes are plain files."""
     try:
         return len(kubelet.list_of(RESOURCE))
     except LookupError:
@@ -69,16 +69,18 @@ def start(service: Callable[..., str]) -> None:
     service("sh", "-c", f"systemctl start {UNIT} || {{ journalctl -u {UNIT} -n 20; exit 1; }}")
 
 
-def test_a_kubelet_that_was_there_before_has_the_gpus(kubelet: Kubelet, service: Callable[..., str]) -> None:
+def test_a_kubelet_that_started_before_the_service_has_the_gpus(
+    kubelet: Kubelet, service: Callable[..., str]
+) -> None:
     kubelet.start()
     start(service)
     has_gpus(kubelet, service)
     assert service("systemctl", "is-active", UNIT) == "active\n"
-    said = ("systemctl", "show", "--property=StatusText", "--value", UNIT)
-    assert eventually(lambda: f"{RESOURCE}: 0 of 2" in service(*said))
+    message = ("systemctl", "show", "--property=StatusText", "--value", UNIT)
+    assert eventually(lambda: f"{RESOURCE}: 0 of 2" in service(*message))
 
 
-def test_a_folder_that_the_kubelet_makes_after_the_start_is_served(
+def test_a_kubelet_that_makes_its_folder_after_the_start_of_the_service_has_the_gpus(
     kubelet: Kubelet, service: Callable[..., str]
 ) -> None:
     start(service)
@@ -87,7 +89,7 @@ def test_a_folder_that_the_kubelet_makes_after_the_start_is_served(
     has_gpus(kubelet, service)
 
 
-def test_a_kubelet_that_restarts_or_whose_folder_was_removed_has_them_again(
+def test_a_kubelet_has_the_gpus_again_after_a_restart_or_a_removal_of_its_folder(
     kubelet: Kubelet, service: Callable[..., str]
 ) -> None:
     kubelet.start()
@@ -102,7 +104,7 @@ def test_a_kubelet_that_restarts_or_whose_folder_was_removed_has_them_again(
     has_gpus(kubelet, service)
 
 
-def test_a_file_system_that_is_mounted_there_after_the_start_is_served(
+def test_a_kubelet_whose_folder_is_mounted_after_the_start_has_the_gpus(
     service: Callable[..., str], folder: Path, host: Path
 ) -> None:
     folder.mkdir()
@@ -120,7 +122,7 @@ def test_a_file_system_that_is_mounted_there_after_the_start_is_served(
         service("umount", "/var/lib/kubelet")
 
 
-def test_it_runs_without_any_capability_or_network_and_leaves_no_socket(
+def test_the_service_has_no_capability_and_no_network_and_leaves_no_socket(
     kubelet: Kubelet, service: Callable[..., str]
 ) -> None:
     kubelet.start()
@@ -134,7 +136,7 @@ def test_it_runs_without_any_capability_or_network_and_leaves_no_socket(
     assert sorted(path.name for path in kubelet.plugins.iterdir()) == ["kubelet.sock"]
 
 
-def test_killed_it_is_back_at_once(kubelet: Kubelet, service: Callable[..., str]) -> None:
+def test_a_killed_service_restarts_and_registers_again(kubelet: Kubelet, service: Callable[..., str]) -> None:
     kubelet.start()
     start(service)
     has_gpus(kubelet, service)
@@ -145,8 +147,10 @@ def test_killed_it_is_back_at_once(kubelet: Kubelet, service: Callable[..., str]
     has_gpus(kubelet, service)
 
 
-def test_what_no_restart_mends_is_not_tried_again(service: Callable[..., str], host: Path) -> None:
-    # The kubelet's folder can never be a file.
+def test_the_service_is_not_restarted_after_an_error_that_no_restart_fixes(
+    service: Callable[..., str], host: Path
+) -> None:
+    # The service fails if the kubelet's folder is a file.
     file = host / "var/lib/kubelet"
     file.write_text("")
     try:

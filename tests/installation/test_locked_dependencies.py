@@ -1,4 +1,4 @@
-"""The lock files: their contents, and that nothing else is installed.
+"""The lock files satisfy pyproject.toml, and installations use only the packages of the lock files.
 
 requirements.lock is for hosts, requirements-build.lock is for building packages, requirements-dev.lock is for
 `make test`, `make lint` and `.ci/run`, and requirements-release.lock is for `make release` and `make lock`.
@@ -35,7 +35,7 @@ def pinned(lock: str) -> set[tuple[str, str]]:
 
 
 def pins() -> dict[str, str]:
-    """Return the release of each name in requirements.lock, which has one of each."""
+    """Return the release of each name in requirements.lock, which has one release of each name."""
     return dict(pinned(HOSTS))
 
 
@@ -57,30 +57,30 @@ def needs(lock: str) -> list[Requirement]:
 
 @pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV, RELEASE])
 def test_each_lock_satisfies_its_requirements_in_pyproject(lock: str) -> None:
-    there = pinned(lock)
+    locked = pinned(lock)
     unfit = []
     for need in needs(lock):
-        releases = [release for name, release in there if name == canonicalize_name(need.name)]
+        releases = [release for name, release in locked if name == canonicalize_name(need.name)]
         if not releases or not all(release in need.specifier for release in releases):
             unfit.append((str(need), releases))
     assert unfit == []
 
 
 def test_every_extra_and_group_of_pyproject_has_its_lock() -> None:
-    # A further one needs an option in 'make lock', and a place in needs() above.
+    # A new extra or group needs an option in 'make lock', and an entry in needs() above.
     table = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())
     assert set(table["project"]["optional-dependencies"]) == {"kubelet", "dev"}
     assert set(table["dependency-groups"]) == {"build", "hosts", "release"}
 
 
-def test_what_is_installed_on_hosts_and_what_builds_it_are_the_releases_that_the_tests_ran_with() -> None:
+def test_the_locks_for_hosts_and_builds_have_only_releases_that_the_tests_use() -> None:
     assert pinned(HOSTS) - pinned(DEV) == set()
     assert pinned(BUILD) - pinned(DEV) == set()
     assert pinned(BUILD) - pinned(RELEASE) == set()
 
 
 @pytest.mark.parametrize("lock", [HOSTS, BUILD, DEV, RELEASE])
-def test_every_pin_is_a_release_with_its_hashes_and_nothing_names_a_registry(lock: str) -> None:
+def test_every_pin_is_a_release_with_hashes_and_no_line_names_a_registry(lock: str) -> None:
     text = (REPOSITORY / lock).read_text()
     entry = r"[a-z0-9.-]+==[0-9.]+(?: ; [a-z_]+ [<>=!]+ '[^'\n]+'(?: and [a-z_]+ [<>=!]+ '[^'\n]+')*)?"
     hashes = r"(?: \\\n    --hash=sha256:[0-9a-f]{64})+\n"
@@ -89,7 +89,7 @@ def test_every_pin_is_a_release_with_its_hashes_and_nothing_names_a_registry(loc
 
 
 def wheel(folder: Path, name: str, release: str) -> Path:
-    """Put a wheel of NAME there, which is not the one that the lock means."""
+    """Write a wheel of NAME with other contents than the wheel of the lock; return its path."""
     stem = f"{name.replace('-', '_')}-{release}"
     parts = {
         f"{name.replace('-', '_')}.py": "print('planted')\n",
@@ -106,7 +106,7 @@ def wheel(folder: Path, name: str, release: str) -> Path:
 
 
 def source(folder: Path, name: str, release: str, proof: Path) -> Path:
-    """Put a source archive of NAME there whose setup.py leaves PROOF that it was run."""
+    """Write a source archive of NAME whose setup.py creates PROOF when it runs; return its path."""
     stem = f"{name}-{release}"
     file = folder / f"{stem}.tar.gz"
     code = f"open({str(proof)!r}, 'w')\nfrom setuptools import setup\nsetup(name={name!r})\n"
@@ -120,7 +120,7 @@ def source(folder: Path, name: str, release: str, proof: Path) -> Path:
 
 @pytest.fixture
 def registry(tmp_path: Path) -> Path:
-    """Return a folder with a wheel of everything in the lock, none of them the real one."""
+    """Return a folder with a fake wheel of every package in requirements.lock."""
     folder = tmp_path / "registry"
     folder.mkdir()
     for name, release in pins().items():
@@ -130,7 +130,7 @@ def registry(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    """Return a copy of the sources, whose locks a test can change."""
+    """Return a copy of the sources; tests can change its locks."""
     copy = tmp_path / "sources"
     copy.mkdir()
     for name in ("cdigen", "etc", "schemas"):
@@ -141,7 +141,7 @@ def tree(tmp_path: Path) -> Path:
 
 
 def pip_with(registry: Path, *options: str) -> str:
-    """Return a script that is pip with what REGISTRY has and nothing else."""
+    """Return a script that runs pip with only the files of REGISTRY."""
     command = (
         f'exec {sys.executable} -m pip --isolated "$@" --no-cache-dir --no-index --find-links {registry}'
     )
@@ -149,14 +149,14 @@ def pip_with(registry: Path, *options: str) -> str:
 
 
 def install(tree: Path, registry: Path, destination: Path) -> subprocess.CompletedProcess[str]:
-    """Install from TREE with what REGISTRY has and nothing else."""
+    """Install from TREE with only the files of REGISTRY."""
     script = destination.parent / "pip"
     script.write_text(pip_with(registry))
     script.chmod(0o755)
     return make("install", destination, *HERE, f"PIP={script}", tree=tree)
 
 
-def test_what_is_not_the_file_that_was_pinned_is_refused(tree: Path, registry: Path, tmp_path: Path) -> None:
+def test_a_wheel_whose_hash_is_not_in_the_lock_is_refused(tree: Path, registry: Path, tmp_path: Path) -> None:
     destination = tmp_path / "host"
     result = install(tree, registry, destination)
     assert result.returncode != 0
@@ -164,10 +164,10 @@ def test_what_is_not_the_file_that_was_pinned_is_refused(tree: Path, registry: P
     assert list(destination.rglob("*")) == []
 
 
-def test_a_lock_that_has_the_hashes_of_other_files_gets_those(
+def test_wheels_are_installed_if_the_lock_has_their_hashes(
     tree: Path, registry: Path, tmp_path: Path
 ) -> None:
-    # The same as above but for the hashes: it is they that decide.
+    # The lock has the hashes of the fake wheels, so pip installs them.
     lines = [
         f"{name}=={release} --hash=sha256:{digest(wheel(registry, name, release))}\n"
         for name, release in pins().items()
@@ -176,7 +176,7 @@ def test_a_lock_that_has_the_hashes_of_other_files_gets_those(
     destination = tmp_path / "host"
     done(install(tree, registry, destination))
     assert (destination / "usr/lib/cdigen/watchdog.py").read_text() == "print('planted')\n"
-    # One hash of one of them is another.
+    # One hash differs.
     tampered = "".join(lines).replace(re.findall(r"sha256:(\w+)", lines[3])[0], "0" * 64)
     (tree / "requirements.lock").write_text(tampered)
     result = install(tree, registry, tmp_path / "other")
@@ -184,7 +184,7 @@ def test_a_lock_that_has_the_hashes_of_other_files_gets_those(
     assert "DO NOT MATCH THE HASHES" in result.stderr
 
 
-def test_no_source_is_ever_built(tree: Path, registry: Path, tmp_path: Path) -> None:
+def test_no_source_archive_is_built(tree: Path, registry: Path, tmp_path: Path) -> None:
     name, release = "pyudev", pins()["pyudev"]
     for file in registry.glob(f"{name}-*"):
         file.unlink()
@@ -200,7 +200,7 @@ def test_no_source_is_ever_built(tree: Path, registry: Path, tmp_path: Path) -> 
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
-    """Return a virtual environment whose pip finds wheels with the names in the locks and other contents."""
+    """Return a virtual environment whose pip finds wheels with the names in the locks, but other contents."""
     folder = tmp_path / "planted"
     folder.mkdir()
     for name, release in pinned(DEV) | pinned(RELEASE):
@@ -214,7 +214,7 @@ def planted(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("stamp", ["run.stamp", "dev.stamp", "release.stamp"])
-def test_the_virtual_environment_takes_no_file_but_those_that_were_pinned(
+def test_the_virtual_environment_gets_no_file_whose_hash_is_not_in_the_lock(
     tree: Path, planted: Path, tmp_path: Path, stamp: str
 ) -> None:
     if stamp == "dev.stamp":
@@ -226,8 +226,8 @@ def test_the_virtual_environment_takes_no_file_but_those_that_were_pinned(
     assert not (tmp_path / "target").exists()
 
 
-def test_a_python_without_venv_is_named_with_the_package_to_install(tree: Path, tmp_path: Path) -> None:
-    # As Debian's python3 without the package python3-venv.
+def test_the_error_for_a_python_without_venv_names_the_package_to_install(tree: Path, tmp_path: Path) -> None:
+    # Debian's python3 fails like this without the package python3-venv.
     (tmp_path / "ensurepip.py").write_text("raise ModuleNotFoundError('ensurepip')\n")
     result = make(
         f"{tmp_path}/venv/bin/pip",

@@ -1,4 +1,4 @@
-"""The file by which a runtime starts the NRI plugin itself."""
+"""With the wrapper 20-cdigen, a runtime starts the NRI plugin itself."""
 
 import os
 import shlex
@@ -13,19 +13,19 @@ from support.daemon.host import unshared
 from support.installation.unit_files import ETC
 
 WRAPPER = ETC / "nri-plugin/20-cdigen"
-GIVEN = {"NRI_PLUGIN_IDX", "NRI_PLUGIN_NAME", "NRI_PLUGIN_SOCKET"}
+RUNTIME_VARIABLES = {"NRI_PLUGIN_IDX", "NRI_PLUGIN_NAME", "NRI_PLUGIN_SOCKET"}
 
 
 @pytest.fixture
 def wrapper(tmp_path: Path) -> Path:
-    """Return the wrapper with a program in cdigen's place, which tells what it was given."""
+    """Return the wrapper of a fake cdigen that sends its arguments and variable names to the given socket."""
     program = tmp_path / "cdigen"
     program.write_text(
         f"#!{sys.executable} -BIS\n"
         "import os, socket, sys\n"
-        "given = socket.socket(fileno=int(os.environ['NRI_PLUGIN_SOCKET']))\n"
-        "said = [*sys.argv[1:], *sorted(os.environ)]\n"
-        "given.sendall(' '.join(said).encode())\n"
+        "runtime = socket.socket(fileno=int(os.environ['NRI_PLUGIN_SOCKET']))\n"
+        "lines = [*sys.argv[1:], *sorted(os.environ)]\n"
+        "runtime.sendall(' '.join(lines).encode())\n"
     )
     program.chmod(0o755)
     copy = tmp_path / "20-cdigen"
@@ -34,15 +34,15 @@ def wrapper(tmp_path: Path) -> Path:
     return copy
 
 
-# As Go's ExtraFiles: the socket is number 3.
+# The socket has the file descriptor 3, as with Go's ExtraFiles.
 AT_THREE = "import os, sys; os.dup2(int(sys.argv[1]), 3); os.execv(sys.argv[2], sys.argv[2:])"
 
 
-def told(wrapper: Path, *before: str) -> list[str]:
-    """Start WRAPPER by BEFORE as runtimes do, and return what the program in cdigen's place was given."""
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        number = theirs.fileno()
+def report(wrapper: Path, *before: str) -> list[str]:
+    """Start WRAPPER as runtimes do, below the command `before`; return the output of the fake cdigen."""
+    own, passed = socket.socketpair()
+    with own, passed:
+        number = passed.fileno()
         subprocess.run(
             [*before, sys.executable, "-IBSc", AT_THREE, str(number), wrapper],
             env={"NRI_PLUGIN_NAME": "cdigen", "NRI_PLUGIN_IDX": "20", "NRI_PLUGIN_SOCKET": "3"},
@@ -51,20 +51,20 @@ def told(wrapper: Path, *before: str) -> list[str]:
             stdout=subprocess.DEVNULL,
             check=True,
         )
-        theirs.close()
-        ours.settimeout(60)
-        return ours.recv(4096).decode().split()
+        passed.close()
+        own.settimeout(60)
+        return own.recv(4096).decode().split()
 
 
-def test_the_wrapper_passes_the_socket_on_without_any_environment(wrapper: Path) -> None:
-    argument, *environment = told(wrapper)
+def test_the_wrapper_passes_the_socket_on_if_the_runtime_sets_no_path(wrapper: Path) -> None:
+    argument, *environment = report(wrapper)
     assert argument == "nri"
-    assert {*environment} >= GIVEN
+    assert {*environment} >= RUNTIME_VARIABLES
     assert "PATH" not in environment
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_where_there_is_a_journal_the_log_goes_there_and_the_socket_is_passed_on(
+def test_the_wrapper_logs_to_the_journal_if_it_exists_and_passes_the_socket_on(
     wrapper: Path, tmp_path: Path
 ) -> None:
     tool("systemd-cat", "systemd")
@@ -72,20 +72,20 @@ def test_where_there_is_a_journal_the_log_goes_there_and_the_socket_is_passed_on
     journal.mkdir()
     script = 'mkdir -p /run/systemd/journal && mount --bind {0} /run/systemd/journal && exec "$@"'
     program = tmp_path / "cdigen"
-    program.write_text(f"{program.read_text()}print('said', flush=True)\n")
+    program.write_text(f"{program.read_text()}print('started', flush=True)\n")
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{journal}/stdout")
         listener.listen()
         listener.settimeout(60)
         before = [*unshared("--mount"), "sh", "-c", script.format(shlex.quote(str(journal))), "sh"]
-        assert told(wrapper, *before)[0] == "nri"
+        assert report(wrapper, *before)[0] == "nri"
         connection, _ = listener.accept()
         with connection:
             received = connection.makefile("rb").read().decode()
     assert received.startswith("cdigen-nri\n")
-    assert received.endswith("\nsaid\n")
+    assert received.endswith("\nstarted\n")
 
 
-def test_the_wrapper_is_a_program_that_every_shell_reads() -> None:
+def test_the_wrapper_is_executable_and_valid_shell() -> None:
     assert os.access(WRAPPER, os.X_OK)
     subprocess.run(["sh", "-n", WRAPPER], check=True)

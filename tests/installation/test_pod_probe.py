@@ -1,4 +1,4 @@
-"""The probe of Kubernetes' pods: what it says of a program that answers, refuses, hangs or is not there."""
+"""The probe of pods (cdigen-probe) reports whether a service responds, rejects, hangs or does not run."""
 
 import socket
 import sys
@@ -16,34 +16,34 @@ NOT_READY = b"HTTP/1.0 503 Service Unavailable\r\n\r\nnvidia: no driver\nand mor
 
 
 def probe(*arguments: object) -> tuple[int, str]:
-    """Run the probe; return its exit code and all that it printed."""
+    """Run the probe; return its exit code and its output."""
     command = [sys.executable, "-ISB", str(PROBE), *map(str, arguments)]
     done = captured(command, timeout=60)
     return done.returncode, done.stdout + done.stderr
 
 
 @contextmanager
-def answering(path: Path, answer: bytes) -> Iterator[list[bytes]]:
-    """Answer the one who asks on the socket PATH; gives what was asked."""
-    asked: list[bytes] = []
+def responding(path: Path, response: bytes) -> Iterator[list[bytes]]:
+    """Respond to one request on the socket PATH; yield the requests."""
+    requests: list[bytes] = []
 
     def serve() -> None:
         client, _ = listener.accept()
         with client:
-            asked.append(client.recv(4096))
-            client.sendall(answer)
+            requests.append(client.recv(4096))
+            client.sendall(response)
 
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(path))
         listener.listen()
         thread = threading.Thread(target=serve)
         thread.start()
-        yield asked
+        yield requests
         thread.join()
 
 
 @pytest.mark.parametrize(
-    ("answer", "expected"),
+    ("response", "expected"),
     [
         (READY, (0, "")),
         (NOT_READY, (1, "nvidia: no driver\n")),
@@ -54,63 +54,63 @@ def answering(path: Path, answer: bytes) -> Iterator[list[bytes]]:
         (b"200", (1, "200\n")),
     ],
 )
-def test_a_program_is_well_by_the_status_of_its_answer(
-    tmp_path: Path, answer: bytes, expected: tuple[int, str]
+def test_the_probe_succeeds_only_with_the_status_200(
+    tmp_path: Path, response: bytes, expected: tuple[int, str]
 ) -> None:
-    with answering(tmp_path / "http.sock", answer) as asked:
+    with responding(tmp_path / "http.sock", response) as requests:
         assert probe(tmp_path / "http.sock", "/readyz") == expected
-    assert asked[0].startswith(b"GET /readyz HTTP/1.0\r\n")
+    assert requests[0].startswith(b"GET /readyz HTTP/1.0\r\n")
 
 
-def test_an_empty_answer_is_none(tmp_path: Path) -> None:
-    with answering(tmp_path / "http.sock", b""):
+def test_an_empty_response_is_an_error(tmp_path: Path) -> None:
+    with responding(tmp_path / "http.sock", b""):
         assert probe(tmp_path / "http.sock", "/readyz") == (
             1,
-            f"{tmp_path}/http.sock: the answer is empty\n",
+            f"{tmp_path}/http.sock: the response is empty\n",
         )
 
 
-def test_a_program_that_is_not_there_is_named_by_its_socket(tmp_path: Path) -> None:
+def test_the_error_for_a_missing_service_has_the_path_of_its_socket(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
-    assert probe(path, "/readyz") == (1, f"{path}: nothing answers: No such file or directory\n")
-    with socket.socket(socket.AF_UNIX) as gone:
-        gone.bind(str(path))
-    assert probe(path, "/readyz") == (1, f"{path}: nothing answers: Connection refused\n")
+    assert probe(path, "/readyz") == (1, f"{path}: no response: No such file or directory\n")
+    with socket.socket(socket.AF_UNIX) as closed:
+        closed.bind(str(path))
+    assert probe(path, "/readyz") == (1, f"{path}: no response: Connection refused\n")
 
 
-def test_a_program_that_hangs_is_not_waited_for(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as mute:
-        mute.bind(str(tmp_path / "http.sock"))
-        mute.listen()
+def test_the_probe_times_out_if_the_service_hangs(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as hanging:
+        hanging.bind(str(tmp_path / "http.sock"))
+        hanging.listen()
         assert probe(tmp_path / "http.sock", "/readyz") == (
             1,
-            f"{tmp_path}/http.sock: nothing answers: timed out\n",
+            f"{tmp_path}/http.sock: no response: timed out\n",
         )
 
 
-def test_one_that_drips_is_not_waited_for_either(tmp_path: Path) -> None:
-    over = threading.Event()
+def test_the_probe_times_out_if_the_service_responds_too_slowly(tmp_path: Path) -> None:
+    stop = threading.Event()
 
     def serve() -> None:
-        client, _ = dripping.accept()
+        client, _ = listener.accept()
         with client:
-            while not over.wait(0.5):
+            while not stop.wait(0.5):
                 try:
                     client.sendall(b".")
                 except OSError:
                     return
 
-    with socket.socket(socket.AF_UNIX) as dripping:
-        dripping.bind(str(tmp_path / "http.sock"))
-        dripping.listen()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "http.sock"))
+        listener.listen()
         thread = threading.Thread(target=serve)
         thread.start()
-        code, said = probe(tmp_path / "http.sock", "/readyz")
-        over.set()
+        code, message = probe(tmp_path / "http.sock", "/readyz")
+        stop.set()
         thread.join()
-    assert (code, said) == (1, f"{tmp_path}/http.sock: nothing answers: timed out\n")
+    assert (code, message) == (1, f"{tmp_path}/http.sock: no response: timed out\n")
 
 
 @pytest.mark.parametrize("words", [(), ("/run/cdigen/http.sock",), ("a", "b", "c")])
-def test_other_words_are_none_of_its(words: tuple[str, ...]) -> None:
+def test_wrong_arguments_are_rejected_with_the_usage(words: tuple[str, ...]) -> None:
     assert probe(*words) == (2, "usage: cdigen-probe SOCKET PATH\n")

@@ -1,4 +1,4 @@
-"""The units: what systemd makes of them, what they must not do, and that the documentation tells it all."""
+"""The units have no errors, no forbidden options, and only exposures that the documentation describes."""
 
 import re
 import subprocess
@@ -11,62 +11,75 @@ from support.installation.unit_files import ETC, complaints, security, settings,
 from support.paths import REPOSITORY
 from support.processes import captured, succeeded
 
+from cdigen.cli import create_nodes
+from cdigen.pipeline import kernel_modules
+from cdigen.vendors.nvidia.boot_nodes import BOOT_NODES
 from cdigen.watch.kernel_log import SOCKET
 
 UNIT = ETC / "cdigen.service"
 ONCE = ETC / "cdigen-once.service"
 KUBELET, NRI = ETC / "cdigen-kubelet.service", ETC / "cdigen-nri.service"
+NODES, NODES_RULE = ETC / "cdigen-nodes.service", ETC / "60-cdigen-nodes.rules"
 LOG_SOCKET, LOG_READER = ETC / "cdigen-kernel-log.socket", ETC / "cdigen-kernel-log@.service"
 DROP_INS = sorted(path.name.removesuffix(".conf.example") for path in ETC.glob("cdigen.service.d/*"))
-MOST_EXPOSED = {UNIT: 2.0, ONCE: 2.0, KUBELET: 1.0, NRI: 1.7}
-# The page and the section that has the table of what is left.
+MOST_EXPOSED = {UNIT: 2.0, ONCE: 2.0, KUBELET: 1.0, NRI: 1.7, NODES: 2.2}
+# The page and the section with the table of the remaining exposure.
 HARDENING = {
     UNIT: ("docs/operations.md", "Hardening"),
     KUBELET: ("docs/operations.md", "The kubelet's device plugins"),
     NRI: ("docs/nri.md", "Hardening"),
+    NODES: ("docs/operations.md", "Device nodes"),
 }
 KUBELETS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "k0scontroller", "k0sworker")
 RUNTIMES = ("containerd", "crio")
-# What makes a mount of its own of what it names: hard links across it fail, and it outlives a folder that is
-# removed and made again.
+# Options that mount their path. Hard links across such a mount fail. If the folder is removed and made again,
+# the mount still has the old folder.
 MOUNTING = (
     "BindPaths", "CacheDirectory", "ProtectSystem", "ReadWritePaths", "RuntimeDirectory", "StateDirectory",
 )  # fmt: skip
-# What would blind the daemon, and the value with which it does not.
-SEEING = {"ProcSubset": "all", "ProtectProc": "default", "PrivateTmp": "no"}
-BLINDING = ("PrivateDevices", "PrivateUsers", "RootDirectory", "DynamicUser", "User", "TemporaryFileSystem")
-OF_ONE_KIND = ("Type", "ExecStart", "ExecReload", "SuccessExitStatus", "TimeoutStartSec", "TimeoutStopSec")
-OF_THE_DAEMON = (
+# Options that can hide files from the daemon, with the values that hide none.
+VISIBLE = {"ProcSubset": "all", "ProtectProc": "default", "PrivateTmp": "no"}
+HIDING = ("PrivateDevices", "PrivateUsers", "RootDirectory", "DynamicUser", "User", "TemporaryFileSystem")
+OPTIONS_OF_EACH_UNIT = (
+    "Type",
+    "ExecStart",
+    "ExecReload",
+    "SuccessExitStatus",
+    "TimeoutStartSec",
+    "TimeoutStopSec",
+)
+OPTIONS_OF_THE_DAEMON = (
     "WatchdogSec", "Restart", "RestartSec", "RestartPreventExitStatus", "OOMScoreAdjust", "TasksMax",
     "Environment",
 )  # fmt: skip
 
 
 def hardening(unit: Path) -> str:
-    """Return the section of the documentation about what is left of a unit's exposure."""
+    """Return the section of the documentation on the remaining exposure of a unit."""
     page, title = HARDENING[unit]
     return (REPOSITORY / page).read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 @pytest.mark.parametrize("unit", MOST_EXPOSED, ids=lambda unit: unit.name)
-def test_a_unit_is_exposed_as_little_as_was_promised(unit: Path, tmp_path: Path) -> None:
+def test_the_exposure_of_a_unit_is_below_its_limit(unit: Path, tmp_path: Path) -> None:
     level, _ = security(unit, tmp_path)
     assert level <= MOST_EXPOSED[unit]
 
 
 @pytest.mark.parametrize("unit", HARDENING, ids=lambda unit: unit.name)
-def test_every_exposure_that_is_left_has_its_documented_reason(unit: Path, tmp_path: Path) -> None:
+def test_every_remaining_exposure_has_a_documented_reason(unit: Path, tmp_path: Path) -> None:
     if systemd_version() != "systemd 252":
         cannot_run(f"the documentation has the table of systemd 252; this is {systemd_version()}")
     text = hardening(unit)
     rows = re.findall(r"^\| `(\S+)` \| (0\.\d) \| \S", text, re.MULTILINE)
     level, left = security(unit, tmp_path)
-    assert dict(rows) == left
-    assert f"says {level}." in text
+    # A vertical bar within a table cell is escaped.
+    assert {name.replace("\\|", "|"): exposure for name, exposure in rows} == left
+    assert f"rates it {level} (" in text
 
 
 @pytest.mark.parametrize("drop_in", DROP_INS)
-def test_a_drop_in_is_exposed_as_the_documentation_says(drop_in: str, tmp_path: Path) -> None:
+def test_the_documentation_has_the_exposure_with_each_drop_in(drop_in: str, tmp_path: Path) -> None:
     level, _ = security(UNIT, tmp_path, drop_in)
     text = (REPOSITORY / "docs/operations.md").read_text()
     assert re.search(rf"^\| `{drop_in}\.conf` \| .* \| {level} \|$", text, re.MULTILINE)
@@ -77,11 +90,11 @@ def test_a_drop_in_is_exposed_as_the_documentation_says(drop_in: str, tmp_path: 
     [
         (KUBELET, "http-port", "(with it {})"),
         (KUBELET, "shared-memory", "([sharing.md](sharing.md); with it {})"),
-        (NRI, "http-port", "with it {}"),
+        (NRI, "http-port", "(with it {})"),
     ],
     ids=["kubelet, http-port", "kubelet, shared-memory", "nri, http-port"],
 )
-def test_a_plugins_drop_in_is_exposed_as_the_documentation_says(
+def test_the_documentation_has_the_exposure_with_each_drop_in_of_a_plugin(
     unit: Path, drop_in: str, words: str, tmp_path: Path
 ) -> None:
     level, _ = security(unit, tmp_path, drop_in)
@@ -89,12 +102,12 @@ def test_a_plugins_drop_in_is_exposed_as_the_documentation_says(
 
 
 @pytest.mark.parametrize("unit", MOST_EXPOSED, ids=lambda unit: unit.name)
-def test_systemd_finds_nothing_wrong_with_a_unit(unit: Path, tmp_path: Path) -> None:
+def test_systemd_analyze_reports_no_error_in_a_unit(unit: Path, tmp_path: Path) -> None:
     assert complaints(unit, tmp_path) == []
 
 
 @pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
-def test_no_unit_makes_a_mount_of_what_views_and_specs_need(unit: Path) -> None:
+def test_no_unit_mounts_a_folder_that_views_and_specs_need(unit: Path) -> None:
     named = dict(settings(unit))
     assert not {*MOUNTING} & {*named}
     read_only = [path.lstrip("-") for path in named["ReadOnlyPaths"].split()]
@@ -103,32 +116,81 @@ def test_no_unit_makes_a_mount_of_what_views_and_specs_need(unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
-def test_no_unit_blinds_what_it_starts(unit: Path) -> None:
+def test_no_unit_hides_files_or_devices_from_cdigen(unit: Path) -> None:
     named = dict(settings(unit))
-    assert {name: named.get(name) for name in SEEING} == SEEING
-    assert not {*BLINDING} & {*named}
-    # By any other name, a major that is given after the start stays shut.
+    assert {name: named.get(name) for name in VISIBLE} == VISIBLE
+    assert not {*HIDING} & {*named}
+    # Any other value would not permit a major number that the kernel assigns after the start.
     assert named["DeviceAllow"] == "char-* rw"
 
 
-def test_both_units_are_hardened_alike() -> None:
-    own = {*OF_ONE_KIND, *OF_THE_DAEMON}
+def test_the_units_cdigen_and_cdigen_once_have_the_same_hardening() -> None:
+    own = {*OPTIONS_OF_EACH_UNIT, *OPTIONS_OF_THE_DAEMON}
     daemon, once = ([row for row in settings(unit) if row[0] not in own] for unit in (UNIT, ONCE))
     assert daemon == once
 
 
 @pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
-def test_whoever_starts_containers_comes_later_and_nobody_waits_for_others(unit: Path) -> None:
+def test_the_units_start_before_container_services_and_wait_for_no_service(unit: Path) -> None:
     rows = settings(unit, "Unit")
     before = {name for key, value in rows if key == "Before" for name in value.split()}
     assert {
         f"{name}.service" for name in ("docker", "containerd", "crio", "kubelet", "podman-restart")
     } <= before
     needs = {"After", "Requires", "Wants", "Requisite", "BindsTo"}
-    # A socket is there at once, and nothing follows where it is not.
-    wanted = [("Wants", "cdigen-kernel-log.socket"), ("After", "cdigen-kernel-log.socket")]
-    assert [row for row in rows if row[0] in needs] == (wanted if unit == UNIT else [])
+    # systemd makes this socket at once, and the daemon also works without the socket.
+    log = [("Wants", "cdigen-kernel-log.socket"), ("After", "cdigen-kernel-log.socket")]
+    wanted = [*(log if unit == UNIT else ()), ("Wants", "cdigen-nodes.service")]
+    assert sorted(row for row in rows if row[0] in needs) == sorted(wanted)
     assert "TimeoutStartSec" in dict(settings(unit))
+
+
+def test_nodes_are_created_before_specs_and_containers() -> None:
+    rows = settings(NODES, "Unit")
+    before = {name for key, value in rows if key == "Before" for name in value.split()}
+    assert {
+        f"{name}.service" for name in ("cdigen", "cdigen-once", "docker", "containerd", "crio", "kubelet")
+    } <= before
+    assert ("ConditionVirtualization", "!container") in rows
+    # The unit is inactive after its run, so udev can start it again.
+    service = dict(settings(NODES))
+    assert (service["Type"], "RemainAfterExit" in service) == ("oneshot", False)
+
+
+def test_nodes_may_be_created_in_a_driver_container() -> None:
+    assert dict(settings(NODES))["ReadWritePaths"] == "-/run/nvidia"
+
+
+def test_the_timeout_of_the_nodes_unit_is_longer_than_all_its_steps() -> None:
+    steps_s = create_nodes.DRIVER_DEADLINE_S + len(BOOT_NODES.modules) * kernel_modules.LOAD_DEADLINE_S
+    assert int(dict(settings(NODES))["TimeoutStartSec"].removesuffix("s")) > steps_s
+
+
+def test_the_nodes_unit_is_restarted_a_limited_number_of_times() -> None:
+    service, unit = dict(settings(NODES)), dict(settings(NODES, "Unit"))
+    assert service["Restart"] == "on-failure"
+    assert "3" not in service["RestartPreventExitStatus"].split()
+    each_s = create_nodes.DRIVER_DEADLINE_S + int(service["RestartSec"].removesuffix("s"))
+    interval_s = 60 * int(unit["StartLimitIntervalSec"].removesuffix("min"))
+    assert int(unit["StartLimitBurst"]) * each_s < interval_s
+
+
+def test_udev_starts_the_unit_when_the_driver_is_loaded() -> None:
+    (rule,) = [line for line in NODES_RULE.read_text().splitlines() if not line.startswith("#")]
+    words = rule.split(", ")
+    names = "|".join(BOOT_NODES.drivers)
+    assert words[:3] == ['ACTION=="add"', 'SUBSYSTEM=="module"', f'KERNEL=="{names}"']
+    assert words[3:] == ['TAG+="systemd"', f'ENV{{SYSTEMD_WANTS}}+="{NODES.name}"']
+
+
+def test_only_the_unit_of_nodes_may_load_modules_and_create_nodes() -> None:
+    for unit in ETC.glob("*.service"):
+        named = dict(settings(unit))
+        allowed = {*named["CapabilityBoundingSet"].split()}
+        assert bool(allowed & {"CAP_SYS_MODULE", "CAP_MKNOD", "CAP_CHOWN"}) == (unit == NODES), unit.name
+        assert (named.get("ProtectKernelModules") == "no") == (unit == NODES), unit.name
+        assert "m" not in named.get("DeviceAllow", "").partition(" ")[2] or unit == NODES, unit.name
+    assert dict(settings(NODES))["DeviceAllow"] == "char-* m"
 
 
 @pytest.mark.parametrize(
@@ -136,7 +198,7 @@ def test_whoever_starts_containers_comes_later_and_nobody_waits_for_others(unit:
     [(KUBELET, ("cdigen",), KUBELETS), (NRI, (*RUNTIMES, "cdigen"), ("kubelet",))],
     ids=["kubelet", "nri"],
 )
-def test_a_plugin_comes_before_pods_and_after_runtimes_and_needs_nobody(
+def test_a_plugin_starts_after_the_daemon_and_before_the_kubelet_and_requires_no_unit(
     unit: Path, after: tuple[str, ...], before: tuple[str, ...]
 ) -> None:
     rows = settings(unit, "Unit")
@@ -151,14 +213,14 @@ def test_a_plugin_comes_before_pods_and_after_runtimes_and_needs_nobody(
 
 
 @pytest.mark.parametrize("unit", [KUBELET, NRI], ids=lambda unit: unit.name)
-def test_a_plugin_is_never_given_up_but_for_what_no_restart_fixes(unit: Path) -> None:
+def test_a_plugin_is_restarted_except_after_errors_that_no_restart_fixes(unit: Path) -> None:
     service = dict(settings(unit))
     assert (service["Restart"], service["RestartPreventExitStatus"]) == ("always", "2")
     assert dict(settings(unit, "Unit"))["StartLimitIntervalSec"] == "0"
 
 
 @pytest.mark.parametrize("unit", [KUBELET, NRI], ids=lambda unit: unit.name)
-def test_a_plugin_reaches_no_network_opens_no_device_and_has_no_capability(unit: Path) -> None:
+def test_a_plugin_has_no_network_no_device_and_no_capability(unit: Path) -> None:
     service = dict(settings(unit))
     assert service["RestrictAddressFamilies"] == "AF_UNIX"
     assert (service["PrivateNetwork"], service["IPAddressDeny"]) == ("yes", "any")
@@ -167,30 +229,31 @@ def test_a_plugin_reaches_no_network_opens_no_device_and_has_no_capability(unit:
     assert service["CapabilityBoundingSet"] == ""
 
 
-def test_the_kubelets_plugin_sees_no_node_in_dev() -> None:
+def test_the_device_plugins_have_no_device_nodes() -> None:
     assert dict(settings(KUBELET))["PrivateDevices"] == "yes"
 
 
-def test_the_nri_plugin_sees_the_nodes_that_it_gives_and_whose_they_are() -> None:
-    # With either, 'unsupported_cdi: raw' would find no node, or give it to nobody.
+def test_the_nri_plugin_can_read_device_nodes_and_their_owners() -> None:
+    # If one of these options were "yes", 'unsupported_cdi: raw' would find no node, or a wrong owner.
     service = dict(settings(NRI))
     assert (service["PrivateDevices"], service["PrivateUsers"]) == ("no", "no")
 
 
-def test_the_nri_plugin_leaves_its_place_to_nobody_by_deleting_the_lock_of_another() -> None:
+def test_the_nri_plugin_does_not_delete_the_lock_of_another_instance() -> None:
     service = dict(settings(NRI))
     assert service["ExecStart"].endswith(" nri --standby")
     assert service["RuntimeDirectoryPreserve"] == "yes"
 
 
-def test_no_mount_of_the_kubelets_plugin_is_of_a_folder_that_the_kubelet_makes() -> None:
-    # Where that does not exist yet it is skipped, and it stays with a folder that was removed.
+def test_the_unit_of_the_device_plugins_mounts_no_folder_that_the_kubelet_makes() -> None:
+    # If the folder does not exist, systemd ignores the option. If the folder is removed and made again, the
+    # mount still has the old folder.
     mounts = ("ReadWritePaths", "ReadOnlyPaths", "InaccessiblePaths", "BindPaths", "StateDirectory")
     assert [row for row in settings(KUBELET) if row[0] in mounts] == [("ReadWritePaths", "/var/lib")]
 
 
 @pytest.mark.parametrize("prefix", ["/usr", "/usr/local"])
-def test_no_plugin_is_in_use_after_an_installation(tmp_path: Path, prefix: str) -> None:
+def test_no_plugin_is_enabled_after_an_installation(tmp_path: Path, prefix: str) -> None:
     done(make("install", tmp_path, f"PREFIX={prefix}", *LOCAL))
     placed = tmp_path / prefix.lstrip("/")
     units, examples = placed / "lib/systemd/system", placed / "share/doc/cdigen"
@@ -211,23 +274,23 @@ def test_no_plugin_is_in_use_after_an_installation(tmp_path: Path, prefix: str) 
     assert f"exec {prefix}/bin/cdigen nri\n" in wrapper.read_text()
 
 
-def test_a_host_without_a_gpu_is_no_failure_of_the_unit_that_runs_once() -> None:
+def test_the_one_shot_unit_succeeds_on_a_host_without_a_gpu() -> None:
     assert dict(settings(ONCE))["SuccessExitStatus"] == "3"
 
 
-def test_a_wrong_configuration_is_not_tried_again_and_again() -> None:
+def test_the_daemon_is_not_restarted_after_a_configuration_error() -> None:
     named = dict(settings(UNIT))
     assert (named["Restart"], named["RestartPreventExitStatus"]) == ("on-failure", "2")
 
 
 @pytest.mark.parametrize("name", ["cdigen", "cdigen-nri", "cdigen-kubelet"])
-def test_a_reload_asks_first_whether_the_configuration_is_right(name: str) -> None:
+def test_a_reload_checks_the_configuration_before_it_sends_the_signal(name: str) -> None:
     reloads = [value for key, value in settings(ETC / f"{name}.service") if key == "ExecReload"]
-    # The first that fails ends the reload, and is what it fails with (systemd.service(5), ExecReload=).
+    # The first command that fails ends the reload, which reports its error (systemd.service(5), ExecReload=).
     assert reloads == ["/usr/bin/cdigen config check", "/bin/sh -c 'kill -HUP ${MAINPID}'"]
 
 
-def test_openrc_sends_no_signal_for_a_configuration_that_is_wrong(tmp_path: Path) -> None:
+def test_openrc_sends_no_signal_if_the_configuration_is_invalid(tmp_path: Path) -> None:
     program = tmp_path / "cdigen"
     program.write_text('#!/bin/sh\n[ "$*" = "config check" ]\nexit 2\n')
     program.chmod(0o755)
@@ -239,8 +302,8 @@ def test_openrc_sends_no_signal_for_a_configuration_that_is_wrong(tmp_path: Path
     assert (done.returncode, done.stdout) == (2, "")
 
 
-def test_copying_a_driver_from_a_slow_disk_is_not_taken_for_a_hang() -> None:
-    # The loop pings between looks only; a driver is a gibibyte, a disk that others keep busy gives 1.2 MB/s.
+def test_copying_a_driver_from_a_slow_disk_is_not_treated_as_a_hang() -> None:
+    # The loop sends watchdog messages only between cycles; a driver has 1 GiB, a busy disk reads 1.2 MB/s.
     unit, minutes = dict(settings(UNIT))["WatchdogSec"], r"([0-9]+)min"
     match = re.fullmatch(minutes, unit)
     assert match is not None
@@ -248,48 +311,52 @@ def test_copying_a_driver_from_a_slow_disk_is_not_taken_for_a_hang() -> None:
 
 
 @pytest.mark.parametrize("unit", [UNIT, ONCE], ids=lambda unit: unit.name)
-def test_the_memory_that_a_unit_may_use_is_above_all_that_was_measured(unit: Path) -> None:
+def test_the_memory_limit_of_a_unit_is_above_all_measured_values(unit: Path) -> None:
     most = dict(settings(unit))["MemoryMax"]
     text = (REPOSITORY / "docs/operations.md").read_text()
-    (told,) = re.findall(r"^\*\*Memory\.\*\* `MemoryMax=(\S+)`.*?\n\n", text, re.MULTILINE | re.DOTALL)
+    (report,) = re.findall(r"^\*\*Memory\.\*\* `MemoryMax=(\S+)`.*?\n\n", text, re.MULTILINE | re.DOTALL)
     measured = [
         int(size) for size in re.findall(r"(\d+) MB", text.partition("**Memory.**")[2].partition("\n\n")[0])
     ]
-    assert most == told == "1G"
+    assert most == report == "1G"
     assert max(measured) * 1.5 < 1024
 
 
-def test_openrc_gives_up_what_ends_again_and_again() -> None:
-    said = succeeded(["sh", "-c", f". {ETC}/cdigen.openrc; echo $respawn_delay $respawn_max $respawn_period"])
-    delay_s, most, period_s = map(int, said.split())
+def test_openrc_stops_restarting_a_daemon_that_ends_repeatedly() -> None:
+    message = succeeded(
+        ["sh", "-c", f". {ETC}/cdigen.openrc; echo $respawn_delay $respawn_max $respawn_period"]
+    )
+    delay_s, most, period_s = map(int, message.split())
     assert most > 0
-    # Else there are never so many ends within one period; a start takes seconds on a slow machine.
+    # The period must be long enough for this number of restarts; a start takes seconds on a slow machine.
     assert most * (delay_s + 10) < period_s
 
 
-def test_conf_d_comes_before_the_init_script_and_decides() -> None:
+def test_values_of_conf_d_override_those_of_the_init_script() -> None:
     # OpenRC reads /etc/conf.d/cdigen first, then the script.
     code = f"respawn_max=0; . {ETC}/cdigen.openrc; echo $respawn_max"
     assert succeeded(["sh", "-c", code]) == "0\n"
 
 
 @pytest.mark.parametrize("name", ["cdigen.openrc", "install"])
-def test_the_shell_reads_what_it_is_given(name: str) -> None:
+def test_every_shell_script_is_valid(name: str) -> None:
     subprocess.run(["sh", "-n", ETC / name], check=True)
 
 
-def test_the_reader_of_the_kernels_log_is_exposed_as_the_documentation_says(tmp_path: Path) -> None:
+def test_the_documentation_has_the_exposure_of_the_kernel_log_reader(tmp_path: Path) -> None:
     level, left = security(LOG_READER, tmp_path)
     assert level < 1
     if systemd_version() != "systemd 252":
-        cannot_run(f"the documentation has what systemd 252 says; this is {systemd_version()}")
-    text = (REPOSITORY / "docs/operations.md").read_text().partition("etc/cdigen-kernel-log@.service`")[2]
-    said, _, named = text.partition("\n\n")[0].partition("What remains:")
-    assert f"says {level}." in said
-    assert {*re.findall(r"`(\w+=\S*)`", named)} == {*left}
+        cannot_run(f"the documentation has the rating of systemd 252; this is {systemd_version()}")
+    text = (REPOSITORY / "docs/operations.md").read_text()
+    command = "systemd-analyze security --offline=true etc/cdigen-kernel-log@.service"
+    before, _, after = text.partition(f"(`{command}`)")
+    assert before.endswith(f"rates it {level} ")
+    exposures = after.partition("\n\n")[0]
+    assert {*re.findall(r"`(\w+=\S*)`", exposures)} == {*left}
 
 
-def test_the_reader_of_the_kernels_log_opens_that_and_nothing_else() -> None:
+def test_the_kernel_log_reader_can_open_only_the_kernel_log() -> None:
     rows = settings(LOG_READER)
     named = dict(rows)
     assert (named["CapabilityBoundingSet"], named["AmbientCapabilities"]) == ("CAP_SYSLOG", "CAP_SYSLOG")
@@ -303,7 +370,7 @@ def test_the_reader_of_the_kernels_log_opens_that_and_nothing_else() -> None:
     assert not {"ReadWritePaths", "StateDirectory", "RuntimeDirectory", "LogsDirectory"} & {*named}
 
 
-def test_only_root_reaches_the_kernels_log_and_where_the_daemon_looks_for_it() -> None:
+def test_the_kernel_log_socket_has_the_path_of_the_daemon_and_only_root_can_connect() -> None:
     named = dict(settings(LOG_SOCKET, "Socket"))
     assert (named["SocketMode"], named["Accept"]) == ("0600", "yes")
     assert not {"SocketUser", "SocketGroup"} & {*named}
@@ -311,12 +378,12 @@ def test_only_root_reaches_the_kernels_log_and_where_the_daemon_looks_for_it() -
     assert named["ListenStream"] == SOCKET
 
 
-def test_the_daemon_may_still_not_read_the_kernels_log_itself() -> None:
+def test_the_daemon_cannot_read_the_kernel_log_itself() -> None:
     named = dict(settings(UNIT))
     assert (named["ProtectKernelLogs"], named["CapabilityBoundingSet"]) == ("yes", "")
 
 
-def test_systemd_finds_nothing_wrong_with_what_reads_the_kernels_log(tmp_path: Path) -> None:
+def test_systemd_analyze_reports_no_error_in_the_units_of_the_kernel_log(tmp_path: Path) -> None:
     command = [tool("systemd-analyze", "systemd"), "verify", "--man=no"]
     for unit in (LOG_SOCKET, LOG_READER):
         copy = tmp_path / unit.name

@@ -1,4 +1,4 @@
-"""The wheel and the archive of the sources: what is in them, and that anybody makes the same ones."""
+"""The wheel and the source archive have the expected contents, and their builds are reproducible."""
 
 import shutil
 import tarfile
@@ -11,8 +11,8 @@ from support.installation.wheels import build
 from support.paths import REPOSITORY
 from support.processes import captured
 
-# Not for hosts: what makes and checks releases, and the starter of an installation from the sources.
-OF_THE_SOURCES = {"cdigen.starter", "floors.py", "help", "kubectl-inspect-gpushare.starter"}
+# Files that the wheel lacks: they build and check releases, or are starters of 'make install'.
+SOURCES_ONLY = {"cdigen.starter", "floors.py", "help", "kubectl-inspect-gpushare.starter"}
 
 
 @pytest.fixture(scope="module")
@@ -20,17 +20,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build("wheel", tmp_path_factory.mktemp("wheel"))
 
 
-def test_the_wheel_has_all_that_is_put_onto_hosts(wheel: Path) -> None:
+def test_the_wheel_has_all_files_of_etc_for_hosts(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
-        held = {name: archive.read(name) for name in archive.namelist() if name.startswith("cdigen/etc/")}
+        packed = {name: archive.read(name) for name in archive.namelist() if name.startswith("cdigen/etc/")}
     listed = {
         f"cdigen/{path.relative_to(REPOSITORY)}": path.read_bytes()
         for path in (REPOSITORY / "etc").rglob("*")
         if path.is_file()
         and "__pycache__" not in path.parts
-        and not OF_THE_SOURCES & set(path.relative_to(REPOSITORY / "etc").parts)
+        and not SOURCES_ONLY & set(path.relative_to(REPOSITORY / "etc").parts)
     }
-    assert held == listed
+    assert packed == listed
 
 
 def test_the_wheel_has_the_schemas_and_no_tests(wheel: Path) -> None:
@@ -44,13 +44,13 @@ def test_the_wheel_has_the_schemas_and_no_tests(wheel: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["wheel", "sdist"])
-def test_anybody_builds_the_same_bytes(tmp_path: Path, target: str) -> None:
+def test_builds_in_different_folders_are_identical(tmp_path: Path, target: str) -> None:
     tracked = captured(
         [tool("git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=REPOSITORY
     )
     names = [name for name in tracked.stdout.split("\0") if name and (REPOSITORY / name).is_file()]
     if not names:
-        cannot_run("these sources are no clone")
+        cannot_run("these sources are not a git clone")
     made = []
     for order, top in ((1, tmp_path / "one"), (-1, tmp_path / "another")):
         for name in names[::order]:
@@ -65,7 +65,7 @@ def test_anybody_builds_the_same_bytes(tmp_path: Path, target: str) -> None:
     assert made[0] == made[1]
 
 
-def test_the_archive_of_the_sources_is_all_that_make_needs(tmp_path: Path) -> None:
+def test_the_source_archive_has_all_files_that_make_needs(tmp_path: Path) -> None:
     with tarfile.open(build("sdist", tmp_path)) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {

@@ -1,4 +1,4 @@
-"""The program, as a child that reads a log of which the test says what is in it."""
+"""Fixtures: a log with records of the test, and the program as a child process that reads this log."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,15 +11,15 @@ from support.daemon.kernel_records import FakeLog
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[FakeLog]:
-    """Return a log of which this test says what is in it."""
+    """Yield a log with records of the test."""
     with closing(FakeLog(tmp_path / "kmsg")) as log:
         yield log
 
 
 @pytest.fixture
 def program(log: FakeLog) -> Iterator[Program]:
-    """Return the program, which reads LOG."""
+    """Yield the program, which reads LOG."""
     with log.path.open("rb", buffering=0) as file:
-        program = Program(file.fileno(), "--given")
+        program = Program(file.fileno(), "--stdin")
     yield program
     program.end()

@@ -1,4 +1,4 @@
-"""A record of /dev/kmsg: what is believed, what is of interest, and that nothing makes it fail."""
+"""The parser of /dev/kmsg records accepts only the kernel's lines of drivers, and never raises an error."""
 
 import pytest
 from hypothesis import given
@@ -7,7 +7,7 @@ from support.daemon.kernel_records import AMDGPU, XID, record
 
 from cdigen.kernellog.records import parsed
 
-# As printk's own documentation has it (Documentation/ABI/testing/dev-kmsg), and as kernels write them.
+# Records from the kernel's documentation (Documentation/ABI/testing/dev-kmsg) and from running kernels.
 RECORDED = [
     (
         b"3,1157,103525842,-;" + XID[0].encode() + b"\n",
@@ -34,27 +34,25 @@ RECORDED = [
 
 
 @pytest.mark.parametrize(("raw", "expected"), RECORDED)
-def test_a_drivers_record_is_read_as_the_kernel_writes_it(
-    raw: bytes, expected: tuple[int, int, bytes, bytes]
-) -> None:
+def test_a_record_of_a_driver_is_parsed(raw: bytes, expected: tuple[int, int, bytes, bytes]) -> None:
     assert parsed(raw) == expected
 
 
-# The facility is what is above the lowest three bits: 1 is of users, 3 of daemons.
+# The bits above the lowest three are the facility: 1 is user, 3 is daemon.
 @pytest.mark.parametrize("level", [8, 12, 28, 3 << 3, 16 << 3 | 3, 191, 4096, -1])
-def test_what_anybody_may_have_written_has_no_text(level: int) -> None:
+def test_a_record_that_a_user_wrote_is_parsed_without_its_text(level: int) -> None:
     assert parsed(record(XID[0], 5, level=level)) == (5, 1_000_000, b"", b"")
 
 
 @pytest.mark.parametrize("flag", ["c", "+", "", "-c"])
-def test_the_piece_of_a_line_that_another_one_has_cut_is_not_believed(flag: str) -> None:
+def test_a_fragment_of_an_interrupted_line_is_parsed_without_its_text(flag: str) -> None:
     assert parsed(record(XID[0], 5, flag=flag)) == (5, 1_000_000, b"", b"")
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        # Text of users within lines of the kernel: a mount option, a process's name, a file's.
+        # Text of users in lines of the kernel: a mount option, a process name, a file name.
         r"tmpfs: Unknown parameter 'x\x0aNVRM: Xid (PCI:0000:65:00): 79, '",
         "traps: NVRM: Xid (PCI:[812] trap int3",
         "EXT4-fs error (device loop0): NVRM: Xid (PCI:0000:65:00): 79",
@@ -62,22 +60,22 @@ def test_the_piece_of_a_line_that_another_one_has_cut_is_not_believed(flag: str)
         " NVRM: Xid (PCI:0000:65:00): 79",
     ],
 )
-def test_a_drivers_words_further_on_in_a_line_are_no_drivers_line(text: str) -> None:
+def test_text_of_a_driver_inside_another_line_is_ignored(text: str) -> None:
     assert parsed(record(text, 5)) == (5, 1_000_000, b"", b"")
 
 
 @pytest.mark.parametrize("raw", [b"", b";", b"\n", b"4,1", b"4,1,2;x", b"a,1,2,-;x", b"4,,2,-;x", b"\0" * 99])
-def test_what_is_no_record_is_none(raw: bytes) -> None:
+def test_the_parser_returns_none_for_an_invalid_record(raw: bytes) -> None:
     assert parsed(raw) is None
 
 
-def test_only_a_line_of_its_own_names_the_device() -> None:
+def test_the_device_is_read_only_from_a_separate_line_of_the_record() -> None:
     raw = record(f"{AMDGPU} DEVICE=+pci:0000:01:00.0\n SUBSYSTEM=pci\n DEVICE=+pci:0000:c1:00.0", 1)
     assert parsed(raw) == (1, 1_000_000, f"{AMDGPU} DEVICE=+pci:0000:01:00.0".encode(), b"+pci:0000:c1:00.0")
 
 
 @given(some.binary(max_size=300))
-def test_nothing_makes_it_fail(raw: bytes) -> None:
+def test_no_input_makes_the_parser_fail(raw: bytes) -> None:
     parsed(raw)
     found = parsed(b"4,1,2,-;NVRM: " + raw)
     assert found is not None

@@ -1,4 +1,4 @@
-"""This machine's own log: what the kernel wrote is heard, old and new, and what users wrote is not."""
+"""Old and new lines of this machine's kernel are forwarded; lines of users are ignored."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ RESTRICTED = Path("/proc/sys/kernel/dmesg_restrict")
 
 @pytest.fixture(autouse=True)
 def readable() -> None:
-    """Require that the kernel's log of this machine can be read."""
+    """Require that the kernel log of this machine can be read."""
     try:
         os.close(os.open("/dev/kmsg", os.O_RDONLY))
     except OSError as error:
@@ -29,7 +29,7 @@ def readable() -> None:
 
 @pytest.fixture
 def program() -> Iterator[Program]:
-    """Return the program, which opens the log by itself."""
+    """Yield the program, which opens the log itself."""
     program = Program(subprocess.DEVNULL)
     yield program
     program.end()
@@ -39,40 +39,40 @@ def now_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def test_what_the_kernel_wrote_before_and_what_it_writes_is_heard_with_its_time() -> None:
+def test_earlier_and_new_lines_of_the_kernel_are_forwarded_with_their_times() -> None:
     begun_s = now_s()
     earlier = written_by_the_kernel("NVRM: earlier")
     done_s = now_s()
     program = Program(subprocess.DEVNULL)
     try:
-        said = program.hears()
-        while not said["text"].startswith(earlier):
-            said = program.hears()
-        # printk's clock is not the machine's, but near it.
-        assert begun_s - 30 < said["at"] < done_s + 30
+        first = program.next_record()
+        while not first["text"].startswith(earlier):
+            first = program.next_record()
+        # printk's clock differs slightly from CLOCK_BOOTTIME.
+        assert begun_s - 30 < first["at"] < done_s + 30
         later = written_by_the_kernel("NVRM: later")
-        again = program.hears()
+        again = program.next_record()
         assert again["text"].startswith(later)
-        assert again["seq"] > said["seq"]
+        assert again["seq"] > first["seq"]
         assert done_s < again["at"] <= now_s()
     finally:
         program.end()
 
 
-def test_what_a_user_writes_is_not_believed_whatever_it_claims_to_be(program: Program) -> None:
+def test_a_line_of_a_user_is_ignored_even_with_the_text_of_a_driver(program: Program) -> None:
     for prefix in ("<3>", "<0>", "<7>", ""):
         forge(f"{prefix}{FORGED.removeprefix('<3>')}")
     forge(f"{FORGED}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:65:00.0\n")
     marker = written_by_the_kernel("NVRM: marker")
-    texts = [program.hears()["text"]]
+    texts = [program.next_record()["text"]]
     while not texts[-1].startswith(marker):
-        texts.append(program.hears()["text"])
+        texts.append(program.next_record()["text"])
     assert [text for text in texts if "fallen off the bus" in text] == []
 
 
-def test_a_user_with_the_one_privilege_may_read_it_and_one_without_is_told_so() -> None:
+def test_a_user_needs_cap_syslog() -> None:
     if RESTRICTED.read_text().strip() != "1":
-        cannot_run("here everybody may read the kernel's log (kernel.dmesg_restrict)")
+        cannot_run("every user may read the kernel log here (kernel.dmesg_restrict)")
     user = (tool("setpriv", "util-linux"), "--reuid=65534", "--regid=65534", "--clear-groups")
     syslog = ("--inh-caps=-all,+syslog", "--ambient-caps=-all,+syslog", "--bounding-set=-all,+syslog")
     program = [sys.executable, "-ISB", str(PROGRAM)]
@@ -90,12 +90,12 @@ def test_a_user_with_the_one_privilege_may_read_it_and_one_without_is_told_so() 
             reader.kill()
 
 
-def test_when_the_log_is_quiet_it_takes_no_time(program: Program) -> None:
+def test_an_idle_log_needs_no_processor_time(program: Program) -> None:
     marker = written_by_the_kernel("NVRM: quiet")
     deadline = time.monotonic() + PATIENCE_S
-    while not program.hears()["text"].startswith(marker):
+    while not program.next_record()["text"].startswith(marker):
         assert time.monotonic() < deadline
     before = program.cpu_s()
     pause(0.3)
-    # Others may write meanwhile; one that does not wait would have taken all of it.
+    # Other lines may arrive during the pause. A program that polls would use the processor all the time.
     assert program.cpu_s() - before < 0.1

@@ -1,4 +1,4 @@
-"""Kubeconfigs as people have them: each is used, or refused in one line that says what we do not do."""
+"""cdigen uses a kubeconfig, or refuses the kubeconfig in one line with the unsupported key."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from support.abilities import cannot_run
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.certificates import made
 from support.kubernetes.cluster_model import cluster_of
-from support.kubernetes.shared_pods import node_object
+from support.kubernetes.gpu_memory_pods import node_object
 from support.waiting import PATIENCE_S
 
 from cdigen.kubeapi.calls import UNKNOWN, Call
-from cdigen.kubeapi.client import Client, Refusal
-from cdigen.kubeapi.credentials import MAX_KUBECONFIG, Server, from_kubeconfig, in_cluster
+from cdigen.kubeapi.client import ApiStatusError, Client
+from cdigen.kubeapi.credentials import MAX_KUBECONFIG, ApiServerConfig, from_kubeconfig, in_cluster
 from cdigen.model.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,13 +40,13 @@ def server() -> Iterator[ApiServer]:
 def config(
     folder: Path, cluster: dict[str, Any], user: dict[str, Any] | None = None, *, current: str | None = "c"
 ) -> str:
-    """Write a kubeconfig with CLUSTER and USER beside others; returns its path."""
+    """Write a kubeconfig with CLUSTER, USER and other entries; return its path."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": current,
         "contexts": [
-            {"name": "other", "context": {"cluster": "nowhere", "user": "nobody"}},
+            {"name": "other", "context": {"cluster": "nowhere", "user": "unused"}},
             {
                 "name": "c",
                 "context": {"cluster": "k", "namespace": "team", **({"user": "u"} if user else {})},
@@ -56,13 +56,13 @@ def config(
             {"name": "nowhere", "cluster": {"server": "https://203.0.113.1"}},
             {"name": "k", "cluster": {"server": "https://[::1]:6443/prefix/", **cluster}},
         ],
-        "users": [{"name": "nobody", "user": {"exec": {}}}, {"name": "u", "user": user}],
+        "users": [{"name": "unused", "user": {"exec": {}}}, {"name": "u", "user": user}],
     }
     (folder / "config").write_text(json.dumps(document))
     return str(folder / "config")
 
 
-def asked(found: Server) -> int:
+def status_of(found: ApiServerConfig) -> int:
     client = Client(found, timeout_s=PATIENCE_S)
     try:
         return client.send(NODE).status
@@ -71,7 +71,7 @@ def asked(found: Server) -> int:
 
 
 def secured(server: ApiServer, files: tuple[str, str], clients: str | None = None) -> str:
-    """Have SERVER speak TLS, as CLIENTS vouch for those who ask; returns its address."""
+    """Make SERVER use TLS, with client certificates of the CA CLIENTS if it is set; return the URL."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(*files)
     if clients is not None:
@@ -89,19 +89,19 @@ def joined(files: tuple[str, str]) -> str:
     return "".join(Path(file).read_text() for file in files)
 
 
-def test_the_current_context_is_used_of_several(tmp_path: Path) -> None:
+def test_the_current_context_is_used(tmp_path: Path) -> None:
     found = from_kubeconfig(config(tmp_path, {"insecure-skip-tls-verify": True}, {"token": "abc"}))
     assert (found.host, found.port, found.prefix) == ("::1", 6443, "/prefix")
     assert (found.token(), found.namespace) == ("abc", "team")
-    assert found.contexts is not None
-    assert found.contexts().verify_mode == ssl.CERT_NONE
+    assert found.tls is not None
+    assert found.tls().verify_mode == ssl.CERT_NONE
 
 
-def test_a_server_without_tls_is_asked(server: ApiServer, tmp_path: Path) -> None:
-    assert asked(from_kubeconfig(str(server.kubeconfig(tmp_path / "config")))) == 200
+def test_a_server_without_tls_is_used(server: ApiServer, tmp_path: Path) -> None:
+    assert status_of(from_kubeconfig(str(server.kubeconfig(tmp_path / "config")))) == 200
 
 
-def test_a_server_at_an_ipv6_address_is_asked(tmp_path: Path) -> None:
+def test_a_server_with_an_ipv6_address_is_used(tmp_path: Path) -> None:
     if not socket.has_dualstack_ipv6():
         cannot_run("there is no IPv6")
 
@@ -118,10 +118,10 @@ def test_a_server_at_an_ipv6_address_is_asked(tmp_path: Path) -> None:
         cannot_run("there is no IPv6 loopback")
     with server:
         address = f"http://[::1]:{server.server_address[1]}"
-        assert asked(from_kubeconfig(config(tmp_path, {"server": address}, {"token": "secret"}))) == 200
+        assert status_of(from_kubeconfig(config(tmp_path, {"server": address}, {"token": "secret"}))) == 200
 
 
-def test_files_and_inline_data_serve_both(server: ApiServer, tmp_path: Path) -> None:
+def test_certificates_in_files_and_in_inline_data_are_used(server: ApiServer, tmp_path: Path) -> None:
     own, client = made(tmp_path, "server"), made(tmp_path, "client")
     address = secured(server, own, clients=client[0])
     named = config(
@@ -129,7 +129,7 @@ def test_files_and_inline_data_serve_both(server: ApiServer, tmp_path: Path) -> 
         {"server": address, "certificate-authority": "server.crt"},
         {"token": "secret", "client-certificate": "client.crt", "client-key": "client.key"},
     )
-    assert asked(from_kubeconfig(named)) == 200
+    assert status_of(from_kubeconfig(named)) == 200
     inline = config(
         tmp_path,
         {"server": address, "certificate-authority-data": encoded(own[0])},
@@ -142,10 +142,10 @@ def test_files_and_inline_data_serve_both(server: ApiServer, tmp_path: Path) -> 
     found = from_kubeconfig(inline)
     for file in (*own, *client):
         Path(file).unlink()
-    assert asked(found) == 200
+    assert status_of(found) == 200
 
 
-def test_a_certificate_that_was_replaced_is_shown_from_then_on(server: ApiServer, tmp_path: Path) -> None:
+def test_a_replaced_client_certificate_is_used(server: ApiServer, tmp_path: Path) -> None:
     own, old, new = (made(tmp_path, name) for name in ("server", "old", "new"))
     address = secured(server, own, clients=new[0])
     pair = tmp_path / "current.pem"
@@ -154,32 +154,36 @@ def test_a_certificate_that_was_replaced_is_shown_from_then_on(server: ApiServer
     found = from_kubeconfig(
         config(tmp_path, {"server": address, "certificate-authority": "server.crt"}, both)
     )
-    assert asked(found) == 0
+    assert status_of(found) == 0
     pair.write_text(joined(new))
-    assert asked(found) == 200
+    assert status_of(found) == 200
 
 
-def test_the_server_may_have_a_certificate_for_another_name(server: ApiServer, tmp_path: Path) -> None:
+def test_a_certificate_for_another_name_needs_tls_server_name_or_insecure_skip_tls_verify(
+    server: ApiServer, tmp_path: Path
+) -> None:
     address = secured(server, made(tmp_path, "server", "DNS:api.example"))
     cluster = {"server": address, "certificate-authority": "server.crt"}
-    assert asked(from_kubeconfig(config(tmp_path, cluster, {"token": "secret"}))) == 0
+    assert status_of(from_kubeconfig(config(tmp_path, cluster, {"token": "secret"}))) == 0
     cluster["tls-server-name"] = "api.example"
-    assert asked(from_kubeconfig(config(tmp_path, cluster, {"token": "secret"}))) == 200
+    assert status_of(from_kubeconfig(config(tmp_path, cluster, {"token": "secret"}))) == 200
     del cluster["tls-server-name"]
     skipping = cluster | {"insecure-skip-tls-verify": True}
-    assert asked(from_kubeconfig(config(tmp_path, skipping, {"token": "secret"}))) == 200
+    assert status_of(from_kubeconfig(config(tmp_path, skipping, {"token": "secret"}))) == 200
 
 
-def test_a_token_file_counts_more_than_a_token_and_is_read_anew(server: ApiServer, tmp_path: Path) -> None:
+def test_a_token_file_has_precedence_over_a_token_and_is_read_again(
+    server: ApiServer, tmp_path: Path
+) -> None:
     (tmp_path / "t").write_text("old\n")
     cluster = {"server": f"http://127.0.0.1:{server.server_address[1]}"}
     found = from_kubeconfig(config(tmp_path, cluster, {"token": "x", "tokenFile": "t"}))
-    assert asked(found) == 401
+    assert status_of(found) == 401
     (tmp_path / "t").write_text("secret\n")
-    assert asked(found) == 200
+    assert status_of(found) == 200
 
 
-def test_a_pod_has_its_service_account(server: ApiServer, tmp_path: Path) -> None:
+def test_a_pod_uses_its_service_account(server: ApiServer, tmp_path: Path) -> None:
     address = secured(server, made(tmp_path, "ca"))
     (tmp_path / "namespace").write_text("gpus\n")
     (tmp_path / "token").write_text("secret")
@@ -188,39 +192,39 @@ def test_a_pod_has_its_service_account(server: ApiServer, tmp_path: Path) -> Non
         str(tmp_path), {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": port}
     )
     assert found.namespace == "gpus"
-    assert asked(found) == 200
+    assert status_of(found) == 200
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "said"),
+    ("cluster", "user", "problem"),
     [
         ({}, {"exec": {"command": "aws"}}, "'exec' is not supported"),
         ({}, {"auth-provider": {"name": "gcp"}}, "'auth-provider' is not supported"),
         ({}, {"username": "a", "password": "b"}, "'username' is not supported"),
         ({}, {"token": "a", "as": "admin"}, "'as' is not supported"),
         ({"proxy-url": "http://proxy:3128"}, {"token": "a"}, "'proxy-url' is not supported"),
-        ({"server": "api.example:6443"}, {"token": "a"}, "no http:// or https:// URL"),
+        ({"server": "api.example:6443"}, {"token": "a"}, "not an http:// or https:// URL"),
         ({"server": "https://x:99999"}, {"token": "a"}, "Port out of range"),
         ({"certificate-authority": "nothing.crt"}, {"token": "a"}, "No such file"),
-        ({"certificate-authority-data": "%%%"}, {"token": "a"}, "its certificate-authority-data"),
-        ({"certificate-authority-data": "aGVsbG8="}, {"token": "a"}, "its certificate-authority"),
+        ({"certificate-authority-data": "%%%"}, {"token": "a"}, "certificate-authority-data: "),
+        ({"certificate-authority-data": "aGVsbG8="}, {"token": "a"}, "certificate-authority: "),
         ({"insecure-skip-tls-verify": True}, {"client-certificate-data": "aGVsbG8="}, "needs both"),
-        ({"insecure-skip-tls-verify": True}, {"token": "a\nb"}, "characters that no token has"),
+        ({"insecure-skip-tls-verify": True}, {"token": "a\nb"}, "has invalid characters"),
     ],
 )
-def test_what_we_do_not_do_is_named(
-    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], said: str
+def test_the_error_for_an_unsupported_or_invalid_key_names_the_key(
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(ConfigError) as error:
         from_kubeconfig(config(tmp_path, cluster, user))
-    assert said in error.value.message
+    assert problem in error.value.message
     assert str(tmp_path) in error.value.message
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "7", "current-context: c", "a: [\n b", "a: !!python/name:os.x"]
 )
-def test_what_is_no_kubeconfig_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
+def test_an_invalid_kubeconfig_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     file = tmp_path / "config"
     file.write_text(text)
     with pytest.raises(ConfigError) as error:
@@ -230,12 +234,12 @@ def test_what_is_no_kubeconfig_is_refused_in_one_line(tmp_path: Path, text: str)
 
 
 @pytest.mark.parametrize("current", [None, "", "third"])
-def test_a_context_that_is_not_there_is_said(tmp_path: Path, current: str | None) -> None:
+def test_a_missing_context_is_an_error(tmp_path: Path, current: str | None) -> None:
     with pytest.raises(ConfigError, match=r"contexts"):
         from_kubeconfig(config(tmp_path, {}, {"token": "a"}, current=current))
 
 
-def test_a_kubeconfig_that_was_replaced_is_read_again(server: ApiServer, tmp_path: Path) -> None:
+def test_a_replaced_kubeconfig_is_read_again(server: ApiServer, tmp_path: Path) -> None:
     file = server.kubeconfig(tmp_path / "rotated")
     client = Client(from_kubeconfig(str(file)), timeout_s=PATIENCE_S)
     call = Call(method="GET", path="/api/v1/nodes")
@@ -248,7 +252,7 @@ def test_a_kubeconfig_that_was_replaced_is_read_again(server: ApiServer, tmp_pat
     assert client.send(call).is_done
     server.token = "a third"
     server.kubeconfig(file)
-    with pytest.raises(Refusal):
+    with pytest.raises(ApiStatusError):
         client.lines("/api/v1/nodes?watch=1&resourceVersion=0", 5.0)
     lines: Any = client.lines("/api/v1/nodes?watch=1&resourceVersion=0", 5.0)
     with closing(lines):
@@ -256,9 +260,9 @@ def test_a_kubeconfig_that_was_replaced_is_read_again(server: ApiServer, tmp_pat
     client.close()
 
 
-def test_a_kubeconfig_of_another_server_is_followed(server: ApiServer, tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        port = nobody.getsockname()[1]
+def test_a_kubeconfig_with_a_new_server_is_used(server: ApiServer, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as unused:
+        port = unused.getsockname()[1]
     file = server.kubeconfig(tmp_path / "moved")
     text = file.read_text()
     file.write_text(text.replace(str(server.server_address[1]), str(port)))
@@ -266,7 +270,7 @@ def test_a_kubeconfig_of_another_server_is_followed(server: ApiServer, tmp_path:
     call = Call(method="POST", path="/api/v1/namespaces/default/pods", body={"metadata": {"name": "x"}})
     assert client.send(call).status == UNKNOWN
     file.write_text(text)
-    assert client.send(call).status == UNKNOWN  # and read anew
+    assert client.send(call).status == UNKNOWN  # after this failure, the client reads the kubeconfig again
     assert client.send(call).is_done
     client.close()
 
@@ -283,8 +287,8 @@ BOMB = "\n".join(["a0: &a0 [x, x, x, x, x, x, x, x]"]
         ("[" * 500 + "]" * 500, "nested too deeply"),
         ("x: " * 100, "mapping values are not allowed"),
         ("- a\n" * (MAX_KUBECONFIG // 4 + 1), "more than 1024 KiB"),
-        ("current-context: [[[[a]]]]", "has no context (list) in 'contexts'"),
-        ("a: \xff", "is no kubeconfig that can be used"),
+        ("current-context: [[[[a]]]]", "no context (list) in 'contexts'"),
+        ("a: \xff", "is not a usable kubeconfig"),
     ],
     ids=["printed", "compared", "deep", "no-yaml", "large", "list", "no-utf-8"],
 )

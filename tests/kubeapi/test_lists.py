@@ -1,4 +1,4 @@
-"""Pages of lists: every object, one at a time in memory, in pages that large objects make small."""
+"""All objects of a list are read, with one object in memory at a time, in small pages after large objects."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ def test_a_list_without_objects_is_empty(content: bytes) -> None:
     assert page.next_page == ""
 
 
-WHOLE = '{"metadata": {"continue": "a"}, "items": [{"name": "\\"é]}"}, {}]}'.encode()
+COMPLETE = '{"metadata": {"continue": "a"}, "items": [{"name": "\\"é]}"}, {}]}'.encode()
 
 
 @pytest.mark.parametrize(
     "content",
-    [WHOLE[:end] for end in range(len(WHOLE))]
+    [COMPLETE[:end] for end in range(len(COMPLETE))]
     + [b"[]", b"null", b"<html>", b'{"items": [1 2]}', b'{"items" [1]}', b'{"items": ["\xff"]}'],
 )  # fmt: skip
-def test_a_page_that_is_not_whole_is_an_error(content: bytes) -> None:
+def test_an_incomplete_or_invalid_page_is_an_error(content: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         list(ListPage(content).items())
 
@@ -61,7 +61,7 @@ def large_pod(number: int, variables: int) -> dict[str, object]:
     return {"metadata": {"name": f"p{number}"}, "spec": {"containers": [{"name": "main", "env": env}]}}
 
 
-def test_one_object_at_a_time_is_in_memory() -> None:
+def test_only_one_object_is_in_memory_at_a_time() -> None:
     pods = [large_pod(number, 20_000) for number in range(10)]
     content = json.dumps({"metadata": {}, "items": pods}).encode()
 
@@ -78,7 +78,7 @@ def test_one_object_at_a_time_is_in_memory() -> None:
     assert peak(10) < 1.2 * peak(2)
 
 
-def test_large_objects_make_the_next_page_small_and_usual_ones_make_it_whole_again() -> None:
+def test_after_large_objects_the_next_page_is_small_and_later_pages_grow_again() -> None:
     size = PageSize()
 
     def limit_after(content: bytes) -> int:
@@ -94,7 +94,7 @@ def test_large_objects_make_the_next_page_small_and_usual_ones_make_it_whole_aga
     assert limit_after(b'{"items": []}') == PAGE
 
 
-def test_pages_that_fail_become_smaller_until_a_list_is_complete() -> None:
+def test_the_page_size_decreases_after_each_failed_page_until_a_list_is_complete() -> None:
     size = PageSize()
     limits = []
     for _ in range(5):

@@ -1,4 +1,4 @@
-"""Fixtures of the kubelet's tests: a double of a kubelet, a link to it, and a host for `cdigen kubelet`."""
+"""Fixtures of the tests of `cdigen kubelet`: a double of a kubelet, a KubeletLink to it, and a host."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from support.kubelet.advertised import linked
 from support.kubelet.double import Kubelet
-from support.kubelet.offered import linked
 from support.kubelet.process import side_of
 
 if TYPE_CHECKING:
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
     from support.kubelet.process import Side
 
-    from cdigen.kubelet.link import Link
+    from cdigen.kubelet.link import KubeletLink
 
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    # Short: a socket's path has 107 bytes at most.
+    # The prefix is short, because a socket's path has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="k") as made:
         yield Path(made)
 
@@ -34,9 +34,9 @@ def kubelet(folder: Path) -> Iterator[Kubelet]:
 
 
 @pytest.fixture
-def link(folder: Path) -> Iterator[Link]:
-    # The link reads the folder when a test calls `look`, and never by itself.
-    with linked(folder / "device-plugins", folder / "pod-resources/kubelet.sock", look_s=3600.0) as made:
+def link(folder: Path) -> Iterator[KubeletLink]:
+    # The KubeletLink reads the folder only when a test calls `check_folder`.
+    with linked(folder / "device-plugins", folder / "pod-resources/kubelet.sock", check_s=3600.0) as made:
         yield made
 
 

@@ -1,11 +1,11 @@
-"""The pods in examples/kubernetes ask for resources that hosts with such devices offer."""
+"""The pods in examples/kubernetes request resources that hosts with the required devices advertise."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from support.kubelet.offering import counts, h100, in_mig, offered, with_gpus
+from support.kubelet.advertised_resources import counts, h100, in_mig, offered, with_gpus
 from support.values.unhealthy_gpus import example
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples/kubernetes/gpu-pods.yaml"
@@ -23,14 +23,14 @@ def pods() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", HOSTS)
-def test_a_pod_of_the_example_finds_what_it_asks_for(name: str) -> None:
+def test_a_host_advertises_the_resources_that_an_example_pod_requests(name: str) -> None:
     (container,) = pods()[name]["containers"]
     offer = counts(offered(HOSTS[name]))
     for resource, count in container["resources"]["limits"].items():
         assert offer.get(resource, 0) >= count
 
 
-def test_every_pod_is_tried_and_none_is_privileged_or_needs_a_class() -> None:
+def test_every_example_pod_is_tested_and_needs_no_privilege_and_no_runtime_class() -> None:
     assert pods().keys() == HOSTS.keys()
     assert not {"runtimeClassName", "hostPID", "hostNetwork", "volumes"} & {
         key for spec in pods().values() for key in spec

@@ -1,4 +1,4 @@
-"""The process: what the specs have is offered to the kubelet, and the list follows them."""
+"""A process with KubeletPlugin advertises the devices of specs, and updates the list when specs change."""
 
 from __future__ import annotations
 
@@ -19,39 +19,40 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.process
 GPU = "vendor.com/gpu"
-# The resource is the spec's kind, its units the names of devices.
+# The resource has the name of the spec's kind. The units have the names of the spec's devices.
 SCRIPT = """
 import sys
-from support.kubelet.offered import Echo
+from support.kubelet.advertised import Echo
 from support.kubelet.resources import units
 from cdigen.config import KubeletConfig
-from cdigen.frontend.host_state import HostSources
-from cdigen.frontend.log import make_logger
-from cdigen.frontend.sd_notify import Notifier
-from cdigen.frontend.signals import listen
-from cdigen.kubelet.offering import HostOffering
-from cdigen.kubelet.plugin import Plugin
-from cdigen.kubelet.plugin_config import PluginConfig
+from cdigen.service.host_state import HostSources
+from cdigen.service.log import make_logger
+from cdigen.service.sd_notify import Notifier
+from cdigen.service.signals import listen
+from cdigen.kubelet.advertised_resources import AdvertisedResources
+from cdigen.kubelet.plugin import KubeletPlugin
+from cdigen.kubelet.plugin_config import KubeletPluginConfig
 from cdigen.kubelet.resources.model import Resource
 
 root, kubelet_dir, run_dir = sys.argv[1:]
-class Offering(HostOffering):
+class Provider(AdvertisedResources):
     def resources(self, state):
         ids = [name.partition("=")[2] for name, _ in state.specs.devices]
         if "fault" in ids:
-            raise ZeroDivisionError("of a fault")
+            raise ZeroDivisionError("a fault")
         return [(Resource(name="vendor.com/gpu", units=units(*ids)), Echo())]
 
 sources = HostSources(host=root, specs=root, spec_dirs=("/run/cdi",), runs=root, run_dir="/run/cdigen")
-config = PluginConfig(kubelet_dir=kubelet_dir, run_dir=run_dir, sources=sources)
-offering = Offering(KubeletConfig(), (), kubelet_dir)
+config = KubeletPluginConfig(kubelet_dir=kubelet_dir, run_dir=run_dir, sources=sources)
+provider = Provider(KubeletConfig(), (), kubelet_dir)
 logger = make_logger()
-Plugin(lambda _: config, lambda _: offering, notifier=Notifier(), logger=logger, signals=listen()).run()
+options = {"notifier": Notifier(), "logger": logger, "signals": listen()}
+KubeletPlugin(lambda _: config, lambda _: provider, **options).run()
 """
 
 
 def put_spec(root: Path, *names: str) -> None:
-    """Put a spec with devices of NAMES into the spec directory of ROOT."""
+    """Put a spec whose devices have NAMES into the spec directory of ROOT."""
     devices = [{"name": name, "containerEdits": {"env": ["A=B"]}} for name in names]
     folder = root / "run/cdi"
     folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +61,7 @@ def put_spec(root: Path, *names: str) -> None:
 
 
 def row(folder: Path) -> dict[str, Any]:
-    """Return the row of the resource in the status of FOLDER; LookupError: there is none yet."""
+    """Return the first resource in the status.json below FOLDER; raise LookupError if there is none yet."""
     try:
         found = json.loads((folder / "run/status.json").read_bytes())
     except FileNotFoundError as error:
@@ -69,7 +70,7 @@ def row(folder: Path) -> dict[str, Any]:
     return first
 
 
-def test_the_kubelet_has_what_the_specs_have(kubelet: Kubelet, folder: Path, tmp_path: Path) -> None:
+def test_the_kubelet_lists_the_devices_of_the_specs(kubelet: Kubelet, folder: Path, tmp_path: Path) -> None:
     put_spec(tmp_path, "0", "1")
     kubelet.start()
     command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(folder), str(folder / "run")]
@@ -79,10 +80,10 @@ def test_the_kubelet_has_what_the_specs_have(kubelet: Kubelet, folder: Path, tmp
             assert until(lambda: row(folder)["state"] == "registered")
             put_spec(tmp_path, "0", "1", "2")
             assert until(lambda: kubelet.lists("0", "1", "2", resource=GPU))
-            # What cannot be told changes nothing.
+            # An exception of the provider does not change the list.
             put_spec(tmp_path, "fault")
             put_spec(tmp_path, "x" * 64)
-            assert until(lambda: "has 64 characters" in row(folder)["reason"])
+            assert until(lambda: "64 characters" in row(folder)["reason"])
             assert kubelet.lists("0", "1", "2", resource=GPU)
             (tmp_path / "run/cdi/vendor.json").unlink()
             assert until(lambda: kubelet.lists(resource=GPU))

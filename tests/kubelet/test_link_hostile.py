@@ -1,4 +1,4 @@
-"""Kubelets that hang, refuse, answer garbage or end in mid-stream, and sockets that cannot be made."""
+"""Kubelets that hang, refuse calls or send garbage, and folders in which no socket can be made."""
 
 from __future__ import annotations
 
@@ -12,90 +12,96 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
+from support.kubelet.advertised import linked, listing, registered
 from support.kubelet.double import PLUGIN_SERVICE, Kubelet
-from support.kubelet.offered import linked, offer, registered
 from support.kubelet.resources import GPU
 from support.waiting import PATIENCE_S, limited, until
 
-from cdigen.kubelet.registration import PROVE_S
+from cdigen.kubelet.registration import LIST_REQUEST_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cdigen.kubelet.link import Link
+    from cdigen.kubelet.link import KubeletLink
 
 AMD = "amd.com/gpu"
 
 
-def status(link: Link, resource: str = GPU) -> tuple[str, str]:
+def status(link: KubeletLink, resource: str = GPU) -> tuple[str, str]:
     return {one.resource: (one.state, one.reason) for one in link.statuses()}[resource]
 
 
-def test_a_kubelet_that_refuses_is_asked_again_and_its_reason_is_shown(kubelet: Kubelet, link: Link) -> None:
-    right = kubelet.register
+def test_a_refused_registration_is_repeated_and_its_reason_is_in_the_status(
+    kubelet: Kubelet, link: KubeletLink
+) -> None:
+    accept = kubelet.register
 
     def refuse(_: object, context: Any) -> None:
         context.abort(grpc.StatusCode.UNKNOWN, "the ResourceName is\ninvalid")
 
     kubelet.register = refuse
     kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: status(link) == ("paused", "UNKNOWN: the ResourceName is invalid"))
-    kubelet.register = right
+    link.advertise((listing("a"),))
+    assert until(lambda: status(link) == ("backoff", "UNKNOWN: the ResourceName is invalid"))
+    kubelet.register = accept
     assert until(lambda: kubelet.lists("a"))
 
 
-def test_a_resource_that_hangs_in_its_registration_costs_no_other(kubelet: Kubelet, link: Link) -> None:
-    right, hangs = kubelet.register, threading.Event()
+def test_a_registration_that_hangs_does_not_affect_other_resources(
+    kubelet: Kubelet, link: KubeletLink
+) -> None:
+    accept, hangs = kubelet.register, threading.Event()
 
     def hang(request: Any, context: Any) -> None:
         if request.resource_name == GPU:
             hangs.wait(2 * PATIENCE_S)
         else:
-            right(request, context)
+            accept(request, context)
 
     kubelet.register = hang
     kubelet.start()
-    link.offer((offer("a"), offer("b", resource=AMD)))
+    link.advertise((listing("a"), listing("b", resource=AMD)))
     assert until(lambda: kubelet.lists("b", resource=AMD))
     assert until(lambda: status(link)[0] == "registering")
     assert kubelet.endpoints[AMD].allocate("b").cdi_devices
     hangs.set()
 
 
-def test_a_kubelet_that_does_not_ask_for_the_list_is_registered_with_again(
-    kubelet: Kubelet, link: Link
+def test_the_link_registers_again_if_the_kubelet_does_not_request_the_list(
+    kubelet: Kubelet, link: KubeletLink
 ) -> None:
     kubelet.watches = False
     kubelet.start()
-    link.offer((offer("a"),))
-    assert until(lambda: status(link)[0] == "unproven")
+    link.advertise((listing("a"),))
+    assert until(lambda: status(link)[0] == "unconfirmed")
     kubelet.watches = True
     assert until(lambda: kubelet.lists("a"))
     gap_s = kubelet.registered[1][0] - kubelet.registered[0][0]
-    assert gap_s >= PROVE_S
+    assert gap_s >= LIST_REQUEST_S
 
 
-def test_a_socket_that_nobody_serves_or_that_speaks_no_grpc_is_left_for_the_kubelets(
-    kubelet: Kubelet, link: Link
+def test_the_link_registers_after_the_kubelet_replaces_a_socket_that_does_not_use_grpc(
+    kubelet: Kubelet, link: KubeletLink
 ) -> None:
     kubelet.plugins.mkdir()
     path = str(kubelet.plugins / "kubelet.sock")
     with socket.socket(socket.AF_UNIX) as garbage:
         garbage.bind(path)
         garbage.listen()
-        link.offer((offer("a"),))
+        link.advertise((listing("a"),))
         connection, _ = garbage.accept()
         with connection:
             connection.sendall(b"HTTP/1.0 400 No\r\n\r\n" * 100)
-        assert until(lambda: status(link)[0] == "paused")
+        assert until(lambda: status(link)[0] == "backoff")
     kubelet.start()
-    link.look()
+    link.check_folder()
     assert until(lambda: kubelet.lists("a"))
 
 
-def test_garbage_in_a_call_is_refused_and_the_next_call_is_answered(kubelet: Kubelet, link: Link) -> None:
+def test_garbage_in_a_call_is_refused_and_the_next_call_is_answered(
+    kubelet: Kubelet, link: KubeletLink
+) -> None:
     endpoint = registered(kubelet, link, "a")
     with endpoint.connect() as channel:
         for method in ("Allocate", "GetPreferredAllocation"):
@@ -114,7 +120,9 @@ def test_garbage_in_a_call_is_refused_and_the_next_call_is_answered(kubelet: Kub
     assert endpoint.allocate("a").cdi_devices
 
 
-def test_many_streams_are_limited_and_the_kubelets_stays(kubelet: Kubelet, link: Link) -> None:
+def test_the_number_of_streams_is_limited_and_the_kubelets_stream_stays_open(
+    kubelet: Kubelet, link: KubeletLink
+) -> None:
     endpoint = registered(kubelet, link, "a")
     with endpoint.connect() as channel:
         watch = channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")
@@ -127,55 +135,57 @@ def test_many_streams_are_limited_and_the_kubelets_stays(kubelet: Kubelet, link:
                 refused += error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
         assert refused == 80 - 63
         assert endpoint.allocate("a").cdi_devices
-    link.offer((offer("a", "b"),))
+    link.advertise((listing("a", "b"),))
     assert until(lambda: kubelet.lists("a", "b"))
     assert len(kubelet.registered) == 1
 
 
-def test_a_client_that_reads_nothing_does_not_hold_up_the_kubelet(kubelet: Kubelet, link: Link) -> None:
+def test_a_client_that_reads_nothing_does_not_delay_the_kubelet(kubelet: Kubelet, link: KubeletLink) -> None:
     ids = [f"GPU-{number:040}" for number in range(5000)]
     endpoint = registered(kubelet, link, *ids)
     with endpoint.connect() as channel:
         _unread = [channel.unary_stream(PLUGIN_SERVICE + "ListAndWatch")(b"") for _ in range(4)]
         for count in range(1, 30):
-            link.offer((offer(*ids[:count]),))
-            link.offer((offer(*ids),))
-        link.offer((offer("a"),))
+            link.advertise((listing(*ids[:count]),))
+            link.advertise((listing(*ids),))
+        link.advertise((listing("a"),))
         assert until(lambda: kubelet.lists("a"))
 
 
-def test_a_folder_that_comes_later_or_is_a_link_is_used(kubelet: Kubelet, folder: Path, link: Link) -> None:
-    link.offer((offer("a"),))
+def test_a_plugins_folder_that_is_a_symbolic_link_and_is_created_later_is_used(
+    kubelet: Kubelet, folder: Path, link: KubeletLink
+) -> None:
+    link.advertise((listing("a"),))
     assert until(lambda: status(link)[0] == "waiting")
-    assert f"there is no {kubelet.plugins}/kubelet.sock" in status(link)[1]
+    assert f"{kubelet.plugins}/kubelet.sock does not exist" in status(link)[1]
     (folder / "elsewhere").mkdir()
     kubelet.plugins.symlink_to("elsewhere")
     kubelet.start()
-    link.look()
+    link.check_folder()
     assert until(lambda: kubelet.lists("a"))
 
 
 @contextmanager
-def mounted(place: Path, options: str) -> Iterator[None]:
-    """Mount a tmpfs with OPTIONS at PLACE."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", place], check=True)
+def mounted(folder: Path, options: str) -> Iterator[None]:
+    """Mount a tmpfs with OPTIONS at FOLDER."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
     try:
         yield
     finally:
-        subprocess.run(["umount", "--lazy", place], check=True)
+        subprocess.run(["umount", "--lazy", folder], check=True)
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_full_folder_is_told_and_used_once_there_is_room(kubelet: Kubelet, link: Link) -> None:
+def test_a_full_folder_is_reported_and_used_after_space_is_free(kubelet: Kubelet, link: KubeletLink) -> None:
     kubelet.plugins.mkdir()
-    # For the folder, the kubelet's socket and a file: none is left.
+    # The file system has three inodes, for the folder, the kubelet's socket and the file `checkpoint`.
     with mounted(kubelet.plugins, "nr_inodes=3"):
         kubelet.start()
         filler = kubelet.plugins / "checkpoint"
         filler.write_text("")
-        link.offer((offer("a"),))
-        assert until(lambda: status(link)[0] == "paused")
-        assert "no socket can be made" in status(link)[1]
+        link.advertise((listing("a"),))
+        assert until(lambda: status(link)[0] == "backoff")
+        assert "cannot make a socket" in status(link)[1]
         assert "\n" not in status(link)[1]
         assert kubelet.registered == []
         filler.unlink()
@@ -185,31 +195,33 @@ def test_a_full_folder_is_told_and_used_once_there_is_room(kubelet: Kubelet, lin
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_read_only_folder_is_told_and_used_once_it_can_be_written(kubelet: Kubelet, link: Link) -> None:
+def test_a_read_only_folder_is_reported_and_used_after_it_is_writable(
+    kubelet: Kubelet, link: KubeletLink
+) -> None:
     kubelet.plugins.mkdir()
     with mounted(kubelet.plugins, "size=1m"):
         kubelet.start()
         subprocess.run(["mount", "-o", "remount,ro", kubelet.plugins], check=True)
-        link.offer((offer("a"),))
-        assert until(lambda: status(link)[0] == "paused")
-        assert status(link)[1] == f"no socket can be made in {kubelet.plugins}: Read-only file system"
+        link.advertise((listing("a"),))
+        assert until(lambda: status(link)[0] == "backoff")
+        assert status(link)[1] == f"{kubelet.plugins}: cannot make a socket: Read-only file system"
         subprocess.run(["mount", "-o", "remount,rw", kubelet.plugins], check=True)
         assert until(lambda: kubelet.lists("a"))
         kubelet.stop()
         link.stop()
 
 
-def test_a_folder_with_no_room_for_any_socket_is_told(folder: Path) -> None:
+def test_a_folder_whose_path_is_too_long_for_sockets_is_reported(folder: Path) -> None:
     deep = folder / ("x" * (100 - len(str(folder))))
     deep.mkdir()
-    # The kubelet would need another path as well.
+    # The path is also too long for `bind` of the kubelet's socket, so `bind` uses a short symbolic link.
     os.symlink(deep, folder / "short")
     with socket.socket(socket.AF_UNIX) as left:
         left.bind(str(folder / "short/kubelet.sock"))
     with linked(deep, deep) as link:
-        link.offer((offer("a"),))
-        assert until(lambda: status(link)[0] == "paused")
-        assert "no socket can be made" in status(link)[1]
+        link.advertise((listing("a"),))
+        assert until(lambda: status(link)[0] == "backoff")
+        assert "cannot make a socket" in status(link)[1]
         assert "\n" not in status(link)[1]
     assert os.listdir(deep) == ["kubelet.sock"]
 
@@ -218,21 +230,19 @@ def test_a_folder_with_no_room_for_any_socket_is_told(folder: Path) -> None:
 def test_a_folder_may_have_any_name(folder: Path, name: str) -> None:
     kubelet = Kubelet(folder / name)
     kubelet.plugins.mkdir(parents=True)
-    # grpcio's own server would read the name as a URI.
+    # The double's grpcio server would read the name as a URI, so the double uses a symbolic link.
     (folder / "k").symlink_to(folder / name)
     kubelet.plugins, kubelet.pods = folder / "k/device-plugins", folder / "k/pod-resources"
     kubelet.start()
     try:
         with linked(folder / name / "device-plugins", folder) as link:
-            link.offer((offer("a"),))
+            link.advertise((listing("a"),))
             assert until(lambda: kubelet.lists("a"))
     finally:
         kubelet.stop()
 
 
-def test_a_client_that_asks_all_the_time_whether_we_are_there_is_answered(
-    kubelet: Kubelet, link: Link
-) -> None:
+def test_a_client_that_sends_many_pings_stays_connected(kubelet: Kubelet, link: KubeletLink) -> None:
     endpoint = registered(kubelet, link, "a")
     pings = 20
     with socket.socket(socket.AF_UNIX) as raw, raw.makefile("rb") as answers:
@@ -241,6 +251,7 @@ def test_a_client_that_asks_all_the_time_whether_we_are_there_is_answered(
         raw.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0)))
         for _ in range(pings):
             raw.sendall(bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)) + b"there?  ")
+        # The type of each received HTTP/2 frame: 6 is PING, and 7 is GOAWAY.
         kinds: list[int] = []
         while kinds.count(6) < pings and 7 not in kinds:
             head = answers.read(9)
@@ -250,11 +261,11 @@ def test_a_client_that_asks_all_the_time_whether_we_are_there_is_answered(
 
 
 @limited(1.0)
-def test_a_link_stops_while_its_kubelet_hangs(kubelet: Kubelet, link: Link, within_s: float) -> None:
+def test_a_link_stops_while_its_kubelet_hangs(kubelet: Kubelet, link: KubeletLink, within_s: float) -> None:
     hangs = threading.Event()
     kubelet.register = lambda _, __: hangs.wait(2 * PATIENCE_S)
     kubelet.start()
-    link.offer((offer("a"),))
+    link.advertise((listing("a"),))
     assert until(lambda: status(link)[0] == "registering")
     began_s = time.monotonic()
     link.stop()

@@ -1,4 +1,4 @@
-"""`cdigen kubelet` as a process: what pods get, and what stays when daemon, specs or driver go."""
+"""The process `cdigen kubelet` with a daemon, and after the daemon, the specs or the driver are removed."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from support.kubelet.resources import GPU
 from support.values import unhealthy_gpus
 from support.waiting import limited, pause, until
 
-from cdigen.frontend import status as files
 from cdigen.kubelet.plugin import PODS_S, RESYNC_S
+from cdigen.service import status as files
 
 pytestmark = pytest.mark.process
 
@@ -26,11 +26,11 @@ def refusal(side: Side, *ids: str, resource: str = GPU) -> str:
     return str(refused.value.details())
 
 
-def test_a_container_gets_its_gpus_by_name_and_nothing_else(side: Side) -> None:
+def test_a_container_gets_only_the_cdi_names_of_its_gpus(side: Side) -> None:
     with daemon(side), serving(side):
         assert side.kubelet.lists(*side.ids)
         plugin = side.kubelet.endpoints[GPU]
-        chosen = plugin.prefer(side.ids, [side.ids[5]], 2)
+        chosen = plugin.preferred_allocation(side.ids, [side.ids[5]], 2)
         assert (len(chosen), chosen[0]) == (2, side.ids[5])
 
         container = plugin.allocate(*chosen)
@@ -39,11 +39,12 @@ def test_a_container_gets_its_gpus_by_name_and_nothing_else(side: Side) -> None:
         assert [device.name for device in container.cdi_devices] == names
         assert dict(container.annotations) == {"cdi.k8s.io/cdigen_nvidia.com_gpu": ",".join(names)}
         assert [*container.envs, *container.mounts, *container.devices] == []
-        assert refusal(side, "GPU-9") == f"cdigen: {GPU} has no GPU-9 (any more); it has 8 devices now"
+        text = f"cdigen: {GPU}: unknown device GPU-9; the resource has 8 devices now"
+        assert refusal(side, "GPU-9") == text
         assert until(lambda: side.status()["journal"][-1]["state"] == "refused")
 
 
-def test_a_container_shows_in_journal_and_metrics_with_its_pod(side: Side) -> None:
+def test_journal_and_metrics_show_a_container_with_its_pod(side: Side) -> None:
     with daemon(side), serving(side, verbose=True) as process:
         side.kubelet.endpoints[GPU].allocate(side.ids[0])
         side.kubelet.has(side.ids[0])
@@ -52,21 +53,21 @@ def test_a_container_shows_in_journal_and_metrics_with_its_pod(side: Side) -> No
 
         row = side.status()["journal"][0]
         assert (row["state"], row["container"], row["names"]) == ("held", "main", [f"{GPU}={side.ids[0]}"])
-        assert (side.resource()["given"], side.resource()["allocated"]) == (1, 1)
+        assert (side.resource()["allocations"], side.resource()["allocated"]) == (1, 1)
         assert side.status()["stale"] == []
         metrics = side.get("/metrics")[1]
         assert f'device="{side.ids[0]}",namespace="ml",pod="train"' in metrics
         assert f'cdigen_kubelet_allocations_total{{resource="{GPU}"}} 1.0' in metrics
         assert side.get("/readyz") == (200, "ok\n")
-        # With -v each container has its line.
+        # With -v there is a line for each container.
         assert [line["devices"] for line in process.lines("allocated")] == [[side.ids[0]]]
         assert process.stop() == 0
     assert side.status() == {}
 
 
-def test_a_pod_shows_soon_also_where_specs_change_as_it_comes(side: Side) -> None:
+def test_a_pod_is_shown_soon_even_if_specs_change_at_the_same_time(side: Side) -> None:
     with daemon(side), serving(side):
-        # The kubelet was asked once, and is asked again after PODS_S.
+        # The process has listed the pods once, and lists them again after PODS_S.
         assert until(lambda: side.resource()["allocated"] == 0)
         side.kubelet.has(side.ids[0])
         for turn in range(12):
@@ -77,35 +78,35 @@ def test_a_pod_shows_soon_also_where_specs_change_as_it_comes(side: Side) -> Non
         assert until(lambda: side.status()["journal"][-1]["state"] == "held", within_s=0.8 * PODS_S)
 
 
-def test_what_changes_bit_by_bit_is_one_list(side: Side) -> None:
-    sick = unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL)
+def test_many_changes_in_a_short_time_cause_at_most_two_lists(side: Side) -> None:
+    unhealthy = unhealthy_gpus.with_causes(side.inventories, 0, unhealthy_gpus.FELL)
     with daemon(side), serving(side) as process:
         assert until(lambda: side.resource()["allocated"] == 0)
         lists = side.kubelet.endpoints[GPU].lists
         before = len(lists)
-        # All changes come before the process reads any of them.
+        # All changes are written before the process reads any change.
         process.process.send_signal(signal.SIGSTOP)
         for turn in range(41):
-            unhealthy_gpus.save(side.root, side.inventories if turn % 2 else sick)
+            unhealthy_gpus.save(side.root, side.inventories if turn % 2 else unhealthy)
         process.process.send_signal(signal.SIGCONT)
         assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
         assert len(lists) - before <= 2
 
 
-def test_a_status_that_could_not_be_written_is_written_when_there_is_room(side: Side) -> None:
+def test_a_status_that_could_not_be_written_is_written_when_space_is_free(side: Side) -> None:
     with daemon(side), cdigen_kubelet(side) as process:
-        # From then on nothing changes in it.
+        # The status does not change any more.
         assert until(lambda: side.resource()["confirmed"] and side.resource()["allocated"] == 0)
-        # Longer than its log is by now, shorter than a status.
+        # This limit of the file size is larger than the log, and smaller than a status.json.
         prlimit(process.process.pid, RLIMIT_FSIZE, (1_500, RLIM_INFINITY))
-        side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
+        side.put(unhealthy_gpus.with_causes(side.inventories, 0, unhealthy_gpus.FELL))
         assert until(lambda: process.lines("status"))
         prlimit(process.process.pid, RLIMIT_FSIZE, (RLIM_INFINITY, RLIM_INFINITY))
         assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
         assert until(lambda: [line["level"] for line in process.lines("status")] == ["error", "info"])
 
 
-def test_a_pod_that_a_busy_kubelet_tells_of_later_shows_soon(side: Side) -> None:
+def test_a_pod_that_a_busy_kubelet_lists_later_is_shown_soon(side: Side) -> None:
     with daemon(side), serving(side):
         side.kubelet.endpoints[GPU].allocate(side.ids[0])
         assert until(lambda: [row["state"] for row in side.status()["journal"]] == ["ended"])
@@ -113,7 +114,7 @@ def test_a_pod_that_a_busy_kubelet_tells_of_later_shows_soon(side: Side) -> None
         assert until(lambda: side.status()["journal"][0]["pod"] == "train", within_s=0.8 * PODS_S)
 
 
-def test_a_daemon_that_is_gone_changes_nothing_also_for_the_next_process(side: Side) -> None:
+def test_devices_stay_advertised_without_a_daemon_even_by_a_new_process(side: Side) -> None:
     with daemon(side), serving(side):
         before = side.kubelet.list_of(GPU)
         assert until(lambda: side.status()["stale"] == [])
@@ -129,7 +130,7 @@ def test_a_daemon_that_is_gone_changes_nothing_also_for_the_next_process(side: S
         assert side.kubelet.list_of(GPU) == before
 
 
-def test_a_daemon_that_ends_and_is_back_is_said_without_another_list(side: Side) -> None:
+def test_the_end_and_the_restart_of_the_daemon_are_logged_and_cause_no_new_list(side: Side) -> None:
     with cdigen_kubelet(side) as process:
         with daemon(side):
             assert until(lambda: side.lists(8) and side.status()["stale"] == [])
@@ -137,7 +138,7 @@ def test_a_daemon_that_ends_and_is_back_is_said_without_another_list(side: Side)
         side.put(side.inventories)
         assert until(lambda: side.status()["stale"])
         assert until(lambda: side.resource()["confirmed"])
-        # The inventory is as it was; without an event the host is read after RESYNC_S.
+        # The inventory has not changed. Without an event, cdigen would read the host only after RESYNC_S.
         with daemon(side):
             assert until(lambda: side.status()["stale"] == [], within_s=0.8 * RESYNC_S)
         assert [line["level"] for line in process.lines("stale")][-2:] == ["warning", "info"]
@@ -146,25 +147,25 @@ def test_a_daemon_that_ends_and_is_back_is_said_without_another_list(side: Side)
         assert len(side.kubelet.registered) == 1
 
 
-def test_a_driver_that_goes_leaves_the_resource_with_no_devices_and_one_list_brings_them_back(
+def test_a_resource_stays_registered_without_devices_while_the_driver_is_removed(
     side: Side,
 ) -> None:
     with daemon(side), serving(side) as process:
         side.driver_goes()
         assert until(lambda: side.lists(0))
         assert refusal(side, side.ids[0]) == (
-            f"cdigen: {GPU} has no {side.ids[0]} (any more); it has 0 devices now"
+            f"cdigen: {GPU}: unknown device {side.ids[0]}; the resource has 0 devices now"
         )
         assert until(lambda: side.resource()["count"] == 0)
         assert side.resource()["state"] == "registered"
         side.put(side.inventories)
         assert until(lambda: side.lists(8))
         assert len(side.kubelet.registered) == 1
-        # Refusals have a line without -v.
+        # Refusals are logged without -v.
         assert [line["cause"] for line in process.lines("refused")] == ["unknown_id"]
 
 
-def test_a_host_that_never_had_a_driver_registers_nothing_and_waits(side: Side) -> None:
+def test_a_host_without_a_driver_registers_nothing_until_a_driver_is_loaded(side: Side) -> None:
     side.driver_goes()
     with daemon(side), cdigen_kubelet(side) as process:
         assert until(side.serves_http)
@@ -176,40 +177,41 @@ def test_a_host_that_never_had_a_driver_registers_nothing_and_waits(side: Side) 
         assert process.process.poll() is None
 
 
-def test_a_spec_that_vanishes_between_list_and_allocate_is_a_refusal_with_the_reason(side: Side) -> None:
+def test_allocate_is_refused_with_the_reason_after_the_spec_is_removed(side: Side) -> None:
     with daemon(side), serving(side):
         (side.root / "run/cdi/nvidia.com-gpu.json").unlink()
         assert until(lambda: set(side.kubelet.health()) == {"Unhealthy"})
         assert (
-            refusal(side, side.ids[0]) == f"cdigen: {side.ids[0]} is in no CDI spec now: see 'cdigen status'"
+            refusal(side, side.ids[0]) == f"cdigen: {GPU}: no CDI spec has {side.ids[0]}; see 'cdigen status'"
         )
         assert until(lambda: side.resource()["refused"] == {"no_spec": 1})
         assert [(row["state"], row["cause"]) for row in side.status()["journal"]] == [("refused", "no_spec")]
 
 
-def test_what_a_container_has_under_another_name_is_refused_while_the_kubelet_says_so(side: Side) -> None:
+def test_a_device_in_use_under_another_name_is_refused_while_the_kubelet_lists_its_pod(side: Side) -> None:
     held, other = side.ids[0], side.ids[1]
     side.kubelet.has(held, resource="nvidia.com/h100")
     with daemon(side), serving(side):
         plugin = side.kubelet.endpoints[GPU]
-        assert until(lambda: held not in plugin.prefer(side.ids, [], 7))
+        assert until(lambda: held not in plugin.preferred_allocation(side.ids, [], 7))
         assert refusal(side, held) == (
-            f"cdigen: another container has what is asked for of {GPU}: "
-            f"{held} (pod ml/train, container main, as nvidia.com/h100)"
+            f"cdigen: {GPU}: another container has {held} (pod ml/train, container main, as nvidia.com/h100)"
         )
         assert plugin.allocate(other).cdi_devices
-        assert len(plugin.prefer(side.ids, [], 8)) == 8
-        # The pod has ended; nobody has told us, and the request does.
+        assert len(plugin.preferred_allocation(side.ids, [], 8)) == 8
+        # The pod has ended. cdigen reads this from the list that it requests for the next allocation.
         side.kubelet.listed = []
         assert plugin.allocate(held).cdi_devices
 
 
 @limited(2.0)
-def test_a_kubelet_that_hangs_when_it_is_asked_holds_no_container_up(side: Side, within_s: float) -> None:
+def test_an_allocation_waits_only_a_short_time_for_a_kubelet_that_does_not_list_its_pods(
+    side: Side, within_s: float
+) -> None:
     side.kubelet.has(side.ids[0], resource="nvidia.com/h100")
     with daemon(side), serving(side):
         plugin = side.kubelet.endpoints[GPU]
-        assert until(lambda: side.ids[0] not in plugin.prefer(side.ids, [], 7))
+        assert until(lambda: side.ids[0] not in plugin.preferred_allocation(side.ids, [], 7))
         side.kubelet.lists_at_once.clear()
         begun_s = time.monotonic()
         assert plugin.allocate(side.ids[0]).cdi_devices
@@ -217,17 +219,17 @@ def test_a_kubelet_that_hangs_when_it_is_asked_holds_no_container_up(side: Side,
         side.kubelet.lists_at_once.set()
 
 
-def test_a_spec_that_cannot_be_read_is_said_once_and_costs_no_other(side: Side) -> None:
+def test_an_unreadable_spec_is_logged_once_and_affects_no_other_spec(side: Side) -> None:
     with daemon(side), serving(side) as process:
         (side.root / "run/cdi/broken.json").write_text("{")
         assert until(lambda: side.status()["problems"])
-        side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
+        side.put(unhealthy_gpus.with_causes(side.inventories, 0, unhealthy_gpus.FELL))
         assert until(lambda: side.resource()["health"]["unhealthy"] == 1)
         assert len([line for line in process.lines("finding") if "broken.json" in line["path"]]) == 1
 
 
-def test_what_the_kubelet_gives_again_under_the_same_name_is_never_refused(side: Side) -> None:
-    # An init container's GPU goes to the next container of its pod, and so after the kubelet's restart.
+def test_a_repeated_allocation_under_the_same_name_is_never_refused(side: Side) -> None:
+    # The kubelet allocates an init container's GPU again to the next container, also after a restart.
     side.kubelet.has(side.ids[0])
     with daemon(side), serving(side):
         assert until(lambda: len(side.status()["journal"]) == 1)
@@ -235,16 +237,16 @@ def test_what_the_kubelet_gives_again_under_the_same_name_is_never_refused(side:
             assert side.kubelet.endpoints[GPU].allocate(side.ids[0]).cdi_devices
 
 
-def test_a_gpu_that_fails_and_comes_back_is_shown_so(side: Side) -> None:
+def test_a_gpu_is_unhealthy_after_a_failure_and_healthy_after_its_recovery(side: Side) -> None:
     with daemon(side), serving(side):
-        side.put(unhealthy_gpus.ill(side.inventories, 0, unhealthy_gpus.FELL))
+        side.put(unhealthy_gpus.with_causes(side.inventories, 0, unhealthy_gpus.FELL))
         assert until(lambda: "Unhealthy" in side.kubelet.health())
         assert until(lambda: side.resource()["devices"][0]["causes"] == ["xid-79"])
         side.put(side.inventories)
         assert until(lambda: set(side.kubelet.health()) == {"Healthy"})
 
 
-def test_a_run_directory_that_others_remove_is_made_again(side: Side) -> None:
+def test_a_removed_run_directory_is_made_again(side: Side) -> None:
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: side.status().get("state") == "registered")
         assert until(side.serves_http)
@@ -253,7 +255,7 @@ def test_a_run_directory_that_others_remove_is_made_again(side: Side) -> None:
         assert until(side.serves_http)
 
 
-def test_the_process_may_be_killed_and_started_again(side: Side) -> None:
+def test_a_killed_process_can_be_started_again(side: Side) -> None:
     with daemon(side):
         for turn in range(2):
             with cdigen_kubelet(side) as process:

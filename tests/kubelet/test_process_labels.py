@@ -1,4 +1,4 @@
-"""`cdigen kubelet` keeps the node's labels in NFD's folder while it offers devices."""
+"""`cdigen kubelet` writes the node's labels into NFD's folder while it advertises devices."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
+from support.kubelet.advertised_resources import h100, in_mig, with_gpus
 from support.kubelet.nfd_worker import FOLDER, labels_of
-from support.kubelet.offering import h100, in_mig, with_gpus
 from support.kubelet.process import Side, cdigen_kubelet, daemon, serving
 from support.values.unhealthy_gpus import example
 from support.waiting import until
 
-from cdigen.cli.front_end_text import kubelet_text
-from cdigen.kubelet.labels.keeper import LASTS_S
+from cdigen.cli.service_text import kubelet_text
+from cdigen.kubelet.labels.label_file import LASTS_S
 from cdigen.kubelet.plugin import RESYNC_S
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ COUNT = "nvidia.com/gpu.count"
 
 @pytest.fixture(autouse=True)
 def labelled(side: Side) -> None:
-    """Let SIDE's configuration name the file of labels."""
+    """Configure a file of labels on the host SIDE, and write the name of the machine."""
     side.configure(f"kubelet: {{labels: /{FOLDER}/cdigen}}\n")
     dmi = side.root / "sys/class/dmi/id"
     dmi.mkdir(parents=True)
@@ -50,7 +50,7 @@ def count(side: Side) -> str:
     return labels_of(features(side)).get(COUNT, "")
 
 
-def test_labels_follow_the_devices_and_outlive_the_process_for_a_time(side: Side) -> None:
+def test_labels_follow_the_devices_and_expire_after_the_end_of_the_process(side: Side) -> None:
     folder = features(side)
     with daemon(side), cdigen_kubelet(side) as process:
         assert until(lambda: count(side) == "8")
@@ -64,7 +64,7 @@ def test_labels_follow_the_devices_and_outlive_the_process_for_a_time(side: Side
         side.put(example())
         assert until(lambda: count(side) == "8")
         process.kill()
-    # The next one takes over what this one left.
+    # The next process replaces the file of the killed process.
     assert count(side) == "8"
     assert labels_of(folder, time.time() + LASTS_S) == {}
     inode = (folder / "cdigen").stat().st_ino
@@ -74,20 +74,22 @@ def test_labels_follow_the_devices_and_outlive_the_process_for_a_time(side: Side
     assert count(side) == "8"
 
 
-def test_without_nfd_all_else_goes_on_and_a_word_says_it(side: Side) -> None:
+def test_devices_are_advertised_without_nfd_and_the_missing_folder_is_logged(side: Side) -> None:
     with daemon(side), serving(side) as process:
         assert until(lambda: state(side).get("state") == "waiting")
         assert not (side.root / FOLDER).exists()
         (line,) = process.lines("labels")
         assert line["level"] == "info"
         assert side.get("/readyz")[0] == 200
-        assert "Node Feature Discovery's worker has not made it" in kubelet_text(side.status(), 0)
-        # NFD's worker comes, and makes its folder.
+        assert "the worker of Node Feature Discovery has not made the folder" in kubelet_text(
+            side.status(), 0
+        )
+        # NFD's worker starts, and makes its folder.
         features(side)
         assert until(lambda: count(side) == "8", within_s=0.8 * RESYNC_S)
 
 
-def test_another_programs_file_stays_and_devices_are_offered(side: Side) -> None:
+def test_another_programs_file_stays_unchanged_and_devices_are_advertised(side: Side) -> None:
     other = features(side) / "cdigen"
     other.write_text("nvidia.com/gpu.count=4\n")
     with daemon(side), serving(side) as process:
@@ -97,7 +99,7 @@ def test_another_programs_file_stays_and_devices_are_offered(side: Side) -> None
         assert side.get("/readyz")[0] == 200
 
 
-def test_the_key_can_be_set_and_taken_back_while_it_runs(side: Side) -> None:
+def test_labels_can_be_configured_and_removed_by_a_reload(side: Side) -> None:
     folder = features(side)
     text = side.config.read_text()
     side.configure("kubelet: {}\n")
@@ -111,7 +113,7 @@ def test_the_key_can_be_set_and_taken_back_while_it_runs(side: Side) -> None:
         assert until(lambda: os.listdir(folder) == [])
 
 
-def test_without_an_inventory_the_file_of_before_is_left_to_its_time(side: Side) -> None:
+def test_the_file_of_a_former_process_stays_unchanged_while_the_inventory_is_missing(side: Side) -> None:
     folder = features(side)
     with daemon(side), cdigen_kubelet(side):
         assert until(lambda: count(side) == "8")
@@ -123,15 +125,15 @@ def test_without_an_inventory_the_file_of_before_is_left_to_its_time(side: Side)
 
 
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_one_that_stands_by_writes_nothing_until_it_has_the_place(side: Side, ending: str) -> None:
+def test_a_standby_instance_writes_no_labels_until_it_is_active(side: Side, ending: str) -> None:
     folder = features(side)
     with daemon(side), ExitStack() as running:
         first = running.enter_context(cdigen_kubelet(side, "--standby"))
         assert until(lambda: count(side) == "8")
         inode = (folder / "cdigen").stat().st_ino
         second = running.enter_context(cdigen_kubelet(side, "--standby", log="second"))
-        assert until(lambda: second.lines("stands by"))
-        # It is as it was, and nobody else mends it.
+        assert until(lambda: second.lines("standby"))
+        # The active instance restores the file, and the standby does not write.
         (folder / "cdigen").rename(folder.parent / "away")
         assert until(lambda: count(side) == "8")
         assert len(first.lines("labels")) == 1

@@ -1,4 +1,4 @@
-"""`cdigen kubelet` shares GPUs by memory from one reload to the next, and gives nothing twice meanwhile."""
+"""`cdigen kubelet` starts and stops GPU memory sharing at a reload, and allocates no GPU twice."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.offering import with_memory
+from support.kubelet.advertised_resources import with_memory
 from support.kubelet.process import Side, cdigen_kubelet, serving
 from support.kubelet.resources import GPU
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.cluster_model import cluster_of
-from support.kubernetes.shared_pods import MEMORY, node_object
+from support.kubernetes.gpu_memory_pods import MEMORY, node_object
 from support.waiting import until
 
 from cdigen.cli import kubelet
@@ -27,7 +27,7 @@ UNITS = "kubelet: {shared_memory: {unit: GiB, devices: ['0', '1']}}\n"
 
 @pytest.fixture(autouse=True)
 def sized(side: Side) -> None:
-    """Let the daemon know the memory of SIDE's GPUs."""
+    """Write the memory of SIDE's GPUs to the inventory."""
     side.put(with_memory(side.inventories, 4096))
 
 
@@ -38,12 +38,12 @@ def server() -> Iterator[ApiServer]:
 
 
 def healthy(side: Side, resource: str, gpu: str) -> int:
-    """Return how many units of RESOURCE of GPU the kubelet may give."""
+    """Return the number of healthy units of RESOURCE of GPU."""
     devices = side.kubelet.list_of(resource).items()
     return sum(health == "Healthy" for id_, (health, _) in devices if id_.startswith(gpu))
 
 
-def test_gpus_become_units_and_whole_again_by_reloads(side: Side, server: ApiServer) -> None:
+def test_reloads_change_gpus_to_memory_units_and_back(side: Side, server: ApiServer) -> None:
     first, second = (str(gpu.uuid) for gpu in side.inventories["nvidia"].accelerators[:2])
     side.kubelet.has(first)
     config = server.kubeconfig(side.root / "kubeconfig")
@@ -53,7 +53,7 @@ def test_gpus_become_units_and_whole_again_by_reloads(side: Side, server: ApiSer
         assert until(lambda: (healthy(side, MEMORY, first), healthy(side, MEMORY, second)) == (0, 4))
         assert until(lambda: any(row["rule"] == "shared-memory-held" for row in side.status()["problems"]))
         side.kubelet.has()
-        # An answer, after which the kubelet is asked what containers have.
+        # After this allocation, `cdigen kubelet` requests the kubelet's list of pods.
         side.kubelet.endpoints[GPU].allocate(next(iter(side.kubelet.list_of(GPU))))
         assert until(lambda: healthy(side, MEMORY, first) == 4)
         side.configure("kubelet: {}\n")
@@ -61,8 +61,8 @@ def test_gpus_become_units_and_whole_again_by_reloads(side: Side, server: ApiSer
         assert not [line for line in process.lines() if line["level"] == "error"]
 
 
-def beside(folder: Path, text: str) -> list[str]:
-    """Return the namespaces that NRI's policy gives GPUs, as is found by the configuration TEXT."""
+def permitted(folder: Path, text: str) -> list[str]:
+    """Return the namespaces in which the policy `nri:` of the configuration TEXT permits shared GPUs."""
     file = folder / "etc/cdigen/config.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
@@ -71,7 +71,11 @@ def beside(folder: Path, text: str) -> list[str]:
     found = kubelet.setup(
         parser.parse_args(["--root", str(folder), "--kubelet-dir", "/run/k"]), is_lenient=False
     ).findings
-    return [one.message.partition("namespaces ")[2] for one in found if one.rule == "shared-memory-nri"]
+    return [
+        one.message.partition("(namespaces: ")[2].removesuffix(")")
+        for one in found
+        if one.rule == "shared-memory-nri"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -88,12 +92,12 @@ def beside(folder: Path, text: str) -> list[str]:
         ("allow: []", []),
     ],
 )
-def test_what_nri_hands_out_beside_units_is_a_finding(tmp_path: Path, nri: str, expected: list[str]) -> None:
-    assert beside(tmp_path, f"kubelet: {{shared_memory: {{unit: GiB}}}}\nnri: {{{nri}}}\n") == expected
-    assert beside(tmp_path, f"nri: {{{nri}}}\n") == []
+def test_an_nri_policy_for_shared_gpus_is_a_finding(tmp_path: Path, nri: str, expected: list[str]) -> None:
+    assert permitted(tmp_path, f"kubelet: {{shared_memory: {{unit: GiB}}}}\nnri: {{{nri}}}\n") == expected
+    assert permitted(tmp_path, f"nri: {{{nri}}}\n") == []
 
 
-def test_a_reload_that_lets_nri_hand_out_gpus_says_so(side: Side, server: ApiServer) -> None:
+def test_a_reload_that_permits_shared_gpus_in_nri_adds_a_finding(side: Side, server: ApiServer) -> None:
     def rules() -> list[str]:
         return [row["rule"] for row in side.status()["problems"]]
 

@@ -1,4 +1,4 @@
-"""`cdigen kubelet --standby`: the kubelet has the devices again at once and keeps them."""
+"""`cdigen kubelet --standby`: the standby registers the devices when the active instance ends."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = pytest.mark.process
-# Of issue 21: what the gap in allocatable may be.
+# The longest time without allocatable devices, from issue 21.
 GAP_S = 3.0
 
 
@@ -28,21 +28,21 @@ def side() -> Iterator[Side]:
 
 @contextmanager
 def standby(side: Side) -> Iterator[tuple[Process, object]]:
-    """Run two instances, of which the first serves; gives this one and its endpoint at the kubelet."""
+    """Run an active instance and a standby; yield the active instance and its endpoint at the kubelet."""
     with cdigen_kubelet(side, "--standby") as first:
         assert until(lambda: side.lists(8))
         with cdigen_kubelet(side, "--standby", log="second") as second:
-            assert until(lambda: second.lines("stands by"))
+            assert until(lambda: second.lines("standby"))
             yield first, side.kubelet.endpoints[GPU]
 
 
 @limited(GAP_S)
 @pytest.mark.parametrize("ending", ["stop", "kill"])
-def test_the_kubelet_has_the_devices_again_at_once_when_the_one_that_serves_ends(
+def test_the_standby_registers_the_devices_at_once_when_the_active_instance_ends(
     side: Side, ending: str, within_s: float
 ) -> None:
     with standby(side) as (first, old):
-        # The standby imports its modules meanwhile.
+        # During this pause, the standby imports its modules.
         pause(1.0)
         began = time.monotonic()
         getattr(first, ending)()
@@ -54,7 +54,7 @@ def test_the_kubelet_has_the_devices_again_at_once_when_the_one_that_serves_ends
 
 
 @pytest.mark.parametrize("late_s", [0.2, 0.8, 1.5])
-def test_a_kubelet_that_handles_the_old_ones_end_late_forgets_nothing_of_the_new_one(
+def test_a_late_end_of_the_old_instance_does_not_remove_the_devices_of_the_new_instance(
     side: Side, late_s: float
 ) -> None:
     side.kubelet.forgets_after_s = late_s

@@ -1,4 +1,4 @@
-"""`cdigen kubelet` at its start: what is given wrongly, what is waited for, and what its log holds."""
+"""`cdigen kubelet` at its start: rejected options, the wait for the kubelet's folder, and the log."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.process
-# As another user, who may not read where the tests' Python is: all that is needed is imported before.
+# Other users may lack access to the Python of the tests, so root imports all modules before setuid.
 AS_NOBODY = """
 import os, sys
 from cdigen.cli import kubelet, main, parser
-from cdigen.frontend import log, sd_notify
-from cdigen.kubelet import offering, plugin
+from cdigen.service import log, sd_notify
+from cdigen.kubelet import advertised_resources, plugin
 os.setgroups([])
 os.setgid(65534)
 os.setuid(65534)
@@ -38,7 +38,7 @@ def side() -> Iterator[Side]:
 def refused(
     side: Side, *arguments: str | Path, program: tuple[str, ...] = ("-m", "cdigen")
 ) -> tuple[int, str]:
-    """Return the exit code and the one line of a start that is refused."""
+    """Return the exit code of a refused start, and its single line on stderr."""
     command = [sys.executable, *program, "kubelet", "--root", str(side.root), *map(str, arguments)]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.stdout == ""
@@ -46,24 +46,24 @@ def refused(
     return done.returncode, line
 
 
-def test_a_folder_that_can_never_be_the_kubelets_is_refused_in_one_line(side: Side) -> None:
+def test_an_unusable_folder_of_the_kubelet_is_refused_in_one_line(side: Side) -> None:
     file = side.root / "file"
     file.write_text("")
     (side.root / "link").symlink_to(file)
     long = side.root / ("x" * 80)
-    for given, why in (
+    for option, reason in (
         (file, f"the kubelet's folder {file} is not a folder"),
         (side.root / "link", f"the kubelet's folder {side.root}/link is not a folder"),
         ("some/where", "--kubelet-dir 'some/where' is not absolute"),
-        (long, f"the path of the kubelet's folder {long} is too long"),
+        (long, f"the kubelet's folder {long}: the path is too long"),
     ):
-        code, line = refused(side, "--kubelet-dir", given)
+        code, line = refused(side, "--kubelet-dir", option)
         assert code == 2
-        assert why in line
+        assert reason in line
 
 
 @pytest.mark.needs_root
-def test_who_may_not_use_the_folder_is_told_so_and_does_not_wait(side: Side) -> None:
+def test_without_access_to_the_kubelets_folder_a_start_fails_and_does_not_wait(side: Side) -> None:
     side.root.chmod(0o755)
     (side.kubelet_dir / "device-plugins").mkdir(mode=0o755)
     for folder in (side.kubelet_dir, side.root / "none/yet"):
@@ -73,14 +73,14 @@ def test_who_may_not_use_the_folder_is_told_so_and_does_not_wait(side: Side) -> 
         assert "'cdigen kubelet' as root" in line
 
 
-def test_root_alone_may_ask_and_everybody_may_read_the_status_whatever_the_umask_is(side: Side) -> None:
+def test_with_umask_0_only_root_can_connect_and_all_users_can_read_the_status(side: Side) -> None:
     side.kubelet.start()
     before = os.umask(0)
     try:
         with serving(side):
             (ours,) = side.kubelet.plugins.glob("cdigen-*")
             assert ours.stat().st_mode & 0o077 == 0
-            # Without what is being written.
+            # The pattern excludes temporary files.
             modes = {path.name: path.stat().st_mode & 0o777 for path in side.run_dir.glob("[a-z]*")}
             assert modes == {"lock": 0o600, "http.sock": 0o660, "status.json": 0o644}
             assert side.run_dir.stat().st_mode & 0o777 == 0o755
@@ -88,7 +88,7 @@ def test_root_alone_may_ask_and_everybody_may_read_the_status_whatever_the_umask
         os.umask(before)
 
 
-def test_a_kubelet_whose_folder_comes_later_is_registered_with_once_and_after_each_restart(
+def test_cdigen_waits_for_the_kubelets_folder_and_registers_once_after_each_kubelet_start(
     side: Side,
 ) -> None:
     side.kubelet_dir.rmdir()
@@ -104,7 +104,7 @@ def test_a_kubelet_whose_folder_comes_later_is_registered_with_once_and_after_ea
 
 
 @pytest.mark.needs_root
-def test_a_folder_that_is_a_link_is_the_one_that_it_leads_to_once_that_is_there(side: Side) -> None:
+def test_a_symbolic_link_to_a_folder_that_is_created_later_is_followed(side: Side) -> None:
     link = side.root / "l"
     side.kubelet_dir.rmdir()
     link.symlink_to("k")
@@ -115,8 +115,8 @@ def test_a_folder_that_is_a_link_is_the_one_that_it_leads_to_once_that_is_there(
         assert process.process.poll() is None
 
 
-def test_the_log_is_json_whatever_the_environment_asks_of_grpcio(side: Side) -> None:
-    asked = {
+def test_the_log_is_json_with_any_settings_of_grpcio_in_the_environment(side: Side) -> None:
+    settings = {
         "GRPC_VERBOSITY": "DEBUG",
         "GRPC_TRACE": "all",
         "grpc_poll_strategy": "none",
@@ -125,9 +125,9 @@ def test_the_log_is_json_whatever_the_environment_asks_of_grpcio(side: Side) -> 
         "HTTPS_PROXY": "http://127.0.0.1:1",
     }
     side.kubelet.start()
-    with cdigen_kubelet(side, environment=asked) as process:
+    with cdigen_kubelet(side, environment=settings) as process:
         assert until(lambda: side.lists(8))
-        # What makes grpcio log by itself: a peer that goes away, a socket that cannot be made.
+        # grpcio would write to the log if a peer disconnects, or if a socket cannot be made.
         side.kubelet.kill()
         (side.kubelet_dir / "device-plugins").rename(side.kubelet_dir / "away")
         (side.kubelet_dir / "device-plugins").write_text("")

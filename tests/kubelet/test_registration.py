@@ -1,4 +1,4 @@
-"""When a resource is registered: the order of what the kubelet does, and the delays between."""
+"""The registration of a resource: the order of its steps, and the delays between them."""
 
 from __future__ import annotations
 
@@ -6,420 +6,437 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdigen.kubelet.occurrences import (
-    Accepted,
-    AskShown,
-    KubeletSeen,
-    NeighboursSeen,
+from cdigen.kubelet.registration import (
+    CLAIMED_RECHECK_S,
+    GRACE_S,
+    LIST_REQUEST_S,
+    MAX_SERVE_BACKOFF_S,
+    NEW_SOCKET_GRACE_S,
+    STREAM_END_DELAY_S,
+    Registration,
+    allocatable_owner,
+)
+from cdigen.kubelet.registration_events import (
+    AllocatableReported,
+    GetAllocatable,
+    KubeletSocketChanged,
+    OtherPluginsDetected,
     Register,
-    RegisterFailed,
-    Serve,
-    Served,
-    ServeFailed,
-    ShownBy,
-    SocketGone,
-    Stop,
+    RegistrationAccepted,
+    RegistrationFailed,
+    ServerFailed,
+    ServerStarted,
+    SocketRemoved,
+    StartServer,
+    StopServer,
     StreamEnded,
     StreamOpened,
     Tick,
 )
-from cdigen.kubelet.registration import (
-    ANEW_S,
-    ENDED_S,
-    LONGEST_SERVE_PAUSE_S,
-    MOMENT_S,
-    PROVE_S,
-    TAKEN_RECHECK_S,
-    Registration,
-    compared,
-)
 
 if TYPE_CHECKING:
-    from cdigen.kubelet.occurrences import Action, Shown
+    from cdigen.kubelet.registration_events import Action, AllocatableOwner
 
 ONE, OTHER = (1, 10, 100), (1, 11, 200)
-# How long a question to a busy kubelet takes, and when it is asked again.
+# The duration of a query to a busy kubelet, and the delay before the next query.
 ANSWER_S, AGAIN_S = 1.5, 0.25
-OTHERS = NeighboursSeen(names=frozenset({"nvidia-gpu.sock"}))
-UNREACHED = RegisterFailed(server=1, reason="connection refused", was_reached=False)
+OTHERS = OtherPluginsDetected(names=frozenset({"nvidia-gpu.sock"}))
+UNREACHED = RegistrationFailed(server=1, reason="connection refused", was_reached=False)
 
 
 def begun() -> Registration:
-    """Return what was there before the kubelet: nobody else can have registered."""
+    """Return a registration that begins without a kubelet, so that no other plugin can be registered."""
     machine = Registration()
-    assert machine.take(KubeletSeen(identity=None), 0.0) == ()
+    assert machine.apply(KubeletSocketChanged(identity=None), 0.0) == ()
     return machine
 
 
 def served() -> Registration:
-    """Return what serves, and asks the kubelet ONE to register it."""
+    """Return a registration whose server listens, and whose Register call to the kubelet ONE has begun."""
     machine = begun()
-    assert machine.take(KubeletSeen(identity=ONE), 0.0) == (Serve(server=1),)
-    assert machine.take(Served(server=1), 0.0) == (Register(server=1),)
+    assert machine.apply(KubeletSocketChanged(identity=ONE), 0.0) == (StartServer(server=1),)
+    assert machine.apply(ServerStarted(server=1), 0.0) == (Register(server=1),)
     return machine
 
 
 def registered() -> Registration:
-    """Return what has been registered with the kubelet ONE at 0."""
+    """Return a registration with the kubelet ONE, in the state `registered` since the time 0."""
     machine = served()
-    assert machine.take(StreamOpened(server=1), 0.0) == ()
-    assert machine.take(Accepted(server=1), 0.0) == ()
+    assert machine.apply(StreamOpened(server=1), 0.0) == ()
+    assert machine.apply(RegistrationAccepted(server=1), 0.0) == ()
     assert machine.state == "registered"
     return machine
 
 
 def due(machine: Registration) -> float:
-    """Return when MACHINE has to be woken; it must not wait for an event alone."""
+    """Return the time of the next tick of MACHINE; fail if there is no next tick."""
     assert machine.due_s is not None
     return machine.due_s
 
 
-def test_it_serves_before_it_registers_and_counts_once_the_list_was_asked_for() -> None:
+def test_the_steps_are_the_start_of_the_server_a_register_call_and_a_list_request() -> None:
     machine = begun()
-    assert machine.take(Tick(), 0.0) == ()
-    assert machine.take(KubeletSeen(identity=ONE), 5.0) == (Serve(server=1),)
-    assert machine.take(Served(server=1), 5.1) == (Register(server=1),)
-    assert machine.take(Accepted(server=1), 5.2) == ()
-    assert machine.due_s == 5.2 + PROVE_S
-    machine.take(StreamOpened(server=1), 5.3)
+    assert machine.apply(Tick(), 0.0) == ()
+    assert machine.apply(KubeletSocketChanged(identity=ONE), 5.0) == (StartServer(server=1),)
+    assert machine.apply(ServerStarted(server=1), 5.1) == (Register(server=1),)
+    assert machine.apply(RegistrationAccepted(server=1), 5.2) == ()
+    assert machine.due_s == 5.2 + LIST_REQUEST_S
+    machine.apply(StreamOpened(server=1), 5.3)
     assert machine.state == "registered"
 
 
-def test_a_list_that_is_not_asked_for_in_time_is_registered_again_on_another_socket() -> None:
+def test_without_a_list_request_in_time_the_resource_is_registered_on_another_socket() -> None:
     machine = begun()
-    for event in (KubeletSeen(identity=ONE), Served(server=1), Accepted(server=1)):
-        machine.take(event, 0.0)
-    assert machine.due_s == PROVE_S
-    assert machine.take(Tick(), PROVE_S - 0.1) == ()
-    assert machine.take(Tick(), PROVE_S) == (Stop(server=1),)
-    assert machine.take(Tick(), due(machine)) == (Serve(server=2),)
+    for event in (
+        KubeletSocketChanged(identity=ONE),
+        ServerStarted(server=1),
+        RegistrationAccepted(server=1),
+    ):
+        machine.apply(event, 0.0)
+    assert machine.due_s == LIST_REQUEST_S
+    assert machine.apply(Tick(), LIST_REQUEST_S - 0.1) == ()
+    assert machine.apply(Tick(), LIST_REQUEST_S) == (StopServer(server=1),)
+    assert machine.apply(Tick(), due(machine)) == (StartServer(server=2),)
 
 
-def test_another_kubelet_is_registered_with_at_once() -> None:
+def test_the_resource_is_registered_with_a_new_kubelet_at_once() -> None:
     machine = registered()
-    machine.take(StreamEnded(server=1), 100.0)
-    actions = machine.take(KubeletSeen(identity=OTHER), 103.0)
-    assert actions == (Serve(server=2),)
-    assert machine.take(Served(server=2), 103.01) == (Register(server=2),)
+    machine.apply(StreamEnded(server=1), 100.0)
+    actions = machine.apply(KubeletSocketChanged(identity=OTHER), 103.0)
+    assert actions == (StartServer(server=2),)
+    assert machine.apply(ServerStarted(server=2), 103.01) == (Register(server=2),)
 
 
-def test_a_new_socket_of_a_kubelet_that_is_still_connected_waits_for_the_end_of_the_old_connection() -> None:
+def test_a_new_registration_waits_for_the_end_of_the_old_connection() -> None:
     machine = registered()
-    assert machine.take(KubeletSeen(identity=OTHER), 100.0) == (Stop(server=1),)
-    assert machine.due_s == 100.0 + ANEW_S
-    # The end of the old stream comes late: the kubelet notices it then.
-    machine.take(StreamEnded(server=1), 100.2)
-    assert machine.take(Tick(), 100.0 + ANEW_S) == ()
-    assert machine.take(Tick(), 100.2 + ANEW_S) == (Serve(server=2),)
+    assert machine.apply(KubeletSocketChanged(identity=OTHER), 100.0) == (StopServer(server=1),)
+    assert machine.due_s == 100.0 + NEW_SOCKET_GRACE_S
+    # The old stream ends late (at 100.2), and the kubelet handles its end only then.
+    machine.apply(StreamEnded(server=1), 100.2)
+    assert machine.apply(Tick(), 100.0 + NEW_SOCKET_GRACE_S) == ()
+    assert machine.apply(Tick(), 100.2 + NEW_SOCKET_GRACE_S) == (StartServer(server=2),)
 
 
-def test_an_end_of_the_old_stream_while_the_new_server_starts_delays_its_registration() -> None:
+def test_an_end_of_the_old_stream_while_the_new_server_starts_delays_the_register_call() -> None:
     machine = registered()
-    machine.take(KubeletSeen(identity=OTHER), 100.0)
-    assert machine.take(Tick(), 100.3) == (Serve(server=2),)
-    machine.take(StreamEnded(server=1), 100.4)
-    assert machine.take(Served(server=2), 100.5) == ()
-    assert machine.take(Tick(), 100.4 + ANEW_S) == (Register(server=2),)
+    machine.apply(KubeletSocketChanged(identity=OTHER), 100.0)
+    assert machine.apply(Tick(), 100.3) == (StartServer(server=2),)
+    machine.apply(StreamEnded(server=1), 100.4)
+    assert machine.apply(ServerStarted(server=2), 100.5) == ()
+    assert machine.apply(Tick(), 100.4 + NEW_SOCKET_GRACE_S) == (Register(server=2),)
 
 
-def test_a_kubelet_that_is_there_again_at_once_is_registered_with_within_half_a_second() -> None:
+def test_a_kubelet_that_restarts_quickly_gets_a_registration_within_half_a_second() -> None:
     machine = registered()
-    machine.take(StreamEnded(server=1), 100.0)
-    assert machine.take(KubeletSeen(identity=OTHER), 100.01) == ()
-    assert due(machine) <= 100.01 + ANEW_S
-    assert machine.take(Tick(), due(machine)) == (Serve(server=2),)
-    assert machine.take(Served(server=2), due(machine) + 0.01) == (Register(server=2),)
+    machine.apply(StreamEnded(server=1), 100.0)
+    assert machine.apply(KubeletSocketChanged(identity=OTHER), 100.01) == ()
+    assert due(machine) <= 100.01 + NEW_SOCKET_GRACE_S
+    assert machine.apply(Tick(), due(machine)) == (StartServer(server=2),)
+    assert machine.apply(ServerStarted(server=2), due(machine) + 0.01) == (Register(server=2),)
 
 
-def test_sockets_that_follow_each_other_quickly_are_not_all_registered_with() -> None:
+def test_quickly_replaced_sockets_of_the_kubelet_cause_no_register_calls() -> None:
     machine = registered()
     registers = 0
     for step in range(100):
         now = 0.01 * step
-        actions = machine.take(KubeletSeen(identity=(1, step + 50, step)), now)
+        actions = machine.apply(KubeletSocketChanged(identity=(1, step + 50, step)), now)
         for action in actions:
-            if isinstance(action, Serve):
-                registers += Register(server=action.server) in machine.take(Served(server=action.server), now)
+            if isinstance(action, StartServer):
+                registers += Register(server=action.server) in machine.apply(
+                    ServerStarted(server=action.server), now
+                )
     assert registers == 0
-    assert due(machine) <= 2 * MOMENT_S
+    assert due(machine) <= 2 * GRACE_S
 
 
-def test_a_socket_that_can_be_made_after_a_long_time_is_made_soon() -> None:
+def test_attempts_to_make_a_socket_have_a_short_backoff() -> None:
     machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
+    machine.apply(KubeletSocketChanged(identity=ONE), 0.0)
     now = 0.0
     for number in range(1, 100):
-        machine.take(ServeFailed(server=number, reason="No space left on device"), now)
-        assert 0.0 < due(machine) - now <= LONGEST_SERVE_PAUSE_S
+        machine.apply(ServerFailed(server=number, reason="No space left on device"), now)
+        assert 0.0 < due(machine) - now <= MAX_SERVE_BACKOFF_S
         now = due(machine)
-        assert machine.take(Tick(), now) == (Serve(server=number + 1),)
-    machine.take(Served(server=100), now)
+        assert machine.apply(Tick(), now) == (StartServer(server=number + 1),)
+    machine.apply(ServerStarted(server=100), now)
     assert machine.state == "registering"
 
 
-def test_its_own_socket_gone_is_registered_anew() -> None:
+def test_a_removed_socket_of_the_server_causes_a_new_registration() -> None:
     machine = registered()
-    assert machine.take(SocketGone(server=1), 50.0) == (Stop(server=1),)
-    assert machine.take(Tick(), 50.0 + MOMENT_S) == (Serve(server=2),)
+    assert machine.apply(SocketRemoved(server=1), 50.0) == (StopServer(server=1),)
+    assert machine.apply(Tick(), 50.0 + GRACE_S) == (StartServer(server=2),)
 
 
-def test_a_stream_that_the_kubelet_ends_is_registered_again_once_nobody_is_shown() -> None:
+def test_register_is_called_after_the_end_of_a_stream_if_the_kubelet_shows_no_devices() -> None:
     machine = registered()
-    assert machine.take(StreamEnded(server=1), 100.0) == (Stop(server=1),)
-    assert machine.take(Tick(), due(machine)) == (Serve(server=2),)
-    assert machine.take(Served(server=2), 103.0) == (AskShown(),)
-    assert machine.take(ShownBy(shown="none"), 103.0) == (Register(server=2),)
+    assert machine.apply(StreamEnded(server=1), 100.0) == (StopServer(server=1),)
+    assert machine.apply(Tick(), due(machine)) == (StartServer(server=2),)
+    assert machine.apply(ServerStarted(server=2), 103.0) == (GetAllocatable(),)
+    assert machine.apply(AllocatableReported(owner="none"), 103.0) == (Register(server=2),)
 
 
-def still_shown(machine: Registration, shown: Shown, now: float) -> tuple[Action, ...]:
-    """Return what is done once the kubelet has shown SHOWN for the 3 s in which a former process's may go."""
+def still_shown(machine: Registration, shown: AllocatableOwner, now: float) -> tuple[Action, ...]:
+    """Report the owner SHOWN for 3 s (the limit for a former process); return the actions after this time."""
     until_s = now + 3.0
     while now < until_s:
-        assert machine.take(ShownBy(shown=shown), now) == ()
+        assert machine.apply(AllocatableReported(owner=shown), now) == ()
         now += 0.25
         assert machine.due_s == now
-        assert machine.take(Tick(), now) == (AskShown(),)
-    return machine.take(ShownBy(shown=shown), now)
+        assert machine.apply(Tick(), now) == (GetAllocatable(),)
+    return machine.apply(AllocatableReported(owner=shown), now)
 
 
 @pytest.mark.parametrize("shown", ["ours", "others"])
-def test_another_plugin_that_has_come_is_not_fought_whatever_its_ids_are(shown: Shown) -> None:
+def test_a_later_plugin_with_equal_or_different_ids_keeps_the_resource(shown: AllocatableOwner) -> None:
     machine = registered()
-    machine.take(OTHERS, 99.0)
-    machine.take(StreamEnded(server=1), 100.0)
-    machine.take(Tick(), 102.0)
-    machine.take(Served(server=2), 102.0)
-    assert still_shown(machine, shown, 102.0) == (Stop(server=2),)
-    assert (machine.state, machine.reason) == ("taken", "another device plugin has registered it")
+    machine.apply(OTHERS, 99.0)
+    machine.apply(StreamEnded(server=1), 100.0)
+    machine.apply(Tick(), 102.0)
+    machine.apply(ServerStarted(server=2), 102.0)
+    assert still_shown(machine, shown, 102.0) == (StopServer(server=2),)
+    assert (machine.state, machine.reason) == (
+        "claimed-by-other",
+        "another device plugin has registered the resource",
+    )
 
 
 @pytest.mark.parametrize("shown", ["ours", "others"])
-def test_another_plugin_that_was_there_first_is_left_alone_and_followed_once_it_has_gone(
-    shown: Shown,
+def test_an_earlier_plugin_with_equal_or_different_ids_keeps_the_resource_until_it_ends(
+    shown: AllocatableOwner,
 ) -> None:
     machine = Registration()
-    machine.take(OTHERS, 0.0)
-    assert machine.take(KubeletSeen(identity=ONE), 0.0) == (Serve(server=1),)
-    assert machine.take(Served(server=1), 0.0) == (AskShown(),)
-    assert still_shown(machine, shown, 0.0) == (Stop(server=1),)
+    machine.apply(OTHERS, 0.0)
+    assert machine.apply(KubeletSocketChanged(identity=ONE), 0.0) == (StartServer(server=1),)
+    assert machine.apply(ServerStarted(server=1), 0.0) == (GetAllocatable(),)
+    assert still_shown(machine, shown, 0.0) == (StopServer(server=1),)
     now = 3.0
     for _ in range(20):
-        assert machine.state == "taken"
-        assert machine.due_s == now + TAKEN_RECHECK_S
+        assert machine.state == "claimed-by-other"
+        assert machine.due_s == now + CLAIMED_RECHECK_S
         now = due(machine)
-        assert machine.take(Tick(), now) == (AskShown(),)
-        assert machine.take(ShownBy(shown=shown), now) == ()
-    assert machine.take(ShownBy(shown="none"), now + 1) == (Serve(server=2),)
-    assert machine.take(Served(server=2), now + 1) == (AskShown(),)
-    assert machine.take(ShownBy(shown="none"), now + 1) == (Register(server=2),)
+        assert machine.apply(Tick(), now) == (GetAllocatable(),)
+        assert machine.apply(AllocatableReported(owner=shown), now) == ()
+    assert machine.apply(AllocatableReported(owner="none"), now + 1) == (StartServer(server=2),)
+    assert machine.apply(ServerStarted(server=2), now + 1) == (GetAllocatable(),)
+    assert machine.apply(AllocatableReported(owner="none"), now + 1) == (Register(server=2),)
 
 
 @pytest.mark.parametrize("shown", ["none", "unknown"])
-def test_a_kubelet_that_shows_nobody_is_registered_with(shown: Shown) -> None:
-    # A process that was killed a moment ago may still be shown: asked twice.
+def test_register_is_called_if_a_repeated_query_shows_no_owner(shown: AllocatableOwner) -> None:
+    # The kubelet may still show the devices of a process that was just killed, so the query is repeated.
     machine = Registration()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    machine.take(Served(server=1), 0.0)
-    machine.take(ShownBy(shown="ours"), 0.0)
-    assert machine.take(Tick(), 1.0) == (AskShown(),)
-    assert machine.take(ShownBy(shown=shown), 1.0) == (Register(server=1),)
+    machine.apply(KubeletSocketChanged(identity=ONE), 0.0)
+    machine.apply(ServerStarted(server=1), 0.0)
+    machine.apply(AllocatableReported(owner="ours"), 0.0)
+    assert machine.apply(Tick(), 1.0) == (GetAllocatable(),)
+    assert machine.apply(AllocatableReported(owner=shown), 1.0) == (Register(server=1),)
 
 
-def test_what_the_kubelet_shows_without_another_socket_is_nobodys() -> None:
-    # Up to 1.35 a former plugin's list may be shown for good, kubernetes/kubernetes#121994.
+def test_register_is_called_if_devices_are_shown_but_no_other_plugin_has_a_socket() -> None:
+    # Kubelets up to 1.35 may show the list of a former plugin permanently (kubernetes/kubernetes#121994).
     machine = Registration()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    machine.take(Served(server=1), 0.0)
+    machine.apply(KubeletSocketChanged(identity=ONE), 0.0)
+    machine.apply(ServerStarted(server=1), 0.0)
     assert still_shown(machine, "ours", 0.0) == (Register(server=1),)
 
 
-def test_a_resource_whose_last_neighbour_has_gone_is_registered_whatever_is_shown() -> None:
+def test_a_resource_is_registered_after_the_last_other_plugin_has_gone() -> None:
     machine = registered()
-    machine.take(OTHERS, 0.0)
+    machine.apply(OTHERS, 0.0)
     for now in (2.0, 4.0):
-        machine.take(Tick(), now)
-        machine.take(ShownBy(shown="others"), now)
-    assert machine.state == "taken"
-    machine.take(NeighboursSeen(names=frozenset()), 10.0)
-    assert machine.take(ShownBy(shown="others"), 10.0) == (Stop(server=1),)
-    assert machine.reason == "nobody else has it any more"
+        machine.apply(Tick(), now)
+        machine.apply(AllocatableReported(owner="others"), now)
+    assert machine.state == "claimed-by-other"
+    machine.apply(OtherPluginsDetected(names=frozenset()), 10.0)
+    assert machine.apply(AllocatableReported(owner="others"), 10.0) == (StopServer(server=1),)
+    assert machine.reason == "the other device plugin is gone"
 
 
-def test_a_stream_beside_that_of_another_plugin_stays_until_it_ends() -> None:
+def test_an_open_stream_stays_open_while_another_plugin_has_the_resource() -> None:
     machine = registered()
-    machine.take(OTHERS, 0.0)
+    machine.apply(OTHERS, 0.0)
     for now in (2.0, 4.0):
-        assert machine.take(Tick(), now) == (AskShown(),)
-        assert machine.take(ShownBy(shown="others"), now) == ()
-    assert machine.state == "taken"
-    assert machine.take(SocketGone(server=1), 5.0) == ()
-    assert machine.take(StreamEnded(server=1), 6.0) == (Stop(server=1),)
-    assert machine.state == "taken"
+        assert machine.apply(Tick(), now) == (GetAllocatable(),)
+        assert machine.apply(AllocatableReported(owner="others"), now) == ()
+    assert machine.state == "claimed-by-other"
+    assert machine.apply(SocketRemoved(server=1), 5.0) == ()
+    assert machine.apply(StreamEnded(server=1), 6.0) == (StopServer(server=1),)
+    assert machine.state == "claimed-by-other"
 
 
-def test_what_the_kubelet_shows_is_asked_soon_after_another_plugin_has_come_or_gone() -> None:
+def test_allocatable_devices_are_queried_soon_after_another_plugin_appears() -> None:
     machine = registered()
     for now in (2.0, 10.0):
-        machine.take(Tick(), now)
-        machine.take(ShownBy(shown="ours"), now)
+        machine.apply(Tick(), now)
+        machine.apply(AllocatableReported(owner="ours"), now)
     assert machine.due_s == 70.0
-    machine.take(OTHERS, 20.0)
+    machine.apply(OTHERS, 20.0)
     assert machine.due_s == 22.0
-    assert machine.take(Tick(), 22.0) == (AskShown(),)
+    assert machine.apply(Tick(), 22.0) == (GetAllocatable(),)
 
 
-def test_what_the_kubelet_does_not_show_twice_is_registered_again() -> None:
-    # kubernetes/kubernetes#121994: the endpoint is gone while the stream goes on.
+def test_a_resource_that_two_queries_do_not_show_is_registered_again() -> None:
+    # The kubelet removes the endpoint while the stream continues (kubernetes/kubernetes#121994).
     machine = registered()
     assert machine.due_s == 2.0
-    assert machine.take(Tick(), 2.0) == (AskShown(),)
-    assert machine.take(ShownBy(shown="none"), 2.1) == ()
-    assert machine.take(Tick(), due(machine)) == (AskShown(),)
-    assert machine.take(ShownBy(shown="none"), due(machine)) == (Stop(server=1),)
-    assert machine.state == "paused"
+    assert machine.apply(Tick(), 2.0) == (GetAllocatable(),)
+    assert machine.apply(AllocatableReported(owner="none"), 2.1) == ()
+    assert machine.apply(Tick(), due(machine)) == (GetAllocatable(),)
+    assert machine.apply(AllocatableReported(owner="none"), due(machine)) == (StopServer(server=1),)
+    assert machine.state == "backoff"
 
 
-def test_what_the_kubelet_shows_is_confirmed_and_asked_again_later() -> None:
+def test_a_shown_resource_is_confirmed_and_queried_again_later() -> None:
     machine = registered()
-    machine.take(Tick(), 2.0)
-    machine.take(ShownBy(shown="ours"), 2.1)
+    machine.apply(Tick(), 2.0)
+    machine.apply(AllocatableReported(owner="ours"), 2.1)
     assert machine.is_confirmed
     assert machine.due_s == 10.0
-    machine.take(Tick(), 10.0)
+    machine.apply(Tick(), 10.0)
     assert machine.due_s == 70.0
 
 
-def test_a_registration_that_the_kubelet_has_shown_is_no_failure_like_those_before() -> None:
+def test_a_confirmed_registration_resets_the_backoff() -> None:
     machine = served()
     now = 0.0
     for _ in range(5):
-        machine.take(UNREACHED, now)
+        machine.apply(UNREACHED, now)
         now = due(machine)
-        machine.take(Tick(), now)
-    machine.take(StreamOpened(server=1), now)
-    machine.take(Accepted(server=1), now)
-    machine.take(Tick(), now + 2.0)
-    machine.take(ShownBy(shown="ours"), now + 2.0)
-    machine.take(StreamEnded(server=1), now + 3.0)
-    assert machine.due_s == now + 3.0 + ENDED_S
+        machine.apply(Tick(), now)
+    machine.apply(StreamOpened(server=1), now)
+    machine.apply(RegistrationAccepted(server=1), now)
+    machine.apply(Tick(), now + 2.0)
+    machine.apply(AllocatableReported(owner="ours"), now + 2.0)
+    machine.apply(StreamEnded(server=1), now + 3.0)
+    assert machine.due_s == now + 3.0 + STREAM_END_DELAY_S
 
 
-def test_a_kubelet_that_is_not_there_is_asked_less_and_less_with_the_same_socket() -> None:
+def test_an_unreachable_kubelet_causes_a_growing_backoff_on_the_same_socket() -> None:
     machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
+    machine.apply(KubeletSocketChanged(identity=ONE), 0.0)
     now, waits = 0.0, []
-    actions = machine.take(Served(server=1), now)
+    actions = machine.apply(ServerStarted(server=1), now)
     for _ in range(9):
         assert actions == (Register(server=1),)
-        assert machine.take(UNREACHED, now) == ()
+        assert machine.apply(UNREACHED, now) == ()
         waits.append(due(machine) - now)
         now = due(machine)
-        actions = machine.take(Tick(), now)
+        actions = machine.apply(Tick(), now)
     assert waits == [1, 2, 4, 8, 15, 15, 15, 15, 15]
 
 
-def test_a_socket_that_no_kubelet_knows_yet_is_not_registered_with_another_kubelet() -> None:
-    # A kubelet that starts has removed it.
+def test_a_new_kubelet_gets_a_new_socket_even_if_the_old_socket_was_not_registered() -> None:
+    # The starting kubelet has removed the socket.
     machine = served()
-    machine.take(UNREACHED, 0.1)
-    assert machine.take(KubeletSeen(identity=OTHER), 5.0) == (Stop(server=1), Serve(server=2))
+    machine.apply(UNREACHED, 0.1)
+    assert machine.apply(KubeletSocketChanged(identity=OTHER), 5.0) == (
+        StopServer(server=1),
+        StartServer(server=2),
+    )
 
 
-def test_a_socket_that_the_kubelet_has_taken_after_all_is_not_registered_twice() -> None:
+def test_a_socket_that_the_kubelet_has_accepted_late_is_not_registered_twice() -> None:
     machine = served()
-    machine.take(UNREACHED, 0.1)
-    machine.take(Accepted(server=1), 0.2)
-    assert machine.take(Tick(), 5.0) == (Stop(server=1), Serve(server=2))
+    machine.apply(UNREACHED, 0.1)
+    machine.apply(RegistrationAccepted(server=1), 0.2)
+    assert machine.apply(Tick(), 5.0) == (StopServer(server=1), StartServer(server=2))
 
 
-def test_a_list_that_is_asked_for_after_all_is_a_registration() -> None:
+def test_a_list_request_after_a_failed_register_completes_the_registration() -> None:
     machine = served()
-    machine.take(UNREACHED, 0.1)
-    machine.take(StreamOpened(server=1), 0.2)
+    machine.apply(UNREACHED, 0.1)
+    machine.apply(StreamOpened(server=1), 0.2)
     assert machine.state == "registered"
 
 
-def test_a_kubelet_that_comes_just_after_a_try_that_reached_nobody_is_registered_with_at_once() -> None:
+def test_a_kubelet_that_starts_after_a_refused_connection_gets_a_registration_at_once() -> None:
     machine = registered()
-    machine.take(StreamEnded(server=1), 100.0)
-    assert machine.take(Tick(), 102.0) == (Serve(server=2),)
-    machine.take(Served(server=2), 102.0)
-    assert machine.take(ShownBy(shown="unknown"), 102.0) == (Register(server=2),)
-    machine.take(RegisterFailed(server=2, reason="connection refused", was_reached=False), 102.0)
-    assert machine.take(KubeletSeen(identity=OTHER), 102.1) == (Stop(server=2), Serve(server=3))
-    assert machine.take(Served(server=3), 102.1) == (Register(server=3),)
+    machine.apply(StreamEnded(server=1), 100.0)
+    assert machine.apply(Tick(), 102.0) == (StartServer(server=2),)
+    machine.apply(ServerStarted(server=2), 102.0)
+    assert machine.apply(AllocatableReported(owner="unknown"), 102.0) == (Register(server=2),)
+    machine.apply(RegistrationFailed(server=2, reason="connection refused", was_reached=False), 102.0)
+    assert machine.apply(KubeletSocketChanged(identity=OTHER), 102.1) == (
+        StopServer(server=2),
+        StartServer(server=3),
+    )
+    assert machine.apply(ServerStarted(server=3), 102.1) == (Register(server=3),)
 
 
-def test_a_refused_registration_is_tried_with_another_socket() -> None:
+def test_a_refused_registration_is_repeated_on_another_socket() -> None:
     machine = served()
-    failure = RegisterFailed(server=1, reason="INTERNAL: bad", was_reached=True)
-    assert machine.take(failure, 0.1) == (Stop(server=1),)
+    failure = RegistrationFailed(server=1, reason="INTERNAL: bad", was_reached=True)
+    assert machine.apply(failure, 0.1) == (StopServer(server=1),)
     assert machine.reason == "INTERNAL: bad"
-    assert machine.take(Tick(), 1.1) == (Serve(server=2),)
+    assert machine.apply(Tick(), 1.1) == (StartServer(server=2),)
 
 
-def test_a_socket_that_cannot_be_made_is_tried_again() -> None:
+def test_a_failed_attempt_to_make_a_socket_is_repeated() -> None:
     machine = begun()
-    machine.take(KubeletSeen(identity=ONE), 0.0)
-    assert machine.take(ServeFailed(server=1, reason="no space"), 0.1) == ()
-    assert (machine.state, machine.reason) == ("paused", "no space")
-    assert machine.take(Tick(), 1.1) == (Serve(server=2),)
+    machine.apply(KubeletSocketChanged(identity=ONE), 0.0)
+    assert machine.apply(ServerFailed(server=1, reason="no space"), 0.1) == ()
+    assert (machine.state, machine.reason) == ("backoff", "no space")
+    assert machine.apply(Tick(), 1.1) == (StartServer(server=2),)
 
 
-def test_without_its_socket_a_kubelet_that_watches_keeps_the_registration() -> None:
+def test_an_open_stream_keeps_the_registration_after_kubelet_sock_is_removed() -> None:
     machine = registered()
-    assert machine.take(KubeletSeen(identity=None), 1.0) == ()
-    machine.take(StreamEnded(server=1), 2.0)
-    assert machine.take(Tick(), due(machine)) == ()
+    assert machine.apply(KubeletSocketChanged(identity=None), 1.0) == ()
+    machine.apply(StreamEnded(server=1), 2.0)
+    assert machine.apply(Tick(), due(machine)) == ()
     assert machine.state == "waiting"
 
 
-def test_what_is_no_longer_offered_is_stopped() -> None:
+def test_stop_ends_the_server_of_a_registered_resource() -> None:
     machine = registered()
-    assert machine.stop() == (Stop(server=1),)
+    assert machine.stop() == (StopServer(server=1),)
     assert machine.due_s is None
 
 
-def test_a_busy_kubelet_is_asked_again_what_it_shows_before_it_is_registered_with() -> None:
+def test_a_busy_kubelet_is_queried_again_before_the_register_call() -> None:
     machine = registered()
-    machine.take(OTHERS, 0.0)
-    machine.take(StreamEnded(server=1), 100.0)
-    assert machine.take(Tick(), 102.0) == (Serve(server=2),)
-    assert machine.take(Served(server=2), 102.0) == (AskShown(),)
+    machine.apply(OTHERS, 0.0)
+    machine.apply(StreamEnded(server=1), 100.0)
+    assert machine.apply(Tick(), 102.0) == (StartServer(server=2),)
+    assert machine.apply(ServerStarted(server=2), 102.0) == (GetAllocatable(),)
     now = 102.0 + ANSWER_S
-    assert machine.take(ShownBy(shown="late"), now) == ()
-    while machine.state != "taken":
+    assert machine.apply(AllocatableReported(owner="late"), now) == ()
+    while machine.state != "claimed-by-other":
         assert machine.due_s == now + AGAIN_S
         now = due(machine)
-        assert machine.take(Tick(), now) == (AskShown(),)
-        assert Register(server=2) not in machine.take(ShownBy(shown="others"), now)
+        assert machine.apply(Tick(), now) == (GetAllocatable(),)
+        assert Register(server=2) not in machine.apply(AllocatableReported(owner="others"), now)
 
 
-def test_a_kubelet_that_never_shows_in_time_is_registered_with() -> None:
+def test_register_is_called_if_the_kubelet_never_responds_to_queries_in_time() -> None:
     machine = registered()
-    machine.take(StreamEnded(server=1), 100.0)
-    machine.take(Tick(), 102.0)
+    machine.apply(StreamEnded(server=1), 100.0)
+    machine.apply(Tick(), 102.0)
     now = 102.0
-    actions = machine.take(Served(server=2), now)
-    while actions == (AskShown(),):
+    actions = machine.apply(ServerStarted(server=2), now)
+    while actions == (GetAllocatable(),):
         now += ANSWER_S
-        actions = machine.take(ShownBy(shown="late"), now) or machine.take(Tick(), now := now + AGAIN_S)
+        actions = machine.apply(AllocatableReported(owner="late"), now) or machine.apply(
+            Tick(), now := now + AGAIN_S
+        )
     assert actions == (Register(server=2),)
     assert now < 110.0
 
 
-def test_a_kubelet_that_is_late_to_show_keeps_the_registration() -> None:
+def test_late_responses_to_queries_do_not_end_the_registration() -> None:
     machine = registered()
     for now in (2.0, 10.0, 70.0):
-        assert machine.take(Tick(), now) == (AskShown(),)
-        assert machine.take(ShownBy(shown="late"), now) == ()
+        assert machine.apply(Tick(), now) == (GetAllocatable(),)
+        assert machine.apply(AllocatableReported(owner="late"), now) == ()
     assert machine.state == "registered"
 
 
-def test_what_the_kubelet_shows_is_compared_with_the_healthy_devices() -> None:
+def test_cdigen_owns_shown_devices_if_they_include_a_healthy_device_of_cdigen() -> None:
     shown = {"a/b": frozenset({"x", "y"}), "a/c": frozenset()}
-    assert compared(shown, "a/b", frozenset({"y", "z"})) == "ours"
-    assert compared(shown, "a/b", frozenset({"z"})) == "others"
-    assert compared(shown, "a/b", frozenset()) == "others"
-    assert compared(shown, "a/c", frozenset({"z"})) == "none"
-    assert compared(shown, "a/d", frozenset()) == "unknown"
+    assert allocatable_owner(shown, "a/b", frozenset({"y", "z"})) == "ours"
+    assert allocatable_owner(shown, "a/b", frozenset({"z"})) == "others"
+    assert allocatable_owner(shown, "a/b", frozenset()) == "others"
+    assert allocatable_owner(shown, "a/c", frozenset({"z"})) == "none"
+    assert allocatable_owner(shown, "a/d", frozenset()) == "unknown"

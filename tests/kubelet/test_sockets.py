@@ -1,4 +1,4 @@
-"""The names of sockets in the kubelet's folder."""
+"""Names and identities of sockets in the kubelet's folder, and the reasons for missing sockets."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from cdigen.kubelet.sockets import (
     MAX_PATH,
     OURS,
     fresh_socket,
+    kubelet_absence_reason,
     plugins_folder,
     socket_at,
-    why_no_kubelet,
-    why_no_socket,
+    socket_failure_reason,
 )
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 RESOURCE = "gpu.intel.com/" + "x" * 60
 
 
-def test_ours_fits_wherever_the_kubelets_does_and_is_known_by_its_name() -> None:
+def test_a_socket_path_matches_the_name_pattern_and_fits_if_the_path_of_kubelet_sock_fits() -> None:
     for size in range(2, MAX_PATH - len(KUBELET)):
         folder = "/" + "f" * (size - 1)
         assert len(f"{folder}/{KUBELET}") <= MAX_PATH
@@ -36,13 +36,13 @@ def test_ours_fits_wherever_the_kubelets_does_and_is_known_by_its_name() -> None
         assert made[0] != made[1] or size > MAX_PATH - 20
 
 
-def test_a_name_has_what_it_is_for() -> None:
+def test_a_socket_name_contains_the_resource_name() -> None:
     name = os.path.basename(fresh_socket("/f", "amd.com/gpu"))
     assert name.startswith("cdigen-amd.com_gpu-")
     assert name.endswith(".sock")
 
 
-def test_a_socket_is_another_one_once_it_was_made_anew_and_not_where_its_mode_was_changed(
+def test_the_identity_of_a_socket_changes_with_the_file_but_not_with_mode_or_owner(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -61,30 +61,30 @@ def test_a_socket_is_another_one_once_it_was_made_anew_and_not_where_its_mode_wa
     assert socket_at(KUBELET) is None
 
 
-def test_why_the_kubelet_is_not_found_is_told_and_where_it_is_instead(tmp_path: Path) -> None:
+def test_the_reason_for_a_missing_kubelet_names_the_folder_that_kubelets_use(tmp_path: Path) -> None:
     folder, usual = str(tmp_path / "k0s"), tmp_path / "usual"
     usual.mkdir()
-    assert why_no_kubelet(folder, str(usual)).startswith(
-        f"there is no {folder}/kubelet.sock: the kubelet has"
+    assert kubelet_absence_reason(folder, str(usual)).startswith(
+        f"{folder}/kubelet.sock does not exist: the kubelet has"
     )
     leave_socket(usual / KUBELET)
-    said = why_no_kubelet(folder, str(usual))
-    assert said.endswith(
-        f"the kubelet's is in {usual}, whatever its --root-dir; make {folder} a link to that"
+    reason = kubelet_absence_reason(folder, str(usual))
+    assert reason.endswith(
+        f"the kubelet's socket is in {usual}, whatever --root-dir is; make {folder} a link to that folder"
     )
     os.symlink(usual, folder)
     assert socket_at(f"{folder}/{KUBELET}") is not None
 
 
-def test_why_no_socket_can_be_made_is_told_by_the_systems_own_word(tmp_path: Path) -> None:
-    assert why_no_socket(str(tmp_path)) == ""
+def test_the_reason_for_a_failed_socket_has_the_systems_error_text(tmp_path: Path) -> None:
+    assert socket_failure_reason(str(tmp_path)) == ""
     assert list(tmp_path.iterdir()) == []
     file = tmp_path / "file"
     file.write_text("")
-    assert why_no_socket(str(file)) == f"no socket can be made in {file}: Not a directory"
+    assert socket_failure_reason(str(file)) == f"{file}: cannot make a socket: Not a directory"
 
 
-def test_the_folder_of_plugins_is_the_usual_one_where_the_kubelets_own_has_none(tmp_path: Path) -> None:
+def test_the_usual_folder_is_used_if_the_kubelets_folder_has_no_device_plugins_folder(tmp_path: Path) -> None:
     own, usual = tmp_path / "k0s", tmp_path / "usual"
     usual.mkdir()
     assert plugins_folder(str(own), str(usual)) == f"{own}/device-plugins"

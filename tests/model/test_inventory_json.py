@@ -1,4 +1,4 @@
-"""Inventories as JSON: nothing is lost on the way, and a stranger's document is read strictly."""
+"""Inventories as JSON: a round trip keeps all values, and the reader is strict."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ DOCUMENT: dict[str, Any] = {
             "groups": [
                 {"device_class": "gds", "devices": [{"name": "all", "nodes": [NODE]}], "files": [LIBRARY]}
             ],
-            "sought": [
+            "searched": [
                 {
                     "name": "libcuda",
                     "kind": "library",
@@ -100,7 +100,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def refusal(document: object) -> str:
-    """Return why DOCUMENT is refused, or nothing where it is read."""
+    """Return the reason why DOCUMENT is rejected, or an empty text."""
     try:
         from_document(document)
     except ConfigError as error:
@@ -114,29 +114,29 @@ GPU = ("vendors", "nvidia", "accelerators", 0)
 FILE = ("vendors", "nvidia", "files", 0)
 
 
-def test_the_schema_is_one() -> None:
+def test_the_inventory_schema_is_a_valid_json_schema() -> None:
     Draft202012Validator.check_schema(SCHEMA)
 
 
-def test_a_good_document_is_read_and_valid() -> None:
+def test_a_valid_document_is_accepted_by_reader_and_schema() -> None:
     assert refusal(DOCUMENT) == ""
     assert VALIDATOR.is_valid(DOCUMENT)
 
 
 @given(inventories)
-def test_an_inventory_is_the_same_after_the_way_through_json(given: Inventory) -> None:
-    text = json.dumps(to_document({given.vendor: given}))
-    assert from_document(json.loads(text)) == {given.vendor: given}
+def test_an_inventory_is_equal_after_a_round_trip_through_json(drawn: Inventory) -> None:
+    text = json.dumps(to_document({drawn.vendor: drawn}))
+    assert from_document(json.loads(text)) == {drawn.vendor: drawn}
 
 
 @given(inventories)
-def test_what_is_written_is_valid(given: Inventory) -> None:
-    VALIDATOR.validate(json.loads(json.dumps(to_document({given.vendor: given}))))
+def test_a_written_inventory_is_valid(drawn: Inventory) -> None:
+    VALIDATOR.validate(json.loads(json.dumps(to_document({drawn.vendor: drawn}))))
 
 
 @pytest.mark.parametrize("path", FIELDS, ids=lambda path: ".".join(map(str, path)))
-def test_every_field_has_to_be_there(path: Place) -> None:
-    assert f"{path[-1]} in the inventory is not there, but it has to be" in refusal(without(DOCUMENT, path))
+def test_a_document_without_a_required_field_is_refused(path: Place) -> None:
+    assert f"{path[-1]} in the inventory is not present, but required" in refusal(without(DOCUMENT, path))
     assert not VALIDATOR.is_valid(without(DOCUMENT, path))
 
 
@@ -144,7 +144,7 @@ OBJECTS = [path for path in PLACES if isinstance(path[-1:], tuple) and path[-1:]
 
 
 @pytest.mark.parametrize("path", OBJECTS, ids=lambda path: ".".join(map(str, path)) or "top")
-def test_a_field_of_no_meaning_is_refused(path: Place) -> None:
+def test_an_unknown_field_is_refused(path: Place) -> None:
     value = at(DOCUMENT, path)
     if not isinstance(value, dict):
         return
@@ -183,7 +183,7 @@ def test_reader_and_schema_agree_on_any_document(document: object) -> None:
     assert (refusal(document) == "") == VALIDATOR.is_valid(document)
 
 
-def test_the_schema_counts_those_characters_as_printable_that_the_reader_does() -> None:
+def test_schema_and_reader_agree_on_printable_characters() -> None:
     assigned = [
         character
         for character in map(chr, range(sys.maxunicode + 1))
@@ -195,17 +195,18 @@ def test_the_schema_counts_those_characters_as_printable_that_the_reader_does() 
 
 
 @pytest.mark.parametrize("version", [0, 2, "1", True, None, [1], "x" * 10_000])
-def test_another_version_of_the_format_is_named(version: object) -> None:
+def test_another_schema_version_is_refused(version: object) -> None:
     assert "this cdigen reads inventories of schema 1" in refusal(changed(DOCUMENT, ("schema",), version))
 
 
 def test_an_inventory_under_another_vendors_name_is_refused() -> None:
     document = {"schema": 1, "vendors": {"amd": DOCUMENT["vendors"]["nvidia"]}}
-    assert refusal(document).startswith("$.vendors.amd.vendor in the inventory is not the same")
+    message = "$.vendors.amd.vendor in the inventory is not equal to its key in $.vendors"
+    assert refusal(document).startswith(message)
 
 
 @pytest.mark.parametrize("name", ["two\nlines", "\x1b[31m", "\ud800", "x" * 100_000])
-def test_names_of_any_kind_are_shown_in_one_short_line(name: str) -> None:
+def test_the_error_for_an_unusual_name_is_one_short_line(name: str) -> None:
     for document in ({"schema": 1, "vendors": {name: {}}}, {**DOCUMENT, name: 1}):
         assert refusal(document).isprintable()
         assert 0 < len(refusal(document)) < 400
@@ -229,11 +230,11 @@ def test_names_of_any_kind_are_shown_in_one_short_line(name: str) -> None:
         ((*FILE, "targets", 0), "lib", "an absolute path"),
     ],
 )
-def test_a_wrong_value_is_named_with_its_place(path: Place, value: object, wanted: str) -> None:
+def test_the_error_for_an_invalid_value_contains_its_path(path: Place, value: object, wanted: str) -> None:
     where = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in path)
     assert refusal(changed(DOCUMENT, path, value)).startswith(f"${where} in the inventory is not {wanted}")
 
 
 @pytest.mark.parametrize("path", [(*GPU, "uuid"), (*GPU, "minor")])
-def test_what_is_unknown_is_null(path: Place) -> None:
+def test_an_unknown_uuid_or_minor_number_is_null(path: Place) -> None:
     assert refusal(changed(DOCUMENT, path, None)) == ""

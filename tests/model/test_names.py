@@ -1,4 +1,4 @@
-"""The names of CDI, and the order that people expect."""
+"""The names of CDI, and their natural order."""
 
 import re
 
@@ -15,7 +15,7 @@ from cdigen.model.names import (
     spec_file_name,
 )
 
-# container-device-interface, pkg/parser, as regular expressions (facts/cdi.md 1.3); two letters at least.
+# The rules of pkg/parser in container-device-interface. A vendor or a class has at least two characters.
 VENDOR_OR_CLASS = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*[A-Za-z0-9]")
 DEVICE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]*[A-Za-z0-9])?")
 NEAR_NAMES = st.text("aZ0_.-:/ é\n", max_size=6) | st.text(max_size=6)
@@ -32,7 +32,7 @@ def test_device_names_follow_the_parsers_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["nvidia.com/gpu", "vendor/class", "a.b-c_d/e.f", f"{'v' * 253}/{'c' * 63}"])
-def test_a_kind_is_a_vendor_and_a_class(kind: str) -> None:
+def test_a_valid_vendor_and_class_are_a_kind(kind: str) -> None:
     assert is_kind(kind)
 
 
@@ -43,22 +43,22 @@ def test_a_kind_is_a_vendor_and_a_class(kind: str) -> None:
         *(f"{'v' * 254}/gpu", f"vendor/{'c' * 64}", "nvidia.com /gpu", "1v/gpu"),
     ],
 )
-def test_what_no_library_loads_is_no_kind(kind: str) -> None:
+def test_a_kind_that_no_cdi_library_loads_is_invalid(kind: str) -> None:
     assert not is_kind(kind)
 
 
-def test_the_file_of_a_kind_is_named_after_it() -> None:
+def test_a_spec_file_is_named_after_its_kind() -> None:
     assert spec_file_name("nvidia.com/gpu") == "nvidia.com-gpu.json"
 
 
-def test_numbers_count_as_numbers_and_come_before_words() -> None:
+def test_numbers_are_sorted_by_value_and_before_words() -> None:
     given = ["GPU-b", "gpu10", "gpu2", "10", "2", "0:10", "0:9", "", "01", "1", "all"]
     expected = ["", "0:9", "0:10", "01", "1", "2", "10", "GPU-b", "all", "gpu2", "gpu10"]
     assert sorted(given, key=natural_key) == expected
 
 
 @given(st.lists(st.integers(0, 10**6)))
-def test_numbered_nodes_come_in_the_order_of_their_numbers(numbers: list[int]) -> None:
+def test_numbered_nodes_are_sorted_by_number(numbers: list[int]) -> None:
     paths = [f"/dev/nvidia{number}" for number in numbers]
     assert sorted(paths, key=natural_key) == [f"/dev/nvidia{number}" for number in sorted(numbers)]
 
@@ -69,16 +69,16 @@ def test_only_equal_texts_have_equal_keys(one: str, two: str) -> None:
 
 
 @given(st.lists(st.text("01a:", max_size=5)))
-def test_any_texts_can_be_sorted_and_the_order_is_the_same_every_time(given: list[str]) -> None:
-    other_way = given[::-1]
-    assert sorted(given, key=natural_key) == sorted(other_way, key=natural_key)
+def test_the_sorted_order_does_not_depend_on_the_input_order(texts: list[str]) -> None:
+    reverse = texts[::-1]
+    assert sorted(texts, key=natural_key) == sorted(reverse, key=natural_key)
 
 
 def test_a_number_of_any_length_can_be_sorted() -> None:
     assert min(["9" * 10_000, "1", "8" * 10_000], key=natural_key) == "1"
 
 
-def test_a_set_of_names_is_sorted_as_people_expect() -> None:
+def test_a_name_set_sorts_numbers_by_value() -> None:
     names = NameSet({"10", "b", "9", "a"})
     assert names.sorted == ("9", "10", "a", "b")
     assert len(names) == 4
@@ -87,8 +87,8 @@ def test_a_set_of_names_is_sorted_as_people_expect() -> None:
 
 
 @given(st.sets(st.text("aAbB1", min_size=1, max_size=3)), st.text("aAbB1", min_size=1, max_size=3))
-def test_a_name_is_found_as_it_is_or_else_the_first_that_differs_in_case(
-    given: set[str], wanted: str
+def test_find_returns_the_exact_name_or_the_first_name_in_another_letter_case(
+    texts: set[str], wanted: str
 ) -> None:
-    alike = [name for name in sorted(given, key=natural_key) if name.lower() == wanted.lower()]
-    assert NameSet(given).find(wanted) == (wanted if wanted in given else next(iter(alike), ""))
+    alike = [name for name in sorted(texts, key=natural_key) if name.lower() == wanted.lower()]
+    assert NameSet(texts).find(wanted) == (wanted if wanted in texts else next(iter(alike), ""))

@@ -1,33 +1,33 @@
-"""Which parts of a profile are kinds of their own where it is narrow."""
+"""The capability kinds of a profile."""
 
 import pytest
 
-from cdigen.model.profile import CAPABILITIES, DEFAULT, Profile, narrowed
+from cdigen.model.profile import CAPABILITIES, DEFAULT, Profile, capability_profiles
 from cdigen.value import replace
 
-WHOLE = replace(DEFAULT, narrow=True)
+WHOLE = replace(DEFAULT, has_capability_kinds=True)
 
 
 def classes(*profiles: Profile) -> list[str]:
-    return [part.device_class for part in narrowed(profiles)]
+    return [part.device_class for part in capability_profiles(profiles)]
 
 
-def test_a_profile_has_no_parts_unless_it_is_narrow() -> None:
+def test_only_profiles_with_the_field_has_capability_kinds_have_capability_kinds() -> None:
     assert classes(DEFAULT) == []
     assert classes(WHOLE) == ["gpu-compute", "gpu-graphics"]
 
 
-def test_a_part_gives_less_and_is_otherwise_as_the_whole() -> None:
+def test_a_capability_kind_differs_from_its_profile_only_in_name_and_capabilities() -> None:
     whole = replace(WHOLE, names=("uuid",), firmware=False, compat32=True, hook="none")
-    for part in narrowed((whole,)):
+    for part in capability_profiles((whole,)):
         assert set(part.capabilities) < set(CAPABILITIES)
         own = {"name": part.name, "device_class": part.device_class, "capabilities": part.capabilities}
-        assert part == replace(whole, **own, narrow=False)
+        assert part == replace(whole, **own, has_capability_kinds=False)
 
 
-def test_a_class_that_is_configured_stays_as_it_is() -> None:
-    mine = Profile(name="mine", device_class="gpu-compute", capabilities=("compute",))
-    assert classes(WHOLE, mine) == ["gpu-graphics"]
+def test_a_configured_class_is_not_replaced_by_a_capability_kind() -> None:
+    configured = Profile(name="other", device_class="gpu-compute", capabilities=("compute",))
+    assert classes(WHOLE, configured) == ["gpu-graphics"]
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_a_class_that_is_configured_stays_as_it_is() -> None:
         ({"graphics": False, "capabilities": ("compute", "utility", "graphics")}, []),
     ],
 )
-def test_there_is_no_part_that_the_whole_is_not_more_than(
+def test_a_capability_kind_requires_a_profile_with_more_capabilities(
     changes: dict[str, object], parts: list[str]
 ) -> None:
     assert classes(replace(WHOLE, **changes)) == parts
@@ -55,8 +55,6 @@ def test_there_is_no_part_that_the_whole_is_not_more_than(
         ("auto", "none", "auto"),
     ],
 )
-def test_the_folders_where_loaders_look_by_themselves_are_left_to_the_whole(
-    layout: str, hook: str, expected: str
-) -> None:
-    parts = narrowed((replace(WHOLE, layout=layout, hook=hook),))
+def test_a_capability_kind_does_not_mount_the_loaders_folders(layout: str, hook: str, expected: str) -> None:
+    parts = capability_profiles((replace(WHOLE, layout=layout, hook=hook),))
     assert {part.layout for part in parts} == {expected}

@@ -1,4 +1,4 @@
-"""Findings, profiles and errors: what a user reads, and what a script relies on."""
+"""Findings, profiles and errors: their texts for users, and their names for scripts."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def finding(severity: Severity = "warning", *, path: str = "", message: str = "m
         (finding(hint="do it"), "warning: m (do it) [some-rule]"),
     ],
 )
-def test_a_finding_is_one_line_that_names_its_place_once(made: Finding, line: str) -> None:
+def test_the_line_of_a_finding_contains_its_path_once(made: Finding, line: str) -> None:
     assert made.line() == line
 
 
-def test_errors_are_picked_out_in_their_order() -> None:
+def test_errors_returns_only_the_error_findings_in_order() -> None:
     given = [finding("error", message=text) for text in "ab"]
     assert errors([finding(), given[0], finding("info"), given[1]]) == tuple(given)
 
@@ -51,13 +51,13 @@ def test_each_error_has_its_exit_code_and_kind(error: type[CdigenError], code: i
     assert error("what", kind="special").kind == "special"
 
 
-def test_the_default_profile_wants_everything() -> None:
-    assert DEFAULT.wants(("compute",))
-    assert DEFAULT.wants(())
+def test_the_default_profile_includes_all_capabilities() -> None:
+    assert DEFAULT.includes_capabilities(("compute",))
+    assert DEFAULT.includes_capabilities(())
 
 
-def test_a_profile_wants_what_serves_one_of_its_capabilities_or_all_containers() -> None:
+def test_a_profile_includes_files_of_its_capabilities_and_files_without_capabilities() -> None:
     profile = Profile(name="p", device_class="compute", capabilities=("compute", "utility"))
-    assert profile.wants(("video", "compute"))
-    assert profile.wants(())
-    assert not profile.wants(("graphics", "display"))
+    assert profile.includes_capabilities(("video", "compute"))
+    assert profile.includes_capabilities(())
+    assert not profile.includes_capabilities(("graphics", "display"))

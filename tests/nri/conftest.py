@@ -1,4 +1,4 @@
-"""`cdigen nri` as a process, for one test or all tests of a module, and what its loop knows of a host."""
+"""Fixtures: a process `cdigen nri` for one test or for all tests of a module, and a DecisionContext."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.nri.plugin import Host, Plugin, host, plugin
-from support.nri.serving import known_of
+from support.nri.serving import context_on
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def running() -> Iterator[Plugin]:
-    """Return a plugin whose host listens for it."""
+    """Return a running plugin, whose host has a double of a runtime that listens at the socket."""
     with host() as here, plugin(here) as made:
         yield made
 
@@ -37,14 +37,14 @@ def host_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def known(host_root: Path) -> DecisionContext:
-    """Return the state of that host, by which the plugin decides."""
-    return known_of(host_root)
+def context(host_root: Path) -> DecisionContext:
+    """Return the context of decisions about containers on the host below `host_root`."""
+    return context_on(host_root)
 
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Plugin]:
-    """Return the plugin of all tests of a module: it connects again when a runtime closes the connection."""
+    """Return a running plugin for all tests of a module. It reconnects if a runtime closes the connection."""
     with host() as here, plugin(here) as made:
         yield made
         assert "Traceback" not in made.text

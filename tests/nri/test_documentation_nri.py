@@ -1,4 +1,4 @@
-"""The tables of docs/nri.md are those of the code."""
+"""The tables of docs/nri.md match the code."""
 
 import re
 
@@ -6,31 +6,31 @@ import pytest
 from support.paths import REPOSITORY
 
 from cdigen.nri.decision.compat import abilities
-from cdigen.nri.decision.decide import NOTES
-from cdigen.nri.decision.refusal import CAUSES
+from cdigen.nri.decision.decide import IGNORED_REQUEST_CAUSES
+from cdigen.nri.decision.refusal import REFUSAL_CAUSES
 from cdigen.runtimes.releases import NRI
 
 TEXT = (REPOSITORY / "docs/nri.md").read_text()
 
 
 def table(head: str) -> str:
-    """Return the rows of the table that begins with HEAD."""
+    """Return the rows of the table that starts with HEAD."""
     return TEXT.partition(f"\n{head}")[2].partition("\n\n")[0]
 
 
 def named(head: str) -> set[str]:
-    """Return what the first column of a table has in back quotes."""
+    """Return the names in back quotes in the first column of the table that starts with HEAD."""
     firsts = [row.split("|")[1] for row in table(head).splitlines() if row.startswith("| ")]
     return {name for first in firsts for name in re.findall(r"`([^`]+)`", first)}
 
 
 def test_all_causes_are_documented() -> None:
-    assert named("| cause of a refusal") == set(CAUSES)
-    assert named("| cause of a note") == set(NOTES)
+    assert named("| cause of a refusal") == set(REFUSAL_CAUSES)
+    assert named("| cause of an ignored request") == set(IGNORED_REQUEST_CAUSES)
 
 
 @pytest.mark.parametrize("runtime", [*NRI])
-def test_the_table_of_runtimes_is_that_of_the_code(runtime: str) -> None:
+def test_the_documented_table_of_runtimes_matches_the_code(runtime: str) -> None:
     titles = {"containerd": "containerd", "cri-o": "CRI-O", "docker": "Docker"}
     rows = re.findall(rf"^\| {titles[runtime]} ([0-9.]+)(?: to ([0-9.]+))?(.*)$", TEXT, re.MULTILINE)
     assert rows

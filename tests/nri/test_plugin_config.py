@@ -1,4 +1,4 @@
-"""The configuration of `cdigen nri`, read again by SIGHUP and whenever its file changes."""
+"""`cdigen nri` reloads its configuration on SIGHUP and after each change of the file."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from support.daemon.host import Manager
-from support.nri.plugin import Host, Plugin, asks, gets_soon, given, host, plugin, put
+from support.nri.plugin import Host, Plugin, cdi_devices, gets_soon, gpu_request, host, plugin, put
 from support.nri.runtime import Rejected, Runtime
 from support.waiting import PATIENCE_S, until
 
@@ -22,10 +22,10 @@ def runtime(here: Host, running: Plugin) -> Runtime:
 
 
 def injects(runtime: Runtime) -> bool:
-    return given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    return cdi_devices(runtime.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
 
 
-def test_a_configuration_that_is_replaced_counts_soon(here: Host, runtime: Runtime) -> None:
+def test_a_replaced_configuration_applies_soon(here: Host, runtime: Runtime) -> None:
     assert injects(runtime)
     for _ in range(3):
         here.configure(namespaces=["other"])
@@ -34,14 +34,14 @@ def test_a_configuration_that_is_replaced_counts_soon(here: Host, runtime: Runti
         assert until(lambda: injects(runtime))
 
 
-def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_gone_does_not(
+def test_a_configuration_that_is_written_in_place_applies_soon_and_a_deletion_is_reported(
     here: Host, running: Plugin, runtime: Runtime
 ) -> None:
     file = here.root / "etc/cdigen/config.yaml"
     before = file.read_text()
 
     def write(text: str) -> None:
-        # The plugin does not run meanwhile: it would report the empty file that it may find.
+        # The write happens while SIGSTOP stops the plugin. Otherwise the plugin could read an empty file.
         running.process.send_signal(signal.SIGSTOP)
         file.write_text(text)
         running.process.send_signal(signal.SIGCONT)
@@ -53,15 +53,15 @@ def test_a_configuration_that_is_written_in_place_counts_soon_and_one_that_has_g
     file.unlink()
     running.sees(lambda: "was deleted" in str(running.lines("configuration")))
     (line,) = running.lines("configuration")
-    assert line["message"].startswith("the configuration does not count, the last good one does: ")
+    assert line["message"].startswith("invalid configuration ignored, the previous one stays active: ")
     assert line["message"].endswith(
-        f"{file} was deleted; from the plugin's next start on nobody may have devices"
+        f"{file} was deleted; after the next start of the plugin no container may have devices"
     )
     assert injects(runtime)
     running.sees(lambda: "was deleted" in str(running.status["problems"]))
 
 
-def test_without_a_configuration_no_container_gets_devices_and_log_and_status_say_so() -> None:
+def test_without_a_configuration_no_container_gets_devices_and_this_is_reported() -> None:
     with host() as here:
         file = here.root / "etc/cdigen/config.yaml"
         file.unlink()
@@ -71,9 +71,9 @@ def test_without_a_configuration_no_container_gets_devices_and_log_and_status_sa
             running.sees(lambda: running.status.get("problems"))
             (line,) = running.lines("configuration")
             assert line["level"] == "warning"
-            assert line["message"] == f"no container may have devices: there is no {file}"
+            assert line["message"] == f"no container may have devices: {file} does not exist"
             (row,) = running.status["problems"]
-            assert (row["rule"], row["message"]) == ("nri-allows-nobody", line["message"])
+            assert (row["rule"], row["message"]) == ("nri-allow-empty", line["message"])
             here.configure(text="nri: {}\n")
             running.sees(lambda: "is empty" in str(running.status["problems"]))
             here.configure()
@@ -82,80 +82,80 @@ def test_without_a_configuration_no_container_gets_devices_and_log_and_status_sa
 
 
 @pytest.mark.parametrize("text", [WRONG, "nri: [", "\0", "nri: {allowed: []}\n"])
-def test_one_that_is_wrong_is_said_once_and_the_last_good_one_counts(
+def test_an_invalid_configuration_is_logged_once_and_the_previous_one_stays_active(
     here: Host, running: Plugin, runtime: Runtime, text: str
 ) -> None:
     here.configure(text=text)
     running.sees(lambda: running.lines("configuration"))
     assert injects(runtime)
     for number in range(3):
-        # Each of these makes it look again.
+        # Each change of the spec makes the plugin read the configuration again.
         here.write_spec(["0", f"more{number}"])
-        assert given(runtime.create(*asks(f"more{number}"))) == [f"nvidia.com/gpu=more{number}"]
+        assert cdi_devices(runtime.create(*gpu_request(f"more{number}"))) == [f"nvidia.com/gpu=more{number}"]
     (line,) = running.lines("configuration")
     assert line["level"] == "error"
-    assert line["message"].startswith("the configuration does not count, the last good one does: ")
+    assert line["message"].startswith("invalid configuration ignored, the previous one stays active: ")
     running.sees(lambda: "configuration" in [row["rule"] for row in running.status.get("problems", ())])
     here.configure()
     running.sees(lambda: running.status.get("problems") == [])
     assert injects(runtime)
 
 
-def test_sighup_reads_it_again_and_the_manager_hears_when_it_counts() -> None:
+def test_sighup_reloads_the_configuration_and_notifies_the_service_manager() -> None:
     with (
         host() as here,
         closing(Manager(str(here.root.parent))) as manager,
         plugin(here, environment={"NOTIFY_SOCKET": manager.path}) as running,
     ):
         runtime = here.runtime()
-        assert manager.hears("READY=1", "STATUS=") is not None
+        assert manager.receives("READY=1", "STATUS=") is not None
         here.configure(namespaces=["other"])
         running.process.send_signal(signal.SIGHUP)
-        assert manager.hears("RELOADING=1", "MONOTONIC_USEC=") is not None
-        assert manager.hears("READY=1") is not None
+        assert manager.receives("RELOADING=1", "MONOTONIC_USEC=") is not None
+        assert manager.receives("READY=1") is not None
         assert not injects(runtime)
         assert running.stop() == 0
-        assert manager.hears("STOPPING=1") is not None
+        assert manager.receives("STOPPING=1") is not None
 
 
-def test_a_storm_of_signals_harms_nothing(running: Plugin, runtime: Runtime) -> None:
+def test_many_sighups_do_not_affect_the_plugin(running: Plugin, runtime: Runtime) -> None:
     for _ in range(200):
         running.process.send_signal(signal.SIGHUP)
     assert injects(runtime)
     assert running.stop() == 0
 
 
-def test_the_manager_hears_that_the_runtime_has_gone_and_come() -> None:
+def test_the_service_manager_gets_the_state_of_the_connection() -> None:
     with (
         host() as here,
         closing(Manager(str(here.root.parent))) as manager,
         plugin(here, environment={"NOTIFY_SOCKET": manager.path, "WATCHDOG_USEC": "300000"}),
     ):
-        assert manager.hears("READY=1") is not None
+        assert manager.receives("READY=1") is not None
         runtime = here.runtime()
-        assert manager.hears("STATUS=registered with containerd 2.1.9+unknown") is not None
-        assert manager.hears("WATCHDOG=1") is not None
-        here.deaf()
+        assert manager.receives("STATUS=registered with containerd 2.1.9+unknown") is not None
+        assert manager.receives("WATCHDOG=1") is not None
+        here.stop_listening()
         runtime.close()
-        assert manager.hears("STATUS=connecting; the runtime has closed the connection") is not None
-        # A runtime that is away is no reason to be killed for.
-        assert manager.hears("WATCHDOG=1") is not None
+        assert manager.receives("STATUS=connecting; the runtime has closed the connection") is not None
+        # The watchdog must not kill the plugin while no runtime is connected.
+        assert manager.receives("WATCHDOG=1") is not None
 
 
-def test_with_a_configuration_that_is_wrong_at_the_start_whoever_asks_is_refused_until_it_is_right() -> None:
+def test_with_an_invalid_configuration_at_the_start_requests_are_refused_until_it_is_fixed() -> None:
     with host() as here:
         here.configure(text=WRONG)
         with plugin(here) as running:
             runtime = here.runtime()
             with pytest.raises(Rejected, match="namespaces must be a list"):
-                runtime.create(*asks("0"))
-            assert runtime.create(*asks(None)).ByteSize() == 0
+                runtime.create(*gpu_request("0"))
+            assert runtime.create(*gpu_request(None)).ByteSize() == 0
             running.sees(lambda: running.status.get("refused") == {"configuration": 1})
             here.configure()
             gets_soon(runtime, "nvidia.com/gpu=0", "0")
 
 
-def test_a_configuration_that_is_named_and_wrong_ends_it_in_one_line() -> None:
+def test_an_invalid_file_for_the_option_config_ends_the_plugin_with_an_error_in_one_line() -> None:
     with host() as here:
         put(here.root / "etc/wrong.yaml", WRONG)
         with plugin(here, "--config", str(here.root / "etc/wrong.yaml")) as running:
@@ -164,18 +164,16 @@ def test_a_configuration_that_is_named_and_wrong_ends_it_in_one_line() -> None:
             assert "namespaces must be a list" in line
 
 
-def test_dropper_and_require_count_when_they_are_changed(
-    here: Host, running: Plugin, runtime: Runtime
-) -> None:
+def test_a_change_of_image_requirements_applies(here: Host, running: Plugin, runtime: Runtime) -> None:
     needs = "NVIDIA_REQUIRE_CUDA=cuda>=99"
     with pytest.raises(Rejected, match="there is no inventory"):
-        runtime.create(*asks("0", needs))
-    here.configure(require="off")
+        runtime.create(*gpu_request("0", needs))
+    here.configure(image_requirements="off")
     running.process.send_signal(signal.SIGHUP)
     gets_soon(runtime, "nvidia.com/gpu=0", "0", needs)
 
 
-def test_a_spec_directory_of_its_command_line_that_is_not_there_is_logged() -> None:
+def test_a_missing_spec_directory_on_the_command_line_is_logged() -> None:
     with host() as here, plugin(here, "--spec-dir", "/nowhere") as running:
         here.runtime()
         running.serves()

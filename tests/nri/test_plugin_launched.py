@@ -1,4 +1,4 @@
-"""`cdigen nri` started by the runtime: a connected socket as file 3, and nothing else in the environment."""
+"""The runtime launches `cdigen nri` with a socket as descriptor 3, and with NRI_PLUGIN_* as environment."""
 
 from __future__ import annotations
 
@@ -7,7 +7,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
-from support.nri.plugin import INJECTS_08, INJECTS_12, REQUEST_S, Host, Plugin, asks, given, host, plugin
+from support.nri.plugin import (
+    INJECTS_08,
+    INJECTS_12,
+    REQUEST_S,
+    Host,
+    Plugin,
+    cdi_devices,
+    gpu_request,
+    host,
+    plugin,
+)
 from support.nri.runtime import Runtime, SocketTransport, container, pod
 from support.waiting import PATIENCE_S
 
@@ -19,52 +29,55 @@ NAMES = {"NRI_PLUGIN_NAME": "cdigen", "NRI_PLUGIN_IDX": "42", "NRI_PLUGIN_SOCKET
 
 @contextmanager
 def started(here: Host, **environment: str) -> Iterator[tuple[Plugin, Runtime]]:
-    """Start the plugin as containerd does (pkg/adaptation/plugin.go), with a socket pair's end as file 3."""
-    ours, theirs = socket.socketpair()
+    """Start the plugin as containerd does (pkg/adaptation/plugin.go), with a socket as file descriptor 3."""
+    runtime_end, plugin_end = socket.socketpair()
     made = Runtime(
-        SocketTransport(ours), request_timeout_s=REQUEST_S, registration_timeout_s=PATIENCE_S, **INJECTS_08
+        SocketTransport(runtime_end),
+        request_timeout_s=REQUEST_S,
+        registration_timeout_s=PATIENCE_S,
+        **INJECTS_08,
     )
-    # A shell, as it may stand in the plugin's file: Popen itself passes no file under another number.
+    # The shell moves the socket to descriptor 3, because Popen does not change the number of a descriptor.
     before = ("/bin/sh", "-c", 'exec 3<&0 0</dev/null; exec "$@"', "sh")
     with (
-        ours,
-        theirs,
+        runtime_end,
+        plugin_end,
         plugin(
-            here, listen=False, environment={**NAMES, **environment}, before=before, stdin=theirs
+            here, listen=False, environment={**NAMES, **environment}, before=before, stdin=plugin_end
         ) as running,
     ):
-        theirs.close()
+        plugin_end.close()
         yield running, made
 
 
-def test_it_serves_by_the_socket_that_it_was_given_and_ends_with_it() -> None:
+def test_a_launched_plugin_serves_its_socket_and_ends_with_its_connection() -> None:
     with host() as here, started(here) as (running, runtime):
         runtime.start()
         runtime.synchronize([pod()], [container()])
         assert (runtime.plugin_name, runtime.plugin_index) == ("cdigen", "42")
-        assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+        assert cdi_devices(runtime.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
         running.sees(lambda: running.state == "registered")
         runtime.close()
         assert running.process.wait(PATIENCE_S) == 0
         assert not (here.run_dir / "status.json").exists()
 
 
-def test_the_configuration_that_the_runtime_passes_is_not_read_and_that_is_said() -> None:
+def test_the_configuration_from_the_runtime_is_ignored_with_a_warning() -> None:
     with host() as here, started(here) as (running, runtime):
         runtime.start(config="allow: everything")
         runtime.synchronize()
         running.sees(lambda: running.lines("configuration"))
         (line,) = running.lines("configuration")
-        assert (line["level"], line["hint"]) == ("warning", "write it into /etc/cdigen/config.yaml")
+        assert (line["level"], line["hint"]) == ("warning", "write the settings into /etc/cdigen/config.yaml")
 
 
-def test_a_runtime_that_ends_before_the_registration_ends_it_as_well() -> None:
+def test_a_runtime_that_ends_before_the_registration_ends_the_plugin() -> None:
     with host() as here, started(here) as (running, runtime):
         runtime.close()
         assert running.process.wait(PATIENCE_S) == 0
 
 
-def test_sigterm_ends_it() -> None:
+def test_sigterm_ends_a_launched_plugin() -> None:
     with host() as here, started(here) as (running, runtime):
         runtime.start()
         runtime.synchronize()
@@ -85,14 +98,16 @@ def test_sigterm_ends_it() -> None:
         ({"NRI_PLUGIN_NAME": "a/b"}, "NRI_PLUGIN_NAME='a/b' is not the name of a plugin"),
     ],
 )
-def test_what_no_runtime_gives_ends_it_in_one_line(environment: dict[str, str], words: str) -> None:
+def test_an_invalid_environment_ends_the_plugin_with_an_error_in_one_line(
+    environment: dict[str, str], words: str
+) -> None:
     with host() as here, started(here, **environment) as (running, _):
         assert running.process.wait(PATIENCE_S) == 2
         (line,) = running.text.splitlines()
         assert words in line
 
 
-def test_a_socket_that_is_not_connected_ends_it_as_one_that_was_closed() -> None:
+def test_a_launched_plugin_ends_if_its_socket_is_not_connected() -> None:
     with host() as here, socket.socket(socket.AF_UNIX) as alone:
         number = str(alone.fileno())
         with plugin(
@@ -105,7 +120,7 @@ def test_a_socket_that_is_not_connected_ends_it_as_one_that_was_closed() -> None
             assert "Traceback" not in running.text
 
 
-def test_another_release_of_nri_is_served_as_well() -> None:
+def test_a_launched_plugin_serves_nri_0_12() -> None:
     with host() as here, started(here) as (_, runtime):
         runtime.name, runtime.version, runtime.nri = (INJECTS_12[key] for key in ("name", "version", "nri"))
         runtime.start(reply_first=False)

@@ -1,4 +1,4 @@
-"""`cdigen nri` as a process, with a test runtime of each release of NRI: what it answers and shows."""
+"""`cdigen nri` as a process, with a test runtime of each release of NRI: responses, status, metrics, log."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.nri.plugin import (
+    INJECTED_ANNOTATION,
+    INJECTED_INTO_ANNOTATION,
     INJECTS_08,
     INJECTS_10,
     INJECTS_12,
-    MARK,
-    SEAL,
     Host,
     Plugin,
-    asks,
-    given,
+    cdi_devices,
+    gpu_request,
     host,
     plugin,
 )
@@ -48,7 +48,7 @@ def runtime(shared: Plugin, request: pytest.FixtureRequest) -> Iterator[Runtime]
         ({"name": "mycontainerd", "version": "4", "nri": (0, 8)}, 0x0408),
     ],
 )
-def test_it_subscribes_to_what_the_release_of_nri_knows(
+def test_the_plugin_subscribes_to_the_events_of_the_nri_release(
     shared: Plugin, flavour: dict[str, Any], events: int
 ) -> None:
     runtime = shared.host.runtime(**flavour)
@@ -62,15 +62,15 @@ def test_name_and_index_come_from_the_options() -> None:
         assert (runtime.plugin_name, runtime.plugin_index) == ("gpus.example-1", "07")
 
 
-# Answers.
+# Responses.
 
 
-def test_a_container_that_asks_by_its_environment_gets_its_device_and_a_mark(runtime: Runtime) -> None:
-    adjustment = runtime.create(*asks("0"))
-    assert given(adjustment) == ["nvidia.com/gpu=0"]
-    marks = dict(adjustment.annotations)
-    assert marks.pop(SEAL).startswith("c1/")
-    assert marks == {MARK: "nvidia.com/gpu=0"}
+def test_a_container_with_a_variable_gets_its_device_and_a_marker(runtime: Runtime) -> None:
+    adjustment = runtime.create(*gpu_request("0"))
+    assert cdi_devices(adjustment) == ["nvidia.com/gpu=0"]
+    annotations = dict(adjustment.annotations)
+    assert annotations.pop(INJECTED_INTO_ANNOTATION).startswith("c1/")
+    assert annotations == {INJECTED_ANNOTATION: "nvidia.com/gpu=0"}
     fields = {field.name for field, _ in adjustment.ListFields()}
     assert fields == {"annotations", "cdi_devices"}
 
@@ -79,27 +79,29 @@ def test_a_container_that_asks_by_its_environment_gets_its_device_and_a_mark(run
     "annotation",
     ["devices.cdigen.dev", "nvidia.cdi.k8s.io/pod", "cdi-devices.noderesource.dev/container.main"],
 )
-def test_a_container_whose_pod_asks_by_annotation_gets_its_device(runtime: Runtime, annotation: str) -> None:
+def test_a_container_of_an_annotated_pod_gets_its_device(runtime: Runtime, annotation: str) -> None:
     text = "[nvidia.com/gpu=1]" if "noderesource" in annotation else "nvidia.com/gpu=1"
-    assert given(runtime.create(*asks(None, annotations={annotation: text}))) == ["nvidia.com/gpu=1"]
+    assert cdi_devices(runtime.create(*gpu_request(None, annotations={annotation: text}))) == [
+        "nvidia.com/gpu=1"
+    ]
 
 
-def test_an_empty_annotation_above_a_variable_is_logged(here: Host, running: Plugin) -> None:
+def test_an_empty_annotation_that_cancels_a_variable_is_logged(here: Host, running: Plugin) -> None:
     runtime = here.runtime()
-    visible = asks("all", annotations={"devices.cdigen.dev": ""})
-    assert given(runtime.create(*visible)) == []
-    running.sees(lambda: running.lines("overruled"))
-    (line,) = running.lines("overruled")
+    visible = gpu_request("all", annotations={"devices.cdigen.dev": ""})
+    assert cdi_devices(runtime.create(*visible)) == []
+    running.sees(lambda: running.lines("request_cancelled"))
+    (line,) = running.lines("request_cancelled")
     assert line["level"] == "info"
-    assert "the annotation devices.cdigen.dev is empty" in line["notes"][0]
+    assert "the annotation devices.cdigen.dev is empty" in line["ignored_requests"][0]
 
 
 @pytest.mark.parametrize("visible", [None, "", "void"])
-def test_a_container_that_does_not_ask_is_left_as_it_is(runtime: Runtime, visible: str | None) -> None:
-    assert runtime.create(*asks(visible)).ByteSize() == 0
+def test_a_container_without_a_request_is_unchanged(runtime: Runtime, visible: str | None) -> None:
+    assert runtime.create(*gpu_request(visible)).ByteSize() == 0
 
 
-def test_a_container_that_was_served_already_gets_nothing_twice(runtime: Runtime) -> None:
+def test_a_container_that_already_has_its_devices_is_unchanged(runtime: Runtime) -> None:
     here = container(
         env=["NVIDIA_VISIBLE_DEVICES=all"],
         mounts=[{"destination": "/usr/lib/libcuda.so.1", "source": "/usr/lib/libcuda.so.550"}],
@@ -108,31 +110,31 @@ def test_a_container_that_was_served_already_gets_nothing_twice(runtime: Runtime
     assert runtime.create(pod(namespace="ml"), here).ByteSize() == 0
 
 
-def test_a_device_that_there_is_not_is_refused_with_the_reason(runtime: Runtime) -> None:
+def test_an_unknown_device_is_refused_with_a_reason(runtime: Runtime) -> None:
     with pytest.raises(
-        Rejected, match=r"^cdigen: NVIDIA_VISIBLE_DEVICES asks for '77': nvidia\.com/gpu has"
+        Rejected, match=r"^cdigen: NVIDIA_VISIBLE_DEVICES requests '77': nvidia\.com/gpu has"
     ) as caught:
-        runtime.create(*asks("77"))
+        runtime.create(*gpu_request("77"))
     assert caught.value.code == 2
 
 
-def test_a_hundred_requests_at_a_time_are_all_answered(runtime: Runtime) -> None:
-    calls = [runtime.begin_create(*asks("0" if number % 2 else "all")) for number in range(100)]
+def test_a_hundred_concurrent_requests_get_their_responses(runtime: Runtime) -> None:
+    calls = [runtime.begin_create(*gpu_request("0" if number % 2 else "all")) for number in range(100)]
     for number, call in enumerate(calls):
-        assert given(runtime.created(runtime.finish(call))) == [
+        assert cdi_devices(runtime.created(runtime.finish(call))) == [
             "nvidia.com/gpu=0" if number % 2 else "nvidia.com/gpu=all"
         ]
 
 
-# What it shows.
+# Status, metrics and log.
 
 
-def test_what_it_did_is_in_status_metrics_and_log(here: Host, running: Plugin) -> None:
+def test_decisions_are_in_status_metrics_and_log(here: Host, running: Plugin) -> None:
     runtime = here.runtime(**INJECTS_12)
-    runtime.create(*asks("0", name="trainer"))
-    runtime.create(*asks(None))
+    runtime.create(*gpu_request("0", name="trainer"))
+    runtime.create(*gpu_request(None))
     with pytest.raises(Rejected):
-        runtime.create(*asks("77", name="greedy"))
+        runtime.create(*gpu_request("77", name="greedy"))
     running.sees(lambda: running.status.get("counts", {}).get("refuse") == 1)
     status = running.status
     assert (status["state"], status["reason"], status["connections"]) == ("registered", "", 1)
@@ -164,17 +166,17 @@ def test_what_it_did_is_in_status_metrics_and_log(here: Host, running: Plugin) -
     assert (line["level"], line["devices"]) == ("info", "nvidia.com/gpu=0")
     (line,) = running.lines("refused")
     assert (line["level"], line["cause"]) == ("warning", "unknown_device")
-    assert line["reason"].startswith("NVIDIA_VISIBLE_DEVICES asks for '77'")
+    assert line["reason"].startswith("NVIDIA_VISIBLE_DEVICES requests '77'")
     assert [line["event"] for line in running.lines()].count("registered") == 1
 
 
-def test_its_status_is_whole_at_each_moment(here: Host, running: Plugin) -> None:
+def test_the_status_file_is_complete_at_each_moment(here: Host, running: Plugin) -> None:
     runtime = here.runtime()
     names = [f"{number}-{'x' * 200}" for number in range(40)]
     here.write_spec(names)
     shown: set[int] = set()
     while len(shown) < 3:
-        runtime.create(*asks(names[0], names[1]))
-        # Each read is of one whole document.
+        runtime.create(*gpu_request(names[0], names[1]))
+        # Each read gets a complete document.
         shown.add(running.status.get("counts", {}).get("inject", 0))
     assert len(running.status["journal"]) <= 20

@@ -1,4 +1,4 @@
-"""`cdigen nri` where the runtime validates, where it drops CDI devices, where images require something."""
+"""`cdigen nri` with validation, with runtimes that drop CDI devices, and with image requirements."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.nri.plugin import (
     DROPS_06,
+    INJECTED_ANNOTATION,
     INJECTS_08,
     INJECTS_10,
     INJECTS_12,
-    MARK,
     VISIBLE,
     Host,
     Plugin,
-    asks,
-    given,
+    cdi_devices,
+    gpu_request,
     host,
     plugin,
 )
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 DROPPED = "drops CDI devices of NRI plugins silently; .* since "
 DOCKER: dict[str, Any] = {"name": "docker", "version": "29.3.0", "nri": (0, 11)}
-# Runtimes that do not inject CDI devices, each with the reason for which it gets none.
+# Runtimes that do not inject CDI devices, and the reason with which cdigen refuses their containers.
 OTHERS: tuple[tuple[dict[str, Any], str], ...] = (
     (DROPS_06, DROPPED),
     ({"name": "containerd", "version": "2.0.5", "nri": (0, 8)}, DROPPED),
     ({"name": "containerd", "version": "v1.7.29", "nri": (0, 8)}, DROPPED),
     ({"name": "cri-o", "version": "1.33.2", "nri": (0, 9)}, DROPPED),
-    (DOCKER, "takes no devices from NRI plugins: .* --device"),
-    ({"name": "isulad", "version": "2.1.9", "nri": (0, 8)}, "is not known to cdigen"),
+    (DOCKER, "rejects devices of NRI plugins: .* --device"),
+    ({"name": "isulad", "version": "2.1.9", "nri": (0, 8)}, "is unknown to cdigen"),
 )
 NEEDS = "NVIDIA_REQUIRE_CUDA=cuda>=12.9"
 MET = "NVIDIA_REQUIRE_CUDA=cuda>=11.0 driver>=535"
 
 
-# Validation: what all plugins together have made of a container.
+# Validation of the changes of all plugins.
 
 
 @pytest.fixture(params=[INJECTS_10, INJECTS_12], ids=["NRI 0.10", "NRI 0.12"])
@@ -52,66 +52,70 @@ def validating(shared: Plugin, request: pytest.FixtureRequest) -> Iterator[Runti
     made.close()
 
 
-def test_what_it_has_given_passes(validating: Runtime) -> None:
-    adjustment = validating.create(*asks("all"))
-    assert validating.validate(*asks("all"), adjustment, ["20-cdigen"]) == ""
+def test_injected_devices_pass_validation(validating: Runtime) -> None:
+    adjustment = validating.create(*gpu_request("all"))
+    assert validating.validate(*gpu_request("all"), adjustment, ["20-cdigen"]) == ""
 
 
-def test_what_others_add_passes(validating: Runtime) -> None:
-    adjustment = validating.create(*asks("0"))
+def test_additions_of_other_plugins_pass_validation(validating: Runtime) -> None:
+    adjustment = validating.create(*gpu_request("0"))
     adjustment.cdi_devices.add(name="example.com/nic=0")
     adjustment.env.add(key="A", value="b")
-    assert validating.validate(*asks("0"), adjustment, ["10-other", "20-cdigen"]) == ""
+    assert validating.validate(*gpu_request("0"), adjustment, ["10-other", "20-cdigen"]) == ""
 
 
-def test_a_container_that_does_not_ask_passes(validating: Runtime) -> None:
-    assert validating.validate(*asks(None), message_class("Adjustment")()) == ""
-    assert validating.validate(pod(namespace="web"), asks("all")[1], message_class("Adjustment")()) == ""
-
-
-def test_a_container_of_which_it_was_not_asked_is_rejected(validating: Runtime) -> None:
-    reason = validating.validate(*asks("0"), message_class("Adjustment")(), ["10-other"])
-    assert reason == (
-        "cdigen: the container asks for nvidia.com/gpu=0 and would start without nvidia.com/gpu=0"
+def test_a_container_without_a_request_passes_validation(validating: Runtime) -> None:
+    assert validating.validate(*gpu_request(None), message_class("Adjustment")()) == ""
+    assert (
+        validating.validate(pod(namespace="web"), gpu_request("all")[1], message_class("Adjustment")()) == ""
     )
 
 
-def test_a_container_of_which_another_plugin_has_taken_a_device_is_rejected(validating: Runtime) -> None:
-    adjustment = validating.create(*asks("0,1"))
+def test_a_container_for_which_the_plugin_was_not_called_is_rejected(validating: Runtime) -> None:
+    reason = validating.validate(*gpu_request("0"), message_class("Adjustment")(), ["10-other"])
+    assert reason == (
+        "cdigen: the container requests nvidia.com/gpu=0 and would start without nvidia.com/gpu=0"
+    )
+
+
+def test_a_container_whose_device_another_plugin_removed_is_rejected(validating: Runtime) -> None:
+    adjustment = validating.create(*gpu_request("0,1"))
     del adjustment.cdi_devices[1]
-    reason = validating.validate(*asks("0,1"), adjustment, ["20-cdigen", "90-thief"])
+    reason = validating.validate(*gpu_request("0,1"), adjustment, ["20-cdigen", "90-other"])
     assert reason.endswith("would start without nvidia.com/gpu=1")
 
 
-def test_what_it_refuses_is_rejected_with_the_same_reason(validating: Runtime) -> None:
+def test_the_validation_rejects_a_refused_container_with_the_same_reason(validating: Runtime) -> None:
     with pytest.raises(Rejected) as caught:
-        validating.create(*asks("77"))
-    assert validating.validate(*asks("77"), message_class("Adjustment")()) == caught.value.message
+        validating.create(*gpu_request("77"))
+    assert validating.validate(*gpu_request("77"), message_class("Adjustment")()) == caught.value.message
 
 
-def test_a_rejection_for_the_change_of_another_plugin_names_that_plugin(here: Host, running: Plugin) -> None:
+def test_a_rejection_names_the_conflicting_plugin(here: Host, running: Plugin) -> None:
     runtime = here.runtime(**INJECTS_12)
-    adjustment = runtime.create(*asks("0"))
+    adjustment = runtime.create(*gpu_request("0"))
     adjustment.env.add(key=VISIBLE, value="0,1")
-    owners = {1: {MARK: "20-cdigen"}, 6: {VISIBLE: "90-greedy"}}
-    reason = runtime.validate(*asks("0"), adjustment, ["20-cdigen", "90-greedy"], owners)
-    assert reason.endswith("without nvidia.com/gpu=1: the plugin 90-greedy has changed what it asks for")
+    owners = {1: {INJECTED_ANNOTATION: "20-cdigen"}, 6: {VISIBLE: "90-greedy"}}
+    reason = runtime.validate(*gpu_request("0"), adjustment, ["20-cdigen", "90-greedy"], owners)
+    assert reason.endswith(
+        "without nvidia.com/gpu=1: the plugin 90-greedy changed the requests of the container"
+    )
     running.sees(lambda: running.lines("rejected"))
     (line,) = running.lines("rejected")
     assert line["plugin"] == "90-greedy"
     assert "the plugin 90-greedy" in line["reason"]
 
 
-def test_verdicts_are_counted_and_rejections_logged(here: Host, running: Plugin) -> None:
+def test_validations_are_counted_and_rejections_logged(here: Host, running: Plugin) -> None:
     runtime = here.runtime(**INJECTS_12)
-    runtime.validate(*asks(None), message_class("Adjustment")())
-    runtime.validate(*asks("1", name="robbed"), message_class("Adjustment")())
+    runtime.validate(*gpu_request(None), message_class("Adjustment")())
+    runtime.validate(*gpu_request("1", name="robbed"), message_class("Adjustment")())
     running.sees(lambda: running.lines("rejected"))
     running.sees(lambda: running.status.get("validations") == {"passed": 1, "rejected": 1})
     (line,) = running.lines("rejected")
     assert (line["level"], line["pod"]) == ("warning", "robbed")
     running.serves()
-    assert running.metric('cdigen_nri_validations_total{verdict="rejected"}') == 1
+    assert running.metric('cdigen_nri_validations_total{result="rejected"}') == 1
 
 
 # Runtimes that drop CDI devices.
@@ -120,22 +124,22 @@ def test_verdicts_are_counted_and_rejections_logged(here: Host, running: Plugin)
 @pytest.mark.parametrize(
     ("flavour", "reason"), OTHERS, ids=[f"{each['name']} {each['version']}" for each, _ in OTHERS]
 )
-def test_a_runtime_that_injects_no_cdi_devices_starts_no_container_that_asks(
+def test_a_request_is_refused_on_a_runtime_that_injects_no_cdi_devices(
     shared: Plugin, flavour: dict[str, Any], reason: str
 ) -> None:
     runtime = shared.host.runtime(**flavour)
     with pytest.raises(Rejected, match=re.escape(f"{flavour['name']} {flavour['version']} ") + reason):
-        runtime.create(*asks("0"))
-    assert runtime.create(*asks(None)).ByteSize() == 0
+        runtime.create(*gpu_request("0"))
+    assert runtime.create(*gpu_request(None)).ByteSize() == 0
     runtime.close()
 
 
-def test_a_dropper_is_named_in_log_status_and_metrics(here: Host, running: Plugin) -> None:
+def test_a_runtime_that_drops_devices_is_in_log_status_and_metrics(here: Host, running: Plugin) -> None:
     here.runtime(**DROPS_06)
     running.sees(lambda: running.lines("runtime"))
     (line,) = running.lines("runtime")
     assert (line["level"], line["policy"]) == ("warning", "refuse")
-    assert "containerd 1.7.24~ds1 does not inject CDI devices of NRI plugins (drops)" in line["message"]
+    assert "containerd 1.7.24~ds1 injects no CDI devices of NRI plugins (behaviour: drops)" in line["message"]
     assert line["hint"] == "containerd injects CDI devices since 1.7.30 and 2.1.0"
     running.sees(lambda: running.status.get("runtime", {}).get("cdi") == "drops")
     running.serves()
@@ -144,64 +148,64 @@ def test_a_dropper_is_named_in_log_status_and_metrics(here: Host, running: Plugi
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_by_policy_a_dropper_gets_nodes_mounts_and_variables() -> None:
+def test_the_policy_raw_injects_nodes_mounts_and_variables() -> None:
     with host() as here:
         here.configure(unsupported_cdi="raw")
         here.make_null()
         here.write_spec(mounts=[{"hostPath": "/lib/x.so", "containerPath": "/lib/x.so", "options": ["ro"]}])
         with plugin(here):
             runtime = here.runtime(**DROPS_06)
-            adjustment = runtime.create(*asks("0"))
+            adjustment = runtime.create(*gpu_request("0"))
             assert [device.path for device in adjustment.linux.devices] == ["/dev/0"]
             assert (adjustment.linux.devices[0].major, adjustment.linux.devices[0].minor) == (1, 3)
             assert [mount.destination for mount in adjustment.mounts] == ["/lib/x.so"]
             assert [(pair.key, pair.value) for pair in adjustment.env] == [("NVIDIA_VISIBLE_DEVICES", "void")]
-            assert adjustment.annotations[MARK] == "nvidia.com/gpu=0"
+            assert adjustment.annotations[INJECTED_ANNOTATION] == "nvidia.com/gpu=0"
             assert not adjustment.cdi_devices
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_docker_and_those_that_inject_get_nothing_raw() -> None:
+def test_the_policy_raw_does_not_apply_to_docker_or_to_runtimes_that_inject_cdi_devices() -> None:
     with host() as here:
         here.configure(unsupported_cdi="raw")
         here.make_null()
         with plugin(here):
             runtime = here.runtime(**DOCKER)
-            with pytest.raises(Rejected, match="takes no devices"):
-                runtime.create(*asks("0"))
+            with pytest.raises(Rejected, match="rejects devices"):
+                runtime.create(*gpu_request("0"))
             runtime.close()
-            assert given(here.runtime(**INJECTS_08).create(*asks("0"))) == ["nvidia.com/gpu=0"]
+            assert cdi_devices(here.runtime(**INJECTS_08).create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
 
 
-# Requirements, by the daemon's inventory of a driver that gives CUDA 12.4.
+# Requirements, with the daemon's inventory of a driver for CUDA 12.4.
 
 
 @pytest.fixture(params=["enforce", "warn", "off"])
 def requiring(request: pytest.FixtureRequest) -> Iterator[tuple[Host, Plugin, str]]:
     with host() as here:
-        here.configure(require=request.param)
+        here.configure(image_requirements=request.param)
         with plugin(here) as running:
             yield here, running, request.param
 
 
 def counted(running: Plugin, cause: str, mode: str) -> None:
-    """Wait until CAUSE has been counted once as MODE has it."""
+    """Wait until the metric for MODE has counted CAUSE once, or zero times if MODE is off."""
     running.serves()
-    name = "refused" if mode == "enforce" else "notes"
+    name = "refused" if mode == "enforce" else "ignored_requests"
     count = 0 if mode == "off" else 1
     running.sees(lambda: running.metric(f'cdigen_nri_{name}_total{{cause="{cause}"}}') == count)
 
 
 def create(runtime: Runtime, mode: str, words: str, *env: str) -> None:
-    """Let a container with ENV be created: it is refused for WORDS, or not, as MODE has it."""
+    """Create a container with ENV. Check that MODE enforce refuses the container with WORDS."""
     if mode == "enforce":
         with pytest.raises(Rejected, match=words):
-            runtime.create(*asks("all", *env))
+            runtime.create(*gpu_request("all", *env))
     else:
-        assert given(runtime.create(*asks("all", *env))) == ["nvidia.com/gpu=all"]
+        assert cdi_devices(runtime.create(*gpu_request("all", *env))) == ["nvidia.com/gpu=all"]
 
 
-def test_requirements_are_judged_as_the_policy_says_as_soon_as_there_is_an_inventory(
+def test_the_policy_for_requirements_applies_with_and_without_an_inventory(
     requiring: tuple[Host, Plugin, str],
 ) -> None:
     here, running, mode = requiring
@@ -211,20 +215,20 @@ def test_requirements_are_judged_as_the_policy_says_as_soon_as_there_is_an_inven
     here.write_inventory()
     create(runtime, mode, "NVIDIA_REQUIRE_CUDA='cuda>=12.9' is not met: .* cuda 12.4", NEEDS)
     counted(running, "requirement", mode)
-    assert given(runtime.create(*asks("all", MET))) == ["nvidia.com/gpu=all"]
+    assert cdi_devices(runtime.create(*gpu_request("all", MET))) == ["nvidia.com/gpu=all"]
 
 
-def test_an_inventory_of_another_driver_than_the_one_that_runs_does_not_count(
+def test_an_inventory_of_another_driver_is_ignored(
     requiring: tuple[Host, Plugin, str],
 ) -> None:
     here, _, mode = requiring
     here.write_inventory(driver="580.10.01")
-    create(here.runtime(), mode, "is stale: it is of driver 550.163.01, and 580.10.01 runs", MET)
+    create(here.runtime(), mode, "it describes driver 550.163.01, but driver 580.10.01 is loaded", MET)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b"null", b"\xff\xfe"])
-def test_an_inventory_that_is_none_does_not_count_and_harms_nothing(here: Host, data: bytes) -> None:
+def test_an_invalid_inventory_prevents_only_containers_with_requirements(here: Host, data: bytes) -> None:
     here.write_inventory(data=data)
     runtime = here.runtime()
     create(runtime, "enforce", "the inventory cannot be read", MET)
-    assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    assert cdi_devices(runtime.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]

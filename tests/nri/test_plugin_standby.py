@@ -1,4 +1,4 @@
-"""`cdigen nri --standby`: registered beside another instance, on a runtime that asks validators as well."""
+"""`cdigen nri --standby` registers beside another instance, with a runtime that calls validators."""
 
 from __future__ import annotations
 
@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.nri.adaptation import Adaptation
-from support.nri.plugin import INJECTS_10, INJECTS_12, MARK, SEAL, VISIBLE, given, host, plugin, put
+from support.nri.plugin import (
+    INJECTED_ANNOTATION,
+    INJECTED_INTO_ANNOTATION,
+    INJECTS_10,
+    INJECTS_12,
+    VISIBLE,
+    cdi_devices,
+    host,
+    plugin,
+    put,
+)
 from support.nri.runtime import Rejected
 from support.waiting import PATIENCE_S, pause
 
@@ -27,15 +37,15 @@ GPU = f"{VISIBLE}=0"
 GPU0 = ["nvidia.com/gpu=0"]
 
 
-def has_taken_over(plugin: Plugin) -> None:
-    """Wait until PLUGIN has the run directory, and answers there."""
+def becomes_active(plugin: Plugin) -> None:
+    """Wait until PLUGIN writes its status to the run directory, and serves HTTP there."""
     plugin.sees(lambda: plugin.state == "registered")
     plugin.serves()
 
 
 @contextmanager
 def first_of(here: Host, *options: str, **flavour: object) -> Iterator[tuple[Plugin, Adaptation, Runtime]]:
-    """Run an instance that serves; gives it, the runtime of FLAVOUR, and its registration there."""
+    """Run the active instance; yield the instance, a runtime of FLAVOUR, and the instance's registration."""
     with plugin(here, *options) as first:
         runtime = Adaptation(here, **flavour)
         registered = runtime.register()
@@ -45,7 +55,7 @@ def first_of(here: Host, *options: str, **flavour: object) -> Iterator[tuple[Plu
 
 @contextmanager
 def beside(here: Host, runtime: Adaptation, *options: str) -> Iterator[tuple[Plugin, Runtime]]:
-    """Run an instance that stands by until the context ends, and RUNTIME has it registered as well."""
+    """Run a standby instance that also registers with RUNTIME; yield the instance and the registration."""
     with plugin(here, "--standby", *options) as second:
         registered = runtime.register()
         second.sees(lambda: second.lines("started"))
@@ -53,27 +63,27 @@ def beside(here: Host, runtime: Adaptation, *options: str) -> Iterator[tuple[Plu
 
 
 @pytest.mark.parametrize("flavour", [INJECTS_10, INJECTS_12], ids=["NRI 0.10", "NRI 0.12"])
-def test_a_hand_over_has_no_moment_without_a_plugin(flavour: dict[str, object]) -> None:
+def test_during_a_handover_a_plugin_is_always_registered(flavour: dict[str, object]) -> None:
     with (
         host() as here,
         first_of(here, **flavour) as (first, runtime, _),
         plugin(here, "--standby") as second,
     ):
         runtime.register()
-        assert given(runtime.create(GPU)) == GPU0
+        assert cdi_devices(runtime.create(GPU)) == GPU0
         first.process.send_signal(signal.SIGTERM)
         runtime.register()
         assert first.process.wait(PATIENCE_S) == 0
         assert runtime.names == ["20-cdigen", "20-cdigen-leaving"]
-        assert given(runtime.create(GPU)) == GPU0
+        assert cdi_devices(runtime.create(GPU)) == GPU0
         assert runtime.create() is None or not runtime.create().ListFields()
-        has_taken_over(second)
-        assert [line["event"] for line in second.lines() if "s by" in line["event"]] == ["stands by"]
-        assert second.lines("takes over")
-        assert not second.lines("missed")
+        becomes_active(second)
+        assert len(second.lines("standby")) == 1
+        assert second.lines("active")
+        assert not second.lines("uninjected_container")
 
 
-def test_it_registers_at_once_beside_an_instance_that_ends_soon() -> None:
+def test_a_standby_instance_does_not_wait_for_the_lock_of_an_ending_instance() -> None:
     with host() as here:
         lock = here.run_dir / "lock"
         here.run_dir.mkdir()
@@ -85,127 +95,129 @@ def test_it_registers_at_once_beside_an_instance_that_ends_soon() -> None:
                 pause(0.25)
                 held.close()
                 Adaptation(here).register()
-                has_taken_over(second)
-                assert second.lines("stands by")
+                becomes_active(second)
+                assert second.lines("standby")
 
 
-def test_of_an_instance_that_was_killed_the_runtime_asks_once_more_and_no_container_lacks_its_gpu() -> None:
+def test_after_a_kill_of_the_active_instance_no_container_starts_without_its_gpu() -> None:
     with host() as here, first_of(here) as (first, runtime, _), plugin(here, "--standby") as second:
         runtime.register()
         first.stop(signal.SIGKILL)
-        # NRI's own: it keeps the validator until a call is over.
+        # NRI keeps the closed validator until the end of a call.
         with pytest.raises(Rejected, match="ttrpc: closed"):
             runtime.create(GPU)
-        assert given(runtime.create(GPU)) == GPU0
-        has_taken_over(second)
+        assert cdi_devices(runtime.create(GPU)) == GPU0
+        becomes_active(second)
 
 
-def test_each_container_is_counted_once_and_by_who_has_given_it_its_devices() -> None:
+def test_each_container_is_counted_once_by_the_instance_that_injected_it() -> None:
     with host() as here, first_of(here) as (first, runtime, _), beside(here, runtime) as (second, _):
         for env in ([GPU], [GPU], []):
             runtime.create(*env)
         assert first.metric('cdigen_nri_containers_total{outcome="inject"}') == 2
         assert first.metric('cdigen_nri_containers_total{outcome="nothing"}') == 1
-        assert first.metric('cdigen_nri_validations_total{verdict="passed"}') == 3
+        assert first.metric('cdigen_nri_validations_total{result="passed"}') == 3
         first.process.send_signal(signal.SIGTERM)
         runtime.register()
-        has_taken_over(second)
+        becomes_active(second)
         runtime.create(GPU, id_="c2")
         second.sees(lambda: second.metric('cdigen_nri_containers_total{outcome="inject"}') == 1)
         assert second.metric('cdigen_nri_containers_total{outcome="served"}') == 0
         assert second.metric('cdigen_nri_containers_total{outcome="nothing"}') == 0
-        assert second.metric('cdigen_nri_validations_total{verdict="passed"}') == 1
-        second.sees(lambda: {row["id"] for row in second.status["holders"]} == {"c1", "c2"})
+        assert second.metric('cdigen_nri_validations_total{result="passed"}') == 1
+        second.sees(lambda: {row["id"] for row in second.status["injected_containers"]} == {"c1", "c2"})
         assert len(second.lines("served")) == 2
 
 
-def test_an_instance_that_comes_back_behind_the_one_that_stands_by_leaves_its_containers_alone() -> None:
+def test_an_instance_that_reconnects_second_skips_injected_containers() -> None:
     with host() as here, first_of(here) as (first, before, _), beside(here, before) as (second, _):
-        # The runtime is there again, and the one that stands by was faster.
+        # The runtime restarts, and the standby instance reconnects first.
         runtime = Adaptation(here)
         before.drop(before.plugins[1])
         runtime.register()
         before.drop(before.plugins[0])
         runtime.register()
-        assert given(runtime.create(GPU)) == GPU0
+        assert cdi_devices(runtime.create(GPU)) == GPU0
         second.sees(lambda: second.lines("injected"))
         first.sees(lambda: first.lines("served"))
-        first.sees(lambda: [row["id"] for row in first.status["holders"]] == ["c1"])
+        first.sees(lambda: [row["id"] for row in first.status["injected_containers"]] == ["c1"])
         assert first.metric('cdigen_nri_containers_total{outcome="inject"}') == 0
 
 
-def test_an_instance_that_hangs_is_replaced_before_it_has_ended() -> None:
+def test_a_standby_instance_injects_while_the_active_instance_hangs() -> None:
     with host() as here, first_of(here) as (first, runtime, hung), beside(here, runtime):
         first.process.send_signal(signal.SIGSTOP)
-        # After 2 s the runtime closes the connection, and takes the answer for "nothing to change".
+        # After 2 s the runtime closes the connection, and treats the missing response as an empty response.
         hung.is_closed = True
         with pytest.raises(Rejected, match="ttrpc: closed"):
             runtime.create(GPU)
-        assert given(runtime.create(GPU)) == GPU0
+        assert cdi_devices(runtime.create(GPU)) == GPU0
 
 
 def allow(here: Host, folder: str, *namespaces: str) -> str:
-    """Write another configuration, which lets NAMESPACES ask, and return the option that names it."""
+    """Write a configuration with a rule for NAMESPACES, and return the option for it."""
     path = here.root / folder
     put(path, json.dumps({"nri": {"allow": [{"namespaces": list(namespaces), "kinds": ["*"]}]}}))
     return f"--config={path}"
 
 
-def test_validators_accept_what_the_other_gives_by_its_own_configuration() -> None:
+def test_each_validator_accepts_devices_that_the_other_instance_permits() -> None:
     with (
         host() as here,
         first_of(here, allow(here, "first.yaml", "ml")) as (first, runtime, _),
         beside(here, runtime, allow(here, "second.yaml", "batch")) as (second, _),
     ):
-        assert given(runtime.create(GPU)) == GPU0
-        assert given(runtime.create(GPU, namespace="batch")) == GPU0
+        assert cdi_devices(runtime.create(GPU)) == GPU0
+        assert cdi_devices(runtime.create(GPU, namespace="batch")) == GPU0
         assert runtime.create(GPU, namespace="other") is not None
         second.sees(lambda: second.lines("injected"))
         first.sees(lambda: len(first.lines("injected")) == 1)
         assert not first.lines("rejected") + second.lines("rejected")
 
 
-def test_devices_of_the_other_that_a_third_plugin_takes_away_are_missed() -> None:
-    with host() as here, first_of(here) as (_, runtime, giving), beside(here, runtime) as (_, judging):
-        asks = runtime.asks(GPU)
-        adjustment = giving.create(*asks)
-        assert set(adjustment.annotations) == {MARK, SEAL}
-        assert judging.validate(*asks, adjustment) == ""
+def test_a_validator_detects_that_devices_of_the_other_instance_were_removed() -> None:
+    with host() as here, first_of(here) as (_, runtime, injecting), beside(here, runtime) as (_, validating):
+        request = runtime.request(GPU)
+        adjustment = injecting.create(*request)
+        assert set(adjustment.annotations) == {INJECTED_ANNOTATION, INJECTED_INTO_ANNOTATION}
+        assert validating.validate(*request, adjustment) == ""
         del adjustment.cdi_devices[:]
-        assert judging.validate(*asks, adjustment).endswith("it would start without")
-        # Marks of another creation are not the other's: what it asks for is missing all the same.
-        adjustment.annotations[SEAL] = "c0/1"
-        assert "would start without nvidia.com/gpu=0" in judging.validate(*asks, adjustment)
+        assert validating.validate(*request, adjustment).endswith(
+            "would start without nvidia.com/gpu=0, which another instance of cdigen has injected"
+        )
+        # A marker of another container is invalid, so the requested device is missing.
+        adjustment.annotations[INJECTED_INTO_ANNOTATION] = "c0/1"
+        assert "would start without nvidia.com/gpu=0" in validating.validate(*request, adjustment)
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_a_validator_looks_for_no_cdi_devices_where_the_other_gives_nodes() -> None:
+def test_a_validator_accepts_nodes_of_the_other_instance_in_place_of_cdi_devices() -> None:
     with host() as here:
         here.configure(unsupported_cdi="raw")
         (here.root / "dev").mkdir()
         os.mknod(here.root / "dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
-        # Whether it injects CDI devices is not known, and it asks validators.
+        # The handling of CDI devices by this runtime is unknown, and the runtime calls validators.
         with (
-            first_of(here, name="another", version="1.0") as (_, runtime, giving),
-            beside(here, runtime) as (_, judging),
+            first_of(here, name="another", version="1.0") as (_, runtime, injecting),
+            beside(here, runtime) as (_, validating),
         ):
-            asks = runtime.asks(GPU)
-            adjustment = giving.create(*asks)
-            assert SEAL in adjustment.annotations
+            request = runtime.request(GPU)
+            adjustment = injecting.create(*request)
+            assert INJECTED_INTO_ANNOTATION in adjustment.annotations
             assert [node.path for node in adjustment.linux.devices] == ["/dev/0"]
-            assert judging.validate(*asks, adjustment) == ""
-            # Who gave them misses them.
+            assert validating.validate(*request, adjustment) == ""
+            # The instance that injected the nodes detects their removal.
             del adjustment.linux.devices[:]
-            assert giving.validate(*asks, adjustment).endswith("would start without /dev/0")
+            assert injecting.validate(*request, adjustment).endswith("would start without /dev/0")
 
 
-def test_a_wrong_configuration_does_not_take_the_place_of_a_good_one() -> None:
+def test_with_an_invalid_configuration_a_standby_instance_ends_only_beside_another_instance() -> None:
     with host() as here, first_of(here) as (_, runtime, _):
         here.configure(text="nri: {allow: 7}")
         with plugin(here, "--standby") as second:
             assert second.process.wait(PATIENCE_S) == 2
             assert "nri" in second.text
-        assert given(runtime.create(GPU)) == GPU0
+        assert cdi_devices(runtime.create(GPU)) == GPU0
     with host() as here:
         here.configure(text="nri: {allow: 7}")
         with plugin(here, "--standby") as alone:

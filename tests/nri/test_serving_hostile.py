@@ -1,4 +1,4 @@
-"""Bytes that are no NRI, sent to the real process: the connection fails cleanly, and the plugin lives."""
+"""The real process receives invalid bytes: the connection fails cleanly, and the plugin continues."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
-from support.nri.plugin import asks, given
+from support.nri.plugin import cdi_devices, gpu_request
 from support.nri.runtime import PLUGIN, RUNTIME, Rejected, Runtime
 from support.nri.serving import served
 from support.waiting import PATIENCE_S
@@ -30,18 +30,18 @@ BIG = 0xFFFFFFFF
 
 @pytest.fixture
 def runtime(shared: Plugin) -> Iterator[Runtime]:
-    """Give a runtime that is registered; afterwards another one must be served."""
+    """Yield a registered runtime; afterwards the plugin must serve another runtime."""
     made = shared.host.runtime()
     yield made
     made.close()
     assert shared.process.poll() is None
     after = shared.host.runtime()
-    assert given(after.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    assert cdi_devices(after.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
     after.close()
 
 
 def ended(runtime: Runtime) -> bool:
-    """Return whether the plugin closes the connection, after whatever it still sends."""
+    """Read the remaining bytes of the plugin; return whether the plugin closes the connection."""
     until_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < until_s:
         if not runtime.transport.receive(PATIENCE_S):
@@ -59,9 +59,9 @@ def message(
     return struct.pack(">IIBB", len(data) if length is None else length, stream, kind, flags) + data
 
 
-def question(stream: int = 9, visible: str = "0") -> bytes:
-    """Return the frames of a CreateContainer, the test runtime's own."""
-    pod, container = asks(visible)
+def request_bytes(stream: int = 9, visible: str = "0") -> bytes:
+    """Return the frames of a CreateContainer request from the test runtime."""
+    pod, container = gpu_request(visible)
     create = message_class("CreateContainerRequest")(pod=pod, container=container)
     request = message_class("Request")(
         service="nri.pkg.api.v1alpha1.Plugin", method="CreateContainer", payload=create.SerializeToString()
@@ -84,7 +84,7 @@ def question(stream: int = 9, visible: str = "0") -> bytes:
         b"\xff" * 4096,
     ],
 )
-def test_bytes_that_are_out_of_step_end_the_connection(runtime: Runtime, data: bytes) -> None:
+def test_invalid_bytes_end_the_connection(runtime: Runtime, data: bytes) -> None:
     runtime.transport.send(data)
     assert ended(runtime)
 
@@ -105,47 +105,47 @@ IGNORED = (
 )
 
 
-def test_what_is_for_nobody_is_passed_over(runtime: Runtime) -> None:
+def test_empty_and_unexpected_frames_are_ignored(runtime: Runtime) -> None:
     for data in IGNORED:
         runtime.transport.send(data)
-        assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"], data
+        assert cdi_devices(runtime.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"], data
 
 
 @pytest.mark.parametrize(
     "method",
     ["CreateContainer", "ValidateContainerAdjustment", "Configure", "Synchronize", "StateChange", ""],
 )
-def test_a_request_that_is_none_is_answered_and_nothing_else_is_harmed(runtime: Runtime, method: str) -> None:
+def test_an_invalid_request_gets_an_error_and_affects_no_other_request(runtime: Runtime, method: str) -> None:
     for data in (b"", b"\x00", b"\xff" * 30, b"\x0a\x02\xff\xff", b"\x22\x00", os.urandom(200)):
         with suppress(Rejected):
             runtime.call(method, data)
     assert not runtime.is_closed
 
 
-def test_requests_of_the_same_stream_or_an_even_one_are_refused(runtime: Runtime) -> None:
-    runtime.create(*asks("0"))
-    runtime.transport.send(question(stream=3) + question(stream=2) + question(stream=0))
-    assert given(runtime.create(*asks("0"))) == ["nvidia.com/gpu=0"]
-    # They stood in Go's words, and nobody waited for them.
+def test_requests_with_a_repeated_or_even_stream_number_are_refused(runtime: Runtime) -> None:
+    runtime.create(*gpu_request("0"))
+    runtime.transport.send(request_bytes(stream=3) + request_bytes(stream=2) + request_bytes(stream=0))
+    assert cdi_devices(runtime.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
+    # The three responses contain errors as Go writes them. No call waits for these responses.
     assert runtime.late == 3
 
 
-def test_the_last_stream_that_there_is_is_served_and_none_after_it(runtime: Runtime) -> None:
-    runtime.transport.send(question(stream=BIG))
+def test_the_last_possible_stream_number_is_served(runtime: Runtime) -> None:
+    runtime.transport.send(request_bytes(stream=BIG))
     with pytest.raises(Rejected, match="StreamID cannot be re-used"):
-        runtime.create(*asks("0"))
+        runtime.create(*gpu_request("0"))
 
 
-def test_a_question_that_comes_byte_by_byte_is_answered(runtime: Runtime) -> None:
-    data = question(stream=201)
+def test_a_request_that_arrives_byte_by_byte_is_served(runtime: Runtime) -> None:
+    data = request_bytes(stream=201)
     for at in range(len(data)):
         runtime.transport.send(data[at : at + 1])
     runtime._waiting.add(201)
-    assert given(runtime.created(runtime.finish(201))) == ["nvidia.com/gpu=0"]
+    assert cdi_devices(runtime.created(runtime.finish(201))) == ["nvidia.com/gpu=0"]
     runtime._stream = 201
 
 
-def test_random_bytes_end_the_connection_or_wait_for_more(shared: Plugin) -> None:
+def test_random_bytes_do_not_end_the_process(shared: Plugin) -> None:
     chance = random.Random(20261121)
     for _ in range(10):
         made = shared.host.runtime()
@@ -155,10 +155,10 @@ def test_random_bytes_end_the_connection_or_wait_for_more(shared: Plugin) -> Non
     assert shared.process.poll() is None
 
 
-def test_random_bytes_instead_of_a_registration_harm_nothing(shared: Plugin) -> None:
+def test_random_bytes_instead_of_a_registration_end_only_the_connection(shared: Plugin) -> None:
     chance = random.Random(7)
     for _ in range(4):
-        made = shared.host.begun()
+        made = shared.host.unregistered_runtime()
         with suppress(BrokenPipeError, ConnectionResetError):
             made.transport.send(chance.randbytes(3000))
         assert ended(made)
@@ -166,37 +166,37 @@ def test_random_bytes_instead_of_a_registration_harm_nothing(shared: Plugin) -> 
     assert shared.process.poll() is None
 
 
-# The same loop without its process: what takes long there is done here for every byte.
+# The loop of the link without a process, which is fast enough for a test of every byte.
 
 
-def test_a_connection_that_ends_at_any_byte_ends_without_an_error(known: DecisionContext) -> None:
-    data = question(stream=5)
+def test_a_connection_that_ends_at_any_byte_ends_without_an_error(context: DecisionContext) -> None:
+    data = request_bytes(stream=5)
     for end in range(len(data) + 1):
-        with served(known) as link:
+        with served(context) as link:
             runtime = link.runtime()
             runtime.transport.send(data[:end])
             runtime.close()
             assert not isinstance(link.result(), SessionError), end
 
 
-def test_a_question_may_be_split_at_any_byte(known: DecisionContext) -> None:
-    with served(known) as link:
+def test_a_request_may_be_split_at_any_byte(context: DecisionContext) -> None:
+    with served(context) as link:
         runtime = link.runtime()
-        for number, cut in enumerate(range(1, len(question()))):
-            data = question(stream=5 + 2 * number)
+        for number, cut in enumerate(range(1, len(request_bytes()))):
+            data = request_bytes(stream=5 + 2 * number)
             runtime.transport.send(data[:cut])
             runtime._stream = 5 + 2 * number
             runtime._waiting.add(runtime._stream)
             runtime.transport.send(data[cut:])
-            assert given(runtime.created(runtime.finish(runtime._stream))) == ["nvidia.com/gpu=0"]
+            assert cdi_devices(runtime.created(runtime.finish(runtime._stream))) == ["nvidia.com/gpu=0"]
 
 
-def test_a_question_with_any_byte_flipped_is_answered_or_ends_the_connection(
-    known: DecisionContext,
+def test_a_request_with_any_byte_flipped_gets_a_response_or_ends_the_connection(
+    context: DecisionContext,
 ) -> None:
-    good = question(stream=5)
+    good = request_bytes(stream=5)
     for at in range(len(good)):
-        with served(known) as link:
+        with served(context) as link:
             runtime = link.runtime()
             bad = bytearray(good)
             bad[at] ^= 0x81

@@ -1,4 +1,4 @@
-"""Requests that are out of all proportion, or too many: refused, and nothing stays of them."""
+"""Requests that are too large, or too many: the plugin refuses the requests and releases their memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.nri.host import LISTS
-from support.nri.plugin import VISIBLE, Plugin, asks, given
+from support.nri.plugin import VISIBLE, Plugin, cdi_devices, gpu_request
 from support.nri.runtime import Rejected, Runtime, container, pod
 
 from cdigen.nri.wire.protobuf import message_class
@@ -20,7 +20,7 @@ MOST_KB = 160 * 1024
 
 @pytest.fixture(scope="module")
 def connected(shared: Plugin) -> Runtime:
-    """Give one connection for all tests: what is wrong with a request fails that one alone."""
+    """Return one connection for all tests. An invalid request does not end the connection."""
     shared.host.write_inventory()
     return shared.host.runtime()
 
@@ -28,28 +28,28 @@ def connected(shared: Plugin) -> Runtime:
 @pytest.fixture
 def runtime(shared: Plugin, connected: Runtime) -> Iterator[Runtime]:
     yield connected
-    assert given(connected.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    assert cdi_devices(connected.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
     assert shared.resident_kb() < MOST_KB
 
 
-def refused(runtime: Runtime, asked: Any, **fields: object) -> str:
-    """Return the reason, in one line, for which the container ASKED of a pod with FIELDS is rejected."""
+def refused(runtime: Runtime, made: Any, **fields: object) -> str:
+    """Return the reason (one line) with which the container MADE in a pod with FIELDS is refused."""
     with pytest.raises(Rejected) as caught:
-        runtime.create(pod(namespace="ml", **fields), asked)
+        runtime.create(pod(namespace="ml", **fields), made)
     assert "\n" not in caught.value.message
     assert len(caught.value.message) <= 4096
     return caught.value.message
 
 
 def listing(*names: str, source: str = "/dev/null") -> Any:
-    """Return a container with a mount of SOURCE for each of NAMES, a list of devices."""
+    """Return a container with a device list: a mount of SOURCE for each of NAMES."""
     mounts = [{"source": source, "destination": f"{LISTS}/{name}"} for name in names]
     return container(env=[f"{VISIBLE}={LISTS}"], mounts=mounts)
 
 
-@pytest.mark.parametrize("asked", [container(env=["A=??"]), listing("??")], ids=["variable", "mount"])
-def test_text_that_is_not_utf_8_is_refused(runtime: Runtime, asked: Any) -> None:
-    request = message_class("CreateContainerRequest")(container=asked).SerializeToString()
+@pytest.mark.parametrize("made", [container(env=["A=??"]), listing("??")], ids=["variable", "mount"])
+def test_text_that_is_not_utf_8_is_refused(runtime: Runtime, made: Any) -> None:
+    request = message_class("CreateContainerRequest")(container=made).SerializeToString()
     with pytest.raises(Rejected, match="cannot be read"):
         runtime.call("CreateContainer", request.replace(b"??", b"\xff\xfe"))
 
@@ -57,42 +57,42 @@ def test_text_that_is_not_utf_8_is_refused(runtime: Runtime, asked: Any) -> None
 @pytest.mark.parametrize(
     ("names", "reason"),
     [
-        (["0\n1"], "asks for '0\\n1'"),
-        (["\u202e0"], "asks for"),
-        (["../0"], "none asks for a GPU"),
-        (["x/" * 400_000], "none asks for a GPU"),
-        (["../" * 400_000], "none asks for a GPU"),
-        (["cdi/../imex"], "asks for 'imex'"),
-        (list(map(str, range(300))), "300 devices are asked for"),
-        ([f"imex/{number}" for number in range(20_000)], "20000 devices are asked for"),
+        (["0\n1"], "requests '0\\n1'"),
+        (["\u202e0"], "requests"),
+        (["../0"], "no mount requests a GPU"),
+        (["x/" * 400_000], "no mount requests a GPU"),
+        (["../" * 400_000], "no mount requests a GPU"),
+        (["cdi/../imex"], "requests 'imex'"),
+        (list(map(str, range(300))), "too many devices requested (300, limit 256)"),
+        ([f"imex/{number}" for number in range(20_000)], "too many devices requested (20000, limit 256)"),
     ],
     ids=range(8),
 )
-def test_a_device_list_that_nobody_makes_is_refused_in_one_line(
+def test_an_absurd_device_list_is_refused_in_one_line(
     runtime: Runtime, names: list[str], reason: str
 ) -> None:
     assert reason in refused(runtime, listing(*names))
 
 
-def test_ten_thousand_mounts_are_looked_through(runtime: Runtime) -> None:
+def test_a_device_is_found_in_ten_thousand_mounts(runtime: Runtime) -> None:
     asked = listing(*map(str, range(10_000)), source="/dev/zero")
     asked.mounts.add(source="/dev/null", destination=f"{LISTS}/1")
-    assert given(runtime.create(pod(namespace="ml"), asked)) == ["nvidia.com/gpu=1"]
+    assert cdi_devices(runtime.create(pod(namespace="ml"), asked)) == ["nvidia.com/gpu=1"]
 
 
-def test_ten_thousand_variables_are_looked_through(runtime: Runtime) -> None:
+def test_a_device_is_found_in_ten_thousand_variables(runtime: Runtime) -> None:
     many = [f"NVIDIA_X{number}=all" for number in range(10_000)]
-    assert given(runtime.create(*asks("1", *many))) == ["nvidia.com/gpu=1"]
+    assert cdi_devices(runtime.create(*gpu_request("1", *many))) == ["nvidia.com/gpu=1"]
 
 
-def test_ten_thousand_wishes_in_variables_count_as_the_last_one(runtime: Runtime) -> None:
+def test_the_last_of_ten_thousand_repeated_variables_applies(runtime: Runtime) -> None:
     many = [f"{VISIBLE}={number}" for number in range(10_000)]
-    _, asked = asks(None, *many, f"{VISIBLE}=1")
-    assert given(runtime.create(pod(namespace="ml"), asked)) == ["nvidia.com/gpu=1"]
+    _, asked = gpu_request(None, *many, f"{VISIBLE}=1")
+    assert cdi_devices(runtime.create(pod(namespace="ml"), asked)) == ["nvidia.com/gpu=1"]
 
 
 @pytest.mark.parametrize("text", ["0," * 500_000, "x" * 1_000_000, "\x1b[31m" * 10_000, "0\n1", "\u202e0"])
-def test_a_wish_that_nobody_writes_is_refused_in_one_line(runtime: Runtime, text: str) -> None:
+def test_an_absurd_request_is_refused_in_one_line(runtime: Runtime, text: str) -> None:
     assert VISIBLE in refused(runtime, container(env=[f"{VISIBLE}={text}"]))
 
 
@@ -107,14 +107,14 @@ def test_a_wish_that_nobody_writes_is_refused_in_one_line(runtime: Runtime, text
         "nonsense",
     ],
 )
-def test_a_requirement_of_any_length_is_judged_or_refused(runtime: Runtime, text: str) -> None:
+def test_an_absurd_requirement_is_refused_in_one_line(runtime: Runtime, text: str) -> None:
     asked = container(env=[f"{VISIBLE}=all", f"NVIDIA_REQUIRE_CUDA={text}"])
     assert "NVIDIA_REQUIRE" in refused(runtime, asked)
 
 
 def test_ten_thousand_requirements_are_refused(runtime: Runtime) -> None:
     rows = [f"NVIDIA_REQUIRE_{number}=cuda>=1.0" for number in range(10_000)]
-    assert "NVIDIA_REQUIRE_* hold more than" in refused(runtime, container(env=[f"{VISIBLE}=all", *rows]))
+    assert "NVIDIA_REQUIRE_* have more than" in refused(runtime, container(env=[f"{VISIBLE}=all", *rows]))
 
 
 @pytest.mark.parametrize(
@@ -136,38 +136,38 @@ def test_ten_thousand_requirements_are_refused(runtime: Runtime) -> None:
 @pytest.mark.parametrize(
     "name", ["devices.cdigen.dev", "cdi-devices.noderesource.dev/pod", "nvidia.cdi.k8s.io"]
 )
-def test_an_annotation_that_is_no_list_of_devices_is_refused(runtime: Runtime, name: str, text: str) -> None:
+def test_an_annotation_without_a_device_list_is_refused(runtime: Runtime, name: str, text: str) -> None:
     assert "annotation" in refused(runtime, container(env=[]), annotations={name: text})
 
 
-def test_labels_and_annotations_of_a_megabyte_are_carried_along_and_not_kept(
-    shared: Plugin, runtime: Runtime
-) -> None:
+def test_labels_and_annotations_of_a_megabyte_are_not_kept(shared: Plugin, runtime: Runtime) -> None:
     before = shared.resident_kb()
     for number in range(40):
         huge = {"note": f"{number}" + "x" * 1_000_000}
-        assert given(runtime.create(*asks("0", labels=huge, annotations=huge))) == ["nvidia.com/gpu=0"]
+        assert cdi_devices(runtime.create(*gpu_request("0", labels=huge, annotations=huge))) == [
+            "nvidia.com/gpu=0"
+        ]
     assert shared.resident_kb() - before < 60 * 1024
 
 
-def test_names_of_a_megabyte_are_cut_where_they_are_shown(shared: Plugin, runtime: Runtime) -> None:
+def test_names_of_a_megabyte_are_cut_in_the_status(shared: Plugin, runtime: Runtime) -> None:
     for _ in range(30):
-        runtime.create(*asks("0", name="n" * 1_000_000))
+        runtime.create(*gpu_request("0", name="n" * 1_000_000))
     name = "n" * 253
     shared.sees(lambda: shared.status["journal"][-1]["pod"] == name)
     assert len(str(shared.status)) < 100_000
 
 
-def test_a_container_with_ten_thousand_nodes_and_mounts_is_decided_on(runtime: Runtime) -> None:
+def test_a_container_with_ten_thousand_nodes_and_mounts_gets_a_decision(runtime: Runtime) -> None:
     here = container(
         env=[f"{VISIBLE}=0"],
         linux={"devices": [{"path": f"/dev/x{number}"} for number in range(10_000)]},
         mounts=[{"destination": f"/m{number}"} for number in range(10_000)],
     )
-    assert given(runtime.create(pod(namespace="ml"), here)) == ["nvidia.com/gpu=0"]
+    assert cdi_devices(runtime.create(pod(namespace="ml"), here)) == ["nvidia.com/gpu=0"]
 
 
-def test_a_request_of_more_than_four_megabytes_fails_alone(runtime: Runtime) -> None:
+def test_a_request_above_four_megabytes_fails_and_the_connection_stays_open(runtime: Runtime) -> None:
     data = bytes(5 << 20)
     header = struct.pack(">IIBB", len(data), 1001, 1, 0)
     runtime.send(1, header + data[: 3 << 20])

@@ -1,4 +1,4 @@
-"""A runtime that says anything of itself, asks without an end, or reads no answer: the plugin stays small."""
+"""The memory of the plugin stays small for any runtime: odd names, endless requests, unread responses."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.nri.plugin import VISIBLE, Plugin, asks, given
+from support.nri.plugin import VISIBLE, Plugin, cdi_devices, gpu_request
 from support.nri.runtime import Dropped, Rejected, container, pod
 from support.waiting import PATIENCE_S
 
@@ -15,7 +15,7 @@ from cdigen.nri.wire.protobuf import message_class
 MOST_KB = 160 * 1024
 
 
-def test_what_is_said_of_itself_by_a_runtime_may_be_anything(shared: Plugin) -> None:
+def test_any_name_and_version_of_a_runtime_is_accepted(shared: Plugin) -> None:
     here = shared.host
     for name, version in (
         ("", ""),
@@ -32,7 +32,7 @@ def test_what_is_said_of_itself_by_a_runtime_may_be_anything(shared: Plugin) -> 
 
 
 @pytest.mark.parametrize("milliseconds", [-(2**62), -1, 1, 2**62])
-def test_a_time_limit_may_be_anything(shared: Plugin, milliseconds: int) -> None:
+def test_any_timeout_of_a_runtime_is_accepted(shared: Plugin, milliseconds: int) -> None:
     here = shared.host
     made = here.runtime()
     request = message_class("ConfigureRequest")(
@@ -42,30 +42,30 @@ def test_a_time_limit_may_be_anything(shared: Plugin, milliseconds: int) -> None
     here.write_spec(["0", f"t{abs(milliseconds)}"])
     message = ""
     try:
-        assert given(made.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+        assert cdi_devices(made.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
     except Rejected as error:
         message = error.message
-    assert message == "" or (milliseconds < 2 and "could not be looked up" in message)
+    assert message == "" or (milliseconds < 2 and "could not be read" in message)
     made.close()
 
 
-# Too many, too fast.
+# Too many requests.
 
 
-def test_twenty_thousand_requests_in_a_row_are_all_answered(shared: Plugin) -> None:
+def test_twenty_thousand_requests_in_a_row_get_their_responses(shared: Plugin) -> None:
     here = shared.host
     made = here.runtime()
     before = shared.resident_kb()
     payloads = [
         message_class("CreateContainerRequest")(pod=asking, container=asked).SerializeToString()
-        for asking, asked in (asks("0"), asks("77"))
+        for asking, asked in (gpu_request("0"), gpu_request("77"))
     ]
     reasons = set()
     for _ in range(100):
         calls = [made.begin("CreateContainer", payloads[one % 2]) for one in range(200)]
         for call in calls:
             try:
-                assert given(made.created(made.finish(call))) == ["nvidia.com/gpu=0"]
+                assert cdi_devices(made.created(made.finish(call))) == ["nvidia.com/gpu=0"]
             except Rejected as error:
                 reasons.add(error.message)
     assert len(reasons) == 1
@@ -74,9 +74,9 @@ def test_twenty_thousand_requests_in_a_row_are_all_answered(shared: Plugin) -> N
     made.close()
 
 
-def test_a_runtime_that_reads_no_answer_is_left_before_memory_is_full(shared: Plugin) -> None:
+def test_the_plugin_disconnects_from_a_runtime_that_reads_no_responses(shared: Plugin) -> None:
     here = shared.host
-    # Each answer has some 50 kB.
+    # Each response has about 50 kB.
     here.write_spec([f"{number}-{'x' * 200}" for number in range(250)])
     made = here.runtime()
     payload = message_class("CreateContainerRequest")(
@@ -92,15 +92,15 @@ def test_a_runtime_that_reads_no_answer_is_left_before_memory_is_full(shared: Pl
                 assert shared.resident_kb() < 2 * MOST_KB
     except Dropped:
         pass
-    shared.sees(lambda: "the runtime does not read what it is told" in shared.text)
+    shared.sees(lambda: "the runtime does not read its responses" in shared.text)
     made.close()
     here.write_spec()
     after = here.runtime()
-    assert given(after.create(*asks("0"))) == ["nvidia.com/gpu=0"]
+    assert cdi_devices(after.create(*gpu_request("0"))) == ["nvidia.com/gpu=0"]
     after.close()
 
 
-def test_twenty_registrations_leave_nothing_behind(shared: Plugin) -> None:
+def test_twenty_registrations_leave_no_open_files(shared: Plugin) -> None:
     here = shared.host
     files = len(list(_open_files(shared)))
     for _ in range(20):

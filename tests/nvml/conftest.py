@@ -1,4 +1,4 @@
-"""A folder for the stand-in of NVIDIA's library."""
+"""A fixture with a folder for the stand-in, a library that replaces NVIDIA's libnvidia-ml."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +9,6 @@ from support.nvml.standin import trusted_folder
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
-    """Return a folder from which root may load a library."""
+    """Yield a folder that only this user can change, so that cdigen loads a library from it."""
     with trusted_folder() as made:
         yield made

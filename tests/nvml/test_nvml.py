@@ -1,18 +1,18 @@
-"""What NVML says of a machine, and which GPU or call fails, comes through as it is."""
+"""The report of a query of NVML: the values that NVML returns, and the failures of single GPUs and calls."""
 
 from pathlib import Path
 
 import pytest
-from support.nvml.report import asked, refused, reported
+from support.nvml.report import failed_query, queried, reported
 from support.nvml.standin import Machine, gpu, instances, uuid
 
 from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
 from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 
-# ---- what is reported ----
+# ---- reported values ----
 
 
-def test_a_machine_is_reported_as_nvml_tells_it(folder: Path) -> None:
+def test_the_report_of_a_machine_has_the_values_of_nvml(folder: Path) -> None:
     migs = instances(5, "1g.10gb", "1c.3g.40gb")
     report = reported(folder, gpu(0), gpu(1, mig=True, instances=migs))
     plain = NvmlGpu(index=0, address="0000:19:00.0", uuid=uuid(0), mig_mode=None, migs=(), error=None)
@@ -40,38 +40,38 @@ def test_a_machine_is_reported_as_nvml_tells_it(folder: Path) -> None:
     )
 
 
-def test_a_pci_domain_may_be_wider_than_sixteen_bits(folder: Path) -> None:
+def test_an_address_with_a_pci_domain_of_more_than_16_bits_is_reported_completely(folder: Path) -> None:
     addresses = ("00000000:65:00.0", "0000ABCD:0A:1F.0", "00012345:00:00.0")
     report = reported(folder, *(gpu(number, address=address) for number, address in enumerate(addresses)))
     assert [gpu.address for gpu in report.gpus] == ["0000:65:00.0", "abcd:0a:1f.0", "12345:00:00.0"]
 
 
-def test_what_a_gpu_does_not_support_is_a_value(folder: Path) -> None:
+def test_a_value_that_a_gpu_does_not_support_is_none(folder: Path) -> None:
     (only,) = reported(folder, gpu(0, mig=None, faults=("nvmlDeviceGetUUID error 3",))).gpus
     assert (only.uuid, only.mig_mode, only.error) == (None, None, None)
 
 
-def test_a_machine_without_gpus_is_a_report_of_none(folder: Path) -> None:
+def test_the_report_of_a_machine_without_gpus_is_empty(folder: Path) -> None:
     assert reported(folder).gpus == ()
 
 
-def test_mig_devices_keep_their_numbers_where_others_are_missing(folder: Path) -> None:
+def test_mig_devices_keep_their_indices_if_other_mig_devices_are_missing(folder: Path) -> None:
     migs = instances(5, None, "1g.10gb", None, "2g.20gb")
     (only,) = reported(folder, gpu(0, mig=True, instances=migs)).gpus
     assert [(mig.index, mig.profile) for mig in only.migs] == [(1, "1g.10gb"), (3, "2g.20gb")]
 
 
-def test_a_gpu_in_mig_mode_may_have_no_devices(folder: Path) -> None:
+def test_a_gpu_in_mig_mode_may_have_no_mig_devices(folder: Path) -> None:
     (only,) = reported(folder, gpu(0, mig=True)).gpus
     assert (only.mig_mode, only.migs) == (True, ())
 
 
-def test_a_gpu_with_mig_turned_off_says_so(folder: Path) -> None:
+def test_a_mig_mode_that_is_off_is_false_in_the_report(folder: Path) -> None:
     (only,) = reported(folder, gpu(0, mig=False)).gpus
     assert (only.mig_mode, only.migs) == (False, ())
 
 
-def test_graphics_is_told_by_the_profile(folder: Path) -> None:
+def test_the_profile_of_a_mig_device_determines_whether_it_has_graphics(folder: Path) -> None:
     migs = instances(5, "1g.24gb+gfx", "1g.24gb+me.all", "1g.24gb-me")
     (only,) = reported(folder, gpu(0, mig=True, instances=migs)).gpus
     assert [(mig.profile, mig.graphics) for mig in only.migs] == [
@@ -81,7 +81,7 @@ def test_graphics_is_told_by_the_profile(folder: Path) -> None:
     ]
 
 
-# Total memory: as nvidia-smi shows it. Profiles: NVIDIA MIG User Guide, "Supported MIG Profiles".
+# Total memory: as in nvidia-smi. Profiles: NVIDIA MIG User Guide, "Supported MIG Profiles".
 @pytest.mark.parametrize(
     ("memory_mib", "profiles"),
     [
@@ -90,7 +90,7 @@ def test_graphics_is_told_by_the_profile(folder: Path) -> None:
     ],
     ids=["A100 40 GB", "H100 80 GB"],
 )
-def test_a_profile_that_the_name_does_not_tell_comes_from_the_sizes(
+def test_a_profile_that_is_not_in_the_mig_devices_name_is_calculated_from_its_sizes(
     folder: Path, memory_mib: int, profiles: tuple[str, ...]
 ) -> None:
     migs = instances(5, *profiles)
@@ -100,7 +100,7 @@ def test_a_profile_that_the_name_does_not_tell_comes_from_the_sizes(
     assert tuple(mig.profile for mig in only.migs) == profiles
 
 
-def test_a_profile_that_nothing_tells_is_empty(folder: Path) -> None:
+def test_a_profile_is_empty_if_neither_the_name_nor_the_sizes_are_known(folder: Path) -> None:
     faults = ("nvmlDeviceGetAttributes_v2 error 3",)
     machine = gpu(0, mig=True, instances=instances(5, "1g.10gb"), plain_names=True, faults=faults)
     (only,) = reported(folder, machine).gpus
@@ -108,13 +108,13 @@ def test_a_profile_that_nothing_tells_is_empty(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [3, 999])
-def test_a_mig_device_whose_size_fails_has_its_names_all_the_same(folder: Path, code: int) -> None:
+def test_a_mig_device_whose_size_is_unknown_has_the_profile_in_its_name(folder: Path, code: int) -> None:
     faults = (f"nvmlDeviceGetAttributes_v2 error {code}",)
     (only,) = reported(folder, gpu(0, mig=True, instances=instances(5, "1g.10gb"), faults=faults)).gpus
     assert [(mig.profile, mig.memory_mib) for mig in only.migs] == [("1g.10gb", None)]
 
 
-def test_nvml_is_started_once(folder: Path) -> None:
+def test_nvml_is_initialized_once(folder: Path) -> None:
     reported(folder, gpu(0), gpu(1), faults=("* trace",))
     calls = (folder / "calls").read_text().split()
     assert calls.count("nvmlInitWithFlags") == 1
@@ -123,9 +123,9 @@ def test_nvml_is_started_once(folder: Path) -> None:
 # ---- one GPU's failure ----
 
 
-def test_a_lost_gpu_costs_the_others_nothing(folder: Path) -> None:
+def test_a_lost_gpu_does_not_affect_other_gpus(folder: Path) -> None:
     lost = gpu(1, faults=("* error 15",))
-    answer = asked(folder, Machine(gpus=(gpu(0), lost, gpu(2))))
+    answer = queried(folder, Machine(gpus=(gpu(0), lost, gpu(2))))
     assert answer.report is not None
     assert [gpu.uuid for gpu in answer.report.gpus] == [uuid(0), None, uuid(2)]
     error = NvmlError(call="nvmlDeviceGetHandleByIndex", name="NVML_ERROR_GPU_IS_LOST", code=15)
@@ -136,8 +136,8 @@ def test_a_lost_gpu_costs_the_others_nothing(folder: Path) -> None:
     assert "reboot" in finding.hint
 
 
-def test_a_gpu_that_is_lost_on_the_way_keeps_what_it_has_told(folder: Path) -> None:
-    answer = asked(folder, Machine(gpus=(gpu(0, faults=("nvmlDeviceGetMigMode error 15",)), gpu(1))))
+def test_a_gpu_that_is_lost_during_the_query_keeps_the_values_that_were_read_before(folder: Path) -> None:
+    answer = queried(folder, Machine(gpus=(gpu(0, faults=("nvmlDeviceGetMigMode error 15",)), gpu(1))))
     assert answer.report is not None
     first, second = answer.report.gpus
     assert (first.address, first.uuid, first.mig_mode) == ("0000:19:00.0", uuid(0), None)
@@ -146,26 +146,26 @@ def test_a_gpu_that_is_lost_on_the_way_keeps_what_it_has_told(folder: Path) -> N
     assert [finding.path for finding in answer.findings] == ["0000:19:00.0"]
 
 
-def test_a_name_that_is_no_text_is_that_gpus_error(folder: Path) -> None:
+def test_a_name_that_is_not_utf_8_is_an_error_of_only_this_gpu(folder: Path) -> None:
     nameless = gpu(0, name="H100 \udcff", mig=True, instances=instances(5, "1g.10gb"))
-    answer = asked(folder, Machine(gpus=(nameless, gpu(1))))
+    answer = queried(folder, Machine(gpus=(nameless, gpu(1))))
     assert answer.report is not None
     assert [gpu.error is None for gpu in answer.report.gpus] == [False, True]
 
 
-def test_a_failing_mig_device_costs_no_other_gpu_its_own(folder: Path) -> None:
+def test_a_failing_mig_device_does_not_affect_other_gpus(folder: Path) -> None:
     broken = gpu(
         0, mig=True, instances=instances(5, "1g.10gb"), faults=("nvmlDeviceGetComputeInstanceId error 999",)
     )
     sound = gpu(1, mig=True, instances=instances(9, "1g.10gb"))
-    answer = asked(folder, Machine(gpus=(broken, sound)))
+    answer = queried(folder, Machine(gpus=(broken, sound)))
     assert answer.report is not None
     first, second = answer.report.gpus
     assert (first.migs, first.error and first.error.call) == ((), "nvmlDeviceGetComputeInstanceId")
     assert (len(second.migs), second.error) == (1, None)
 
 
-# ---- NVML's own refusal ----
+# ---- failures of NVML itself ----
 
 
 @pytest.mark.parametrize(
@@ -178,15 +178,17 @@ def test_a_failing_mig_device_costs_no_other_gpu_its_own(folder: Path) -> None:
         (77, "NVML_ERROR_77 (77)", ""),
     ],
 )
-def test_a_refusal_is_told_by_name_with_its_remedy(folder: Path, code: int, message: str, hint: str) -> None:
-    finding = refused(folder, f"nvmlInitWithFlags error {code}")
+def test_an_error_of_nvml_is_reported_with_its_name_and_a_hint(
+    folder: Path, code: int, message: str, hint: str
+) -> None:
+    finding = failed_query(folder, f"nvmlInitWithFlags error {code}")
     assert finding.rule == "nvml-failed"
-    assert f"nvmlInitWithFlags gives {message}" in finding.message
+    assert f"nvmlInitWithFlags returned {message}" in finding.message
     assert hint in finding.hint
 
 
-def test_a_count_that_fails_is_a_refusal_too(folder: Path) -> None:
+def test_a_failure_of_the_call_that_counts_the_gpus_is_an_error(folder: Path) -> None:
     assert (
-        "nvmlDeviceGetCount gives NVML_ERROR_UNKNOWN"
-        in refused(folder, "nvmlDeviceGetCount_v2 error 999").message
+        "nvmlDeviceGetCount returned NVML_ERROR_UNKNOWN"
+        in failed_query(folder, "nvmlDeviceGetCount_v2 error 999").message
     )

@@ -1,10 +1,11 @@
-"""Without pynvml everything but MIG's names works: its absence is a finding, and no failure."""
+"""Without the Python module pynvml, cdigen works without NVML's values, and reports a finding."""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from support.hosts.mig import write_instance, write_minors
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.nvml.standin import Machine, gpu, install, trusted_folder
 
-from cdigen.vendors.nvidia.nvml import ask as parent
+from cdigen.vendors.nvidia.nvml import query as parent
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CHILD = Path(parent.__file__).with_name("child")
@@ -21,7 +22,7 @@ CHILD = Path(parent.__file__).with_name("child")
 
 @pytest.fixture(scope="module")
 def python(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a Python that has cdigen and nothing else, as a host without pynvml."""
+    """Return the path of a Python interpreter that can import cdigen, but not pynvml."""
     venv = tmp_path_factory.mktemp("without") / "venv"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (folder,) = venv.glob("lib/python*/site-packages")
@@ -29,20 +30,34 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(venv / "bin/python")
 
 
-def test_the_absence_is_one_finding_that_says_what_is_missed(python: str) -> None:
+def test_a_missing_pynvml_is_one_finding_that_lists_the_missing_values(python: str) -> None:
     with trusted_folder() as folder:
         library = install(folder, Machine(gpus=(gpu(0),)))
-        answer = parent.ask(str(library), child=(python, "-I", str(CHILD)))
+        answer = parent.query(str(library), child=(python, "-I", str(CHILD)))
     assert answer.report is None
     (finding,) = answer.findings
     assert (finding.severity, finding.rule) == ("warning", "nvml-module-missing")
     assert "No module named 'pynvml'" in finding.message
-    assert "MIG instances have no numbers and UUIDs" in finding.message
+    for missed in ("memory", "load", "temperature", "NVLink", "numbers and UUIDs of MIG instances"):
+        assert missed in finding.message
     assert "python3-pynvml" in finding.hint
 
 
+def test_a_missing_pynvml_is_detected_even_without_nvidias_library(python: str) -> None:
+    finding = parent.module_problem((python, "-I", str(CHILD)))
+    assert finding is not None
+    assert finding.rule == "nvml-module-missing"
+    is_installed = find_spec("pynvml") is not None
+    assert (parent.module_problem((sys.executable, "-I", str(CHILD))) is None) == is_installed
+
+
+def test_a_child_that_cannot_run_is_not_reported_as_a_missing_module() -> None:
+    assert parent.module_problem(("/nowhere/python",)) is None
+    assert parent.module_problem(("/bin/false",)) is None
+
+
 @pytest.mark.usefixtures("real_nodes")
-def test_a_host_with_mig_gets_its_spec_with_names_that_the_kernel_knows(python: str, tmp_path: Path) -> None:
+def test_without_pynvml_mig_names_in_the_spec_come_from_the_kernel(python: str, tmp_path: Path) -> None:
     host = tmp_path / "host"
     host.mkdir()
     driver_files.debian_13(host)

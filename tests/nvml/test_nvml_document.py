@@ -1,4 +1,4 @@
-"""The child's document is taken whole and exact, or not at all."""
+"""A JSON document of the child process is rejected if it does not have the expected structure."""
 
 import json
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 from support.values.json_values import Place, at, changed, places
 
 from cdigen.vendors.nvidia.nvml.document import InvalidNvmlDocument, NvmlFailure, NvmlReport, read
-from cdigen.vendors.nvidia.nvml.figures import NvmlValues
 from cdigen.vendors.nvidia.nvml.shapes import NvmlError
+from cdigen.vendors.nvidia.nvml.stats import NvmlValues
 
 ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}
 MIG = {
@@ -17,24 +17,24 @@ MIG = {
 }  # fmt: skip
 PLACE = {"index": 0, "address": "0000:65:00.0"}
 REPORT = {"gpus": [{**PLACE, "uuid": "GPU-1", "mig_mode": True, "migs": [MIG], "error": ERROR}]}
-OF_HEALTH = {
+GPU_HEALTH = {
     "error": ERROR, "recovery_action": 1, "reset": False, "drain_and_reset": True, "remap_failed": False,
     "ecc_uncorrected": 3, "fabric_state": 3, "fabric_status": 0,
 }  # fmt: skip
-HEALTH = {"gpus": [{**PLACE, "error": None, "health": OF_HEALTH}]}
+HEALTH = {"gpus": [{**PLACE, "error": None, "health": GPU_HEALTH}]}
 VALUES: dict[str, Any] = {
     **dict.fromkeys(NvmlValues.__annotations__, 7),
     "processes": [{"pid": 7, "memory": 1 << 40}],
 }
-OF_FIGURES = {
+GPU_STATS = {
     "error": ERROR,
     "values": VALUES,
     "migs": [{"gpu_instance": 7, "compute_instance": 0, "values": VALUES}],
 }
-FIGURES = {"gpus": [{**PLACE, "error": None, "figures": OF_FIGURES}]}
+STATS = {"gpus": [{**PLACE, "error": None, "stats": GPU_STATS}]}
 FAILURE = {"stage": "nvml", "message": "no", "error": ERROR}
 
-# Wrong wherever it stands.
+# Values that are invalid for every key.
 WRONG: tuple[object, ...] = ({}, -1, 1.5, "a\nb", "\x1b[31m", "a" * 1025, 1 << 32, [1], [[]], [None])
 
 
@@ -60,26 +60,26 @@ def test_a_failure_is_read() -> None:
 
 
 @pytest.mark.parametrize(("document", "path"), cases(), ids=str)
-def test_a_wrong_value_anywhere_is_refused(document: dict[str, Any], path: Place) -> None:
+def test_a_wrong_value_anywhere_is_rejected(document: dict[str, Any], path: Place) -> None:
     for wrong in WRONG:
         with pytest.raises(InvalidNvmlDocument) as error:
             read(altered(document, path, wrong))
         assert str(error.value).isprintable()
 
 
-@pytest.mark.parametrize("path", list(places(FIGURES)), ids=str)
-def test_a_wrong_value_anywhere_in_what_is_told_of_figures_is_refused(path: Place) -> None:
-    report = read(json.dumps(FIGURES).encode(), ("figures",))
+@pytest.mark.parametrize("path", list(places(STATS)), ids=str)
+def test_a_wrong_value_anywhere_in_the_statistics_is_rejected(path: Place) -> None:
+    report = read(json.dumps(STATS).encode(), ("stats",))
     assert isinstance(report, NvmlReport)
-    assert report.gpus[0].figures is not None
-    assert report.gpus[0].figures.migs[0].values.memory_used == 7
+    assert report.gpus[0].stats is not None
+    assert report.gpus[0].stats.migs[0].values.memory_used == 7
     for wrong in (*(each for each in WRONG if each != 1 << 32), 1 << 62, True):
         with pytest.raises(InvalidNvmlDocument):
-            read(altered(FIGURES, path, wrong), ("figures",))
+            read(altered(STATS, path, wrong), ("stats",))
 
 
 @pytest.mark.parametrize("path", list(places(HEALTH)), ids=str)
-def test_a_wrong_value_anywhere_in_what_is_told_of_health_is_refused(path: Place) -> None:
+def test_a_wrong_value_anywhere_in_the_health_is_rejected(path: Place) -> None:
     report = read(json.dumps(HEALTH).encode(), ("health",))
     assert isinstance(report, NvmlReport)
     assert report.gpus[0].health is not None
@@ -90,7 +90,9 @@ def test_a_wrong_value_anywhere_in_what_is_told_of_health_is_refused(path: Place
 
 
 @pytest.mark.parametrize(("document", "path"), cases(), ids=str)
-def test_an_object_with_a_field_more_or_less_is_refused(document: dict[str, Any], path: Place) -> None:
+def test_an_object_with_an_additional_or_missing_field_is_rejected(
+    document: dict[str, Any], path: Place
+) -> None:
     value = at(document, path)
     if not isinstance(value, dict):
         return
@@ -99,7 +101,7 @@ def test_an_object_with_a_field_more_or_less_is_refused(document: dict[str, Any]
             read(altered(document, path, other))
 
 
-def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
+def test_a_document_that_is_cut_off_anywhere_is_rejected() -> None:
     whole = json.dumps(REPORT).encode()
     for length in range(len(whole)):
         with pytest.raises(InvalidNvmlDocument):
@@ -114,7 +116,7 @@ def test_a_document_that_is_cut_off_anywhere_is_refused() -> None:
         (("gpus", 0, "uuid"), ""),
     ],
 )
-def test_a_text_of_another_form_is_refused(path: Place, wrong: object) -> None:
+def test_a_text_in_another_format_is_rejected(path: Place, wrong: object) -> None:
     with pytest.raises(InvalidNvmlDocument):
         read(altered(REPORT, path, wrong))
 
@@ -134,6 +136,6 @@ def test_a_text_of_another_form_is_refused(path: Place, wrong: object) -> None:
     ],
     ids=lambda document: repr(document[:40]),
 )
-def test_what_is_no_such_document_is_refused(data: bytes) -> None:
+def test_data_that_is_not_exactly_one_valid_document_is_rejected(data: bytes) -> None:
     with pytest.raises(InvalidNvmlDocument):
         read(data)

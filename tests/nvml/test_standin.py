@@ -1,7 +1,8 @@
-"""The stand-in is taken for NVIDIA's library by those who know it best: NVIDIA's own nvidia-smi.
+"""NVIDIA's original nvidia-smi works with the stand-in, a library that replaces libnvidia-ml.
 
-Debian's real program is loaded with it, unchanged (tests/e2e/provision). That it prints what the machine's
-description says proves names, signatures and structures of the functions that both call.
+The program is the unchanged nvidia-smi of Debian (tests/e2e/provision). It prints the values in the test's
+description of the machine (``Machine``). This proves that the stand-in has NVIDIA's names, signatures and
+structures for the functions that both nvidia-smi and cdigen call.
 """
 
 import subprocess
@@ -12,7 +13,7 @@ import pytest
 from support.abilities import cannot_run
 from support.nvml.standin import Machine, gpu, install, instances, trusted_folder, uuid
 
-from cdigen.vendors.nvidia.nvml.ask import ask
+from cdigen.vendors.nvidia.nvml.query import query
 
 pytestmark = pytest.mark.e2e
 
@@ -22,7 +23,7 @@ def nvidia_smi(driver_tree: Path) -> Path:
     return driver_tree / "usr/lib/nvidia/current/nvidia-smi"
 
 
-def told(
+def run_nvidia_smi(
     nvidia_smi: Path, folder: Path, machine: Machine, *arguments: str
 ) -> subprocess.CompletedProcess[str]:
     environment = {"LD_LIBRARY_PATH": str(install(folder, machine).parent)}
@@ -34,7 +35,7 @@ def told(
 def test_nvidia_smi_lists_gpus_and_mig_devices(nvidia_smi: Path, tmp_path: Path) -> None:
     migs = instances(16, "1g.10gb", None, "1c.3g.40gb")
     machine = Machine(gpus=(gpu(0), gpu(1, mig=True, instances=migs), gpu(2, name="NVIDIA A2", mig=False)))
-    done = told(nvidia_smi, tmp_path, machine, "-L")
+    done = run_nvidia_smi(nvidia_smi, tmp_path, machine, "-L")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines() == [
         f"GPU 0: NVIDIA H100 80GB HBM3 (UUID: {uuid(0)})",
@@ -45,18 +46,18 @@ def test_nvidia_smi_lists_gpus_and_mig_devices(nvidia_smi: Path, tmp_path: Path)
     ]
 
 
-def test_nvidia_smi_reads_the_fields_that_cdigen_asks_for(nvidia_smi: Path, tmp_path: Path) -> None:
+def test_nvidia_smi_reads_the_fields_that_cdigen_queries(nvidia_smi: Path, tmp_path: Path) -> None:
     fields = "index,name,uuid,driver_version,mig.mode.current,compute_cap"
     machine = Machine(gpus=(gpu(0), gpu(1, mig=True, capability="10.3")))
-    done = told(nvidia_smi, tmp_path, machine, f"--query-gpu={fields}", "--format=csv,noheader")
+    done = run_nvidia_smi(nvidia_smi, tmp_path, machine, f"--query-gpu={fields}", "--format=csv,noheader")
     assert done.stdout.splitlines() == [
         f"0, NVIDIA H100 80GB HBM3, {uuid(0)}, 550.163.01, [N/A], 9.0",
         f"1, NVIDIA H100 80GB HBM3, {uuid(1)}, 550.163.01, Enabled, 10.3",
     ]
 
 
-# What nvidia-smi calls it, what the stand-in is told, what nvidia-smi makes of it: its numbers and units.
-FIGURES = (
+# Rows: a field of nvidia-smi, the line that sets the stand-in's result, and the text that nvidia-smi prints.
+VALUES = (
     ("memory.used", f"memory-used 0 {10 << 30}", "10240 MiB"),
     ("utilization.gpu", "nvmlDeviceGetUtilizationRates 0 97 31", "97 %"),
     ("utilization.memory", "nvmlDeviceGetUtilizationRates 0 97 31", "31 %"),
@@ -78,8 +79,9 @@ FIGURES = (
 )
 
 
-# The same of health, with the query. The recovery action is newer than this nvidia-smi, but another field is
-# read alike.
+# The same columns for health. The first column contains the option and the field: gpu=fabric.state means
+# --query-gpu=fabric.state. This nvidia-smi is older than the recovery action, but it reads reset_required
+# with the function that cdigen calls for the recovery action.
 HEALTH = (
     ("remapped-rows=remapped_rows.pending", "nvmlDeviceGetRemappedRows 0 1 0", "1"),
     ("remapped-rows=remapped_rows.failure", "nvmlDeviceGetRemappedRows 0 1 0", "0"),
@@ -92,17 +94,17 @@ HEALTH = (
 )
 
 
-def test_nvidia_smi_reads_the_health_that_cdigen_asks_for(nvidia_smi: Path, tmp_path: Path) -> None:
-    for query, line, shown in HEALTH:
-        machine = Machine(gpus=(gpu(0, figures=(line,)),))
-        done = told(nvidia_smi, tmp_path, machine, f"--query-{query}", "--format=csv,noheader")
-        assert done.stdout.strip().endswith(shown), (query, done.stdout)
+def test_nvidia_smi_reads_the_health_that_cdigen_queries(nvidia_smi: Path, tmp_path: Path) -> None:
+    for option, line, shown in HEALTH:
+        machine = Machine(gpus=(gpu(0, results=(line,)),))
+        done = run_nvidia_smi(nvidia_smi, tmp_path, machine, f"--query-{option}", "--format=csv,noheader")
+        assert done.stdout.strip().endswith(shown), (option, done.stdout)
 
 
-def test_nvidia_smi_reads_the_figures_that_cdigen_asks_for(nvidia_smi: Path, tmp_path: Path) -> None:
-    machine = Machine(gpus=(gpu(0, figures=tuple(dict.fromkeys(row[1] for row in FIGURES))),))
-    for field, _, shown in FIGURES:
-        done = told(nvidia_smi, tmp_path, machine, f"--query-gpu={field}", "--format=csv,noheader")
+def test_nvidia_smi_reads_the_statistics_that_cdigen_queries(nvidia_smi: Path, tmp_path: Path) -> None:
+    machine = Machine(gpus=(gpu(0, results=tuple(dict.fromkeys(row[1] for row in VALUES))),))
+    for field, _, shown in VALUES:
+        done = run_nvidia_smi(nvidia_smi, tmp_path, machine, f"--query-gpu={field}", "--format=csv,noheader")
         assert (field, done.stdout.strip()) == (field, shown)
 
 
@@ -114,15 +116,17 @@ def test_nvidia_smi_reads_the_figures_that_cdigen_asks_for(nvidia_smi: Path, tmp
         ("nvmlDeviceGetHandleByIndex_v2 error 15", "GPU is lost"),
     ],
 )
-def test_nvidia_smi_understands_the_faults(nvidia_smi: Path, tmp_path: Path, fault: str, words: str) -> None:
-    done = told(nvidia_smi, tmp_path, Machine(gpus=(gpu(0),), faults=(fault,)), "-L")
+def test_nvidia_smi_reports_the_faults_of_the_stand_in(
+    nvidia_smi: Path, tmp_path: Path, fault: str, words: str
+) -> None:
+    done = run_nvidia_smi(nvidia_smi, tmp_path, Machine(gpus=(gpu(0),), faults=(fault,)), "-L")
     assert done.returncode == int(fault.rpartition(" ")[2])
     assert words in done.stdout
 
 
 @pytest.fixture
 def real_library(driver_tree: Path) -> Iterator[Path]:
-    """Copy the driver's own library to where cdigen may load it."""
+    """Yield the path of a copy of the driver's library, in a folder from which cdigen may load libraries."""
     (library,) = driver_tree.glob("usr/lib/x86_64-linux-gnu/nvidia/current/libnvidia-ml.so.*.*")
     with trusted_folder() as folder:
         copy = folder / library.name
@@ -130,9 +134,9 @@ def real_library(driver_tree: Path) -> Iterator[Path]:
         yield copy
 
 
-def test_the_drivers_own_library_says_that_no_driver_is_loaded(real_library: Path) -> None:
+def test_the_drivers_own_library_reports_that_no_driver_is_loaded(real_library: Path) -> None:
     if Path("/proc/driver/nvidia/version").exists():
         cannot_run("an NVIDIA driver is loaded here")
-    (finding,) = ask(str(real_library)).findings
+    (finding,) = query(str(real_library)).findings
     assert finding.rule == "nvml-failed"
     assert "NVML_ERROR_DRIVER_NOT_LOADED" in finding.message

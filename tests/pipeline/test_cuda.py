@@ -1,4 +1,4 @@
-"""The CUDA that a driver serves is asked once, without opening a GPU, and true only of that driver."""
+"""cdigen queries a driver's CUDA version once, without opening a GPU, and uses it only for that driver."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,14 +13,14 @@ from cdigen.value import replace
 from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.nvidia.cuda import served, version
 
-ASKED = ["nvmlInitWithFlags", "nvmlSystemGetCudaDriverVersion"]
+QUERIES = ["nvmlInitWithFlags", "nvmlSystemGetCudaDriverVersion"]
 OF_550 = Inventory(
     vendor="nvidia",
     driver=Driver(version="550.163.01", flavour="open", architecture="x86_64"),
     accelerators=(),
     nodes=(),
     files=(),
-    sought=(),
+    searched=(),
     findings=(),
 )
 OF_580 = replace(OF_550, driver=replace(OF_550.driver, version="580.95.05"))
@@ -32,8 +32,8 @@ def folder() -> Iterator[Path]:
         yield place
 
 
-class Asked:
-    """What is told of inventories by an NVML, and what that was asked for it."""
+class Queried:
+    """A double of NVML, and the CUDA version and calls of each refresh with this double."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -55,42 +55,42 @@ class Asked:
         return found.driver.cuda, [line for line in lines if line != "load"]
 
 
-def test_it_is_asked_once_for_each_driver_and_no_gpu_is_opened(folder: Path) -> None:
-    asked = Asked(folder)
-    asked.play(12040)
-    assert asked.of(OF_550) == ("12.4", ASKED)
-    assert asked.of(OF_550) == ("12.4", [])
-    asked.now_s += 2 * RETRY_S
-    assert asked.of(OF_550) == ("12.4", [])
-    asked.play(13010)
-    assert asked.versions.known({"nvidia": OF_580})["nvidia"].driver.cuda is None
-    assert asked.of(OF_580) == ("13.1", ASKED)
+def test_the_cuda_version_is_queried_once_per_driver_without_opening_a_gpu(folder: Path) -> None:
+    queried = Queried(folder)
+    queried.play(12040)
+    assert queried.of(OF_550) == ("12.4", QUERIES)
+    assert queried.of(OF_550) == ("12.4", [])
+    queried.now_s += 2 * RETRY_S
+    assert queried.of(OF_550) == ("12.4", [])
+    queried.play(13010)
+    assert queried.versions.known({"nvidia": OF_580})["nvidia"].driver.cuda is None
+    assert queried.of(OF_580) == ("13.1", QUERIES)
 
 
-def test_a_driver_that_does_not_tell_is_asked_again_after_a_while(folder: Path) -> None:
-    asked = Asked(folder)
-    asked.play(12040, "nvmlSystemGetCudaDriverVersion error 999")
-    assert asked.of(OF_550) == (None, ASKED)
-    asked.play(12040)
-    assert asked.of(OF_550) == (None, [])
-    asked.now_s += RETRY_S
-    assert asked.of(OF_550) == ("12.4", ASKED)
+def test_a_driver_without_a_response_is_queried_again_later(folder: Path) -> None:
+    queried = Queried(folder)
+    queried.play(12040, "nvmlSystemGetCudaDriverVersion error 999")
+    assert queried.of(OF_550) == (None, QUERIES)
+    queried.play(12040)
+    assert queried.of(OF_550) == (None, [])
+    queried.now_s += RETRY_S
+    assert queried.of(OF_550) == ("12.4", QUERIES)
 
 
 @pytest.mark.parametrize(
     "fault",
     ["nvmlSystemGetCudaDriverVersion error 3", "nvmlSystemGetCudaDriverVersion crash", "load rubbish"],
 )
-def test_nvml_that_fails_leaves_it_unknown(folder: Path, fault: str) -> None:
-    asked = Asked(folder)
-    asked.play(12040, fault)
-    told, _ = asked.of(OF_550)
-    assert told == ("12.4" if "rubbish" in fault else None)
+def test_the_cuda_version_is_unknown_only_if_the_query_fails(folder: Path, fault: str) -> None:
+    queried = Queried(folder)
+    queried.play(12040, fault)
+    report, _ = queried.of(OF_550)
+    assert report == ("12.4" if "rubbish" in fault else None)
 
 
-def test_a_host_without_the_vendor_asks_nobody() -> None:
+def test_a_host_without_nvidia_devices_is_not_queried() -> None:
     other = replace(OF_550, vendor="amd")
-    assert CudaVersions().refreshed({"amd": other}, lambda: pytest.fail("asked")) == {"amd": other}
+    assert CudaVersions().refreshed({"amd": other}, lambda: pytest.fail("queried")) == {"amd": other}
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_a_host_without_the_vendor_asks_nobody() -> None:
         (1_000_000, None),
     ],
 )
-def test_nvmls_numbers_are_versions(number: int | None, text: str | None) -> None:
+def test_numbers_of_nvml_are_converted_to_versions(number: int | None, text: str | None) -> None:
     assert version(number) == text
 
 
-def test_the_branch_tells_only_where_the_driver_does_not() -> None:
+def test_the_driver_branch_determines_the_version_only_without_a_response() -> None:
     assert served(OF_550) == "12.4"
     assert served(replace(OF_550, driver=replace(OF_550.driver, cuda="12.8"))) == "12.8"
     assert served(replace(OF_550, mode="wsl")) == ""

@@ -1,4 +1,4 @@
-"""Which layout and hook a host gets, and what is said where it is not the one that was asked for."""
+"""The layout and hook that a host gets, and the findings if the requested layout or hook cannot be used."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ SCRIPT, PYTHON, NVIDIAS = "/usr/libexec/cdigen/cdigen-hook", "/usr/bin/python3",
 MODULE = "/usr/libexec/cdigen/lib/cdigen/hook/main.py"
 DEBIAN = "/usr/lib/x86_64-linux-gnu"
 VIEWS = "/var/lib/cdigen/views"
-# What is said of every spec of a whole driver without a hook.
+# The finding on every spec of a complete driver without a hook.
 NO_COMPAT = ("info", "no-forward-compatibility")
 
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Make a Debian host with a GPU and both hooks."""
+    """Create a Debian host with a GPU, cdigen's hook and NVIDIA's hook, and return its root."""
     driver_files.debian_13(tmp_path)
     boot(tmp_path, 1)
     for program in (SCRIPT, MODULE, PYTHON, NVIDIAS):
@@ -53,9 +53,9 @@ def spec(
     machine: str = "x86_64",
     kind: str = "nvidia.com/gpu",
     python: str = PYTHON,
-    **wish: Any,
+    **profile_changes: Any,
 ) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Return the shared edits of the spec of KIND, and what was said; WISH changes its profile."""
+    """Return the document-level edits of the spec of KIND, and the findings. PROFILE_CHANGES apply."""
     delivery = DeliveryOptions(
         hook_script=SCRIPT,
         hook_python=python,
@@ -63,7 +63,9 @@ def spec(
         state_dir=f"{root}{state}",
         make_views=write,
     )
-    options = GenerateOptions(profiles=(replace(DEFAULT, **wish),), container_driver_root=container_root)
+    options = GenerateOptions(
+        profiles=(replace(DEFAULT, **profile_changes),), container_driver_root=container_root
+    )
     inventory = discover(root)
     inventory = replace(inventory, driver=replace(inventory.driver, architecture=machine))
     products, broken = generate.generate_specs(
@@ -94,7 +96,7 @@ def is_view(edits: dict[str, Any], target: str = "/usr/local/nvidia") -> bool:
     return mounts(edits).get(target, "").startswith(f"{VIEWS}/nvidia-")
 
 
-def test_a_host_with_our_hook_gets_a_view_and_one_hook(host: Path) -> None:
+def test_a_host_with_cdigens_hook_gets_a_view_and_one_hook(host: Path) -> None:
     edits, findings = spec(host)
     assert is_view(edits)
     (hook,) = edits["hooks"]
@@ -103,7 +105,7 @@ def test_a_host_with_our_hook_gets_a_view_and_one_hook(host: Path) -> None:
     assert rules(findings) == []
 
 
-def test_another_kind_than_the_default_has_its_view_at_a_place_of_its_own(host: Path) -> None:
+def test_the_view_of_another_kind_has_a_separate_mount_point(host: Path) -> None:
     edits, findings = spec(host, kind="nvidia.com/gpu-compute", device_class="gpu-compute")
     place = "/usr/local/cdigen/nvidia.com/gpu-compute"
     assert is_view(edits, place)
@@ -115,18 +117,18 @@ def test_another_kind_than_the_default_has_its_view_at_a_place_of_its_own(host: 
 
 
 @pytest.mark.parametrize("layout", ["view", "hwcaps"])
-def test_without_a_hook_only_the_default_kind_has_the_places_that_all_share(host: Path, layout: str) -> None:
+def test_without_a_hook_only_the_default_kind_uses_shared_folders(host: Path, layout: str) -> None:
     edits, findings = spec(
         host, kind="nvidia.com/gpu-compute", device_class="gpu-compute", layout=layout, hook="none"
     )
     assert is_files(edits)
     assert not [path for path in mounts(edits) if "hwcaps" in path or path.startswith("/usr/local")]
     assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]
-    assert "nvidia.com/gpu alone" in findings[-1].message
+    assert "only for nvidia.com/gpu" in findings[-1].message
 
 
-def test_a_layout_that_a_kind_only_inherits_is_done_without_in_silence(host: Path) -> None:
-    """A family's kind takes its layout from the first profile, which has asked for GPUs."""
+def test_an_inherited_layout_that_cannot_be_used_is_only_an_info(host: Path) -> None:
+    """The kind nvidia.com/gds inherits the layout of the first profile, which was requested for GPUs."""
     inventory = discover(host)
     (draft,) = nvidia.drafts(inventory, (replace(DEFAULT, layout="hwcaps", hook="none"),))
     family = replace(draft, kind="nvidia.com/gds")
@@ -140,7 +142,7 @@ def test_a_layout_that_a_kind_only_inherits_is_done_without_in_silence(host: Pat
     ("layout", "hook", "place"),
     [("auto", "auto", ""), ("view", "none", ""), ("files", "none", "/lib64/libcuda.so.1")],
 )
-def test_a_prefix_is_where_the_libraries_are_whatever_the_layout(
+def test_libraries_are_mounted_below_the_prefix_in_every_layout(
     host: Path, layout: str, hook: str, place: str
 ) -> None:
     prefix = "/usr/local/Example/driver"
@@ -163,7 +165,7 @@ def test_a_prefix_is_where_the_libraries_are_whatever_the_layout(
 @pytest.mark.parametrize(
     ("layout", "hook", "shared"), [("hwcaps", "none", 0), ("view", "none", 0), ("view", "auto", 4)]
 )
-def test_what_the_default_kind_has_nothing_but_is_not_covered_by_another(
+def test_another_kind_does_not_cover_hwcaps_folders_that_the_default_kind_needs(
     host: Path, layout: str, hook: str, shared: int
 ) -> None:
     profiles = (
@@ -185,7 +187,9 @@ def test_what_the_default_kind_has_nothing_but_is_not_covered_by_another(
 
 
 @pytest.mark.parametrize("kind", ["socket", "config"])
-def test_where_a_prefix_needs_what_no_view_holds_single_files_are_mounted(host: Path, kind: FileKind) -> None:
+def test_single_files_are_mounted_if_a_view_cannot_contain_a_file_of_the_prefix(
+    host: Path, kind: FileKind
+) -> None:
     (host / "run/acme").mkdir(parents=True)
     prefix = "/usr/local/Acme/driver"
     stray = DriverFile(
@@ -201,19 +205,19 @@ def test_where_a_prefix_needs_what_no_view_holds_single_files_are_mounted(host: 
     assert {f"{prefix}/run", "/run/acme", f"{prefix}/lib64/libcuda.so.1"} <= targets
     assert prefix not in targets
     assert rules(findings) == [("warning", "view-not-made")]
-    assert "/run/acme belongs below /usr/local/Acme/driver" in findings[0].message
+    assert "/run/acme belongs in /usr/local/Acme/driver" in findings[0].message
 
 
-def test_every_source_of_a_view_spec_lies_in_the_view_but_sockets(host: Path) -> None:
+def test_all_mount_sources_except_sockets_are_in_the_view(host: Path) -> None:
     edits, _ = spec(host)
     outside = [path for path in mounts(edits).values() if not path.startswith(f"{VIEWS}/nvidia-")]
     assert [path for path in outside if not path.endswith("/socket")] == []
 
 
-def test_what_is_printed_is_the_view_once_it_is_there_and_single_files_before(host: Path) -> None:
-    before, said = spec(host, write=False)
+def test_a_printed_spec_uses_the_view_only_after_the_view_exists(host: Path) -> None:
+    before, message = spec(host, write=False)
     assert is_files(before)
-    assert rules(said) == []
+    assert rules(message) == []
     assert not (host / "var/lib/cdigen").exists()
     written, _ = spec(host)
     printed, _ = spec(host, write=False)
@@ -221,7 +225,7 @@ def test_what_is_printed_is_the_view_once_it_is_there_and_single_files_before(ho
 
 
 @pytest.mark.parametrize("path", [SCRIPT, MODULE])
-def test_a_host_without_a_whole_hook_gets_single_files_and_is_told(host: Path, path: str) -> None:
+def test_a_host_with_an_incomplete_hook_gets_single_files_with_a_finding(host: Path, path: str) -> None:
     (host / f".{path}").unlink()
     edits, findings = spec(host)
     assert is_files(edits)
@@ -239,33 +243,33 @@ def test_a_host_without_the_hooks_python_has_no_hook(host: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [SCRIPT, MODULE, PYTHON, "/usr/libexec/cdigen", "/usr"])
-def test_a_hook_that_others_could_change_is_not_used(host: Path, path: str) -> None:
+def test_a_hook_that_other_users_can_change_is_not_used(host: Path, path: str) -> None:
     (host / f".{path}").chmod(0o777)
     edits, findings = spec(host)
     assert "hooks" not in edits
     assert rules(findings) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
-def test_an_interpreter_whose_library_others_could_change_is_unfit(host: Path) -> None:
+def test_a_hook_with_a_changeable_standard_library_is_not_used(host: Path) -> None:
     (host / f".{PYTHON}").rename(host / "usr/bin/python3.13")
     (host / f".{PYTHON}").symlink_to("python3.13")
     put(host / "usr/lib/python3.13/os.py", b"", 0o666)
     assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
-def test_byte_code_that_others_could_change_makes_the_hook_unfit(host: Path) -> None:
+def test_a_hook_with_changeable_byte_code_is_not_used(host: Path) -> None:
     put(host / f".{MODULE.removesuffix('main.py')}__pycache__/main.cpython-313.pyc", b"", 0o666)
     assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
-def test_a_hook_whose_folder_is_a_circle_is_unfit(host: Path) -> None:
+def test_a_hook_with_a_circular_link_in_its_folder_is_not_used(host: Path) -> None:
     (host / f".{MODULE}").with_name("again").symlink_to(".")
     edits, findings = spec(host)
     assert "hooks" not in edits
     assert rules(findings) == [("warning", "hook-untrusted"), NO_COMPAT]
 
 
-def test_a_hook_behind_a_link_is_judged_where_the_link_leads_in_that_host(host: Path) -> None:
+def test_the_target_of_a_linked_interpreter_in_the_host_is_checked(host: Path) -> None:
     (host / f".{PYTHON}").rename(host / "usr/bin/python3.13")
     (host / f".{PYTHON}").symlink_to("/usr/bin/python3.13")
     assert spec(host)[0]["hooks"]
@@ -278,7 +282,7 @@ COPY = "/usr/local/libexec/cdigen/python3"
 
 @pytest.fixture
 def copied(host: Path) -> Path:
-    """Lay a copy of the interpreter that users may not read, with what it says of itself."""
+    """Create a copy of the interpreter that users may not read, and a pyvenv.cfg with its original folder."""
     put(host / f".{COPY}", (host / f".{PYTHON}").read_bytes(), 0o711)
     put(host / "usr/local/libexec/cdigen/pyvenv.cfg", b"home = /usr/bin\n")
     return host
@@ -291,7 +295,7 @@ def test_a_copy_of_the_interpreter_runs_the_hook(copied: Path) -> None:
     assert rules(findings) == []
 
 
-def test_a_copy_that_does_not_follow_an_upgrade_is_done_without(copied: Path) -> None:
+def test_an_outdated_copy_of_the_interpreter_is_not_used(copied: Path) -> None:
     put(copied / f".{PYTHON}", b"a newer one", 0o755)
     edits, findings = spec(copied, python=COPY)
     assert edits["hooks"][0]["path"] == PYTHON
@@ -300,26 +304,26 @@ def test_a_copy_that_does_not_follow_an_upgrade_is_done_without(copied: Path) ->
 
 
 @pytest.mark.parametrize("path", [COPY, "/usr/local/libexec/cdigen/pyvenv.cfg", PYTHON])
-def test_what_others_could_change_of_a_copy_makes_the_hook_unfit(copied: Path, path: str) -> None:
+def test_a_hook_with_a_changeable_copy_of_the_interpreter_is_not_used(copied: Path, path: str) -> None:
     (copied / "usr/local/libexec/cdigen/pyvenv.cfg").chmod(0o644)
     (copied / f".{path}").chmod(0o777)
     found = rules(spec(copied, python=COPY)[1])
     assert (("warning", "hook-untrusted") in found) == (path != PYTHON)
 
 
-def test_a_profile_without_hooks_has_nothing_executed(host: Path) -> None:
+def test_the_spec_of_a_profile_without_hooks_has_no_hooks(host: Path) -> None:
     for layout in ("auto", "files", "hwcaps", "view"):
         assert "hooks" not in spec(host, hook="none", layout=layout)[0]
 
 
-def test_a_view_without_a_hook_is_found_where_capable_loaders_look(host: Path) -> None:
+def test_a_view_without_a_hook_is_in_the_hwcaps_folders(host: Path) -> None:
     edits, findings = spec(host, hook="none", layout="view")
     assert is_view(edits)
     assert mounts(edits)[f"{DEBIAN}/glibc-hwcaps/x86-64-v2"].startswith(VIEWS)
     assert rules(findings) == [NO_COMPAT]
 
 
-def test_a_view_that_no_loader_finds_is_remarked(host: Path) -> None:
+def test_a_view_that_no_loader_finds_is_reported(host: Path) -> None:
     (host / "proc/cpuinfo").unlink()
     edits, findings = spec(host, hook="none", layout="view")
     assert is_view(edits)
@@ -327,7 +331,7 @@ def test_a_view_that_no_loader_finds_is_remarked(host: Path) -> None:
     assert "TRITON_LIBCUDA_PATH=/usr/local/nvidia/lib64" in edits["env"]
 
 
-def test_without_a_hook_there_is_no_forward_compatibility_and_that_is_said_where_it_was_wished(
+def test_missing_forward_compatibility_is_reported_if_the_profile_enables_it(
     host: Path,
 ) -> None:
     for layout in ("files", "view", "hwcaps"):
@@ -338,26 +342,26 @@ def test_without_a_hook_there_is_no_forward_compatibility_and_that_is_said_where
     assert rules(spec(host, hook="nvidia")[1]) == []
 
 
-def test_single_files_with_a_hook_are_known_to_the_cache_where_they_are(host: Path) -> None:
+def test_the_hook_adds_the_folder_of_single_files_to_the_loader_cache(host: Path) -> None:
     edits, _ = spec(host, layout="files")
     assert is_files(edits)
     args = edits["hooks"][0]["args"]
     assert args[args.index("--update-ldcache") + 1 :][:2] == ["x86_64", DEBIAN]
 
 
-def test_the_steps_of_the_hook_are_those_of_the_profile(host: Path) -> None:
-    edits, _ = spec(host, hook_steps=("update-ldcache",), hook_required=("update-ldcache",))
+def test_the_hook_has_the_steps_of_the_profile(host: Path) -> None:
+    edits, _ = spec(host, hook_steps=("update-ldcache",), required_hook_steps=("update-ldcache",))
     options = [word for word in edits["hooks"][0]["args"] if word.startswith("--")]
     assert options == ["--update-ldcache", "--require"]
 
 
-def test_device_nodes_are_changed_by_nobody_only_where_the_profile_says(host: Path) -> None:
+def test_the_modification_of_device_nodes_is_disabled_only_by_the_profile(host: Path) -> None:
     step = "disable-device-node-modification"
     assert f"--{step}" not in spec(host)[0]["hooks"][0]["args"]
     assert f"--{step}" in spec(host, hook_steps=(step,))[0]["hooks"][0]["args"]
 
 
-def test_hwcaps_mounts_the_view_and_executes_nothing(host: Path) -> None:
+def test_the_hwcaps_layout_mounts_the_view_without_a_hook(host: Path) -> None:
     edits, findings = spec(host, layout="hwcaps")
     view = mounts(edits)[f"{DEBIAN}/glibc-hwcaps/x86-64-v2"]
     assert view.startswith(VIEWS)
@@ -367,7 +371,7 @@ def test_hwcaps_mounts_the_view_and_executes_nothing(host: Path) -> None:
 
 
 @pytest.mark.parametrize("flags", ["flags : sse4_1 ssse3\n", "", None])
-def test_a_processor_that_does_not_search_the_folders_gets_single_files(
+def test_single_files_are_mounted_if_the_processor_lacks_the_level_of_the_hwcaps_folders(
     host: Path, flags: str | None
 ) -> None:
     (host / "proc/cpuinfo").unlink()
@@ -378,13 +382,13 @@ def test_a_processor_that_does_not_search_the_folders_gets_single_files(
     assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]
 
 
-def test_arm_has_no_such_folders_and_gets_single_files(host: Path) -> None:
+def test_arm_gets_single_files_instead_of_the_hwcaps_layout(host: Path) -> None:
     edits, findings = spec(host, machine="aarch64", layout="hwcaps")
     assert "/usr/lib/aarch64-linux-gnu/libcuda.so.1" in mounts(edits)
     assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]
 
 
-def test_nvidias_hooks_come_in_their_known_forms(host: Path) -> None:
+def test_nvidias_hooks_have_their_known_arguments(host: Path) -> None:
     edits, findings = spec(host, hook="nvidia")
     assert [hook["args"][:2] for hook in edits["hooks"]] == [
         ["nvidia-cdi-hook", name]
@@ -402,7 +406,7 @@ def test_a_host_without_nvidias_hook_gets_single_files(host: Path) -> None:
     assert rules(findings) == [("warning", "hook-missing"), NO_COMPAT]
 
 
-def test_where_no_view_can_be_made_single_files_are_mounted_and_the_hook_stays(host: Path) -> None:
+def test_single_files_are_mounted_with_the_hook_if_no_view_can_be_built(host: Path) -> None:
     put(host / "blocked", b"")
     edits, findings = spec(host, state="/blocked/cdigen")
     assert is_files(edits)
@@ -411,7 +415,7 @@ def test_where_no_view_can_be_made_single_files_are_mounted_and_the_hook_stays(h
     assert rules(spec(host, state="/blocked/cdigen", layout="view")[1]) == [("warning", "view-not-made")]
 
 
-def test_a_view_that_was_asked_for_and_waits_for_a_hook_is_said(host: Path) -> None:
+def test_a_requested_view_without_a_hook_is_reported(host: Path) -> None:
     (host / f".{SCRIPT}").unlink()
     edits, findings = spec(host, layout="view")
     assert is_files(edits)
@@ -419,7 +423,7 @@ def test_a_view_that_was_asked_for_and_waits_for_a_hook_is_said(host: Path) -> N
 
 
 @pytest.mark.parametrize("layout", ["auto", "view", "hwcaps"])
-def test_a_kind_without_libraries_has_no_view_and_nothing_to_say_of_it(host: Path, layout: str) -> None:
+def test_a_kind_without_libraries_has_no_view_and_no_finding(host: Path, layout: str) -> None:
     put(host / "blocked", b"")
     make_node(host, Node(path="/dev/nvidia-caps-imex-channels/channel0", major=240, minor=0))
     kind = "nvidia.com/imex-channel"
@@ -433,7 +437,7 @@ def test_a_kind_without_libraries_has_no_view_and_nothing_to_say_of_it(host: Pat
         assert edits.get("mounts", []) == []
 
 
-def test_what_may_not_enter_a_view_is_not_mounted_either(host: Path) -> None:
+def test_a_file_that_is_refused_for_the_view_is_not_mounted(host: Path) -> None:
     real = places(host).host.resolve("/usr/bin/nvidia-smi")
     (host / f".{real}").chmod(0o4755)
     edits, findings = spec(host)
@@ -441,7 +445,7 @@ def test_what_may_not_enter_a_view_is_not_mounted_either(host: Path) -> None:
     assert rules(findings) == [("warning", "view-left-out")]
 
 
-def test_with_a_container_driver_root_nothing_but_mounts_is_done(host: Path) -> None:
+def test_a_spec_with_a_container_driver_root_has_no_hooks(host: Path) -> None:
     edits, findings = spec(host, container_root="/driver")
     assert "hooks" not in edits
     assert all(path.startswith("/driver/") for path in mounts(edits))
@@ -452,12 +456,12 @@ def test_with_a_container_driver_root_nothing_but_mounts_is_done(host: Path) -> 
     ]
 
 
-def test_an_inventory_from_elsewhere_gives_single_files_and_a_hook_only_where_asked(host: Path) -> None:
+def test_the_spec_for_another_host_has_a_hook_only_if_the_profile_requests_it(host: Path) -> None:
     inventory = {"nvidia": discover(host)}
     delivery = DeliveryOptions(hook_script=SCRIPT, hook_python=PYTHON, nvidia_hook=NVIDIAS)
     (plain,), _ = generate.generate_specs(inventory, host=None, delivery=delivery)
     assert "hooks" not in plain.document["containerEdits"]
     options = GenerateOptions(profiles=(replace(DEFAULT, hook="cdigen"),))
-    (asked,), _ = generate.generate_specs(inventory, host=None, delivery=delivery, options=options)
-    assert SCRIPT in asked.document["containerEdits"]["hooks"][0]["args"]
-    assert is_files(asked.document["containerEdits"])
+    (requested,), _ = generate.generate_specs(inventory, host=None, delivery=delivery, options=options)
+    assert SCRIPT in requested.document["containerEdits"]["hooks"][0]["args"]
+    assert is_files(requested.document["containerEdits"])

@@ -1,6 +1,6 @@
-"""A host gives an inventory of each vendor, or the reason why it has none.
+"""Discovery returns an inventory or a failure for each vendor.
 
-What becomes of several vendors, and of one whose code fails, is in tests/vendors/test_registry.py.
+tests/vendors/test_registry.py has hosts with several vendors, and a vendor whose code fails.
 """
 
 from pathlib import Path
@@ -13,14 +13,14 @@ from cdigen.pipeline import discovery
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_a_host_gives_an_inventory_and_no_failure(tmp_path: Path) -> None:
+def test_discover_returns_an_inventory_for_a_ready_host(tmp_path: Path) -> None:
     install(tmp_path, driver_files.ubuntu, gpus=2)
     found, failures = discovery.discover(("nvidia",), places(tmp_path))
     assert found.keys() == {"nvidia"}
     assert failures == {}
 
 
-def test_a_host_that_is_not_ready_gives_a_failure_and_no_inventory(tmp_path: Path) -> None:
+def test_discover_returns_a_failure_for_a_host_without_a_driver(tmp_path: Path) -> None:
     found, failures = discovery.discover(("nvidia",), places(tmp_path))
     assert found == {}
     assert failures["nvidia"].kind == "driver-not-loaded"

@@ -1,4 +1,4 @@
-"""One cycle: a host becomes specs, or a reason why not; a recorded host becomes the same specs."""
+"""The stages of generate return specs or errors for a host, and the same specs for its recorded inventory."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ SCHEMA = json.loads((Path(__file__).resolve().parents[2] / "schemas/cdi.schema.j
 
 
 @pytest.fixture
-def root(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - asks for the right to make nodes
+def root(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - requires the right to create nodes
     """Return a host with a driver and two GPUs."""
     install(tmp_path, driver_files.ubuntu, gpus=2)
     return tmp_path
@@ -36,7 +36,7 @@ def produce(
     return products, tuple(error.message for error in broken.values())
 
 
-def test_a_spec_carries_its_kind_its_document_and_its_bytes(root: Path) -> None:
+def test_a_generated_spec_has_its_kind_document_and_bytes(root: Path) -> None:
     (product,), broken = produce(root, discover(root))
     assert not broken
     assert (product.vendor, product.kind) == ("nvidia", "nvidia.com/gpu")
@@ -46,7 +46,7 @@ def test_a_spec_carries_its_kind_its_document_and_its_bytes(root: Path) -> None:
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_twelve_gpus_come_in_the_order_that_people_count(tmp_path: Path) -> None:
+def test_twelve_gpus_are_sorted_by_number(tmp_path: Path) -> None:
     install(tmp_path, driver_files.ubuntu, gpus=12)
     (product,), _ = produce(tmp_path, discover(tmp_path))
     names = [device["name"] for device in product.document["devices"]]
@@ -54,7 +54,7 @@ def test_twelve_gpus_come_in_the_order_that_people_count(tmp_path: Path) -> None
     assert (len(names), names[-2:]) == (26, ["none", "all"])
 
 
-def test_the_findings_of_the_inventory_go_with_the_spec(root: Path) -> None:
+def test_a_spec_has_the_findings_of_the_inventory(root: Path) -> None:
     (root / "dev/nvidia-modeset").unlink()
     (product,), _ = produce(root, discover(root))
     assert [finding.rule for finding in product.findings] == [
@@ -63,13 +63,13 @@ def test_the_findings_of_the_inventory_go_with_the_spec(root: Path) -> None:
     ]
 
 
-def test_only_the_kinds_that_are_wanted_are_made(root: Path) -> None:
+def test_only_requested_kinds_are_generated(root: Path) -> None:
     inventory = discover(root)
     assert [product.kind for product in produce(root, inventory, "nvidia.com/gpu")[0]] == ["nvidia.com/gpu"]
     assert produce(root, inventory, "nvidia.com/other") == ((), ())
 
 
-def test_a_host_without_a_usable_gpu_gives_no_spec_and_no_error(root: Path) -> None:
+def test_a_host_without_a_usable_gpu_results_in_no_spec_and_no_error(root: Path) -> None:
     inventory = discover(root)
     unusable = tuple(replace(gpu, usable=False) for gpu in inventory.accelerators)
     assert produce(root, replace(inventory, accelerators=unusable)) == ((), ())
@@ -79,7 +79,7 @@ def test_a_host_without_a_usable_gpu_gives_no_spec_and_no_error(root: Path) -> N
     ("path", "rule"),
     [("usr/bin/nvidia-smi", "host-path-missing"), ("dev/nvidia1", "host-node-wrong")],
 )
-def test_a_host_that_changed_after_it_was_read_gives_no_spec(root: Path, path: str, rule: str) -> None:
+def test_a_host_that_changed_after_discovery_results_in_no_spec(root: Path, path: str, rule: str) -> None:
     inventory = discover(root)
     (root / path).unlink()
     products, (message,) = produce(root, inventory)
@@ -89,13 +89,13 @@ def test_a_host_that_changed_after_it_was_read_gives_no_spec(root: Path, path: s
     assert f"[{rule}]" in message
 
 
-def test_the_same_host_gives_the_same_bytes_every_time(root: Path) -> None:
+def test_the_same_host_results_in_the_same_bytes_every_time(root: Path) -> None:
     (one,), _ = produce(root, discover(root))
     (two,), _ = produce(root, discover(root))
     assert one.content == two.content
 
 
-def test_a_recorded_host_gives_the_bytes_of_the_host(root: Path) -> None:
+def test_a_recorded_inventory_results_in_the_same_bytes_as_the_host(root: Path) -> None:
     inventory = discover(root)
     recorded = from_document(json.loads(json.dumps(to_document({"nvidia": inventory}))))
     (live,), _ = produce(root, inventory)
@@ -104,7 +104,7 @@ def test_a_recorded_host_gives_the_bytes_of_the_host(root: Path) -> None:
 
 
 @given(hosts())
-def test_a_spec_that_is_given_breaks_no_rule_and_is_valid(inventory: Inventory) -> None:
+def test_a_generated_spec_breaks_no_rule_and_is_valid(inventory: Inventory) -> None:
     products, broken = generate.generate_specs({"nvidia": inventory}, host=None)
     assert not broken
     assert len(products) == any(gpu.usable for gpu in inventory.accelerators)
@@ -114,7 +114,7 @@ def test_a_spec_that_is_given_breaks_no_rule_and_is_valid(inventory: Inventory) 
 
 
 @given(inventories)
-def test_a_strangers_inventory_gives_a_right_spec_or_an_error_of_one_line(inventory: Inventory) -> None:
+def test_any_inventory_results_in_a_valid_spec_or_an_error_of_one_line(inventory: Inventory) -> None:
     products, broken = generate.generate_specs({"nvidia": inventory}, host=None)
     for product in products:
         assert errors(check(json.loads(product.content))) == ()

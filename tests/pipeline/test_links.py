@@ -1,4 +1,4 @@
-"""Links and memory of GPUs are asked once, kept, and true only of the same GPUs under the same driver."""
+"""Links and memory of GPUs are queried once, stored, and used only for the same GPUs and driver."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from cdigen.model.inventory import Inventory
 from cdigen.model.inventory_json import from_document
 from cdigen.model.strict import MAX_NUMBER
 from cdigen.pipeline import discovery
-from cdigen.pipeline.links import Refreshed, refreshed, with_known
+from cdigen.pipeline.links import RefreshedInventories, refresh_links, with_known_links
 from cdigen.store import known_links
 from cdigen.value import replace
 from cdigen.vendors.base import DiscoveryContext
@@ -27,7 +27,7 @@ NO_MEMORY = "nvmlDeviceGetMemoryInfo error 3"
 
 
 class Host:
-    """A host with NVIDIA's GPUs, a library that stands in for NVML, and a state directory."""
+    """A host with NVIDIA GPUs, a double of NVML, and a state directory."""
 
     def __init__(self, folder: Path, gpus: tuple[Gpu, ...]) -> None:
         self.root = folder / "host"
@@ -49,7 +49,7 @@ class Host:
 
     @property
     def calls(self) -> list[str]:
-        """What was asked of NVML since this was last looked at."""
+        """The queries of NVML since the last use of this property."""
         path = self.folder / "calls"
         lines = path.read_text().splitlines() if path.exists() else []
         path.unlink(missing_ok=True)
@@ -65,29 +65,29 @@ class Host:
             known_links=lambda: known_links.read(self.state, host),
         )
 
-    def look(self) -> Inventory:
-        """Look at the host as any command does, which asks nothing."""
+    def discover(self) -> Inventory:
+        """Return the inventory of the host as any command discovers it, without a query."""
         inventories, failures = discovery.discover(("nvidia",), self.context())
         assert failures == {}
-        return with_known(inventories, self.context())["nvidia"]
+        return with_known_links(inventories, self.context())["nvidia"]
 
     def wait(self) -> int:
-        """Let the time pass after which links are asked for again, and return it, in seconds."""
+        """Make the next query due, and return the interval between the queries in seconds."""
         file = Path(self.state) / known_links.FILE
         document = json.loads(file.read_text())
         (entry,) = document["links"]
-        # Longer ago than this machine has run: the time of asking lies ahead.
-        entry["asked_s"] = MAX_NUMBER
+        # If the time of a query is in the future, the next query is due.
+        entry["queried_s"] = MAX_NUMBER
         file.write_text(json.dumps(document))
-        return int(entry["again_s"])
+        return int(entry["requery_after_s"])
 
-    def refresh(self) -> Refreshed:
-        """Look as the daemon does, in one cycle."""
-        return refreshed({"nvidia": self.look()}, self.context, self.state)
+    def refresh(self) -> RefreshedInventories:
+        """Refresh the links as the daemon does in a cycle, and return the inventories and findings."""
+        return refresh_links({"nvidia": self.discover()}, self.context, self.state)
 
 
 @pytest.fixture
-def folder(real_nodes: None) -> Iterator[Path]:  # noqa: ARG001 - it makes sure that nodes can be made
+def folder(real_nodes: None) -> Iterator[Path]:  # noqa: ARG001 - skips if nodes cannot be created
     with trusted_folder() as place:
         yield place
 
@@ -104,21 +104,21 @@ def links_of(inventory: Inventory) -> list[list[tuple[str, int]]]:
     return [[(link.peer, link.count) for link in gpu.links] for gpu in inventory.accelerators]
 
 
-def test_links_are_asked_once_and_every_later_look_has_them(folder: Path) -> None:
+def test_links_are_queried_once_and_added_to_later_inventories(folder: Path) -> None:
     host = Host(folder, four())
-    assert links_of(host.look()) == [[]] * 4
+    assert links_of(host.discover()) == [[]] * 4
     assert host.calls == []
     first = host.refresh()
     assert first.findings == ()
     assert links_of(first.inventories["nvidia"]) == [[("", 12)]] * 4
     assert "nvmlDeviceGetNvLinkState" in host.calls
-    assert links_of(host.look()) == [[("", 12)]] * 4
-    assert {gpu.island for gpu in host.look().accelerators} == {f"nvlink-{address(0)}"}
+    assert links_of(host.discover()) == [[("", 12)]] * 4
+    assert {gpu.island for gpu in host.discover().accelerators} == {f"nvlink-{address(0)}"}
     assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
     assert host.calls == []
 
 
-def test_that_there_are_no_links_is_kept_as_well(folder: Path) -> None:
+def test_the_absence_of_links_is_also_stored(folder: Path) -> None:
     host = Host(folder, (linked(0), linked(1)))
     assert links_of(host.refresh().inventories["nvidia"]) == [[], []]
     assert host.calls != []
@@ -126,19 +126,19 @@ def test_that_there_are_no_links_is_kept_as_well(folder: Path) -> None:
     assert host.calls == []
 
 
-def test_another_boot_another_load_of_the_driver_and_other_gpus_are_asked_anew(folder: Path) -> None:
+def test_after_a_boot_a_driver_load_or_a_change_of_gpus_links_are_queried_again(folder: Path) -> None:
     host = Host(folder, four())
     host.refresh()
     assert host.calls != []
     (host.root / "proc/sys/kernel/random/boot_id").write_text("8f3b2c1e-0000-4000-8000-000000000002\n")
-    assert links_of(host.look()) == [[]] * 4
+    assert links_of(host.discover()) == [[]] * 4
     host.refresh()
     assert host.calls != []
     module = host.root / "sys/module/nvidia"
     module.rename(module.with_name("old"))
     module.mkdir()
     (module / "version").write_text(f"{host.version}\n")
-    assert links_of(host.look()) == [[]] * 4
+    assert links_of(host.discover()) == [[]] * 4
     host.refresh()
     assert host.calls != []
     host.boot(5)
@@ -146,8 +146,8 @@ def test_another_boot_another_load_of_the_driver_and_other_gpus_are_asked_anew(f
     assert host.calls != []
 
 
-def test_a_gpu_that_is_lost_does_not_cost_the_others_their_links(folder: Path) -> None:
-    """NVML may hang over it, so it is not asked again."""
+def test_other_gpus_keep_their_links_after_the_loss_of_a_gpu(folder: Path) -> None:
+    """The query is not repeated, because NVML may hang."""
     host = Host(folder, four())
     host.refresh()
     assert host.calls != []
@@ -156,17 +156,17 @@ def test_a_gpu_that_is_lost_does_not_cost_the_others_their_links(folder: Path) -
     assert host.calls == []
 
 
-def test_memory_is_asked_with_the_links_once_and_each_gpu_has_its_own(folder: Path) -> None:
+def test_memory_is_queried_once_together_with_the_links(folder: Path) -> None:
     host = Host(folder, (gpu(0, memory=24576 << 20), gpu(1), gpu(2, faults=(NO_MEMORY,))))
     assert sizes_of(host.refresh().inventories["nvidia"]) == [24576, 81559, None]
     assert host.calls.count("nvmlInitWithFlags") == 1
-    assert sizes_of(host.look()) == [24576, 81559, None]
-    # A GPU that has none of its own says so: there is nothing to ask again.
+    assert sizes_of(host.discover()) == [24576, 81559, None]
+    # The response of a GPU without its own memory is complete, so no query is repeated.
     assert host.wait() == 0
     assert host.calls == []
 
 
-def test_one_gpu_alone_is_linked_to_nobody_and_asked_for_its_memory_alone(folder: Path) -> None:
+def test_a_single_gpu_has_no_links_and_only_its_memory_is_queried(folder: Path) -> None:
     host = Host(folder, (linked(0),))
     assert sizes_of(host.refresh().inventories["nvidia"]) == [81559]
     assert "nvmlDeviceGetNvLinkState" not in host.calls
@@ -175,37 +175,36 @@ def test_one_gpu_alone_is_linked_to_nobody_and_asked_for_its_memory_alone(folder
     assert host.calls == []
 
 
-def test_memory_that_fails_is_asked_again_and_what_was_told_before_stays(folder: Path) -> None:
-    """What a GPU that is being reset does not tell costs its node no units."""
+def test_a_failed_memory_query_is_repeated_and_the_previous_value_stays(folder: Path) -> None:
+    """A Kubernetes node keeps its memory units during a reset of a GPU."""
     host = Host(folder, (gpu(0), gpu(1, faults=("nvmlDeviceGetMemoryInfo error 999",))))
     assert sizes_of(host.refresh().inventories["nvidia"]) == [81559, None]
     assert host.wait() == 600
     host.put((gpu(0, faults=("nvmlDeviceGetMemoryInfo error 999",)), gpu(1)))
     assert sizes_of(host.refresh().inventories["nvidia"]) == [81559, 81559]
     os.remove(host.root / "dev/nvidia1")
-    assert sizes_of(host.look()) == [81559, 81559]
+    assert sizes_of(host.discover()) == [81559, 81559]
 
 
-def test_a_library_that_must_not_be_asked_tells_no_memory(folder: Path) -> None:
+def test_without_nvml_the_memory_sizes_are_unknown(folder: Path) -> None:
     host = Host(folder, (gpu(0), gpu(1)))
     context = replace(host.context(), nvml="off")
-    done = refreshed({"nvidia": host.look()}, lambda: context, host.state)
+    done = refresh_links({"nvidia": host.discover()}, lambda: context, host.state)
     assert sizes_of(done.inventories["nvidia"]) == [None, None]
     assert host.calls == []
 
 
-def test_what_an_older_cdigen_kept_has_no_memory_and_is_asked_anew(folder: Path) -> None:
+def test_a_file_of_another_schema_is_ignored_and_replaced(folder: Path) -> None:
     host = Host(folder, four())
     host.refresh()
     file = Path(host.state) / known_links.FILE
     document = json.loads(file.read_text())
-    for each in document["links"][0]["gpus"]:
-        del each["memory_mib"]
-    file.write_text(json.dumps({**document, "schema": 1}))
+    file.write_text(json.dumps({**document, "schema": 2}))
     assert sizes_of(host.refresh().inventories["nvidia"]) == [81559] * 4
+    assert json.loads(file.read_text())["schema"] == known_links.SCHEMA
 
 
-def test_a_gpu_that_sleeps_is_not_woken(folder: Path) -> None:
+def test_a_suspended_gpu_is_not_resumed(folder: Path) -> None:
     host = Host(folder, four())
     power = host.root / f"sys/bus/pci/devices/{address(1)}/power/runtime_status"
     power.parent.mkdir()
@@ -216,7 +215,7 @@ def test_a_gpu_that_sleeps_is_not_woken(folder: Path) -> None:
     assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
 
 
-def test_what_is_not_whole_is_asked_again_after_a_while_and_not_sooner(folder: Path) -> None:
+def test_an_incomplete_result_is_queried_again_after_the_interval(folder: Path) -> None:
     """At boot the fabric manager starts after the daemon."""
     host = Host(folder, tuple(switched(number, 4, 12, reached=False) for number in range(4)))
     assert links_of(host.refresh().inventories["nvidia"]) == [[]] * 4
@@ -229,8 +228,8 @@ def test_what_is_not_whole_is_asked_again_after_a_while_and_not_sooner(folder: P
     assert host.wait() == 0
 
 
-def test_links_that_are_down_are_asked_for_again_ever_more_seldom(folder: Path) -> None:
-    """They are until the fabric manager has trained them; for ever where no bridge joins two cards."""
+def test_links_that_are_down_are_queried_at_growing_intervals(folder: Path) -> None:
+    """Links are down until the fabric manager trains them, and stay down without a bridge between cards."""
     host = Host(folder, (linked(0, -1, -1), linked(1, -1, -1)))
     for expected in (600, 1200, 2400):
         assert links_of(host.refresh().inventories["nvidia"]) == [[], []]
@@ -240,14 +239,14 @@ def test_links_that_are_down_are_asked_for_again_ever_more_seldom(folder: Path) 
         assert host.wait() == expected
     host.put((linked(0, 1, -1), linked(1, 0, -1)))
     assert links_of(host.refresh().inventories["nvidia"]) == [[(address(1), 1)], [(address(0), 1)]]
-    # One of two is up; the other one comes later.
+    # One of two links is up. The other link comes up later.
     assert host.wait() == 4800
     host.put((linked(0, 1, 1), linked(1, 0, 0)))
     assert links_of(host.refresh().inventories["nvidia"]) == [[(address(1), 2)], [(address(0), 2)]]
     assert host.wait() == 0
 
 
-def test_a_library_that_does_not_answer_later_undoes_nothing_and_is_asked_at_least_once_a_day(
+def test_the_result_stays_if_nvml_fails_later_and_nvml_is_queried_daily(
     folder: Path,
 ) -> None:
     host = Host(folder, (linked(0, 1, -1), linked(1, 0, -1)))
@@ -261,36 +260,36 @@ def test_a_library_that_does_not_answer_later_undoes_nothing_and_is_asked_at_lea
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "incomplete",
     [
-        pytest.param(switched(3, 4, 12, figures=("nvmlDeviceGetGpuFabricInfoV 0 2 0",)), id="joining"),
+        pytest.param(switched(3, 4, 12, results=("nvmlDeviceGetGpuFabricInfoV 0 2 0",)), id="joining"),
         pytest.param(switched(3, 4, 12, faults=("* error 15",)), id="lost"),
     ],
 )
-def test_a_gpu_that_tells_nothing_yet_is_asked_again(folder: Path, odd: Gpu) -> None:
-    host = Host(folder, (*four()[:3], odd))
+def test_a_gpu_without_a_response_is_queried_again(folder: Path, incomplete: Gpu) -> None:
+    host = Host(folder, (*four()[:3], incomplete))
     host.refresh()
     assert host.wait() == 600
 
 
-def test_a_gpu_that_becomes_partitioned_or_whole_is_asked_for_anew(folder: Path) -> None:
-    """MIG takes the links of its GPU down."""
+def test_a_gpu_that_becomes_partitioned_or_whole_is_queried_again(folder: Path) -> None:
+    """MIG disables the links of its GPU."""
     host = Host(folder, four())
     host.refresh()
     split = replace(
-        host.look(),
+        host.discover(),
         accelerators=tuple(
-            replace(gpu, partitioned=True, links=(), island="") for gpu in host.look().accelerators
+            replace(gpu, partitioned=True, links=(), island="") for gpu in host.discover().accelerators
         ),
     )
     assert host.calls != []
-    refreshed({"nvidia": split}, host.context, host.state)
+    refresh_links({"nvidia": split}, host.context, host.state)
     assert host.calls != []
     host.refresh()
     assert host.calls != []
 
 
-def test_a_library_that_refuses_is_not_asked_in_every_cycle_and_costs_nothing_else(folder: Path) -> None:
+def test_a_library_that_fails_is_not_queried_in_every_cycle(folder: Path) -> None:
     host = Host(folder, four())
     host.put(four(), "nvmlInitWithFlags error 18")
     done = host.refresh()
@@ -302,7 +301,7 @@ def test_a_library_that_refuses_is_not_asked_in_every_cycle_and_costs_nothing_el
     assert host.calls == []
 
 
-def test_links_that_cannot_be_kept_are_a_finding(folder: Path) -> None:
+def test_links_that_cannot_be_stored_are_a_finding(folder: Path) -> None:
     host = Host(folder, four())
     Path(host.state).write_text("no folder")
     done = host.refresh()
@@ -313,19 +312,17 @@ def test_links_that_cannot_be_kept_are_a_finding(folder: Path) -> None:
 @pytest.mark.parametrize(
     "content", [b"", b"{", b"[]", b'{"schema": 1}', b'{"schema": 1, "boot": "", "links": [1]}']
 )
-def test_a_torn_file_is_as_good_as_none(folder: Path, content: bytes) -> None:
+def test_a_damaged_file_of_links_is_ignored(folder: Path, content: bytes) -> None:
     host = Host(folder, four())
     host.refresh()
     file = Path(host.state) / known_links.FILE
     file.write_bytes(content)
-    assert links_of(host.look()) == [[]] * 4
+    assert links_of(host.discover()) == [[]] * 4
     assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
     assert known_links.read(host.state, Root(str(host.root))) != ()
 
 
-def test_commands_that_show_links_show_those_that_are_kept(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_print_the_stored_links(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     host = Host(folder, four())
     host.state = str(host.root / "var/lib/cdigen")
     host.refresh()

@@ -1,4 +1,4 @@
-"""A profile's namings are every vendor's: one that lacks them all keeps its devices, and it is said."""
+"""The namings of a profile apply to every vendor; a vendor that lacks them keeps its usual names."""
 
 from pathlib import Path
 
@@ -14,12 +14,12 @@ def names(root: Path, cdigen: Run, kind: str) -> list[str]:
 
 
 def warnings(done: Done) -> list[str]:
-    return [line for line in done.err.splitlines() if "naming-not-had" in line]
+    return [line for line in done.err.splitlines() if "naming-unavailable" in line]
 
 
 @pytest.fixture
 def mixed(host: Path) -> Path:
-    """Return a host of NVIDIA's and Intel's devices whose profile names them by UUID."""
+    """Return a host with devices of NVIDIA and Intel. Its profile names the devices by UUID."""
     intel_tree.lay(host, *intel_tree.laptop())
     config = host / "etc/cdigen/config.yaml"
     config.parent.mkdir(exist_ok=True)
@@ -27,7 +27,7 @@ def mixed(host: Path) -> Path:
     return host
 
 
-def test_a_naming_that_a_vendor_lacks_is_told_with_those_that_it_has(cdigen: Run, tmp_path: Path) -> None:
+def test_a_missing_naming_is_reported_with_the_available_namings(cdigen: Run, tmp_path: Path) -> None:
     amd_tree.write(tmp_path, amd_tree.mi210(1))
     done = cdigen("generate", "--root", tmp_path, "--naming", "minor")
     assert done.code == 0, done.err
@@ -37,7 +37,7 @@ def test_a_naming_that_a_vendor_lacks_is_told_with_those_that_it_has(cdigen: Run
     assert "available namings: index, uuid, pci, card" in line
 
 
-def test_a_naming_for_one_vendor_does_not_take_anothers_specs(cdigen: Run, mixed: Path) -> None:
+def test_a_naming_of_one_vendor_does_not_remove_specs_of_another_vendor(cdigen: Run, mixed: Path) -> None:
     done = cdigen("generate", "--root", mixed, "--write")
     assert done.code == 0, done.err
     others = {name for name in names(mixed, cdigen, "nvidia.com/gpu") if not name.startswith("GPU-")}
@@ -46,28 +46,28 @@ def test_a_naming_for_one_vendor_does_not_take_anothers_specs(cdigen: Run, mixed
     assert [line.split()[5] for line in warnings(done)] == ["intel.com/gpu", "intel.com/npu"]
 
 
-def test_specs_that_are_named_otherwise_are_not_withdrawn(cdigen: Run, mixed: Path) -> None:
+def test_specs_with_other_device_names_are_not_withdrawn(cdigen: Run, mixed: Path) -> None:
     for _ in range(2):
         assert cdigen("generate", "--root", mixed, "--write", "--withdraw").code == 0
     assert "0" in names(mixed, cdigen, "intel.com/npu")
 
 
-def test_a_naming_beside_one_that_the_vendor_has_is_not_told(cdigen: Run, host: Path) -> None:
-    # NVIDIA's two have the cards 1 and 2.
+def test_a_missing_naming_beside_an_available_one_is_not_reported(cdigen: Run, host: Path) -> None:
+    # The DRM cards 1 and 2 belong to NVIDIA's two GPUs.
     intel_tree.lay(host, intel_tree.gpu(3, "0000:18:00.0", intel_tree.B60, "xe", pci_class=intel_tree.VGA))
     done = cdigen("generate", "--root", host, "--naming", "uuid", "--naming", "index", "--write")
     assert (done.code, warnings(done)) == (0, [])
     assert set(names(host, cdigen, "intel.com/gpu")) == {"0", "all"}
 
 
-def test_a_host_whose_vendor_has_the_naming_hears_nothing(cdigen: Run, host: Path) -> None:
+def test_an_available_naming_has_no_finding(cdigen: Run, host: Path) -> None:
     for naming in ("index", "uuid", "type-index", "pci", "minor"):
         done = cdigen("generate", "--root", host, "--naming", naming)
         assert (done.code, warnings(done)) == (0, [])
 
 
 @pytest.mark.parametrize("device_class", ["npu", "gaudi", "gpu-mei"])
-def test_a_profile_of_another_class_makes_no_such_kind_of_gpus(
+def test_a_profile_of_another_class_generates_no_spec_for_gpus(
     cdigen: Run, host: Path, device_class: str
 ) -> None:
     amd_tree.write(host, (amd_tree.AmdGpu(bdf="0000:65:00.0", render=140, card=12),))

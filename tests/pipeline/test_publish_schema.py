@@ -1,4 +1,4 @@
-"""Before the daemon writes new content, the schema judges it: what it refuses is not written."""
+"""The daemon checks new content with the schema before it writes it; invalid content is not written."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def spec(document: dict[str, object]) -> GeneratedSpec:
     )
 
 
-def test_what_the_schema_refuses_is_not_written(tmp_path: Path) -> None:
+def test_a_spec_that_the_schema_refuses_is_not_written(tmp_path: Path) -> None:
     wrong = spec({**GOOD, "x": 5})
     outcome = publish_spec(
         wrong, (str(tmp_path / "cdi"),), str(tmp_path / "state"), check_schema=check_in_child
@@ -42,7 +42,7 @@ def test_what_the_schema_refuses_is_not_written(tmp_path: Path) -> None:
     assert not (tmp_path / "cdi").exists()
 
 
-def test_a_spec_is_written_where_the_schema_cannot_be_asked_and_that_is_said(tmp_path: Path) -> None:
+def test_a_spec_is_written_with_a_finding_if_the_schema_check_fails(tmp_path: Path) -> None:
     outcome = publish_spec(
         spec(GOOD), (str(tmp_path / "cdi"),), str(tmp_path / "state"), check_schema=FAILING
     )

@@ -1,4 +1,4 @@
-"""Which view a spec mounts as a whole."""
+"""`whole_view` returns the view that a spec mounts completely; each kind has its own volume name."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def spec(*mounts: tuple[str, str]) -> dict[str, Any]:
     ("mounts", "expected"),
     [
         pytest.param([WHOLE], NAME, id="the view"),
-        pytest.param([(f"{VIEW}-2", "/usr/local/nvidia")], f"{NAME}-2", id="the stand-in of a damaged one"),
+        pytest.param([(f"{VIEW}-2", "/usr/local/nvidia")], f"{NAME}-2", id="the replacement of a view"),
         pytest.param([(f"{VIEW}/lib64", "/usr/lib64/glibc-hwcaps/x86-64-v2")], NAME, id="its folders"),
         pytest.param([WHOLE, (f"{VIEW}/fixed/etc/x", "/etc/x"), ("/run/s", "/run/s")], NAME, id="and others"),
         pytest.param([WHOLE, ("/usr/lib/libx.so", "/usr/local/nvidia/lib64/libx.so")], "", id="not all"),
@@ -31,11 +31,11 @@ def spec(*mounts: tuple[str, str]) -> dict[str, Any]:
         pytest.param([], "", id="nothing"),
     ],
 )
-def test_a_volume_has_everything_or_is_none(mounts: list[tuple[str, str]], expected: str) -> None:
+def test_only_a_complete_view_is_a_volume(mounts: list[tuple[str, str]], expected: str) -> None:
     assert whole_view(spec(*mounts)) == expected
 
 
-def test_each_kind_has_a_volume_of_its_own() -> None:
+def test_each_kind_has_a_separate_volume() -> None:
     kinds = ("nvidia.com/gpu", "nvidia.com/driver", "amd.com/gpu", "management.nvidia.com/gpu")
     assert [volume_name(kind) for kind in kinds] == [
         "nvidia_driver",

@@ -1,4 +1,4 @@
-"""Which specs of ours are stale, and what becomes of them."""
+"""Stale specs of cdigen, and their withdrawal."""
 
 import json
 from pathlib import Path
@@ -11,6 +11,7 @@ from cdigen.pipeline import withdraw
 from cdigen.pipeline.generate import GeneratedSpec
 from cdigen.pipeline.publish import publish_spec
 from cdigen.store.state import OwnedSpec
+from cdigen.value import replace
 
 GPU, IMEX = (
     OwnedSpec(path=f"/run/cdi/nvidia.com-{name}.json", kind=f"nvidia.com/{name}", digests=())
@@ -26,7 +27,7 @@ def stale(
     wanted: tuple[str, ...] = (),
 ) -> list[tuple[str, str]]:
     found = withdraw.stale_specs(
-        recorded, vendors=["nvidia"], failures=failures or {}, offered=offered, wanted=wanted
+        recorded, vendors=["nvidia"], failures=failures or {}, offered=offered, kinds=wanted
     )
     return [(spec.kind, spec.reason) for spec in found]
 
@@ -37,24 +38,24 @@ def test_a_kind_that_is_not_offered_is_stale() -> None:
     ]
 
 
-def test_all_kinds_of_an_absent_vendor_are_stale_for_its_reason() -> None:
+def test_all_kinds_of_an_absent_vendor_are_stale_with_its_failure_as_reason() -> None:
     assert stale(GPU, IMEX, failures=ABSENT) == [
         ("nvidia.com/gpu", "the driver is not loaded"),
         ("nvidia.com/imex-channel", "the driver is not loaded"),
     ]
 
 
-def test_an_absent_vendor_of_which_nothing_is_recorded_is_reported_by_its_gpus() -> None:
+def test_an_absent_vendor_without_recorded_specs_is_reported_with_its_gpu_kind() -> None:
     assert stale(failures=ABSENT) == [("nvidia.com/gpu", "the driver is not loaded")]
 
 
-def test_kinds_that_are_not_wanted_stay() -> None:
+def test_kinds_that_are_not_requested_are_not_stale() -> None:
     assert stale(GPU, IMEX, failures=ABSENT, wanted=("nvidia.com/gpu",)) == [
         ("nvidia.com/gpu", "the driver is not loaded")
     ]
 
 
-def test_specs_of_other_vendors_stay() -> None:
+def test_specs_of_other_vendors_are_not_stale() -> None:
     other = OwnedSpec(path="/run/cdi/amd.com-gpu.json", kind="amd.com/gpu", digests=())
     assert stale(GPU, other) == [("nvidia.com/gpu", withdraw.NOT_OFFERED)]
 
@@ -81,7 +82,7 @@ def published(tmp_path: Path) -> Path:
     return Path(outcome.file)
 
 
-def test_a_spec_of_ours_is_removed_and_said_to_be_in_a_dry_run(published: Path) -> None:
+def test_a_spec_of_cdigen_is_removed_and_a_dry_run_reports_it(published: Path) -> None:
     spec = withdraw.StaleSpec(name=published.name, kind="nvidia.com/gpu", reason="it is gone")
     folder, state = str(published.parent), str(published.parents[1] / "state")
     assert withdraw.withdraw_spec(spec, folder, state, dry_run=True).result == "withdrawn"
@@ -91,25 +92,28 @@ def test_a_spec_of_ours_is_removed_and_said_to_be_in_a_dry_run(published: Path) 
     assert withdraw.withdraw_spec(spec, folder, state).result == "absent"
 
 
-def test_a_spec_that_somebody_changed_stays(published: Path) -> None:
+def test_a_changed_spec_is_not_removed(published: Path) -> None:
     published.write_text("{}")
     spec = withdraw.StaleSpec(name=published.name, kind="nvidia.com/gpu", reason="it is gone")
     outcome = withdraw.withdraw_spec(spec, str(published.parent), str(published.parents[1] / "state"))
     assert outcome.result == "refused"
     assert outcome.error is not None
-    assert "is not as cdigen wrote it" in outcome.error.message
+    assert "was changed since cdigen wrote it" in outcome.error.message
     assert published.exists()
 
 
-def test_an_old_spec_is_judged_by_what_the_host_still_has(published: Path, tmp_path: Path) -> None:
-    folder, state = str(published.parent), f"{tmp_path}/state"
+def test_an_old_spec_is_broken_if_the_host_lacks_its_paths(published: Path, tmp_path: Path) -> None:
+    folder = str(published.parent)
+    spec = withdraw.StaleSpec(name=published.name, kind="nvidia.com/gpu", reason="it is gone")
 
     def rules() -> list[str]:
-        found = withdraw.check_old_specs(folder, state, Root(str(tmp_path)), vendors=["nvidia"])
+        found = withdraw.check_old_specs([spec], folder, Root(str(tmp_path)))
         return [finding.rule for finding in found]
 
     assert rules() == ["old-spec-broken"]
     tool = tmp_path / "usr/bin/tool"
     tool.parent.mkdir(parents=True)
     tool.write_text("#!")
-    assert rules() == ["old-spec-holds"]
+    assert rules() == ["old-spec-kept"]
+    spec = replace(spec, is_recorded=False)
+    assert rules() == []

@@ -1,4 +1,4 @@
-"""An image for containers, made of this machine's own files, and the spec that podman starts them with."""
+"""Makes an image from this machine's own files, and writes the spec with which podman starts containers."""
 
 import json
 import os
@@ -12,13 +12,13 @@ from typing import Any
 
 from real_gpu.run import Run, Skipped
 
-# Programs of this machine that the image consists of, with the libraries that they and nvidia-smi need.
+# Programs of this machine for the image, with the libraries that they and nvidia-smi need.
 PROGRAMS = ("sh", "ls", "cat", "true", "ldconfig", "ldconfig.real")
 LIBRARIES = ("libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1")
 
 
 def make_image(root: Path) -> Path:
-    """Make the root of an image from a shell and a few programs of this machine; return it."""
+    """Create the root of an image from a shell and a few programs of this machine; return ROOT."""
     for name in ("dev", "etc", "proc", "sys", "tmp", "usr/bin", "usr/sbin", "usr/lib", "usr/lib64"):
         (root / name).mkdir(parents=True, exist_ok=True)
     for name in ("bin", "sbin", "lib", "lib64"):
@@ -41,7 +41,7 @@ def make_image(root: Path) -> Path:
 
 
 def lay(files: Iterable[tuple[Path, Path]]) -> None:
-    """Copy each source, a file or a folder, to its target, as a mount would show it; each file once."""
+    """Copy each source (file or folder) to its target; further targets of the same file are hard links."""
     copies: dict[Path, Path] = {}
     for source, target in files:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -58,10 +58,10 @@ def lay(files: Iterable[tuple[Path, Path]]) -> None:
 
 @contextmanager
 def offered(run: Run, podman: str, document: dict[str, Any]) -> Iterator[list[str]]:
-    """Put a spec where podman reads it; yields the options by which it does."""
+    """Write DOCUMENT as a spec to a folder that podman reads; yield the options of podman for this folder."""
     with_option = "--cdi-spec-dir" in run.call("podman-help", podman, "--help")
     if not with_option and os.geteuid() != 0:
-        raise Skipped("this podman reads specs only from folders of root")
+        raise Skipped("podman before version 5 reads specs only from root's folders: needs root")
     folder = run.out / "cdi" if with_option else Path("/run/cdi")
     folder.mkdir(parents=True, exist_ok=True)
     spec = folder / "cdigen-real-gpu.json"

@@ -1,4 +1,4 @@
-"""One run on a machine with a GPU: its options, its commands and what became of each step."""
+"""One run on a machine with a GPU: its options, its commands and the result of each step."""
 
 import json
 import os
@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-# For all steps together.
+# The time limit for all steps together.
 LIMIT_S = 570.0
 
 
 class Skipped(Exception):
-    """The step cannot run here; the message is the reason."""
+    """The step cannot run on this machine; the message is the reason."""
 
 
 class Failed(Exception):
-    """The step found a fault; the message names it."""
+    """The step found a fault; the message describes the fault."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -58,7 +58,7 @@ class Run:
         self.root = root
         self.nvml = nvml
         self.smi = nvidia_smi or (None if root else shutil.which("nvidia-smi"))
-        # The folder that cdigen writes into, by the path that it has on the host.
+        # The folder that cdigen writes to, with its path on the host.
         self.work = Path("/srv/cdigen-real-gpu") if root else output / "work"
         self.image = images / "rootfs"
         self.libcuda: Path | None = None
@@ -70,27 +70,27 @@ class Run:
     def gpus(self) -> list[dict[str, Any]]:
         """The GPUs of the inventory."""
         if not self.inventory:
-            raise Skipped("the step inspect gave no inventory")
+            raise Skipped("no inventory from the step inspect")
         return list(self.inventory["accelerators"])
 
     def on_host(self, path: str | Path) -> Path:
-        """Return where a path of the host is for this process."""
+        """Return the path by which this process opens PATH of the host."""
         return Path(f"{self.root or ''}{path}")
 
     def do(self, work: "Callable[[Run], None]") -> None:
-        """Do one step, whatever becomes of it, and print the verdict."""
+        """Do one step, record its result, and print the verdict."""
         step = Step(name=work.__name__.replace("_", "-"))
         self.steps.append(step)
         begun_s = time.monotonic()
         try:
             if begun_s > self.deadline_s:
-                raise Skipped("no time is left")
+                raise Skipped("time limit of the run reached")
             work(self)
         except Skipped as skipped:
             step.verdict, step.reason = "skipped", str(skipped)
         except Failed as failed:
             step.verdict, step.reason = "failed", str(failed)
-        except Exception as error:  # noqa: BLE001 - the next step has its turn
+        except Exception as error:  # noqa: BLE001 - the next step runs anyway
             step.verdict, step.reason = "failed", f"{type(error).__name__}: {error}"
         step.seconds = round(time.monotonic() - begun_s, 2)
         print(step.line, flush=True)
@@ -119,7 +119,7 @@ class Run:
         record = Command(command=words, exit_code=None, seconds=0.0)
         self.steps[-1].commands.append(record)
         kept, errors = self.out / f"{name}.txt", self.out / f"{name}.err"
-        # No pipes for the output: a process that the kernel holds would keep their reader waiting.
+        # Files instead of pipes: a process that hangs in the kernel would block the reader of a pipe.
         with kept.open("w") as output, errors.open("w") as error_output:
             process = subprocess.Popen(
                 words,
@@ -164,21 +164,21 @@ class Run:
         return document
 
 
-def same(what: str, ours: Any, source: str, theirs: Any) -> None:
-    """Raise Failed unless both values are equal."""
-    if ours != theirs:
-        raise Failed(f"{what}: cdigen has {ours}, {source} has {theirs}")
+def same(what: str, found: Any, source: str, expected: Any) -> None:
+    """Raise Failed if cdigen's value FOUND differs from the value EXPECTED of SOURCE."""
+    if found != expected:
+        raise Failed(f"{what}: cdigen has {found}, {source} has {expected}")
 
 
 def needed(program: str | None, name: str) -> str:
-    """Return the path of a program; the step is skipped without it."""
+    """Return PROGRAM, the path of the program NAME; raise Skipped if it is None."""
     if program is None:
-        raise Skipped(f"{name} is not there")
+        raise Skipped(f"{name}: not found")
     return program
 
 
 def until(true: Callable[[], bool], what: str, timeout_s: float) -> None:
-    """Wait until TRUE returns true."""
+    """Call TRUE until its result is true; raise Failed after TIMEOUT_S."""
     deadline_s = time.monotonic() + timeout_s
     while not true():
         if time.monotonic() > deadline_s:

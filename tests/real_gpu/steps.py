@@ -1,4 +1,4 @@
-"""The steps of a run, in their order; the first line of a docstring is what the step proves."""
+"""The steps of a run, in their order; the first line of a docstring is the result that the step proves."""
 
 import json
 import os
@@ -14,19 +14,19 @@ from typing import Any
 from real_gpu.image import lay, make_image, offered
 from real_gpu.run import REPOSITORY, Failed, Run, Skipped, needed, running, same, until
 
-# The kind of the specs that containers are started with; no other program has it.
+# The kind of the specs for the containers; no other program uses it.
 KIND = "cdigen-real-gpu.test/gpu"
-# Limits: podman raises them by default, which needs a right that root of a container lacks.
+# Limits that podman need not raise: to raise limits, it needs a capability that root of a container lacks.
 LIMITS = ("--ulimit=nofile=1024:1024", "--ulimit=nproc=1024:1024")
 CONTAINER = ("--rm", "--network=none", "--security-opt=label=disable", *LIMITS)
-# A driver's libcuda has 20 MB and more; that of a test's fake host has some hundred bytes.
+# A driver's libcuda has at least 20 MB. The libcuda of a test's fake host has some hundred bytes.
 SMALLEST_LIBCUDA = 1_000_000
 UUID = re.compile(r"\(UUID: (GPU-[0-9a-f-]+)\)")
-NVML_PARTS = ("identity", "health", "links", "memory", "figures")
+NVML_PARTS = ("identity", "health", "links", "memory", "stats")
 
 
 def prepare(run: Run) -> None:
-    """Write the configuration, and install the hook, below the output folder."""
+    """Write the configuration into the output folder, and install the hook below `run.work`."""
     run.on_host(run.work).mkdir(parents=True, exist_ok=True)
     settings: dict[str, Any] = {
         "state_dir": f"{run.work}/state",
@@ -71,14 +71,14 @@ def inspect(run: Run) -> None:
 
 
 def nvidia_smi(run: Run) -> None:
-    """`nvidia-smi -L` lists the same UUIDs in the same order."""
+    """`nvidia-smi -L` lists the UUIDs of the inventory in the same order."""
     listed = run.call("nvidia-smi-L", needed(run.smi, "nvidia-smi"), "-L")
     run.call("nvidia-smi", needed(run.smi, "nvidia-smi"), timeout_s=90)
     same("UUIDs", uuids(run), "nvidia-smi -L", UUID.findall(listed))
 
 
 def nvml_child(run: Run) -> None:
-    """The child process that loads NVML gives each part for each GPU, and the same UUIDs."""
+    """The child process that loads NVML returns the inventory's UUIDs, and each part for each GPU."""
     expected = uuids(run)
     found = [row["host_path"] for row in run.inventory["files"] if "libnvidia-ml.so.1" in row["names"]]
     library = run.nvml or run.on_host(needed(next(iter(found), None), "libnvidia-ml.so.1"))
@@ -92,8 +92,8 @@ def nvml_child(run: Run) -> None:
         if gpu[part]["error"]
     ]
     if errors:
-        raise Failed(f"NVML answered with errors: {'; '.join(errors)}")
-    run.cdigen("figures", "inspect", "--figures", "--json")
+        raise Failed(f"errors of NVML: {'; '.join(errors)}")
+    run.cdigen("stats", "inspect", "--stats", "--json")
 
 
 def uuids(run: Run) -> list[str]:
@@ -111,7 +111,7 @@ def health(run: Run) -> None:
         rows = json.loads(run.cdigen("health", "health", "--json"))
     unhealthy = [f"{row['device']}: {row['causes']}" for row in rows if row["health"] == "unhealthy"]
     if unhealthy or not rows:
-        raise Failed("; ".join(unhealthy) or "no device is known")
+        raise Failed("; ".join(unhealthy) or "no device in the output of cdigen health")
 
 
 def generate(run: Run) -> None:
@@ -126,7 +126,7 @@ def generate(run: Run) -> None:
     for path in sorted(nodes):
         found = run.on_host(path).lstat()
         if not stat.S_ISCHR(found.st_mode):
-            faults.append(f"{path} is no character device")
+            faults.append(f"{path} is not a character device")
         elif path in expected and os.minor(found.st_rdev) != expected[path]:
             faults.append(f"{path} has the minor number {os.minor(found.st_rdev)}")
         elif path in expected and os.major(found.st_rdev) not in majors:
@@ -138,10 +138,10 @@ def generate(run: Run) -> None:
 
 
 def written(run: Run, name: str) -> Path:
-    """Return the file of a spec that an earlier step has written; without it the step is skipped."""
+    """Return the file of a spec that an earlier step has written; raise Skipped if it is missing."""
     file = run.out / f"{name}.json"
     if not file.exists():
-        raise Skipped(f"there is no {file.name}")
+        raise Skipped(f"no {file.name} from an earlier step")
     return file
 
 
@@ -165,7 +165,7 @@ def is_gpus(ends: tuple[str, ...]) -> bool:
 
 
 def matrix(table: str) -> dict[tuple[str, str], str]:
-    """Return the upper half of the GPUs' part of nvidia-smi's matrix, by pairs such as ("GPU0", "GPU1")."""
+    """Return the links between GPUs in nvidia-smi's matrix, by pairs such as ("GPU0", "GPU1")."""
     plain = re.sub(r"\x1b\[[0-9;]*m", "", table)
     rows = {cells[0]: cells[1:] for line in plain.splitlines() if (cells := line.split()) and "X" in cells}
     gpus = [name for name in rows if re.fullmatch(r"GPU\d+", name)]
@@ -196,24 +196,24 @@ def hook(run: Run) -> None:
     }
     state["bundle"] = str(image.parent)
     for row in edits["hooks"]:
-        # With --root, the hook's own path is that of the host, and its Python may need another libc.
+        # With --root, the hook's path is valid only on the host, and its Python may need another libc.
         arguments = [word.replace(str(run.work), str(run.on_host(run.work))) for word in row["args"][1:]]
         program = sys.executable if run.root else row["path"]
         run.call("hook", program, *arguments, stdin=json.dumps(state))
     if warned := (run.out / "hook.err").read_text().strip():
-        raise Failed(f"the hook warned: {warned}")
+        raise Failed(f"warnings of the hook: {warned}")
     cache = run.call("ldconfig", "/sbin/ldconfig", "-p", "-C", image / "etc/ld.so.cache")
     run.libcuda = next(
         (Path(f"{image}{path}") for path in re.findall(r"libcuda\.so\.1 .* => (\S+)", cache)), None
     )
     if run.libcuda is None or not run.libcuda.exists():
-        raise Failed(f"the image's ld.so.cache leads to no libcuda.so.1: {run.libcuda}")
+        raise Failed(f"libcuda.so.1: not found by the image's ld.so.cache ({run.libcuda})")
 
 
 def loading(run: Run) -> None:
-    """A program in that image loads libcuda.so.1, also after ldconfig has written the cache again."""
+    """A program in the image of `hook` loads libcuda.so.1, also after ldconfig has rewritten the cache."""
     if run.libcuda is None:
-        raise Skipped("the step hook gave no image")
+        raise Skipped("no image from the step hook")
     if run.libcuda.stat().st_size < SMALLEST_LIBCUDA:
         raise Skipped("libcuda.so.1 is a stand-in of a test")
     if os.geteuid() != 0:
@@ -225,7 +225,7 @@ def loading(run: Run) -> None:
 
 
 def containers(run: Run) -> None:
-    """`nvidia-smi -L` in podman's containers lists all GPUs, with both layouts."""
+    """`nvidia-smi -L` in podman's containers lists all GPUs, with the layouts `files` and `view`."""
     podman = needed(shutil.which("podman"), "podman")
     if run.root:
         raise Skipped("with --root, the nodes are not in this machine's /dev")

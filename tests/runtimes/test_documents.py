@@ -1,4 +1,4 @@
-"""Keys set in TOML and JSON: what is not ours stays, or the file is refused."""
+"""cdigen sets keys in TOML and JSON files: other keys do not change, or cdigen refuses the file."""
 
 import json
 import time
@@ -39,7 +39,7 @@ version = 2
 
 
 def lost(before: bytes, after: bytes) -> list[bytes]:
-    """Return the lines of BEFORE that are not in AFTER, in their order; a line may be there twice."""
+    """Return the lines of BEFORE that are not in AFTER, in their order, with repetitions."""
     old, new = before.splitlines(), after.splitlines()
     same = SequenceMatcher(None, old, new, autojunk=False).get_matching_blocks()
     kept = {number for block in same for number in range(block.a, block.a + block.size)}
@@ -52,7 +52,7 @@ def test_a_text_is_put_in_quotes() -> None:
         assert tomllib.loads(after.decode())["plugins"][CRI[1]]["sandbox_image"] == 'a "b" \\ c'
 
 
-def test_keys_are_put_into_a_table_that_is_there() -> None:
+def test_keys_are_put_into_an_existing_table() -> None:
     after, names = set_toml(DEBIANS, (SWITCH, DIRS), FILE)
     assert lost(DEBIANS, after) == []
     assert names == (
@@ -77,25 +77,25 @@ APPENDED = HEADER + b"enable_cdi = true\n"
             HEADER + b"  enable_cdi = true # not yet\n  x = 1\n",
         ),
     ],
-    ids=["missing table", "no end of line", "byte order mark", "one is not true", "comment stays"],
+    ids=["missing table", "no end of line", "byte order mark", "1 is not true", "comment stays"],
 )
-def test_a_key_is_set_and_all_else_stays(before: bytes, after: bytes) -> None:
+def test_a_key_is_set_and_the_rest_of_the_file_is_unchanged(before: bytes, after: bytes) -> None:
     key = 'plugins."io.containerd.grpc.v1.cri".enable_cdi'
     assert set_toml(before, (SWITCH,), FILE) == (after, (key,))
 
 
-def test_what_is_as_wanted_is_not_touched() -> None:
+def test_a_file_with_the_desired_values_is_unchanged() -> None:
     after, _ = set_toml(DEBIANS, (SWITCH, DIRS), FILE)
     assert set_toml(after, (SWITCH, DIRS), FILE) == (after, ())
 
 
-def test_a_table_is_found_wherever_its_parts_are() -> None:
+def test_keys_are_added_to_a_table_whose_parts_are_separate() -> None:
     scattered = b'[plugins."io.containerd.grpc.v1.cri".cni]\nx = 1\n[grpc]\ny = 1\n[plugins.b]\nz = 1\n'
     after, _ = set_toml(scattered, (SWITCH, DIRS), FILE)
     assert lost(scattered, after) == []
 
 
-def test_dotted_keys_are_added_to() -> None:
+def test_a_key_is_added_to_a_table_of_dotted_keys() -> None:
     dotted = b'plugins."io.containerd.grpc.v1.cri".x = 1\n[grpc]\na = 1\n'
     after, _ = set_toml(dotted, (SWITCH,), FILE)
     assert lost(dotted, after) == []
@@ -105,7 +105,7 @@ def test_dotted_keys_are_added_to() -> None:
     }
 
 
-def test_an_inline_table_is_refused_with_what_to_write_by_hand() -> None:
+def test_an_inline_table_is_refused_with_the_keys_to_set_manually() -> None:
     with pytest.raises(ConfigError) as raised:
         set_toml(b"plugins = {a = {b = 1}}\n", (SWITCH,), FILE)
     assert FILE in raised.value.message
@@ -143,7 +143,7 @@ def test_a_broken_file_is_refused_with_its_line(content: bytes, line: str) -> No
     ],
     ids=["arrays", "inline tables"],
 )
-def test_a_file_nested_without_end_is_refused_before_it_takes_time_or_memory(content: bytes) -> None:
+def test_a_deeply_nested_file_is_refused_quickly(content: bytes) -> None:
     begun = time.process_time()
     with pytest.raises(ConfigError) as raised:
         set_toml(content, (SWITCH,), FILE)
@@ -166,7 +166,7 @@ documents = st.recursive(
 
 
 def in_some_form(document: dict[str, Any], data: st.DataObject, path: tuple[str, ...] = ()) -> str:
-    """Write DOCUMENT as TOML, with comments, blank lines and indentation here and there."""
+    """Return DOCUMENT as TOML, with random comments, blank lines and indentation."""
     plain = {key: item for key, item in document.items() if not isinstance(item, dict)}
     tables = {key: item for key, item in document.items() if isinstance(item, dict)}
     text = ""
@@ -185,7 +185,7 @@ def in_some_form(document: dict[str, Any], data: st.DataObject, path: tuple[str,
 
 @examples(4)
 @given(documents, st.data())
-def test_whatever_a_file_says_it_says_afterwards_and_our_keys(
+def test_an_edited_toml_file_keeps_its_values_and_has_the_new_keys(
     document: dict[str, Any], data: st.DataObject
 ) -> None:
     text = in_some_form(document, data).encode()
@@ -194,9 +194,9 @@ def test_whatever_a_file_says_it_says_afterwards_and_our_keys(
     try:
         after, _ = set_toml(text, (SWITCH, DIRS), FILE)
     except ConfigError:
-        return  # a value where a table is needed, and the like
-    said = tomllib.loads(after.decode())
-    ours = said["plugins"]["io.containerd.grpc.v1.cri"]
+        return  # the document has a value where a table is needed, or has a form that tomlkit cannot edit
+    values = tomllib.loads(after.decode())
+    ours = values["plugins"]["io.containerd.grpc.v1.cri"]
     assert (ours.pop("enable_cdi"), ours.pop("cdi_spec_dirs")) == (True, ["/etc/cdi", "/var/run/cdi"])
     replaced = [line for line in text.splitlines() if b"enable_cdi" in line]
     assert all(line in replaced for line in lost(text, after))
@@ -247,7 +247,7 @@ def test_json_keeps_its_own_indentation(before: str, after: str) -> None:
     assert set_json(before.encode(), (FEATURE, FOLDERS), DAEMON_JSON)[0].decode() == after
 
 
-def test_a_byte_order_mark_is_read() -> None:
+def test_json_with_a_byte_order_mark_is_read() -> None:
     assert set_json(b'\xef\xbb\xbf{"a": 1}', (FEATURE,), DAEMON_JSON)[0] == (
         b'{"a": 1, "features": {"cdi": true}}'
     )
@@ -257,8 +257,8 @@ def test_a_byte_order_mark_is_read() -> None:
     ("content", "words"),
     [
         (b'{"a": 1\n,}', "line 2"),
-        (b'{\n "a": 1,\n "a": 2}', "'a' is there twice"),
-        (b'{"f": {"b": 1, "b": 1}}', "'b' is there twice"),
+        (b'{\n "a": 1,\n "a": 2}', "'a' occurs twice"),
+        (b'{"f": {"b": 1, "b": 1}}', "'b' occurs twice"),
         (b"[1]", "not a JSON object"),
         (b'{"a": NaN}', "NaN"),
         (b'{"a": 1e999}', "cannot be written again"),
@@ -296,7 +296,7 @@ forms = st.sampled_from([
 
 @examples(4)
 @given(json_documents, forms, st.sampled_from(["", "\n", "\r\n  "]))
-def test_whatever_a_json_file_says_it_says_afterwards_and_our_keys(
+def test_an_edited_json_file_keeps_its_values_and_has_the_new_keys(
     document: dict[str, Any], form: dict[str, Any], end: str
 ) -> None:
     text = (json.dumps(document, **form) + end).encode()

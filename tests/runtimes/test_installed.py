@@ -42,31 +42,31 @@ if TYPE_CHECKING:
         ("version 123456.1", None),
     ],
 )
-def test_versions_are_found_in_what_the_binaries_print(
+def test_the_version_is_found_in_the_output_of_a_binary(
     text: str, release: tuple[int, int, int] | None
 ) -> None:
     assert release_in(text) == release
 
 
 @given(text=st.text(max_size=80))
-def test_any_text_gives_a_release_or_none(text: str) -> None:
+def test_any_text_results_in_a_release_or_none(text: str) -> None:
     release_in(text)
 
 
-def test_the_library_is_that_of_the_table() -> None:
+def test_a_release_has_the_library_in_the_table() -> None:
     assert library_of("podman", (4, 3, 1)) == ("0.5.2", "0.5.0")
     assert library_of("podman", (4, 0, 0)) == ("", "")
     assert library_of("runc", (1, 1, 5)) == ("", "")
 
 
-def test_runtimes_of_another_tree_are_found_and_not_run(tmp_path: Path) -> None:
+def test_runtimes_below_another_root_are_found_and_not_run(tmp_path: Path) -> None:
     place = tmp_path / "usr/bin/podman"
     place.parent.mkdir(parents=True)
     place.write_text("#!/bin/sh\nexit 1\n")
     place.chmod(0o755)
     (found,) = find(Root(str(tmp_path)))
     assert (found.runtime, found.binary, found.release) == ("podman", "/usr/bin/podman", None)
-    assert "another tree" in found.problem
+    assert "runs no programs of the tree" in found.problem
 
 
 def program(folder: Path, name: str, body: str, mode: int = 0o755) -> None:
@@ -77,7 +77,7 @@ def program(folder: Path, name: str, body: str, mode: int = 0o755) -> None:
 
 @pytest.fixture
 def places(monkeypatch: pytest.MonkeyPatch, other_users: None) -> Iterator[Path]:  # noqa: ARG001 - only root's files are trusted
-    # The table of places is no code: another one is what a host with its binaries elsewhere has.
+    # The test replaces the table of folders.
     folder = Path(tempfile.mkdtemp(dir="/var/lib"))
     monkeypatch.setattr(installed, "FOLDERS", (str(folder),))
     monkeypatch.setattr(installed, "_DEADLINE_S", 3.0)
@@ -85,7 +85,7 @@ def places(monkeypatch: pytest.MonkeyPatch, other_users: None) -> Iterator[Path]
     shutil.rmtree(folder)
 
 
-def test_what_a_binary_says_of_itself_is_kept(places: Path) -> None:
+def test_the_version_of_a_binary_is_recorded(places: Path) -> None:
     program(places, "podman", "echo podman version 5.4.2")
     program(places, "crun", "echo crun version 1.21; echo more")
     (found,) = find(Root())
@@ -102,11 +102,11 @@ def test_what_a_binary_says_of_itself_is_kept(places: Path) -> None:
         ("exec yes 1.2.3", "without end"),
         ("echo; echo no such library >&2; exit 127", "no such library"),
         ("echo podman version unknown", "podman version unknown"),
-        ("kill -9 $$", "gave no version"),
+        ("kill -9 $$", "no version reported"),
         ("echo podman version 3.4.0", "reads no CDI specs"),
     ],
 )
-def test_a_binary_that_gives_no_useful_version_is_a_problem_of_its_own(
+def test_a_binary_without_a_usable_version_does_not_affect_other_binaries(
     places: Path, body: str, problem: str
 ) -> None:
     program(places, "podman", body)
@@ -117,7 +117,7 @@ def test_a_binary_that_gives_no_useful_version_is_a_problem_of_its_own(
     assert containerd.release == (2, 1, 9)
 
 
-def test_a_binary_that_others_can_change_is_not_run(places: Path) -> None:
+def test_a_binary_that_other_users_can_change_is_not_run(places: Path) -> None:
     program(places, "podman", f"touch {places}/ran; echo podman version 5.4.2", mode=0o777)
     (found,) = find(Root())
     assert found.release is None
@@ -125,7 +125,7 @@ def test_a_binary_that_others_can_change_is_not_run(places: Path) -> None:
     assert not (places / "ran").exists()
 
 
-def test_a_file_that_cannot_be_executed_is_a_problem(places: Path) -> None:
+def test_a_file_that_cannot_be_executed_is_reported_as_a_problem(places: Path) -> None:
     program(places, "podman", "", mode=0o644)
     (found,) = find(Root())
     assert "cannot be started" in found.problem

@@ -18,7 +18,7 @@ def names(runtime: str, release: tuple[int, int, int]) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("runtime", "release", "name", "is_there"),
+    ("runtime", "release", "name", "exists"),
     [
         ("podman", (5, 4, 2), "podman-no-run-cdi", False),
         ("podman", (5, 5, 0), "podman-no-run-cdi", True),
@@ -34,26 +34,26 @@ def names(runtime: str, release: tuple[int, int, int]) -> list[str]:
         ("runc", (1, 3, 6), "runc-hook-environment", False),
     ],
 )
-def test_a_limit_holds_from_its_first_release_up_to_the_one_that_lifts_it(
-    runtime: str, release: tuple[int, int, int], name: str, *, is_there: bool
+def test_an_issue_exists_from_its_first_release_to_the_release_that_fixes_it(
+    runtime: str, release: tuple[int, int, int], name: str, *, exists: bool
 ) -> None:
-    assert (name in names(runtime, release)) is is_there
+    assert (name in names(runtime, release)) is exists
 
 
-def test_no_release_has_a_limit_twice() -> None:
+def test_no_release_has_an_issue_twice() -> None:
     for runtime, rows in LIBRARIES.items():
         for release, _ in rows:
             assert len(names(runtime, release)) == len(set(names(runtime, release)))
 
 
-def test_every_row_is_of_a_known_runtime_and_says_what_to_do() -> None:
+def test_every_issue_is_of_a_known_runtime_and_has_a_remedy() -> None:
     for row in BEHAVIOURS:
         assert row.runtime in {*LIBRARIES, "runc", "crun"}
         assert bool(row.text) is bool(row.remedy)
         assert row.since is None or row.until is None or row.since < row.until
 
 
-def test_every_behaviour_is_that_of_some_release() -> None:
+def test_every_behaviour_has_a_row() -> None:
     assert {row.behaviour for row in BEHAVIOURS} == set(RuntimeBehaviour)
 
 
@@ -72,7 +72,7 @@ def test_a_runtime_reads_no_specs_before_the_first_library_of_the_table() -> Non
         ends = [
             r.until for r in BEHAVIOURS if r.runtime == runtime and r.behaviour is RuntimeBehaviour.NO_CDI
         ]
-        assert ends in ([], [rows[0][0]])
+        assert ends == [rows[0][0]]
 
 
 def test_a_release_has_the_nri_of_the_last_row_before_it() -> None:
@@ -83,5 +83,5 @@ def test_a_release_has_the_nri_of_the_last_row_before_it() -> None:
         assert list(rows) == sorted(set(rows))
 
 
-def test_an_unknown_runtime_has_none() -> None:
+def test_an_unknown_runtime_has_no_issues() -> None:
     assert known_issues("none", (1, 0, 0)) == ()

@@ -24,7 +24,7 @@ MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 KIND = "nvidia.com/gpu"
 
 
-def look(*directories: Path) -> SpecScan:
+def scan_of(*directories: Path) -> SpecScan:
     return scan(tuple(map(str, directories)))
 
 
@@ -44,12 +44,12 @@ def rules(findings: Iterable[Finding]) -> list[tuple[str, str]]:
     return [(finding.severity, finding.rule) for finding in findings]
 
 
-# Which definition is in use
+# The definition that is used.
 
 
-def test_the_devices_of_one_file_are_rows_in_the_order_people_expect(run: Path) -> None:
+def test_the_devices_of_one_file_are_rows_in_natural_order(run: Path) -> None:
     path = put_spec(run, "a.json", "10", "2", "all")
-    found = look(run)
+    found = scan_of(run)
     assert found.definitions() == tuple(
         Definition(device=f"{KIND}={name}", kind=KIND, name=name, file=path, usable=True, reason="")
         for name in ("2", "10", "all")
@@ -60,67 +60,69 @@ def test_the_devices_of_one_file_are_rows_in_the_order_people_expect(run: Path) 
 
 def test_missing_directories_are_no_problem(tmp_path: Path, run: Path) -> None:
     put_spec(run, "a.json", "0")
-    found = look(tmp_path / "none", run)
+    found = scan_of(tmp_path / "none", run)
     assert list(usable(found)) == ["0"]
     assert found.problems == ()
 
 
-def test_the_later_directory_wins_and_the_earlier_row_says_which_file_has_priority(
-    etc: Path, run: Path
-) -> None:
+def test_a_later_directory_has_priority_and_the_hidden_row_names_the_later_file(etc: Path, run: Path) -> None:
     low, high = put_spec(etc, "nvidia.yaml", "0", "1"), put_spec(run, "nvidia.json", "0")
-    found = look(etc, run)
+    found = scan_of(etc, run)
     assert usable(found) == {"0": high, "1": low}
     assert reasons(found)["0", low] == f"{high} has priority"
-    assert usable(look(run, etc)) == {"0": low, "1": low}
+    assert usable(scan_of(run, etc)) == {"0": low, "1": low}
 
 
-def test_two_files_of_one_directory_make_what_they_share_unresolvable_and_nothing_else(run: Path) -> None:
+def test_only_devices_that_two_files_of_one_directory_define_are_unresolvable(run: Path) -> None:
     first, second = put_spec(run, "a.json", "0", "1"), put_spec(run, "b.json", "0", "2")
-    found = look(run)
+    found = scan_of(run)
     assert usable(found) == {"1": first, "2": second}
     assert second in reasons(found)["0", first]
     assert first in reasons(found)["0", second]
     assert "same directory" in reasons(found)["0", first]
 
 
-def test_a_conflict_in_the_low_directory_sticks_to_the_clean_definition_above(etc: Path, run: Path) -> None:
+def test_a_conflict_in_a_low_directory_also_hides_the_definition_in_a_higher_directory(
+    etc: Path, run: Path
+) -> None:
     first, second = put_spec(etc, "a.json", "0"), put_spec(etc, "b.json", "0")
     high = put_spec(run, "c.json", "0", "1")
-    found = look(etc, run)
+    found = scan_of(etc, run)
     assert usable(found) == {"1": high}
     assert first in reasons(found)["0", high]
     assert second in reasons(found)["0", high]
 
 
-def test_a_conflict_in_the_high_directory_does_not_fall_back_to_the_low_one(etc: Path, run: Path) -> None:
+def test_a_conflict_in_a_high_directory_hides_the_definition_in_a_lower_directory(
+    etc: Path, run: Path
+) -> None:
     low = put_spec(etc, "a.json", "0")
     put_spec(run, "b.json", "0")
     put_spec(run, "c.json", "0")
-    found = look(etc, run)
+    found = scan_of(etc, run)
     assert usable(found) == {}
-    assert "unresolvable everywhere" in reasons(found)["0", low]
+    assert "no runtime resolves the device" in reasons(found)["0", low]
 
 
-def test_kinds_do_not_meet(run: Path) -> None:
+def test_equal_names_of_different_kinds_do_not_conflict(run: Path) -> None:
     put_spec(run, "a.json", "0")
     put_spec(run, "b.json", "0", kind="amd.com/gpu")
-    assert [row.device for row in look(run).definitions() if row.usable] == [
+    assert [row.device for row in scan_of(run).definitions() if row.usable] == [
         "amd.com/gpu=0",
         "nvidia.com/gpu=0",
     ]
 
 
-def test_one_directory_under_two_names_is_no_conflict_and_the_later_name_wins(
+def test_one_directory_under_two_names_is_no_conflict_and_the_later_name_is_used(
     tmp_path: Path, run: Path
 ) -> None:
     put_spec(run, "a.json", "0")
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("../run")
-    found = look(run, tmp_path / "var/run/cdi")
+    found = scan_of(run, tmp_path / "var/run/cdi")
     assert usable(found) == {"0": f"{tmp_path}/var/run/cdi/a.json"}
     assert len(found.definitions()) == 1
-    assert usable(look(run, run)) == {"0": f"{run}/a.json"}
+    assert usable(scan_of(run, run)) == {"0": f"{run}/a.json"}
 
 
 NAMES = ("0", "1", "all")
@@ -130,7 +132,7 @@ FILES = st.dictionaries(
 
 
 def refresh(directories: list[dict[str, set[str]]]) -> dict[str, tuple[int, str]]:
-    """Do what Cache.refresh in container-device-interface, pkg/cdi/cache.go, v1.1.0 does."""
+    """Return the devices of Cache.refresh in container-device-interface v1.1.0 (pkg/cdi/cache.go)."""
     devices: dict[str, tuple[int, str]] = {}
     conflicts: set[str] = set()
     for priority, files in enumerate(directories):
@@ -145,7 +147,7 @@ def refresh(directories: list[dict[str, set[str]]]) -> dict[str, tuple[int, str]
 
 
 @given(directories=st.lists(FILES, min_size=1, max_size=3))
-def test_any_directories_give_what_the_cache_of_the_library_gives(
+def test_any_directories_have_the_result_of_the_librarys_cache(
     directories: list[dict[str, set[str]]],
 ) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
@@ -154,7 +156,7 @@ def test_any_directories_give_what_the_cache_of_the_library_gives(
             path.mkdir()
             for file_name, names in files.items():
                 put_spec(path, file_name, *sorted(names))
-        found = look(*paths)
+        found = scan_of(*paths)
         expected = {
             name: str(paths[priority] / file_name)
             for name, (priority, file_name) in refresh(directories).items()
@@ -165,19 +167,19 @@ def test_any_directories_give_what_the_cache_of_the_library_gives(
         )
 
 
-# Which files are read
+# Files that are read.
 
 
 @pytest.mark.parametrize("name", [".hidden.json", ".json", "a.b.yaml", " .json"])
 def test_dot_files_and_odd_names_with_the_extension_are_read(run: Path, name: str) -> None:
     put_spec(run, name, "0")
-    assert list(usable(look(run))) == ["0"]
+    assert list(usable(scan_of(run))) == ["0"]
 
 
 def test_a_link_to_a_device_is_a_problem_and_is_never_opened(run: Path) -> None:
     put_spec(run, "b.json", "0")
     (run / "a.json").symlink_to("/dev/null")
-    found = look(run)
+    found = scan_of(run)
     assert list(usable(found)) == ["0"]
     assert rules(found.problems) == [("error", "file-unreadable")]
 
@@ -189,7 +191,7 @@ def test_a_link_to_a_device_is_a_problem_and_is_never_opened(run: Path) -> None:
         ("crashing file", "runtime-crashes", "runtimes crash on this file"),
     ],
 )
-def test_what_ends_a_runtime_costs_every_device(
+def test_a_file_that_blocks_or_crashes_a_runtime_hides_every_device(
     etc: Path, run: Path, what: str, rule: str, words: str
 ) -> None:
     good = put_spec(etc, "b.json", "0")
@@ -198,19 +200,19 @@ def test_what_ends_a_runtime_costs_every_device(
         os.mkfifo(run / "a.json")
     else:
         put_spec(run, "a.json", "0", kind="v/g")
-    found = look(etc, run)
+    found = scan_of(etc, run)
     assert (found.devices, usable(found)) == ((), {})
     assert f"{run}/a.json" in reasons(found)["0", good]
     assert rules(found.problems) == [("error", rule)]
     assert words in found.problems[0].message
 
 
-def test_a_relative_directory_gives_nothing_and_says_so() -> None:
+def test_a_relative_directory_has_no_devices_and_a_finding() -> None:
     found = scan(("etc/cdi",))
     assert (found.files, rules(found.problems)) == ((), [("error", "not-a-directory")])
 
 
-# Which files load
+# Files that are loaded.
 
 
 REFUSED = {
@@ -223,10 +225,12 @@ REFUSED = {
 
 @pytest.mark.parametrize("content", REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("name", ["a.json", "a.yaml"])
-def test_a_file_that_cannot_be_parsed_is_a_problem_of_its_own(run: Path, name: str, content: bytes) -> None:
+def test_a_file_that_cannot_be_parsed_is_a_problem_and_hides_no_other_file(
+    run: Path, name: str, content: bytes
+) -> None:
     put_spec(run, "b.json", "0")
     (run / name).write_bytes(content)
-    found = look(run)
+    found = scan_of(run)
     assert usable(found) == {"0": f"{run}/b.json"}
     assert [(finding.severity, finding.path) for finding in found.problems] == [("error", f"{run}/{name}")]
     assert "no runtime loads this file" in found.problems[0].message
@@ -239,30 +243,30 @@ def test_the_devices_of_a_refused_file_are_rows_with_the_reason_and_hide_nothing
     etc: Path, run: Path, changes: dict[str, object]
 ) -> None:
     low, high = put_spec(etc, "a.json", "0"), put_spec(run, "b.json", "0", "1", **changes)
-    found = look(etc, run)
+    found = scan_of(etc, run)
     assert usable(found) == {"0": low}
     assert reasons(found)["0", high].startswith("no runtime loads this file: $")
     assert [finding.path for finding in found.problems] == [high]
 
 
-def test_what_only_our_rules_forbid_is_usable(run: Path) -> None:
+def test_a_file_that_violates_only_rules_of_cdigen_is_usable(run: Path) -> None:
     relative = [{"name": "0", "containerEdits": {"deviceNodes": [{"path": "dev/nvidia0"}]}}]
     path = put_spec(run, "a.json", devices=relative)
-    found = look(run)
+    found = scan_of(run)
     assert usable(found) == {"0": path}
     assert found.problems == ()
 
 
-def test_what_only_the_runtimes_yaml_parser_can_read_is_usable(run: Path) -> None:
+def test_a_file_that_only_the_runtimes_yaml_parser_reads_is_usable(run: Path) -> None:
     run.mkdir(parents=True)
     text = """# a comment, a letter case, a bare 0 and a trailing comma
     {"CDIVersion": "0.5.0", "KIND": "nvidia.com/gpu",
      "devices": [{"name": 0, "containerEdits": {"env": ["A=B"]}},]}"""
     (run / "a.json").write_text(text)
-    assert usable(look(run)) == {"0": f"{run}/a.json"}
+    assert usable(scan_of(run)) == {"0": f"{run}/a.json"}
 
 
-def test_good_files_are_read_without_the_yaml_library(run: Path) -> None:
+def test_valid_files_are_read_without_the_yaml_library(run: Path) -> None:
     put_spec(run, "a.json", "0")
     code = (
         "import sys; from cdigen.runtimes.scan import scan; "

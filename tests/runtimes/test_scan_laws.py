@@ -1,4 +1,4 @@
-"""What is kept never shows: a scan with a cache is a fresh scan, whatever was done to the files."""
+"""A scan with a cache has the result of a fresh scan, after any change to the files."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import SpecScan
 
 SEEDS, EDITS = 12, 120
-# Most edits are followed by a look at once, within the step of the clock in which they were made.
+# Most edits are followed by a scan immediately, within the same step of the clock.
 SETTLED_S, SETTLES = 0.025, 0.1
 DIRECTORIES = ("/etc/cdi", "/run/cdi")
 NAMES = ("a.json", "b.json", "c.yaml", "d.json", "e.yml", "é.json")
 KINDS = ("nvidia.com/gpu", "amd.com/gpu")
-# Of one length, so that contents of the same size come often.
+# Most names have the same length, so that contents of the same size are frequent.
 DEVICES = ("g0", "g1", "G1", "g2", "all")
 READERS = (ROOT, Reader(uid=65_534, gids=(65_534,)))
 LIBRARIES = ("1.0.1", "1.1.0", "main")
 
 
 class Disk:
-    """Two spec directories below ROOT, and what happens to them by CHANCE."""
+    """Two spec directories below ROOT, and methods that change the directories at random (CHANCE)."""
 
     def __init__(self, root: Path, chance: random.Random) -> None:
         self.root = root
@@ -62,7 +62,7 @@ class Disk:
         return json.dumps(document).encode()
 
     def some(self) -> Path:
-        """Return the path of a spec, whether it is there or not."""
+        """Return the path of a spec, which may not exist."""
         folder = self.at(self._chance.choice(DIRECTORIES))
         folder.mkdir(exist_ok=True)
         return folder / self._chance.choice(NAMES)
@@ -78,7 +78,7 @@ class Disk:
         self.new().rename(path)
 
     def rewrite(self) -> None:
-        """Write in place, most often a content of the same size, and set the time back."""
+        """Write a file in place, mostly with the same size, and restore its modification time."""
         path = self.some()
         if not path.is_file() or path.is_symlink():
             return
@@ -95,7 +95,7 @@ class Disk:
             path.rename(self.clear(other))
 
     def exchange(self) -> None:
-        """Let two files change their names: the inodes are those from before."""
+        """Exchange the names of two files: the inodes do not change."""
         path, other = self.some(), self.some()
         if path != other and path.is_file() and other.is_file():
             path.rename(self.at("/aside/moving"))
@@ -138,7 +138,7 @@ class Disk:
         self.clear(self.some()).mkdir()
 
     def make_fifo(self) -> None:
-        # With one, no container starts: so it stays for one look in some.
+        # While a spec is a FIFO, no device is found, so a FIFO is rare.
         path = self.clear(self.some())
         if self._chance.random() < 0.2:
             os.mkfifo(path)
@@ -151,8 +151,8 @@ class Disk:
         return path
 
 
-def seen(found: SpecScan) -> dict[str, Any]:
-    """Return all that a scan tells."""
+def result_of(found: SpecScan) -> dict[str, Any]:
+    """Return the complete result of a scan."""
     return {
         "devices": found.devices,
         "problems": found.problems,
@@ -161,7 +161,7 @@ def seen(found: SpecScan) -> dict[str, Any]:
         "fatal": found.fatal,
         "names": {kind: names.sorted for kind, names in found.names.items()},
         "folded": {kind: [names.find(one.upper()) for one in DEVICES] for kind, names in found.names.items()},
-        "made of": {device: found.file(device) for device in all_devices()},
+        "file": {device: found.file(device) for device in all_devices()},
         "resolved": [found.resolve(device) for device in all_devices()],
         "definitions": found.definitions(),
     }
@@ -173,7 +173,7 @@ def all_devices() -> list[str]:
 
 @pytest.fixture(params=("here", pytest.param("in ticks", marks=pytest.mark.needs_root)))
 def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A folder, also one of a file system whose times go in the steps of the kernel's clock (ramfs)."""
+    """Yield a folder on disk, or on ramfs. File times on ramfs have the steps of the kernel's clock."""
     if request.param == "here":
         yield tmp_path
         return
@@ -185,7 +185,7 @@ def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_a_scan_by_what_is_kept_is_a_fresh_one(folder: Path, seed: int) -> None:
+def test_a_scan_with_a_cache_equals_a_fresh_scan_after_any_change(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     disk = Disk(folder, chance)
     kept, keeping = SpecCache(), SpecCache(json.dumps)
@@ -196,14 +196,14 @@ def test_a_scan_by_what_is_kept_is_a_fresh_one(folder: Path, seed: int) -> None:
         if chance.random() < SETTLES:
             pause(SETTLED_S)
         library, reader = chance.choice((*LIBRARIES, "1.0.1", "1.0.1")), chance.choice((ROOT, *READERS))
-        asked: dict[str, Any] = {"library": library, "reader": reader}
-        found = scan(DIRECTORIES, Root(str(folder)), cache=kept, **asked)
-        fresh = seen(scan(DIRECTORIES, Root(str(folder)), **asked))
-        assert seen(found) == fresh, f"after edit {number}, {edit.__name__}"
-        of_documents = scan(DIRECTORIES, Root(str(folder)), cache=keeping, **asked)
-        again = scan(DIRECTORIES, Root(str(folder)), cache=SpecCache(json.dumps), **asked)
+        arguments: dict[str, Any] = {"library": library, "reader": reader}
+        found = scan(DIRECTORIES, Root(str(folder)), cache=kept, **arguments)
+        fresh = result_of(scan(DIRECTORIES, Root(str(folder)), **arguments))
+        assert result_of(found) == fresh, f"after edit {number}, {edit.__name__}"
+        of_documents = scan(DIRECTORIES, Root(str(folder)), cache=keeping, **arguments)
+        again = scan(DIRECTORIES, Root(str(folder)), cache=SpecCache(json.dumps), **arguments)
         assert of_documents.files == again.files
         before.append((found, fresh))
-    # What was found earlier has not changed since: others may still answer by it.
+    # Earlier results have not changed, because other code may still use these results.
     for found, fresh in before:
-        assert seen(found) == fresh
+        assert result_of(found) == fresh

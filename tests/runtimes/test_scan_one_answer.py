@@ -1,4 +1,4 @@
-"""`list`, `doctor`, `validate`, the daemon and the NRI plugin give one answer on every spec directory."""
+"""`list`, `doctor`, `validate`, the daemon and the NRI plugin agree on every spec directory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from cdigen.cdi.loaders.emulation import loader_verdicts
 from cdigen.cli.main import main
 from cdigen.config import Settings
 from cdigen.doctor.loading import lost_names
-from cdigen.frontend.host_state import HostSources, read_host_state
 from cdigen.nri.decision.context import LIBRARY, context_of
 from cdigen.pipeline.publish import serving_file
 from cdigen.runtimes.spec_cache import SpecCache
+from cdigen.service.host_state import HostSources, read_host_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,7 +48,7 @@ def dumped(kind: str, names: tuple[str, ...], **changes: object) -> bytes:
 
 
 def with_null(kind: str, names: tuple[str, ...]) -> bytes:
-    """Return a document over which the libraries crash: they follow the pointer of a null entry."""
+    """Return a document that crashes the libraries, because they follow the pointer of a null entry."""
     device = {"name": "x", "containerEdits": {"env": ["A=B"], "hooks": [None]}}
     return dumped(kind, names, devices=[*of_devices(*names)["devices"], device])
 
@@ -71,7 +71,7 @@ CONTENTS: dict[str, Callable[[str, tuple[str, ...]], bytes]] = {
     "crashes by its kind": lambda _kind, names: dumped("v/g", names),
     "crashes by a null": with_null,
 }
-# Of these, one in so many files.
+# Most of the files with these contents get good content instead.
 CRASHING = ("crashes by its kind", "crashes by a null")
 LINKS = {"dangling link": "nowhere", "link to itself": "", "link to a folder": "../../etc"}
 FORMS = ("file",) * 20 + ("link", "link", "dangling link", "link to itself", "link to a folder", "folder",
@@ -85,7 +85,7 @@ def verdict_on(content: bytes, name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file of the tree: what a runtime does with it (``skip``: passes it over), and what it defines."""
+    """A file of the tree: the result of a runtime (``skip`` for an ignored file), and the definitions."""
 
     verdict: str
     kind: str
@@ -93,7 +93,7 @@ class File:
 
 
 class Tree:
-    """A random host, and what runtimes make of it by the rules of pkg/cdi (docs/cdi.md, "Directories")."""
+    """A random host, and the results of runtimes by the rules of pkg/cdi (docs/cdi.md, "Directories")."""
 
     def __init__(self, root: Path, chance: random.Random) -> None:
         self.root = root
@@ -132,7 +132,7 @@ class Tree:
         return File(verdict=verdict, kind="v/g" if what == "crashes by its kind" else kind, names=names)
 
     def _write(self, place: Path, form: str, content: bytes) -> str:
-        """Make the file, or what lies in its place, and return what a runtime does with it."""
+        """Make PLACE with CONTENT, or as another kind of file (FORM), and return the result of a runtime."""
         if form in LINKS:
             place.symlink_to(LINKS[form] or place.name)
             return "unreadable"
@@ -163,7 +163,7 @@ class Tree:
         return verdict_on(content, place.name)
 
     def expected(self, listed: tuple[str, ...]) -> dict[str, str]:
-        """Return each device that a runtime finds, and its file: scanSpecDirs and Cache.refresh."""
+        """Return each device that a runtime finds, and its file, as scanSpecDirs and Cache.refresh do."""
         found: dict[str, tuple[int, str]] = {}
         conflicts = set()
         last = {_real(path): path for path in listed}
@@ -180,7 +180,7 @@ class Tree:
         return {name: file for name, (_, file) in found.items() if name not in conflicts}
 
     def verdicts(self) -> dict[str, str]:
-        """Return what a runtime does with each file that it opens, in the words of `validate`."""
+        """Return the result of a runtime for each file that it opens, in words of `validate`."""
         words = {"hang": "unknown", "unreadable": "unknown"}
         return {
             f"{directory}/{name}": words.get(file.verdict, file.verdict)
@@ -189,7 +189,7 @@ class Tree:
             if file.verdict != "skip"
         }
 
-    # Who is asked.
+    # The programs that are compared.
 
     def by_list(self) -> dict[str, str]:
         rows = self._command("list", "--root", str(self.root))
@@ -219,7 +219,7 @@ class Tree:
         return {f"{kind}={name}" for kind in (*KINDS, "v/g") for name in names.of(kind)}
 
     def by_validate(self) -> dict[str, str]:
-        """Return what the newest library does with each file of the directories that are some."""
+        """Return the result of the newest library for each file of the directories that exist."""
         folders = [self._outer(path) for path in self.files if self.files[path]]
         rows = self._command("validate", *folders) if any(map(self._has_specs, self.files)) else []
         return {self._inner(row["file"]): row["loaders"]["1.1.0"] for row in rows}
@@ -256,11 +256,11 @@ def trees(part: int) -> Iterator[Tree]:
             yield Tree(Path(folder), random.Random(SEED + number))
 
 
-# The first part stands in 'make quick' for all.
+# 'make quick' runs only the first part.
 @pytest.mark.parametrize(
     "part", [0, *(pytest.param(part, marks=pytest.mark.adversarial) for part in range(1, PARTS))]
 )
-def test_on_any_tree_all_who_look_for_devices_give_one_answer(part: int) -> None:
+def test_on_any_tree_all_programs_find_the_same_devices(part: int) -> None:
     met = {"devices": 0, "none": 0, "panic": 0, "hang": 0, "reject": 0, "unknown": 0, "unreadable": 0}
     for tree in trees(part):
         expected = tree.expected(tree.listed)

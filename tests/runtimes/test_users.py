@@ -16,7 +16,7 @@ PASSWD = "root:x:0:0::/root:/bin/sh\nalice:x:1234:100:A:/home/alice:/bin/sh\nbad
 GROUP = "users:x:100:\nvideo:x:44:bob,alice\nrender:x:105:alice\nodd:x:y:alice\nalices:x:7:malice\n"
 
 
-def test_a_user_of_another_tree_is_read_from_its_files(tmp_path: Path) -> None:
+def test_a_user_below_another_root_is_read_from_passwd_and_group(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text(PASSWD)
     (tmp_path / "etc/group").write_text(GROUP)
@@ -37,13 +37,13 @@ def test_a_user_of_another_tree_is_read_from_its_files(tmp_path: Path) -> None:
             find_user(host, name, {})
 
 
-def test_a_tree_without_users_has_none_but_root(tmp_path: Path) -> None:
+def test_a_host_without_passwd_and_group_has_only_root(tmp_path: Path) -> None:
     assert find_user(Root(str(tmp_path)), "root", {}) is None
     with pytest.raises(ConfigError, match="no such user"):
         find_user(Root(str(tmp_path)), "alice", {})
 
 
-def test_a_user_of_this_machine_is_who_the_system_says() -> None:
+def test_a_user_of_this_machine_comes_from_the_system() -> None:
     entry = next(row for row in pwd.getpwall() if row.pw_uid)
     for name in (entry.pw_name, str(entry.pw_uid)):
         found = find_user(Root(), name, {"XDG_CONFIG_HOME": "/c", "XDG_RUNTIME_DIR": "/r"})

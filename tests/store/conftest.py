@@ -1,4 +1,4 @@
-"""Folders on which the tests of the store work."""
+"""The folders that the tests of the store use."""
 
 import os
 import tempfile
@@ -16,8 +16,8 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def top(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - it holds files of other users
-    """Return a folder that every user reaches."""
+def top(other_users: None) -> Iterator[Path]:  # noqa: ARG001 - the folder has files of other users
+    """Return a folder that every user can read."""
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)

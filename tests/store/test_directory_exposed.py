@@ -1,4 +1,4 @@
-"""Directories that others than root may write to: state and views are refused, a spec directory is said."""
+"""A directory that other users may write to is refused for state and views, and is a finding for specs."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def prune(top: Path) -> object:
 
 @pytest.mark.parametrize("expose", EXPOSED)
 @pytest.mark.parametrize("work", [publish, withdraw, prune])
-def test_a_state_directory_of_others_is_refused_and_nothing_is_changed(
+def test_a_state_directory_that_other_users_may_write_to_is_refused(
     work: Callable[[Path], object], expose: Callable[[Path], None], top: Path
 ) -> None:
     publish(top)
@@ -74,32 +74,34 @@ def test_a_state_directory_of_others_is_refused_and_nothing_is_changed(
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
-@pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
-def test_no_view_is_made_where_others_could_change_it(
-    place: str, expose: Callable[[Path], None], top: Path
+@pytest.mark.parametrize("exposed", ["var/lib/cdigen", "var/lib/cdigen/views"])
+def test_no_view_is_made_in_a_directory_that_other_users_may_write_to(
+    exposed: str, expose: Callable[[Path], None], top: Path
 ) -> None:
     host = views.driver(top / "host")
     (host / "var/lib/cdigen/views").mkdir(parents=True)
-    expose(host / place)
-    with pytest.raises(StoreError, match=rf"directory {host / place} (belongs to uid|is writable by)"):
+    expose(host / exposed)
+    with pytest.raises(StoreError, match=rf"directory {host / exposed} (belongs to uid|is writable by)"):
         views.publish(host, copies=True)
     assert list((host / "var/lib/cdigen/views").iterdir()) == []
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
-@pytest.mark.parametrize("place", ["var/lib/cdigen", "var/lib/cdigen/views"])
-def test_no_spec_that_is_only_shown_names_a_view_that_others_could_change(
-    place: str, expose: Callable[[Path], None], top: Path
+@pytest.mark.parametrize("exposed", ["var/lib/cdigen", "var/lib/cdigen/views"])
+def test_no_view_is_found_in_a_directory_that_other_users_may_write_to(
+    exposed: str, expose: Callable[[Path], None], top: Path
 ) -> None:
     host = views.driver(top / "host")
     views.publish(host, copies=True)
     assert views.find(host)
-    expose(host / place)
+    expose(host / exposed)
     assert views.find(host) is None
 
 
 @pytest.mark.parametrize("expose", EXPOSED)
-def test_a_spec_directory_of_others_is_written_to_and_said(expose: Callable[[Path], None], top: Path) -> None:
+def test_a_spec_is_written_to_an_exposed_spec_directory_with_a_warning(
+    expose: Callable[[Path], None], top: Path
+) -> None:
     specs = folder(folder(top / "above", mode=0o755) / "specs", mode=0o755)
     expose(specs)
     done = publish(top)
@@ -110,8 +112,8 @@ def test_a_spec_directory_of_others_is_written_to_and_said(expose: Callable[[Pat
     assert finding.hint
 
 
-def test_roots_own_in_a_tree_of_a_users_is_roots(top: Path) -> None:
-    """`sudo cdigen generate --root ./rootfs --write`."""
+def test_a_state_directory_of_root_in_a_folder_of_a_user_is_accepted(top: Path) -> None:
+    """An example is `sudo cdigen generate --root ./rootfs --write`."""
     folder(top / "above", ALICE, 0o775)
     assert publish(top).findings == ()
     os.rename(top / "above/state", top / "above/gone")
@@ -120,12 +122,12 @@ def test_roots_own_in_a_tree_of_a_users_is_roots(top: Path) -> None:
         publish(top)
 
 
-def test_what_is_roots_alone_is_said_nothing_about(top: Path) -> None:
+def test_a_spec_directory_of_root_in_a_sticky_folder_has_no_finding(top: Path) -> None:
     folder(top / "above", mode=0o1777)
     assert publish(top).findings == ()
 
 
-def test_a_user_writes_into_folders_of_her_own(top: Path) -> None:
+def test_a_user_may_write_specs_to_folders_that_the_user_owns(top: Path) -> None:
     folder(top / "above", ALICE, 0o775)
 
     def work() -> None:

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_the_lock_names_its_holder_and_outlives_it_as_a_file(tmp_path: Path) -> None:
+def test_the_lock_file_names_its_holder_and_stays_after_the_release(tmp_path: Path) -> None:
     with open_or_create(str(tmp_path)) as directory, exclusive(directory):
         assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
     assert (tmp_path / "lock").exists()
 
 
-def test_nobody_else_can_open_the_lock_and_hold_it_against_us(tmp_path: Path) -> None:
+def test_the_lock_file_is_accessible_only_to_its_owner(tmp_path: Path) -> None:
     (tmp_path / "lock").touch(0o644)
     with open_or_create(str(tmp_path)) as directory, exclusive(directory):
         assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_a_second_holder_waits_for_its_time_and_then_names_the_first(tmp_path: Path) -> None:
+def test_a_second_process_waits_until_the_timeout_and_names_the_holder(tmp_path: Path) -> None:
     began = time.monotonic()
     with open_or_create(str(tmp_path)) as directory, exclusive(directory):
         (tmp_path / "lock").write_text("4242\n")
@@ -44,7 +44,7 @@ def test_a_second_holder_waits_for_its_time_and_then_names_the_first(tmp_path: P
     ("owner", "holder"),
     [("pod cdigen/x", "pod cdigen/x"), ("cdigen.service", "process {} (cdigen.service)"), ("", "process {}")],
 )
-def test_the_owner_of_a_lock_is_named_to_who_finds_it_held(tmp_path: Path, owner: str, holder: str) -> None:
+def test_the_error_for_a_held_lock_names_the_owner(tmp_path: Path, owner: str, holder: str) -> None:
     with (
         open_or_create(str(tmp_path)) as directory,
         exclusive(directory, owner=owner),
@@ -55,7 +55,7 @@ def test_the_owner_of_a_lock_is_named_to_who_finds_it_held(tmp_path: Path, owner
     assert caught.value.holder == holder.format(os.getpid())
 
 
-def test_a_lock_that_is_waited_for_without_an_end_is_had_when_it_is_free(tmp_path: Path) -> None:
+def test_a_process_without_a_timeout_gets_the_lock_when_the_lock_is_free(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     free = threading.Timer(0.1, os.close, (fd,))
@@ -65,7 +65,7 @@ def test_a_lock_that_is_waited_for_without_an_end_is_had_when_it_is_free(tmp_pat
     free.join()
 
 
-def test_a_lock_file_without_a_pid_gives_a_message_without_one(tmp_path: Path) -> None:
+def test_the_error_for_a_lock_file_without_a_pid_names_another_process(tmp_path: Path) -> None:
     with open_or_create(str(tmp_path)) as directory, exclusive(directory):
         (tmp_path / "lock").write_bytes(b"\xff\x00 no pid")
         with (
@@ -75,7 +75,7 @@ def test_a_lock_file_without_a_pid_gives_a_message_without_one(tmp_path: Path) -
             pass
 
 
-def test_a_waiter_gets_the_lock_as_soon_as_it_is_free(tmp_path: Path) -> None:
+def test_a_waiting_process_gets_the_lock_when_the_lock_is_free(tmp_path: Path) -> None:
     fd = os.open(tmp_path / "lock", os.O_CREAT | os.O_RDWR)
     fcntl.flock(fd, fcntl.LOCK_EX)
     free = threading.Timer(0.1, os.close, (fd,))
@@ -85,7 +85,7 @@ def test_a_waiter_gets_the_lock_as_soon_as_it_is_free(tmp_path: Path) -> None:
     free.join()
 
 
-def test_a_killed_holder_does_not_hold(tmp_path: Path) -> None:
+def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -105,7 +105,7 @@ def test_a_killed_holder_does_not_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["symlink", "directory", "fifo"])
-def test_something_else_in_the_place_of_the_lock_file_is_refused(tmp_path: Path, kind: str) -> None:
+def test_a_file_that_is_not_regular_at_the_path_of_the_lock_is_refused(tmp_path: Path, kind: str) -> None:
     lock = tmp_path / "lock"
     if kind == "symlink":
         lock.symlink_to("/etc/passwd")

@@ -1,4 +1,4 @@
-"""Files that the user named, in folders where other users have laid links, files and FIFOs before."""
+"""Writes to files that the user names, in folders with links, files and FIFOs of other users."""
 
 from __future__ import annotations
 
@@ -43,70 +43,72 @@ def saved(path: Path) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "owner", "planter", "follower"),
+    ("mode", "folder_owner", "link_owner", "user"),
     list(product((0o1777, 0o755), (ROOT, ALICE), (ROOT, ALICE, MALLORY), (ROOT, ALICE))),
 )
-def test_a_link_in_a_sticky_folder_is_followed_by_the_kernels_rule(
-    mode: int, owner: int, planter: int, follower: int, top: Path
+def test_the_kernels_rule_for_links_in_sticky_folders_is_applied(
+    mode: int, folder_owner: int, link_owner: int, user: int, top: Path
 ) -> None:
-    # What it leads to is the planter's own, so that nothing but the kernel's rule decides.
-    target = file(folder(top / "target", planter, 0o777) / "file", planter, 0o666)
-    planted = link(folder(top / "drop", owner, mode) / "spec.json", target, planter)
-    is_followed = mode != 0o1777 or planter in {follower, owner}
-    said = by(follower, saved(planted))
-    if is_followed and (follower in {ROOT, planter}):
-        assert said == ""
+    # The target belongs to the owner of the link, so only the kernel's rule for links can refuse the write.
+    target = file(folder(top / "target", link_owner, 0o777) / "file", link_owner, 0o666)
+    planted = link(folder(top / "drop", folder_owner, mode) / "spec.json", target, link_owner)
+    is_followed = mode != 0o1777 or link_owner in {user, folder_owner}
+    message = by(user, saved(planted))
+    if is_followed and (user in {ROOT, link_owner}):
+        assert message == ""
         assert target.read_bytes() == NEW
     elif not is_followed:
-        assert said.startswith(
-            f"{planted} is a symlink of uid {planter} in a folder where everyone may write"
+        assert message.startswith(
+            f"{planted} is a symlink of uid {link_owner} in a folder where everyone may write"
         )
         assert target.read_bytes() == SECRET
     assert planted.is_symlink()
 
 
-@pytest.mark.parametrize("place", ["{drop}/way", "{drop}/way/", "{drop}/./way"])
-def test_a_link_on_the_way_is_none_that_may_be_planted_either(place: str, top: Path) -> None:
+@pytest.mark.parametrize("parent", ["{drop}/link", "{drop}/link/", "{drop}/./link"])
+def test_a_link_of_another_user_in_the_path_of_a_file_is_refused(parent: str, top: Path) -> None:
     drop, etc = folder(top / "drop"), folder(top / "etc", mode=0o755)
-    link(drop / "way", etc, MALLORY)
-    way = place.format(drop=drop)
-    for path in (f"{way}/spec.json", f"{way}/new/spec.json"):
+    link(drop / "link", etc, MALLORY)
+    parent = parent.format(drop=drop)
+    for path in (f"{parent}/spec.json", f"{parent}/new/spec.json"):
         with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"):
             plainfiles.save_file(path, NEW)
         with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"):
             plainfiles.create(path, NEW)
-    with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"), open_or_create(f"{drop}/way/cdi"):
+    with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"), open_or_create(f"{drop}/link/cdi"):
         pass
     assert list(etc.iterdir()) == []
 
 
-def test_a_trusted_link_that_leads_over_a_planted_one_is_followed_to_that_alone(top: Path) -> None:
+def test_a_trusted_link_through_a_link_of_another_user_is_refused(top: Path) -> None:
     etc = folder(top / "etc", mode=0o755)
     link(folder(top / "drop") / "planted", etc, MALLORY)
-    mine = link(top / "mine", "drop/planted/spec.json", ROOT)
+    trusted = link(top / "trusted", "drop/planted/spec.json", ROOT)
     with pytest.raises(StoreError, match=f"symlink of uid {MALLORY}"):
-        plainfiles.save_file(str(mine), NEW)
+        plainfiles.save_file(str(trusted), NEW)
     assert list(etc.iterdir()) == []
 
 
 @pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777])
 @pytest.mark.parametrize("leads_to", ["file", "folder"])
-def test_a_link_of_a_users_in_her_own_folder_leads_root_to_nothing_but_hers(
+def test_root_does_not_follow_a_link_of_a_user_to_a_file_of_another_user(
     leads_to: str, mode: int, top: Path
 ) -> None:
-    """`--output-dir /tmp/specs`, where somebody has made /tmp/specs before, and has put links into it."""
+    """An example is `--output-dir /tmp/specs` if another user has made /tmp/specs with links in it."""
     roots = folder(top / "roots", mode=0o755)
     victim = file(roots / "victim")
     specs = folder(top / "specs", MALLORY, mode)
     planted = link(specs / "x", victim if leads_to == "file" else roots, MALLORY)
-    with pytest.raises(StoreError, match=f"a symlink of uid {MALLORY} leads to .*, which is not theirs"):
+    with pytest.raises(
+        StoreError, match=f"a symlink of uid {MALLORY} leads to .*, which belongs to another user"
+    ):
         plainfiles.save_file(str(planted if leads_to == "file" else planted / "victim"), NEW)
     assert victim.read_bytes() == SECRET
     assert victim.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_users_own_link_to_her_own_folder_serves_root_again_and_again(top: Path) -> None:
-    """`sudo cdigen generate --output ~/latest/spec.json`."""
+def test_root_follows_a_link_of_a_user_to_a_folder_of_the_same_user(top: Path) -> None:
+    """An example is `sudo cdigen generate --output ~/latest/spec.json`."""
     home = folder(top / "home", ALICE, 0o755)
     folder(home / "data", ALICE, 0o755)
     link(home / "latest", "data", ALICE)
@@ -115,17 +117,17 @@ def test_a_users_own_link_to_her_own_folder_serves_root_again_and_again(top: Pat
         assert (home / "data/new/spec.json").read_bytes() == content
 
 
-def test_a_file_keeps_its_owner_and_its_mode(top: Path) -> None:
-    mine = file(folder(top / "home", ALICE, 0o755) / "spec.json", ALICE, 0o640)
-    plainfiles.save_file(str(mine), NEW)
-    status = mine.stat()
-    assert (mine.read_bytes(), status.st_uid, status.st_gid) == (NEW, ALICE, ALICE)
+def test_a_replaced_file_keeps_its_owner_and_mode(top: Path) -> None:
+    spec = file(folder(top / "home", ALICE, 0o755) / "spec.json", ALICE, 0o640)
+    plainfiles.save_file(str(spec), NEW)
+    status = spec.stat()
+    assert (spec.read_bytes(), status.st_uid, status.st_gid) == (NEW, ALICE, ALICE)
     assert stat.S_IMODE(status.st_mode) == 0o640
 
 
-def test_a_file_keeps_its_access_list(top: Path) -> None:
+def test_a_replaced_file_keeps_its_access_list(top: Path) -> None:
     shared = file(top / "spec.json", mode=0o640)
-    # acl(5) as the kernel keeps it: user::rw-, user:ALICE:r--, group::---, mask::r--, other::---
+    # The kernel's format of the access list user::rw-, user:ALICE:r--, group::---, mask::r--, other::---
     rows = ((1, 6, -1), (2, 4, ALICE), (4, 0, -1), (16, 4, -1), (32, 0, -1))
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *row) for row in rows)
     os.setxattr(shared, "system.posix_acl_access", acl)
@@ -134,45 +136,47 @@ def test_a_file_keeps_its_access_list(top: Path) -> None:
     assert shared.read_bytes() == NEW
 
 
-def test_a_new_file_may_be_read_by_everybody(top: Path) -> None:
+def test_a_new_file_is_world_readable(top: Path) -> None:
     plainfiles.save_file(str(top / "new/spec.json"), NEW)
     assert stat.S_IMODE((top / "new/spec.json").stat().st_mode) == 0o644
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o755])
 def test_a_fifo_of_another_user_is_not_waited_for(mode: int, top: Path) -> None:
-    theirs = folder(top / "drop", MALLORY, mode=mode) / "spec.json"
-    os.mkfifo(theirs)
-    os.chown(theirs, MALLORY, MALLORY)
+    foreign = folder(top / "drop", MALLORY, mode=mode) / "spec.json"
+    os.mkfifo(foreign)
+    os.chown(foreign, MALLORY, MALLORY)
     command = "import sys; from cdigen.store.plainfiles import save_file; save_file(sys.argv[1], b'x')"
     done = subprocess.run(
-        [sys.executable, "-c", command, theirs], capture_output=True, check=False, cwd=os.getcwd(), timeout=60
+        [sys.executable, "-c", command, foreign],
+        capture_output=True,
+        check=False,
+        cwd=os.getcwd(),
+        timeout=60,
     )
     assert f"it is a FIFO of uid {MALLORY}".encode() in done.stderr
 
 
 @pytest.mark.parametrize("mode", [0o1777, 0o1775])
 @pytest.mark.parametrize("kind", ["file", "FIFO"])
-def test_what_another_user_has_put_into_a_sticky_folder_is_not_written_to(
-    mode: int, kind: str, top: Path
-) -> None:
-    theirs = folder(top / "drop", mode=mode) / "spec.json"
+def test_a_file_of_another_user_in_a_sticky_folder_is_not_written_to(mode: int, kind: str, top: Path) -> None:
+    foreign = folder(top / "drop", mode=mode) / "spec.json"
     if kind == "FIFO":
-        os.mkfifo(theirs)
-        os.chown(theirs, MALLORY, MALLORY)
-        reader = os.open(theirs, os.O_RDONLY | os.O_NONBLOCK)
+        os.mkfifo(foreign)
+        os.chown(foreign, MALLORY, MALLORY)
+        reader = os.open(foreign, os.O_RDONLY | os.O_NONBLOCK)
     else:
-        file(theirs, MALLORY, 0o666)
+        file(foreign, MALLORY, 0o666)
     with pytest.raises(StoreError, match=f"it (belongs to|is a FIFO of) uid {MALLORY}"):
-        plainfiles.save_file(str(theirs), NEW)
+        plainfiles.save_file(str(foreign), NEW)
     if kind == "FIFO":
         assert os.read(reader, 100) == b""
         os.close(reader)
     else:
-        assert theirs.read_bytes() == SECRET
+        assert foreign.read_bytes() == SECRET
 
 
-def test_a_hard_link_to_a_file_of_roots_is_replaced_and_not_written_through(top: Path) -> None:
+def test_a_hard_link_to_a_file_of_root_is_replaced_and_the_file_is_unchanged(top: Path) -> None:
     victim = file(top / "victim")
     planted = folder(top / "hers", MALLORY, 0o755) / "spec.json"
     os.link(victim, planted)
@@ -180,7 +184,7 @@ def test_a_hard_link_to_a_file_of_roots_is_replaced_and_not_written_through(top:
     assert victim.read_bytes() == SECRET
 
 
-def test_standard_output_by_its_name_is_written_to(top: Path) -> None:
+def test_dev_stdout_is_written_to(top: Path) -> None:
     command = (
         "import sys; from cdigen.store.plainfiles import save_file; save_file(sys.argv[1], b'x' * 200_000)"
     )
@@ -194,7 +198,7 @@ def test_standard_output_by_its_name_is_written_to(top: Path) -> None:
         assert (top / "out").read_bytes() == b"x" * 200_000
 
 
-def test_a_fifo_of_ones_own_is_written_to(top: Path) -> None:
+def test_a_fifo_of_the_same_user_is_written_to(top: Path) -> None:
     os.mkfifo(top / "fifo")
     with subprocess.Popen(["cat", top / "fifo"], stdout=subprocess.PIPE) as reader:
         plainfiles.save_file(str(top / "fifo"), NEW)
@@ -202,7 +206,7 @@ def test_a_fifo_of_ones_own_is_written_to(top: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["there", "link", "loop"])
-def test_a_new_file_is_made_in_the_place_of_nothing(name: str, top: Path) -> None:
+def test_create_refuses_a_path_that_exists(name: str, top: Path) -> None:
     file(top / "there")
     link(top / "link", "nowhere", ROOT)
     link(top / "loop", "loop", ROOT)
@@ -221,7 +225,7 @@ def test_a_new_file_is_made_in_the_place_of_nothing(name: str, top: Path) -> Non
         ("lost/below/x", "lost is a symlink to nowhere"),
     ],
 )
-def test_what_cannot_be_a_file_is_said_in_one_line(path: str, words: str, top: Path) -> None:
+def test_an_impossible_file_name_is_an_error_of_one_line(path: str, words: str, top: Path) -> None:
     file(top / "file")
     folder(top / "folder")
     link(top / "loop", "loop", ROOT)

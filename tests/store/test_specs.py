@@ -49,7 +49,7 @@ def is_ours(base: Path) -> bool:
 # Writing
 
 
-def test_a_first_write_makes_the_directory_and_a_file_that_all_may_read(tmp_path: Path) -> None:
+def test_a_first_write_makes_the_directory_and_a_world_readable_file(tmp_path: Path) -> None:
     old = os.umask(0o077)
     try:
         published = publish(tmp_path)
@@ -63,7 +63,7 @@ def test_a_first_write_makes_the_directory_and_a_file_that_all_may_read(tmp_path
     assert recorded(tmp_path) == {str(path): 1}
 
 
-def test_new_content_replaces_our_own_file(tmp_path: Path) -> None:
+def test_new_content_replaces_a_file_of_cdigen(tmp_path: Path) -> None:
     publish(tmp_path)
     assert publish(tmp_path, b"two").result == "written"
     assert (tmp_path / "cdi" / NAME).read_bytes() == b"two"
@@ -71,7 +71,7 @@ def test_new_content_replaces_our_own_file(tmp_path: Path) -> None:
     assert len(recorded(tmp_path)) == 1
 
 
-def test_unchanged_content_touches_neither_the_file_nor_the_directory_nor_the_state(tmp_path: Path) -> None:
+def test_unchanged_content_changes_no_file_no_directory_and_no_state(tmp_path: Path) -> None:
     publish(tmp_path)
     paths = (tmp_path / "cdi", tmp_path / "cdi" / NAME, tmp_path / "state/state.json")
     before = [(path.stat().st_ino, path.stat().st_mtime_ns, path.stat().st_ctime_ns) for path in paths]
@@ -81,7 +81,7 @@ def test_unchanged_content_touches_neither_the_file_nor_the_directory_nor_the_st
     ] == before
 
 
-def test_a_wrong_mode_is_mended_by_a_new_file_because_watches_miss_a_chmod(tmp_path: Path) -> None:
+def test_a_file_with_a_wrong_mode_is_replaced_because_runtimes_do_not_notice_a_chmod(tmp_path: Path) -> None:
     publish(tmp_path)
     path = tmp_path / "cdi" / NAME
     before = path.stat().st_ino
@@ -92,7 +92,7 @@ def test_a_wrong_mode_is_mended_by_a_new_file_because_watches_miss_a_chmod(tmp_p
 
 
 @pytest.mark.needs_root
-def test_a_file_of_another_user_is_replaced_by_one_of_ours(tmp_path: Path) -> None:
+def test_a_file_of_cdigen_whose_owner_is_another_user_is_replaced(tmp_path: Path) -> None:
     publish(tmp_path)
     path = tmp_path / "cdi" / NAME
     os.chown(path, 65534, 65534)
@@ -100,46 +100,46 @@ def test_a_file_of_another_user_is_replaced_by_one_of_ours(tmp_path: Path) -> No
     assert path.stat().st_uid == os.geteuid()
 
 
-def test_a_file_that_went_away_is_written_again(tmp_path: Path) -> None:
+def test_a_removed_file_is_written_again(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "cdi" / NAME).unlink()
     assert publish(tmp_path).result == "written"
 
 
-def test_the_check_sees_the_bytes_of_the_disk_and_its_refusal_leaves_all_as_it_was(tmp_path: Path) -> None:
+def test_the_check_gets_the_bytes_on_the_disk_and_a_refusal_changes_nothing(tmp_path: Path) -> None:
     publish(tmp_path)
-    seen: list[bytes] = []
+    contents: list[bytes] = []
 
     def refuse(content: bytes) -> None:
-        seen.append(content)
+        contents.append(content)
         raise SpecError("no")
 
     with pytest.raises(SpecError):
         publish(tmp_path, b"two", check=refuse)
     with pytest.raises(SpecError):
         publish(tmp_path, b"one", check=refuse)
-    assert seen == [b"two", b"one"]
+    assert contents == [b"two", b"one"]
     assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
     assert names(tmp_path) == [NAME]
     assert is_ours(tmp_path)
 
 
-def test_a_file_that_another_program_changes_meanwhile_is_left_alone(tmp_path: Path) -> None:
+def test_a_file_that_another_program_changes_meanwhile_is_not_replaced(tmp_path: Path) -> None:
     publish(tmp_path)
     path = tmp_path / "cdi" / NAME
     with pytest.raises(StoreError, match="meanwhile"):
-        publish(tmp_path, b"two", check=lambda _: path.write_bytes(b"somebody's"))
-    assert path.read_bytes() == b"somebody's"
+        publish(tmp_path, b"two", check=lambda _: path.write_bytes(b"foreign"))
+    assert path.read_bytes() == b"foreign"
     assert names(tmp_path) == [NAME]
 
 
 @pytest.mark.parametrize("name", ["a.txt", "../a.json", "", "a.json.tmp", "a.yml"])
-def test_a_name_that_runtimes_would_not_load_is_a_programming_error(tmp_path: Path, name: str) -> None:
+def test_a_file_name_that_runtimes_do_not_load_raises_value_error(tmp_path: Path, name: str) -> None:
     with pytest.raises(ValueError, match="name"):
         specs.publish(str(tmp_path), name, b"", kind=KIND, state_dir=f"{tmp_path}/state", check=accept)
 
 
-def test_a_name_of_255_bytes_can_be_written_and_a_longer_one_is_one_line(tmp_path: Path) -> None:
+def test_a_name_of_255_bytes_is_written_and_a_longer_name_is_an_error(tmp_path: Path) -> None:
     for length, good in ((255, True), (256, False)):
         name = "n" * (length - 5) + ".json"
         if good:
@@ -156,7 +156,7 @@ def test_a_name_of_255_bytes_can_be_written_and_a_longer_one_is_one_line(tmp_pat
             )
 
 
-def test_the_same_directory_under_another_name_holds_the_same_file_of_ours(tmp_path: Path) -> None:
+def test_a_file_of_cdigen_is_recognised_through_a_link_to_its_directory(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "alias").symlink_to(".")
     arguments = {"kind": KIND, "state_dir": f"{tmp_path}/state", "check": accept}
@@ -164,7 +164,7 @@ def test_the_same_directory_under_another_name_holds_the_same_file_of_ours(tmp_p
     assert published == PublishedSpec(path=f"{tmp_path}/alias/cdi/{NAME}", result="written")
 
 
-# Foreign files
+# Foreign files.
 
 
 def put_foreign(base: Path, what: str) -> None:
@@ -191,7 +191,9 @@ FOREIGN = ("file", "symlink", "dangling symlink", "directory", "fifo", "socket")
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_something_foreign_at_the_name_is_refused_with_the_remedy(tmp_path: Path, what: str) -> None:
+def test_a_foreign_file_with_the_name_of_the_spec_is_refused_with_the_remedy(
+    tmp_path: Path, what: str
+) -> None:
     put_foreign(tmp_path, what)
     passwd = traces(Path("/etc/passwd"))
     before = traces(tmp_path / "cdi" / NAME)
@@ -207,7 +209,7 @@ def test_something_foreign_at_the_name_is_refused_with_the_remedy(tmp_path: Path
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_replace_foreign_moves_it_aside_whatever_it_is(tmp_path: Path, what: str) -> None:
+def test_replace_foreign_moves_a_foreign_file_of_any_type_aside(tmp_path: Path, what: str) -> None:
     put_foreign(tmp_path, what)
     before = os.lstat(tmp_path / "cdi" / NAME)
     published = publish(tmp_path, replace_foreign=True)
@@ -219,7 +221,7 @@ def test_replace_foreign_moves_it_aside_whatever_it_is(tmp_path: Path, what: str
     assert is_ours(tmp_path)
 
 
-def test_a_second_foreign_file_in_one_second_gets_another_name(tmp_path: Path) -> None:
+def test_foreign_files_that_are_moved_aside_within_a_second_get_different_names(tmp_path: Path) -> None:
     put_foreign(tmp_path, "file")
     publish(tmp_path, replace_foreign=True)
     (tmp_path / "cdi" / NAME).write_bytes(b"foreign again")
@@ -228,7 +230,7 @@ def test_a_second_foreign_file_in_one_second_gets_another_name(tmp_path: Path) -
     assert (tmp_path / f"cdi/{NAME}.foreign-20260811T120000Z").read_bytes() == b"foreign"
 
 
-def test_our_file_becomes_foreign_when_somebody_edits_it(tmp_path: Path) -> None:
+def test_a_file_of_cdigen_is_foreign_after_an_edit(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "cdi" / NAME).write_bytes(b"edited by hand")
     with pytest.raises(SpecError):
@@ -236,7 +238,7 @@ def test_our_file_becomes_foreign_when_somebody_edits_it(tmp_path: Path) -> None
     assert (tmp_path / "cdi" / NAME).read_bytes() == b"edited by hand"
 
 
-def test_a_foreign_file_stays_when_ours_is_refused(tmp_path: Path) -> None:
+def test_a_foreign_file_stays_if_the_check_refuses_the_new_content(tmp_path: Path) -> None:
     put_foreign(tmp_path, "file")
 
     def refuse(_: bytes) -> None:
@@ -248,14 +250,14 @@ def test_a_foreign_file_stays_when_ours_is_refused(tmp_path: Path) -> None:
     assert names(tmp_path) == [NAME]
 
 
-def test_a_foreign_file_with_our_very_bytes_is_kept_and_counts_as_ours_from_then_on(tmp_path: Path) -> None:
+def test_a_foreign_file_with_the_same_bytes_is_kept_and_recorded(tmp_path: Path) -> None:
     put_foreign(tmp_path, "file")
     (tmp_path / "cdi" / NAME).chmod(0o644)
     assert publish(tmp_path, b"foreign").result == "unchanged"
     assert publish(tmp_path, b"two").result == "written"
 
 
-def test_other_foreign_files_leave_together_with_the_write(tmp_path: Path) -> None:
+def test_other_foreign_files_are_moved_aside_together_with_the_write(tmp_path: Path) -> None:
     put_foreign(tmp_path, "file")
     (tmp_path / "cdi/nvidia.yaml").write_bytes(b"nvidia-ctk's")
     published = publish(tmp_path, replace_foreign=True, also_set_aside=("nvidia.yaml", "gone.json", NAME))
@@ -264,7 +266,7 @@ def test_other_foreign_files_leave_together_with_the_write(tmp_path: Path) -> No
     assert names(tmp_path) == [NAME, f"{NAME}.{stamp}", f"nvidia.yaml.{stamp}"]
 
 
-def test_other_foreign_files_leave_even_when_ours_is_unchanged(tmp_path: Path) -> None:
+def test_other_foreign_files_are_moved_aside_even_if_the_spec_is_unchanged(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "cdi/nvidia.yaml").write_bytes(b"nvidia-ctk's")
     published = publish(tmp_path, also_set_aside=("nvidia.yaml",))
@@ -272,7 +274,7 @@ def test_other_foreign_files_leave_even_when_ours_is_unchanged(tmp_path: Path) -
     assert published.set_aside == (f"{tmp_path}/cdi/nvidia.yaml.foreign-20260811T120000Z",)
 
 
-def test_foreign_files_return_when_one_of_them_cannot_leave(tmp_path: Path) -> None:
+def test_foreign_files_are_moved_back_if_one_of_them_cannot_be_moved_aside(tmp_path: Path) -> None:
     put_foreign(tmp_path, "file")
     long = "n" * 245 + ".yaml"
     (tmp_path / "cdi" / long).write_bytes(b"its name has no room for a suffix")
@@ -285,7 +287,7 @@ def test_foreign_files_return_when_one_of_them_cannot_leave(tmp_path: Path) -> N
 # The state file
 
 
-def test_without_the_state_file_nothing_is_ours_any_more(tmp_path: Path) -> None:
+def test_without_the_state_file_all_spec_files_are_foreign(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "state/state.json").unlink()
     with pytest.raises(SpecError):
@@ -294,7 +296,7 @@ def test_without_the_state_file_nothing_is_ours_any_more(tmp_path: Path) -> None
     assert publish(tmp_path, b"two").result == "written"
 
 
-def test_a_damaged_state_file_is_reported_and_the_write_goes_on(tmp_path: Path) -> None:
+def test_a_damaged_state_file_is_reported_and_the_spec_is_written(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "state/state.json").write_bytes(b"\0" * 100)
     published = publish(tmp_path)
@@ -307,15 +309,15 @@ def test_a_damaged_state_file_is_reported_and_the_write_goes_on(tmp_path: Path) 
     assert publish(tmp_path).findings == ()
 
 
-def test_a_refusal_after_damage_says_that_the_state_file_was_damaged(tmp_path: Path) -> None:
+def test_the_refusal_of_a_foreign_file_names_the_damaged_state_file(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "state/state.json").write_bytes(b"")
-    with pytest.raises(SpecError, match=r"not known as ours .*state\.json is damaged"):
+    with pytest.raises(SpecError, match=r"cdigen did not write this file .*state\.json is damaged"):
         publish(tmp_path, b"two")
     assert (tmp_path / "cdi" / NAME).read_bytes() == b"one"
 
 
-def test_what_a_writer_leaves_that_died_between_record_and_rename_is_recognised(tmp_path: Path) -> None:
+def test_after_a_kill_between_record_and_rename_the_file_is_still_a_file_of_cdigen(tmp_path: Path) -> None:
     publish(tmp_path)
     state = json.loads((tmp_path / "state/state.json").read_text())
     entry = state["specs"][f"{tmp_path}/cdi/{NAME}"]
@@ -329,7 +331,7 @@ def test_what_a_writer_leaves_that_died_between_record_and_rename_is_recognised(
 # Withdrawing
 
 
-def test_withdraw_removes_our_own_file_once(tmp_path: Path) -> None:
+def test_withdraw_removes_a_file_of_cdigen_once(tmp_path: Path) -> None:
     publish(tmp_path)
     assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "removed"
     assert names(tmp_path) == []
@@ -338,14 +340,14 @@ def test_withdraw_removes_our_own_file_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("what", FOREIGN)
-def test_withdraw_leaves_what_is_not_ours(tmp_path: Path, what: str) -> None:
+def test_withdraw_keeps_a_foreign_file(tmp_path: Path, what: str) -> None:
     put_foreign(tmp_path, what)
     (tmp_path / "state").mkdir()
     assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "absent"
     assert names(tmp_path) == [NAME]
 
 
-def test_withdraw_leaves_our_file_after_somebody_edited_it(tmp_path: Path) -> None:
+def test_withdraw_keeps_a_file_of_cdigen_after_an_edit(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "cdi" / NAME).write_bytes(b"edited by hand")
     assert specs.withdraw(f"{tmp_path}/cdi", NAME, state_dir=f"{tmp_path}/state") == "foreign"
@@ -360,7 +362,7 @@ def test_withdraw_makes_no_directories(tmp_path: Path) -> None:
 # What is recorded
 
 
-def test_recorded_names_the_files_of_a_directory_whichever_link_leads_there(tmp_path: Path) -> None:
+def test_recorded_returns_the_files_of_a_directory_through_any_link(tmp_path: Path) -> None:
     publish(tmp_path)
     (tmp_path / "link").symlink_to(tmp_path)
     for folder in ("cdi", "link/cdi"):
@@ -373,7 +375,7 @@ def test_recorded_names_the_files_of_a_directory_whichever_link_leads_there(tmp_
 # Start-up
 
 
-def test_the_store_imports_nothing_slow() -> None:
+def test_the_store_imports_no_slow_modules() -> None:
     code = (
         "import sys, dataclasses; before = set(sys.modules); import cdigen.store.specs; "
         "print(*sorted(name.partition('.')[0] for name in set(sys.modules) - before))"

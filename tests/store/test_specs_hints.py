@@ -1,4 +1,4 @@
-"""What refusals over others' files say to do next: a whole command, since the daemon has no such option."""
+"""Hints for foreign files contain a complete command, because the daemon has no option --replace-foreign."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from cdigen.store import specs, state
 COMMAND = "'cdigen generate --write --replace-foreign'"
 
 
-def test_a_foreign_file_is_moved_aside_by_a_command_that_there_is(tmp_path: Path) -> None:
+def test_the_hint_for_a_foreign_file_has_the_complete_command(tmp_path: Path) -> None:
     (tmp_path / "cdi").mkdir()
     (tmp_path / "cdi/nvidia.com-gpu.json").write_text("{}")
     with pytest.raises(SpecError) as caught:
@@ -25,7 +25,7 @@ def test_a_foreign_file_is_moved_aside_by_a_command_that_there_is(tmp_path: Path
     assert COMMAND in caught.value.hint
 
 
-def test_after_a_damaged_state_the_command_takes_the_files_over(tmp_path: Path) -> None:
+def test_the_hint_for_a_damaged_state_file_has_the_complete_command(tmp_path: Path) -> None:
     (tmp_path / state.STATE_FILE).write_text("[")
     _, (finding,) = state.read(str(tmp_path))
     assert COMMAND in finding.hint

@@ -33,7 +33,7 @@ def names(base: Path) -> list[str]:
 
 
 @given(first=st.binary(max_size=300), second=st.binary(max_size=300))
-def test_publishing_twice_is_publishing_once(first: bytes, second: bytes) -> None:
+def test_publishing_the_same_content_again_changes_nothing(first: bytes, second: bytes) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
         base = Path(folder)
         publish(base, first)
@@ -46,7 +46,7 @@ def test_publishing_twice_is_publishing_once(first: bytes, second: bytes) -> Non
 
 
 class History(RuleBasedStateMachine):
-    """Whatever happens in whichever order: foreign content is never lost, ours is never unknown."""
+    """After any sequence of events, no foreign content is lost, and cdigen's content is recorded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,10 +73,10 @@ class History(RuleBasedStateMachine):
             assert self.path.read_bytes() == content
             self.ours = content
             if there == content:
-                self.foreign.discard(content)  # our very bytes count as ours from now on
+                self.foreign.discard(content)  # a file with the same bytes is recorded as cdigen's file
 
     @rule(number=st.integers(0, 9))
-    def somebody_writes(self, number: int) -> None:
+    def another_program_writes(self, number: int) -> None:
         content = f"foreign {number} {len(self.foreign)}".encode()
         if self.path.exists() and self.path.read_bytes() in self.foreign:
             self.foreign.discard(self.path.read_bytes())
@@ -98,7 +98,7 @@ class History(RuleBasedStateMachine):
         self.ours = None
 
     @invariant()
-    def no_foreign_content_is_lost_and_no_rubbish_stays(self) -> None:
+    def no_foreign_content_is_lost_and_no_temporary_file_stays(self) -> None:
         files = list((self.base / "cdi").iterdir())
         assert self.foreign <= {path.read_bytes() for path in files}
         assert all(path.name.startswith(NAME) for path in files)

@@ -34,7 +34,7 @@ def refusal(directory: Path | str, state_dir: Path | str, content: bytes) -> Sto
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) -> None:
+def test_a_full_disk_leaves_the_old_spec_complete_and_no_temporary_files(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=16k") as directory:
         publish(directory, tmp_path / "state", b"old" * 1000)
         error = refusal(directory, tmp_path / "state", b"new" * 10_000)
@@ -49,7 +49,7 @@ def test_a_full_disk_leaves_the_old_spec_whole_and_no_rubbish(tmp_path: Path) ->
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
+def test_a_disk_without_free_inodes_is_reported_as_a_full_disk(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=1m,nr_inodes=2") as directory:
         publish(directory, tmp_path / "state", b"old")
         assert "No space left on device" in refusal(directory, tmp_path / "state", b"new").message
@@ -57,14 +57,14 @@ def test_a_disk_without_inodes_is_a_full_disk(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_the_space_of_a_dead_writer_is_free_again_for_the_next(tmp_path: Path) -> None:
+def test_a_writer_frees_the_space_of_the_temporary_files_of_an_ended_writer(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "cdi", "size=16k") as directory:
         (directory / ".cdigen-x.json.1.00000000.tmp").write_bytes(b"x" * 16384)
         assert publish(directory, tmp_path / "state", b"new").result == "written"
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None:
+def test_a_full_disk_of_the_state_directory_leaves_the_old_spec(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
         fill(state_dir / "more")
@@ -77,7 +77,7 @@ def test_a_full_disk_below_the_state_leaves_the_old_spec(tmp_path: Path) -> None
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_spec_that_is_in_place_is_no_failure_because_of_the_state(tmp_path: Path) -> None:
+def test_an_unchanged_spec_with_an_unwritable_state_file_is_only_a_warning(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
         (state_dir / "state.json").unlink()
@@ -90,7 +90,7 @@ def test_a_spec_that_is_in_place_is_no_failure_because_of_the_state(tmp_path: Pa
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_full_disk_below_the_state_hinders_no_withdrawal(tmp_path: Path) -> None:
+def test_a_full_disk_of_the_state_directory_does_not_prevent_a_withdrawal(tmp_path: Path) -> None:
     with tmpfs(tmp_path / "state", "size=16k") as state_dir:
         publish(tmp_path / "cdi", state_dir, b"old")
         fill(state_dir / "more")
@@ -99,7 +99,7 @@ def test_a_full_disk_below_the_state_hinders_no_withdrawal(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> None:
+def test_the_error_names_a_read_only_spec_directory(tmp_path: Path) -> None:
     publish(tmp_path / "cdi", tmp_path / "state", b"old")
     with read_only(tmp_path / "cdi"):
         error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
@@ -112,7 +112,7 @@ def test_a_read_only_spec_directory_is_named_and_left_alone(tmp_path: Path) -> N
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_missing_directory_on_a_read_only_file_system(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     with read_only(tmp_path / "etc"):
         error = refusal(tmp_path / "etc/a/cdi", tmp_path / "state", b"new")
@@ -120,7 +120,7 @@ def test_a_directory_that_is_missing_on_a_read_only_file_system_is_named(tmp_pat
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_read_only_state_directory_is_named(tmp_path: Path) -> None:
+def test_the_error_names_a_read_only_state_directory(tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     with read_only(tmp_path / "state"):
         error = refusal(tmp_path / "cdi", tmp_path / "state", b"new")
@@ -129,7 +129,7 @@ def test_a_read_only_state_directory_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_a_user_without_permission_is_told_what_and_where() -> None:
+def test_a_missing_permission_is_reported_with_the_path() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         base = Path(folder)
         base.chmod(0o755)
@@ -137,28 +137,28 @@ def test_a_user_without_permission_is_told_what_and_where() -> None:
         (base / "closed").mkdir(mode=0o700)
         (base / "state").mkdir()
         os.chown(base / "state", NOBODY, NOBODY)
-        answer = by(NOBODY, lambda: publish(base / "cdi", base / "state", b"new"))
-        assert answer.startswith(f"cannot write {base}/cdi/{NAME}: Permission denied; run")
-        answer = by(NOBODY, lambda: publish(base / "closed/cdi", base / "state", b"new"))
-        assert answer.startswith("cannot open spec directory")
-        assert "Permission denied" in answer
-        answer = by(NOBODY, lambda: publish(base / "new/cdi", base / "state", b"new"))
-        assert answer.startswith(f"cannot make spec directory {base}/new/cdi: {base}/new: Permission")
-        answer = by(NOBODY, lambda: publish(base / "cdi", base / "mine", b"new"))
-        assert answer.startswith(f"cannot make state directory {base}/mine: Permission denied")
+        message = by(NOBODY, lambda: publish(base / "cdi", base / "state", b"new"))
+        assert message.startswith(f"cannot write {base}/cdi/{NAME}: Permission denied; run")
+        message = by(NOBODY, lambda: publish(base / "closed/cdi", base / "state", b"new"))
+        assert message.startswith("cannot open spec directory")
+        assert "Permission denied" in message
+        message = by(NOBODY, lambda: publish(base / "new/cdi", base / "state", b"new"))
+        assert message.startswith(f"cannot make spec directory {base}/new/cdi: {base}/new: Permission")
+        message = by(NOBODY, lambda: publish(base / "cdi", base / "mine", b"new"))
+        assert message.startswith(f"cannot make state directory {base}/mine: Permission denied")
         assert os.listdir(base / "cdi") == []
 
 
 @pytest.mark.needs_root
-def test_a_file_that_must_not_be_replaced_is_left_alone() -> None:
+def test_a_file_that_the_user_may_not_replace_is_unchanged() -> None:
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
         base = Path(folder)
         base.chmod(0o755)
         publish(base / "cdi", base / "state", b"old")
-        (base / "cdi").chmod(0o1777)  # all may write here, but nobody may rename over another's file
+        (base / "cdi").chmod(0o1777)  # all users may write here, but not rename over a file of another user
         for path in (base / "state", *(base / "state").iterdir()):
             os.chown(path, NOBODY, NOBODY)
-        answer = by(NOBODY, lambda: publish(base / "cdi", base / "state", b"new"))
-        assert answer.startswith(f"cannot write {base}/cdi/{NAME}: Operation not permitted; run")
+        message = by(NOBODY, lambda: publish(base / "cdi", base / "state", b"new"))
+        assert message.startswith(f"cannot write {base}/cdi/{NAME}: Operation not permitted; run")
         assert (base / "cdi" / NAME).read_bytes() == b"old"
         assert os.listdir(base / "cdi") == [NAME]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NAME = "nvidia.com-gpu.json"
-# Different lengths, each many pages: a torn file would be neither.
+# The contents have different lengths of many pages. An incomplete file would differ from each content.
 CONTENTS = tuple(bytes([65 + number]) * (40_000 + 7_000 * number) for number in range(4))
 KILLS = 60
 
@@ -56,7 +56,7 @@ def base(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         yield Path(path)
 
 
-def test_a_writer_killed_at_any_moment_leaves_a_whole_file_that_is_still_ours(base: Path) -> None:
+def test_a_kill_of_a_writer_at_any_moment_leaves_a_complete_file_of_cdigen(base: Path) -> None:
     first, second, third, _ = CONTENTS
 
     def write_for_ever() -> None:
@@ -65,17 +65,17 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_that_is_still_ours(ba
             publish(base, second)
 
     publish(base, third)
-    seen: set[bytes] = set()
+    observed: set[bytes] = set()
     rubbish: list[str] = []
-    # Without rubbish, no writer was killed while it wrote.
-    for moment in moments(KILLS, 0.03, lambda: rubbish and len(seen) > 1):
+    # Temporary files show that a writer was killed while it wrote.
+    for moment in moments(KILLS, 0.03, lambda: rubbish and len(observed) > 1):
         before = (base / "cdi" / NAME).read_bytes()
         with killed_after(write_for_ever):
             pause(moment)
         content = (base / "cdi" / NAME).read_bytes()
         assert content in (before, first, second)
         assert is_ours(base)
-        seen.add(content)
+        observed.add(content)
         names = os.listdir(base / "cdi") + os.listdir(base / "state")
         rubbish.extend(name for name in names if name.endswith(".tmp"))
         publish(base, third)
@@ -83,14 +83,14 @@ def test_a_writer_killed_at_any_moment_leaves_a_whole_file_that_is_still_ours(ba
         assert sorted(os.listdir(base / "state")) == ["lock", "state.json"]
 
 
-def test_a_withdrawal_killed_at_any_moment_leaves_our_file_or_none(base: Path) -> None:
-    def come_and_go() -> None:
+def test_a_kill_of_a_withdrawal_at_any_moment_leaves_a_file_of_cdigen_or_no_file(base: Path) -> None:
+    def publish_and_withdraw() -> None:
         while True:
             publish(base, CONTENTS[0])
             specs.withdraw(f"{base}/cdi", NAME, state_dir=f"{base}/state")
 
     for _ in range(20):
-        with killed_after(come_and_go):
+        with killed_after(publish_and_withdraw):
             pause(random.uniform(0.002, 0.02))
         publish(base, CONTENTS[1])
         assert is_ours(base)
@@ -98,7 +98,7 @@ def test_a_withdrawal_killed_at_any_moment_leaves_our_file_or_none(base: Path) -
 
 
 @pytest.mark.parametrize("writers", [2, 4])
-def test_readers_see_whole_files_only_while_several_writers_write(base: Path, writers: int) -> None:
+def test_readers_get_only_complete_files_while_several_writers_write(base: Path, writers: int) -> None:
     publish(base, CONTENTS[0])
     contents = CONTENTS[:writers]
     enough = base / "enough"
@@ -110,13 +110,13 @@ def test_readers_see_whole_files_only_while_several_writers_write(base: Path, wr
             number += 1
 
     pids = [child(lambda first=first: write(first)) for first in range(writers)]  # type: ignore[misc]
-    seen: set[bytes] = set()
+    observed: set[bytes] = set()
     statuses: list[int] = []
     deadline = time.monotonic() + PATIENCE_S
     try:
         while len(statuses) < writers:
-            seen.add((base / "cdi" / NAME).read_bytes())
-            if len(seen) > 1 or time.monotonic() > deadline:
+            observed.add((base / "cdi" / NAME).read_bytes())
+            if len(observed) > 1 or time.monotonic() > deadline:
                 enough.touch()
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid:
@@ -126,33 +126,33 @@ def test_readers_see_whole_files_only_while_several_writers_write(base: Path, wr
         for pid in pids:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-    assert seen <= set(contents)
+    assert observed <= set(contents)
     assert statuses == [0] * writers
-    assert len(seen) > 1
+    assert len(observed) > 1
     assert is_ours(base)
     assert os.listdir(base / "cdi") == [NAME]
 
 
-def test_the_file_of_a_living_writer_is_never_swept_and_that_of_a_dead_one_is(tmp_path: Path) -> None:
-    ready, tell = os.pipe()
+def test_only_the_temporary_files_of_ended_writers_are_swept(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
 
-    def stay() -> None:
+    def stage_and_wait() -> None:
         with open_or_create(str(tmp_path)) as directory, tempfiles.staged(directory, NAME, b"content"):
-            os.write(tell, b"x")
+            os.write(writer, b"x")
             signal.pause()
 
-    with killed_after(stay):
-        os.read(ready, 1)
+    with killed_after(stage_and_wait):
+        os.read(reader, 1)
         left = os.listdir(tmp_path)
         assert sweep(str(tmp_path)) == ()
         assert os.listdir(tmp_path) == left
-    os.close(ready)
-    os.close(tell)
+    os.close(reader)
+    os.close(writer)
     assert sweep(str(tmp_path)) == tuple(left)
     assert os.listdir(tmp_path) == []
 
 
-def test_a_pid_of_another_namespace_counts_for_nothing_only_the_lock_does(tmp_path: Path) -> None:
+def test_the_lock_and_not_the_pid_in_its_name_protects_a_temporary_file(tmp_path: Path) -> None:
     alive_here = tmp_path / f".cdigen-a.json.{os.getpid()}.00000000.tmp"
     unknown_here = tmp_path / ".cdigen-b.json.4194305.00000000.tmp"
     for path in (alive_here, unknown_here):
@@ -174,14 +174,14 @@ def test_a_pid_of_another_namespace_counts_for_nothing_only_the_lock_does(tmp_pa
         ".cdigen-x.json.1.00000000.json",
     ],
 )
-def test_a_sweep_takes_only_names_that_are_exactly_ours(tmp_path: Path, name: str) -> None:
+def test_a_sweep_removes_only_files_with_temporary_names_of_cdigen(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"")
     assert sweep(str(tmp_path)) == ()
     assert os.listdir(tmp_path) == [name]
 
 
 @pytest.mark.parametrize("kind", ["symlink", "directory", "fifo"])
-def test_a_sweep_takes_only_regular_files(tmp_path: Path, kind: str) -> None:
+def test_a_sweep_removes_only_regular_files(tmp_path: Path, kind: str) -> None:
     path = tmp_path / ".cdigen-x.json.1.00000000.tmp"
     if kind == "symlink":
         path.symlink_to("/etc/passwd")
@@ -193,18 +193,18 @@ def test_a_sweep_takes_only_regular_files(tmp_path: Path, kind: str) -> None:
     assert os.path.lexists(path)
 
 
-def test_a_temporary_file_that_a_sweep_took_before_it_was_locked_is_not_used(tmp_path: Path) -> None:
+def test_a_temporary_file_that_a_sweep_removed_before_it_was_locked_is_not_used(tmp_path: Path) -> None:
     with (tmp_path / "x").open("w") as file:
         assert tempfiles._claimed(file.fileno())
         os.unlink(tmp_path / "x")
         assert not tempfiles._claimed(file.fileno())
 
 
-def test_a_sweeper_without_our_lock_never_breaks_a_writer(tmp_path: Path) -> None:
-    def sweep_on() -> None:
+def test_a_concurrent_sweep_without_the_lock_does_not_disturb_a_writer(tmp_path: Path) -> None:
+    def sweep_repeatedly() -> None:
         while True:
             sweep(f"{tmp_path}/cdi")
 
-    with killed_after(sweep_on):
+    with killed_after(sweep_repeatedly):
         for number in range(40):
             assert publish(tmp_path, CONTENTS[number % 2]).result == "written"

@@ -22,7 +22,7 @@ OWNED = OwnedSpec(
 )
 
 
-def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+def test_a_written_state_is_read_back(tmp_path: Path) -> None:
     state = State(specs=(OWNED, OwnedSpec(path=os.fsdecode(b"/etc/cdi/\xff.json"), kind="a.b/c", digests=())))
     with open_or_create(str(tmp_path)) as directory:
         states.write(directory, state)
@@ -31,8 +31,8 @@ def test_what_is_written_is_read_again(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "state.json").stat().st_mode) == 0o644
 
 
-def test_who_sees_the_host_elsewhere_reads_the_paths_as_its_own(tmp_path: Path) -> None:
-    """A pod has the host at /host, of which its service wrote the state; and the other way round."""
+def test_a_reader_with_another_root_of_the_host_converts_the_paths(tmp_path: Path) -> None:
+    """A pod with the host at /host can read the state file of the host's service, and vice versa."""
     host, pod = tmp_path / "host", tmp_path / "pod/sees"
     owned = replace(OWNED, path=f"{host}/run/cdi/a.json")
     other = replace(OWNED, path="/srv/cdi/b.json")
@@ -49,33 +49,30 @@ def test_who_sees_the_host_elsewhere_reads_the_paths_as_its_own(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("there", "here", "path", "seen"),
+    ("writer", "reader", "path", "converted"),
     [
         ("/var/lib/cdigen", "/host/var/lib/cdigen", "/run/cdi/a", "/host/run/cdi/a"),
         ("/host/var/lib/cdigen", "/var/lib/cdigen", "/host/run/cdi/a", "/run/cdi/a"),
         ("/host/var/lib/cdigen", "/var/lib/cdigen", "/hostess/a", "/hostess/a"),
         ("/a/var/lib/cdigen", "/b/var/lib/cdigen", "/a/run/cdi/a", "/b/run/cdi/a"),
         ("/srv/state", "/var/lib/cdigen", "/run/cdi/a", "/run/cdi/a"),
-        # Earlier files have no home.
-        ("", "/var/lib/cdigen", "/run/cdi/a", "/run/cdi/a"),
-        ("", "/host/var/lib/cdigen", "/run/cdi/a", "/host/run/cdi/a"),
-        ("", "/host/var/lib/cdigen", "/host/run/cdi/a", "/host/run/cdi/a"),
-        ("", "/srv/state", "/run/cdi/a", "/run/cdi/a"),
     ],
 )
-def test_paths_move_with_the_state_directory(there: str, here: str, path: str, seen: str) -> None:
-    entry = {"kind": "nvidia.com/gpu", "sha256": []}
-    document = {"schema": 1, "home": there, "specs": {path: entry}}
-    assert [owned.path for owned in states._state(document, here).specs] == [seen]
+def test_paths_are_converted_by_the_path_of_the_state_directory(
+    writer: str, reader: str, path: str, converted: str
+) -> None:
+    entry = {"kind": "nvidia.com/gpu", "driver": "", "sha256": []}
+    document = {"schema": 1, "home": writer, "specs": {path: entry}}
+    assert [owned.path for owned in states._state(document, reader).specs] == [converted]
 
 
-def test_a_missing_directory_and_a_missing_file_mean_that_nothing_is_ours(tmp_path: Path) -> None:
+def test_without_the_directory_or_the_file_the_state_is_empty(tmp_path: Path) -> None:
     assert states.read(f"{tmp_path}/none") == (State(), ())
     assert states.read(str(tmp_path)) == (State(), ())
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_is_ours_with_any_recorded_digest_and_with_no_other() -> None:
+def test_a_file_is_a_file_of_cdigen_if_its_digest_is_recorded() -> None:
     state = State(specs=(OWNED,))
     assert state.owns("/etc/cdi/a.json", b"a")
     assert state.owns("/etc/cdi/a.json", b"b")
@@ -100,21 +97,21 @@ DAMAGE = [
     b"[]",
     b"null",
     b"{}",
-    b'{"schema": 2, "specs": {}}',
-    b'{"schema": 1, "specs": []}',
-    b'{"schema": 1, "specs": {"/a": {"kind": "x/y"}}}',
-    b'{"schema": 1, "specs": {"/a": {"kind": "x/y", "sha256": "00"}}}',
-    b'{"schema": 1, "specs": {"/a": {"kind": 1, "sha256": []}}}',
-    b'{"schema": 1, "specs": {"/a": []}}',
+    b'{"schema": 2, "home": "/s", "specs": {}}',
+    b'{"schema": 1, "specs": {}}',
+    b'{"schema": 1, "home": "/s", "specs": []}',
+    b'{"schema": 1, "home": "/s", "specs": {"/a": {"kind": "x/y", "sha256": []}}}',
+    b'{"schema": 1, "home": "/s", "specs": {"/a": {"kind": "x/y", "driver": ""}}}',
+    b'{"schema": 1, "home": "/s", "specs": {"/a": {"kind": "x/y", "driver": "", "sha256": "00"}}}',
+    b'{"schema": 1, "home": "/s", "specs": {"/a": {"kind": 1, "driver": "", "sha256": []}}}',
+    b'{"schema": 1, "home": "/s", "specs": {"/a": []}}',
     b'{"schema": 1' + b"0" * 5000 + b"}",
     b"[" * 100_000,
 ]
 
 
 @pytest.mark.parametrize("content", DAMAGE, ids=range(len(DAMAGE)))
-def test_a_damaged_state_file_means_nothing_is_ours_and_is_moved_aside(
-    tmp_path: Path, content: bytes
-) -> None:
+def test_a_damaged_state_file_is_moved_aside_and_the_state_is_empty(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "state.json").write_bytes(content)
     state, findings = states.read(str(tmp_path))
     assert (state, [finding.rule for finding in findings]) == (State(), ["state-damaged"])
@@ -129,7 +126,7 @@ def test_a_damaged_state_file_means_nothing_is_ours_and_is_moved_aside(
 
 
 @pytest.mark.parametrize("kind", ["directory", "fifo", "symlink"])
-def test_a_state_file_that_is_no_file_is_moved_aside_too(tmp_path: Path, kind: str) -> None:
+def test_a_state_file_that_is_not_regular_is_moved_aside(tmp_path: Path, kind: str) -> None:
     path = tmp_path / "state.json"
     if kind == "directory":
         (path / "below").mkdir(parents=True)
@@ -151,17 +148,19 @@ JSON = st.recursive(
     | st.booleans()
     | st.integers()
     | st.text(max_size=5)
-    | st.sampled_from(["kind", "sha256", "0" * 64]),
+    | st.sampled_from(["kind", "driver", "sha256", "0" * 64]),
     lambda inner: (
         st.lists(inner, max_size=3)
-        | st.dictionaries(st.sampled_from(["schema", "specs", "kind", "sha256", "/a"]), inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["schema", "home", "specs", "kind", "driver", "sha256", "/a"]), inner, max_size=3
+        )
     ),
     max_leaves=8,
 )
 
 
 @given(document=JSON)
-def test_any_document_is_a_state_or_damage_and_never_a_crash(
+def test_any_document_is_read_as_a_state_or_as_damage(
     tmp_path_factory: pytest.TempPathFactory, document: object
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "any-document"
@@ -172,7 +171,7 @@ def test_any_document_is_a_state_or_damage_and_never_a_crash(
     assert state == State() or not findings
 
 
-def test_what_is_recorded_within_a_folder_is_not_what_lies_below_or_beside_it() -> None:
+def test_within_returns_only_files_directly_in_the_folder() -> None:
     paths = ("/etc/cdi/a.json", "/etc/cdi/b/c.json", "/etc/cdi2/d.json")
     state = State(specs=tuple(OwnedSpec(path=path, kind="a.b/c", digests=()) for path in paths))
     assert [owned.path for owned in state.within("/etc/cdi")] == ["/etc/cdi/a.json"]

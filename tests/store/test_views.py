@@ -1,4 +1,4 @@
-"""Views on the disk: what is in them, what is not, and how they are named."""
+"""Views on the disk: their content, the files that are left out, and their names."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refusal(base: Path, plan: ViewPlan = PLAN) -> StoreError:
     return caught.value
 
 
-def test_a_view_holds_every_file_as_a_hard_link_and_every_link(base: Path) -> None:
+def test_a_view_has_a_hard_link_for_every_file_and_every_link_of_the_plan(base: Path) -> None:
     published = publish(base)
     assert published == publishing.PublishedView(
         name=name(base), path=f"/var/lib/cdigen/views/{name(base)}", how="linked"
@@ -64,7 +64,7 @@ def test_a_view_holds_every_file_as_a_hard_link_and_every_link(base: Path) -> No
     assert left(base) == [published.name]
 
 
-def test_a_view_that_is_there_is_used_and_not_touched_but_for_its_time(base: Path) -> None:
+def test_an_existing_view_is_used_and_only_its_time_changes(base: Path) -> None:
     published = publish(base)
     folder = view(base, published)
     os.utime(folder, (0, 0))
@@ -74,7 +74,7 @@ def test_a_view_that_is_there_is_used_and_not_touched_but_for_its_time(base: Pat
     assert folder.stat().st_mtime > 0
 
 
-def test_finding_finds_what_publishing_made_and_changes_nothing(base: Path) -> None:
+def test_find_view_returns_a_published_view_and_changes_nothing(base: Path) -> None:
     assert find(base) is None
     assert not Path(state(base)).exists()
     published = publish(base)
@@ -83,7 +83,7 @@ def test_finding_finds_what_publishing_made_and_changes_nothing(base: Path) -> N
     assert traces(view(base, published)) == before
 
 
-def test_directories_are_0755_whatever_the_umask(base: Path) -> None:
+def test_the_folders_of_a_view_have_mode_0755_for_any_umask(base: Path) -> None:
     before = os.umask(0o077)
     try:
         folder = view(base, publish(base))
@@ -93,12 +93,12 @@ def test_directories_are_0755_whatever_the_umask(base: Path) -> None:
     assert modes == {0o755}
 
 
-def test_the_name_does_not_depend_on_the_order_of_the_plan(base: Path) -> None:
-    turned = replace(PLAN, files=PLAN.files[::-1], links=PLAN.links[::-1])
-    assert name(base, turned) == name(base)
+def test_the_name_of_a_view_does_not_depend_on_the_order_of_the_plan(base: Path) -> None:
+    reversed_plan = replace(PLAN, files=PLAN.files[::-1], links=PLAN.links[::-1])
+    assert name(base, reversed_plan) == name(base)
 
 
-def test_the_name_does_not_change_with_inode_or_ctime(base: Path, tmp_path: Path) -> None:
+def test_the_name_of_a_view_does_not_depend_on_inodes_and_ctimes(base: Path, tmp_path: Path) -> None:
     before = name(base)
     shutil.copytree(base, tmp_path / "other", symlinks=True)
     assert name(tmp_path / "other") == before
@@ -117,11 +117,11 @@ def test_the_name_does_not_change_with_inode_or_ctime(base: Path, tmp_path: Path
         replace(PLAN, files=(replace(PLAN.files[0], path="bin/nvidia-smi2"), *PLAN.files[1:])),
     ],
 )
-def test_another_plan_has_another_name(base: Path, other: ViewPlan) -> None:
+def test_the_view_of_a_different_plan_has_a_different_name(base: Path, other: ViewPlan) -> None:
     assert name(base, other) != name(base)
 
 
-def test_another_size_time_or_mode_has_another_name(base: Path) -> None:
+def test_the_name_of_a_view_depends_on_size_time_and_mode_of_each_source(base: Path) -> None:
     names = {name(base)}
     put(base, LIBRARY, b"A" * 30_001)
     names.add(name(base))
@@ -132,7 +132,7 @@ def test_another_size_time_or_mode_has_another_name(base: Path) -> None:
     assert len(names) == 4
 
 
-def test_where_every_file_has_the_time_one_the_path_in_the_store_counts(base: Path) -> None:
+def test_the_paths_of_sources_determine_the_name_if_all_files_have_mtime_1(base: Path) -> None:
     names = set()
     for digest in ("aaaa", "bbbb"):
         file = put(base, f"/nix/store/{digest}-nvidia/lib/libcuda.so", b"same size")
@@ -146,7 +146,7 @@ def test_where_every_file_has_the_time_one_the_path_in_the_store_counts(base: Pa
     assert len(names) == 2
 
 
-def test_another_driver_gets_another_view_and_the_first_stays(base: Path) -> None:
+def test_another_driver_gets_another_view_and_the_first_view_stays(base: Path) -> None:
     first = publish(base)
     put(base, LIBRARY, b"new driver")
     second = publish(base)
@@ -155,7 +155,7 @@ def test_another_driver_gets_another_view_and_the_first_stays(base: Path) -> Non
     assert (view(base, second) / "lib64/libcuda.so.1").read_bytes() == b"new driver"
 
 
-def test_a_source_that_is_a_link_gives_the_file_that_it_leads_to(base: Path) -> None:
+def test_a_source_that_is_a_link_is_resolved_to_its_target(base: Path) -> None:
     os.symlink("libcuda.so.550.163.01", base / "usr/lib/x86_64-linux-gnu/libcuda.so.1")
     plan = replace(
         PLAN, files=(ViewFile(path="lib64/x", source="/usr/lib/x86_64-linux-gnu/libcuda.so.1"),), links=()
@@ -206,17 +206,17 @@ def a_link_itself(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "harm",
+    "damage",
     [
         without_a_file, without_a_link, with_one_more, with_another_link, with_an_empty_file, with_a_fifo,
         without_a_folder, with_a_linked_folder, a_link_itself,
     ],
 )  # fmt: skip
-def test_a_damaged_view_is_never_mended_but_another_stands_in(
-    base: Path, harm: Callable[[Path], None]
+def test_a_damaged_view_is_not_repaired_and_another_view_replaces_it(
+    base: Path, damage: Callable[[Path], None]
 ) -> None:
     first = publish(base)
-    harm(view(base, first))
+    damage(view(base, first))
     before = sorted(view(base, first).rglob("*"))
     assert find(base) is None
     second = publish(base)
@@ -226,7 +226,7 @@ def test_a_damaged_view_is_never_mended_but_another_stands_in(
     assert find(base) == publish(base) == replace(second, how="found")
 
 
-def test_a_third_view_stands_in_for_two_damaged_ones(base: Path) -> None:
+def test_a_third_view_replaces_two_damaged_views(base: Path) -> None:
     for number in ("", "-2", "-3"):
         published = publish(base)
         assert published.name == name(base) + number
@@ -234,7 +234,9 @@ def test_a_third_view_stands_in_for_two_damaged_ones(base: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o4755, 0o2755, 0o6755, 0o757, 0o775])
-def test_a_file_that_gives_privileges_or_that_others_may_change_is_left_out(base: Path, mode: int) -> None:
+def test_a_file_that_gives_privileges_or_is_writable_by_other_users_is_left_out(
+    base: Path, mode: int
+) -> None:
     (base / SMI[1:]).chmod(mode)
     published = publish(base)
     assert published.left_out == ("bin/nvidia-smi",)
@@ -245,14 +247,14 @@ def test_a_file_that_gives_privileges_or_that_others_may_change_is_left_out(base
     assert found.left_out == published.left_out
 
 
-def test_links_to_a_file_that_is_left_out_are_left_out_too(base: Path) -> None:
+def test_links_to_a_file_that_is_left_out_are_also_left_out(base: Path) -> None:
     (base / LIBRARY[1:]).chmod(0o4644)
     published = publish(base)
     assert set(published.left_out) == {path for path in PLAN.paths() if path.startswith("lib64")}
     assert len(published.findings) == 1
 
 
-def test_a_fifo_in_the_place_of_a_file_is_left_out_and_blocks_nobody(base: Path) -> None:
+def test_a_fifo_at_the_path_of_a_file_is_left_out_without_blocking(base: Path) -> None:
     (base / LAYER[1:]).unlink()
     os.mkfifo(base / LAYER[1:])
     published = publish(base)
@@ -274,32 +276,32 @@ def test_a_file_with_capabilities_is_left_out(base: Path) -> None:
     assert publish(base).left_out == ("bin/nvidia-smi",)
 
 
-def test_a_view_whose_file_became_setuid_is_not_used_any_more(base: Path) -> None:
+def test_a_view_with_a_file_that_became_setuid_is_no_longer_used(base: Path) -> None:
     first = publish(base)
     (base / SMI[1:]).chmod(0o4755)
     assert find(base) is None
     assert publish(base).name != first.name
 
 
-def test_a_plan_of_which_nothing_may_enter_is_refused_with_the_reason(base: Path) -> None:
+def test_a_plan_whose_files_are_all_left_out_is_refused_with_the_reason(base: Path) -> None:
     (base / SMI[1:]).chmod(0o4755)
     error = refusal(base, replace(PLAN, files=PLAN.files[:1], links=()))
     assert f"{SMI} is setuid" in error.message
     assert left(base) == []
 
 
-def test_a_source_that_is_gone_is_named(base: Path) -> None:
+def test_the_error_names_a_missing_source(base: Path) -> None:
     (base / LIBRARY[1:]).unlink()
-    assert f"cannot look at {LIBRARY} for the view: No such file" in refusal(base).message
+    assert f"cannot examine {LIBRARY} for the view: No such file" in refusal(base).message
     assert find(base) is None
 
 
-def test_a_plan_with_a_fault_is_refused(base: Path) -> None:
+def test_an_invalid_plan_is_refused(base: Path) -> None:
     error = refusal(base, replace(PLAN, files=(ViewFile(path="../x", source=SMI),), links=()))
     assert "not a plain relative path" in error.message
 
 
-def test_a_link_of_a_foreign_tree_does_not_lead_out_of_it(base: Path, tmp_path: Path) -> None:
+def test_a_link_in_a_root_does_not_lead_out_of_the_root(base: Path, tmp_path: Path) -> None:
     secret = put(tmp_path, "/secret", b"secret")
     (base / LAYER[1:]).unlink()
     os.symlink(str(secret), base / LAYER[1:])
@@ -316,7 +318,7 @@ def test_a_view_directory_that_is_a_symlink_is_refused(base: Path, tmp_path: Pat
     assert os.listdir(tmp_path / "elsewhere") == []
 
 
-def test_names_that_are_not_ours_are_left_alone(base: Path) -> None:
+def test_files_without_the_name_of_a_view_are_not_changed(base: Path) -> None:
     folder = Path(state(base)) / "views"
     folder.mkdir(parents=True)
     (folder / "notes.txt").write_text("mine")
@@ -326,7 +328,7 @@ def test_names_that_are_not_ours_are_left_alone(base: Path) -> None:
 
 
 @pytest.mark.needs_root
-def test_directories_get_the_label_of_the_folder_of_the_first_library(base: Path) -> None:
+def test_the_folders_of_a_view_have_the_label_of_the_first_librarys_folder(base: Path) -> None:
     try:
         os.setxattr((base / LIBRARY[1:]).parent, "security.selinux", b"system_u:object_r:lib_t:s0\0")
         os.setxattr((base / LIBRARY[1:]), "security.selinux", b"system_u:object_r:textrel_shlib_t:s0\0")
@@ -339,5 +341,5 @@ def test_directories_get_the_label_of_the_folder_of_the_first_library(base: Path
     assert label == b"system_u:object_r:textrel_shlib_t:s0\0"
 
 
-def test_the_lock_of_another_is_waited_for(base: Path) -> None:
+def test_publish_view_waits_for_the_lock(base: Path) -> None:
     assert is_whole(base, while_locked(base, lambda: publish(base)))

@@ -1,4 +1,4 @@
-"""Kills, rivals and sources that change under our hands: never half a view."""
+"""Kills, concurrent writers and changing sources never leave an incomplete view."""
 
 from __future__ import annotations
 
@@ -35,30 +35,31 @@ def prepared(base: Path) -> tuple[Root, ViewLayout]:
 
 
 @contextmanager
-def growing(base: Path, name: str = "nvidia-0123456789abcdef") -> Iterator[tuple[Directory, Directory]]:
-    with open_or_create(f"{state(base)}/views") as place, folder.temporary_view(place, name) as view_folder:
-        yield place, view_folder
+def building(base: Path, name: str = "nvidia-0123456789abcdef") -> Iterator[tuple[Directory, Directory]]:
+    """Yield the directory of the views, and the temporary folder of the view NAME."""
+    with open_or_create(f"{state(base)}/views") as directory, folder.temporary_view(directory, name) as made:
+        yield directory, made
 
 
-def test_a_publisher_killed_at_any_moment_leaves_no_view_or_a_whole_one(base: Path) -> None:
+def test_a_kill_of_a_publisher_at_any_moment_leaves_no_view_or_a_complete_view(base: Path) -> None:
     folder = Path(state(base)) / "views"
 
     def publish_for_ever() -> None:
         while True:
-            put(base, LIBRARY, b"A" * int.from_bytes(os.urandom(2)))  # by its size a driver of its own
+            put(base, LIBRARY, b"A" * int.from_bytes(os.urandom(2)))  # another size, so another driver
             publish(base)
 
     rubbish: list[str] = []
-    seen: set[str] = set()
-    # Without rubbish, no publisher was killed at work.
-    for moment in moments(KILLS, 0.06, lambda: rubbish and len(seen) > 1):
+    names: set[str] = set()
+    # Temporary folders show that a publisher was killed while it built a view.
+    for moment in moments(KILLS, 0.06, lambda: rubbish and len(names) > 1):
         with killed_after(publish_for_ever):
             pause(moment)
         for name in left(base):
             if not VIEW_NAME.fullmatch(name):
                 rubbish.append(name)
                 continue
-            seen.add(name)
+            names.add(name)
             there = {str(path.relative_to(folder / name)) for path in (folder / name).rglob("*")}
             assert there >= set(PLAN.paths())
         put(base, LIBRARY, b"last")
@@ -66,7 +67,7 @@ def test_a_publisher_killed_at_any_moment_leaves_no_view_or_a_whole_one(base: Pa
         assert all(VIEW_NAME.fullmatch(name) for name in left(base))
 
 
-def test_publishers_at_the_same_time_make_one_view(base: Path) -> None:
+def test_concurrent_publishers_make_a_single_view(base: Path) -> None:
     def publish_thrice() -> None:
         for _ in range(3):
             publish(base)
@@ -81,38 +82,38 @@ def test_publishers_at_the_same_time_make_one_view(base: Path) -> None:
         assert is_whole(base, publish(base))
 
 
-def test_who_comes_second_uses_the_view_of_the_first(base: Path) -> None:
+def test_a_second_publisher_uses_the_view_of_the_first_publisher(base: Path) -> None:
     root, wanted = prepared(base)
-    with growing(base, wanted.name) as (place, mine):
-        builder.fill(mine, wanted, root, copies=False)
-        theirs = publish(base)
-        assert folder.find_intact(place, wanted) == folder.IntactView(name=theirs.name)
-    assert left(base) == [theirs.name]
+    with building(base, wanted.name) as (directory, temporary):
+        builder.fill(temporary, wanted, root, copies=False)
+        other = publish(base)
+        assert folder.find_intact(directory, wanted) == folder.IntactView(name=other.name)
+    assert left(base) == [other.name]
 
 
-def test_the_folder_of_a_living_builder_is_not_swept_and_that_of_a_dead_one_is(base: Path) -> None:
-    ready, tell = os.pipe()
+def test_only_the_temporary_folders_of_ended_builders_are_swept(base: Path) -> None:
+    reader, writer = os.pipe()
 
-    def stay() -> None:
-        with growing(base) as (_, mine):
-            (Path(mine.path) / "lib64").mkdir()
-            os.write(tell, b"x")
+    def build_and_wait() -> None:
+        with building(base) as (_, temporary):
+            (Path(temporary.path) / "lib64").mkdir()
+            os.write(writer, b"x")
             signal.pause()
 
-    with killed_after(stay):
-        os.read(ready, 1)
+    with killed_after(build_and_wait):
+        os.read(reader, 1)
         rest = left(base)
         assert len(rest) == 1
-        with open_or_create(f"{state(base)}/views") as place:
-            folder.sweep(place)
+        with open_or_create(f"{state(base)}/views") as directory:
+            folder.sweep(directory)
         assert left(base) == rest
-    os.close(ready)
-    os.close(tell)
+    os.close(reader)
+    os.close(writer)
     published = publish(base)
     assert left(base) == [published.name]
 
 
-def test_a_link_in_the_place_of_a_builders_folder_is_not_followed(base: Path, tmp_path: Path) -> None:
+def test_a_link_with_the_name_of_a_temporary_folder_is_not_followed(base: Path, tmp_path: Path) -> None:
     precious = put(tmp_path, "/precious/file", b"x")
     folder = Path(state(base)) / "views"
     folder.mkdir(parents=True)
@@ -158,20 +159,20 @@ def gone(base: Path) -> None:
 
 @pytest.mark.parametrize("copies", [False, True])
 @pytest.mark.parametrize("change", [setuid, replaced, rewritten, linked_away, folder_linked_away, fifo, gone])
-def test_a_source_that_changes_after_it_was_looked_at_gives_no_view(
+def test_a_source_that_changes_after_the_check_is_an_error(
     base: Path,
     change: Callable[[Path], None],
     copies: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     root, wanted = prepared(base)
     change(base)
-    with growing(base) as (_, mine), pytest.raises(StoreError) as caught:
-        builder.fill(mine, wanted, root, copies=copies)
+    with building(base) as (_, temporary), pytest.raises(StoreError) as caught:
+        builder.fill(temporary, wanted, root, copies=copies)
     assert "usr/bin/nvidia-smi" in caught.value.message
     assert left(base) == []
 
 
-def test_sources_swapped_all_the_time_never_put_a_foreign_file_into_a_view(base: Path) -> None:
+def test_continuously_swapped_sources_put_no_foreign_file_into_a_view(base: Path) -> None:
     put(base.parent, "/outside/nvidia-smi", b"S" * 35_000, mode=0o755)
     real, evil = base / "usr/bin", base / "usr/evil"
     evil.symlink_to(base.parent / "outside")
@@ -196,7 +197,7 @@ def test_sources_swapped_all_the_time_never_put_a_foreign_file_into_a_view(base:
         assert smi.read_bytes() == b"B" * 35_000
 
 
-def test_a_mode_that_changes_all_the_time_never_leaves_a_setuid_file_in_a_fresh_view(base: Path) -> None:
+def test_a_continuously_changed_mode_puts_no_setuid_file_into_a_new_view(base: Path) -> None:
     def flicker() -> None:
         while True:
             (base / SMI[1:]).chmod(0o4755)
@@ -216,7 +217,7 @@ def test_a_mode_that_changes_all_the_time_never_leaves_a_setuid_file_in_a_fresh_
 
 
 @pytest.mark.needs_root
-def test_an_ordinary_user_gets_copies_where_the_kernel_refuses_links(base: Path) -> None:
+def test_a_user_without_privileges_gets_copies_if_the_kernel_refuses_links(base: Path) -> None:
     if Path("/proc/sys/fs/protected_hardlinks").read_text().strip() != "1":
         cannot_run("fs.protected_hardlinks is off: the kernel refuses no link")
     home = base.parent / "home"
@@ -241,7 +242,7 @@ def test_an_ordinary_user_gets_copies_where_the_kernel_refuses_links(base: Path)
             path.chmod(path.stat().st_mode | 0o005)
     status = os.waitpid(child(as_user), 0)[1]
     os.close(writer)
-    with os.fdopen(reader) as answers:
-        message, _, how = answers.read().partition("|")
+    with os.fdopen(reader) as results:
+        message, _, how = results.read().partition("|")
     assert (status, how) == (0, "copied")
     assert "fs.protected_hardlinks" in message

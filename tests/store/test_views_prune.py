@@ -1,4 +1,4 @@
-"""Which views go and which stay."""
+"""The views that prune removes, and the views that prune keeps."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ LATER = 100.0
 
 @pytest.fixture
 def proc(tmp_path: Path) -> Path:
-    """Return a /proc with an init, another process and a zombie, which have nothing of ours mounted."""
+    """Return a /proc with process 1, another process and a zombie. No process has a view mounted."""
     folder = tmp_path / "proc"
     for pid in ("1", "20"):
         table(folder, pid, "/")
     (folder / "self/ns").mkdir(parents=True)
     (folder / "self/ns/pid").symlink_to(FIRST_NAMESPACE)
-    (folder / "30").mkdir()  # it ends while the table is read
+    (folder / "30").mkdir()  # process 30 has no mount table
     return folder
 
 
@@ -71,7 +71,7 @@ def spec(base: Path, text: str, name: str = "nvidia.com-gpu.json") -> Path:
     return put(base, f"/cdi/{name}", text.encode())
 
 
-def test_a_view_that_nobody_uses_goes_and_one_that_a_spec_names_stays(base: Path, proc: Path) -> None:
+def test_an_unused_view_is_removed_and_a_view_in_a_spec_stays(base: Path, proc: Path) -> None:
     first, second = two(base)
     file = spec(base, f'{{"hostPath": "{second.path}/lib64"}}')
     rows = prune(base, proc)
@@ -80,7 +80,7 @@ def test_a_view_that_nobody_uses_goes_and_one_that_a_spec_names_stays(base: Path
     assert left(base) == [second.name]
 
 
-def test_a_dry_run_says_so_and_changes_nothing(base: Path, proc: Path) -> None:
+def test_a_dry_run_reports_removable_views_and_changes_nothing(base: Path, proc: Path) -> None:
     first = publish(base)
     lock = Path(state(base)) / "lock"
     lock.unlink()
@@ -89,7 +89,7 @@ def test_a_dry_run_says_so_and_changes_nothing(base: Path, proc: Path) -> None:
     assert not lock.exists()
 
 
-def test_without_views_there_is_nothing_to_do_and_nothing_is_made(base: Path, proc: Path) -> None:
+def test_without_views_prune_returns_nothing_and_makes_no_folder(base: Path, proc: Path) -> None:
     assert prune(base, proc) == {}
     assert not Path(state(base)).exists()
 
@@ -102,7 +102,7 @@ def test_without_views_there_is_nothing_to_do_and_nothing_is_made(base: Path, pr
     ['{{"cdiVersion": "0.5.0", "mounts": [{{"hostPath": "{0}', "hostPath: {0}/lib64\n", "\udc80\udcff{0}"],
     ids=["truncated", "yaml", "no-text"],
 )
-def test_any_file_of_a_spec_directory_that_names_a_view_keeps_it(
+def test_prune_keeps_a_view_that_any_file_in_a_spec_directory_names(
     base: Path, proc: Path, name: str, text: str
 ) -> None:
     first = publish(base)
@@ -111,23 +111,23 @@ def test_any_file_of_a_spec_directory_that_names_a_view_keeps_it(
     assert left(base) == [first.name]
 
 
-def test_a_view_to_which_a_volume_leads_stays(base: Path, proc: Path) -> None:
+def test_a_view_with_a_volume_stays(base: Path, proc: Path) -> None:
     first, second = two(base)
-    volumes.lead(state(base), "nvidia_driver", first.name)
+    volumes.point_link(state(base), "nvidia_driver", first.name)
     rows = prune(base, proc)
     assert rows[first.name].reason == f"{state(base)}/volumes/nvidia_driver names it"
     assert rows[second.name].result == "removed"
-    volumes.lead(state(base), "nvidia_driver", publish(base).name)
+    volumes.point_link(state(base), "nvidia_driver", publish(base).name)
     assert prune(base, proc)[first.name].result == "removed"
 
 
-def test_volumes_that_cannot_be_read_keep_every_view(base: Path, proc: Path) -> None:
+def test_all_views_stay_if_the_volumes_cannot_be_read(base: Path, proc: Path) -> None:
     first = publish(base)
     (Path(state(base)) / "volumes").write_text("no directory")
     assert "is not a directory" in prune(base, proc)[first.name].reason
 
 
-def test_a_spec_that_names_the_stand_in_does_not_keep_the_damaged_view(base: Path, proc: Path) -> None:
+def test_a_damaged_view_is_removed_if_the_spec_names_its_replacement(base: Path, proc: Path) -> None:
     first = publish(base)
     (views.view(base, first) / "bin/nvidia-smi").unlink()
     second = publish(base)
@@ -136,14 +136,14 @@ def test_a_spec_that_names_the_stand_in_does_not_keep_the_damaged_view(base: Pat
     assert left(base) == [second.name]
 
 
-def test_a_spec_directory_that_cannot_be_read_keeps_every_view(base: Path, proc: Path) -> None:
+def test_all_views_stay_if_a_spec_directory_cannot_be_read(base: Path, proc: Path) -> None:
     first = publish(base)
     (base / "cdi").write_text("no directory")
     assert f"{base}/cdi cannot be read and may name it" in prune(base, proc)[first.name].reason
     assert left(base) == [first.name]
 
 
-def test_a_spec_that_is_too_large_to_read_keeps_every_view(base: Path, proc: Path) -> None:
+def test_all_views_stay_if_a_spec_is_too_large_to_read(base: Path, proc: Path) -> None:
     first = publish(base)
     with spec(base, "").open("wb") as file:
         file.truncate(1 << 40)
@@ -151,7 +151,7 @@ def test_a_spec_that_is_too_large_to_read_keeps_every_view(base: Path, proc: Pat
     assert "larger than" in prune(base, proc)[first.name].reason
 
 
-def test_what_is_no_file_in_a_spec_directory_hinders_nobody(base: Path, proc: Path) -> None:
+def test_special_files_in_a_spec_directory_do_not_block_pruning(base: Path, proc: Path) -> None:
     first = publish(base)
     (base / "cdi/sub.json").mkdir(parents=True)
     os.mkfifo(base / "cdi/fifo.json")
@@ -159,13 +159,13 @@ def test_what_is_no_file_in_a_spec_directory_hinders_nobody(base: Path, proc: Pa
     assert prune(base, proc)[first.name].result == "removed"
 
 
-def test_a_fresh_view_stays_for_a_minute(base: Path, proc: Path) -> None:
+def test_a_new_view_stays_for_a_minute(base: Path, proc: Path) -> None:
     first = publish(base)
     assert "less than 60 s ago" in prune(base, proc, now=lambda: time.time() + 50)[first.name].reason
     assert prune(base, proc, now=lambda: time.time() + 61)[first.name].result == "removed"
 
 
-def test_a_view_that_was_asked_for_again_is_fresh(base: Path, proc: Path) -> None:
+def test_a_view_that_was_published_again_is_new(base: Path, proc: Path) -> None:
     first = publish(base)
     os.utime(views.view(base, first), (0, 0))
     assert prune(base, proc, now=time.time, dry_run=True)[first.name].result == "removable"
@@ -174,7 +174,7 @@ def test_a_view_that_was_asked_for_again_is_fresh(base: Path, proc: Path) -> Non
 
 
 @pytest.mark.parametrize("written", ["cdi", "cdi/nvidia.com-gpu.json"])
-def test_a_spec_directory_that_was_just_written_keeps_every_view(
+def test_all_views_stay_if_a_spec_directory_was_written_recently(
     base: Path, proc: Path, written: str
 ) -> None:
     first = publish(base)
@@ -183,10 +183,10 @@ def test_a_spec_directory_that_was_just_written_keeps_every_view(
     for path in (base / "cdi", base / "cdi/nvidia.com-gpu.json", views.view(base, first)):
         os.utime(path, (now - 100, now - 100))
     os.utime(base / written, (now - 30, now - 30))
-    assert "a start may be in flight" in prune(base, proc, now=lambda: now)[first.name].reason
+    assert "a container may be starting" in prune(base, proc, now=lambda: now)[first.name].reason
 
 
-def test_a_clock_that_was_set_back_keeps_what_seems_to_come_from_the_future(base: Path, proc: Path) -> None:
+def test_a_view_with_a_time_in_the_future_stays(base: Path, proc: Path) -> None:
     first = publish(base)
     assert prune(base, proc, now=lambda: 1e9)[first.name].result == "kept"
 
@@ -203,39 +203,39 @@ def test_a_view_that_a_process_has_mounted_stays(base: Path, proc: Path, root: s
     assert rows[second.name].result == "removed"
 
 
-def test_a_table_that_cannot_be_read_keeps_every_view(base: Path, proc: Path) -> None:
+def test_all_views_stay_if_a_mount_table_cannot_be_read(base: Path, proc: Path) -> None:
     first = publish(base)
     (proc / "20/mountinfo").unlink()
     (proc / "20/mountinfo").mkdir()
     assert f"{proc}/20/mountinfo cannot be read" in prune(base, proc)[first.name].reason
 
 
-def test_more_mounts_than_can_be_read_in_time_keep_every_view(proc: Path) -> None:
+def test_too_many_mounts_for_the_time_limit_are_a_problem(proc: Path) -> None:
     table(proc, "40", *(f"/{number}" for number in range(1000)))
     tables = mounts.mounted_views(["nvidia-0123456789abcdef"], str(proc), time_limit_s=0)
     assert tables.processes == {}
     assert "takes more than 0 s" in tables.problem
 
 
-def test_another_process_namespace_keeps_every_view(base: Path, proc: Path) -> None:
+def test_all_views_stay_in_another_pid_namespace(base: Path, proc: Path) -> None:
     first = publish(base)
     (proc / "self/ns/pid").unlink()
     (proc / "self/ns/pid").symlink_to("pid:[4026532000]")
-    assert "does not show the host's other processes" in prune(base, proc)[first.name].reason
+    assert "does not contain the host's other processes" in prune(base, proc)[first.name].reason
 
 
-def test_hidden_processes_keep_every_view(base: Path, proc: Path) -> None:
+def test_all_views_stay_if_proc_hides_processes(base: Path, proc: Path) -> None:
     first = publish(base)
     os.rename(proc / "1", proc / "2")
     assert "hidepid" in prune(base, proc)[first.name].reason
 
 
-def test_no_proc_at_all_keeps_every_view(base: Path, tmp_path: Path) -> None:
+def test_all_views_stay_without_proc(base: Path, tmp_path: Path) -> None:
     first = publish(base)
     assert "cannot be read" in prune(base, tmp_path / "nowhere")[first.name].reason
 
 
-def test_processes_that_share_a_namespace_are_asked_once(proc: Path) -> None:
+def test_each_mount_namespace_is_read_once(proc: Path) -> None:
     for pid in ("1", "20"):
         (proc / pid / "ns").mkdir()
         (proc / pid / "ns/mnt").symlink_to("mnt:[1]")
@@ -245,7 +245,7 @@ def test_processes_that_share_a_namespace_are_asked_once(proc: Path) -> None:
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_bind_mount_in_another_mount_namespace_keeps_its_view(base: Path) -> None:
+def test_a_view_that_is_mounted_in_another_mount_namespace_stays(base: Path) -> None:
     if os.readlink("/proc/self/ns/pid") != FIRST_NAMESPACE:
         cannot_run("this is no first process namespace")
     first, second = two(base)
@@ -269,22 +269,40 @@ def test_a_bind_mount_in_another_mount_namespace_keeps_its_view(base: Path) -> N
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_view_that_cannot_be_removed_is_said_and_stays_whole(base: Path) -> None:
-    # Views are recognised by their names in all mount tables: no other test may mount one of this name.
+def test_a_view_that_cannot_be_removed_is_reported_and_stays_complete(base: Path) -> None:
+    # For prune, a view is mounted if any mount table has its name, so no other test may mount this view.
     script = f"""
-view="$1/var/lib/cdigen/views/nvidia-{secrets.token_hex(8)}"
-mkdir -p "$view"
-mount -t tmpfs tmpfs "$view"
+views="$1/var/lib/cdigen/views"
+mkdir -p "$views/nvidia-{secrets.token_hex(8)}"
+mount --bind "$views" "$views"
+mount -o remount,bind,ro "$views"
 ---
 import time
 from cdigen.store.views import pruning
 row, = pruning.prune(state(base), spec_dirs=(), now=lambda: time.time() + 100)
 print(row.result, row.reason)
 """
-    assert in_namespace(script, base) == "failed cannot be removed: Device or resource busy\n"
+    assert in_namespace(script, base) == "failed cannot be removed: Read-only file system\n"
 
 
-def test_what_is_no_view_is_neither_listed_nor_removed(base: Path, proc: Path) -> None:
+@pytest.mark.usefixtures("own_mounts")
+def test_a_view_with_a_mount_in_it_stays_with_the_files_of_the_mount(base: Path) -> None:
+    script = f"""
+view="$1/var/lib/cdigen/views/nvidia-{secrets.token_hex(8)}"
+mkdir -p "$view/m" "$1/precious"
+touch "$1/precious/file"
+mount --bind "$1/precious" "$view/m"
+---
+import time
+from cdigen.store.views import pruning
+row, = pruning.prune(state(base), spec_dirs=(), now=lambda: time.time() + 100)
+print(row.result)
+"""
+    assert in_namespace(script, base) == "kept\n"
+    assert (base / "precious/file").exists()
+
+
+def test_files_that_are_not_views_are_not_listed_and_not_removed(base: Path, proc: Path) -> None:
     folder = Path(state(base)) / "views"
     for name in ("nvidia", "nvidia-0123", "nvidia-0123456789ABCDEF", "..nvidia-0123456789abcdef"):
         (folder / name).mkdir(parents=True)
@@ -294,12 +312,12 @@ def test_what_is_no_view_is_neither_listed_nor_removed(base: Path, proc: Path) -
     assert left(base) == before
 
 
-def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc: Path) -> None:
+def test_a_kill_of_a_pruner_at_any_moment_leaves_only_complete_views(base: Path, proc: Path) -> None:
     def prune_once() -> None:
         prune(base, proc)
 
     rubbish: list[str] = []
-    # Without rubbish, no remover was killed at work.
+    # Temporary folders show that a pruner was killed while it removed a view.
     for moment in moments(25, 0.02, lambda: rubbish):
         for number in range(8):
             put(base, LIBRARY, b"%d" % number * random.randint(1, 5))
@@ -318,9 +336,7 @@ def test_a_remover_killed_at_any_moment_leaves_whole_views_only(base: Path, proc
     assert left(base) == []
 
 
-def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_asked_for(
-    base: Path, proc: Path
-) -> None:
+def test_a_published_view_stays_complete_during_concurrent_pruning(base: Path, proc: Path) -> None:
     folder = views.view(base, publish(base))
 
     def prune_for_ever() -> None:
@@ -329,7 +345,7 @@ def test_a_publisher_and_a_pruner_at_the_same_time_never_lose_the_view_that_was_
 
     with killed_after(prune_for_ever):
         for _ in range(60):
-            with suppress(FileNotFoundError):  # the pruner was faster
+            with suppress(FileNotFoundError):  # the pruner has removed the view
                 os.utime(folder, (0, 0))
             assert views.is_whole(base, publish(base))
 
@@ -340,11 +356,11 @@ def after_boot(base: Path, proc: Path, now: Callable[[], float] = later) -> dict
 
 
 def boot(base: Path) -> None:
-    """Let all that was recorded be of an earlier boot."""
+    """Write the boot ID of another boot as the last boot in which views were pruned."""
     (Path(state(base)) / "views/boot-id").write_text("an earlier boot\n")
 
 
-def test_views_go_once_in_a_boot(base: Path, proc: Path) -> None:
+def test_views_are_pruned_once_in_each_boot(base: Path, proc: Path) -> None:
     first = publish(base)
     boot(base)
     assert after_boot(base, proc) == {first.name: "removed"}
@@ -355,13 +371,13 @@ def test_views_go_once_in_a_boot(base: Path, proc: Path) -> None:
     assert after_boot(base, proc) == {again.name: "removed"}
 
 
-def test_in_the_boot_in_which_the_first_view_was_made_none_goes(base: Path, proc: Path) -> None:
+def test_no_view_is_pruned_in_the_boot_in_which_the_first_view_was_made(base: Path, proc: Path) -> None:
     first = publish(base)
     assert after_boot(base, proc) == {}
     assert left(base) == [first.name]
 
 
-def test_while_starts_may_be_in_flight_the_boot_is_not_done(base: Path, proc: Path) -> None:
+def test_the_boot_is_not_recorded_if_a_spec_directory_was_written_recently(base: Path, proc: Path) -> None:
     first = publish(base)
     (base / "cdi").mkdir()
     os.utime(views.view(base, first), (0, 0))
@@ -371,13 +387,13 @@ def test_while_starts_may_be_in_flight_the_boot_is_not_done(base: Path, proc: Pa
     assert after_boot(base, proc) == {}
 
 
-def test_without_views_nothing_is_made(base: Path, proc: Path) -> None:
+def test_without_views_prune_after_boot_makes_no_folder(base: Path, proc: Path) -> None:
     assert after_boot(base, proc) == {}
     assert not Path(state(base)).exists()
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_without_a_boot_id_nothing_goes(base: Path) -> None:
+def test_without_a_boot_id_no_view_is_pruned(base: Path) -> None:
     output = in_namespace(
         "mount --bind /dev/null /proc/sys/kernel/random/boot_id\n---\n"
         "from cdigen.store.views.pruning import prune_after_boot\n"
@@ -388,6 +404,6 @@ def test_without_a_boot_id_nothing_goes(base: Path) -> None:
     assert output == "()\n"
 
 
-def test_a_pruner_waits_for_the_lock(base: Path, proc: Path) -> None:
+def test_prune_waits_for_the_lock(base: Path, proc: Path) -> None:
     first = publish(base)
     assert while_locked(base, lambda: prune(base, proc))[first.name].result == "removed"

@@ -1,4 +1,4 @@
-"""A configuration as the code reads it, and the schema beside it."""
+"""Configurations, read by the code and checked with the schema."""
 
 import json
 import re
@@ -23,12 +23,12 @@ def read(text: str | bytes) -> Settings:
 
 
 def refusal(text: str | bytes) -> str:
-    """Return why TEXT is refused, by lines alone, or nothing where it is read."""
+    """Return the reason why TEXT is refused, with the line; "" if it is accepted."""
     return re.sub(r"(c\.yaml:\d+):\d+: ", r"\1: ", exact_refusal(text))
 
 
 def exact_refusal(text: str | bytes) -> str:
-    """Return why TEXT is refused, by line and column, or nothing where it is read."""
+    """Return the reason why TEXT is refused, with line and column; "" if it is accepted."""
     try:
         read(text)
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Golden files: `compare` compares them with what the code makes; `--update-golden` writes them."""
+"""Golden files: `compare` compares them with the results of the code; `--update-golden` writes them."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ GOLDEN = TESTS / "golden"
 
 
 def compare(request: pytest.FixtureRequest, file: Path, content: str) -> None:
-    """Assert that FILE has CONTENT, or write it."""
+    """Assert that FILE has CONTENT; with `--update-golden`, write CONTENT first."""
     if request.config.getoption("--update-golden"):
         file.parent.mkdir(exist_ok=True)
         file.write_text(content)

@@ -1,4 +1,4 @@
-"""What `--json` prints, held against schemas/output/."""
+"""The output of `--json`, checked against schemas/output/."""
 
 import json
 from functools import cache
@@ -12,13 +12,13 @@ from support.paths import REPOSITORY
 
 SCHEMAS = REPOSITORY / "schemas"
 OUTPUTS = sorted(path.name.removesuffix(".schema.json") for path in (SCHEMAS / "output").iterdir())
-# Documents that tests print as well are far smaller; a law of 100,000 devices would take a minute.
-MOST = 4 << 20
+# Larger documents are not checked: the check of 100,000 devices takes a minute.
+MAX_SIZE = 4 << 20
 
 
 def check(arguments: tuple[str, ...], code: int, text: str) -> None:
-    """Make sure that TEXT, which `cdigen ARGUMENTS` printed before it ended with CODE, is as documented."""
-    if not text or len(text) > MOST:
+    """Check the format of TEXT, which `cdigen ARGUMENTS` printed before it ended with CODE."""
+    if not text or len(text) > MAX_SIZE:
         return
     document = json.loads(text)
     if isinstance(document, dict) and "error" in document:
@@ -29,14 +29,14 @@ def check(arguments: tuple[str, ...], code: int, text: str) -> None:
 
 
 def schema_of(arguments: tuple[str, ...]) -> str:
-    """Return the name of the schema of what `cdigen ARGUMENTS --json` prints."""
+    """Return the name of the schema for the output of `cdigen ARGUMENTS --json`."""
     command, others = split_command(list(arguments))
     if command == "generate" and {"--write", "--output", "--output-dir"} & {
         word.partition("=")[0] for word in others
     }:
         return "generate-write"
-    if command == "inspect" and "--figures" in others:
-        return "inspect-figures"
+    if command == "inspect" and "--stats" in others:
+        return "inspect-stats"
     if command == "doctor" and "--migrate" in others:
         return "doctor-migrate"
     if command == "health" and {"--mark", "--clear"} & set(others):
@@ -46,7 +46,7 @@ def schema_of(arguments: tuple[str, ...]) -> str:
 
 @cache
 def validator(name: str) -> Draft202012Validator:
-    """Return what judges documents by schemas/output/NAME.schema.json."""
+    """Return the validator of schemas/output/NAME.schema.json."""
     registry: Registry[Any] = Registry()
     for path in (*SCHEMAS.glob("*.json"), *SCHEMAS.glob("output/*.json")):
         schema = json.loads(path.read_text())

@@ -1,4 +1,4 @@
-"""The number of examples of a law, as a multiple of the profile's (tests/conftest.py)."""
+"""The number of examples of a property test, as a multiple of the profile's (tests/conftest.py)."""
 
 from hypothesis import settings
 
@@ -6,6 +6,6 @@ from hypothesis import settings
 def examples(factor: int) -> settings:
     """Return settings with FACTOR times as many examples as the profile has.
 
-    For laws that few of their examples put to the test: damaged bytes, orders of events, trees of links.
+    Use it if only few examples can fail: damaged bytes, orders of events, trees of links.
     """
     return settings(max_examples=factor * settings().max_examples)

@@ -1,4 +1,4 @@
-"""A real pipe for the log to be written into: `pipe` gives its end for writing, and what reads its lines."""
+"""The fixture `pipe`: the write end of a pipe for the log, and a function that reads the log's lines."""
 
 import json
 import os

@@ -1,9 +1,9 @@
-"""Removal of folders that cannot reach outside a temporary folder, and copies of the provisioned trees.
+"""Removes folders without reaching outside a temporary folder, and copies the provisioned trees.
 
-All tests share the trees in the cache. If a test's copy is a symbolic link, or if a folder on the way to the
-removed one is, the path leads to the original: `rm -r COPY/etc` then empties the original's `etc`. So
-`remove_tree` reads every component of the path with lstat first and refuses links, and `copy_tree` copies no
-link. `provision` uses the same functions.
+All tests share the trees in the cache. If a test's copy, or a folder above a removed path, is a symbolic
+link, the path leads to the original tree. For example, `rm -r COPY/etc` then empties the original's `etc`.
+Therefore `remove_tree` reads every component of the path with lstat first and refuses links. `copy_tree`
+refuses a source that is a link. `provision` uses the same functions.
 """
 
 import os
@@ -14,18 +14,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-# Folders of a Debian tree that dpkg, cdigen and ldconfig write into in place: hard links would share them.
+# Folders with files that dpkg, cdigen and ldconfig change in place. A hard link would share the change.
 WRITTEN_IN_PLACE = ("etc", "var")
 
 
 class UnsafePathError(Exception):
-    """A path that leads, or may lead, to somewhere else than its own folder."""
+    """A path that leads, or may lead, out of its own folder."""
 
 
 def require_inside(path: Path, within: Path) -> None:
-    """Raise UnsafePathError unless PATH is below the folder WITHIN, with no symbolic link from WITHIN on.
+    """Raise UnsafePathError if PATH is not below WITHIN, or if a part of PATH from WITHIN on is a symlink.
 
-    WITHIN is itself a folder and no link; folders above it may be links. PATH need not exist.
+    WITHIN must be a folder and not a link. The folders above WITHIN may be links. PATH need not exist.
     """
     if not path.is_absolute() or not path.is_relative_to(within) or path == within or ".." in path.parts:
         raise UnsafePathError(f"{path}: refused, not a path inside {within}")
@@ -42,16 +42,17 @@ def require_inside(path: Path, within: Path) -> None:
 
 
 def remove_tree(path: Path, *, within: Path) -> None:
-    """Remove a file or tree inside the folder WITHIN, if it is there; nothing that is mounted below it."""
+    """Remove the file or tree PATH inside WITHIN, if it exists, but no file system that is mounted in it."""
     require_inside(path, within)
     subprocess.run(["rm", "--recursive", "--force", "--one-file-system", "--", path], check=True)
 
 
 def copy_tree(source: Path, target: Path, *, own: tuple[str, ...] = ()) -> None:
-    """Copy a tree by hard links (7,000 files in 0.2 s); both must lie on one file system.
+    """Copy SOURCE to TARGET, on the same file system, by hard links (7,000 files in 0.2 s).
 
-    The copy has its own files in the folders OWN. Elsewhere a file of the source must be replaced there,
-    never written into. Raises UnsafePathError if SOURCE is a symbolic link: the copy would be that link.
+    In the folders OWN, the copy has its own files. In other folders, a test must replace a file of the copy
+    and never write into it. Raises UnsafePathError if SOURCE is a symbolic link, because the copy would be
+    the same link.
     """
     if source.is_symlink():
         raise UnsafePathError(f"{source}: not copied, it is a symbolic link to {os.readlink(source)}")
@@ -63,7 +64,7 @@ def copy_tree(source: Path, target: Path, *, own: tuple[str, ...] = ()) -> None:
 
 @contextmanager
 def copied_tree(source: Path, folder: Path, *, own: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Copy a tree as `copy_tree` does into a temporary folder below FOLDER, and return the copy."""
+    """Copy SOURCE with `copy_tree` into a temporary folder below FOLDER, and yield the copy."""
     with tempfile.TemporaryDirectory(prefix="copy-", dir=folder) as made:
         root = Path(made) / "root"
         copy_tree(source, root, own=own)

@@ -9,7 +9,7 @@ Word = str | os.PathLike[str]
 
 
 def captured(command: Sequence[Word], **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run COMMAND with OPTIONS of subprocess.run and return its exit status and output, which is text."""
+    """Run COMMAND with OPTIONS of subprocess.run; return its exit status, and its output as text."""
     return subprocess.run(command, check=False, capture_output=True, text=True, **options)
 
 

@@ -1,6 +1,6 @@
-"""Fixtures of the end-to-end tests: what `provision` made, and a host root that a test may change.
+"""Fixtures of the end-to-end tests: provisioned parts, and a host root that a test may change.
 
-A test that cannot run here is skipped with the reason; where CI is set in the environment it fails instead.
+A test that cannot run on this machine is skipped with the reason. If CI is set, the test fails instead.
 """
 
 import os
@@ -34,20 +34,20 @@ def cache(own_mounts: None) -> Path:  # noqa: ARG001 - hosts run in mount namesp
 
 @pytest.fixture(scope="session")
 def kubernetes_tree(cache: Path) -> Path:
-    """Return the folder with Kubernetes' programs, which only these tests need."""
+    """Return the folder with the programs of Kubernetes, which is an optional part."""
     check_provisioned("--part", "kubernetes")
     return cache / "kubernetes"
 
 
 @pytest.fixture(scope="session")
 def kubectl(cache: Path) -> Path:
-    """Return a kubectl whose kustomize knows components, which that of Kubernetes 1.20 does not."""
+    """Return a kubectl whose kustomize supports components, unlike the kubectl of Kubernetes 1.20."""
     check_provisioned("--part", "kubectl")
     return cache / "kubectl"
 
 
 def check_provisioned(*options: str) -> None:
-    """Make sure that `provision` has made what OPTIONS ask for; else the test cannot run."""
+    """Check that `provision` has made the parts of OPTIONS; if not, the test cannot run."""
     check = subprocess.run(
         [E2E / "provision", "--check", *options], check=False, capture_output=True, text=True
     )
@@ -57,13 +57,13 @@ def check_provisioned(*options: str) -> None:
 
 @pytest.fixture(scope="session")
 def driver_tree(cache: Path) -> Path:
-    """Return the root of a Debian 13 GPU host, without its kernel side. Shared: not to be changed."""
+    """Return the root of a Debian 13 GPU host, without the kernel's files. A test must not change it."""
     return cache / "driver-trixie"
 
 
 @pytest.fixture(scope="session")
 def upgrade_tree(cache: Path) -> Path:
-    """Return the root of a Debian 12 GPU host with two versions of the driver. Shared: not to be changed."""
+    """Return the root of a Debian 12 GPU host with two driver versions. A test must not change it."""
     return cache / "driver-bookworm"
 
 
@@ -75,20 +75,20 @@ def images(cache: Path) -> Path:
 
 @pytest.fixture(scope="session")
 def image_archive(cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return an archive with the image of cdigen as this tree makes it (image_archive.IMAGE)."""
+    """Return an archive with the image of cdigen, built from this tree (image_archive.IMAGE)."""
     return build_image(cache, tmp_path_factory.mktemp("image") / "cdigen.tar.zst")
 
 
 @pytest.fixture
 def host_root(cache: Path, driver_tree: Path) -> Iterator[Path]:
-    """Copy the driver tree for one test, to write a kernel side and specs into."""
+    """Yield a copy of the driver tree, into which a test may write the kernel's files and specs."""
     with copied_tree(driver_tree, cache) as root:
         yield root
 
 
 @pytest.fixture(scope="session")
 def driven(cache: Path, driver_tree: Path, images: Path) -> Iterator[HostOf]:
-    """Return a function that gives the running GPU host for a name in gpu_hosts.WAYS, once asked for."""
+    """Return a function that starts and returns the GPU host for a name in gpu_hosts.WAYS."""
     hosts: dict[str, Driven] = {}
     with tempfile.TemporaryDirectory(prefix="hosts-", dir=cache) as folder, ExitStack() as running:
 

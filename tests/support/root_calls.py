@@ -1,8 +1,8 @@
-"""Functions of the tests that do what only root may do, found in their sources.
+"""Reads the sources of the tests, and finds the functions that need root.
 
 A function requires root if it calls one of CALLS, starts one of PROGRAMS, contains a script with such a call,
-or refers to a function that requires root. Exempt are calls under a condition on `os.geteuid`, and trees laid
-with `nodes=False`. A test declares root by the marker `needs_root` or by a fixture of ROOT_FIXTURES.
+or refers to a function that requires root. Calls under a condition on `os.geteuid` and trees written with
+`nodes=False` are exempt. A test declares root by the marker `needs_root` or by a fixture of ROOT_FIXTURES.
 """
 
 import ast
@@ -24,7 +24,7 @@ Unit = tuple[Path, str]
 
 
 def walk(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield NODE and its descendants, except what only root runs and trees that are laid without nodes."""
+    """Yield NODE and its descendants, except code that only root runs and trees without device nodes."""
     waiting = [node]
     while waiting:
         node = waiting.pop()
@@ -37,7 +37,7 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
                 for each in keywords
             ):
                 waiting += node.args
-            case ast.Assign(value=ast.Tuple(elts=values) as table):  # a table of functions calls none of them
+            case ast.Assign(value=ast.Tuple(elts=values) as table):  # a table of functions calls no function
                 yield table
                 waiting += [each for each in values if not isinstance(each, ast.Name | ast.Attribute)]
             case _:
@@ -45,7 +45,7 @@ def walk(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def root_call(node: ast.AST) -> str:
-    """Return what NODE does that only root may do, or an empty text."""
+    """Return the call of NODE that only root may make, or an empty text."""
     match node:
         case ast.Call(func=ast.Attribute(value=ast.Name(id="os" | "libc"), attr=name)) if re.fullmatch(
             CALLS, name
@@ -71,7 +71,7 @@ def root_call(node: ast.AST) -> str:
 
 
 class Module:
-    """The functions, methods and constants of a file, and what its imported names refer to."""
+    """The functions, methods and constants of a file, and the targets of its imported names."""
 
     def __init__(self, source: str, files: dict[str, Path]) -> None:
         self.units: dict[str, ast.AST] = {}
@@ -113,7 +113,7 @@ class Module:
 
 
 class Sources:
-    """All files of the tests, and which of their functions refer to which."""
+    """All files of the tests, and the references between their functions."""
 
     def __init__(self, files: dict[Path, str]) -> None:
         settings = tomllib.loads((TESTS.parent / "pyproject.toml").read_text())
@@ -167,7 +167,7 @@ class Sources:
                     yield fixture
 
     def declares_root(self, unit: Unit) -> bool:
-        """Return whether a test or fixture has the marker, or a fixture that sets it."""
+        """Return whether the test or fixture UNIT has the marker `needs_root`, directly or by a fixture."""
         path, name = unit
         node = self.modules[path].units[name]
         if name in ROOT_FIXTURES:
@@ -186,7 +186,7 @@ class Sources:
         return any(each is not None and each != unit and self.declares_root(each) for each in fixtures)
 
     def undeclared(self) -> list[str]:
-        """Return the tests that require root and do not declare it, each with what it does."""
+        """Return the tests that require root and do not declare it, each with the call that requires root."""
         why = {
             (path, name): reason
             for path, module in self.modules.items()

@@ -1,4 +1,4 @@
-"""Names in the source: of rules, kinds of errors, events of the log, options, variables."""
+"""Names in the sources: rules, kinds of errors, log events, options, variables."""
 
 import ast
 import re
@@ -25,7 +25,7 @@ def trees() -> dict[Path, ast.Module]:
 
 
 def calls() -> Iterator[tuple[ast.Call, str, dict[str, str]]]:
-    """Yield every call of the package, the name that is called, and its module's own text constants."""
+    """Yield every call in the package, the called name, and the text constants of the call's module."""
     for tree in trees().values():
         constants = {
             target.id: node.value.value
@@ -44,7 +44,7 @@ def calls() -> Iterator[tuple[ast.Call, str, dict[str, str]]]:
 
 
 def texts(node: ast.expr | None, constants: dict[str, str]) -> tuple[str, ...]:
-    """Return the texts that NODE may be: itself, a constant of the module, either side of a choice."""
+    """Return the possible texts of NODE: a literal, a constant of the module, or both of a conditional."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         return (node.value,)
     if isinstance(node, ast.Name) and node.id in constants:
@@ -54,8 +54,8 @@ def texts(node: ast.expr | None, constants: dict[str, str]) -> tuple[str, ...]:
     return ()
 
 
-def given_as(parameter: str) -> set[str]:
-    """Return the texts that the package gives as PARAMETER, by its name or by its place."""
+def passed_as(parameter: str) -> set[str]:
+    """Return the texts that the package passes as PARAMETER, by its name or by its position."""
     places: dict[str, set[int]] = {}
     for tree in trees().values():
         for node in ast.walk(tree):
@@ -90,11 +90,12 @@ def error_kinds() -> dict[str, set[int]]:
     return found
 
 
-def events(*folders: str) -> set[str]:
-    """Return the events that the modules of FOLDERS log."""
+def events(*places: str) -> set[str]:
+    """Return the log events of PLACES: modules of the package, and folders without their subfolders."""
     found: set[str] = set()
     for path, tree in trees().items():
-        if path.parent.name not in folders and path.stem not in folders:
+        module = path.relative_to(REPOSITORY / "cdigen")
+        if not {module.as_posix(), module.parent.as_posix()} & {*places}:
             continue
         for node in ast.walk(tree):
             if isinstance(node, ast.Call) and node.args and _is_logger(node.func):
@@ -104,7 +105,7 @@ def events(*folders: str) -> set[str]:
 
 def _is_logger(called: ast.expr) -> bool:
     if isinstance(called, ast.Name):
-        return called.id == "say"
+        return called.id == "log"
     is_level = isinstance(called, ast.Attribute) and called.attr in {"debug", "info", "warning", "error"}
     return is_level and "log" in ast.unparse(called)
 
@@ -120,7 +121,7 @@ def variables() -> set[str]:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
                 names = (text for element in node.value.elts for text in texts(element, {}))
                 found.update(name for name in names if name.startswith("NRI_PLUGIN_"))
-    # What a web server gives to a page, and CRI-O's own, are no variables of this process.
+    # Not environment variables of cdigen: the variables of a WSGI request, and a variable of CRI-O.
     return found - {"PATH_INFO", "REQUEST_METHOD", "CONTAINER_CDI_SPEC_DIRS"}
 
 

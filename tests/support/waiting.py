@@ -1,8 +1,8 @@
-"""How tests wait: `until` an event, never for a fixed time, so that only a failing test waits long.
+"""Waits for an event (`until`), never for a fixed time. Therefore only a failing test waits long.
 
 A test must not depend on the speed of the machine (tests/test_wall_clock.py checks it). If a test asserts
 that something happens within a time, it has the marker `wall_clock`. If it asserts that something does not
-happen, it waits for an event that comes later. `pause` paces what a test does.
+happen, it waits for an event that comes later. `pause` separates two actions of a test.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# Longer than anything takes on a busy machine.
+# Longer than any step takes on a busy machine.
 PATIENCE_S = 60.0
-# The same for a real runtime, package manager or Kubernetes while other hosts run beside it.
+# For a step of a real runtime, package manager or Kubernetes while other hosts run on the machine.
 HOST_PATIENCE_S = 240.0
-# Deadlines of a child of which a part hangs: the first is enough on an idle machine.
+# Deadlines for a child in which one part hangs. On an idle machine the first deadline suffices.
 DEADLINES_S = (1.0, 4.0, 16.0, PATIENCE_S)
 
 
 def until(truth: Callable[[], object], within_s: float = PATIENCE_S) -> bool:
-    """Return whether TRUTH holds, or does soon.
+    """Return whether TRUTH becomes true within WITHIN_S.
 
-    An entry that is not there yet is waited for as well; one that never comes ends in its own LookupError.
+    A LookupError of TRUTH means that TRUTH is not true yet. After WITHIN_S the LookupError is raised.
     """
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
@@ -42,7 +42,7 @@ def until(truth: Callable[[], object], within_s: float = PATIENCE_S) -> bool:
 
 
 def limited(within_s: float) -> pytest.MarkDecorator:
-    """Run a test by its parameter `within_s`: with PATIENCE_S, and in `make timings` with WITHIN_S."""
+    """Return a mark that sets `within_s`: to PATIENCE_S in `make test`, to WITHIN_S in `make timings`."""
     limit = pytest.param(within_s, marks=pytest.mark.wall_clock)
     return pytest.mark.parametrize("within_s", [PATIENCE_S, limit])
 
@@ -50,7 +50,7 @@ def limited(within_s: float) -> pytest.MarkDecorator:
 def by_deadline(act: Callable[[float], T], is_done: Callable[[T], object]) -> T:
     """Return the result of ACT with the first of DEADLINES_S for which IS_DONE holds, or with the last.
 
-    If a part of what ACT does hangs, each deadline passes; a busy machine needs a later one for the rest.
+    If a part of ACT hangs, ACT ends at each deadline. On a busy machine, other parts need a later deadline.
     """
     for deadline_s in DEADLINES_S:
         result = act(deadline_s)
@@ -60,8 +60,8 @@ def by_deadline(act: Callable[[float], T], is_done: Callable[[T], object]) -> T:
 
 
 def pause(for_s: float) -> None:
-    """Wait for FOR_S, between two steps of a stimulus or before a double answers.
+    """Wait for FOR_S between two actions of a test, or before a double responds.
 
-    A longer pause must not change what a test finds.
+    A longer pause must not change the result of a test.
     """
     time.sleep(for_s)

@@ -1,4 +1,4 @@
-"""What holds of every choice, on any machine; up to 8 GPUs, none is better than what a brute force finds."""
+"""Properties of every choice on any machine; for up to 8 GPUs, a comparison with an exhaustive search."""
 
 import time
 from collections.abc import Iterator
@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from support.values.topology_machines import any_machine, hives, nvswitch, partitioned, pcie, replicas
 
 from cdigen.model.inventory import Accelerator
-from cdigen.topology.choose import Share, choose
+from cdigen.topology.choose import AcceleratorPart, choose
 from cdigen.topology.levels import relation
 
 
 @st.composite
-def requests(draw: st.DrawFn, most: int = 12) -> tuple[list[Share], list[Share], list[Share], int]:
-    """Draw what there is, what of it is free, what of that is required, and a count."""
+def requests(
+    draw: st.DrawFn, most: int = 12
+) -> tuple[list[AcceleratorPart], list[AcceleratorPart], list[AcceleratorPart], int]:
+    """Draw all units, the free units, the required units (some of the free units), and a count."""
     machine = draw(any_machine(most))
     make = draw(st.sampled_from((partitioned, replicas)))
     each = draw(st.integers(1, 4))
@@ -27,21 +29,21 @@ def requests(draw: st.DrawFn, most: int = 12) -> tuple[list[Share], list[Share],
 
 
 @given(requests(), st.booleans())
-def test_a_choice_is_of_the_asked_size_of_what_is_free_and_has_what_is_required(
-    request: tuple[list[Share], list[Share], list[Share], int],
+def test_a_choice_has_the_requested_number_of_free_units_with_the_required_units(
+    request: tuple[list[AcceleratorPart], list[AcceleratorPart], list[AcceleratorPart], int],
     spread: bool,  # noqa: FBT001
 ) -> None:
     every, free, required, count = request
-    chosen = [share.name for share in choose(free, required, count, every=every, spread=spread)]
+    chosen = [part.name for part in choose(free, required, count, every=every, spread=spread)]
     assert len(chosen) == len(set(chosen)) == max(min(count, len(free)), 0)
-    assert set(chosen) <= {share.name for share in free}
-    wanted = {share.name for share in required}
-    assert wanted <= set(chosen) or set(chosen) <= wanted
+    assert set(chosen) <= {part.name for part in free}
+    names = {part.name for part in required}
+    assert names <= set(chosen) or set(chosen) <= names
 
 
 @given(requests(), st.booleans(), st.data())
-def test_the_order_of_what_is_given_changes_nothing(
-    request: tuple[list[Share], list[Share], list[Share], int],
+def test_the_choice_does_not_depend_on_the_order_of_the_input(
+    request: tuple[list[AcceleratorPart], list[AcceleratorPart], list[AcceleratorPart], int],
     spread: bool,  # noqa: FBT001
     data: st.DataObject,
 ) -> None:
@@ -54,24 +56,24 @@ def test_the_order_of_what_is_given_changes_nothing(
 
 @given(requests())
 def test_parts_come_from_as_few_gpus_as_possible(
-    request: tuple[list[Share], list[Share], list[Share], int],
+    request: tuple[list[AcceleratorPart], list[AcceleratorPart], list[AcceleratorPart], int],
 ) -> None:
     every, free, required, count = request
-    used = {share.accelerator.index for share in choose(free, required, count, every=every)}
-    needed = {share.accelerator.index for share in required}
-    others = {share.accelerator.index for share in free} - needed
+    used = {part.accelerator.index for part in choose(free, required, count, every=every)}
+    needed = {part.accelerator.index for part in required}
+    others = {part.accelerator.index for part in free} - needed
     if count >= len(required):
         enough = (
             set(more) | needed
             for size in range(len(others) + 1)
             for more in combinations(sorted(others), size)
-            if sum(share.accelerator.index in {*more, *needed} for share in free) >= min(count, len(free))
+            if sum(part.accelerator.index in {*more, *needed} for part in free) >= min(count, len(free))
         )
         assert len(used) <= len(next(enough))
 
 
 def divisions(devices: tuple[int, ...], size: int) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Yield every way to divide DEVICES into sets of SIZE; one set may be smaller, and comes last."""
+    """Yield every division of DEVICES into sets of SIZE; only the last set may be smaller."""
     short = len(devices) % size
     for last in combinations(devices, short):
         yield from (
@@ -89,7 +91,7 @@ def equal_sets(devices: tuple[int, ...], size: int) -> Iterator[tuple[tuple[int,
 
 
 @given(any_machine(8), st.data())
-def test_up_to_eight_no_division_of_the_free_gpus_is_better_than_that_of_the_choice(
+def test_for_up_to_eight_gpus_the_chosen_set_belongs_to_a_best_division_into_sets(
     machine: tuple[Accelerator, ...], data: st.DataObject
 ) -> None:
     size = data.draw(st.integers(1, len(machine)))
@@ -111,7 +113,7 @@ def test_up_to_eight_no_division_of_the_free_gpus_is_better_than_that_of_the_cho
 
 
 @given(any_machine(16), st.integers(1, 15), st.data())
-def test_of_more_than_eight_the_fewest_and_smallest_islands_that_fit_are_found(
+def test_choices_from_more_than_eight_gpus_use_the_fewest_and_smallest_islands(
     machine: tuple[Accelerator, ...], count: int, data: st.DataObject
 ) -> None:
     island = nvswitch(16, 4, island=4)
@@ -123,13 +125,13 @@ def test_of_more_than_eight_the_fewest_and_smallest_islands_that_fit_are_found(
     if together:
         assert len(used) == len(together[0])
         fitting = [sum(several) for several in together if len(several) == len(used)]
-        # Of whole islands, those that are filled are taken first.
+        # If an island is entirely free, a choice that fills this island has precedence.
         if 4 not in sizes:
             assert sum(device.island in used for device in free) == min(fitting)
     assert len(choose(machine, [], count)) == min(count, len(machine))
 
 
-# Milliseconds; the figures that were measured are in docs/benchmarks.md.
+# The time limit of a choice, in milliseconds. docs/benchmarks.md has the measurements.
 MOST_MS = 5
 
 
@@ -146,7 +148,7 @@ MOST_MS = 5
     ],
 )
 def test_no_choice_takes_longer_than_five_milliseconds(
-    every: tuple[Accelerator, ...] | tuple[Share, ...],
+    every: tuple[Accelerator, ...] | tuple[AcceleratorPart, ...],
 ) -> None:
     free = every[1:]
     slowest = max(

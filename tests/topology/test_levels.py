@@ -1,11 +1,11 @@
-"""How near two devices are: by their folders, their NUMA nodes and their links."""
+"""The relation of two devices by their folders in /sys, their NUMA nodes and their links."""
 
 import pytest
 from support.values.topology_places import gpu, links
 
 from cdigen.topology.levels import Relation, islands, path, relation
 
-# A root complex with a switch, below which there is one more; and others of the same socket and of the other.
+# The upstream ports of a switch below a root port, and of a second switch below the first switch.
 UPPER = "pci0000:40/0000:40:01.1/0000:41:00.0"
 LOWER = f"{UPPER}/0000:42:00.0/0000:43:00.0"
 PATHS = [
@@ -39,7 +39,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize(("one", "other", "level"), [row[1:] for row in PATHS], ids=[row[0] for row in PATHS])
-def test_the_last_shared_folder_tells_what_is_between_two_devices(one: str, other: str, level: str) -> None:
+def test_the_last_folder_of_both_pci_paths_determines_the_level(one: str, other: str, level: str) -> None:
     assert path(gpu(0, one), gpu(1, other)) == path(gpu(1, other), gpu(0, one)) == level
 
 
@@ -47,21 +47,19 @@ def test_the_last_shared_folder_tells_what_is_between_two_devices(one: str, othe
     ("one", "other", "level"),
     [(0, 0, "NODE"), (1, 1, "NODE"), (0, 1, "SYS"), (None, None, "SYS"), (None, 0, "SYS")],
 )
-def test_between_host_bridges_numa_nodes_decide_and_an_unknown_one_is_far(
-    one: int | None, other: int | None, level: str
-) -> None:
+def test_numa_nodes_decide_between_two_host_bridges(one: int | None, other: int | None, level: str) -> None:
     first = gpu(0, "pci0000:40/0000:40:01.1/0000:41:00.0", numa_node=one)
     second = gpu(1, "pci0000:80/0000:80:01.1/0000:81:00.0", numa_node=other)
     assert path(first, second) == level
 
 
-def test_devices_without_a_place_are_far_from_each_other_and_from_themselves_not_at_all() -> None:
+def test_a_device_without_a_pci_path_is_far_from_other_devices_and_its_own_cell_is_x() -> None:
     first, second = gpu(0), gpu(1)
     assert relation(first, second) == Relation(path="SYS")
     assert relation(first, first).cell == "X"
 
 
-def test_links_are_told_beside_the_path_and_are_nearer_than_any_path() -> None:
+def test_linked_devices_show_their_links_and_are_nearer_than_devices_without_links() -> None:
     one = gpu(0, "pci0000:40/0000:41:00.0", links=links("nvlink", at_81=2, at_91=1))
     other = gpu(1, "pci0000:80/0000:81:00.0", links=links("nvlink", at_41=2))
     assert relation(one, other) == Relation(path="SYS", technology="nvlink", count=2)
@@ -69,13 +67,13 @@ def test_links_are_told_beside_the_path_and_are_nearer_than_any_path() -> None:
     assert relation(one, other).nearness > Relation(path="PIX").nearness
 
 
-def test_a_link_counts_that_only_one_end_can_tell() -> None:
+def test_a_link_that_only_one_of_the_two_devices_reports_is_used() -> None:
     one = gpu(0, "pci0000:40/0000:41:00.0")
     other = gpu(1, "pci0000:80/0000:81:00.0", links=links("nvlink", at_41=4))
     assert relation(one, other).cell == relation(other, one).cell == "NV4"
 
 
-def test_behind_a_switch_the_device_with_fewer_links_decides() -> None:
+def test_the_device_with_fewer_links_to_a_switch_determines_the_number_of_links() -> None:
     one = gpu(0, "pci0000:40/0000:41:00.0", links=links("nvlink", switch=18), island="f")
     other = gpu(1, "pci0000:80/0000:81:00.0", links=links("nvlink", switch=16), island="f")
     foreign = gpu(2, "pci0000:90/0000:91:00.0", links=links("nvlink", switch=18), island="g")
@@ -88,12 +86,12 @@ def test_behind_a_switch_the_device_with_fewer_links_decides() -> None:
     ]
 
 
-def test_devices_without_addresses_are_not_joined_by_a_switch_that_they_do_not_share() -> None:
+def test_devices_without_addresses_are_not_linked_if_they_are_in_different_islands() -> None:
     one, other = gpu(0, links=links("nvlink", switch=18), island="f"), gpu(1, island="g")
     assert relation(one, other).cell == "SYS"
 
 
-def test_a_hive_without_a_link_between_two_is_nearer_than_the_bus_and_farther_than_a_link() -> None:
+def test_gpus_of_a_hive_without_a_direct_link_are_nearer_than_gpus_with_pcie_only() -> None:
     one = gpu(0, "pci0000:40/0000:41:00.0", links=links("xgmi", at_81=0))
     other = gpu(1, "pci0000:80/0000:81:00.0", links=links("xgmi", at_41=0))
     assert relation(one, other).cell == "XGMI"
@@ -101,7 +99,7 @@ def test_a_hive_without_a_link_between_two_is_nearer_than_the_bus_and_farther_th
     assert relation(one, other).nearness < Relation(path="SYS", technology="xgmi", count=1).nearness
 
 
-def test_what_links_join_is_an_island_also_by_way_of_others() -> None:
+def test_devices_that_are_linked_through_other_devices_are_one_island() -> None:
     chain = (
         gpu(0, "pci0000:40/0000:41:00.0", links=links("nvlink", at_61=2)),
         gpu(1, "pci0000:50/0000:51:00.0"),

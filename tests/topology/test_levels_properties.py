@@ -1,4 +1,4 @@
-"""Whatever an inventory says, how near devices are is alike in both directions, and can be shown."""
+"""For any inventory, relations are symmetric, and the matrix can be printed."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ BUSES = ("", "01", "02", "03")
 
 @st.composite
 def machines(draw: st.DrawFn) -> tuple[Accelerator, ...]:
-    """Make some GPUs of which places and links agree with each other, or not."""
+    """Draw GPUs with consistent or inconsistent positions and links."""
     peers = st.sampled_from([f"0000:{bus}:00.0" if bus else "" for bus in BUSES])
     link = st.builds(
         Link, peer=peers, technology=st.sampled_from(["nvlink", "xgmi"]), count=st.integers(0, 3)
@@ -33,7 +33,7 @@ def machines(draw: st.DrawFn) -> tuple[Accelerator, ...]:
 
 
 @given(machines())
-def test_two_devices_are_as_near_to_each_other_in_both_directions(gpus: tuple[Accelerator, ...]) -> None:
+def test_relations_are_symmetric(gpus: tuple[Accelerator, ...]) -> None:
     for one in gpus:
         assert relation(one, one).cell == "X"
         for other in gpus:
@@ -42,9 +42,9 @@ def test_two_devices_are_as_near_to_each_other_in_both_directions(gpus: tuple[Ac
 
 
 @given(machines())
-def test_every_device_is_in_one_island_with_all_that_it_is_linked_to(gpus: tuple[Accelerator, ...]) -> None:
+def test_every_device_is_in_one_island_with_all_linked_devices(gpus: tuple[Accelerator, ...]) -> None:
     found = islands(gpus)
-    assert sorted(place for island in found for place in island) == list(range(len(gpus)))
+    assert sorted(number for island in found for number in island) == list(range(len(gpus)))
     for island in found:
         for one in island:
             for other in set(range(len(gpus))) - set(island):
@@ -52,9 +52,9 @@ def test_every_device_is_in_one_island_with_all_that_it_is_linked_to(gpus: tuple
 
 
 @given(st.dictionaries(st.sampled_from(["nvidia", "amd", "intel"]), inventories))
-def test_any_inventory_gives_a_matrix_whose_rows_are_alike(found: dict[str, Inventory]) -> None:
+def test_any_inventory_has_a_matrix_with_rows_of_equal_length(found: dict[str, Inventory]) -> None:
     shown = matrix(devices_of(found), ())
     header, *rows = text(shown).splitlines()[: len(shown.devices) + 1]
     assert len(rows) == len(shown.devices)
-    # The NUMA node is followed by an empty cell, over which the header has none.
+    # An empty cell without a header follows the NUMA node.
     assert {len(row.split("\t")) for row in rows} <= {len(header.split("\t")) + 1}

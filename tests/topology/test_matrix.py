@@ -1,12 +1,12 @@
-"""The matrix is, tab by tab, what 'nvidia-smi topo -m' prints of the same machine.
+"""The matrix equals the output of 'nvidia-smi topo -m' on the same machine, including tabs.
 
-The expectations are what people pasted; the machines are laid out so that their folders give it.
+The expected outputs are from public reports. The tests invent folders in /sys that result in these outputs.
 """
 
 from support.values.devices import inventory
 from support.values.topology_places import gpu, links
 
-from cdigen.topology.matrix import Device, devices_of, matrix, text
+from cdigen.topology.matrix import MatrixDevice, devices_of, matrix, text
 from cdigen.value import replace
 from cdigen.vendors.kernel.nics import Nic
 
@@ -31,7 +31,7 @@ GPU2\tNV12\tNV12\t X \tNV12\tSYS\t32-63,96-127\t1\t\tN/A
 GPU3\tNV12\tNV12\tNV12\t X \tSYS\t32-63,96-127\t1\t\tN/A
 NIC0\tSYS\tSYS\tSYS\tSYS\t X \t\t\t\t
 """
-# A DGX H100 with ten network cards, two of which have two functions.
+# A DGX H100 with ten network cards; two cards have two functions.
 DGX_H100 = """\
 \tGPU0\tGPU1\tGPU2\tGPU3\tGPU4\tGPU5\tGPU6\tGPU7\tNIC0\tNIC1\tNIC2\tNIC3\tNIC4\tNIC5\tNIC6\tNIC7\tNIC8\tNIC9\tNIC10\tNIC11\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID
 GPU0\t X \tNV18\tNV18\tNV18\tNV18\tNV18\tNV18\tNV18\tPXB\tNODE\tNODE\tNODE\tNODE\tNODE\tSYS\tSYS\tSYS\tSYS\tSYS\tSYS\t0-55,112-167\t0\t\tN/A
@@ -48,14 +48,15 @@ NIC2\tNODE\tNODE\tNODE\tNODE\tSYS\tSYS\tSYS\tSYS\tNODE\tPIX\t X \tNODE\tNODE\tNO
 NIC3\tNODE\tPXB\tNODE\tNODE\tSYS\tSYS\tSYS\tSYS\tNODE\tNODE\tNODE\t X \tNODE\tNODE\tSYS\tSYS\tSYS\tSYS\tSYS\tSYS\t\t\t\t
 NIC4\tNODE\tNODE\tPXB\tNODE\tSYS\tSYS\tSYS\tSYS\tNODE\tNODE\tNODE\tNODE\t X \tNODE\tSYS\tSYS\tSYS\tSYS\tSYS\tSYS\t\t\t\t
 NIC5\tNODE\tNODE\tNODE\tPXB\tSYS\tSYS\tSYS\tSYS\tNODE\tNODE\tNODE\tNODE\tNODE\t X \tSYS\tSYS\tSYS\tSYS\tSYS\tSYS\t\t\t\t
-"""  # noqa: E501 - as it was pasted
+"""  # noqa: E501 - as published
 GPU_BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
-# Which GPU's switch each card is at; None: at a root port of its own, with two functions.
+# For each network device, the GPU on the same switch. None means that the device is one function of a card
+# with two functions. These cards are on separate root ports.
 NIC_SWITCHES = (0, None, None, 1, 2, 3, 4, None, None, 5, 6, 7)
 
 
 def below(number: int) -> str:
-    """Return the switch of the GPU NUMBER: a port of the processor, and the switch's own upper port."""
+    """Return the PCI path to the upstream port of the switch above the GPU with the index NUMBER."""
     bus = int(GPU_BUSES[number], 16) - 8
     return f"pci0000:{bus:02x}/0000:{bus:02x}:01.0/0000:{bus + 1:02x}:00.0"
 
@@ -70,10 +71,10 @@ def nic(number: int) -> Nic:
     return Nic(name=f"mlx5_{number}", address=address, pci_path=tuple(above.split("/")), numa_node=node)
 
 
-def test_four_gpus_of_a_machine_with_switches_and_a_card_at_the_other_socket() -> None:
+def test_the_matrix_of_four_a100_equals_the_published_matrix() -> None:
     buses = ("41", "81", "a1", "c1")
     machine = tuple(
-        Device(
+        MatrixDevice(
             label=f"GPU{number}",
             vendor="nvidia",
             accelerator=gpu(
@@ -91,9 +92,9 @@ def test_four_gpus_of_a_machine_with_switches_and_a_card_at_the_other_socket() -
     assert text(matrix(machine, (card,))) == f"{FOUR_A100}{LEGEND}\nNIC Legend:\n\n  NIC0: rocep49s0\n\n"
 
 
-def test_a_dgx_h100_with_its_cards() -> None:
+def test_the_matrix_of_a_dgx_h100_equals_the_published_matrix() -> None:
     machine = tuple(
-        Device(
+        MatrixDevice(
             label=f"GPU{number}",
             vendor="nvidia",
             accelerator=gpu(
@@ -111,8 +112,8 @@ def test_a_dgx_h100_with_its_cards() -> None:
     assert "".join(lines[:15]) == DGX_H100
 
 
-def test_a_machine_without_links_cards_and_known_places() -> None:
-    """A virtual machine: two GPUs at one host bridge, no NUMA node."""
+def test_a_machine_without_links_network_cards_and_numa_nodes_has_a_matrix() -> None:
+    """A virtual machine: the second GPU has no known path, and there is no NUMA node."""
     machine = devices_of({"nvidia": inventory("nvidia", gpu(0, "pci0000:00/0000:00:05.0"), gpu(1))})
     assert text(matrix(machine, ())) == (
         "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n"
@@ -122,7 +123,7 @@ def test_a_machine_without_links_cards_and_known_places() -> None:
     )
 
 
-def test_only_the_header_is_shown_otherwise_on_a_terminal() -> None:
+def test_only_the_header_is_formatted_on_a_terminal() -> None:
     machine = devices_of({"nvidia": inventory("nvidia", gpu(0))})
     plain = text(matrix(machine, ()))
     painted = text(matrix(machine, ()), header_as=lambda line: f"<{line}>")
@@ -130,7 +131,7 @@ def test_only_the_header_is_shown_otherwise_on_a_terminal() -> None:
     assert painted.splitlines()[1:] == plain.splitlines()[1:]
 
 
-def test_the_legend_explains_other_makers_links_where_there_are_some() -> None:
+def test_the_legend_explains_the_links_of_amd_and_intel_only_if_a_device_has_them() -> None:
     one = gpu(0, "pci0000:40/0000:41:00.0", links=links("xgmi", at_81=1))
     shown = text(matrix(devices_of({"amd": inventory("amd", one, gpu(1, "pci0000:80/0000:81:00.0"))}), ()))
     assert "GPU0\t X \tXGMI1\t" in shown
@@ -138,14 +139,14 @@ def test_the_legend_explains_other_makers_links_where_there_are_some() -> None:
     assert "XL#" not in shown
 
 
-def test_devices_of_two_makers_have_labels_that_differ() -> None:
+def test_devices_of_two_vendors_have_unique_labels() -> None:
     first, second = gpu(0, "pci0000:40/0000:41:00.0"), gpu(0, "pci0000:80/0000:81:00.0")
     npu = replace(gpu(0, "pci0000:00/0000:00:0b.0"), device_class="npu")
     both = {"nvidia": inventory("nvidia", first), "amd": inventory("amd", second, npu)}
     assert [device.label for device in devices_of(both)] == ["nvidia0", "amd0", "NPU0"]
 
 
-def test_a_device_that_is_offered_in_two_ways_has_one_row() -> None:
+def test_a_device_with_two_entries_in_the_inventory_has_one_row() -> None:
     whole = gpu(0, "pci0000:40/0000:41:00.0")
     both = {"intel": inventory("intel", whole, replace(whole, device_class="gpu-mei"))}
     assert [device.label for device in devices_of(both)] == ["GPU0"]

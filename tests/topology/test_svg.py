@@ -1,4 +1,4 @@
-"""The picture of a topology: what is on it, where it stands, and what it never has."""
+"""The picture of a topology: its contents, its layout, and its security."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -24,7 +24,7 @@ from support.values.topology_machines import (
 from cdigen.model.inventory import Accelerator
 from cdigen.topology.labels import island_labels
 from cdigen.topology.layout import Layout, laid_out
-from cdigen.topology.matrix import Device
+from cdigen.topology.matrix import MatrixDevice
 from cdigen.topology.svg import _COLOURS, picture
 from cdigen.value import replace
 
@@ -32,9 +32,9 @@ Machine = tuple[Accelerator, ...]
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def shown(devices: Machine) -> tuple[Device, ...]:
+def shown(devices: Machine) -> tuple[MatrixDevice, ...]:
     return tuple(
-        Device(label=f"GPU{device.index}", vendor="nvidia", accelerator=device) for device in devices
+        MatrixDevice(label=f"GPU{device.index}", vendor="nvidia", accelerator=device) for device in devices
     )
 
 
@@ -67,7 +67,7 @@ def description(root: ET.Element) -> str:
         pytest.param(pcie(8, per_socket=4), [], id="no links"),
     ],
 )
-def test_islands_are_named_with_their_links(devices: Machine, expected: list[str]) -> None:
+def test_the_label_of_an_island_describes_its_links(devices: Machine, expected: list[str]) -> None:
     assert [text for text in texts(drawn(devices)) if " · " in text] == expected
 
 
@@ -83,7 +83,7 @@ def test_numa_nodes_bridges_and_switches_are_boxes_with_their_names() -> None:
     assert words.count("CPUs 0-31") == 2
 
 
-def test_functions_of_one_device_are_no_switch() -> None:
+def test_functions_of_one_device_are_not_drawn_as_a_switch() -> None:
     card = placed(0, socket=0)
     functions = tuple(
         replace(card, index=n, address=f"0000:4d:00.{n}", pci_path=("pci0000:4c", "0000:4c:01.0"))
@@ -92,24 +92,28 @@ def test_functions_of_one_device_are_no_switch() -> None:
     assert "PCIe device 0000:4d:00" in texts(drawn(functions))
 
 
-def test_a_numa_node_that_is_not_known_is_none() -> None:
+def test_devices_whose_numa_node_is_unknown_are_in_a_separate_box() -> None:
     root = drawn(pairs([4]))
     assert "NUMA node unknown" in texts(root)
     assert "NUMA node 0" not in picture(shown(pairs([4])))
 
 
-def test_what_is_wrong_is_told_in_words() -> None:
-    ill, lost, *well = pcie(4, per_socket=4)
-    machine = (replace(ill, health="unhealthy", causes=(FELL,)), replace(lost, usable=False), *well)
+def test_problems_of_devices_are_shown_as_text() -> None:
+    unhealthy, unusable, *others = pcie(4, per_socket=4)
+    machine = (
+        replace(unhealthy, health="unhealthy", causes=(FELL,)),
+        replace(unusable, usable=False),
+        *others,
+    )
     root = drawn(machine)
     assert {"unhealthy", "xid-79", "not usable"} <= set(texts(root))
     assert "GPU0 is unhealthy: xid-79. GPU1 is not usable." in description(root)
     assert "xid-79 since 2026-11-23T10:00:00Z: fell off the bus" in picture(shown(machine))
-    # Nor is it the colour alone that tells the border of the two from others'.
+    # The two devices also differ from other devices in the pattern of their borders, not only in the colour.
     assert len(root.findall(f".//{SVG}rect[@stroke-dasharray]")) == 2
 
 
-def test_partitions_are_counted_and_those_that_cannot_be_used_are_crossed() -> None:
+def test_each_usable_partition_is_a_square_and_each_unusable_partition_is_a_cross() -> None:
     parts = tuple(partition(n) for n in range(7))
     parts = (*parts[:2], replace(parts[2], health="unhealthy", causes=(FELL,)), *parts[3:])
     root = drawn((replace(placed(0, socket=0), partitioned=True, partitions=parts),))
@@ -119,37 +123,37 @@ def test_partitions_are_counted_and_those_that_cannot_be_used_are_crossed() -> N
     assert "1 of the partitions of GPU0 cannot be used." in description(root)
 
 
-def test_a_host_without_devices_has_a_picture_that_says_so() -> None:
+def test_a_host_without_devices_has_a_picture_with_a_text() -> None:
     root = drawn(())
-    assert texts(root) == ["GPU topology", "no device is known"]
-    assert description(root) == "No device is known."
+    assert texts(root) == ["GPU topology", "no device found"]
+    assert description(root) == "No device found."
 
 
-def test_models_are_named_where_there_are_several() -> None:
+def test_the_models_of_the_devices_are_named_if_they_differ() -> None:
     one, other = pcie(2, per_socket=2)
     words = texts(drawn((replace(one, model="NVIDIA L40S"), replace(other, model="AMD Radeon Graphics"))))
     assert "1x NVIDIA L40S, 1x AMD Radeon Graphics" in words
     assert {"L40S", "Radeon Graphics"} <= set(words)
 
 
-def test_a_long_name_keeps_its_number() -> None:
+def test_a_long_label_is_shortened_in_the_middle_and_keeps_its_number() -> None:
     [gpu] = pcie(1, per_socket=1)
-    root = ET.fromstring(picture((Device(label="acme-accelerator12", vendor="acme", accelerator=gpu),)))
+    root = ET.fromstring(picture((MatrixDevice(label="acme-accelerator12", vendor="acme", accelerator=gpu),)))
     assert "acme-…r12" in texts(root)
 
 
-def test_a_long_model_ends_before_its_box_does() -> None:
-    """DejaVu Sans has a W of 10.9 pixels at 11 (hmtx): nine of them and an ellipsis do not fit in 97."""
+def test_a_long_model_is_shortened_to_its_box() -> None:
+    """A W of DejaVu Sans has 10.9 pixels at size 11 (hmtx). Eight Ws and an ellipsis exceed 97 pixels."""
     one, other = pcie(2, per_socket=2)
     words = texts(drawn((replace(one, model="W" * 60), replace(other, model="i" * 60))))
     assert "W" * 7 + "…" in words
     assert "i" * 27 + "…" in words
 
 
-# What pictures are read by, and what they may not have.
+# Accessibility and security.
 
 
-def test_a_picture_is_named_and_described_for_those_who_do_not_see_it() -> None:
+def test_a_picture_has_a_title_and_a_description_for_screen_readers() -> None:
     root = drawn(nvswitch(8, 12))
     assert root.get("role") == "img"
     named = (root.get("aria-labelledby") or "").split()
@@ -157,7 +161,7 @@ def test_a_picture_is_named_and_described_for_those_who_do_not_see_it() -> None:
     assert description(root).startswith("NUMA node 0: GPU0, GPU1, GPU2, GPU3. NUMA node 1: GPU4,")
 
 
-def test_colours_are_rules_for_both_schemes_and_attributes_beside() -> None:
+def test_each_colour_is_an_attribute_and_has_a_css_rule_for_light_and_dark_schemes() -> None:
     text = picture(shown(nvswitch(4, 12)))
     light, _, dark = text.partition("@media (prefers-color-scheme:dark)")
     used = set(re.findall(r'class="([a-z0-9]+)"', text))
@@ -167,8 +171,8 @@ def test_colours_are_rules_for_both_schemes_and_attributes_beside() -> None:
         assert re.search(rf'class="{name}" (fill|stroke)="#', text)
 
 
-# Text class, and what is behind it.
-BEHIND = {
+# Class of a text -> classes of its possible backgrounds.
+BACKGROUNDS = {
     "ink": ("page", "numa", "device"),
     "soft": ("page", "numa", "bridge", "switch", "device"),
     "bad": ("device",),
@@ -177,8 +181,10 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("scheme", [2, 3])
-@pytest.mark.parametrize(("text", "area"), [(text, area) for text, areas in BEHIND.items() for area in areas])
-def test_text_is_readable_in_both_schemes(scheme: int, text: str, area: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "area"), [(text, area) for text, areas in BACKGROUNDS.items() for area in areas]
+)
+def test_text_is_readable_in_light_and_dark_schemes(scheme: int, text: str, area: str) -> None:
     """WCAG 2.2, 1.4.3: a contrast of 4.5 to 1."""
     colours = {row[0]: row[scheme] for row in _COLOURS}
     lighter, darker = sorted((luminance(colours[text]), luminance(colours[area])), reverse=True)
@@ -194,7 +200,7 @@ def luminance(colour: str) -> float:
 
 
 @given(st.text(max_size=40), st.text(max_size=40), st.text(max_size=40))
-def test_whatever_a_host_says_is_text_and_nothing_else(model: str, address: str, cause: str) -> None:
+def test_any_string_from_a_host_is_escaped_in_the_picture(model: str, address: str, cause: str) -> None:
     gpu = replace(
         placed(0, socket=0),
         model=model,
@@ -208,18 +214,18 @@ def test_whatever_a_host_says_is_text_and_nothing_else(model: str, address: str,
     root = ET.fromstring(text.encode())
     allowed = {"svg", "title", "desc", "style", "rect", "text", "g", "path"}
     assert {part.tag.removeprefix(SVG) for part in root.iter()} <= allowed
-    attributes = {name for part in root.iter() for name in part.keys()}  # noqa: SIM118 - an element is no dict
+    attributes = {name for part in root.iter() for name in part.keys()}  # noqa: SIM118 - an element is not a dict
     assert not any("href" in name or name.startswith("on") for name in attributes)
 
 
-def test_nothing_outside_the_file_is_named() -> None:
+def test_the_picture_has_no_external_references() -> None:
     text = picture(shown(nvswitch(16, 6)))
     assert "url(" not in text
     assert "@import" not in text
     assert re.findall(r"[a-z]+://[^\"' ]+", text) == ["http://www.w3.org/2000/svg"]
 
 
-# Where everything stands.
+# The layout.
 
 Rectangle = tuple[int, int, int, int]
 
@@ -229,7 +235,7 @@ def layout(devices: Machine) -> Layout:
 
 
 def rectangles(devices: Machine) -> tuple[list[Rectangle], list[Rectangle], tuple[int, int]]:
-    """Return where the devices stand, where the islands, and how large all of it is."""
+    """Return the rectangles of the devices and of the islands, and the size of the picture."""
     found = layout(devices)
     boxes = [box for outer in found.boxes for box in outer.every() if box.kind == "device"]
     return (
@@ -244,7 +250,7 @@ def overlaps(one: Rectangle, other: Rectangle) -> bool:
 
 
 @given(any_machine(20))
-def test_nothing_lies_on_anything_else_or_outside(machine: Machine) -> None:
+def test_no_rectangles_overlap_or_exceed_the_picture(machine: Machine) -> None:
     devices, islands, (width, height) = rectangles(machine)
     assert len(devices) == len(machine)
     every = [*devices, *islands]
@@ -257,7 +263,7 @@ def test_nothing_lies_on_anything_else_or_outside(machine: Machine) -> None:
 
 
 @given(any_machine(20))
-def test_what_is_in_a_box_is_within_its_borders_and_beside_its_neighbours(machine: Machine) -> None:
+def test_the_contents_of_a_box_are_within_its_borders_and_do_not_overlap(machine: Machine) -> None:
     found = layout(machine)
     for outer in found.boxes:
         for box in outer.every():
@@ -298,5 +304,5 @@ VIRTUAL = tuple(replace(gpu, numa_node=None, pci_path=("pci0000:00",)) for gpu i
         pytest.param(VIRTUAL, 1100, id="sixteen of a virtual machine"),
     ],
 )
-def test_a_picture_is_no_broader_than_a_page(machine: Machine, widest: int) -> None:
+def test_a_picture_is_no_wider_than_a_page(machine: Machine, widest: int) -> None:
     assert int(drawn(machine).get("width") or 0) <= widest

@@ -1,4 +1,4 @@
-"""The pictures in docs/pictures are those that the code draws; --update-golden draws them anew."""
+"""The pictures in docs/pictures equal the pictures that the code draws. --update-golden replaces them."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from support.values.topology_machines import FELL, dgx_a100, nvswitch, partition
 from support.values.unhealthy_gpus import example
 
 from cdigen.model.inventory import Accelerator
-from cdigen.topology.matrix import Device, devices_of
+from cdigen.topology.matrix import MatrixDevice, devices_of
 from cdigen.topology.svg import picture
 from cdigen.value import replace
 
@@ -17,7 +17,7 @@ PICTURES = REPOSITORY / "docs/pictures"
 CPUS = ("0-31,64-95", "32-63,96-127")
 
 
-def dgx() -> tuple[Device, ...]:
+def dgx() -> tuple[MatrixDevice, ...]:
     return devices_of(example("debian13-8xh100"))
 
 
@@ -25,21 +25,21 @@ def named(devices: tuple[Accelerator, ...], model: str) -> tuple[Accelerator, ..
     return tuple(replace(gpu, model=model, cpus=CPUS[gpu.numa_node or 0]) for gpu in devices)
 
 
-def dgx2() -> tuple[Device, ...]:
+def dgx2() -> tuple[MatrixDevice, ...]:
     machine = named(nvswitch(16, 6), "Tesla V100-SXM3-32GB")
-    ill = replace(machine[5], health="unhealthy", causes=(FELL,))
-    return tuple(device("GPU", "nvidia", gpu) for gpu in (*machine[:5], ill, *machine[6:]))
+    unhealthy = replace(machine[5], health="unhealthy", causes=(FELL,))
+    return tuple(device("GPU", "nvidia", gpu) for gpu in (*machine[:5], unhealthy, *machine[6:]))
 
 
-def partitioned() -> tuple[Device, ...]:
+def partitioned() -> tuple[MatrixDevice, ...]:
     first, *others = dgx_a100()
     parts = tuple(partition(n) for n in range(7))
-    ill = replace(parts[2], health="unhealthy", causes=(replace(FELL, cause="xid-94"),))
-    first = replace(first, partitioned=True, partitions=(*parts[:2], ill, *parts[3:]))
+    unhealthy = replace(parts[2], health="unhealthy", causes=(replace(FELL, cause="xid-94"),))
+    first = replace(first, partitioned=True, partitions=(*parts[:2], unhealthy, *parts[3:]))
     return tuple(device("GPU", "nvidia", gpu) for gpu in (first, *others))
 
 
-def mixed() -> tuple[Device, ...]:
+def mixed() -> tuple[MatrixDevice, ...]:
     nvidia = named(pcie(4, per_socket=2, per_switch=2), "NVIDIA L40S")
     onboard = placed(0, socket=1)
     amd = replace(
@@ -73,14 +73,14 @@ def mixed() -> tuple[Device, ...]:
     )
 
 
-def device(label: str, vendor: str, gpu: Accelerator) -> Device:
-    return Device(label=f"{label}{gpu.index}", vendor=vendor, accelerator=gpu)
+def device(label: str, vendor: str, gpu: Accelerator) -> MatrixDevice:
+    return MatrixDevice(label=f"{label}{gpu.index}", vendor=vendor, accelerator=gpu)
 
 
 @pytest.mark.parametrize(
     ("name", "draw"), [("dgx", dgx), ("dgx2", dgx2), ("partitioned", partitioned), ("mixed", mixed)]
 )
-def test_the_pictures_of_the_documentation_are_what_the_code_draws(
-    name: str, draw: Callable[[], tuple[Device, ...]], request: pytest.FixtureRequest
+def test_a_picture_in_the_documentation_equals_the_picture_that_the_code_draws(
+    name: str, draw: Callable[[], tuple[MatrixDevice, ...]], request: pytest.FixtureRequest
 ) -> None:
     compare(request, PICTURES / f"topology-{name}.svg", picture(draw()))

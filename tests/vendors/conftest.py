@@ -1,4 +1,4 @@
-"""Vendors of other packages, and hosts, for the tests of vendors."""
+"""Fixtures for the tests of vendors: packages that add a vendor, and hosts."""
 
 import shutil
 import sys
@@ -15,7 +15,7 @@ from cdigen.vendors import registry
 
 @pytest.fixture(scope="session")
 def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder that the example was installed into. Shared: not to be changed."""
+    """Return a folder with the installed example vendor. All tests use the folder and must not change it."""
     target = tmp_path_factory.mktemp("acme") / "packages"
     install(EXAMPLE, target)
     return target
@@ -23,7 +23,7 @@ def acme(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def guests(acme: Path, tmp_path: Path) -> Path:
-    """Return a folder with the example installed, into which a test may put more."""
+    """Return a folder with the installed example vendor. A test can install further packages into it."""
     return Path(shutil.copytree(acme, tmp_path / "guests"))
 
 
@@ -36,19 +36,19 @@ def mixed(host: Path) -> Path:
 
 @pytest.fixture
 def with_acme(cdigen_process: Run, mixed: Path, acme: Path) -> Run:
-    """Return the command on `mixed`, in a process that has the example's package."""
+    """Return a function that runs cdigen on the host `mixed` in a process with the packages in `acme`."""
     return lambda name, *arguments: cdigen_process(name, "--root", mixed, *arguments, PYTHONPATH=str(acme))
 
 
 @pytest.fixture
 def with_guests(cdigen_process: Run, mixed: Path, guests: Path) -> Run:
-    """Return the command on `mixed`, in a process that has the packages in `guests`."""
+    """Return a function that runs cdigen on the host `mixed` in a process with the packages in `guests`."""
     return lambda name, *arguments: cdigen_process(name, "--root", mixed, *arguments, PYTHONPATH=str(guests))
 
 
 @pytest.fixture
 def root(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes must be real
-    """Return an empty root in which device nodes can be made."""
+    """Return an empty root in which device nodes can be created."""
     return tmp_path
 
 
@@ -71,7 +71,7 @@ def forget_added() -> None:
 
 @pytest.fixture
 def laptop(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes must be real
-    """Return a host with one GPU and one NPU of Intel's."""
+    """Return a host with one GPU and one NPU of Intel."""
     root = tmp_path / "laptop"
     intel_tree.lay(root, *intel_tree.laptop())
     return root

@@ -1,4 +1,4 @@
-"""A device node is one device's: two vendors that give the same one, and nodes that are something else."""
+"""Device nodes that two vendors claim, and device nodes with impossible numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-# A vendor that gives Intel's NPU, and Intel's GPU's render node, as its own.
+# A vendor whose NPUs have the nodes at PATHS, which can be the nodes of Intel's devices.
 SQUATTER = """\
 def discover(self, context):
     from cdigen.host import devnodes
@@ -32,7 +32,7 @@ def discover(self, context):
     )
     driver = Driver(version="1", flavour="dkms", architecture="x86_64")
     return Inventory(
-        vendor=self.NAME, driver=driver, accelerators=npus, nodes=(), files=(), sought=(), findings=()
+        vendor=self.NAME, driver=driver, accelerators=npus, nodes=(), files=(), searched=(), findings=()
     )
 """
 ACCEL, RENDER, OWN = "/dev/accel/accel0", "/dev/dri/renderD128", "/dev/squat0"
@@ -40,7 +40,7 @@ ACCEL, RENDER, OWN = "/dev/accel/accel0", "/dev/dri/renderD128", "/dev/squat0"
 
 @pytest.fixture
 def guests(guests: Path) -> Path:
-    """Return a folder of packages with the example and a vendor that squats."""
+    """Return a folder of packages with the example and a vendor that claims other vendors' nodes."""
     squats(guests, ACCEL)
     return guests
 
@@ -50,7 +50,7 @@ def squats(folder: Path, *paths: str) -> None:
 
 
 def generated(cdigen_process: Run, root: Path, guests: Path, *vendors: str) -> tuple[Any, dict[str, Any]]:
-    """Write the specs of VENDORS; returns what the command did, and the documents by their kinds."""
+    """Write the specs of VENDORS; return the result of the command, and the documents by kind."""
     named = [word for vendor in vendors for word in ("--vendor", vendor)]
     done = cdigen_process("generate", "--root", root, *named, "--write", PYTHONPATH=str(guests))
     documents = [json.loads(path.read_text()) for path in (root / "var/run/cdi").glob("*.json")]
@@ -62,7 +62,7 @@ def paths(document: dict[str, Any]) -> set[str]:
     return {node["path"] for device in devices for node in device["containerEdits"].get("deviceNodes", ())}
 
 
-def test_of_two_vendors_with_one_node_the_first_that_is_named_has_it(
+def test_a_node_of_two_vendors_belongs_to_the_vendor_that_is_selected_first(
     cdigen_process: Run, laptop: Path, guests: Path
 ) -> None:
     done, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
@@ -72,7 +72,7 @@ def test_of_two_vendors_with_one_node_the_first_that_is_named_has_it(
     assert "--vendor" in done.err
 
 
-def test_whoever_names_the_other_first_lets_it_have_the_node_and_no_more(
+def test_a_node_of_two_vendors_belongs_to_the_other_vendor_if_the_order_is_reversed(
     cdigen_process: Run, laptop: Path, guests: Path
 ) -> None:
     done, documents = generated(cdigen_process, laptop, guests, "squatter", "intel")
@@ -81,11 +81,15 @@ def test_whoever_names_the_other_first_lets_it_have_the_node_and_no_more(
     assert done.code == 0
 
 
-def test_alone_each_has_it(cdigen_process: Run, laptop: Path, guests: Path) -> None:
+def test_a_node_belongs_to_a_vendor_that_is_selected_alone(
+    cdigen_process: Run, laptop: Path, guests: Path
+) -> None:
     assert paths(generated(cdigen_process, laptop, guests, "squatter")[1]["squatter.example/npu"]) == {ACCEL}
 
 
-def test_only_the_device_with_the_node_is_lost(cdigen_process: Run, laptop: Path, guests: Path) -> None:
+def test_only_the_device_whose_node_belongs_to_another_vendor_is_left_out(
+    cdigen_process: Run, laptop: Path, guests: Path
+) -> None:
     intel_tree.make_node(laptop / OWN.lstrip("/"), 240, 0)
     squats(guests, RENDER, OWN)
     _, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
@@ -93,7 +97,9 @@ def test_only_the_device_with_the_node_is_lost(cdigen_process: Run, laptop: Path
     assert RENDER in paths(documents["intel.com/gpu"])
 
 
-def test_a_node_under_another_name_is_the_same_node(cdigen_process: Run, laptop: Path, guests: Path) -> None:
+def test_a_node_with_another_path_and_the_same_numbers_is_the_same_node(
+    cdigen_process: Run, laptop: Path, guests: Path
+) -> None:
     intel_tree.make_node(laptop / OWN.lstrip("/"), intel_tree.ACCEL_MAJOR, 0)
     squats(guests, OWN)
     done, documents = generated(cdigen_process, laptop, guests, "intel", "squatter")
@@ -101,7 +107,7 @@ def test_a_node_under_another_name_is_the_same_node(cdigen_process: Run, laptop:
     assert f"{OWN} is the node of intel's NPU 0" in done.err
 
 
-def test_vendors_whose_nodes_are_their_own_are_left_alone(
+def test_two_vendors_without_a_common_node_both_get_a_spec(
     cdigen_process: Run, tmp_path: Path, guests: Path
 ) -> None:
     root = tmp_path / "host"
@@ -112,7 +118,7 @@ def test_vendors_whose_nodes_are_their_own_are_left_alone(
     assert "is the node of" not in done.err
 
 
-def test_the_daemon_says_whose_node_it_is(tmp_path: Path, guests: Path) -> None:
+def test_the_daemon_reports_a_node_that_two_vendors_claim(tmp_path: Path, guests: Path) -> None:
     host = Host(tmp_path / "host").prepare()
     host.configure("vendors: [intel, squatter]\n")
     intel_tree.lay(host.root, *intel_tree.laptop())
@@ -125,18 +131,18 @@ def test_the_daemon_says_whose_node_it_is(tmp_path: Path, guests: Path) -> None:
         assert host.devices("squatter.example-npu.json") == {"1", "0000:99:00.1", "npu1", "all"}
 
 
-# Nodes that cannot be what they are.
+# Nodes with impossible numbers.
 
 
 def null(root: Path, path: str) -> None:
-    """Put the null device in the place of a node, and let the kernel tell no numbers of it."""
+    """Replace the node PATH by the null device, and remove the files in /sys with the node's numbers."""
     intel_tree.make_node(root / path.lstrip("/"), 1, 3, mode=0o666)
     for file in (root / "sys").rglob(f"{os.path.basename(path)}/dev"):
         file.unlink()
 
 
 @pytest.mark.parametrize("path", ["/dev/dri/card3", "/dev/dri/renderD131"])
-def test_the_null_device_is_no_node_of_amds(cdigen: Run, tmp_path: Path, path: str) -> None:
+def test_amd_does_not_use_the_null_device(cdigen: Run, tmp_path: Path, path: str) -> None:
     gpu = amd_tree.AmdGpu(bdf="0000:05:00.0", render=131, card=3)
     other = amd_tree.AmdGpu(bdf="0000:06:00.0", render=132, card=4)
     amd_tree.write(tmp_path, (gpu, other))
@@ -148,25 +154,25 @@ def test_the_null_device_is_no_node_of_amds(cdigen: Run, tmp_path: Path, path: s
 
 
 @pytest.mark.parametrize("path", ["/dev/dri/card0", "/dev/dri/renderD128", "/dev/accel/accel0"])
-def test_the_null_device_is_no_node_of_intels(cdigen: Run, laptop: Path, path: str) -> None:
+def test_intel_does_not_use_the_null_device(cdigen: Run, laptop: Path, path: str) -> None:
     null(laptop, path)
     done = cdigen("inspect", "--root", laptop, "--json")
     assert done.code == 0
     inventory = done.json["vendors"]["intel"]
-    given = {node["path"] for each in inventory["accelerators"] for node in each["nodes"]}
-    assert path not in given
+    paths_of_devices = {node["path"] for each in inventory["accelerators"] for node in each["nodes"]}
+    assert path not in paths_of_devices
     assert f"{path} has the numbers 1:3, which no" in json.dumps(inventory["findings"])
 
 
 @pytest.mark.parametrize("path", ["/dev/dri/card1", "/dev/dri/renderD129"])
-def test_the_null_device_is_no_node_of_nvidias(cdigen: Run, host: Path, path: str) -> None:
+def test_nvidia_does_not_use_the_null_device(cdigen: Run, host: Path, path: str) -> None:
     null(host, path)
     done = cdigen("generate", "--root", host)
     assert done.code == 0
     assert path not in paths(done.json)
 
 
-def test_the_null_device_is_no_node_of_another_packages(
+def test_a_vendor_of_another_package_cannot_use_the_null_device(
     cdigen_process: Run, laptop: Path, guests: Path
 ) -> None:
     null(laptop, ACCEL)
@@ -175,9 +181,7 @@ def test_the_null_device_is_no_node_of_another_packages(
     assert f"{ACCEL} has the numbers 1:3, which no accelerator node has" in done.err
 
 
-def test_a_node_that_cannot_be_one_is_named_as_wrong_where_the_kernel_tells_its_numbers(
-    cdigen: Run, laptop: Path
-) -> None:
+def test_doctor_reports_a_node_with_impossible_numbers(cdigen: Run, laptop: Path) -> None:
     intel_tree.make_node(laptop / "dev/dri/card0", 1, 3)
     done = cdigen("doctor", "--root", laptop, "--vendor", "intel", "--json")
     assert "/dev/dri/card0" in json.dumps([row for row in done.json if not row["ok"]])

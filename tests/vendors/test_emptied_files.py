@@ -1,4 +1,4 @@
-"""Every file of a host, replaced by an empty one, one at a time: something is said, and nothing breaks."""
+"""If any file of a host is empty, a finding reports this. The test empties one file at a time."""
 
 from pathlib import Path
 
@@ -13,24 +13,24 @@ from cdigen.model.findings import Finding
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-# Files of /sys only confirm what /proc has said: without them nothing is lost that would be served. The
-# processor is asked only for the layout hwcaps (test_delivery.py).
+# Files in /sys only confirm the files in /proc. Without the files in /sys, cdigen finds the same devices.
+# /proc/cpuinfo is read only for the layout hwcaps (test_delivery.py).
 CONFIRMING = ("/sys/", "/proc/cpuinfo")
 
 
-def said(root: Path) -> tuple[Finding, ...] | HostError:
+def findings_of(root: Path) -> tuple[Finding, ...] | HostError:
     try:
         return discover(root).findings
     except HostError as error:
         return error
 
 
-def test_each_emptied_file_has_its_finding_and_costs_no_traceback(tmp_path: Path) -> None:
+def test_each_emptied_file_causes_a_finding_and_no_traceback(tmp_path: Path) -> None:
     driver_files.debian_13(tmp_path)
     boot(tmp_path, 2)
     write_minors(tmp_path, 2)
     write_instance(tmp_path, 0, 7)
-    before = said(tmp_path)
+    before = findings_of(tmp_path)
     assert not isinstance(before, HostError)
     files = [path for path in sorted(tmp_path.rglob("*")) if path.is_file() and not path.is_symlink()]
     assert len(files) > 60
@@ -38,7 +38,7 @@ def test_each_emptied_file_has_its_finding_and_costs_no_traceback(tmp_path: Path
     for path in files:
         content = path.read_bytes()
         path.write_bytes(b"")
-        after = said(tmp_path)
+        after = findings_of(tmp_path)
         path.write_bytes(content)
         if isinstance(after, HostError) or set(after) - set(before):
             continue

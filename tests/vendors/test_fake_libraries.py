@@ -1,4 +1,4 @@
-"""The libraries that the other tests lay are libraries: pyelftools, ldconfig and cdigen read the same."""
+"""The fake libraries of the other tests are valid: pyelftools, ldconfig and cdigen read the same values."""
 
 import subprocess
 from pathlib import Path
@@ -35,18 +35,18 @@ def by_pyelftools(path: Path) -> SharedObject:
 
 @MACHINES
 @pytest.mark.parametrize("contains", [b"", b"550.163.01"])
-def test_a_library_says_what_it_was_written_to_say(
+def test_a_library_has_the_values_that_were_written(
     tmp_path: Path, machine: int, bits: int, contains: bytes
 ) -> None:
     path = tmp_path / "libcuda.so.1"
     write_library(path, "libcuda.so.1", NEEDED, machine=machine, bits=bits, contains=contains)
-    said = SharedObject(bits=bits, machine=machine, soname="libcuda.so.1", needed=NEEDED)
-    assert by_cdigen(path) == said
-    assert by_pyelftools(path) == said
+    expected = SharedObject(bits=bits, machine=machine, soname="libcuda.so.1", needed=NEEDED)
+    assert by_cdigen(path) == expected
+    assert by_pyelftools(path) == expected
     assert path.read_bytes().endswith(contains)
 
 
-def test_a_library_may_have_no_soname(tmp_path: Path) -> None:
+def test_a_library_can_be_written_without_a_soname(tmp_path: Path) -> None:
     write_library(tmp_path / "a.so", "", NEEDED)
     assert by_cdigen(tmp_path / "a.so") == by_pyelftools(tmp_path / "a.so")
     assert by_cdigen(tmp_path / "a.so").soname is None

@@ -1,6 +1,7 @@
-"""Whole specs, byte by byte, as tests/golden keeps them.
+"""Whole specs, compared byte by byte with the files in tests/golden.
 
-`pytest --update-golden tests/vendors/test_golden.py` writes them anew: read the difference before keeping it.
+`pytest --update-golden tests/vendors/test_golden.py` writes the files again. Read the difference before you
+commit the files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ PLATFORMS = (nvidia_platforms.orin, nvidia_platforms.thor, nvidia_platforms.wsl2
 
 
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.__name__)
-def test_the_spec_of_a_layout_is_the_golden_one(
+def test_the_spec_of_a_driver_layout_equals_its_golden_file(
     layout: Callable[[Path], Laid], root: Path, request: pytest.FixtureRequest
 ) -> None:
     install(root, layout, gpus=2)
@@ -33,7 +34,7 @@ def test_the_spec_of_a_layout_is_the_golden_one(
 
 
 @pytest.mark.parametrize("platform", PLATFORMS, ids=lambda platform: platform.__name__)
-def test_the_spec_of_a_platform_is_the_golden_one(
+def test_the_spec_of_a_platform_equals_its_golden_file(
     platform: Callable[[Path], None], root: Path, request: pytest.FixtureRequest
 ) -> None:
     platform(root)
@@ -45,6 +46,6 @@ def spec(root: Path) -> str:
     return product.content.decode()
 
 
-def test_every_golden_spec_has_its_layout() -> None:
+def test_every_golden_file_has_a_driver_layout_or_a_platform() -> None:
     names = {f"{made.__name__}.json" for made in (*LAYOUTS, *PLATFORMS)}
     assert {path.name for path in GOLDEN.iterdir() if path.is_file()} == names

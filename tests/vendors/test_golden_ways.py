@@ -1,6 +1,6 @@
-"""Whole specs, byte by byte, of one host in each way in which its files may reach containers.
+"""Whole specs of one host, one for each delivery of the driver's files, compared byte by byte.
 
-`pytest --update-golden tests/vendors/test_golden_ways.py` writes tests/golden/ways anew.
+`pytest --update-golden tests/vendors/test_golden_ways.py` writes tests/golden/ways again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 OF_WAYS = GOLDEN / "ways"
 WAYS: dict[str, dict[str, Any]] = {
     "view_and_hook": {},
-    "files_and_hook": {"layout": "files", "hook_steps": STEPS, "hook_required": ("update-ldcache",)},
+    "files_and_hook": {"layout": "files", "hook_steps": STEPS, "required_hook_steps": ("update-ldcache",)},
     "hwcaps": {"layout": "hwcaps"},
     "hookless": {"hook": "none"},
     "nvidia_hooks": {"hook": "nvidia"},
@@ -35,7 +35,9 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_spec_of_a_way_is_the_golden_one(way: str, root: Path, request: pytest.FixtureRequest) -> None:
+def test_the_spec_of_a_delivery_equals_its_golden_file(
+    way: str, root: Path, request: pytest.FixtureRequest
+) -> None:
     install(root, driver_files.debian_13, gpus=2)
     known = Settings()
     module = f"{known.hook.rpartition('/')[0]}/lib/cdigen/hook/main.py"
@@ -54,10 +56,10 @@ def test_the_spec_of_a_way_is_the_golden_one(way: str, root: Path, request: pyte
         options=GenerateOptions(profiles=(replace(DEFAULT, **WAYS[way]),)),
         delivery=delivery,
     )
-    # The digest follows from the times of the files, which are new in every test.
+    # The digest depends on the times of the files, which differ in every test.
     content = re.sub(r"views/nvidia-[0-9a-f]{16}", "views/nvidia-DIGEST", product.content.decode())
     compare(request, OF_WAYS / f"{way}.json", content)
 
 
-def test_every_golden_spec_has_its_way() -> None:
+def test_every_golden_file_has_a_delivery() -> None:
     assert {path.stem for path in OF_WAYS.iterdir()} == set(WAYS)

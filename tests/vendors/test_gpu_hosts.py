@@ -1,6 +1,6 @@
-"""What whole machines offer: kinds, devices with their nodes, what all share, and what is said.
+"""The output for whole machines: kinds, devices with their nodes, common edits, and findings.
 
-`pytest --update-golden tests/vendors/test_gpu_hosts.py` writes tests/golden/hosts anew: read the difference.
+`pytest --update-golden tests/vendors/test_gpu_hosts.py` writes tests/golden/hosts again. Read the difference.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ HOSTS = GOLDEN / "hosts"
 
 
 def offered(root: Path, machine: Callable[[Path], None]) -> dict[str, Any]:
-    """Return what the machine offers, without the files, which the golden layouts hold."""
+    """Return the output for MACHINE, but without the driver's files, because test_golden.py compares them."""
     machine(root)
     where = "/run/nvidia/driver" if machine is driver_container else "/"
     inventory = VENDOR.discover(places(root, driver=where, dev=where))
@@ -56,7 +56,7 @@ def _paths(edits: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_a_machine_offers_what_its_golden_file_says(
+def test_the_output_for_a_machine_equals_its_golden_file(
     machine: Callable[[Path], None], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     content = render(offered(tmp_path, machine)).decode()
@@ -64,7 +64,7 @@ def test_a_machine_offers_what_its_golden_file_says(
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_all_is_what_every_device_of_the_kind_gives_together(
+def test_the_device_all_has_the_nodes_of_every_device_of_the_kind(
     machine: Callable[[Path], None], tmp_path: Path
 ) -> None:
     for kind in offered(tmp_path, machine)["kinds"].values():
@@ -72,7 +72,9 @@ def test_all_is_what_every_device_of_the_kind_gives_together(
         assert set(kind["devices"]["all"]) == (each or set(kind["devices"]["all"]))
 
 
-def test_a_dgx_prints_the_spec_of_its_gpus_and_names_what_else_it_has(cdigen: Run, tmp_path: Path) -> None:
+def test_generate_on_a_dgx_prints_the_spec_of_gpus_and_lists_the_other_kinds(
+    cdigen: Run, tmp_path: Path
+) -> None:
     dgx_h100(tmp_path / "host")
     kinds = offered(tmp_path / "twin", dgx_h100)["kinds"]
     assert len(kinds) > 1
@@ -82,5 +84,5 @@ def test_a_dgx_prints_the_spec_of_its_gpus_and_names_what_else_it_has(cdigen: Ru
     assert all(kind in line for kind in kinds)
 
 
-def test_every_golden_machine_exists() -> None:
+def test_every_golden_file_has_a_machine() -> None:
     assert {path.stem for path in HOSTS.iterdir()} == {machine.__name__ for machine in MACHINES}

@@ -1,4 +1,4 @@
-"""Any text in the log, any uevent, any content of files: the vendors' health says only what has a rule."""
+"""With any text in the log, any uevent, and any content of files, each reported cause has a rule."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ INVENTORY = inventory(
 )
 
 
-def check(health: VendorHealth, told: tuple[Symptom | Recovery | Measurement, ...]) -> None:
+def check(health: VendorHealth, results: tuple[Symptom | Recovery | Measurement, ...]) -> None:
     causes = {rule.cause for rule in health.CAUSES}
-    for each in told:
+    for each in results:
         assert each.address == ADDRESS
         assert isinstance(each, Recovery) or each.cause in causes
 
 
 @given(vendor=st.sampled_from(VENDORS), text=TEXTS)
-def test_any_line_of_the_log_is_taken(vendor: str, text: str) -> None:
+def test_any_line_of_the_log_is_accepted(vendor: str, text: str) -> None:
     health = health_of(vendor)
-    check(health, health.heard(LogRecord(sequence=1, at_s=1.0, text=text), INVENTORY))
+    check(health, health.parse_log(LogRecord(sequence=1, at_s=1.0, text=text), INVENTORY))
 
 
 @given(
@@ -64,7 +64,7 @@ def test_any_line_of_the_log_is_taken(vendor: str, text: str) -> None:
     words=st.tuples(SHOWN, SHOWN, SHOWN),
     properties=st.lists(st.tuples(SHOWN, SHOWN), max_size=4),
 )
-def test_any_uevent_is_taken(
+def test_any_uevent_is_accepted(
     vendor: str, words: tuple[str, str, str], properties: list[tuple[str, str]]
 ) -> None:
     health = health_of(vendor)
@@ -72,31 +72,33 @@ def test_any_uevent_is_taken(
     event = DeviceEvent(
         subsystem=subsystem, action=action, address=address, at_s=1.0, properties=tuple(properties)
     )
-    told = health.noticed(event, INVENTORY)
-    # A device that a driver was bound to again may not be in the inventory yet.
-    check(health, tuple(each for each in told if not isinstance(each, Recovery) or each.address != address))
+    results = health.parse_uevents(event, INVENTORY)
+    # A uevent may report that a driver was bound to a device that is not in the inventory yet.
+    check(
+        health, tuple(each for each in results if not isinstance(each, Recovery) or each.address != address)
+    )
 
 
 @given(vendor=st.sampled_from(VENDORS), contents=st.dictionaries(st.sampled_from(FILES), CONTENTS))
-def test_any_content_of_files_is_taken(vendor: str, contents: dict[str, bytes]) -> None:
+def test_any_content_of_files_is_accepted(vendor: str, contents: dict[str, bytes]) -> None:
     health = health_of(vendor)
     with empty_root() as root:
         lay(root, contents)
-        look = health.look(places(root), INVENTORY)
-    assert set(look.covered) <= {ADDRESS}
-    check(health, (*look.symptoms, *look.recoveries, *look.measurements))
+        sample = health.check(places(root), INVENTORY)
+    assert set(sample.covered) <= {ADDRESS}
+    check(health, (*sample.symptoms, *sample.recoveries, *sample.measurements))
 
 
 @pytest.mark.parametrize("vendor", VENDORS)
 @pytest.mark.parametrize("content", [b"", b"\xff\xfe\n", b"1\n", b"-1\n", b"9" * 100, b"\0" * 80])
-def test_any_content_of_files_that_ask_the_device_is_taken(
+def test_any_content_of_files_whose_read_queries_the_device_is_accepted(
     vendor: str, tmp_path: Path, content: bytes
 ) -> None:
     health = health_of(vendor)
     lay(tmp_path, dict.fromkeys(FILES, content) | {"power/runtime_status": b"active\n"})
-    look = health.probe(places(tmp_path), INVENTORY)
-    check(health, (*look.symptoms, *look.recoveries, *look.measurements))
-    assert {each.address for each in health.figures(places(tmp_path), INVENTORY)} == {ADDRESS}
+    sample = health.probe(places(tmp_path), INVENTORY)
+    check(health, (*sample.symptoms, *sample.recoveries, *sample.measurements))
+    assert {each.address for each in health.stats(places(tmp_path), INVENTORY)} == {ADDRESS}
 
 
 def lay(root: Path, contents: dict[str, bytes]) -> None:

@@ -1,4 +1,4 @@
-"""Lines of the kernel that begin with the name of a process: to no vendor are they lines of a driver."""
+"""Kernel log lines that begin with the name of a process: no vendor treats them as lines of a driver."""
 
 import pytest
 from hypothesis import given
@@ -11,9 +11,9 @@ from cdigen.model.health import LogRecord
 
 LONGEST = 15  # TASK_COMM_LEN, without the NUL at the end
 VENDORS = ("nvidia", "amd", "intel")
-# Short ones, and those at which the bus begins with fewer digits than usual.
+# The PCI addresses of the devices in the inventory.
 ADDRESSES = ("0000:65:00.0", "0000:03:00.0", "0000:00:02.0")
-# What drivers write, as far as a name reaches into it.
+# Lines of drivers. The tests use the first characters of each line as the name of a process.
 LINES = (
     "NVRM: Xid (PCI:0000:65:00): 79, ",
     "NVRM: Xid (0000:65:00): 79, ",
@@ -33,7 +33,8 @@ DEVICES = tuple(
     accelerator(index, address, minor=index, pci_path=("pci0000:00", address))
     for index, address in enumerate(ADDRESSES)
 )
-# How the kernel goes on behind a name: fault.c and traps.c of x86, page_alloc.c, oom_kill.c, drop_caches.c
+# The kernel's texts after the name of a process. The sources are fault.c and traps.c of x86, page_alloc.c,
+# oom_kill.c and drop_caches.c.
 BEHIND = (
     "[812]: segfault at 0 ip 00007ffbb0d85ad8 sp 00007ffce613abb8 error 4 in libc.so.6[167ad8,7ffbb0c44000]",
     "[812] trap int3 ip:7ffbb0d85ad8 sp:7ffce613abb8 error:0",
@@ -44,32 +45,32 @@ BEHIND = (
 )
 
 
-def told(line: str) -> list[object]:
-    """Return what LINE means to the vendors, if the reader of the log passes it on."""
+def meanings(line: str) -> list[object]:
+    """Return the results of all vendors for LINE."""
     record = parsed(f"6,1,1,-;{line}\n".encode())
     assert record is not None
     found: list[object] = []
     for vendor in VENDORS:
         line_read = LogRecord(sequence=1, at_s=1.0, text=record[2].decode())
-        found += health_of(vendor).heard(line_read, inventory(vendor, *DEVICES))
+        found += health_of(vendor).parse_log(line_read, inventory(vendor, *DEVICES))
     return found
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_no_name_of_a_process_makes_a_line_that_means_something(line: str) -> None:
+def test_a_process_name_cannot_imitate_a_line_of_a_driver(line: str) -> None:
     for length in range(1, LONGEST + 1):
         for behind in BEHIND:
-            assert told(line[:length] + behind) == []
+            assert meanings(line[:length] + behind) == []
 
 
 @given(
     some.text(some.characters(min_codepoint=32, max_codepoint=126), max_size=LONGEST),
     some.sampled_from(BEHIND),
 )
-def test_nor_does_any_other(name: str, behind: str) -> None:
-    assert told(name + behind) == []
+def test_a_generated_process_name_cannot_imitate_a_line_of_a_driver(name: str, behind: str) -> None:
+    assert meanings(name + behind) == []
 
 
-def test_the_same_lines_written_by_their_drivers_mean_something() -> None:
-    # Or the tests above would hold for what nobody listens to.
-    assert sum(told(line) != [] for line in LINES) >= 8
+def test_vendors_parse_at_least_eight_of_the_lines_of_drivers() -> None:
+    # Otherwise, the tests above would also pass for lines that no vendor parses.
+    assert sum(meanings(line) != [] for line in LINES) >= 8

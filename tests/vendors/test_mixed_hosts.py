@@ -1,4 +1,4 @@
-"""NVIDIA's, AMD's and Intel's GPUs in one host: three kinds, three files, each vendor's trouble its own."""
+"""GPUs of NVIDIA, AMD and Intel in one host: three kinds, three files, and separate failures."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 AMDS, INTELS = "amd.com-gpu.json", "intel.com-gpu.json"
 IGPU = f"sys/devices/pci0000:00/{intel_tree.IGPU}"
 FILES = {"nvidia": NVIDIAS, "amd": AMDS, "intel": INTELS}
-# NVIDIA's two have the cards 1 and 2.
+# NVIDIA's two GPUs have the nodes card1 and card2.
 AMD = (replace(amd_tree.radeon(), card=3, render=131),)
 INTEL = (intel_tree.gpu(0, intel_tree.IGPU, "0xa780", "i915", pci_class=intel_tree.VGA),)
 
 
 def lay_others(root: Path) -> None:
-    """Lay AMD's GPU, whose nodes are card3 and renderD131, and Intel's, card0 and renderD128."""
+    """Write AMD's GPU with card3 and renderD131, and Intel's GPU with card0 and renderD128."""
     amd_tree.write(root, AMD)
     intel_tree.lay(root, *INTEL)
 
 
 @pytest.fixture
 def host(host: Path) -> Path:
-    """Return a host with two of NVIDIA's GPUs, one of AMD's and one of Intel's."""
+    """Return a host with two GPUs of NVIDIA, one GPU of AMD and one GPU of Intel."""
     lay_others(host)
     return host
 
@@ -52,7 +52,7 @@ def nodes(content: bytes, device: str = "all") -> list[str]:
     return [node["path"] for node in edits["deviceNodes"]]
 
 
-def test_each_vendor_has_a_kind_and_a_file_of_its_own(cdigen: Run, host: Path) -> None:
+def test_each_vendor_has_a_separate_kind_and_spec_file(cdigen: Run, host: Path) -> None:
     assert cdigen("generate", "--root", host, "--write").code == 0
     written = specs(host)
     assert written.keys() == set(FILES.values())
@@ -61,7 +61,7 @@ def test_each_vendor_has_a_kind_and_a_file_of_its_own(cdigen: Run, host: Path) -
         "amd.com/gpu",
         "intel.com/gpu",
     }
-    # `all` means all of one vendor's.
+    # `all` means all devices of one vendor.
     assert nodes(written[AMDS]) == ["/dev/dri/card3", "/dev/dri/renderD131"]
     assert [node for node in nodes(written[INTELS]) if "by-path" not in node] == [
         "/dev/dri/card0",
@@ -74,7 +74,7 @@ def test_each_vendor_has_a_kind_and_a_file_of_its_own(cdigen: Run, host: Path) -
     ]
 
 
-def test_a_spec_is_the_same_whoever_else_is_there(cdigen: Run, host: Path) -> None:
+def test_a_spec_does_not_depend_on_other_vendors(cdigen: Run, host: Path) -> None:
     cdigen("generate", "--root", host, "--write")
     together = specs(host)
     for vendor, file in FILES.items():
@@ -82,7 +82,9 @@ def test_a_spec_is_the_same_whoever_else_is_there(cdigen: Run, host: Path) -> No
         assert (alone.code, alone.out.encode()) == (0, together[file])
 
 
-def test_inspect_shows_them_one_after_the_other_and_list_all_their_devices(cdigen: Run, host: Path) -> None:
+def test_inspect_shows_vendors_in_order_and_list_shows_the_devices_of_all_vendors(
+    cdigen: Run, host: Path
+) -> None:
     cdigen("generate", "--root", host, "--write")
     shown = cdigen("inspect", "--root", host).out
     places = [shown.index(f"{vendor}: driver ") for vendor in FILES]
@@ -92,15 +94,15 @@ def test_inspect_shows_them_one_after_the_other_and_list_all_their_devices(cdige
     assert all(row["usable"] for row in rows)
 
 
-def test_one_number_in_three_kinds_is_three_devices(cdigen: Run, host: Path) -> None:
+def test_the_same_index_in_three_kinds_means_three_devices(cdigen: Run, host: Path) -> None:
     cdigen("generate", "--root", host, "--write")
-    given = [nodes(content, "0") for content in specs(host).values()]
-    every = [node for paths in given for node in paths]
-    assert len(given) == 3
+    nodes_by_kind = [nodes(content, "0") for content in specs(host).values()]
+    every = [node for paths in nodes_by_kind for node in paths]
+    assert len(nodes_by_kind) == 3
     assert len(every) == len(set(every))
 
 
-def test_printing_where_several_makers_have_gpus_asks_which(cdigen: Run, host: Path) -> None:
+def test_generate_without_a_kind_fails_on_a_host_with_several_vendors(cdigen: Run, host: Path) -> None:
     done = cdigen("generate", "--root", host)
     assert done.failed(
         2, "3 kinds", "nvidia.com/gpu", "amd.com/gpu", "intel.com/gpu", "--kind", "--output-dir"
@@ -108,10 +110,10 @@ def test_printing_where_several_makers_have_gpus_asks_which(cdigen: Run, host: P
     assert cdigen("generate", "--root", host, "--kind", "amd.com/gpu").json["kind"] == "amd.com/gpu"
 
 
-# One vendor broken at a time: what is done to the host.
+# Changes of the host. Each change breaks one vendor.
 
 
-def _tell_another_version(root: Path) -> None:
+def _set_another_version(root: Path) -> None:
     file = root / "proc/driver/nvidia/version"
     file.write_text(file.read_text().replace("550.163.01", "550.200.07"))
 
@@ -134,7 +136,7 @@ def _loop(path: str) -> Callable[[Path], None]:
 
 
 BREAKAGES: dict[str, tuple[str, Callable[[Path], None]]] = {
-    "nvidia's module is of another version": ("nvidia", _tell_another_version),
+    "nvidia's module is of another version": ("nvidia", _set_another_version),
     "nvidia's module is not loaded": ("nvidia", _remove("proc/driver/nvidia")),
     "nvidia's nodes are gone": ("nvidia", _remove("dev/nvidiactl", "dev/nvidia0", "dev/nvidia1")),
     "nvidia's libraries are gone": ("nvidia", _remove("usr/lib")),
@@ -152,7 +154,7 @@ BREAKAGES: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES)
-def test_what_breaks_one_vendor_leaves_the_specs_of_the_others_as_they_are(
+def test_a_broken_vendor_does_not_change_the_specs_of_other_vendors(
     cdigen: Run, host: Path, breakage: str
 ) -> None:
     cdigen("generate", "--root", host, "--write")
@@ -170,9 +172,7 @@ def test_what_breaks_one_vendor_leaves_the_specs_of_the_others_as_they_are(
 
 
 @pytest.mark.parametrize("breakage", BREAKAGES)
-def test_the_specs_of_a_vendor_that_is_gone_are_withdrawn_and_no_others(
-    cdigen: Run, host: Path, breakage: str
-) -> None:
+def test_only_the_spec_of_a_broken_vendor_is_withdrawn(cdigen: Run, host: Path, breakage: str) -> None:
     cdigen("generate", "--root", host, "--write")
     before = specs(host)
     broken, act = BREAKAGES[breakage]
@@ -184,7 +184,7 @@ def test_the_specs_of_a_vendor_that_is_gone_are_withdrawn_and_no_others(
 # The daemon.
 
 
-def test_the_daemon_keeps_two_while_the_third_is_broken_and_serves_it_again(tmp_path: Path) -> None:
+def test_the_daemon_withdraws_only_the_spec_of_a_broken_vendor_and_restores_it(tmp_path: Path) -> None:
     host = Host(tmp_path / "host").make()
     lay_others(host.root)
     host.configure(settle_timeout_s=0.3)
@@ -193,7 +193,7 @@ def test_the_daemon_keeps_two_while_the_third_is_broken_and_serves_it_again(tmp_
         before = specs(host.root)
         assert before.keys() == set(FILES.values())
         for vendor, path in (("nvidia", "dev/nvidiactl"), ("amd", "dev/dri"), ("intel", "dev/dri")):
-            kept = _taken_away(host.root, vendor, path)
+            kept = _remove_nodes(host.root, vendor, path)
             running.sees(lambda vendor=vendor: FILES[vendor] not in specs(host.root))  # type: ignore[misc]
             assert specs(host.root) == {name: each for name, each in before.items() if name != FILES[vendor]}
             for place, aside in kept.items():
@@ -202,8 +202,8 @@ def test_the_daemon_keeps_two_while_the_third_is_broken_and_serves_it_again(tmp_
         running.sees(lambda: [one["state"] for one in running.status["vendors"]] == ["ready"] * 3)
 
 
-def _taken_away(root: Path, vendor: str, path: str) -> dict[Path, Path]:
-    """Take a vendor's nodes away; returns where they were, and where they are."""
+def _remove_nodes(root: Path, vendor: str, path: str) -> dict[Path, Path]:
+    """Rename the nodes of VENDOR; return a mapping from the old paths to the new paths."""
     names = {"amd": ("card3", "renderD131"), "intel": ("card0", "renderD128"), "nvidia": ("",)}[vendor]
     moved = {}
     for name in names:

@@ -1,6 +1,6 @@
-"""A vendor of another package is one like any other; whatever is wrong with its code costs no other vendor.
+"""A vendor of another package works like a vendor in the tree. A defect does not affect other vendors.
 
-The package in examples/ is installed for real, into a folder of its own, and the real command uses it.
+The tests install the package in examples/ into a folder, and run the real command with this folder.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def names(root: Path, file: str = SPEC) -> list[str]:
 # The example.
 
 
-def test_the_examples_own_test_passes(acme: Path, tmp_path: Path) -> None:
+def test_the_tests_of_the_example_pass(acme: Path, tmp_path: Path) -> None:
     pytest_ = (sys.executable, "-m", "pytest", "-q")
     done = subprocess.run(
-        # With a folder of its own: in the usual one pytest first clears what earlier runs left.
+        # In its default folder, pytest removes the folders of earlier runs. This run has another folder.
         [*pytest_, "-p", "no:cacheprovider", f"--basetemp={tmp_path}/own", str(EXAMPLE / "test_acme.py")],
         check=False,
         capture_output=True,
@@ -51,7 +51,7 @@ def test_the_examples_own_test_passes(acme: Path, tmp_path: Path) -> None:
             **os.environ,
             "PYTHONPATH": str(acme),
             "PYTHONDONTWRITEBYTECODE": "1",
-            # It needs pytest alone, and loading what else is here takes longer than the tests.
+            # The tests need only pytest, and the import of other plugins takes longer than the tests.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         },
     )
@@ -59,7 +59,7 @@ def test_the_examples_own_test_passes(acme: Path, tmp_path: Path) -> None:
     assert "skipped" not in done.stdout
 
 
-def test_inspect_shows_its_devices(with_acme: Run) -> None:
+def test_inspect_shows_the_devices_of_the_example(with_acme: Run) -> None:
     done = with_acme("inspect", "--vendor", "acme")
     assert done.code == 0
     assert done.out.startswith("acme: driver ")
@@ -67,7 +67,9 @@ def test_inspect_shows_its_devices(with_acme: Run) -> None:
     assert "/dev/accel/accel1" in done.out
 
 
-def test_its_devices_have_places_which_it_need_not_read(with_acme: Run, mixed: Path) -> None:
+def test_cdigen_adds_the_pci_path_and_the_numa_node_of_the_examples_devices(
+    with_acme: Run, mixed: Path
+) -> None:
     link(mixed / "sys/bus/pci/devices/0000:42:00.0", "../../../devices/pci0000:40/0000:42:00.0")
     put(mixed / "sys/devices/pci0000:40/0000:42:00.0/numa_node", b"1\n")
     done = with_acme("topology", "--vendor", "acme", "--json")
@@ -75,7 +77,7 @@ def test_its_devices_have_places_which_it_need_not_read(with_acme: Run, mixed: P
     assert found["0000:42:00.0"] == (["pci0000:40"], 1)
 
 
-def test_its_inventory_gives_the_same_spec_elsewhere(
+def test_the_examples_inventory_gives_the_same_spec_on_another_host(
     with_acme: Run, cdigen_process: Run, acme: Path, tmp_path: Path
 ) -> None:
     found = with_acme("inspect", "--vendor", "acme", "--json")
@@ -87,13 +89,13 @@ def test_its_inventory_gives_the_same_spec_elsewhere(
     assert json.loads(here.out)["kind"] == NPU
 
 
-def test_generate_writes_its_spec_beside_others_and_list_shows_its_devices(
+def test_generate_writes_and_list_shows_the_specs_of_the_example_and_of_nvidia(
     with_acme: Run, cdigen_process: Run, mixed: Path
 ) -> None:
     both = ("--vendor", "acme", "--vendor", "nvidia")
     done = with_acme("generate", *both, "--write")
     assert done.code == 0, done.err
-    # The runtimes' names need no vendor's code.
+    # 'cdigen list' needs no code of the vendor.
     listed = cdigen_process("list", "--root", mixed, "--json").json
     assert sorted(row["name"] for row in listed if row["kind"] == NPU and row["usable"]) == sorted(
         names(mixed)
@@ -101,13 +103,15 @@ def test_generate_writes_its_spec_beside_others_and_list_shows_its_devices(
     assert "nvidia.com/gpu" in {row["kind"] for row in listed}
 
 
-def test_the_configuration_names_it_and_a_profile_its_devices(with_acme: Run, mixed: Path) -> None:
+def test_the_configuration_selects_the_example_and_a_profile_selects_its_device_names(
+    with_acme: Run, mixed: Path
+) -> None:
     configure(mixed, "vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [index]}]\n")
     done = with_acme("generate")
     assert [device["name"] for device in done.json["devices"]] == ["0", "1", "all"]
 
 
-def test_its_variable_asks_for_its_devices_where_the_configuration_names_it(
+def test_the_examples_variable_requests_devices_if_the_configuration_lists_the_vendor(
     with_acme: Run, mixed: Path
 ) -> None:
     allow = "nri: {allow: [{namespaces: [ml]}]}\n"
@@ -125,14 +129,14 @@ def test_its_variable_asks_for_its_devices_where_the_configuration_names_it(
     assert devices(*both) == ["nvidia.com/gpu=0"]
 
 
-def test_doctor_looks_at_it_as_well(with_acme: Run, mixed: Path) -> None:
+def test_doctor_checks_the_nodes_of_the_example(with_acme: Run, mixed: Path) -> None:
     (mixed / "dev/accel/accel0").unlink()
     done = with_acme("doctor", "--vendor", "acme")
     assert "Traceback" not in done.err
     assert "/dev/accel/accel0" in done.out
 
 
-def test_the_daemon_keeps_its_specs_true(tmp_path: Path, acme: Path) -> None:
+def test_the_daemon_updates_the_specs_of_the_example(tmp_path: Path, acme: Path) -> None:
     host = Host(tmp_path / "host").make()
     lay_npus(host.root)
     host.configure("vendors: [nvidia, acme]\n")
@@ -143,19 +147,17 @@ def test_the_daemon_keeps_its_specs_true(tmp_path: Path, acme: Path) -> None:
         assert host.devices() == {"0", "1", "all"}
 
 
-# Who is asked, and who is not.
+# The vendors whose code runs.
 
 
-def test_code_that_nobody_named_is_not_run(with_guests: Run, guests: Path) -> None:
+def test_code_of_a_vendor_that_is_not_selected_does_not_run(with_guests: Run, guests: Path) -> None:
     vendor(guests, "nosy", f"open({str(guests / 'was-here')!r}, 'w')")
     for arguments in (("--write",), ("--vendor", "acme", "--write")):
         assert with_guests("generate", *arguments).code == 0
     assert not (guests / "was-here").exists()
 
 
-def test_a_package_cannot_take_the_name_of_a_vendor_in_the_tree(
-    with_guests: Run, mixed: Path, guests: Path
-) -> None:
+def test_a_package_cannot_replace_a_vendor_in_the_tree(with_guests: Run, mixed: Path, guests: Path) -> None:
     vendor(guests, "nvidia", RAISE)
     done = with_guests("generate", "--vendor", "nvidia", "--write")
     assert done.code == 0
@@ -163,13 +165,13 @@ def test_a_package_cannot_take_the_name_of_a_vendor_in_the_tree(
 
 
 @pytest.mark.parametrize("name", ["umbrella", "", "../acme", "Acme", "acme\n"])
-def test_a_name_that_no_package_has_is_refused(with_acme: Run, mixed: Path, name: str) -> None:
+def test_a_vendor_name_that_no_package_has_is_rejected(with_acme: Run, mixed: Path, name: str) -> None:
     configure(mixed, f"vendors: [{json.dumps(name)}]\n")
     assert with_acme("inspect", "--vendor", name).failed(2, "--vendor")
     assert with_acme("inspect").failed(2, "config.yaml:1", "nvidia")
 
 
-def test_two_vendors_of_the_same_kinds_are_refused_together(
+def test_two_vendors_with_the_same_cdi_vendor_are_rejected(
     with_guests: Run, mixed: Path, guests: Path
 ) -> None:
     vendor(
@@ -184,7 +186,7 @@ def test_two_vendors_of_the_same_kinds_are_refused_together(
     assert with_guests("inspect", "--vendor", "twin").code == 0
 
 
-# Broken ones: the code of a module, or the body of a class that is Acme's otherwise, and what is said of it.
+# Broken vendors: the code of a module, or the body of a subclass of Acme, and the expected message.
 
 NO_VENDORS = {
     "not importable": ("import there_is_no_such_module", "No module named 'there_is_no_such_module'"),
@@ -204,7 +206,7 @@ ODD_VENDORS = {
     "one text for a tuple": ("NAMINGS = 'index'", "NAMINGS"),
     "options that are none": ("OPTIONS = ('fast',)", "OPTIONS"),
 }
-BAD_LOOKS = {
+BAD_DISCOVERIES = {
     "raises": (RAISE, "RuntimeError: broken in two lines"),
     "ends the program": ("raise SystemExit(0)", "sys.exit(0)"),
     "a text": ("return 'two NPUs'", "str, not Inventory"),
@@ -215,7 +217,7 @@ BAD_LOOKS = {
     ),
     "another's inventory": (
         "from cdigen.value import replace\nreturn replace(super().discover(context), vendor='nvidia')",
-        "vendor",
+        "$.vendors.guest.vendor",
     ),
 }
 BAD_EDITS = {
@@ -234,7 +236,7 @@ from cdigen.model.cdi import Payload
 from cdigen.value import replace
 payload = Payload(vendor='guest', version='1', architecture='x86_64', files=(), prefix={prefix!r})
 return tuple(replace(one, payload=payload) for one in super().edits(inventory, profiles))""",
-            f"the prefix {prefix!r} is not a folder of the vendor's own",
+            f"the prefix {prefix!r} is not a folder for one vendor only",
         )
         for prefix in ("/usr/lib", "/", "opt/acme", "/opt/acme/../../usr", "/opt/acme/")
     },
@@ -247,14 +249,14 @@ def method(signature: str, body: str) -> str:
 
 
 def both(with_guests: Run, *options: str) -> Done:
-    """Write the specs of NVIDIA and of the guest."""
+    """Write the specs of NVIDIA and of the vendor `guest`; return the result of the command."""
     return with_guests("generate", "--vendor", "guest", "--vendor", "nvidia", "--write", *options)
 
 
 @pytest.mark.parametrize(
     "body", ["NAME = 'nvidia'", method("discover(self, context)", RAISE), "raise RuntimeError('broken')"]
 )
-def test_a_command_for_it_alone_or_for_all_of_several_ends_with_its_failure(
+def test_a_command_fails_if_no_vendor_is_usable_and_with_strict_if_a_vendor_is_unusable(
     with_guests: Run, guests: Path, body: str
 ) -> None:
     like_acme(guests, "guest", body)
@@ -266,27 +268,29 @@ def test_a_command_for_it_alone_or_for_all_of_several_ends_with_its_failure(
     assert strict.err.splitlines()[-1] == alone.err.strip()
 
 
-# Code of a module or body of a class, what is said of it, and the function that installs it.
+# The code of a module or the body of a class, the expected message, and the function that installs the code.
 FAILURES = [
     *(pytest.param((*case, vendor), id=f"cannot be loaded, {how}") for how, case in NO_VENDORS.items()),
     *(pytest.param((*case, like_acme), id=f"no vendor, {how}") for how, case in ODD_VENDORS.items()),
     *(
-        pytest.param((method("discover(self, context)", body), said, like_acme), id=f"its discovery, {how}")
-        for how, (body, said) in BAD_LOOKS.items()
+        pytest.param(
+            (method("discover(self, context)", body), message, like_acme), id=f"its discovery, {how}"
+        )
+        for how, (body, message) in BAD_DISCOVERIES.items()
     ),
 ]
 
 
 @pytest.mark.parametrize("failure", FAILURES)
-def test_one_that_cannot_be_used_has_no_device_and_costs_nvidia_nothing(
+def test_an_unusable_vendor_has_no_spec_and_does_not_affect_nvidia(
     with_guests: Run, mixed: Path, guests: Path, failure: tuple[str, str, Callable[[Path, str, str], None]]
 ) -> None:
-    code, said, put_vendor = failure
+    code, message, put_vendor = failure
     put_vendor(guests, "guest", code)
     done = both(with_guests)
     assert done.code == 0, done.err
     assert "Traceback" not in done.err
-    (line,) = [line for line in done.err.splitlines() if said in line]
+    (line,) = [line for line in done.err.splitlines() if message in line]
     assert line.startswith("cdigen: error: ")
     assert "guest" in line
     assert "0" in names(mixed, NVIDIAS)
@@ -294,78 +298,80 @@ def test_one_that_cannot_be_used_has_no_device_and_costs_nvidia_nothing(
 
 
 @pytest.mark.parametrize("how", BAD_EDITS)
-def test_one_whose_edits_are_nonsense_is_refused_and_what_it_had_stays(
+def test_a_vendor_with_invalid_edits_is_rejected_and_its_old_spec_remains(
     with_guests: Run, mixed: Path, guests: Path, how: str
 ) -> None:
     like_acme(guests, "guest")
     assert both(with_guests).code == 0
-    body, said = BAD_EDITS[how]
+    body, message = BAD_EDITS[how]
     like_acme(guests, "guest", method("edits(self, inventory, profiles)", body))
     done = both(with_guests, "--withdraw")
-    assert done.failed(4, "guest", said), done.err
+    assert done.failed(4, "guest", message), done.err
     assert names(mixed, "run/cdi/guest.example-npu.json")
     assert "0" in names(mixed, NVIDIAS)
 
 
-def test_json_of_a_broken_one_is_one_document_with_its_finding(with_guests: Run, guests: Path) -> None:
+def test_inspect_json_of_a_broken_vendor_is_one_document_with_a_finding(
+    with_guests: Run, guests: Path
+) -> None:
     vendor(guests, "guest", RAISE)
     done = with_guests("inspect", "--vendor", "guest", "--json")
     assert done.code == 3
     assert "vendor-defect" in json.dumps(done.json)
 
 
-# Broken ones in the daemon.
+# Broken vendors in the daemon.
 
 
 def status_of(running: Any, name: str) -> dict[str, Any]:
     return next(one for one in running.status["vendors"] if one["vendor"] == name)
 
 
-# Vendor -> what breaks it. All are in one daemon.
+# Name of a vendor -> its defect. One daemon loads all these vendors.
 BROKEN = {
-    "looker": method("discover(self, context)", RAISE),
+    "reader": method("discover(self, context)", RAISE),
     "counter": method("discover(self, context)", "return 7"),
     "watcher": method("watches(self, context)", RAISE),
     "lister": method("watches(self, context)", "return ('/dev/accel',)"),
-    "maker": method("missing_nodes(self, context)", RAISE),
+    "creator": method("missing_nodes(self, context)", RAISE),
     "thief": "CDI_VENDOR = 'nvidia.com'",
 }
 
 
-def test_the_daemon_serves_the_others(tmp_path: Path, guests: Path) -> None:
+def test_the_daemon_serves_other_vendors_if_several_vendors_are_broken(tmp_path: Path, guests: Path) -> None:
     host = Host(tmp_path / "host").make()
     lay_npus(host.root)
     for name, body in BROKEN.items():
         like_acme(guests, name, body)
-    host.configure(f"vendors: [{', '.join(BROKEN)}, nvidia]\ncreate_nodes: true\n")
+    host.configure(f"vendors: [{', '.join(BROKEN)}, nvidia]\n")
     with daemon(host, PYTHONPATH=str(guests)) as running:
         running.rests()
         host.remove_gpu(1)
         running.sees(lambda: host.devices() == {"0", "all"})
         assert status_of(running, "nvidia")["state"] == "ready"
-        for name in ("looker", "counter", "thief"):
+        for name in ("reader", "counter", "thief"):
             assert name in status_of(running, name)["reason"]
-        # What works of the others serves; of those that have the same devices, the first.
+        # Other vendors have valid inventories. Of vendors with the same devices, the first vendor is used.
         assert len(host.devices("watcher.example-npu.json")) == 7
-        for name in ("lister", "maker"):
+        for name in ("lister", "creator"):
             assert "is the node of watcher's NPU 0" in status_of(running, name)["reason"]
         assert running.stop()[0] == 0
         assert "Traceback" not in running.text
 
 
-@pytest.mark.parametrize("name", ["lister", "maker"])
-def test_the_daemon_serves_one_that_cannot_say_what_to_watch_or_make(
+@pytest.mark.parametrize("name", ["lister", "creator"])
+def test_the_daemon_serves_a_vendor_whose_method_watches_or_missing_nodes_fails(
     tmp_path: Path, guests: Path, name: str
 ) -> None:
     host = Host(tmp_path / "host").make()
     lay_npus(host.root)
     like_acme(guests, name, BROKEN[name])
-    host.configure(f"vendors: [{name}]\ncreate_nodes: true\n")
+    host.configure(f"vendors: [{name}]\n")
     with daemon(host, PYTHONPATH=str(guests)) as running:
         running.sees(lambda: len(host.devices(f"{name}.example-npu.json")) == 7)
 
 
-def test_the_daemon_says_what_is_wrong_with_one_that_cannot_be_loaded(tmp_path: Path, guests: Path) -> None:
+def test_the_daemon_reports_why_a_vendor_cannot_be_loaded(tmp_path: Path, guests: Path) -> None:
     host = Host(tmp_path / "host").make()
     vendor(guests, "guest", "import there_is_no_such_module")
     host.configure("vendors: [guest, nvidia]\n")
@@ -374,8 +380,8 @@ def test_the_daemon_says_what_is_wrong_with_one_that_cannot_be_loaded(tmp_path: 
         assert "there_is_no_such_module" in status_of(running, "guest")["reason"]
 
 
-def test_the_daemon_keeps_the_specs_of_one_whose_edits_break(tmp_path: Path, guests: Path) -> None:
-    """As an upgrade of its package would: the next start runs other code."""
+def test_the_daemon_keeps_the_spec_of_a_vendor_whose_method_edits_fails(tmp_path: Path, guests: Path) -> None:
+    """The second start of the daemon runs other code, as after an upgrade of the vendor's package."""
     host = Host(tmp_path / "host").make()
     lay_npus(host.root)
     good = "return super().edits(inventory, profiles)"

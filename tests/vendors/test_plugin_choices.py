@@ -1,4 +1,4 @@
-"""What a vendor of another package has a say in: names, and how files and variables reach containers."""
+"""Options for a vendor of another package: device names, and the delivery of files and variables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SPEC = "run/cdi/acme.example-npu.json"
     ],
     ids=["profile", "option"],
 )
-def test_its_own_naming_is_a_naming(
+def test_a_naming_that_a_vendor_of_another_package_has_is_accepted(
     with_acme: Run, mixed: Path, vendors: str, options: tuple[str, ...]
 ) -> None:
     configure(mixed, vendors or "{}\n")
@@ -36,17 +36,17 @@ def test_its_own_naming_is_a_naming(
     assert [device["name"] for device in done.json["devices"]] == ["npu0", "npu1", "all"]
 
 
-def test_a_naming_of_nobody_is_refused(with_acme: Run, cdigen_process: Run, mixed: Path) -> None:
+def test_a_naming_that_no_vendor_has_is_rejected(with_acme: Run, cdigen_process: Run, mixed: Path) -> None:
     done = with_acme("generate", "--vendor", "acme", "--naming", "davinci")
     assert done.failed(2, "davinci", "index", "pci")
-    # Without the package's vendor, its naming is nobody's either.
+    # Without the package, no vendor has the naming npu.
     assert cdigen_process("generate", "--root", mixed, "--naming", "npu").failed(2, "npu")
     configure(mixed, "vendors: [acme]\nprofiles: [{name: npus, class: npu, names: [davinci]}]\n")
-    said = with_acme("generate")
-    assert said.failed(2, "config.yaml:2", "davinci")
+    done = with_acme("generate")
+    assert done.failed(2, "config.yaml:2", "davinci")
 
 
-def test_a_vendor_that_cannot_be_used_makes_no_configuration_wrong(
+def test_an_unusable_vendor_does_not_make_the_configuration_invalid(
     with_guests: Run, mixed: Path, guests: Path
 ) -> None:
     vendor(guests, "guest", "import there_is_no_such_module")
@@ -63,7 +63,7 @@ HOOK = "usr/bin/nvidia-cdi-hook"
 
 @pytest.fixture
 def with_files(mixed: Path) -> Path:
-    """Return a host that has Acme's library, and NVIDIA's hook."""
+    """Return a host with Acme's library and NVIDIA's hook."""
     for path in (LIBRARY, HOOK):
         (mixed / path).parent.mkdir(parents=True, exist_ok=True)
         (mixed / path).write_bytes(b"\x7fELF")
@@ -72,27 +72,27 @@ def with_files(mixed: Path) -> Path:
 
 
 def edits_with(with_acme: Run, root: Path, *options: str) -> dict[str, Any]:
-    """Write the spec with OPTIONS; returns what each of its devices brings along."""
+    """Write the spec with OPTIONS; return the common edits of its devices."""
     done = with_acme("generate", "--vendor", "acme", *options, "--write")
     assert done.code == 0, done.err
     edits: dict[str, Any] = json.loads((root / SPEC).read_text())["containerEdits"]
     return edits
 
 
-def test_layout_reaches_it(with_acme: Run, with_files: Path) -> None:
+def test_the_option_layout_applies_to_a_vendor_of_another_package(with_acme: Run, with_files: Path) -> None:
     files = edits_with(with_acme, with_files, "--layout", "files", "--hook", "none")
     assert {mount["hostPath"] for mount in files["mounts"]} == {f"/{LIBRARY}"}
     view = edits_with(with_acme, with_files, "--layout", "view", "--hook", "none")
     assert any("/views/" in mount["hostPath"] for mount in view["mounts"])
 
 
-def test_hook_reaches_it(with_acme: Run, with_files: Path) -> None:
+def test_the_option_hook_applies_to_a_vendor_of_another_package(with_acme: Run, with_files: Path) -> None:
     assert "hooks" not in edits_with(with_acme, with_files, "--hook", "none")
     hooks = edits_with(with_acme, with_files, "--hook", "nvidia")["hooks"]
     assert {hook["path"] for hook in hooks} == {f"/{HOOK}"}
 
 
-# A vendor that has no device `all` of its own, and sets a variable in each of its devices.
+# A vendor that adds no device `all`, and sets a variable in each device.
 SETS = """\
 def edits(self, inventory, profiles):
     from cdigen.value import replace
@@ -102,17 +102,19 @@ def edits(self, inventory, profiles):
 """
 
 
-def test_all_sets_no_variable_to_what_one_device_alone_is(with_guests: Run, guests: Path) -> None:
+def test_the_device_all_has_no_variable_whose_values_differ_between_devices(
+    with_guests: Run, guests: Path
+) -> None:
     like_acme(guests, "setter", SETS)
     done = with_guests("generate", "--vendor", "setter")
     by_name = {device["name"]: device["containerEdits"] for device in done.json["devices"]}
     assert by_name["1"]["env"] == ["ACME_VISIBLE_DEVICES=1"]
     assert "env" not in by_name["all"]
     assert len(by_name["all"]["deviceNodes"]) == 2
-    assert "set ACME_VISIBLE_DEVICES differently" in done.err
+    assert "set different values of ACME_VISIBLE_DEVICES" in done.err
 
 
-# The same with one device and the device `none`, which says that there is none.
+# A vendor with one device, and with a device `none` whose variable has another value.
 SETS_NONE = """\
 def edits(self, inventory, profiles):
     from cdigen.model.cdi import ContainerEdits, Device
@@ -123,10 +125,12 @@ def edits(self, inventory, profiles):
 """
 
 
-def test_none_has_no_say_in_what_all_sets(with_guests: Run, guests: Path) -> None:
+def test_the_device_none_does_not_affect_the_variables_of_the_device_all(
+    with_guests: Run, guests: Path
+) -> None:
     like_acme(guests, "setter", SETS_NONE)
     done = with_guests("generate", "--vendor", "setter")
     by_name = {device["name"]: device["containerEdits"] for device in done.json["devices"]}
     assert list(by_name) == ["0", "none", "all"]
     assert by_name["all"]["env"] == by_name["0"]["env"] == ["ACME_VISIBLE_DEVICES=0"]
-    assert "differently" not in done.err
+    assert "different values" not in done.err

@@ -1,4 +1,4 @@
-"""Health of every vendor: it is registered, each cause has a rule, and a loading of the driver is known."""
+"""The health code of AMD and Intel: registration, a rule for each cause, and detection of driver loads."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.parametrize("vendor", ["amd", "intel"])
-def test_the_vendors_health_is_registered(vendor: str) -> None:
+def test_the_health_code_of_a_vendor_is_registered(vendor: str) -> None:
     assert registry.health(vendor) is importlib.import_module(f"cdigen.vendors.{vendor}.health").HEALTH
 
 
 @pytest.mark.parametrize(
     ("vendor", "lines"), [("amd", [line for line in AMD_LINES if line.cause]), ("intel", INTEL_LINES)]
 )
-def test_every_cause_that_is_told_has_one_rule(vendor: str, lines: Sequence[Line]) -> None:
+def test_every_reported_cause_has_one_rule(vendor: str, lines: Sequence[Line]) -> None:
     causes = [rule.cause for rule in health_of(vendor).CAUSES]
     assert len(causes) == len(set(causes))
     assert {line.cause for line in lines} <= set(causes)
 
 
 @pytest.mark.parametrize(("vendor", "module"), [("amd", "amdgpu"), ("intel", "xe")])
-def test_a_loading_of_the_driver_is_told_from_the_one_before(root: Path, vendor: str, module: str) -> None:
+def test_each_load_of_the_driver_has_a_different_identifier(root: Path, vendor: str, module: str) -> None:
     amd_tree.write(root, amd_tree.mi210(1))
     intel_tree.lay(root, intel_tree.one_of_each_driver()[0])
     health, where = health_of(vendor), places(root)

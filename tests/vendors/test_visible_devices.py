@@ -1,4 +1,4 @@
-"""Each vendor's own table of the variables by which containers ask for its devices."""
+"""The table of each vendor with the variables by which containers request the vendor's devices."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from support.hosts.added_vendors import minimal, vendor
 
 from cdigen.model.errors import HostError
 from cdigen.model.names import is_kind
-from cdigen.vendors import others, registry
+from cdigen.vendors import other_vendors, registry
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 ROW = (
-    "VisibleDevices(variables=({variables},), kinds=('{kind}',), given_as=r'{given}',"
+    "VisibleDevices(variables=({variables},), kinds=('{kind}',), allocated_kinds=r'{allocated}',"
     " nodes='/dev/added[0-9]+', names={names})"
 )
-PLAIN = {"variables": "'ADDED_VISIBLE_DEVICES'", "kind": "example.com/npu", "given": r"example\.com/.+"}
+PLAIN = {"variables": "'ADDED_VISIBLE_DEVICES'", "kind": "example.com/npu", "allocated": r"example\.com/.+"}
 
 
 def code(*, names: str = "lambda word: (word, 'npu' + word)", **row: str) -> str:
@@ -38,7 +38,7 @@ def with_table(table: str) -> str:
 
 
 @pytest.mark.parametrize("name", registry.VENDORS)
-def test_the_table_of_a_vendor_in_the_tree_is_known_by_the_registry(name: str) -> None:
+def test_the_table_of_a_vendor_in_the_tree_is_in_the_registry(name: str) -> None:
     spec = importlib.util.find_spec(f"cdigen.vendors.{name}.visible")
     if spec is None:
         assert name == "nvidia"
@@ -48,22 +48,22 @@ def test_the_table_of_a_vendor_in_the_tree_is_known_by_the_registry(name: str) -
     assert rows[0].kinds[0].startswith(f"{registry.cdi_vendor(name)}/")
 
 
-def test_every_table_is_of_kinds_and_patterns_that_can_be() -> None:
+def test_every_table_has_valid_kinds_and_patterns() -> None:
     rows = registry.visible_devices()
-    assert set(map(id, others.VISIBLE_DEVICES)) <= set(map(id, rows))
+    assert set(map(id, other_vendors.VISIBLE_DEVICES)) <= set(map(id, rows))
     variables = [variable for row in rows for variable in row.variables]
     assert len(set(variables)) == len(variables)
     for row in rows:
         assert row.kinds
         assert all(is_kind(kind) for kind in row.kinds)
-        assert re.fullmatch(row.given_as, row.kinds[0])
+        assert re.fullmatch(row.allocated_kinds, row.kinds[0])
         for pattern in (row.nodes, row.words):
             re.compile(pattern)
-        # Whatever begins so may be somebody else's.
+        # Other software may use the same prefix. Therefore, a row with a prefix has a pattern for the values.
         assert bool(row.words) == any(variable.endswith("*") for variable in row.variables)
 
 
-def test_who_reads_the_tables_loads_no_vendor() -> None:
+def test_a_read_of_the_tables_imports_no_other_code_of_the_vendors() -> None:
     code = (
         "import sys; from cdigen.vendors.registry import visible_devices; visible_devices()\n"
         "print(*sorted(name for name in sys.modules if name.startswith('cdigen.')))"
@@ -78,7 +78,7 @@ def test_who_reads_the_tables_loads_no_vendor() -> None:
         "cdigen.vendors.base",
         "cdigen.vendors.intel",
         "cdigen.vendors.intel.visible",
-        "cdigen.vendors.others",
+        "cdigen.vendors.other_vendors",
         "cdigen.vendors.registry",
     }
     assert not any(name.startswith(("cdigen.host", "cdigen.pipeline", "cdigen.store")) for name in loaded)
@@ -87,7 +87,7 @@ def test_who_reads_the_tables_loads_no_vendor() -> None:
 # Vendors of other packages.
 
 
-def test_a_package_brings_variables_of_its_own(packages: Path) -> None:
+def test_a_package_can_add_variables(packages: Path) -> None:
     vendor(packages, "added", code())
     assert len(registry.visible_devices(("nvidia", "added"))) == len(registry.visible_devices()) + 1
     row = registry.visible_devices(("added",))[-1]
@@ -95,13 +95,13 @@ def test_a_package_brings_variables_of_its_own(packages: Path) -> None:
     assert row.names("3") == ("3", "npu3")
 
 
-def test_a_package_that_says_nothing_of_variables_has_none(packages: Path) -> None:
+def test_a_package_without_a_table_has_no_variables(packages: Path) -> None:
     vendor(packages, "added", minimal())
     assert registry.visible_devices(("added",)) == registry.visible_devices()
 
 
 @pytest.mark.parametrize("names", ["lambda word: 1 / 0", "lambda word: word", "lambda word: ()", "exit"])
-def test_names_that_a_package_cannot_tell_are_those_of_the_variable(packages: Path, names: str) -> None:
+def test_a_word_is_used_as_the_device_name_if_the_function_names_fails(packages: Path, names: str) -> None:
     vendor(packages, "added", code(names=names))
     assert registry.visible_devices(("added",))[-1].names("3") == ("3",)
 
@@ -111,18 +111,18 @@ def test_names_that_a_package_cannot_tell_are_those_of_the_variable(packages: Pa
     [
         (with_table("[]"), "not a tuple of VisibleDevices"),
         (with_table("('A',)"), "not a tuple of VisibleDevices"),
-        (code(kind="nvidia.com/gpu"), "kinds that are not of example.com: nvidia.com/gpu"),
-        (code(variables="'NVIDIA_VISIBLE_DEVICES'"), "NVIDIA_VISIBLE_DEVICES is NVIDIA_*"),
-        (code(variables="'CUDA_VERSION'"), "CUDA_VERSION is CUDA_*"),
-        (code(variables="'AMD_VISIBLE_DEVICES'"), "AMD_VISIBLE_DEVICES is AMD_VISIBLE_DEVICES"),
-        (code(variables="'AMD_VISIBLE*'"), "AMD_VISIBLE* is AMD_VISIBLE_DEVICES"),
-        (code(variables="'DOCKER_RESOURCE_X'"), "DOCKER_RESOURCE_X is DOCKER_RESOURCE_*"),
-        (code(variables="'*'"), "'*', which is not the name of a variable"),
-        (code(variables="'path'"), "'path', which is not the name of a variable"),
-        (code(given="("), "cannot be loaded"),
+        (code(kind="nvidia.com/gpu"), "kinds not of example.com: nvidia.com/gpu"),
+        (code(variables="'NVIDIA_VISIBLE_DEVICES'"), "NVIDIA_VISIBLE_DEVICES matches NVIDIA_*"),
+        (code(variables="'CUDA_VERSION'"), "CUDA_VERSION matches CUDA_*"),
+        (code(variables="'AMD_VISIBLE_DEVICES'"), "AMD_VISIBLE_DEVICES matches AMD_VISIBLE_DEVICES"),
+        (code(variables="'AMD_VISIBLE*'"), "AMD_VISIBLE* matches AMD_VISIBLE_DEVICES"),
+        (code(variables="'DOCKER_RESOURCE_X'"), "DOCKER_RESOURCE_X matches DOCKER_RESOURCE_*"),
+        (code(variables="'*'"), "invalid name of a variable: '*'"),
+        (code(variables="'path'"), "invalid name of a variable: 'path'"),
+        (code(allocated="("), "cannot be loaded"),
     ],
 )
-def test_a_table_that_cannot_be_makes_the_vendor_unusable_and_costs_no_other(
+def test_an_invalid_table_makes_only_this_vendor_unusable(
     packages: Path, defective: str, problem: str
 ) -> None:
     vendor(packages, "added", defective)

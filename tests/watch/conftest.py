@@ -1,14 +1,14 @@
-"""An inbox whose sources are stopped when the test ends."""
+"""A recorder of triggers, whose sources are stopped when the test ends."""
 
 from collections.abc import Iterator
 
 import pytest
-from support.daemon.watching import Ear
+from support.daemon.watching import TriggerRecorder
 
 
 @pytest.fixture
-def ear() -> Iterator[Ear]:
-    """Return an inbox that remembers what it has heard."""
-    ear = Ear()
-    yield ear
-    ear.stop()
+def recorder() -> Iterator[TriggerRecorder]:
+    """Return a recorder, which starts sources and records their triggers."""
+    recorder = TriggerRecorder()
+    yield recorder
+    recorder.stop()

@@ -1,4 +1,4 @@
-"""Debounce and back-off, as arithmetic."""
+"""The arithmetic of debounce and back-off."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ TIMES = st.floats(min_value=0, max_value=1e9)
 SPANS = st.floats(min_value=0, max_value=1e4)
 
 
-def test_a_single_event_is_looked_at_after_the_quiet() -> None:
+def test_a_single_event_is_due_after_the_debounce_time() -> None:
     assert Debounce(debounce_s=0.25, max_delay_s=5).due(10, 10) == 10.25
 
 
-def test_each_further_event_puts_the_look_off() -> None:
+def test_each_event_delays_the_check_again() -> None:
     assert Debounce(debounce_s=0.25, max_delay_s=5).due(10, 11) == 11.25
 
 
-def test_events_without_end_are_looked_at_when_the_bound_is_reached() -> None:
+def test_endless_events_are_due_when_the_maximum_delay_is_reached() -> None:
     assert Debounce(debounce_s=0.25, max_delay_s=5).due(10, 14.9) == 15
 
 
 @given(TIMES, SPANS, SPANS, SPANS)
-def test_a_look_is_never_later_than_the_bound_nor_than_the_quiet(
+def test_a_check_is_due_within_the_maximum_delay_and_the_debounce_time(
     first: float, length: float, quiet: float, bound: float
 ) -> None:
     due = Debounce(debounce_s=quiet, max_delay_s=bound).due(first, first + length)
@@ -36,5 +36,5 @@ def test_a_look_is_never_later_than_the_bound_nor_than_the_quiet(
 @pytest.mark.parametrize(
     ("attempts", "delay"), [(0, 1), (1, 2), (2, 4), (5, 32), (6, 60), (7, 60), (10**6, 60)]
 )
-def test_delays_double_up_to_their_bound(attempts: int, delay: float) -> None:
+def test_delays_double_up_to_their_maximum(attempts: int, delay: float) -> None:
     assert Backoff(first_s=1, factor=2, most_s=60).delay(attempts) == delay

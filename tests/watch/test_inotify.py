@@ -1,4 +1,4 @@
-"""The observer of folders by itself: numbers of watches, and the life of its descriptors."""
+"""The watch numbers that the folder observer returns, and the lifetime of its file descriptors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def ignore(*_: object) -> None:
-    """Take an event."""
+    """Ignore an event."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def observer() -> Iterator[FolderObserver]:
     assert not observer.is_alive()
 
 
-def test_a_folder_keeps_its_number_until_it_is_another_folder(
+def test_a_folder_keeps_its_watch_number_until_another_folder_replaces_it(
     tmp_path: Path, observer: FolderObserver
 ) -> None:
     folder = tmp_path / "folder"
@@ -41,12 +41,12 @@ def test_a_folder_keeps_its_number_until_it_is_another_folder(
     folder.rmdir()
     folder.mkdir()
     assert observer.watch(str(folder), IN_CREATE) != first
-    # The kernel has removed it already.
+    # The kernel has already removed the watch.
     observer.forget(first)
     assert len(watches()) == 1
 
 
-def test_neither_a_link_nor_a_file_is_watched(tmp_path: Path, observer: FolderObserver) -> None:
+def test_links_and_files_are_not_watched(tmp_path: Path, observer: FolderObserver) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "link").symlink_to(tmp_path)
     for name in ("file", "link"):
@@ -55,7 +55,7 @@ def test_neither_a_link_nor_a_file_is_watched(tmp_path: Path, observer: FolderOb
         assert error.value.errno == ENOTDIR
 
 
-def test_an_observer_that_never_started_keeps_no_descriptor_once_stopped() -> None:
+def test_a_stopped_observer_that_never_started_keeps_no_descriptor() -> None:
     before = descriptors("inotify"), descriptors("pipe")
     observer = FolderObserver(ignore, ignore)
     observer.stop()
@@ -63,12 +63,12 @@ def test_an_observer_that_never_started_keeps_no_descriptor_once_stopped() -> No
     assert (descriptors("inotify"), descriptors("pipe")) == before
 
 
-def test_an_observer_that_has_ended_touches_no_other_instance(tmp_path: Path) -> None:
+def test_an_observer_that_has_ended_does_not_affect_another_observer(tmp_path: Path) -> None:
     ended = FolderObserver(ignore, ignore)
     numbers = descriptors("inotify")
     ended.stop()
     other = FolderObserver(ignore, ignore)
-    # The kernel gives a free number again.
+    # The kernel reuses the number of the closed descriptor.
     assert descriptors("inotify") == numbers
     other.watch(str(tmp_path), IN_CREATE)
     with pytest.raises(OSError, match="Bad file descriptor") as error:

@@ -1,4 +1,4 @@
-"""The source of the kernel's log, with its real program as a child that reads recorded records."""
+"""The source of the kernel log. Its real program runs as a child process and reads recorded messages."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from cdigen.watch.kernel_log import LONGEST_LINE, MOST, KernelLogSource
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from support.daemon.watching import Ear
+    from support.daemon.watching import TriggerRecorder
 
     from cdigen.model.health import LogRecord
 
@@ -36,52 +36,52 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[FakeLog]:
-    """Return a log of which this test says what is in it."""
+    """Return a log whose records the test writes."""
     with closing(FakeLog(tmp_path / "kmsg")) as log:
         yield log
 
 
 @pytest.fixture
 def stopped(log: FakeLog, tmp_path: Path) -> KernelLogSource:
-    """Return a source that reads LOG once it is started."""
+    """Return a source that reads LOG when it is started."""
     return KernelLogSource(socket_path=str(tmp_path / "none.sock"), log=str(log.path))
 
 
 @pytest.fixture
-def source(stopped: KernelLogSource, ear: Ear) -> KernelLogSource:
-    """Return a source that hears LOG, and tells the ear."""
-    return ear.start(stopped)
+def source(stopped: KernelLogSource, recorder: TriggerRecorder) -> KernelLogSource:
+    """Return a source that reads LOG, and puts its triggers to the recorder."""
+    return recorder.start(stopped)
 
 
-def heard(source: KernelLogSource, count: int) -> list[LogRecord]:
-    """Return the next COUNT records that SOURCE hears."""
+def received(source: KernelLogSource, count: int) -> list[LogRecord]:
+    """Return the next COUNT records that SOURCE receives."""
     records: list[LogRecord] = []
 
-    def are_there() -> bool:
+    def are_received() -> bool:
         records.extend(source.take().records)
         return len(records) >= count
 
-    assert until(are_there), source.problem()
+    assert until(are_received), source.problem()
     return records
 
 
-def test_a_drivers_line_is_told_at_once_and_taken_once(
-    source: KernelLogSource, log: FakeLog, ear: Ear
+def test_a_line_of_a_driver_puts_a_trigger_at_once_and_is_returned_once(
+    source: KernelLogSource, log: FakeLog, recorder: TriggerRecorder
 ) -> None:
     log.write(record(XID[0], 7))
-    assert ear.hears(XID[0][:100])
-    (found,) = heard(source, 1)
+    assert recorder.receives(XID[0][:100])
+    (found,) = received(source, 1)
     assert (found.sequence, found.text, found.device) == (7, XID[0], "")
     assert source.take().records == ()
 
 
-def test_the_kernels_name_of_the_device_comes_along(source: KernelLogSource, log: FakeLog) -> None:
+def test_a_record_contains_the_kernels_name_of_the_device(source: KernelLogSource, log: FakeLog) -> None:
     log.write(record(f"{AMDGPU}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:c1:00.0", 8))
-    (found,) = heard(source, 1)
+    (found,) = received(source, 1)
     assert (found.text, found.device) == (AMDGPU, "+pci:0000:c1:00.0")
 
 
-def test_records_that_were_lost_are_counted(source: KernelLogSource, log: FakeLog) -> None:
+def test_lost_records_are_counted(source: KernelLogSource, log: FakeLog) -> None:
     log.write(record(XID[0], 7), record("usb 1-1: new device", 9), record(XID[1], 19))
     lost = 0
 
@@ -93,42 +93,42 @@ def test_records_that_were_lost_are_counted(source: KernelLogSource, log: FakeLo
     assert until(all_lost), lost
 
 
-def test_what_waits_to_be_taken_is_bounded_and_nothing_is_lost(
-    source: KernelLogSource, log: FakeLog, ear: Ear
+def test_the_number_of_pending_records_is_limited_and_no_record_is_lost(
+    source: KernelLogSource, log: FakeLog, recorder: TriggerRecorder
 ) -> None:
-    # As many as are not thinned out: no two say the same.
-    sayings = [f"{'ghijklmnop'[number % 10]}{'q' * (number // 10)}" for number in range(5 * MOST)]
-    records = [record(f"NVRM: {saying} {'-' * 200}", number) for number, saying in enumerate(sayings)]
+    # The texts differ, because the program limits the rate of equal texts.
+    words = [f"{'ghijklmnop'[number % 10]}{'q' * (number // 10)}" for number in range(5 * MOST)]
+    records = [record(f"NVRM: {word} {'-' * 200}", number) for number, word in enumerate(words)]
     with beside(log.write, *records):
-        assert ear.hears(f"NVRM: g {'-' * 200}"[:100])
+        assert recorder.receives(f"NVRM: g {'-' * 200}"[:100])
         assert until(lambda: len(source._records) >= MOST)
-        # What one read may bring comes on top.
+        # The source may add the records of one more read.
         assert not until(lambda: len(source._records) > MOST + LONGEST_LINE // 200, within_s=0.3)
-        assert [found.sequence for found in heard(source, len(records))] == list(range(len(records)))
+        assert [found.sequence for found in received(source, len(records))] == list(range(len(records)))
 
 
-def test_one_trigger_stands_for_all_that_was_not_taken(
-    source: KernelLogSource, log: FakeLog, ear: Ear
+def test_a_single_trigger_is_put_for_all_pending_records(
+    source: KernelLogSource, log: FakeLog, recorder: TriggerRecorder
 ) -> None:
     for number in range(50):
         log.write(record(XID[0], number))
         assert until(lambda expected=number + 1: len(source._records) == expected)  # type: ignore[misc]
-    assert ear.inbox.take().events == 1
+    assert recorder.queue.take().events == 1
     source.take()
     log.write(record(AMDGPU, 50))
-    assert ear.hears(AMDGPU)
+    assert recorder.receives(AMDGPU)
 
 
 def child() -> int:
-    """Return the number of the one child of this process that is the program."""
-    # The kernel's list leaves some out while others come and go (proc_pid_children(5)).
+    """Return the process ID of the program. A single child of this process is the program."""
+    # The kernel's list may omit children while other children start and end (proc_pid_children(5)).
     found: set[int] = set()
 
-    def look() -> bool:
+    def is_found() -> bool:
         found.update(children())
         return len(found) == 1
 
-    assert until(look)
+    assert until(is_found)
     return found.pop()
 
 
@@ -138,39 +138,39 @@ def children() -> list[int]:
     return [number for number in found if b"kernellog" in Path(f"/proc/{number}/cmdline").read_bytes()]
 
 
-def test_a_program_that_was_killed_is_a_problem_and_the_next_one_begins_anew(
-    source: KernelLogSource, log: FakeLog, ear: Ear
+def test_a_killed_program_is_a_problem_and_the_next_program_reads_the_log_again(
+    source: KernelLogSource, log: FakeLog, recorder: TriggerRecorder
 ) -> None:
     log.write(record(XID[0], 1))
-    heard(source, 1)
+    received(source, 1)
     os.kill(child(), signal.SIGKILL)
-    assert ear.hears("stopped by itself")
-    assert source.problem() == "its thread has ended: the reader of the kernel's log has ended"
+    assert recorder.receives("stopped unexpectedly")
+    assert source.problem() == "the source's thread has ended: the reader of the kernel log has ended"
     source.stop()
-    source.start(ear.inbox.put)
+    source.start(recorder.queue.put)
     assert source.problem() == ""
     log.write(record(XID[0], 2))
-    assert heard(source, 1)[0].sequence == 2
+    assert received(source, 1)[0].sequence == 2
 
 
 def test_a_stopped_source_leaves_no_child_and_no_open_file(
-    stopped: KernelLogSource, log: FakeLog, ear: Ear
+    stopped: KernelLogSource, log: FakeLog, recorder: TriggerRecorder
 ) -> None:
     before = descriptors("pipe"), descriptors("eventfd"), threads()
     for _ in range(3):
-        stopped.start(ear.inbox.put)
+        stopped.start(recorder.queue.put)
         log.write(record(XID[0], 1))
-        heard(stopped, 1)
+        received(stopped, 1)
         stopped.stop()
         assert children() == []
     assert (descriptors("pipe"), descriptors("eventfd"), threads()) == before
 
 
-def test_a_program_that_hangs_does_not_keep_the_source_from_its_end(
-    stopped: KernelLogSource, ear: Ear
+def test_a_program_that_hangs_does_not_delay_the_end_of_the_source(
+    stopped: KernelLogSource, recorder: TriggerRecorder
 ) -> None:
     def stop() -> None:
-        stopped.start(ear.inbox.put)
+        stopped.start(recorder.queue.put)
         os.kill(child(), signal.SIGSTOP)
         stopped.stop()
 
@@ -180,7 +180,7 @@ def test_a_program_that_hangs_does_not_keep_the_source_from_its_end(
 
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[socket.socket]:
-    """Return the socket of a service, at which the source connects."""
+    """Return the socket of a service to which the source connects."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{tmp_path}/log.sock")
         listener.listen()
@@ -189,94 +189,98 @@ def service(tmp_path: Path) -> Iterator[socket.socket]:
 
 
 @pytest.fixture
-def connected(service: socket.socket, ear: Ear) -> Iterator[tuple[KernelLogSource, socket.socket]]:
+def connected(
+    service: socket.socket, recorder: TriggerRecorder
+) -> Iterator[tuple[KernelLogSource, socket.socket]]:
     """Return a source that has connected to SERVICE, and the other end of its connection."""
-    source = ear.start(KernelLogSource(socket_path=service.getsockname(), log="/dev/null"))
+    source = recorder.start(KernelLogSource(socket_path=service.getsockname(), log="/dev/null"))
     connection, _ = service.accept()
     with connection:
         yield source, connection
         source.stop()
 
 
-def test_another_thread_may_take_while_it_starts_and_stops(
-    stopped: KernelLogSource, log: FakeLog, ear: Ear
+def test_another_thread_may_call_take_while_the_source_starts_and_stops(
+    stopped: KernelLogSource, log: FakeLog, recorder: TriggerRecorder
 ) -> None:
-    taken, stopping = [0], threading.Event()
+    count_taken, stopping = [0], threading.Event()
 
     def take() -> None:
         while not stopping.is_set():
-            taken[0] += len(stopped.take().records)
+            count_taken[0] += len(stopped.take().records)
 
     with beside(take):
         try:
             for turn in range(5):
-                stopped.start(ear.inbox.put)
+                stopped.start(recorder.queue.put)
                 log.write(*[record(XID[0], turn * 50 + number) for number in range(50)])
-                assert until(lambda expected=turn * 50 + 50: taken[0] == expected)  # type: ignore[misc]
+                assert until(lambda expected=turn * 50 + 50: count_taken[0] == expected)  # type: ignore[misc]
                 stopped.stop()
         finally:
             stopping.set()
 
 
-def test_where_there_is_a_service_it_is_heard_and_there_is_no_child(
+def test_with_a_service_the_source_starts_no_child(
     connected: tuple[KernelLogSource, socket.socket], log: FakeLog
 ) -> None:
     source, connection = connected
-    # As its unit starts it, but for the log.
-    command = [sys.executable, "-ISB", str(PROGRAM), "--given"]
+    # The program is started as the systemd unit starts it, with another log.
+    command = [sys.executable, "-ISB", str(PROGRAM), "--stdin"]
     with log.path.open("rb", buffering=0) as file:
         program = subprocess.Popen(command, stdin=file, stdout=connection.fileno())
     connection.close()
     log.write(record(XID[0], 7))
-    assert heard(source, 1)[0].text == XID[0]
+    assert received(source, 1)[0].text == XID[0]
     source.stop()
     assert program.wait(PATIENCE_S) == 0
 
 
 @pytest.mark.parametrize(
-    ("said", "problem"),
+    ("sent", "problem"),
     [
         (b'{"problem": "/dev/kmsg: Operation not permitted"}\n', "/dev/kmsg: Operation not permitted"),
         (
             b"Traceback (most recent\n",
-            "says what is no record: Traceback (most recent",
+            "sent a line that is no record: Traceback (most recent",
         ),
-        (b"7\n", "says what is no record: 7"),
-        (b"[]\n", "says what is no record: []"),
-        (b"null\n", "says what is no record: null"),
-        (b'{"seq": 1}\n', 'says what is no record: {"seq": 1}'),
-        (b'{"lost": []}\n', 'says what is no record: {"lost": []}'),
-        (b'{"seq": 1, "at": "x", "text": "", "device": ""}\n', "says what is no record: "),
-        (b'{"lost": Infinity}\n', 'says what is no record: {"lost": Infinity}'),
-        (b'{"seq": 1, "at": NaN, "text": "", "device": ""}\n', "says what is no record: "),
-        (b"[" * 60_000 + b"\n", "says what is no record: [["),
-        (b"\xff\x00\n", "says what is no record: "),
-        (b"x" * (3 * LONGEST_LINE), "does not end its line"),
+        (b"7\n", "sent a line that is no record: 7"),
+        (b"[]\n", "sent a line that is no record: []"),
+        (b"null\n", "sent a line that is no record: null"),
+        (b'{"seq": 1}\n', 'sent a line that is no record: {"seq": 1}'),
+        (b'{"lost": []}\n', 'sent a line that is no record: {"lost": []}'),
+        (b'{"seq": 1, "at": "x", "text": "", "device": ""}\n', "sent a line that is no record: "),
+        (b'{"lost": Infinity}\n', 'sent a line that is no record: {"lost": Infinity}'),
+        (b'{"seq": 1, "at": NaN, "text": "", "device": ""}\n', "sent a line that is no record: "),
+        (b"[" * 60_000 + b"\n", "sent a line that is no record: [["),
+        (b"\xff\x00\n", "sent a line that is no record: "),
+        (b"x" * (3 * LONGEST_LINE), "sent a line that is too long"),
     ],
 )
-def test_a_service_that_says_anything_else_is_a_problem(
-    connected: tuple[KernelLogSource, socket.socket], ear: Ear, said: bytes, problem: str
+def test_a_service_that_sends_an_invalid_line_is_a_problem(
+    connected: tuple[KernelLogSource, socket.socket], recorder: TriggerRecorder, sent: bytes, problem: str
 ) -> None:
     source, connection = connected
     with suppress(BrokenPipeError, ConnectionResetError):
-        connection.sendall(said)
-    assert ear.hears("stopped by itself")
+        connection.sendall(sent)
+    assert recorder.receives("stopped unexpectedly")
     assert problem in source.problem()
     assert "\n" not in source.problem()
 
 
-def test_a_line_may_come_in_pieces(connected: tuple[KernelLogSource, socket.socket], ear: Ear) -> None:
+def test_a_line_may_be_received_in_pieces(
+    connected: tuple[KernelLogSource, socket.socket], recorder: TriggerRecorder
+) -> None:
     source, connection = connected
     for piece in (b'{"seq": 3, "at": 1.5, "te', b'xt": "NVRM: x", "device": ""}\n{"lo', b'st": 2}\n'):
         connection.sendall(piece)
         time.sleep(0.02)
-    (found,) = heard(source, 1)
+    (found,) = received(source, 1)
     assert (found.sequence, found.at_s, found.text) == (3, 1.5, "NVRM: x")
-    assert ear.hears("NVRM: x")
+    assert recorder.receives("NVRM: x")
 
 
 @pytest.mark.needs_root
-def test_a_service_that_is_another_users_is_not_believed(tmp_path: Path, ear: Ear) -> None:
+def test_a_service_of_another_user_is_refused(tmp_path: Path, recorder: TriggerRecorder) -> None:
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
         Path(folder).chmod(0o777)
         path = f"{folder}/log.sock"
@@ -290,13 +294,15 @@ def test_a_service_that_is_another_users_is_not_believed(tmp_path: Path, ear: Ea
             other.stdout.readline()
             source = KernelLogSource(socket_path=path, log=str(tmp_path / "none"))
             with pytest.raises(HostError, match=r"log\.sock: it belongs to uid 65534"):
-                source.start(ear.inbox.put)
+                source.start(recorder.queue.put)
 
 
-def test_a_log_that_may_not_be_read_is_a_reason_to_name_both_ways(tmp_path: Path, ear: Ear) -> None:
+def test_the_error_of_an_unreadable_log_names_the_socket_and_the_file(
+    tmp_path: Path, recorder: TriggerRecorder
+) -> None:
     source = KernelLogSource(socket_path=str(tmp_path / "none.sock"), log=str(tmp_path / "none"))
     with pytest.raises(
         HostError, match=r"cannot be read \(.*none.sock: No such file.*none: No such file"
     ) as why:
-        source.start(ear.inbox.put)
+        source.start(recorder.queue.put)
     assert "cdigen-kernel-log.socket" in why.value.hint

@@ -1,4 +1,4 @@
-"""What a poll makes of roots, and who waits for its first reading."""
+"""The poll source reports created, removed and replaced roots, and waits briefly for its first reading."""
 
 from __future__ import annotations
 
@@ -12,53 +12,53 @@ from support.waiting import until
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from support.daemon.watching import Ear
+    from support.daemon.watching import TriggerRecorder
 
 
-def test_what_happens_deep_in_a_root_is_not_told(tmp_path: Path, ear: Ear) -> None:
+def test_changes_deep_in_a_root_are_not_reported(tmp_path: Path, recorder: TriggerRecorder) -> None:
     (tmp_path / "root/proc/1").mkdir(parents=True)
-    ear.poll().rearm((), (str(tmp_path / "root"),))
+    recorder.poll().rearm((), (str(tmp_path / "root"),))
     (tmp_path / "root/proc/2").mkdir()
-    assert ear.hears_nothing()
+    assert recorder.receives_nothing()
 
 
-def test_a_root_that_comes_goes_or_is_another_folder_is_told(tmp_path: Path, ear: Ear) -> None:
+def test_a_created_removed_or_replaced_root_is_reported(tmp_path: Path, recorder: TriggerRecorder) -> None:
     root, other = tmp_path / "root", tmp_path / "other"
-    ear.poll().rearm((), (str(root),))
+    recorder.poll().rearm((), (str(root),))
     root.mkdir()
-    assert ear.hears(f"{root} changed")
-    ear.forget()
+    assert recorder.receives(f"{root} changed")
+    recorder.clear()
     other.mkdir()
     root.rename(tmp_path / "old")
     other.rename(root)
-    assert ear.hears(f"{root} changed")
-    ear.forget()
+    assert recorder.receives(f"{root} changed")
+    recorder.clear()
     root.rmdir()
-    assert ear.hears(f"{root} changed")
+    assert recorder.receives(f"{root} changed")
 
 
 MOUNTED = """
 import subprocess, sys, time
-from support.daemon.watching import Ear
+from support.daemon.watching import TriggerRecorder
 root, tree = sys.argv[1:]
-ear = Ear()
-ear.poll().rearm((), (root,))
+recorder = TriggerRecorder()
+recorder.poll().rearm((), (root,))
 def changes(*command):
     subprocess.run(command, check=True)
-    print(ear.hears(root + " changed"))
-    ear.forget()
+    print(recorder.receives(root + " changed"))
+    recorder.clear()
 changes("mount", "-t", "tmpfs", "none", root)
 changes("umount", root)
 changes("mount", "--bind", tree, root)
-# At once, and perhaps with the numbers of device and mount that the last one had.
+# The new mount is made at once. It may have the same device number and mount ID as the previous mount.
 changes("sh", "-c", "umount $0; mount -t tmpfs none $0", root)
 changes("sh", "-c", "umount $0; mount -t tmpfs none $0", root)
-ear.stop()
+recorder.stop()
 """
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_what_is_mounted_over_a_root_is_told_even_if_it_is_much_like_the_last(tmp_path: Path) -> None:
+def test_a_mount_over_a_root_is_reported_even_if_it_is_similar_to_the_previous_mount(tmp_path: Path) -> None:
     for name in ("root", "tree"):
         (tmp_path / name).mkdir()
     folders = [f"{tmp_path}/{name}" for name in ("root", "tree")]
@@ -68,41 +68,41 @@ def test_what_is_mounted_over_a_root_is_told_even_if_it_is_much_like_the_last(tm
 SLOW = """
 import os, sys
 from support.daemon import hanging_mount
-from support.daemon.watching import Ear, quickest
+from support.daemon.watching import TriggerRecorder, quickest
 from cdigen.watch.poll import FIRST_S
-folder, ear = sys.argv[1], Ear()
+folder, recorder = sys.argv[1], TriggerRecorder()
 server = hanging_mount.mount(folder)
-source = ear.poll()
+source = recorder.poll()
 paths = [(folder + "/a",), (folder + "/a", "/b"), (folder + "/a", "/c")]
 print(quickest(lambda: source.rearm(paths.pop(0))) < 4 * FIRST_S)
-print(ear.hears_nothing())
+print(recorder.receives_nothing())
 os.close(server)
-print(ear.hears("the first reading took long"))
-ear.forget()
-print(ear.hears_nothing())
-ear.stop()
+print(recorder.receives("the first reading took long"))
+recorder.clear()
+print(recorder.receives_nothing())
+recorder.stop()
 """
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_first_reading_that_takes_long_is_not_waited_for_and_makes_a_trigger_when_it_has_ended(
+def test_a_long_first_reading_does_not_delay_rearming_and_puts_a_trigger_at_its_end(
     tmp_path: Path,
 ) -> None:
     assert run_apart(SLOW, str(tmp_path), start=with_hanging_mounts()) == ["True"] * 4
 
 
-def test_what_is_new_has_been_read_when_rearming_ends(tmp_path: Path, ear: Ear) -> None:
+def test_rearming_reads_new_paths_before_it_returns(tmp_path: Path, recorder: TriggerRecorder) -> None:
     path = tmp_path / "version"
     path.write_text("1")
-    ear.poll(interval_s=0.2).rearm((str(path),))
+    recorder.poll(interval_s=0.2).rearm((str(path),))
     path.write_text("2")
-    assert ear.hears(f"{path} changed")
+    assert recorder.receives(f"{path} changed")
 
 
-def test_rearming_with_what_is_polled_already_does_not_wake_anybody(tmp_path: Path, ear: Ear) -> None:
-    source = ear.poll()
+def test_rearming_with_the_same_paths_puts_no_trigger(tmp_path: Path, recorder: TriggerRecorder) -> None:
+    source = recorder.poll()
     source.rearm((str(tmp_path),), ("/",))
     source.rearm((), ("/",))
     source.rearm((), ("/",))
     assert until(lambda: source.problem() == "")
-    assert ear.hears_nothing()
+    assert recorder.receives_nothing()

@@ -1,11 +1,11 @@
-"""The supervisor, with real sources that are really broken; only its clock is set by hand."""
+"""The supervisor restarts real sources that fail. The tests set its clock."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.watching import Ear, kill, kills_threads, thread_of, threads
+from support.daemon.watching import TriggerRecorder, kill, kills_threads, thread_of, threads
 from support.waiting import until
 
 from cdigen.watch.files import FileSource
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that the test sets."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -31,7 +31,7 @@ class Clock:
 
 
 class Refusing:
-    """A source that cannot start, until it is told that it can."""
+    """A source that cannot start until the test permits it."""
 
     name = "refusing"
 
@@ -53,17 +53,17 @@ class Refusing:
 
 @pytest.fixture
 def clock() -> Clock:
-    """Return a clock that stands still."""
+    """Return a clock that does not advance."""
     return Clock()
 
 
 @pytest.fixture
-def supervise(ear: Ear, clock: Clock) -> Iterator[Callable[..., Supervisor]]:
-    """Return a function that starts a supervisor of sources, which is stopped in the end."""
+def supervise(recorder: TriggerRecorder, clock: Clock) -> Iterator[Callable[..., Supervisor]]:
+    """Return a function that starts a supervisor of sources. The supervisors are stopped after the test."""
     supervisors = []
 
     def begin(*sources: Source) -> Supervisor:
-        supervisor = Supervisor(sources, ear.inbox, clock=clock)
+        supervisor = Supervisor(sources, recorder.queue, clock=clock)
         supervisors.append(supervisor)
         supervisor.start()
         return supervisor
@@ -73,7 +73,7 @@ def supervise(ear: Ear, clock: Clock) -> Iterator[Callable[..., Supervisor]]:
         supervisor.stop()
 
 
-def test_healthy_sources_have_no_problem_and_are_asked_now_and_then(
+def test_healthy_sources_have_no_problem_and_are_checked_periodically(
     tmp_path: Path, clock: Clock, supervise: Callable[..., Supervisor]
 ) -> None:
     supervisor = supervise(FileSource((str(tmp_path),)), PollSource((str(tmp_path),)))
@@ -82,25 +82,25 @@ def test_healthy_sources_have_no_problem_and_are_asked_now_and_then(
 
 
 @kills_threads
-def test_a_source_that_dies_is_unhealthy_and_is_started_again_after_a_second(
-    tmp_path: Path, ear: Ear, clock: Clock, supervise: Callable[..., Supervisor]
+def test_a_source_whose_thread_ends_is_unhealthy_and_is_restarted_after_a_second(
+    tmp_path: Path, recorder: TriggerRecorder, clock: Clock, supervise: Callable[..., Supervisor]
 ) -> None:
     supervisor = supervise(FileSource((str(tmp_path / "file"),)))
     kill(thread_of("files"))
     (tmp_path / "file").touch()
-    assert ear.hears("stopped by itself")
-    assert supervisor.health() == {"files": "its thread has ended: killed"}
+    assert recorder.receives("stopped unexpectedly")
+    assert supervisor.health() == {"files": "the source's thread has ended: killed"}
     assert supervisor.tick() == clock.now + 1
     clock.now += 0.9
     supervisor.tick()
-    # The dead one was alive for a moment after its last word; one that was started again would stay.
+    # The killed thread ran for a moment after its last trigger. A restarted thread would not end.
     assert until(lambda: threads() == [])
     clock.now += 0.1
     supervisor.tick()
-    assert ear.hears("started again")
+    assert recorder.receives("started again")
     assert supervisor.health() == {"files": ""}
     (tmp_path / "file").unlink()
-    assert ear.hears(f"{tmp_path}/file changed")
+    assert recorder.receives(f"{tmp_path}/file changed")
 
 
 def test_each_failure_doubles_the_delay_up_to_a_minute(
@@ -120,43 +120,43 @@ def test_each_failure_doubles_the_delay_up_to_a_minute(
     assert at == [1, 3, 7, 15, 31, 63, 123, 183]
 
 
-def test_a_source_that_could_not_start_tells_when_it_can(
-    ear: Ear, clock: Clock, supervise: Callable[..., Supervisor]
+def test_a_source_that_could_not_start_puts_a_trigger_when_it_has_started(
+    recorder: TriggerRecorder, clock: Clock, supervise: Callable[..., Supervisor]
 ) -> None:
     source = Refusing()
     supervisor = supervise(source)
     source.can_start = True
     clock.now += 1
     supervisor.tick()
-    assert ear.hears("started again")
+    assert recorder.receives("started again")
     assert supervisor.health() == {"refusing": ""}
 
 
 @kills_threads
-def test_a_minute_of_health_makes_the_next_delay_short_again(
-    ear: Ear, tmp_path: Path, clock: Clock, supervise: Callable[..., Supervisor]
+def test_a_healthy_minute_resets_the_delay(
+    recorder: TriggerRecorder, tmp_path: Path, clock: Clock, supervise: Callable[..., Supervisor]
 ) -> None:
     supervisor = supervise(PollSource((str(tmp_path),), 0.01))
     for wait_s, delay_s in ((0, 1), (1, 2), (59, 4), (61, 1)):
         clock.now += wait_s
         supervisor.tick()
         kill(thread_of("poll"))
-        assert ear.hears("stopped by itself")
+        assert recorder.receives("stopped unexpectedly")
         assert supervisor.tick() == clock.now + delay_s
         clock.now += delay_s
         supervisor.tick()
-        ear.forget()
+        recorder.clear()
 
 
-def test_the_others_go_on_while_one_is_broken(
-    tmp_path: Path, ear: Ear, supervise: Callable[..., Supervisor]
+def test_other_sources_work_while_one_source_fails(
+    tmp_path: Path, recorder: TriggerRecorder, supervise: Callable[..., Supervisor]
 ) -> None:
     supervise(Refusing(), FileSource((str(tmp_path / "file"),)))
     (tmp_path / "file").touch()
-    assert ear.hears(f"{tmp_path}/file changed")
+    assert recorder.receives(f"{tmp_path}/file changed")
 
 
-def test_a_source_that_is_added_later_is_watched_as_the_others_are(
+def test_a_source_that_is_added_later_is_also_supervised(
     supervise: Callable[..., Supervisor], clock: Clock
 ) -> None:
     supervisor, source = supervise(), Refusing()
@@ -168,6 +168,6 @@ def test_a_source_that_is_added_later_is_watched_as_the_others_are(
     assert (source.starts, supervisor.health()) == (2, {"refusing": ""})
 
 
-def test_nothing_runs_after_the_stop(tmp_path: Path, supervise: Callable[..., Supervisor]) -> None:
+def test_no_thread_runs_after_the_stop(tmp_path: Path, supervise: Callable[..., Supervisor]) -> None:
     supervise(FileSource((str(tmp_path),)), PollSource((str(tmp_path),))).stop()
     assert until(lambda: threads() == [])

@@ -1,1 +1,1 @@
-"""Predict what each release of the CDI library, and so each runtime, does with a spec file."""
+"""Modules that predict whether each release of the CDI library accepts a spec file."""

@@ -1,11 +1,11 @@
-"""Fill the CDI library's data types as its JSON decoder does with what YAML gave.
+"""``decode_document``: converts a document to the data types of the CDI library, like the library's decoder.
 
-The decoder is Go's: a field's name matches in any case, a null leaves the zero value, numbers and
-booleans become text where text is wanted (sigs.k8s.io/yaml does that), and for an unknown field the
-whole file is refused. Two spellings of one field, and floats of more than six digits where text is
-wanted, are not emulated.
+The library uses Go's JSON decoder. The name of a field matches in upper or lower case. A field with null
+keeps its zero value. Numbers and booleans become text if the field is a text (sigs.k8s.io/yaml does this). If
+a field is unknown, the library refuses the whole file. This module does not emulate two spellings of one
+field, or floats with more than six digits in a text field.
 
-Source: specs-go/config.go of the tags v0.5.2 to v1.1.0; Go, encoding/json, decode.go.
+Sources: specs-go/config.go of the tags v0.5.2 to v1.1.0; Go, encoding/json, decode.go.
 """
 
 from __future__ import annotations
@@ -20,86 +20,93 @@ if TYPE_CHECKING:
 
     Decode = Callable[[object, CdiLibrary], object]
 
-# Whole floats up to here are the integers that Go writes for them.
+# Up to this number, Go writes a float without a fraction as an integer of equal value.
 _MAX_EXACT_FLOAT = 2.0**53
-# Zero values are the same in all releases.
+# Any release can be used to compute zero values, because these are the same in all releases.
 _NO_LIBRARY = CdiLibrary((0, 0, 0))
 
 
 class RefusedError(Exception):
-    """Says that a library refuses the document; the text says why, for people."""
+    """The error for a document that a library refuses; the text is the reason."""
 
 
 class UnknownError(Exception):
-    """Says that what a library does depends on chance or is not known."""
+    """The error for a document if a library's behaviour is random or unknown; the text is the reason."""
 
 
 def decode_document(value: object, library: CdiLibrary) -> dict[str, object]:
-    """Return VALUE as the ``Spec`` of LIBRARY; RefusedError where its decoder refuses it, or UnknownError.
+    """Return VALUE as the data type ``Spec`` of LIBRARY.
 
-    Every field that any release has is there, named as in JSON; absent ones have Go's zero value,
-    which is None for lists, maps and pointers.
+    The result has the fields of all releases, with their names in JSON. A missing field has Go's zero value,
+    which is None for lists, maps and pointers. Raise RefusedError if LIBRARY refuses VALUE, or UnknownError
+    if the behaviour of LIBRARY is unknown.
     """
     document = _SPEC(value, library)
     if value is None or not isinstance(document, dict):
-        raise RefusedError("there is no document")
+        raise RefusedError("the file has no document")
     return document
 
 
 def _struct(fields: dict[str, Decode], *, is_pointer: bool = False) -> Decode:
-    """Return the decoder of a struct with FIELDS, as far as a library has them, or of a pointer to it."""
+    """Return the decoder of a struct, or of a pointer to a struct if IS_POINTER is true.
+
+    The struct has the FIELDS that the library supports.
+    """
     zero = {name: decode(None, _NO_LIBRARY) for name, decode in fields.items()}
     spellings = {name.casefold(): name for name in fields}
 
     def decode(value: object, library: CdiLibrary) -> object:
         if value is None:
             return None if is_pointer else zero
-        given: dict[str, object] = {}
+        decoded: dict[str, object] = {}
         for key, item in _members(value).items():
             name = key if key in fields else spellings.get(key.casefold())
             if name is None or len(name) != len(key) or not library.has_field(name):
                 raise RefusedError(f"unknown field {key!r:.60}")
-            if name in given:
+            if name in decoded:
                 raise UnknownError(f"the field {name} in two spellings")
-            given[name] = fields[name](item, library)
-        return {**zero, **given}
+            decoded[name] = fields[name](item, library)
+        return {**zero, **decoded}
 
     return decode
 
 
 def _members(value: object) -> dict[str, object]:
     if not isinstance(value, dict):
-        raise RefusedError(f"{type_name(value)} where an object is wanted")
+        raise RefusedError(f"{type_name(value)} instead of an object")
     return value
 
 
 def _list(item: Decode) -> Decode:
-    """Return the decoder of a slice; null makes it nil."""
+    """Return the decoder of a slice whose items ITEM decodes; null becomes a nil slice."""
 
     def decode(value: object, library: CdiLibrary) -> object:
         if value is None:
             return None
         if not isinstance(value, list):
-            raise RefusedError(f"{type_name(value)} where a list is wanted")
+            raise RefusedError(f"{type_name(value)} instead of a list")
         return [item(entry, library) for entry in value]
 
     return decode
 
 
 def _integer(minimum: int, maximum: int, *, zero: int | None) -> Decode:
-    """Return the decoder of an integer within MINIMUM and MAXIMUM; ZERO is None for a pointer to one."""
+    """Return the decoder of an integer from MINIMUM to MAXIMUM.
+
+    ZERO is the zero value, which is None for a pointer to an integer.
+    """
 
     def decode(value: object, _library: CdiLibrary) -> object:
         if value is None:
             return zero
         if isinstance(value, float) and value.is_integer() and abs(value) <= maximum:
             if abs(value) > _MAX_EXACT_FLOAT or str(value) == "-0.0":
-                raise UnknownError(f"{value!r} where an integer is wanted")
+                raise UnknownError(f"{value!r} instead of an integer")
             value = int(value)
         if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
             what = f"{value!r:.30}" if is_number else type_name(value)
-            raise RefusedError(f"{what} where an integer from {minimum} to {maximum} is wanted")
+            raise RefusedError(f"{what} instead of an integer from {minimum} to {maximum}")
         return value
 
     return decode
@@ -111,16 +118,16 @@ def _text(value: object, _library: CdiLibrary) -> object:
     if value is None:
         return ""
     if isinstance(value, dict | list):
-        raise RefusedError(f"{type_name(value)} where a text is wanted")
+        raise RefusedError(f"{type_name(value)} instead of a text")
     text = as_text(value)
     if text is None:
-        raise UnknownError(f"{value!r} where a text is wanted")
+        raise UnknownError(f"{value!r} instead of a text")
     return text
 
 
 def _bool(value: object, _library: CdiLibrary) -> object:
     if value is not None and not isinstance(value, bool):
-        raise RefusedError(f"{type_name(value)} where a boolean is wanted")
+        raise RefusedError(f"{type_name(value)} instead of a boolean")
     return bool(value)
 
 

@@ -1,8 +1,10 @@
-"""Predict what each release of the CDI library, and so each runtime, does with the bytes of a spec file.
+"""Functions that predict whether each release of the CDI library accepts a spec file.
 
-An emulation, step by step in the order of the Go code, with what ``library`` says of each release. It agrees
-with the real loaders on the 43 documents of ``tests/data/cdi-conformance`` in six releases and on those of
-``tests/data/cdi-loaders`` in two or three, or says that it does not know.
+The module emulates the Go code step by step, with the table of releases in ``library``. Each runtime contains
+a release of the library. The tests compare the predicted verdicts with the verdicts of the real loaders. A
+predicted verdict is equal to the real verdict, or it is ``unknown``. The tests use the 43 documents in
+``tests/data/cdi-conformance`` with six releases, and the documents in ``tests/data/cdi-loaders`` with two or
+three releases.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from cdigen.cdi.library import DEFAULT_RELEASES, CdiLibrary, LibraryBehaviour, r
 from cdigen.cdi.loaders.decoding import RefusedError, UnknownError, decode_document
 from cdigen.cdi.reader import BYTE_ORDER_MARK, MAX_SIZE, parse_document
 from cdigen.cdi.rules.fields import quote
-from cdigen.cdi.version import is_newer, minimum_version
+from cdigen.cdi.version import KNOWN_VERSIONS, is_newer, minimum_version
 from cdigen.model.names import is_device_name, is_vendor_or_class
 from cdigen.value import frozen
 
@@ -31,14 +33,17 @@ _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
 
 @frozen
 class LoaderVerdict:
-    """What one release does with a file, and why where it does not accept it; for people."""
+    """The verdict of one release about a file.
+
+    ``reason`` is empty if the release accepts the file.
+    """
 
     verdict: str
     reason: str = ""
 
 
 class _PanicError(Exception):
-    """Says that the library crashes, and the runtime with it."""
+    """The error for a document that crashes the library and the runtime."""
 
 
 def loader_verdicts(
@@ -48,37 +53,44 @@ def loader_verdicts(
     versions: Iterable[str] = DEFAULT_RELEASES,
     parsed: ParsedDocument | None = None,
 ) -> dict[str, LoaderVerdict]:
-    """Return for each of VERSIONS what that release of the library does with the file content DATA.
+    """Return the verdict of each of VERSIONS about the file content DATA.
 
-    ``accept``, ``reject``, ``panic`` (the process that loads the file crashes) or ``unknown``. A version is
-    a release as ``1.0.1``, or ``main``; releases before 0.5.2 and after 1.1.0 are unknown. YAML says that the
-    file's name ends in ``.yaml``; it decides only how the file is read fastest, for the libraries read every
-    file as YAML. PARSED is what ``parse_document`` made of DATA, if known.
+    A version is a release of the library, such as ``1.0.1``, or ``main``. A verdict is ``accept``,
+    ``reject``, ``panic`` (the process that loads the file crashes) or ``unknown``. Releases after 1.1.0 or
+    before 0.5.2 were not tested. For these releases, the verdict is ``reject`` if the file's version of the
+    specification is newer than the release. Otherwise the verdict is ``unknown``.
+
+    YAML is true if the file name ends in ``.yaml``. YAML only selects the parser, and does not change the
+    verdicts, because the libraries read every file as YAML. PARSED is the result of ``parse_document`` for
+    DATA, or None.
     """
-    wanted = tuple(versions)
+    every = tuple(versions)
     try:
         case = _Case(_read(data, parsed or parse_document(data, yaml=yaml)))
     except RefusedError as error:
-        return dict.fromkeys(wanted, LoaderVerdict(verdict=REJECT, reason=str(error)))
+        return dict.fromkeys(every, LoaderVerdict(verdict=REJECT, reason=str(error)))
     except UnknownError as error:
-        return dict.fromkeys(wanted, LoaderVerdict(verdict=UNKNOWN, reason=str(error)))
-    return {version: case.verdict(version) for version in wanted}
+        return dict.fromkeys(every, LoaderVerdict(verdict=UNKNOWN, reason=str(error)))
+    return {version: case.verdict(version) for version in every}
 
 
 class _Case:
-    """One file before several releases: those that do alike are emulated once."""
+    """The verdicts of several releases about one file.
+
+    If two releases have the same behaviour for the file, only one of the releases is emulated.
+    """
 
     def __init__(self, value: object) -> None:
         self._value = value
         self._known: list[tuple[CdiLibrary, LoaderVerdict]] = []
 
     def verdict(self, version: str) -> LoaderVerdict:
-        """Return what VERSION does with the file."""
+        """Return the verdict of the release VERSION about the file."""
         release = release_of(version)
         if release is None:
-            return _never_observed(version)
+            return _never_observed(self._value, version)
         for library, verdict in self._known:
-            if library.answers_like(release):
+            if library.behaves_like(release):
                 return verdict
         library = CdiLibrary(release)
         verdict = _verdict(self._value, library)
@@ -91,7 +103,10 @@ def _verdict(value: object, library: CdiLibrary) -> LoaderVerdict:
 
 
 def _decoded(value: object, library: CdiLibrary) -> tuple[LoaderVerdict, dict[str, object] | None]:
-    """Return the verdict of LIBRARY on VALUE, and the document as it decodes it, None where it cannot."""
+    """Return the verdict of LIBRARY about VALUE, and the decoded document.
+
+    The document is None if LIBRARY cannot decode VALUE.
+    """
     document = None
     try:
         document = decode_document(value, library)
@@ -109,11 +124,12 @@ def _decoded(value: object, library: CdiLibrary) -> tuple[LoaderVerdict, dict[st
 def loaded_document(
     data: bytes, library: str, parsed: ParsedDocument | None = None
 ) -> tuple[LoaderVerdict, dict[str, object] | None]:
-    """Return the verdict of the release LIBRARY on the file content DATA, and the document as it decodes it.
+    """Return the verdict of the release LIBRARY about the file content DATA, and the decoded document.
 
-    Field names in any letter case, a bare 0 that becomes text, comments and trailing commas in .json: the
-    library's parser is one for YAML. There is no document where it cannot be decoded, or that is not known.
-    PARSED is what ``parse_document`` made of DATA, if known.
+    The library parses every file as YAML. It accepts field names in upper or lower case, and an unquoted 0 as
+    a text. In .json files, it accepts comments and trailing commas. The document is None if the library
+    cannot decode it, or if the behaviour of the library is unknown. PARSED is the result of
+    ``parse_document`` for DATA, or None.
     """
     try:
         value = _read(data, parsed or parse_document(data, yaml=None))
@@ -122,44 +138,62 @@ def loaded_document(
     except UnknownError as error:
         return LoaderVerdict(verdict=UNKNOWN, reason=str(error)), None
     release = release_of(library)
-    return _decoded(value, CdiLibrary(release)) if release else (_never_observed(library), None)
+    return _decoded(value, CdiLibrary(release)) if release else (_never_observed(value, library), None)
 
 
-def _never_observed(version: str) -> LoaderVerdict:
-    return LoaderVerdict(verdict=UNKNOWN, reason=f"no library {quote(version)} was ever observed")
+def _never_observed(value: object, version: str) -> LoaderVerdict:
+    """Return the verdict of the release VERSION, which was not tested.
+
+    Each release rejects a version of the specification that is newer than the release. For all other files,
+    the verdict is unknown. Source: validSpecVersions in pkg/cdi. It exists in all releases since the first
+    release that Podman and CRI-O contained.
+    """
+    rows = value.items() if isinstance(value, dict) else ()
+    declared = [row for key, row in rows if str(key).lower() == "cdiversion"]
+    is_release = all(part.isdecimal() for part in version.split("."))
+    if is_release and len(declared) == 1 and declared[0] in KNOWN_VERSIONS and is_newer(declared[0], version):
+        return LoaderVerdict(verdict=REJECT, reason=_unknown_version(declared[0]))
+    return LoaderVerdict(verdict=UNKNOWN, reason=f"the library {quote(version)} was not tested")
 
 
 def _read(data: bytes, parsed: ParsedDocument) -> object:
-    """Return DATA as the YAML parser of the libraries reads it: strict JSON first, which is faster."""
+    """Return the value that the YAML parser of the libraries reads from DATA.
+
+    If DATA is strict JSON, the result is the value of the faster JSON parser.
+    """
     if len(data) > MAX_SIZE:
-        raise UnknownError(f"more than {MAX_SIZE} bytes were not read")
+        raise UnknownError(f"the file has more than {MAX_SIZE} bytes")
     if parsed.yaml is not None:
         return _value_of(parsed.yaml)
     rules = {found.rule for found in parsed.findings}
     if parsed.document is not None and rules <= {"byte-order-mark"}:
         return parsed.document
     if "too-many-values" in rules:
-        raise UnknownError("too many values were not read")
+        raise UnknownError("the file has too many values")
     return _value_of(read_yaml(_text(data)))
 
 
 def read_yaml(text: str) -> YamlText:
-    """Return what the libraries' YAML parser makes of TEXT."""
-    from cdigen.cdi.text import events  # noqa: PLC0415 -- most files are JSON
+    """Return the content that the YAML parser of the libraries reads from TEXT."""
+    from cdigen.cdi.text import events  # noqa: PLC0415 - most files are JSON
 
     return events.read_yaml(text)
 
 
 def _value_of(read: YamlText) -> object:
     if read.is_unsure:
-        raise UnknownError("aliases, whose count decides, or too many values")
+        raise UnknownError("the result depends on the number of aliases, or there are too many values")
     if read.is_refused:
         raise RefusedError(read.reason)
     return read.value
 
 
 def _text(data: bytes) -> str:
-    """Return the text of DATA, which a byte order mark may make UTF-16; else it is UTF-8."""
+    """Return DATA as text, without a byte order mark.
+
+    DATA is UTF-16 if it starts with the byte order mark of UTF-16. Otherwise DATA is UTF-8. Raise
+    RefusedError if DATA is invalid.
+    """
     encoding = "utf-16" if data[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8"
     try:
         return data.decode(encoding).removeprefix(BYTE_ORDER_MARK)
@@ -168,17 +202,18 @@ def _text(data: bytes) -> str:
 
 
 def _check_version(document: dict[str, object], library: CdiLibrary) -> None:
-    """Validate the version; a null entry may crash here already, where the minimum is computed.
+    """Check the version; raise RefusedError, UnknownError or _PanicError.
 
-    The minimum is searched in Go's random map order, and the search ends early where it has found the
-    newest version there is, so chance decides whether it comes to a null entry.
+    A null entry can crash the library while it computes the minimum version. The library computes the minimum
+    version in Go's random map order, and stops when it finds the newest version. So the library reaches a
+    null entry only in some runs.
     """
     declared = str(document["cdiVersion"])
     version = declared
     if version[:1] == "v" and library.has(LibraryBehaviour.ALLOWS_V_BEFORE_VERSION):
         version = version[1:]
-    if not library.knows(version):
-        raise RefusedError(f"unknown cdiVersion {quote(declared, 20)}")
+    if not library.supports(version):
+        raise RefusedError(_unknown_version(declared))
     if not library.has(LibraryBehaviour.CHECKS_MINIMUM_VERSION):
         return
     needed = minimum_version(document)
@@ -189,12 +224,19 @@ def _check_version(document: dict[str, object], library: CdiLibrary) -> None:
             _check_content(document, library)
     except RefusedError as error:
         if _has_null(document):
-            raise UnknownError("a null entry, which chance finds or does not") from error
+            raise UnknownError("a null entry crashes the library in some runs only") from error
         raise
 
 
+def _unknown_version(declared: str) -> str:
+    return f"unknown cdiVersion {quote(declared, 20)}"
+
+
 def _has_null(document: dict[str, object]) -> bool:
-    """Return whether the search for hostPath and for a mount's type may come to a null entry."""
+    """Return whether DOCUMENT has a null entry in a list of device nodes or mounts.
+
+    The library reads these entries when it computes the minimum version.
+    """
     owners = (document, *_items(document["devices"]))
     return any(
         None in _entries(owner["containerEdits"], field)
@@ -204,7 +246,10 @@ def _has_null(document: dict[str, object]) -> bool:
 
 
 def _check_content(document: dict[str, object], library: CdiLibrary) -> None:
-    """Validate what comes after the version, in the order of the Go code."""
+    """Check all fields except the version, in the order of the Go code.
+
+    Raise RefusedError or _PanicError.
+    """
     vendor, slash, class_ = str(document["kind"]).partition("/")
     if not (vendor and slash and class_):
         raise RefusedError("kind is not vendor/class")
@@ -218,7 +263,7 @@ def _check_content(document: dict[str, object], library: CdiLibrary) -> None:
         _check_device(device, library)
         name = str(device["name"])
         if name in names:
-            raise RefusedError(f"device {quote(name)} is there twice")
+            raise RefusedError(f"device {quote(name)} is defined twice")
         names.add(name)
     if not names and library.has(LibraryBehaviour.REFUSES_EMPTY_DEVICES):
         raise RefusedError("no devices")
@@ -229,16 +274,19 @@ def _check_kind_part(name: str, library: CdiLibrary) -> None:
         if library.has(LibraryBehaviour.CRASHES_ON_ONE_LETTER):
             raise _PanicError(f"{quote(name)} in kind is one letter")
     elif not is_vendor_or_class(name):
-        raise RefusedError(f"{quote(name)} in kind is not letters, digits and inner _ . - from a letter on")
+        raise RefusedError(
+            f"{quote(name)} in kind must have only letters, digits and _ . -, start with a letter, and end "
+            "with a letter or digit"
+        )
 
 
 def _check_device(device: dict[str, object], library: CdiLibrary) -> None:
     name = str(device["name"])
     if not is_device_name(name):
-        raise RefusedError(f"device name {quote(name)}")
+        raise RefusedError(f"invalid device name {quote(name)}")
     edits = device["containerEdits"]
     if isinstance(edits, dict) and not any(_is_edit(value) for value in edits.values()):
-        raise RefusedError(f"device {quote(name)} has no edits of its own")
+        raise RefusedError(f"device {quote(name)} has no container edits")
     _check_edits(edits, library)
 
 
@@ -274,17 +322,17 @@ def _check_env(entries: object) -> None:
 
 def _check_node(node: dict[str, object], library: CdiLibrary) -> None:
     if not node["path"] or node["type"] not in _TYPES:
-        raise RefusedError("a device node without path, or of an unknown type")
+        raise RefusedError("a device node without path, or with an unknown type")
     permissions = str(node["permissions"])
     if permissions == "none" and library.has(LibraryBehaviour.ALLOWS_PERMISSIONS_NONE):
         return
     if not frozenset("rwm").issuperset(permissions):
-        raise RefusedError(f"device permissions {quote(permissions)}")
+        raise RefusedError(f"invalid device permissions {quote(permissions)}")
 
 
 def _check_hook(hook: dict[str, object]) -> None:
     if hook["hookName"] not in _HOOKS or not hook["path"]:
-        raise RefusedError("a hook without path, or of an unknown name")
+        raise RefusedError("a hook without path, or with an unknown name")
     _check_env(hook["env"])
 
 
@@ -299,12 +347,12 @@ def _check_closid(rdt: object, library: CdiLibrary) -> None:
 
 
 def _check_net_devices(edits: dict[str, object]) -> None:
-    seen: dict[str, set[object]] = {"hostInterfaceName": set(), "name": set()}
+    earlier: dict[str, set[object]] = {"hostInterfaceName": set(), "name": set()}
     for device in _entries(edits, "netDevices"):
-        for field, before in seen.items():
+        for field, before in earlier.items():
             value = _not_null(device)[field]
             if not value or value in before:
-                raise RefusedError("a network device without both names, or one given twice")
+                raise RefusedError("a network device without both names, or with a repeated name")
             before.add(value)
 
 

@@ -1,1 +1,1 @@
-"""The rules that a CDI document is held to, each with its name, its severity and its check."""
+"""The rules of CDI documents; each rule has a name, a severity and a check."""

@@ -1,8 +1,8 @@
-"""Check a CDI document against the rules, in plain Python: ``check``.
+"""``check``: returns the findings of the rules for a CDI document.
 
-At least as strict as ``schemas/cdi.schema.json`` (a test draws documents to prove it) and as every
-loader; imports neither jsonschema nor yaml nor re, since it runs in every one-shot command.
-Source of every rule: docs/cdi.md, "Checks"; docs/rules.md has them one by one.
+The rules are at least as strict as all loaders and ``schemas/cdi.schema.json``. A test with random documents
+proves this for the schema. The module does not import jsonschema, yaml or re, because many short commands
+import the module. docs/cdi.md, "Checks", lists the source of each rule. docs/rules.md describes each rule.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
 
-# Not limited by the specification; a name has to fit into a command line and an annotation, and the
-# vendor, the other long part of a qualified name, has the same bound.
+# The specification has no limit for a device name. A device name must fit into a command line and an
+# annotation. The vendor has the same limit as the device name.
 MAX_DEVICE_NAME = 253
-# Kubernetes, apimachinery, TotalAnnotationSizeLimitB; docs/cdi.md, "Names".
+# Bytes. Source: Kubernetes, apimachinery, TotalAnnotationSizeLimitB; docs/cdi.md, "Names".
 MAX_ANNOTATIONS = 256 * 1024
 
 MAX_FINDINGS = 1000
@@ -42,9 +42,9 @@ _LABEL = _LOWER | frozenset("-")
 
 
 def check(document: object) -> tuple[Finding, ...]:
-    """Return every problem of a parsed JSON DOCUMENT, in the document's order; nothing is raised.
+    """Return the findings for DOCUMENT, a parsed JSON document, in the order of the document.
 
-    The document is good exactly when no finding is an error.
+    DOCUMENT is valid if no finding is an error. The function raises no errors.
     """
     if not isinstance(document, dict):
         return (finding("not-an-object", "$", f"the document is not an object but {type_name(document)}"),)
@@ -62,11 +62,11 @@ def check(document: object) -> tuple[Finding, ...]:
 
 
 class _EnoughError(Exception):
-    """Says that a document has so many errors that no more are looked for."""
+    """The error that ends the check of a document with too many errors."""
 
 
 class _Findings(list["Finding"]):
-    """Findings up to a bound: what is wrong in each of a million entries would fill the memory."""
+    """A list of findings with limited memory; the list is full if it has MAX_FINDINGS findings."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -74,7 +74,7 @@ class _Findings(list["Finding"]):
         self._errors = 0
 
     def append(self, found: Finding) -> None:
-        """Keep FOUND; a warning beyond the bound is dropped, an error ends the search."""
+        """Add FOUND. Drop a warning if the list is full. Raise _EnoughError after MAX_FINDINGS errors."""
         if found.severity == "error":
             self._errors += 1
             if self._errors > MAX_FINDINGS:
@@ -101,12 +101,12 @@ def _check_minimum(document: dict[str, object], out: list[Finding], *, is_good: 
         return
     needed = minimum_version(document)
     if is_newer(needed, declared):
-        what = "any document" if needed == EARLIEST_VERSION else "what this document uses"
+        what = "any document" if needed == EARLIEST_VERSION else "this document"
         out.append(
             finding("version-too-low", "$.cdiVersion", f"{declared} is too low: {what} needs {needed}")
         )
     elif is_good and is_newer(declared, needed):
-        message = f"{declared} unloads the file in runtimes that know no more than {needed}, which is enough"
+        message = f"{declared} is higher than needed: runtimes that support only {needed} ignore the file"
         out.append(finding("version-higher-than-needed", "$.cdiVersion", message))
 
 
@@ -135,7 +135,10 @@ def _kind_part(what: str, name: str, limit: int, path: str, out: list[Finding]) 
         message = f"the {what} is the one letter {quote(name)}, which crashes loaders up to 1.1.0"
         out.append(finding("kind-one-letter", path, message))
     else:
-        message = f"the {what} {quote(name)} is not letters, digits and inner _ . - from a letter on"
+        message = (
+            f"the {what} {quote(name)} must have only letters, digits and _ . -, start with a letter, and "
+            "end with a letter or digit"
+        )
         out.append(finding("kind-syntax", path, message))
     return False
 
@@ -150,7 +153,7 @@ def _annotations(value: object, path: str, out: list[Finding]) -> bool:
         if not is_annotation_key(str(key)):
             out.append(finding("annotation-key", where, f"{quote(str(key))} is not a qualified name"))
             good = False
-        good &= check_text(text, where, out, MAX_INT64)  # their sum is what is limited
+        good &= check_text(text, where, out, MAX_INT64)  # the limit applies to the sum
         size += _bytes(key) + _bytes(text)
     if size > MAX_ANNOTATIONS:
         message = f"the annotations have {size} bytes, more than {MAX_ANNOTATIONS}"
@@ -164,9 +167,10 @@ def _bytes(text: object) -> int:
 
 
 def is_annotation_key(key: str) -> bool:
-    """Return whether KEY is a Kubernetes qualified name: an optional DNS prefix, a slash, a name.
+    """Return whether KEY is a qualified name of Kubernetes.
 
-    Source: Kubernetes, apimachinery, IsQualifiedName, called with the key in lower case.
+    Such a name has an optional DNS prefix with a slash, and a name. Source: Kubernetes, apimachinery,
+    IsQualifiedName, which is called with the key in lower case.
     """
     prefix, slash, name = key.rpartition("/")
     if slash and not (prefix.isascii() and _is_subdomain(prefix.lower())):
@@ -195,14 +199,15 @@ def _device_name(value: object, path: str, out: list[Finding]) -> bool:
         return False
     if is_device_name(value):
         return True
-    out.append(finding("device-name", path, f"{quote(value)} is not letters, digits and inner _ . : -"))
+    message = f"{quote(value)} must have only letters, digits and _ . : -, and a letter or digit at both ends"
+    out.append(finding("device-name", path, message))
     return False
 
 
 def _device_edits(value: object, path: str, out: list[Finding]) -> bool:
     good = check_edits(value, path, out)
     if isinstance(value, dict) and is_empty(value):
-        out.append(finding("device-edits-empty", path, "changes nothing; edits of the document do not count"))
+        out.append(finding("device-edits-empty", path, "contains no edits"))
         return False
     return good
 
@@ -220,7 +225,7 @@ def _devices(value: object, path: str, out: list[Finding]) -> bool:
         good &= check_object(device, where, _DEVICE, out)
         name = device.get("name") if isinstance(device, dict) else None
         if isinstance(name, str) and first.setdefault(name, index) != index:
-            message = f"{quote(name)} is the name of devices[{first[name]}] too"
+            message = f"{quote(name)} is also the name of devices[{first[name]}]"
             out.append(finding("device-duplicate", f"{where}.name", message))
             good = False
     return good

@@ -1,6 +1,6 @@
-"""Check container edits against the rules: environment, device nodes, mounts, hooks and the rest.
+"""The checks of the rules for container edits, such as environment, device nodes, mounts and hooks.
 
-Source of every rule: docs/cdi.md, "Checks"; docs/rules.md has them one by one.
+docs/cdi.md, "Checks", lists the source of each rule. docs/rules.md describes each rule.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
 
 HOOK_NAMES = ("createContainer", "createRuntime", "poststart", "poststop", "prestart", "startContainer")
-# Edits that count: a device with none of these is refused by every loader.
+# All loaders refuse a device that has no entry in these lists and no intelRdt.
 EDIT_LISTS = ("env", "deviceNodes", "netDevices", "hooks", "mounts", "additionalGids")
 
 _MAX_CLOSID = 4095
@@ -38,7 +38,7 @@ _PERMISSIONS = frozenset("rwm")
 
 
 def check_edits(value: object, path: str, out: list[Finding]) -> bool:
-    """Check one ``containerEdits`` object; return whether it is one and all in it is good."""
+    """Check VALUE, a ``containerEdits`` object; return whether VALUE is an object without errors."""
     good = check_object(value, path, _EDITS, out)
     if isinstance(value, dict):
         _warn_repeated(value, path, out)
@@ -46,12 +46,12 @@ def check_edits(value: object, path: str, out: list[Finding]) -> bool:
 
 
 def is_empty(edits: dict[str, object]) -> bool:
-    """Return whether EDITS change nothing, which loaders refuse in a device."""
+    """Return whether EDITS change nothing; all loaders refuse a device with such edits."""
     return not any(edits.get(field) for field in EDIT_LISTS) and edits.get("intelRdt") is None
 
 
 def check_env_entry(value: object, path: str, out: list[Finding]) -> bool:
-    """Check one KEY=VALUE."""
+    """Check an environment entry (KEY=VALUE); return whether VALUE is valid."""
     if not check_text(value, path, out) or not isinstance(value, str):
         return False
     if value.find("=") < 1:
@@ -65,7 +65,7 @@ def _permissions(value: object, path: str, out: list[Finding]) -> bool:
         return wrong_type(value, path, "a text", out)
     if _PERMISSIONS.issuperset(value):
         return True
-    out.append(finding("node-permissions", path, f"{quote(value)} has other letters than r, w and m"))
+    out.append(finding("node-permissions", path, f"{quote(value)} has letters other than r, w and m"))
     return False
 
 
@@ -80,7 +80,9 @@ def _closid(value: object, path: str, out: list[Finding]) -> bool:
 
 
 def _removed(_value: object, path: str, out: list[Finding]) -> bool:
-    out.append(finding("rdt-removed-field", path, "was removed in 1.1.0; its libraries refuse the file"))
+    out.append(
+        finding("rdt-removed-field", path, "was removed in 1.1.0; libraries from 1.1.0 refuse the file")
+    )
     return False
 
 
@@ -94,7 +96,10 @@ def _interface(value: object, path: str, out: list[Finding]) -> bool:
 
 
 def _entry(shape: Shape, advise: Check) -> Check:
-    """Return the check of a list's entry of SHAPE; null crashes the loaders, all versions of them."""
+    """Return the check of a list entry with SHAPE; the check ADVISE has the additional rules.
+
+    A null entry is an error, because it crashes all versions of the loaders.
+    """
 
     def check(value: object, path: str, out: list[Finding]) -> bool:
         if value is None:
@@ -108,7 +113,7 @@ def _entry(shape: Shape, advise: Check) -> Check:
 def _advise_node(value: object, path: str, out: list[Finding]) -> bool:
     if isinstance(value, dict):
         if "major" in value or "minor" in value:
-            message = "gives numbers, which runtimes take as they are when the host has others"
+            message = "sets device numbers: runtimes use them even if the host has other numbers"
             out.append(finding("node-numbers-given", path, message))
         if "hostPath" in value and value["hostPath"] == value.get("path"):
             out.append(finding("host-path-redundant", f"{path}.hostPath", "is the same as path"))
@@ -122,7 +127,7 @@ def _check_mount(value: object, path: str, out: list[Finding]) -> bool:
     if isinstance(options, list) and any(isinstance(o, str) and o in _BIND_OPTIONS for o in options):
         out.append(finding("mount-type-missing", path, "has no type", 'add "type": "bind"'))
         return True
-    message = "has neither a type nor the option bind or rbind: runc fails with no such device"
+    message = 'has neither a type nor the option bind or rbind: runc fails with "no such device"'
     out.append(finding("mount-not-bind", path, message))
     return False
 
@@ -135,13 +140,15 @@ def _advise_hook(value: object, path: str, out: list[Finding]) -> bool:
     env = value.get("env")
     if not env:
         out.append(
-            finding("hook-env-missing", path, "has no env: runtimes then pass on their own, or the image's")
+            finding(
+                "hook-env-missing", path, "has no env: the hook gets the environment of the runtime or image"
+            )
         )
     elif isinstance(env, list) and any(isinstance(entry, str) and entry.startswith("LD_") for entry in env):
         out.append(finding("hook-env-loader", f"{path}.env", "sets an LD_ variable"))
     if value.get("timeout") is None:
         out.append(
-            finding("hook-timeout-missing", path, "has no timeout: a hook that hangs hangs the container")
+            finding("hook-timeout-missing", path, "has no timeout: a hook that hangs blocks the container")
         )
     return True
 
@@ -154,31 +161,34 @@ def _net_devices(value: object, path: str, out: list[Finding]) -> bool:
     good = _NET_DEVICES(value, path, out)
     for field in ("hostInterfaceName", "name"):
         for index in _repeated(_values(value, field)):
-            message = f"{field} is that of an entry before it"
+            message = f"{field} is the same as in an earlier entry"
             out.append(finding("net-device-duplicate", f"{path}[{index}].{field}", message))
             good = False
     return good
 
 
 def _values(entries: object, field: str) -> list[object]:
-    """Return FIELD of each of ENTRIES, None where an entry is not an object."""
+    """Return FIELD of each of ENTRIES, or None for an entry that is not an object.
+
+    The result is empty if there are fewer than two entries, because there can be no repetition.
+    """
     if not isinstance(entries, list) or len(entries) < 2:
         return []
     return [entry.get(field) if isinstance(entry, dict) else None for entry in entries]
 
 
 def _repeated(values: list[object]) -> list[int]:
-    """Return the indexes of texts that stand in VALUES before."""
+    """Return the indexes of the texts in VALUES that repeat an earlier text."""
     texts = [value for value in values if isinstance(value, str)]
     if len(set(texts)) == len(texts):
         return []
-    seen: set[str] = set()
+    earlier: set[str] = set()
     repeated = []
     for index, value in enumerate(values):
         if isinstance(value, str):
-            if value in seen:
+            if value in earlier:
                 repeated.append(index)
-            seen.add(value)
+            earlier.add(value)
     return repeated
 
 
@@ -186,12 +196,12 @@ def _warn_repeated(edits: dict[str, object], path: str, out: list[Finding]) -> N
     for field, key in (("deviceNodes", "path"), ("mounts", "containerPath")):
         for index in _repeated(_values(edits.get(field), key)):
             where = f"{path}.{field}[{index}].{key}"
-            out.append(finding("path-repeated", where, "is used by an entry before it, which it replaces"))
+            out.append(finding("path-repeated", where, "replaces an earlier entry with the same path"))
     env = edits.get("env")
     if isinstance(env, list):
         for index in _repeated([e.partition("=")[0] if isinstance(e, str) else None for e in env]):
             where = f"{path}.env[{index}]"
-            out.append(finding("env-repeated", where, "sets a key that an entry before it sets"))
+            out.append(finding("env-repeated", where, "sets a key that an earlier entry sets"))
 
 
 _UINT32 = integer("node-owner", 0, MAX_UINT32)

@@ -1,8 +1,8 @@
-"""Make the checks of single fields: texts, paths, integers, objects, lists.
+"""The checks of single fields, which are texts, paths, integers, objects and lists.
 
-A check takes a value, its JSON path and the list that findings go to, and returns whether the value
-was good, so that a caller can build upon it. The factories (``integer``, ``one_of``) make such checks
-out of a rule's name and its bounds; a ``Shape`` is the table of an object's fields.
+A check is a function. Its arguments are a value, the JSON path of the value, and a list for findings. A check
+returns whether the value is valid. The functions ``integer``, ``one_of`` and ``list_of`` return a check. A
+``Shape`` is a table of the fields of an object.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     Check = Callable[[object, str, list[Finding]], bool]
 
-# One argument or environment entry: 32 pages less the final NUL (Linux, MAX_ARG_STRLEN); execve of
-# whatever the container starts fails beyond it.
+# The maximum number of bytes in an argument or environment entry. Linux permits 32 pages with the final NUL
+# (MAX_ARG_STRLEN). With a longer entry, every execve in the container fails.
 MAX_TEXT = 131_071
-# One path, less the final NUL (Linux, PATH_MAX).
+# The maximum number of bytes in a path. Linux permits 4,096 bytes with the final NUL (PATH_MAX).
 MAX_PATH = 4095
-# A CDI document nests seven levels; jsonschema and repr() recurse, so a bound is needed at all.
+# A CDI document has seven levels. jsonschema and repr() use recursion, so the depth has a limit.
 MAX_DEPTH = 100
-# What the libyaml of PyYAML 6.0.4 says beyond 1,000 levels, before their events come (scanner.c).
+# libyaml in PyYAML 6.0.4 reports this message above 1,000 levels, before it reports the events (scanner.c).
 YAML_TOO_DEEP = "exceeded maximum nesting depth"
 MAX_UINT32 = 2**32 - 1
 MAX_INT64 = 2**63 - 1
@@ -35,14 +35,14 @@ MAX_INT64 = 2**63 - 1
 
 @frozen
 class Shape:
-    """An object of the specification: the check of each field, and which fields must be there."""
+    """An object of the specification, with the check of each field and the names of required fields."""
 
     fields: dict[str, Check]
     required: tuple[str, ...] = ()
 
 
 def type_name(value: object) -> str:
-    """Return what JSON calls the type of VALUE, with its article."""
+    """Return the JSON type of VALUE with its article, such as ``a text``."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -52,30 +52,30 @@ def type_name(value: object) -> str:
 
 
 def quote(text: str, limit: int = 60) -> str:
-    """Return TEXT as JSON, cut to LIMIT characters, for a message."""
+    """Return TEXT as a JSON string for a message, shortened to LIMIT characters."""
     return json.dumps(text if len(text) <= limit else f"{text[:limit]}...")
 
 
 def member_path(path: str, key: object) -> str:
-    """Return the JSON path of the member KEY of the object at PATH: ``$.a`` or ``$["a b"]``."""
+    """Return the JSON path of the member KEY of the object at PATH, such as ``$.a`` or ``$["a b"]``."""
     name = str(key)
     return f"{path}.{name}" if name.isidentifier() else f"{path}[{json.dumps(name)}]"
 
 
 def wrong_type(value: object, path: str, wanted: str, out: list[Finding]) -> bool:
-    """Report that VALUE is not WANTED (``a text``, ``an object``); return False."""
+    """Report that VALUE does not have the type WANTED (``a text``, ``an object``); return False."""
     out.append(finding("wrong-type", path, f"must be {wanted}, is {type_name(value)}"))
     return False
 
 
 def check_text(value: object, path: str, out: list[Finding], limit: int = MAX_TEXT) -> bool:
-    """Check a text of at most LIMIT bytes."""
+    """Check that VALUE is a text of at most LIMIT bytes; return whether VALUE is valid."""
     if not isinstance(value, str):
         return wrong_type(value, path, "a text", out)
     if value.isascii():
         size = len(value)
     elif any("\ud800" <= character <= "\udfff" for character in value):
-        out.append(finding("lone-surrogate", path, "holds half of a character"))
+        out.append(finding("lone-surrogate", path, "contains half of a surrogate pair"))
         return False
     else:
         size = len(value.encode())
@@ -86,12 +86,15 @@ def check_text(value: object, path: str, out: list[Finding], limit: int = MAX_TE
 
 
 def check_boolean(value: object, path: str, out: list[Finding]) -> bool:
-    """Check a boolean."""
+    """Check that VALUE is a boolean; return whether VALUE is valid."""
     return isinstance(value, bool) or wrong_type(value, path, "a boolean", out)
 
 
 def check_path(value: object, path: str, out: list[Finding]) -> bool:
-    """Check an absolute path without NUL and line breaks, of at most MAX_PATH bytes."""
+    """Check that VALUE is an absolute path; return whether VALUE is valid.
+
+    The path must not contain NUL or line breaks, and must have at most MAX_PATH bytes.
+    """
     if not check_text(value, path, out, MAX_PATH) or not isinstance(value, str):
         return False
     if value[:1] != "/":
@@ -101,41 +104,41 @@ def check_path(value: object, path: str, out: list[Finding]) -> bool:
 
 
 def check_clean_path(value: object, path: str, out: list[Finding]) -> bool:
-    """Check a path as ``check_path`` does, and that it is clean."""
+    """Check VALUE like ``check_path``; a path that is not clean is an error."""
     if not check_path(value, path, out):
         return False
     if not is_clean(str(value)):
-        out.append(finding("path-not-clean", path, f"{quote(str(value))} is not clean"))
+        out.append(finding("path-not-clean", path, f"{quote(str(value))} has an empty component, . or .."))
         return False
     return True
 
 
 def check_usual_path(value: object, path: str, out: list[Finding]) -> bool:
-    """Check a path as ``check_path`` does; one that is not clean is only worth a warning."""
+    """Check VALUE like ``check_path``; a path that is not clean is a warning."""
     if not check_path(value, path, out):
         return False
     if value != "/" and not is_clean(str(value)):
-        out.append(finding("path-unusual", path, f"{quote(str(value))} is not clean"))
+        out.append(finding("path-unusual", path, f"{quote(str(value))} has an empty component, . or .."))
     return True
 
 
 def is_clean(path: str) -> bool:
-    """Return whether absolute PATH has neither empty nor ``.`` nor ``..`` components."""
+    """Return whether the absolute PATH has no empty components and no components ``.`` and ``..``."""
     if "//" not in path and "/." not in path and path[-1] != "/":
         return True
     return not any(part in ("", ".", "..") for part in path[1:].split("/"))
 
 
 def check_unbroken(rule: str, value: str, path: str, out: list[Finding]) -> bool:
-    """Check, as RULE, that VALUE holds neither NUL nor a line break."""
+    """Check that VALUE contains no NUL and no line break; report an error of RULE otherwise."""
     if "\n" in value or "\x00" in value:
-        out.append(finding(rule, path, f"{quote(value)} holds NUL or a line break"))
+        out.append(finding(rule, path, f"{quote(value)} contains NUL or a line break"))
         return False
     return True
 
 
 def integer(rule: str, minimum: int, maximum: int) -> Check:
-    """Return the check, as RULE, of an integer from MINIMUM to MAXIMUM."""
+    """Return the check of an integer from MINIMUM to MAXIMUM, with RULE as the rule of the finding."""
 
     def check(value: object, path: str, out: list[Finding]) -> bool:
         if not isinstance(value, int) or isinstance(value, bool):
@@ -143,8 +146,8 @@ def integer(rule: str, minimum: int, maximum: int) -> Check:
         if minimum <= value <= maximum:
             return True
         bounds = f"at least {minimum}" if maximum == MAX_INT64 else f"from {minimum} to {maximum}"
-        # The decimals of a huge number take long to make, and Python refuses to make 4,300 of them.
-        shown = value if value.bit_length() <= 64 else "far away"
+        # The conversion of a huge number to decimals is slow, and Python refuses more than 4,300 digits.
+        shown = value if value.bit_length() <= 64 else "far outside"
         out.append(finding(rule, path, f"must be {bounds}, is {shown}"))
         return False
 
@@ -152,7 +155,7 @@ def integer(rule: str, minimum: int, maximum: int) -> Check:
 
 
 def one_of(rule: str, choices: Iterable[str]) -> Check:
-    """Return the check, as RULE, of a text that is one of CHOICES."""
+    """Return the check of a text that must be one of CHOICES, with RULE as the rule of the finding."""
     known = frozenset(choices)
 
     def check(value: object, path: str, out: list[Finding]) -> bool:
@@ -181,7 +184,7 @@ def list_of(check_item: Check) -> Check:
 
 
 def check_object(value: object, path: str, shape: Shape, out: list[Finding]) -> bool:
-    """Check the fields of an object; return whether VALUE is an object and all of them are good."""
+    """Check that VALUE is an object with the fields of SHAPE; return whether all fields are valid."""
     if not isinstance(value, dict):
         return wrong_type(value, path, "an object", out)
     good = True
@@ -201,7 +204,7 @@ def check_object(value: object, path: str, shape: Shape, out: list[Finding]) -> 
 
 def _unknown(key: object, path: str, shape: Shape) -> Finding:
     meant = next((field for field in shape.fields if field.lower() == str(key).lower()), None)
-    hint = f"spelt {meant}" if meant else f"known here: {', '.join(sorted(shape.fields))}"
+    hint = f"write {meant}" if meant else f"fields of this object: {', '.join(sorted(shape.fields))}"
     return finding(
-        "unknown-field", member_path(path, key), f"{quote(str(key))} is not a field of CDI here", hint
+        "unknown-field", member_path(path, key), f"{quote(str(key))} is not a CDI field of this object", hint
     )

@@ -1,4 +1,7 @@
-"""Check a document against the host: host paths exist, nodes are devices, hooks are executable."""
+"""``check_host``: compares a document with the host.
+
+Host paths must exist, device nodes must be devices, and hooks must be executable files.
+"""
 
 from __future__ import annotations
 
@@ -16,32 +19,32 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 
-# What a node's check depends on.
-_JUDGED = ("hostPath", "path", "type", "major", "minor")
+# The fields on which the check of a device node depends.
+_NODE_FIELDS = ("hostPath", "path", "type", "major", "minor")
 
 
 def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
-    """Return what of DOCUMENT, which the rules have passed, does not hold on the host ROOT.
+    """Return a finding for each host path in DOCUMENT that is missing or wrong on the host ROOT.
 
-    Mount sources may be anything that exists; nodes are checked as the runtimes do it: without
-    following a link (container-device-interface, deviceInfoFromPath), with the numbers where the
-    document gives them.
+    DOCUMENT must break no rule. The source of a mount can be any existing file. cdigen checks device nodes in
+    the same way as the runtimes. A node must not be a symbolic link (container-device-interface,
+    deviceInfoFromPath). The check compares the device numbers if DOCUMENT sets device numbers.
     """
     findings: list[Finding] = []
-    seen: dict[str, str | None] = {}
-    # A GPU's nodes stand in the entry of each of its names, and in that of all.
+    checked: dict[str, str | None] = {}
+    # Results are cached, because the nodes of a GPU occur once for each name of the GPU and once in "all".
     nodes: dict[tuple[object, ...], str | None] = {}
     for where, edits in _all_edits(document):
         for position, mount in enumerate(edits.get("mounts", ())):
             path = mount["hostPath"]
-            if path not in seen:
-                seen[path] = _missing(root, path)
-            if problem := seen[path]:
+            if path not in checked:
+                checked[path] = _missing(root, path)
+            if problem := checked[path]:
                 findings.append(
                     _finding("host-path-missing", f"{where}.mounts[{position}].hostPath", problem)
                 )
         for position, node in enumerate(edits.get("deviceNodes", ())):
-            key = tuple(node.get(name) for name in _JUDGED)
+            key = tuple(node.get(name) for name in _NODE_FIELDS)
             if key not in nodes:
                 nodes[key] = _wrong_node(root, node)
             if problem := nodes[key]:

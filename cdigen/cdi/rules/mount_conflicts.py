@@ -1,8 +1,9 @@
-"""Find mounts of one kind that hide those of another in a container with both: ``MountConflicts``.
+"""``MountConflicts``: finds mounts of one kind that hide mounts of another kind in a container.
 
-Runtimes give a container the mounts of all devices that it asks for. Of two at one path the later replaces
-the earlier (pkg/cdi, ContainerEdits.Apply); one below another hides a part of it, or cannot be made where the
-outer one is read-only and has nothing of that name.
+A runtime adds the mounts of all requested devices to a container. If two mounts have the same container path,
+the later mount replaces the earlier mount (pkg/cdi, ContainerEdits.Apply). A mount below the path of another
+mount hides a part of the outer mount. The runtime cannot create the inner mount if the outer mount is
+read-only and does not contain the path.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
 
-# Bounds of ours: specs have some 100 mounts, 12 levels deep at most; what is beyond is not compared.
+# Limits of cdigen. Specs have about 100 mounts with at most 12 levels. Mounts above a limit are not compared.
 MAX_MOUNTS = 10_000
 MAX_LEVELS = 32
 MAX_COMPARED = 100_000
-# A file of a view (store.views, cdi.layout), which bears the name of its source.
+# The path of a file in a view (store.views, cdi.layout). The file has the same name as its source.
 _IN_VIEW = re.compile(r".*/views/[a-z0-9]+-[0-9a-f]{16}(?:-[0-9]+)?/(?:bin|fixed|lib|lib64)/.+", re.DOTALL)
-_HINT = "give one of them another container path, or do not ask for both in one container"
+_HINT = "change one container path, or do not request devices of both kinds in one container"
 
 
 @frozen
 class _Mount:
-    # OWNER is the kind, or the device that alone has it; PATH where it stands in the document.
+    # ``owner`` is the kind, or the device if the mount belongs to a device. ``path`` is the JSON path.
     kind: str
     owner: str
     path: str
@@ -42,9 +43,10 @@ class _Mount:
 
 
 class MountConflicts:
-    """The mounts of specs, each compared with those of the kinds added before.
+    """The mounts of several specs.
 
-    With HOST, two paths of it that are one file count as one source.
+    Each new spec is compared with the specs of other kinds that were added before. If HOST is set, two paths
+    of the same file on the host are the same source.
     """
 
     def __init__(self, host: Root | None = None) -> None:
@@ -55,20 +57,23 @@ class MountConflicts:
         self._known: set[tuple[str, str, str]] = set()
 
     def add(self, document: dict[str, Any]) -> tuple[Finding, ...]:
-        """Add DOCUMENT, which breaks no rule; return a finding for each kind it conflicts with."""
+        """Add DOCUMENT; return a finding for each kind whose mounts conflict with mounts of DOCUMENT.
+
+        DOCUMENT must break no rule.
+        """
         mounts = list(_mounts(document))
-        met: dict[str, list[tuple[_Mount, _Mount]]] = {}
+        conflicts: dict[str, list[tuple[_Mount, _Mount]]] = {}
         compared = 0
-        for mine in mounts:
-            for other in self._near(mine.target):
+        for new in mounts:
+            for other in self._near(new.target):
                 compared += 1
                 if compared > MAX_COMPARED:
                     break
-                if other.kind != mine.kind and not self._shows_the_same(other, mine):
-                    met.setdefault(other.kind, []).append((other, mine))
-        findings = [self._finding(pairs, mounts) for pairs in met.values()]
+                if other.kind != new.kind and not self._shows_the_same(other, new):
+                    conflicts.setdefault(other.kind, []).append((other, new))
+        findings = [self._finding(pairs, mounts) for pairs in conflicts.values()]
         for mount in mounts:
-            # A folder may hold a thousand files with the same driver's mounts: each is kept once.
+            # Each mount is stored once, because a folder can have a thousand spec files with equal mounts.
             key = (mount.kind, mount.source, mount.target)
             if key in self._known:
                 continue
@@ -80,22 +85,23 @@ class MountConflicts:
         return tuple(each for each in findings if each is not None)
 
     def _near(self, target: str) -> Iterator[_Mount]:
-        """Yield the mounts at TARGET, above and below it."""
+        """Yield the mounts at TARGET, above TARGET and below TARGET."""
         yield from self._at.get(target, ())
         for folder in _above(target):
             yield from self._at.get(folder, ())
         yield from self._below.get(target, ())
 
     def _shows_the_same(self, one: _Mount, other: _Mount) -> bool:
-        """Return whether both lead to the same thing where they meet, so that either may be seen."""
+        """Return whether both mounts have the same file at the longer container path (no conflict)."""
         outer, inner = (one, other) if len(one.target) <= len(other.target) else (other, one)
-        seen = f"{outer.source.rstrip('/')}{inner.target[len(outer.target.rstrip('/')) :]}"
-        return seen == inner.source or self._is_one_file(seen, inner.source)
+        covered = f"{outer.source.rstrip('/')}{inner.target[len(outer.target.rstrip('/')) :]}"
+        return covered == inner.source or self._is_one_file(covered, inner.source)
 
     def _is_one_file(self, one: str, other: str) -> bool:
-        """Return whether two paths of the host are one file, or a view's copy of it.
+        """Return whether two host paths are the same file, or a file and its copy in a view.
 
-        Without a host, or of a copy, names have to do: what a view holds it calls as its source is called.
+        If one of the paths is in a view, the function compares the names of the files, and the sizes if both
+        sizes are known. A file in a view has the same name as its source.
         """
         first, second = self._status(one), self._status(other)
         if first and second and (first.st_dev, first.st_ino) == (second.st_dev, second.st_ino):
@@ -113,49 +119,54 @@ class MountConflicts:
             return None
 
     def _finding(self, pairs: list[tuple[_Mount, _Mount]], mounts: list[_Mount]) -> Finding | None:
-        """Return the finding on PAIRS of mounts of one other kind and of ours, which are among MOUNTS."""
+        """Return the finding for PAIRS, or None if a container still has the files of both mounts.
+
+        Each pair has a mount of another kind, and a mount from MOUNTS (the mounts of the new kind). The first
+        mounts of all pairs have the same kind.
+        """
         places = {mount.target for pair in pairs for mount in pair}
-        theirs = _sources_elsewhere(self._mounts[pairs[0][0].kind], places)
-        ours = _sources_elsewhere(mounts, places)
-        lost = [
-            (other, mine)
-            for other, mine in pairs
-            if other.target != mine.target or not (_is_among(other, theirs) and _is_among(mine, ours))
+        other_sources = _sources_elsewhere(self._mounts[pairs[0][0].kind], places)
+        new_sources = _sources_elsewhere(mounts, places)
+        hidden = [
+            (other, new)
+            for other, new in pairs
+            if other.target != new.target
+            or not (_is_among(other, other_sources) and _is_among(new, new_sources))
         ]
-        if not lost:
+        if not hidden:
             return None
-        other, mine = lost[0]
-        if other.target == mine.target:
+        other, new = hidden[0]
+        if other.target == new.target:
             text = (
-                f"{other.owner} and {mine.owner} both mount {mine.target}, from {other.source} and "
-                f"{mine.source}: a container with both has one of them only"
+                f"{other.owner} and {new.owner} both mount {new.target}, from {other.source} and "
+                f"{new.source}: a container with both devices has only one of the mounts"
             )
         else:
-            outer, inner = (other, mine) if len(other.target) < len(mine.target) else (mine, other)
+            outer, inner = (other, new) if len(other.target) < len(new.target) else (new, other)
             text = (
-                f"{inner.owner} mounts {inner.target} within {outer.target} of {outer.owner}: a container "
-                "with both lacks a part of the latter, or does not start"
+                f"{inner.owner} mounts {inner.target} inside the mount {outer.target} of {outer.owner}: a "
+                "container with both devices lacks files of the outer mount, or does not start"
             )
-        count = len({mine.target for _, mine in lost}) - 1
-        more = f" (and {count} more such places)" if count else ""
-        return finding("mounts-covered", mine.path, f"{text}{more}", _HINT)
+        count = len({new.target for _, new in hidden}) - 1
+        more = f" (and {count} more paths)" if count else ""
+        return finding("mounts-covered", new.path, f"{text}{more}", _HINT)
 
 
 def _mounts(document: dict[str, Any]) -> Iterator[_Mount]:
-    """Yield the mounts of DOCUMENT, those that several devices have once."""
+    """Yield the mounts of DOCUMENT without repetitions."""
     kind = document["kind"]
-    seen: set[tuple[str, str]] = set()
+    yielded: set[tuple[str, str]] = set()
     for owner, where, edits in _edits(document):
         for position, mount in enumerate(edits.get("mounts") or ()):
             target = posixpath.normpath(mount["containerPath"])
             source = posixpath.normpath(mount["hostPath"])
             if mount.get("type", "bind") not in {"", "bind"}:
                 source = f"{mount['type']}:{source}"
-            if (source, target) in seen or target.count("/") > MAX_LEVELS:
+            if (source, target) in yielded or target.count("/") > MAX_LEVELS:
                 continue
-            if len(seen) >= MAX_MOUNTS:
+            if len(yielded) >= MAX_MOUNTS:
                 return
-            seen.add((source, target))
+            yielded.add((source, target))
             yield _Mount(
                 kind=kind, owner=owner, path=f"{where}.mounts[{position}]", source=source, target=target
             )
@@ -175,10 +186,10 @@ def _above(path: str) -> Iterator[str]:
 
 
 def _sources_elsewhere(mounts: Iterable[_Mount], places: set[str]) -> set[str]:
-    """Return what of MOUNTS is to be had at other paths than PLACES."""
+    """Return the sources of the MOUNTS whose target is not in PLACES."""
     return {mount.source for mount in mounts if mount.target not in places}
 
 
 def _is_among(mount: _Mount, sources: set[str]) -> bool:
-    """Return whether what MOUNT gives, or a folder that it is in, is one of SOURCES."""
+    """Return whether SOURCES contain the source of MOUNT or a folder above this source."""
     return mount.source in sources or any(folder in sources for folder in _above(mount.source))

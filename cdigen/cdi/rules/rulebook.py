@@ -1,9 +1,9 @@
-"""List every rule of spec files by its severity, and make findings of them: ``finding``.
+"""The list of the rules of spec files with the severity of each rule, and the function ``finding``.
 
-``finding`` is the only way the modules of this folder make a Finding, so a rule that is not named here
-cannot be reported. What each rule means, why, from which source, and what to do: docs/rules.md, in a row
-each. An error is what every loader refuses, and what breaks later although loaders accept it; the rest are
-warnings.
+The modules in this folder, except ``hostcheck``, create findings only with ``finding``. Therefore, every rule
+that these modules report is in the list. docs/rules.md describes the meaning, the reason, the source and the
+fix of each rule. A rule is an error if all loaders refuse the file, or if the loaders accept the file but the
+container fails later. All other rules are warnings.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ ERRORS = frozenset((
 WARNINGS = frozenset((
     "byte-order-mark", "env-repeated", "hook-env-loader", "hook-env-missing",
     "hook-not-create-container", "hook-timeout-missing", "host-path-redundant", "kind-not-dns",
-    "line-separator", "more-findings", "mount-type-missing", "mounts-covered", "node-numbers-given",
-    "path-repeated", "path-unusual", "version-higher-than-needed",
+    "line-separator", "loader-unknown", "more-findings", "mount-type-missing", "mounts-covered",
+    "node-numbers-given", "path-repeated", "path-unusual", "version-higher-than-needed",
 ))  # fmt: skip
 
 
 def finding(
     rule: str, path: str, message: str, hint: str = "", *, place: tuple[int, int] | None = None
 ) -> Finding:
-    """Return a finding of RULE, with the severity of the rule; KeyError where no such rule exists."""
+    """Return a finding of RULE with the severity of RULE; raise KeyError if RULE does not exist."""
     if rule not in ERRORS | WARNINGS:
         raise KeyError(rule)
     severity: Severity = "error" if rule in ERRORS else "warning"
@@ -47,7 +47,10 @@ def finding(
 
 
 def finding_at(rule: str, text: str, offset: int, words: tuple[str, str]) -> Finding:
-    """Return a finding of RULE of what stands at OFFSET of TEXT; the position comes between the two WORDS."""
+    """Return a finding of RULE at OFFSET in TEXT.
+
+    The message contains the line and the column, between the two texts in WORDS.
+    """
     line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
     message = f"{words[0]} at line {line}, column {column}{words[1]}"
     return finding(rule, "$", message, place=(line, column))

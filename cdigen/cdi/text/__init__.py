@@ -1,1 +1,1 @@
-"""Read the text of a spec file: libyaml's events, plain scalars, lines and columns."""
+"""The YAML parser: ``events`` reads libyaml's events with lines and columns, ``scalars`` converts values."""

@@ -1,9 +1,9 @@
-"""Read JSON and YAML as the runtimes do, from libyaml's events: a value, findings, lines and columns.
+"""The parser of JSON and YAML texts, with the same results as the parser of the runtimes.
 
-Every CDI library reads spec files with go-yaml, which was translated from libyaml, so what libyaml refuses
-the libraries refuse. The events are read in a loop: nothing recurses, an alias is counted and never expanded,
-and reading stops at the end of the first document, as go-yaml does. PyYAML (19 ms to import) is loaded
-when the first text is read this way.
+All CDI libraries read spec files with go-yaml, which is a translation of libyaml. So the libraries refuse a
+text if libyaml refuses the text. This module reads the events of libyaml in a loop, without recursion. The
+results are a value, findings, lines and columns. An alias is counted, but not expanded. As in go-yaml, the
+parser stops at the end of the first document. The import of PyYAML takes 19 ms, and happens at the first use.
 """
 
 from __future__ import annotations
@@ -26,17 +26,18 @@ if TYPE_CHECKING:
 
     _Value = dict[str, object] | list[object]
 
-MAX_NODES = 300_000  # a node takes microseconds, and a real file has thousands
-# Each finding takes a pass over the text, to count lines.
+MAX_NODES = 300_000  # a node takes some microseconds, and a real file has thousands of nodes
+# For each finding, the lines of the text are counted, which takes time.
 MAX_FINDINGS = 100
-# go-yaml refuses a document once 1,000 nodes are decoded and 99 % of them come from aliases; below
-# this number it never does, above it we do not follow (go-yaml v2, decode.go, allowedAliasRatio).
+# go-yaml refuses a document if it has more than 1,000 decoded nodes and 99 % of the nodes come from aliases
+# (go-yaml v2, decode.go, allowedAliasRatio). With up to MAX_ALIASED nodes from aliases, go-yaml accepts the
+# document. With more such nodes, the result is unknown.
 MAX_ALIASED = 900
 
-_MAX_WORDS = 200  # a tag may be as long as the file
-_ONCE = frozenset(("yaml-alias", "yaml-key", "yaml-tag"))  # since a text may use them a thousand times
+_MAX_WORDS = 200  # characters of a message; a tag can be as long as the file
+_ONCE = frozenset(("yaml-alias", "yaml-key", "yaml-tag"))  # reported once; a text can contain thousands
 _MERGE = "tag:yaml.org,2002:merge"
-# What YAML's reader refuses although a JSON string may hold it: DEL, most of C1, the non-characters.
+# Characters that a YAML parser refuses and a JSON string can contain: DEL, most of C1, non-characters.
 _CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffe\uffff]")
 _LINE_SEPARATOR = re.compile("[\x85\u2028\u2029]")
 _CHARACTERS = (
@@ -44,7 +45,7 @@ _CHARACTERS = (
     (_LINE_SEPARATOR, "line-separator", " is read as a line break by every loader"),
 )
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]..", re.DOTALL)
-# One escape after the other, since a backslash may belong to the one before.
+# The pattern matches all escapes from left to right, because a backslash can belong to the previous escape.
 _ESCAPE = re.compile(
     r"(?P<pair>\\u[dD][89abAB]..\\u[dD][c-fC-F]..)|(?P<lone>\\u[dD][89a-fA-F]..)|(?P<slash>\\/)|\\.",
     re.DOTALL,
@@ -54,10 +55,11 @@ _RULES_OF_ESCAPES = {"pair": "surrogate-escape", "lone": "lone-surrogate", "slas
 
 @frozen
 class YamlText:
-    """What a YAML text says: its first document's value, the findings, and a loader's view of it.
+    """The content of a YAML text, with the value of the first document and the findings.
 
-    ``is_refused``: every loader refuses the text, for ``reason``. ``is_unsure``: what a loader does is
-    not known. ``value`` is meant to be used in neither case; containers may occur in it more than once.
+    ``is_refused`` is true if all loaders refuse the text. Then ``reason`` is set. ``is_unsure`` is true if
+    the result of the loaders is unknown. In both cases, callers do not use ``value``. Because of aliases,
+    ``value`` can contain the same list or object several times.
     """
 
     value: object
@@ -68,7 +70,10 @@ class YamlText:
 
 
 class _Container:
-    """An open mapping or sequence; ``keys`` before they became text; ``path`` if places are wanted."""
+    """An open mapping or sequence.
+
+    ``keys`` contains the keys before their conversion to text. ``path`` is used only for positions.
+    """
 
     def __init__(self, value: _Value, event: yaml.CollectionStartEvent, path: str) -> None:
         self.value = value
@@ -81,18 +86,22 @@ class _Container:
 
 
 def _start(event: yaml.Event) -> int:
-    """Return where EVENT begins; parsers always say so, only PyYAML's types allow that they do not."""
+    """Return the offset of the start of EVENT.
+
+    Parsers always set the start, although PyYAML's types permit None.
+    """
     return event.start_mark.index if event.start_mark else 0
 
 
 class _StopError(Exception):
-    """Ends the reading where nothing further can matter."""
+    """The error that stops the parser, because the text after this position cannot change the result."""
 
 
 class _Reader:
-    """The state of one reading of TEXT, which is JSON that Python has accepted where IS_JSON says so.
+    """The state of the parser for TEXT.
 
-    ``places`` has line and column of those of the JSON paths WANTED that were found.
+    IS_JSON is true if TEXT is JSON that Python accepts. ``places`` contains the line and the column of each
+    JSON path in WANTED that occurs in TEXT.
     """
 
     def __init__(self, text: str, *, is_json: bool = False, wanted: frozenset[str] = frozenset()) -> None:
@@ -112,24 +121,24 @@ class _Reader:
         self._nodes = 0
 
     def report(self, rule: str, offset: int, what: str, after: str = "", *, refused: bool = False) -> None:
-        """Keep a finding of RULE; REFUSED says whether every loader refuses the text for it."""
+        """Add a finding of RULE; REFUSED is true if all loaders refuse the text for this reason."""
         if refused and not self.is_refused:
             self.is_refused, self.reason = True, what
-        is_said = rule in _ONCE and any(found.rule == rule for found in self.findings)
-        if len(self.findings) < MAX_FINDINGS and not is_said:
+        is_repeated = rule in _ONCE and any(found.rule == rule for found in self.findings)
+        if len(self.findings) < MAX_FINDINGS and not is_repeated:
             what = what if len(what) <= _MAX_WORDS else f"{what[:_MAX_WORDS]}..."
             found = finding_at(rule, self._text, offset, (what, after))
             self.findings.append(replace(found, path=self._path()))
 
     def scalar(self, event: yaml.ScalarEvent) -> None:
-        """Take a scalar, which is a key or a value."""
+        """Process a scalar, which is a key or a value."""
         offset = _start(event)
         self._count(offset)
         self._note_oddities(event, offset)
         if event.style == '"':
             self._check_escapes(offset, event.end_mark.index if event.end_mark else offset)
         elif not event.style and "?" in event.value and self._open and self._open[-1].is_flow:
-            # go-yaml v2, scannerc.go: in flow context a question mark ends a plain scalar.
+            # In a flow context of go-yaml v2, a question mark ends a plain scalar (scannerc.go).
             self.report("yaml-syntax", offset, "? in an unquoted text", refused=True)
         value = self._scalar_value(event, offset)
         if self._is_key_next():
@@ -150,7 +159,7 @@ class _Reader:
             return event.value
 
     def begin(self, value: _Value, event: yaml.CollectionStartEvent) -> None:
-        """Begin a mapping or a sequence."""
+        """Process the start of a mapping or a sequence."""
         offset = _start(event)
         self._count(offset)
         self._note_oddities(event, offset)
@@ -159,16 +168,16 @@ class _Reader:
         if len(self._open) >= MAX_DEPTH:
             self._stop("too-deep", offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
         self._note_place(event)
-        # It may be as long as the text: without WANTED, only a finding's is made.
+        # A path can be as long as the text. If WANTED is empty, only findings need paths.
         self._open.append(_Container(value, event, self._path() if self._wanted else "$"))
 
     def end(self, _event: yaml.CollectionEndEvent) -> None:
-        """End the mapping or sequence that was begun last."""
+        """Process the end of the innermost open mapping or sequence."""
         container = self._open.pop()
         self._keep(container.value, container.anchor, container.size)
 
     def alias(self, event: yaml.AliasEvent) -> None:
-        """Take the value of an anchor again, by reference."""
+        """Process an alias; the value of the anchor is not copied."""
         offset = _start(event)
         self.report("yaml-alias", offset, f"alias *{event.anchor}")
         if event.anchor not in self._anchors:
@@ -213,7 +222,7 @@ class _Reader:
         if not isinstance(value, str):
             self.report("yaml-key", offset, f"a key that is not text ({key})")
         if isinstance(container.value, dict) and key in container.value:
-            # For go-yaml 1, "1" and 1.0 are three keys.
+            # In go-yaml, the number 1, the text "1" and the number 1.0 are three different keys.
             is_one = (type(value), value) in container.keys
             self.report("duplicate-key", offset, "repeated key", refused=is_one)
         container.keys.add((type(value), value))
@@ -243,7 +252,11 @@ class _Reader:
         return path
 
     def _note_place(self, event: yaml.NodeEvent, *, is_key: bool = False) -> None:
-        """Note where EVENT begins; a member stands where its key does, one of two where the first does."""
+        """Record the position of EVENT if its JSON path is in WANTED.
+
+        The position of a member is the position of its key. If a member is repeated, the first position is
+        recorded.
+        """
         is_due = (bool(self._open) and self._open[-1].key is not None) == is_key
         if is_due and self._wanted and event.start_mark and (path := self._path()) in self._wanted:
             self.places.setdefault(path, (event.start_mark.line + 1, event.start_mark.column + 1))
@@ -253,10 +266,10 @@ class _Reader:
     def _check_escapes(self, start: int, end: int) -> None:
         if self._text.find("\\", start, end) < 0:
             return
-        seen = set()
+        reported = set()
         for match in _ESCAPE.finditer(self._text, start, end):
-            if (kind := match.lastgroup) and kind not in seen:
-                seen.add(kind)
+            if (kind := match.lastgroup) and kind not in reported:
+                reported.add(kind)
                 after = " is refused by every loader"
                 self.report(_RULES_OF_ESCAPES[kind], match.start(), match[0], after, refused=True)
 
@@ -269,20 +282,21 @@ class _Reader:
 
 
 def read_yaml(text: str, *, loader: type[yaml.SafeLoader] | None = None) -> YamlText:
-    """Return the first document of TEXT and all that is wrong with it; nothing is raised.
+    """Return the first document in TEXT and all findings.
 
-    TEXT has no byte order mark. Text after the first document is a finding, and no reason for a
-    loader to refuse. LOADER is PyYAML's loader class: libyaml's where PyYAML was built with it, which
-    is 20 times faster and takes TABs where go-yaml does.
+    TEXT must not have a byte order mark. Text after the first document is a finding, but loaders accept it.
+    LOADER is a loader class of PyYAML. The default is the loader class with libyaml if PyYAML has libyaml.
+    The class with libyaml is 20 times faster than the Python class, and accepts TABs at the same places as
+    go-yaml. The function raises no errors.
     """
     reader = _Reader(text)
     if match := _CONTROL.search(text):
         reader.report("control-character", match.start(), f"U+{ord(match[0]):04X}", refused=True)
     elif problem := _feed(reader, text, loader):
         _report_problem(reader, problem, text)
-        # PyYAML's own scanner refuses TABs that libyaml and go-yaml take.
+        # The Python scanner of PyYAML refuses some TABs that libyaml and go-yaml accept.
         reader.is_unsure |= problem.is_of_python and not problem.is_after and "\t" in text
-    # go-yaml 2 takes a byte order mark at the start of a line for one only where its buffer begins.
+    # go-yaml 2 skips a byte order mark at the start of a line only if its buffer starts at this line.
     reader.is_unsure |= not reader.is_refused and "\n\ufeff" in text
     if reader.root is None and not reader.findings:
         reader.is_refused, reader.reason = True, "the file has no document"
@@ -302,16 +316,17 @@ def _report_problem(reader: _Reader, problem: _Problem, text: str) -> None:
     elif YAML_TOO_DEEP in problem.words:
         reader.report("too-deep", problem.offset, f"nesting beyond {MAX_DEPTH} levels", refused=True)
     else:
-        # go-yaml takes \\' for ', libyaml does not.
+        # go-yaml accepts the escape \\' for '. libyaml refuses this escape.
         is_quote = "\\'" in text[max(0, problem.offset - 1) :][:3]
         reader.is_unsure |= "unknown escape" in problem.words and is_quote
         reader.report("yaml-syntax", problem.offset, f"not YAML: {problem.words}", refused=True)
 
 
 def json_findings(text: str) -> tuple[Finding, ...]:
-    """Return what loaders refuse or change in TEXT, which Python reads as JSON, and what JSON does not have.
+    """Return the findings for TEXT, a JSON text that Python accepts.
 
-    Characters at which libyaml stops are replaced by others, so that it reads on.
+    The findings report texts that loaders refuse or read differently from JSON parsers, and extensions of
+    JSON. Characters that stop libyaml are replaced, so that libyaml continues.
     """
     reader = _Reader(text, is_json=True)
     problem = _feed(reader, _readable_json(text, tabs=True))
@@ -329,9 +344,10 @@ def json_findings(text: str) -> tuple[Finding, ...]:
 
 
 def positions(text: str, paths: Iterable[str], *, is_yaml: bool) -> dict[str, tuple[int, int]]:
-    """Return line and column of each of the JSON PATHS that TEXT has, both from one.
+    """Return the line and the column of each of the JSON PATHS that occur in TEXT.
 
-    TEXT, without a byte order mark, is JSON or YAML whose first document was read.
+    Lines and columns start at 1. TEXT is JSON or YAML without a byte order mark. The first document in TEXT
+    must be valid.
     """
     reader = _Reader(text, wanted=frozenset(paths))
     _feed(reader, text if is_yaml else _readable_json(text))
@@ -339,13 +355,19 @@ def positions(text: str, paths: Iterable[str], *, is_yaml: bool) -> dict[str, tu
 
 
 def _readable_json(text: str, *, tabs: bool = False) -> str:
-    """Return JSON TEXT without what libyaml stops at, and without TABS; all positions stay the same."""
+    """Return the JSON text TEXT, with replacements for the characters that stop libyaml.
+
+    If TABS is true, TABs are not replaced. All positions in TEXT stay the same.
+    """
     plain = _SURROGATE.sub(r"\\u0041", _LINE_SEPARATOR.sub("?", _CONTROL.sub("?", text)))
     return plain if tabs else plain.replace("\t", " ")
 
 
 def _report_key(reader: _Reader, text: str, colon: int) -> None:
-    """Report what is wrong with the last key, which JSON allows: it is too far from its COLON."""
+    """Report that the last key is too far from its colon, whose offset is COLON.
+
+    JSON permits such a key, but YAML does not.
+    """
     start = reader.last_key
     if "\n" not in text[start:colon] and "\r" not in text[start:colon]:
         reader.report("key-too-long", start, f"key of {colon - start} characters")
@@ -355,7 +377,11 @@ def _report_key(reader: _Reader, text: str, colon: int) -> None:
 
 @frozen
 class _Problem:
-    """Where a parser stopped and why: after the first document, or PyYAML's own parser in Python."""
+    """The position where a parser stopped, and the reason.
+
+    ``is_after`` is true if the position is after the first document. ``is_of_python`` is true if the parser
+    is the Python parser of PyYAML, and not libyaml.
+    """
 
     offset: int
     words: str
@@ -364,12 +390,15 @@ class _Problem:
 
 
 def _feed(reader: _Reader, text: str, loader: type[yaml.SafeLoader] | None = None) -> _Problem | None:
-    """Have READER take the events of the first document of TEXT; return what stopped the parser."""
-    import yaml  # noqa: PLC0415 -- 19 ms, and most files are JSON
+    """Pass the events of the first document in TEXT to READER.
+
+    Return the problem that stopped the parser, or None.
+    """
+    import yaml  # noqa: PLC0415 - the import takes 19 ms, and most files are JSON
 
     if loader is None:
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    takers: dict[type, Callable[[Any], None]] = {
+    handlers: dict[type, Callable[[Any], None]] = {
         yaml.MappingStartEvent: lambda event: reader.begin({}, event),
         yaml.SequenceStartEvent: lambda event: reader.begin([], event),
         yaml.MappingEndEvent: reader.end,
@@ -384,10 +413,10 @@ def _feed(reader: _Reader, text: str, loader: type[yaml.SafeLoader] | None = Non
                 if isinstance(event, yaml.DocumentStartEvent):
                     reader.report("several-documents", _start(event), "a second document")
                 return None
-            if take := takers.get(type(event)):
-                take(event)
+            if handle := handlers.get(type(event)):
+                handle(event)
             elif isinstance(event, yaml.DocumentStartEvent) and event.version not in (None, (1, 1)):
-                # go-yaml v2, parserc.go: "found incompatible YAML document" for all but 1.1.
+                # go-yaml v2 accepts only YAML 1.1: "found incompatible YAML document" (parserc.go).
                 reader.report("yaml-syntax", _start(event), "YAML version other than 1.1", refused=True)
             is_after = isinstance(event, yaml.DocumentEndEvent)
     except _StopError:

@@ -1,8 +1,9 @@
-"""Resolve plain YAML scalars as the runtimes' parser does, and turn values into text as it does.
+"""The values of plain YAML scalars and the texts of values, as in the parser of the runtimes.
 
-The libraries read spec files through sigs.k8s.io/yaml on go-yaml v2: ``yes`` is true, ``010`` is
-eight, ``1e3`` is a number, ``12:30`` is text. PyYAML's own resolver differs in all of these but the
-first, so nothing of it is used. Source: go-yaml v2, resolve.go; sigs.k8s.io/yaml, yaml.go.
+The libraries read spec files with sigs.k8s.io/yaml and go-yaml v2. There, ``yes`` is true, ``010`` is the
+number 8, ``1e3`` is a number, and ``12:30`` is a text. PyYAML's resolver has the same result only for
+``yes``, so this module does not use PyYAML's resolver. Sources: go-yaml v2, resolve.go; sigs.k8s.io/yaml,
+yaml.go.
 """
 
 from __future__ import annotations
@@ -34,12 +35,15 @@ _TYPES_OF_TAGS: dict[str, type] = {
     f"{_CORE}timestamp": str,
 }
 _NUMBER_STARTS = frozenset("+-.0123456789")
-# No 64-bit integer needs more digits, and Python refuses to read 4,300.
+# In every base, a 64-bit integer has fewer digits than this limit. Python refuses more than 4,300 digits.
 _MAX_DIGITS = 70
 
 
 def resolve(text: str) -> object:
-    """Return what a plain scalar of TEXT is: None, a bool, an int of 64 bits, a float, or TEXT itself."""
+    """Return the value of the plain scalar TEXT.
+
+    The value is None, a bool, a 64-bit int, a float, or TEXT.
+    """
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in _NUMBER_STARTS:
@@ -57,7 +61,7 @@ def resolve(text: str) -> object:
 
 
 def _integer(match: re.Match[str]) -> int | None:
-    """Return the integer of MATCH, or None where neither 64 bits with nor without sign hold it."""
+    """Return the integer in MATCH, or None if it is neither a signed nor an unsigned 64-bit integer."""
     base = match.lastgroup or "dec"
     digits = match[base]
     if len(digits) > _MAX_DIGITS:
@@ -70,17 +74,18 @@ def _integer(match: re.Match[str]) -> int | None:
 
 
 def is_of_64_bits(number: str) -> bool:
-    """Return whether NUMBER, as JSON writes it, is an integer of 64 bits or a finite float."""
+    """Return whether NUMBER, a number in JSON, is a 64-bit integer or a finite float."""
     if not number.lstrip("-").isdigit():
         return isfinite(float(number))
-    # Python refuses to read 4,300 digits.
+    # The length is checked first, because Python refuses to read more than 4,300 digits.
     return len(number) <= len(str(-(2**64))) and -(2**63) <= int(number) < 2**64
 
 
 def as_text(value: object) -> str | None:
-    """Return the text that a number or bool becomes where the loaders want text; None for the rest.
+    """Return the text that loaders store if the value of a text field is VALUE (text, number or boolean).
 
-    Go writes a float with the fewest digits that identify its 32-bit value; None where six do not.
+    The result is None for other values. Go writes a float with the smallest number of digits that identify
+    its 32-bit value. The result is None if a float needs more than six digits.
     """
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -91,12 +96,18 @@ def as_text(value: object) -> str | None:
 
 
 def as_key(value: object) -> str | None:
-    """Return the text of a mapping's key; None for null, which the loaders refuse as a key."""
+    """Return the text of VALUE, the key of a mapping.
+
+    The result is None if VALUE is None, because the loaders refuse null as a key.
+    """
     return None if value is None else as_text(value) or str(value)
 
 
 def tagged(tag: str, text: str) -> object:
-    """Return what a scalar of TEXT with an explicit TAG is; ValueError where the loaders refuse it."""
+    """Return the value of the scalar TEXT with the explicit TAG.
+
+    Raise ValueError if the loaders refuse the scalar.
+    """
     if tag == f"{_CORE}binary":
         return base64.b64decode(text, validate=True).decode()
     if tag == f"{_CORE}str" or tag not in _TYPES_OF_TAGS:

@@ -1,9 +1,9 @@
-"""What nvidia-docker-plugin 1.0.1 told over HTTP, of the devices of any vendor; all of it is pure.
+"""The HTTP API of nvidia-docker-plugin 1.0.1, for devices of any vendor. All functions are pure.
 
-- ``devices``: ``listed``, the devices as 1.0 knew them: numbered from 0, with what figures tell;
-- ``documents``: /gpu/info/json, /gpu/status/json and /mesos/cli, fields and units as 1.0's;
-- ``texts``: /gpu/info and /gpu/status, character by character;
-- ``queries``: which devices ``?dev=`` names.
+- ``devices``: ``listed`` returns the devices in the plugin's form, numbered from 0, with their stats;
+- ``documents``: /gpu/info/json, /gpu/status/json and /mesos/cli, with the plugin's fields and units;
+- ``texts``: /gpu/info and /gpu/status, identical to the plugin's texts in every character;
+- ``queries``: the parameters of a request.
 
 Source: NVIDIA/nvidia-docker, tag v1.0.1, src/nvidia-docker-plugin/remote_v1.go, src/nvml and src/cuda.
 """

@@ -1,4 +1,4 @@
-"""Devices as nvidia-docker 1.0 knew them: ``Device``, ``listed``."""
+"""Devices in the form of nvidia-docker 1.0: ``NvidiaDockerDevice``, ``listed``."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from cdigen.daemon.figures import VendorFigures
-    from cdigen.model.figures import DeviceFigures
+    from cdigen.daemon.stats import VendorStats
     from cdigen.model.inventory import Accelerator
+    from cdigen.model.stats import DeviceStats
     from cdigen.topology.levels import Relation
-    from cdigen.topology.matrix import Device as Shown
+    from cdigen.topology.matrix import MatrixDevice as Shown
 
-# 1.0's numbers of the ways between two devices, by the matrix's words; 0 is N/A, and 6 one board.
+# The numbers of nvidia-docker 1.0 for the path between two devices, by the name of the path in the topology
+# matrix. 0 means N/A, 6 means the same board.
 LINKS = {"SYS": 1, "NODE": 2, "PHB": 3, "PXB": 4, "PIX": 5}
-# By compute capability: 1.0's names, and those of NVIDIA's later architectures.
+# Names of architectures by compute capability. Most names are from nvidia-docker 1.0. For architectures that
+# nvidia-docker 1.0 does not have, the names are from NVIDIA.
 _FAMILIES = {
     "1": "Tesla",
     "2": "Fermi",
@@ -33,16 +35,18 @@ _FAMILIES = {
     "11": "Blackwell",
     "12": "Blackwell",
 }
-# MB/s of a lane: 1.0's numbers to generation 4, then 32 GT/s by 128/130, and 64 GT/s by 242/256.
+# MB/s of a lane by PCIe generation. Generations 1 to 4 have the numbers of nvidia-docker 1.0. Generation 5 is
+# 32 GT/s * 128/130. Generation 6 is 64 GT/s * 242/256.
 _LANE_MB_S = {1: 250, 2: 500, 3: 985, 4: 1969, 5: 3938, 6: 7563}
 _MIB, _MEGA = 1 << 20, 1_000_000
 
 
 @frozen
-class Device:
-    """A device: its ``number``, the node by which it is reached, and to which others it has a way of its own.
+class NvidiaDockerDevice:
+    """A device: its ``number``, its node ``path``, its stats and its links to other devices.
 
-    ``uuid`` is its PCI address where it has none. ``peers`` are pairs of a bus id and a number of LINKS.
+    ``uuid`` is the PCI address if the device has no UUID. ``links`` are pairs of another device's bus id and
+    a number in LINKS.
     """
 
     number: int
@@ -51,13 +55,13 @@ class Device:
     path: str
     bus_id: str
     accelerator: Accelerator
-    figures: DeviceFigures | None = None
-    peers: tuple[tuple[str, int], ...] = ()
+    stats: DeviceStats | None = None
+    links: tuple[tuple[str, int], ...] = ()
 
     @property
     def compute_capability(self) -> str | None:
         """NVIDIA's number of the architecture (``9.0``)."""
-        return self.figures.compute_capability if self.figures else None
+        return self.stats.compute_capability if self.stats else None
 
     @property
     def family(self) -> str | None:
@@ -67,57 +71,57 @@ class Device:
 
     @property
     def lane_mb_s(self) -> int | None:
-        """What the device's PCIe link carries at most in one direction, in MB/s."""
-        if self.figures is None:
+        """The maximum bandwidth of the device's PCIe link in one direction, in MB/s."""
+        if self.stats is None:
             return None
-        generation, width = self.figures.pcie_generation_max, self.figures.pcie_width_max
+        generation, width = self.stats.pcie_generation_max, self.stats.pcie_width_max
         if generation is None or width is None or generation not in _LANE_MB_S:
             return None
         return _LANE_MB_S[generation] * width
 
     @property
     def memory_mib(self) -> int | None:
-        """Its memory."""
-        told = mib(self.figures.memory_total) if self.figures else None
-        return self.accelerator.memory_mib if told is None else told
+        """The memory of the device in MiB."""
+        total = mib(self.stats.memory_total) if self.stats else None
+        return self.accelerator.memory_mib if total is None else total
 
     @property
     def memory_mb_s(self) -> int | None:
-        """What its memory carries at most, in MB/s: two transfers in a cycle, as 1.0 reckoned."""
-        if self.figures is None:
+        """The maximum memory bandwidth in MB/s, at two transfers per clock cycle as in nvidia-docker 1.0."""
+        if self.stats is None:
             return None
-        clock, width = self.figures.memory_clock_max, self.figures.memory_bus_width
+        clock, width = self.stats.memory_clock_max, self.stats.memory_bus_width
         return None if clock is None or width is None else 2 * clock * (width // 8)
 
 
-def listed(shown: Sequence[Shown], figures: Iterable[VendorFigures] = ()) -> tuple[Device, ...]:
-    """Return the devices SHOWN (``matrix.devices_of``), numbered in their order, with their FIGURES.
+def listed(shown: Sequence[Shown], stats: Iterable[VendorStats] = ()) -> tuple[NvidiaDockerDevice, ...]:
+    """Return the devices SHOWN (``matrix.devices_of``), numbered in the order of SHOWN, with their STATS.
 
-    One that is left out keeps its number.
+    A device that is not in the spec has a number as well.
     """
-    told = {each.address: each for vendor in figures for each in vendor.devices if not each.instance}
+    by_address = {each.address: each for vendor in stats for each in vendor.devices if not each.instance}
     return tuple(
-        Device(
+        NvidiaDockerDevice(
             number=number,
             vendor=one.vendor,
             uuid=one.accelerator.uuid or one.accelerator.address,
             path=_path(one.accelerator),
             bus_id=_bus_id(one.accelerator),
             accelerator=one.accelerator,
-            figures=told.get(one.accelerator.address),
-            peers=tuple(_peers(one, shown)),
+            stats=by_address.get(one.accelerator.address),
+            links=tuple(_links(one, shown)),
         )
         for number, one in enumerate(shown)
     )
 
 
 def mib(count: int | None) -> int | None:
-    """Return so many bytes in MiB."""
+    """Return COUNT bytes in MiB."""
     return None if count is None else count // _MIB
 
 
 def mega(count: int | None) -> int | None:
-    """Return so many bytes in MB."""
+    """Return COUNT bytes in MB."""
     return None if count is None else count // _MEGA
 
 
@@ -127,29 +131,30 @@ def whole(number: float | None) -> int | None:
 
 
 def _path(gpu: Accelerator) -> str:
-    """Return the node that is GPU's alone: NVIDIA's, else that for rendering."""
-    wanted = [node for role in ("gpu", "render", "accel") for node in gpu.nodes if node.role == role]
-    return next((node.path for node in (*wanted, *gpu.nodes)), "")
+    """Return the path of the first node of GPU in the order of roles gpu, render, accel, other; or ""."""
+    preferred = [node for role in ("gpu", "render", "accel") for node in gpu.nodes if node.role == role]
+    return next((node.path for node in (*preferred, *gpu.nodes)), "")
 
 
 def _bus_id(gpu: Accelerator) -> str:
-    """Return GPU's address as NVML spells it (``0000:1B:00.0``)."""
+    """Return the address of GPU in NVML's notation (``0000:1B:00.0``)."""
     return gpu.address.upper()
 
 
-def _peers(one: Shown, shown: Sequence[Shown]) -> list[tuple[str, int]]:
+def _links(one: Shown, shown: Sequence[Shown]) -> list[tuple[str, int]]:
     found = []
     for other in shown:
         if other is not one and other.vendor == one.vendor:
-            joined = relation(one.accelerator, other.accelerator)
-            if _has_way(joined):
-                found.append((_bus_id(other.accelerator), LINKS[joined.path]))
+            link = relation(one.accelerator, other.accelerator)
+            if _is_peer_to_peer(link):
+                found.append((_bus_id(other.accelerator), LINKS[link.path]))
     return found
 
 
-def _has_way(joined: Relation) -> bool:
-    """Return whether two devices so joined may read each other's memory, as far as that is seen from outside.
+def _is_peer_to_peer(link: Relation) -> bool:
+    """Return whether two devices with LINK can probably read each other's memory.
 
-    1.0 asked CUDA. Links do it, and so does PCIe below one host bridge; IOMMUs may forbid it.
+    nvidia-docker 1.0 queried CUDA; cdigen does not. Devices with a link such as NVLink can read each other's
+    memory. Devices below one PCIe host bridge can also read each other's memory if no IOMMU prevents it.
     """
-    return joined.path in LINKS and (bool(joined.technology) or joined.path in {"PHB", "PXB", "PIX"})
+    return link.path in LINKS and (bool(link.technology) or link.path in {"PHB", "PXB", "PIX"})

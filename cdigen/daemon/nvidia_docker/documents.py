@@ -1,7 +1,7 @@
-"""1.0's JSON: ``info``, ``status``, ``encoded``; and what Mesos' agent was given, ``mesos``.
+"""The documents of nvidia-docker 1.0: ``info``, ``status``, ``docker``, ``mesos``; ``encoded`` makes JSON.
 
-Fields stand in 1.0's order, and what is unknown is null. Its programs read them into fixed types: so none is
-added.
+The fields have the order of nvidia-docker 1.0. An unknown value is null. Programs for nvidia-docker 1.0 read
+the documents into fixed types, so cdigen adds only the field "Groups" of ``docker``.
 """
 
 from __future__ import annotations
@@ -11,62 +11,63 @@ import json
 import zlib
 
 from cdigen.daemon.nvidia_docker.devices import mega, mib, whole
-from cdigen.model.figures import DeviceFigures
+from cdigen.model.stats import DeviceStats
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
-    from cdigen.daemon.nvidia_docker.devices import Device
+    from cdigen.daemon.nvidia_docker.devices import NvidiaDockerDevice
     from cdigen.pipeline.arguments import DockerArguments
 
-# Of every architecture so far (CUDA C++ Programming Guide, Technical Specifications).
+# Constant memory in KiB. It is the same for all architectures so far (CUDA C++ Programming Guide, Technical
+# Specifications).
 _CONSTANT_KIB = 64
-# KiB of shared memory of a multiprocessor, by compute capability (the same table).
+# Shared memory of a multiprocessor in KiB, by compute capability (the same table).
 _SHARED_KIB = {
     "3.0": 48, "3.2": 48, "3.5": 48, "3.7": 112, "5.0": 64, "5.2": 96, "5.3": 64, "6.0": 64, "6.1": 96,
     "6.2": 64, "7.0": 96, "7.2": 96, "7.5": 64, "8.0": 164, "8.6": 100, "8.7": 164, "8.9": 100,
     "9.0": 228, "10.0": 228, "12.0": 100,
 }  # fmt: skip
-# Go's encoder writes these in this way, as its output may stand in HTML.
+# Characters that Go's encoder escapes, because its output may be used in HTML.
 _GO_ESCAPES = {ord(each): f"\\u{ord(each):04x}" for each in "<>&\u2028\u2029"}
 
 
-def info(driver: str, cuda: str, devices: Iterable[Device]) -> dict[str, Any]:
-    """Return /gpu/info/json of DEVICES; DRIVER and CUDA are versions."""
+def info(driver: str, cuda: str, devices: Iterable[NvidiaDockerDevice]) -> dict[str, Any]:
+    """Return the document /gpu/info/json of DEVICES; DRIVER and CUDA are versions."""
     return {
         "Version": {"Driver": driver, "CUDA": cuda},
         "Devices": [device_info(device) for device in devices],
     }
 
 
-def device_info(device: Device) -> dict[str, Any]:
-    """Return what /gpu/info/json says of DEVICE."""
-    figures, gpu = device.figures, device.accelerator
+def device_info(device: NvidiaDockerDevice) -> dict[str, Any]:
+    """Return the entry of DEVICE in /gpu/info/json."""
+    stats, gpu = device.stats, device.accelerator
     arch = device.compute_capability
     return {
         "UUID": device.uuid,
         "Path": device.path,
         "Model": gpu.model or None,
-        "Power": whole(figures.power_limit) if figures else None,
-        # 1.0 said 0 where the kernel does not know.
+        "Power": whole(stats.power_limit) if stats else None,
+        # nvidia-docker 1.0 reports 0 if the kernel reports no NUMA node.
         "CPUAffinity": gpu.numa_node or 0,
         "PCI": {
             "BusID": device.bus_id,
-            "BAR1": mib(figures.bar1_total) if figures else None,
+            "BAR1": mib(stats.bar1_total) if stats else None,
             "Bandwidth": device.lane_mb_s,
         },
         "Clocks": {
-            "Cores": figures.core_clock_max if figures else None,
-            "Memory": figures.memory_clock_max if figures else None,
+            "Cores": stats.core_clock_max if stats else None,
+            "Memory": stats.memory_clock_max if stats else None,
         },
-        "Topology": [{"BusID": bus_id, "Link": link} for bus_id, link in device.peers] or None,
+        "Topology": [{"BusID": bus_id, "Link": link} for bus_id, link in device.links] or None,
         "Family": device.family,
         "Arch": arch,
-        "Cores": figures.cores if figures else None,
+        "Cores": stats.cores if stats else None,
         "Memory": {
-            "ECC": figures.ecc_enabled if figures else None,
+            "ECC": stats.ecc_enabled if stats else None,
             "Global": device.memory_mib,
             "Shared": _SHARED_KIB.get(arch or ""),
             "Constant": _CONSTANT_KIB if arch else None,
@@ -76,58 +77,62 @@ def device_info(device: Device) -> dict[str, Any]:
     }
 
 
-def status(devices: Iterable[Device]) -> dict[str, Any]:
-    """Return /gpu/status/json of DEVICES."""
+def status(devices: Iterable[NvidiaDockerDevice]) -> dict[str, Any]:
+    """Return the document /gpu/status/json of DEVICES."""
     return {"Devices": [device_status(device) for device in devices]}
 
 
-def device_status(device: Device) -> dict[str, Any]:
-    """Return what /gpu/status/json says of DEVICE."""
-    told = device.figures or DeviceFigures(address=device.accelerator.address)
+def device_status(device: NvidiaDockerDevice) -> dict[str, Any]:
+    """Return the entry of DEVICE in /gpu/status/json."""
+    stats = device.stats or DeviceStats(address=device.accelerator.address)
     processes = [
         {"PID": each.pid, "Name": each.name, "MemoryUsed": mib(each.memory) or 0}
-        for each in told.processes or ()
+        for each in stats.processes or ()
     ]
     return {
-        "Power": whole(told.power),
-        "Temperature": whole(told.temperature),
+        "Power": whole(stats.power),
+        "Temperature": whole(stats.temperature),
         "Utilization": {
-            "GPU": whole(told.utilization),
-            "Memory": whole(told.memory_utilization),
-            "Encoder": whole(told.encoder_utilization),
-            "Decoder": whole(told.decoder_utilization),
+            "GPU": whole(stats.utilization),
+            "Memory": whole(stats.memory_utilization),
+            "Encoder": whole(stats.encoder_utilization),
+            "Decoder": whole(stats.decoder_utilization),
         },
         "Memory": {
-            "GlobalUsed": mib(told.memory_used),
-            "ECCErrors": {"L1Cache": told.ecc_l1, "L2Cache": told.ecc_l2, "Global": told.ecc_memory},
+            "GlobalUsed": mib(stats.memory_used),
+            "ECCErrors": {"L1Cache": stats.ecc_l1, "L2Cache": stats.ecc_l2, "Global": stats.ecc_memory},
         },
-        "Clocks": {"Cores": told.core_clock, "Memory": told.memory_clock},
+        "Clocks": {"Cores": stats.core_clock, "Memory": stats.memory_clock},
         "PCI": {
-            "BAR1Used": mib(told.bar1_used),
-            "Throughput": {"RX": mega(told.pcie_received), "TX": mega(told.pcie_sent)},
+            "BAR1Used": mib(stats.bar1_used),
+            "Throughput": {"RX": mega(stats.pcie_received), "TX": mega(stats.pcie_sent)},
         },
         "Processes": processes or None,
     }
 
 
-def docker(wanted: DockerArguments) -> dict[str, Any]:
-    """Return /docker/cli/json of WANTED; groups, which 1.0 did not know, only where there are any."""
-    told: dict[str, Any] = {
+def docker(arguments: DockerArguments) -> dict[str, Any]:
+    """Return the document /docker/cli/json of ARGUMENTS.
+
+    The field "Groups" is not part of nvidia-docker 1.0. The document has this field only if ARGUMENTS has
+    groups.
+    """
+    document: dict[str, Any] = {
         "VolumeDriver": "",
-        "Volumes": list(wanted.volumes),
-        "Devices": list(wanted.devices),
+        "Volumes": list(arguments.volumes),
+        "Devices": list(arguments.devices),
     }
-    return {**told, "Groups": list(wanted.groups)} if wanted.groups else told
+    return {**document, "Groups": list(arguments.groups)} if arguments.groups else document
 
 
 def encoded(document: Any) -> bytes:
-    """Return DOCUMENT as Go's encoder writes it, with the line's end."""
+    """Return DOCUMENT in the format of Go's encoder, with a newline at the end."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
     return f"{text.translate(_GO_ESCAPES)}\n".encode("utf-8", "replace")
 
 
-def mesos(driver: str, cuda: str, devices: Iterable[Device]) -> str:
-    """Return the options of Mesos' agent for DEVICES: all that is known of them packed, and their UUIDs."""
+def mesos(driver: str, cuda: str, devices: Iterable[NvidiaDockerDevice]) -> str:
+    """Return the options of Mesos' agent for DEVICES: the compressed ``info``, and the UUIDs."""
     known = tuple(devices)
     packed = base64.urlsafe_b64encode(zlib.compress(encoded(info(driver, cuda, known)))).decode().rstrip("=")
     names = ",".join(device.uuid for device in known)

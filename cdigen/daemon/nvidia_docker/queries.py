@@ -1,4 +1,4 @@
-"""Read the query of a request: ``members``."""
+"""``members``: the parameters in the query of a request."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 
 
 class InvalidQueryError(ValueError):
-    """A query that 1.0 refused with status 400, in its words."""
+    """A query that is rejected with status 400. ``members`` uses the error text of nvidia-docker 1.0."""
 
 
 def members(query: str) -> dict[str, str]:
-    """Return the members of QUERY, of several of a name the first. InvalidQueryError: it is malformed."""
+    """Return the first value of each parameter in QUERY; raise InvalidQueryError if QUERY is malformed."""
     bad = _BAD_ESCAPE.search(query)
     if bad is not None:
         raise InvalidQueryError(f'invalid URL escape "{shown(bad.group())}"')

@@ -1,12 +1,14 @@
-"""The page that shows a host to whoever stands before it: HTML without scripts, whole without another file.
+"""The HTML page with the state of the host. It has no scripts, and needs no other file.
 
-- ``view``: ``PageView``, all that the page shows, as one value;
-- ``page``: ``page`` makes the document of it, ``POLICY`` is what a browser has to be told with it;
-- ``attention``, ``devices``, ``sections``: its parts, from the top down, by ``words``, which all have;
-- ``peers``: what the status files of the processes beside the daemon say;
-- ``document``: what it shows, for programs;
-- ``style``: its only style sheet;
-- ``html``: elements, in which every text is escaped.
+- ``view``: ``PageView``, the content of the page as a single value;
+- ``page``: ``page`` returns the HTML document, ``POLICY`` is its Content-Security-Policy;
+- ``action_items``, ``devices``, ``sections``: the parts of the page from top to bottom;
+- ``components``: the components of these parts;
+- ``device_users``: the users of devices from all sources;
+- ``services``: the status files of the NRI plugin and the kubelet service;
+- ``document``: the content of the page that no other JSON document has, as JSON;
+- ``style``: the only style sheet of the page;
+- ``html``: HTML elements, which escape all text.
 
-All of it is pure, but ``read_peers``.
+All functions are pure except ``read_services``.
 """

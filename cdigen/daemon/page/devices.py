@@ -1,13 +1,11 @@
-"""The devices: a row for each GPU, below it its partitions, those that are alike and free together."""
+"""The section of devices: a row for each GPU, and below this row, a row for each set of equal partitions."""
 
 from __future__ import annotations
 
 from collections import Counter
 from itertools import groupby
 
-from cdigen.daemon.page.html import NOTHING, Html, element, joined
-from cdigen.daemon.page.view import is_offered
-from cdigen.daemon.page.words import (
+from cdigen.daemon.page.components import (
     UNKNOWN,
     age,
     amount,
@@ -20,6 +18,7 @@ from cdigen.daemon.page.words import (
     state,
     table,
 )
+from cdigen.daemon.page.html import NOTHING, Html, element, joined
 from cdigen.model.ages import seconds
 from cdigen.value import frozen, replace
 
@@ -27,45 +26,45 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from cdigen.daemon.page.view import DeviceView, HolderSource, PageView
-    from cdigen.daemon.page.words import Row, Tone
-    from cdigen.model.figures import DeviceFigures
+    from cdigen.daemon.page.components import Row, Tone
+    from cdigen.daemon.page.view import DeviceUserSource, DeviceView, PageView
+    from cdigen.model.stats import DeviceStats
 
-_HEADER = ("Device", "Model", "Health", "Memory", "Load", "Who has it")
+_HEADER = ("Device", "Model", "Health", "Memory", "Load", "Users")
 _TONES: dict[str, Tone] = {"healthy": "good", "unhealthy": "bad", "unknown": "none"}
-# So many holders of a device are shown.
-_HOLDERS = 8
+# Maximum number of users of a device on the page.
+_MAX_USERS = 8
 _NAMELESS = note(
-    "Who it is, and who was refused, is not told at this port, which every user of the host can ask. ",
+    "Users and refused containers are not named at this port, which every user of the host can read. ",
     code("curl --unix-socket /run/cdigen/http.sock http://localhost/page.json"),
-    " tells it to root, and ",
-    code("page: {names_on_port: true}"),
-    " to all.",
+    " shows the names to root. ",
+    code("page: {http_port_shows_names: true}"),
+    " shows them to every user.",
 )
-_SOURCES = {"asked": "", "off": "not asked", "absent": "not here", "silent": "no answer"}
+_SOURCES = {"responded": "", "off": "off", "absent": "not on this host", "no-response": "no response"}
 
 
 @frozen
-class Counts:
-    """How many devices there are for containers, how many of them are healthy, and held.
+class DeviceCounts:
+    """The number of devices for containers, and the numbers of healthy, unhealthy and used devices.
 
-    ``held`` is None where nobody tells.
+    ``in_use`` is None if no source reports users.
     """
 
     every: int
     healthy: int
     unhealthy: int
-    held: int | None
+    in_use: int | None
 
 
-def counts(view: PageView) -> Counts:
-    """Return the counts of VIEW; a GPU that is split counts as its partitions."""
-    offered = [one for one in view.devices if is_offered(one.device)]
-    return Counts(
+def counts(view: PageView) -> DeviceCounts:
+    """Return the numbers of devices in VIEW. The partitions of a split GPU are counted, not the GPU."""
+    offered = [one for one in view.devices if one.device.is_offered]
+    return DeviceCounts(
         every=len(offered),
         healthy=sum(one.device.health == "healthy" for one in offered),
         unhealthy=sum(one.device.health == "unhealthy" for one in offered),
-        held=sum(bool(one.holders) for one in offered) if _is_answered(view.sources) else None,
+        in_use=sum(bool(one.users) for one in offered) if _has_source(view.sources) else None,
     )
 
 
@@ -78,55 +77,55 @@ def devices(view: PageView) -> Html:
     columns = _columns(view)
     groups = ([_chosen(row, columns) for row in _group(view, members)] for members in _by_gpu(view.devices))
     header = _chosen(_HEADER, columns)
-    notes = [_said_by(view.sources)]
+    notes = [_sources_note(view.sources)]
     if view.is_nameless:
         notes.append(_NAMELESS)
-    problems = dict.fromkeys((*filter(None, [view.figures_problem]), *repeated))
+    problems = dict.fromkeys((*filter(None, [view.stats_problem]), *repeated))
     if problems:
         notes.append(note("Memory and load are unknown: ", "; ".join(problems)))
-    return section("devices", "Devices", table("Devices", header, groups, look="devices"), *notes)
+    return section("devices", "Devices", table("Devices", header, groups, kind="devices"), *notes)
 
 
 def _repeated(view: PageView) -> tuple[str, ...]:
-    """Return why several devices have no figures, each reason once: below the table, not in each row."""
-    told = Counter((one.device.vendor, one.figures.problem) for one in view.devices if one.figures)
-    of_vendor = Counter(one.device.vendor for one in view.devices if one.figures)
-    # What is said of some alone stays with them: the others have figures.
-    common = (text for (vendor, text), count in told.items() if 1 < count == of_vendor[vendor])
+    """Return each reason for missing stats that all devices of a vendor have. A note shows each reason."""
+    reasons = Counter((one.device.vendor, one.stats.problem) for one in view.devices if one.stats)
+    of_vendor = Counter(one.device.vendor for one in view.devices if one.stats)
+    # If only some devices of a vendor have no stats, the rows of these devices show the reason.
+    common = (text for (vendor, text), count in reasons.items() if 1 < count == of_vendor[vendor])
     return tuple(dict.fromkeys(filter(None, common)))
 
 
 def _without(view: PageView, problems: tuple[str, ...]) -> PageView:
-    """Return VIEW without the figures of devices that have none because of one of PROBLEMS."""
+    """Return VIEW without the stats of the devices whose stats have one of PROBLEMS."""
     return replace(
         view,
         devices=tuple(
-            replace(one, figures=None) if one.figures and one.figures.problem in problems else one
+            replace(one, stats=None) if one.stats and one.stats.problem in problems else one
             for one in view.devices
         ),
     )
 
 
 def _columns(view: PageView) -> tuple[int, ...]:
-    """Return the columns of which something is known; notes say what is not."""
+    """Return the numbers of the columns with known values. Notes report why other columns are missing."""
     has_memory = any(one.device.accelerator.memory_mib is not None for one in view.devices)
-    has_figures = any(one.figures is not None for one in view.devices)
-    has_holders = _is_answered(view.sources) or any(one.holders for one in view.devices)
-    shown = (True, True, True, has_memory or has_figures, has_figures, has_holders)
+    has_stats = any(one.stats is not None for one in view.devices)
+    has_users = _has_source(view.sources) or any(one.users for one in view.devices)
+    shown = (True, True, True, has_memory or has_stats, has_stats, has_users)
     return tuple(place for place, is_shown in enumerate(shown) if is_shown)
 
 
 def _chosen(row: Row, columns: tuple[int, ...]) -> Row:
-    """Return the cells of ROW that are in COLUMNS."""
+    """Return the cells of ROW in COLUMNS."""
     return tuple(row[place] for place in columns)
 
 
-def _is_answered(sources: tuple[HolderSource, ...]) -> bool:
-    return any(source.state == "asked" for source in sources)
+def _has_source(sources: tuple[DeviceUserSource, ...]) -> bool:
+    return any(source.state == "responded" for source in sources)
 
 
 def _by_gpu(views: Iterable[DeviceView]) -> Iterator[list[DeviceView]]:
-    """Yield each GPU with its partitions."""
+    """Yield a list for each GPU: the GPU, then its partitions."""
     group: list[DeviceView] = []
     for one in views:
         if one.device.partition is None and group:
@@ -145,19 +144,20 @@ def _group(view: PageView, members: list[DeviceView]) -> Iterator[Row]:
 
 
 def _likeness(one: DeviceView) -> tuple[object, ...]:
-    """Return what partitions have in common that share a row; one that somebody has is like no other."""
+    """Return the facts that are equal in a row. A partition with users or own causes has a separate row."""
     part = one.device.partition
-    assert part is not None  # noqa: S101 - of a partition alone
+    assert part is not None  # noqa: S101 - only called for a partition
     own = tuple(cause.cause for cause in one.device.own_causes)
     same = (part.profile, part.usable, part.problem, one.device.health, own, part.memory_mib)
-    return (*same, one.holders, part.label if one.holders or own else "")
+    return (*same, one.users, part.label if one.users or own else "")
 
 
 def _whole(view: PageView, one: DeviceView, parts: int) -> Row:
     device, gpu = one.device, one.device.accelerator
     address, uuid = (each if each not in device.name else "" for each in (gpu.address, gpu.uuid or ""))
     name = element("span", one.label or device.name, class_="name")
-    usual = [code(device.name)] if one.label else []
+    # A split GPU has a CDI name only if a profile also offers the whole GPU.
+    usual = [code(device.name)] if one.label and (device.names or not gpu.partitioned) else []
     node = "NUMA node unknown" if gpu.numa_node is None else f"NUMA node {gpu.numa_node}"
     split = f"split into {parts}" if parts else "split, without partitions" if gpu.partitioned else ""
     return (
@@ -165,8 +165,8 @@ def _whole(view: PageView, one: DeviceView, parts: int) -> Row:
         lines(gpu.model, _soft(node), _soft(split)),
         _health(view, one),
         _memory([one], gpu.memory_mib, is_split=gpu.partitioned),
-        NOTHING if gpu.partitioned and one.figures is None else _load(one.figures),
-        _held(view, one) if not gpu.partitioned or one.holders else _soft("see its partitions"),
+        NOTHING if gpu.partitioned and one.stats is None else _load(one.stats),
+        _users(view, one) if not gpu.partitioned or one.users else _soft("see its partitions"),
     )
 
 
@@ -182,8 +182,8 @@ def _parts(view: PageView, alike: list[DeviceView]) -> Row:
         f"{len(alike)}x {part.profile}" if len(alike) > 1 else part.profile,
         _health(view, first),
         _memory(alike, part.memory_mib, is_split=False),
-        _load(first.figures) if len(alike) == 1 else NOTHING,
-        _held(view, first),
+        _load(first.stats) if len(alike) == 1 else NOTHING,
+        _users(view, first),
     )
 
 
@@ -195,7 +195,7 @@ def _health(view: PageView, one: DeviceView) -> Html:
         return lines(state("bad", "left out"), _soft(problem))
     word = state(_TONES[device.health], device.health)
     if part is not None and device.causes and not device.own_causes:
-        return lines(word, _soft("as its GPU is"))
+        return lines(word, _soft("like its GPU"))
     return lines(word, *(_cause(cause.cause, cause.since, view.at_s) for cause in device.own_causes))
 
 
@@ -204,58 +204,58 @@ def _cause(cause: str, since: str, now_s: float) -> Html:
 
 
 def _memory(alike: list[DeviceView], size_mib: int | None, *, is_split: bool) -> Html:
-    """Return what is used of the memory of ALIKE devices: of several, by the one that uses most."""
-    known = [one.figures for one in alike if one.figures is not None]
+    """Return the used memory of the devices in the list ALIKE; for several devices, the highest use."""
+    known = [one.stats for one in alike if one.stats is not None]
     totals = [each.memory_total for each in known if each.memory_total is not None]
     size = size_mib << 20 if size_mib is not None else max(totals, default=None)
     used = [each.memory_used for each in known if each.memory_used is not None]
     if is_split and not used:
         return NOTHING if size is None else size_of(size)
-    told = amount(max(used, default=None), size)
+    most = amount(max(used, default=None), size)
     if len(alike) == 1 or size is None:
-        return told
-    return joined(["each at most ", told]) if used else joined([size_of(size), " each"])
+        return most
+    return joined(["each at most ", most]) if used else joined([size_of(size), " each"])
 
 
-def _load(figures: DeviceFigures | None) -> Html:
-    if figures is None:
+def _load(stats: DeviceStats | None) -> Html:
+    if stats is None:
         return UNKNOWN
-    if figures.problem:
-        return _soft(figures.problem)
+    if stats.problem:
+        return _soft(stats.problem)
     parts = [
-        element("span", f"{number:.0f} {unit}", class_="soft figure")
-        for number, unit in ((figures.temperature, "°C"), (figures.power, "W"))
+        element("span", f"{number:.0f} {unit}", class_="soft stat")
+        for number, unit in ((stats.temperature, "°C"), (stats.power, "W"))
         if number is not None
     ]
-    if figures.utilization is None:
+    if stats.utilization is None:
         return joined(parts, " ") or UNKNOWN
-    return joined([f"{figures.utilization:.0f} %", bar(figures.utilization), joined(parts, " ")])
+    return joined([f"{stats.utilization:.0f} %", bar(stats.utilization), joined(parts, " ")])
 
 
-def _held(view: PageView, one: DeviceView) -> Html:
-    if one.holders:
-        shown = one.holders[:_HOLDERS]
-        more = len(one.holders) - len(shown)
+def _users(view: PageView, one: DeviceView) -> Html:
+    if one.users:
+        shown = one.users[:_MAX_USERS]
+        more = len(one.users) - len(shown)
         rest = [f"and {more} more"] if more else []
-        return lines(*(joined([each.name, " ", _soft(f"({each.said_by})")]) for each in shown), *rest)
+        return lines(*(joined([each.name, " ", _soft(f"({each.source})")]) for each in shown), *rest)
     if not one.device.usable:
         return NOTHING
-    return _soft("nobody known") if _is_answered(view.sources) else UNKNOWN
+    return _soft("none known") if _has_source(view.sources) else UNKNOWN
 
 
-def _said_by(sources: tuple[HolderSource, ...]) -> Html:
-    """Return by whose word somebody has a device, and who was not heard."""
-    heard = [source.name for source in sources if source.state == "asked"]
-    unheard = [
+def _sources_note(sources: tuple[DeviceUserSource, ...]) -> Html:
+    """Return a note with the sources that report users, and the sources that did not respond."""
+    responded = [source.name for source in sources if source.state == "responded"]
+    others = [
         f"{source.name}: {_SOURCES[source.state]}{f' ({source.detail})' if source.detail else ''}"
         for source in sources
-        if source.state != "asked"
+        if source.state != "responded"
     ]
-    if not heard:
-        told = "Nobody tells who has which device."
+    if not responded:
+        text = "No source reports the users of devices."
     else:
-        told = f"Who has it is the word of {', '.join(heard)}; what others started is not seen."
-    return note(told, *([f" {'; '.join(unheard)}."] if unheard else []))
+        text = f"Users are according to {', '.join(responded)}; other users are not visible."
+    return note(text, *([f" {'; '.join(others)}."] if others else []))
 
 
 def _soft(text: str) -> Html:

@@ -1,4 +1,4 @@
-"""What the page shows and no other document has, for programs: ``document``."""
+"""``document``: as JSON, the content of the page that no other JSON document of the daemon contains."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from cdigen.daemon.page.view import DeviceView, Holder, PageView, Peer
+    from cdigen.daemon.page.view import DeviceUser, DeviceView, PageView, ServiceStatus
 
 SCHEMA = 1
 
 
 def document(view: PageView) -> dict[str, Any]:
-    """Return who has the devices of VIEW and what these do, what runtimes find, how the peers stand."""
+    """Return the users and stats of the devices in VIEW, the devices that runtimes find, and the services."""
     return {
         "schema": SCHEMA,
         "as_of": timestamp(view.at_s),
         "host": view.host,
         "cuda": view.cuda or None,
         "devices": [_device(one) for one in view.devices],
-        "figures_problem": view.figures_problem,
+        "stats_problem": view.stats_problem,
         "nameless": view.is_nameless,
         "sources": [as_json(source) for source in view.sources],
         "runtimes": None if view.runtimes is None else [as_json(runtime) for runtime in view.runtimes],
-        "peers": [_peer(peer) for peer in view.peers],
+        "services": [_service(service) for service in view.services],
     }
 
 
@@ -40,26 +40,26 @@ def _device(one: DeviceView) -> dict[str, Any]:
         "instance": device.instance,
         "health": device.health,
         "causes": [as_json(cause) for cause in device.own_causes],
-        "figures": None if one.figures is None else as_json(one.figures),
-        "holders": [_holder(holder) for holder in one.holders],
+        "stats": None if one.stats is None else as_json(one.stats),
+        "users": [_user(user) for user in one.users],
     }
 
 
-def _holder(holder: Holder) -> dict[str, Any]:
-    return {"name": holder.name, "said_by": holder.said_by, "since": _stamp(holder.since_s)}
+def _user(user: DeviceUser) -> dict[str, Any]:
+    return {"name": user.name, "source": user.source, "since": _stamp(user.since_s)}
 
 
-def _peer(peer: Peer) -> dict[str, Any]:
+def _service(service: ServiceStatus) -> dict[str, Any]:
     return {
-        "name": peer.name,
-        "state": peer.state,
-        "word": peer.word,
-        "since": _stamp(peer.since_s),
-        "reason": peer.reason,
-        "lines": list(peer.lines),
+        "name": service.name,
+        "state": service.state,
+        "status": service.status,
+        "since": _stamp(service.since_s),
+        "reason": service.reason,
+        "lines": list(service.lines),
         "refusals": [
-            {"at": timestamp(refusal.at_s), "who": refusal.who, "reason": refusal.reason}
-            for refusal in peer.refusals
+            {"at": timestamp(refusal.at_s), "container": refusal.container, "reason": refusal.reason}
+            for refusal in service.refusals
         ],
     }
 

@@ -1,7 +1,7 @@
-"""HTML from elements: ``element``, ``joined``; every text in them is escaped, unless it is ``Html`` already.
+"""HTML elements: ``element`` and ``joined`` escape all text that is not ``Html``.
 
-Only this module makes ``Html``. What is no text for people (escape sequences, what turns the direction of
-text) is shown by its code, so a host's names are seen as they are.
+Only this module makes ``Html``. Unprintable characters (escape sequences, direction marks) are printed as
+codes, as in all other output of cdigen.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The elements and attributes that the page has. None of them runs, fetches, or styles.
+# The elements and attributes of the page. None of them runs code or fetches a file. The attribute ``style``
+# is not permitted.
 _VOID = frozenset({"meta"})
 _TAGS = """
     a body code dd div dl dt footer h1 h2 head header html li main meta p path rect section span strong
@@ -23,12 +24,12 @@ _ATTRIBUTES = """
     name preserveAspectRatio role scope tabindex title viewBox width
 """
 _KNOWN_TAGS, _KNOWN_ATTRIBUTES = frozenset(_TAGS.split()), frozenset(_ATTRIBUTES.split())
-# Texts come from drivers, images and pods, and may be anything.
+# Texts come from drivers, images and pods, and may have any content and length.
 MAX_TEXT = 600
 
 
 class Html(str):
-    """Text that is HTML. What is made of it by str's own methods is plain text again, and is escaped."""
+    """Text that is HTML and is not escaped again. Methods of str return plain text, which is escaped."""
 
     __slots__ = ()
 
@@ -37,13 +38,13 @@ NOTHING = Html()
 
 
 def element(tag: str, *children: str, **attributes: str | int | None) -> Html:
-    """Return the element TAG with CHILDREN, each Html or plain text, and ATTRIBUTES that are not None.
+    """Return the element TAG with CHILDREN (Html or plain text), and the ATTRIBUTES that are not None.
 
-    An underscore in an attribute's name stands for a hyphen, one at its end for nothing (``class_``).
-    ValueError: the page has no such element or attribute, or it is a link to elsewhere.
+    An underscore in an attribute's name becomes a hyphen; an underscore at the end is dropped (``class_``).
+    Raises ValueError for an element or attribute that the page does not use, and for a link to another site.
     """
     if tag not in _KNOWN_TAGS:
-        raise ValueError(f"no element of the page: {tag}")
+        raise ValueError(f"not an element of the page: {tag}")
     opening = "".join([tag, *(_attribute(name, value) for name, value in attributes.items())])
     if tag in _VOID:
         return Html(f"<{opening}>")
@@ -51,12 +52,12 @@ def element(tag: str, *children: str, **attributes: str | int | None) -> Html:
 
 
 def joined(parts: Iterable[str], between: str = "") -> Html:
-    """Return PARTS one after the other, with BETWEEN between them."""
+    """Return PARTS in their order, separated by BETWEEN."""
     return Html(plain(between).join([part if isinstance(part, Html) else plain(part) for part in parts]))
 
 
 def plain(text: str) -> Html:
-    """Return the plain TEXT as HTML; longer than MAX_TEXT it is cut, and says so."""
+    """Return the plain TEXT as HTML. A text longer than MAX_TEXT is cut, and its length is added."""
     if isinstance(text, Html):
         return text
     if len(text) > MAX_TEXT:
@@ -67,16 +68,16 @@ def plain(text: str) -> Html:
 
 
 def trusted(markup: str) -> Html:
-    """Return MARKUP as it is: of the program's own constants, and what it has drawn and escaped itself."""
+    """Return MARKUP as Html without escaping. Use it only for constants and pictures of this program."""
     return Html(markup)
 
 
 def _attribute(name: str, value: str | int | None) -> str:
     name = name.removesuffix("_").replace("_", "-")
     if name not in _KNOWN_ATTRIBUTES:
-        raise ValueError(f"no attribute of the page: {name}")
+        raise ValueError(f"not an attribute of the page: {name}")
     if value is None:
         return ""
     if name == "href" and not (isinstance(value, str) and value[:1] == "/" != value[1:2]):
-        raise ValueError(f"a link to elsewhere: {value}")
+        raise ValueError(f"a link to another site: {value}")
     return f' {name}="{plain(str(value))}"'

@@ -1,9 +1,9 @@
-"""``page``: the document, and ``POLICY``, the Content-Security-Policy that belongs to it."""
+"""``page``: the HTML document. ``POLICY``: its Content-Security-Policy."""
 
 from __future__ import annotations
 
 from cdigen import __version__
-from cdigen.daemon.page.attention import attention, head
+from cdigen.daemon.page.action_items import action_items, head
 from cdigen.daemon.page.devices import devices
 from cdigen.daemon.page.html import Html, element, joined, trusted
 from cdigen.daemon.page.sections import changes, services, specs, topology
@@ -14,7 +14,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.daemon.page.view import PageView
 
-# Nothing is fetched, run, sent or framed; two style sheets count, by their content.
+# The page fetches, runs and sends nothing, and no other page may frame it. The policy permits two style
+# sheets by their hashes.
 POLICY = (
     f"default-src 'none'; style-src {digest(STYLE)} {digest(PICTURE_STYLE)}; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -28,16 +29,22 @@ _DOCUMENTS = (
 
 
 def page(view: PageView) -> str:
-    """Return VIEW as an HTML document, which names nothing outside itself but this server's other paths.
+    """Return VIEW as an HTML document, which refers only to other paths of this server.
 
-    It has no links to its own sections: at an address with a fragment, a browser that is to reload the page
-    only scrolls there again.
+    The document has no links to its own sections. At an address with a fragment, a browser would only scroll
+    instead of reloading the page.
     """
     body = element(
         "body",
         head(view),
         element(
-            "main", attention(view), devices(view), topology(view), specs(view), changes(view), services(view)
+            "main",
+            action_items(view),
+            devices(view),
+            topology(view),
+            specs(view),
+            changes(view),
+            services(view),
         ),
         _footer(),
     )

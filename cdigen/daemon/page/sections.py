@@ -1,29 +1,28 @@
-"""What stands below the devices: their topology, the specs, what has changed, and the processes beside."""
+"""The sections below the devices: the topology, the specs, the last changes, and cdigen's other services."""
 
 from __future__ import annotations
 
-from cdigen.daemon.page.attention import TONES
+from cdigen.daemon.page.action_items import TONES
+from cdigen.daemon.page.components import age, code, lines, note, section, state, table
 from cdigen.daemon.page.html import NOTHING, Html, element, joined, trusted
-from cdigen.daemon.page.view import is_offered
-from cdigen.daemon.page.words import age, code, lines, note, section, state, table
 from cdigen.topology.svg import picture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.daemon.page.view import PageView, Peer, RuntimeView
-    from cdigen.daemon.page.words import Row, Tone
+    from cdigen.daemon.page.components import Row, Tone
+    from cdigen.daemon.page.view import PageView, RuntimeView, ServiceStatus
     from cdigen.daemon.report import JournalEntry, SpecReport
 
 _RESULTS: dict[str, Tone] = {"refused": "bad", "absent": "none", "withdrawn": "none", "kept": "wait"}
-_PEERS: dict[str, Tone] = {"good": "good", "waiting": "wait", "bad": "bad", "absent": "none"}
-# So many of the last changes and refusals, and of a runtime's problems, are shown.
+_SERVICES: dict[str, Tone] = {"good": "good", "waiting": "wait", "bad": "bad", "absent": "none"}
+# Maximum number of changes and refusals on the page, and maximum number of problems of a runtime.
 _CHANGES, _PROBLEMS = 12, 6
 
 
 def topology(view: PageView) -> Html:
-    """Return the picture of how the devices are linked; it scrolls by itself where it is too broad."""
+    """Return the picture of the links between devices. A picture that is too wide has a scroll bar."""
     if not view.topology:
         return NOTHING
     drawn = trusted(picture(view.topology))
@@ -34,7 +33,7 @@ def topology(view: PageView) -> Html:
 
 
 def specs(view: PageView) -> Html:
-    """Return the vendors with their drivers, the specs, and what each runtime makes of them."""
+    """Return the specs, the vendors with their drivers, and the devices that each runtime finds."""
     status = view.status
     parts: list[Html] = []
     here = [vendor for vendor in status.vendors if vendor.state != "absent"]
@@ -43,9 +42,9 @@ def specs(view: PageView) -> Html:
         rows = [[_spec(spec, view)] for spec in status.specs]
         parts.append(table("Specs", header, rows))
     else:
-        parts.append(element("p", "No spec is kept."))
+        parts.append(element("p", "There is no spec."))
     if here:
-        header = ("Maker", "State", "Driver", "Since", "Why")
+        header = ("Vendor", "State", "Driver", "Since", "Reason")
         drivers = dict(view.drivers)
         rows = [
             [
@@ -59,22 +58,21 @@ def specs(view: PageView) -> Html:
             ]
             for vendor in here
         ]
-        parts.append(table("Makers", header, rows))
-    # Makers of which the host has nothing are not in the status, unless the configuration names them.
-    makers = dict.fromkeys((*(vendor.vendor for vendor in status.vendors), *view.looked_for))
-    absent = ", ".join(maker for maker in makers if maker not in {vendor.vendor for vendor in here})
+        parts.append(table("Vendors", header, rows))
+    # The status names a vendor without devices only if the configuration names the vendor.
+    vendors = dict.fromkeys((*(vendor.vendor for vendor in status.vendors), *view.searched))
+    absent = ", ".join(name for name in vendors if name not in {vendor.vendor for vendor in here})
     if absent:
-        parts.append(note(f"Looked for, and not here: {absent}."))
+        parts.append(note(f"No devices of these vendors: {absent}."))
     return section("specs", "Specs", *parts, _runtimes(view.runtimes))
 
 
 def _spec(spec: SpecReport, view: PageView) -> Row:
-    # A device has a name of its number and one of its UUID; `all` is of every one.
-    count = sum(
-        is_offered(one.device) and one.device.name.startswith(f"{spec.kind}=") for one in view.devices
-    )
+    # Each device has a name with its number and a name with its UUID. The name `all` means all devices.
+    count = sum(one.device.is_offered and one.device.name.startswith(f"{spec.kind}=") for one in view.devices)
     of = f" of {count} device{'s' * (count != 1)}" if count and spec.served else ""
-    left = f", {spec.left_out} left out" if spec.left_out else ""
+    out = spec.left_out
+    left = f", {out} device{'s' * (out != 1)} left out" if out else ""
     return (
         code(spec.kind),
         lines(state(_RESULTS.get(spec.result, "good"), spec.result), spec.reason),
@@ -89,8 +87,8 @@ def _runtimes(runtimes: tuple[RuntimeView, ...] | None) -> Html:
         return NOTHING
     if not runtimes:
         return note("No container runtime that reads specs was found on this host.")
-    header = ("Runtime", "Finds", "What it does not find")
-    return table("What runtimes make of the specs", header, [[_runtime(one)] for one in runtimes])
+    header = ("Runtime", "Devices found", "Problems")
+    return table("Devices that runtimes find", header, [[_runtime(one)] for one in runtimes])
 
 
 def _runtime(one: RuntimeView) -> Row:
@@ -100,12 +98,12 @@ def _runtime(one: RuntimeView) -> Row:
     return (
         f"{one.name} {one.version}",
         state("good" if is_good else "bad", f"{one.found} of {one.offered} devices"),
-        lines(*shown, f"and {more} more" if more > 0 else "") or "nothing",
+        lines(*shown, f"and {more} more" if more > 0 else "") or "none",
     )
 
 
 def changes(view: PageView) -> Html:
-    """Return the last changes of specs and the last refused containers, the newest first."""
+    """Return the latest changes of specs and the latest refused containers, the newest first."""
     rows = [(entry.at_s, _change(entry, view.at_s)) for entry in view.status.journal]
     rows += [
         (
@@ -113,19 +111,19 @@ def changes(view: PageView) -> Html:
             (
                 joined([age(refusal.at_s, view.at_s), " ago"]),
                 state("bad", "refused"),
-                refusal.who,
+                refusal.container,
                 refusal.reason,
             ),
         )
-        for peer in view.peers
-        for refusal in peer.refusals
+        for service in view.services
+        for refusal in service.refusals
     ]
     newest = [row for _, row in sorted(rows, key=lambda pair: -pair[0])][:_CHANGES]
     if not newest:
         return section(
             "changes", "Last changes", element("p", "Nothing has changed since the daemon started.")
         )
-    header = ("When", "What", "Of which", "Why")
+    header = ("When", "Change", "Object", "Reason")
     return section("changes", "Last changes", table("Last changes", header, ([row] for row in newest)))
 
 
@@ -144,22 +142,22 @@ def _reasons(reasons: tuple[str, ...]) -> Html:
 
 
 def services(view: PageView) -> Html:
-    """Return how the processes stand that give devices to containers beside the runtimes."""
-    if not view.peers:
+    """Return the states of the NRI plugin and of the kubelet's device plugins."""
+    if not view.services:
         return NOTHING
-    header = ("Service", "State", "Since", "What it does")
-    return section("services", "Services", table("Services", header, _peers(view.peers, view.at_s)))
+    header = ("Service", "State", "Since", "Details")
+    return section("services", "Services", table("Services", header, _services(view.services, view.at_s)))
 
 
-def _peers(peers: Iterable[Peer], now_s: float) -> list[list[Row]]:
+def _services(statuses: Iterable[ServiceStatus], now_s: float) -> list[list[Row]]:
     return [
         [
             (
-                peer.name,
-                lines(state(_PEERS[peer.state], peer.word), peer.reason),
-                age(peer.since_s, now_s) if peer.state != "absent" else "",
-                lines(*peer.lines),
+                one.name,
+                lines(state(_SERVICES[one.state], one.status), one.reason),
+                age(one.since_s, now_s) if one.state != "absent" else "",
+                lines(*one.lines),
             )
         ]
-        for peer in peers
+        for one in statuses
     ]

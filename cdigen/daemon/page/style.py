@@ -1,6 +1,6 @@
-"""The style sheet of the page, and what the policy says of it: ``STYLE``, ``digest``.
+"""The style sheet of the page (``STYLE``), and its source expression for the policy (``digest``).
 
-Colours are those of the picture (topology.svg), and have a contrast of 4.5 and more to what is behind them.
+The colours are the colours of topology.svg. The contrast of text to its background is at least 4.5.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ table:not(.devices) tbody th{overflow-wrap:break-word}
 tbody tr{border-top:1px solid var(--rule)}
 th:last-child,td:last-child{padding-right:0}
 .name{font-weight:600}
-.figure{white-space:nowrap;margin-right:.5rem}
+.stat{white-space:nowrap;margin-right:.5rem}
 .soft:not(text),.note,.cause{font-size:.875rem}
 .devices tbody{border-top:1px solid var(--rule)}
 .devices .part{border-top:0}
@@ -93,5 +93,5 @@ STYLE = _sheet()
 
 
 def digest(style: str) -> str:
-    """Return what a Content-Security-Policy says to allow the style sheet STYLE (CSP 3, 2.3.1)."""
+    """Return the source expression of a Content-Security-Policy for the style sheet STYLE (CSP 3, 2.3.1)."""
     return f"'sha256-{b64encode(sha256(style.encode()).digest()).decode()}'"

@@ -1,6 +1,6 @@
-"""``PageView``: all that the page shows, and ``device_views``, which says of each device what is known of it.
+"""The content of the page (``PageView``), and the known facts about each device (``device_views``).
 
-Times are seconds since 1970. Nothing here is escaped or shortened.
+Times are seconds since 1970. Texts are not escaped and not shortened.
 """
 
 from __future__ import annotations
@@ -13,37 +13,38 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from typing import Literal
 
-    from cdigen.daemon.figures import VendorFigures
     from cdigen.daemon.report import DaemonStatus
-    from cdigen.model.figures import DeviceFigures
+    from cdigen.daemon.stats import VendorStats
     from cdigen.model.inventory import Accelerator, Inventory
+    from cdigen.model.stats import DeviceStats
     from cdigen.pipeline.device_names import KnownDevice
-    from cdigen.topology.matrix import Device
+    from cdigen.topology.matrix import MatrixDevice
 
-    # asked: it answers; off: nobody allowed it; absent: this host has none; silent: it does not answer.
-    SourceState = Literal["asked", "off", "absent", "silent"]
-    # How a process beside the daemon stands, for whoever counts on it.
-    PeerState = Literal["good", "waiting", "bad", "absent"]
+    # off: not configured or not permitted. absent: not on this host. no-response: the source did not respond.
+    SourceState = Literal["responded", "off", "absent", "no-response"]
+    # The state of another service of cdigen, for people who use its devices.
+    ServiceState = Literal["good", "waiting", "bad", "absent"]
 
-    # A device: its PCI address, and the driver's name of the partition, empty for a whole one.
+    # (PCI address, the driver's name of the partition); the name is "" for a whole device.
     DeviceKey = tuple[str, str]
 
 
 @frozen
-class Holder:
-    """Who has a device: ``name`` for people (``pod ml/train-0, container trainer``), by whose word.
+class DeviceUser:
+    """A user of a device.
 
-    ``since_s`` is None where it is not known.
+    ``name`` is for people (``pod ml/train-0, container trainer``). ``source`` is the source that reports the
+    user. ``since_s`` is None if unknown.
     """
 
     name: str
-    said_by: str
+    source: str
     since_s: float | None = None
 
 
 @frozen
-class HolderSource:
-    """One that may know who has devices (``kubelet``): whether it does, and ``detail`` if not."""
+class DeviceUserSource:
+    """A source of users (``kubelet``), and its state. ``detail`` explains the state."""
 
     name: str
     state: SourceState
@@ -52,19 +53,19 @@ class HolderSource:
 
 @frozen
 class DeviceView:
-    """A device as the page shows it: ``label`` is its name in the picture, empty for a partition."""
+    """A device on the page. ``label`` is its name in the picture of the topology, and "" for a partition."""
 
     device: KnownDevice
     label: str = ""
-    figures: DeviceFigures | None = None
-    holders: tuple[Holder, ...] = ()
+    stats: DeviceStats | None = None
+    users: tuple[DeviceUser, ...] = ()
 
 
 @frozen
 class RuntimeView:
-    """What an installed runtime makes of the specs: it finds so many devices of those ``offered``.
+    """An installed runtime, which finds ``found`` of the ``offered`` devices in the specs.
 
-    ``problems`` are pairs of a device, or a file, and why the runtime does not find it.
+    ``problems`` are pairs: a device or a file, and the reason why the runtime does not find devices.
     """
 
     name: str
@@ -75,107 +76,104 @@ class RuntimeView:
 
 
 @frozen
-class Refusal:
-    """A container that was refused: when, who (``pod ml/train-0``), and why."""
+class RefusedContainer:
+    """A refused container: the time, the container's name (``pod ml/train-0``), and the reason."""
 
     at_s: float
-    who: str
+    container: str
     reason: str
 
 
 @frozen
-class Peer:
-    """A process beside the daemon (``NRI plugin``): how it stands, in its own word, since when, and why.
+class ServiceStatus:
+    """Another service of cdigen (``NRI plugin``): its state, the start of the state, and the reason.
 
-    ``lines`` are what else people want to know of it.
+    ``status`` is the name of the state in the service's status.json. ``lines`` are further facts. ``hint`` is
+    the next step if the state is ``bad``.
     """
 
     name: str
-    state: PeerState
-    word: str
+    state: ServiceState
+    status: str
     since_s: float | None = None
     reason: str = ""
+    hint: str = ""
     lines: tuple[str, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
+    refusals: tuple[RefusedContainer, ...] = ()
 
 
 @frozen
 class PageView:
-    """What the page shows, as of ``at_s``; ``reload_s`` is 0 where it does not reload itself.
+    """The content of the page as of ``at_s``. ``reload_s`` is 0 if the page does not reload.
 
-    ``drivers`` are pairs of a vendor and its driver's version; ``cuda`` is the newest CUDA that NVIDIA's
-    serves, empty where that is not known or there is none. ``figures_problem`` says why figures are
-    missing. ``sources`` is empty where nobody was asked who has what. ``runtimes`` is None where nobody
-    looked. ``looked_for`` are the makers whose devices are looked for. ``is_nameless``: pods, containers and
-    processes are not named (``nameless``).
+    ``drivers`` are pairs of a vendor and the version of its driver. ``cuda`` is the newest CUDA version that
+    NVIDIA's driver serves, "" if it is unknown or there is no driver. ``stats_problem`` is the reason for
+    missing stats. ``sources`` is empty if no source was queried. ``runtimes`` is None if there was no
+    response. ``searched`` are the vendors whose devices are discovered. ``is_nameless`` is true if pods,
+    containers and processes are not named (``nameless``).
     """
 
     at_s: float
     host: str
     status: DaemonStatus
     devices: tuple[DeviceView, ...] = ()
-    topology: tuple[Device, ...] = ()
+    topology: tuple[MatrixDevice, ...] = ()
     drivers: tuple[tuple[str, str], ...] = ()
     cuda: str = ""
-    figures_problem: str = ""
-    sources: tuple[HolderSource, ...] = ()
+    stats_problem: str = ""
+    sources: tuple[DeviceUserSource, ...] = ()
     runtimes: tuple[RuntimeView, ...] | None = None
-    looked_for: tuple[str, ...] = ()
-    peers: tuple[Peer, ...] = ()
+    searched: tuple[str, ...] = ()
+    services: tuple[ServiceStatus, ...] = ()
     is_nameless: bool = False
     reload_s: int = 0
 
 
-def is_offered(device: KnownDevice) -> bool:
-    """Return whether containers can have DEVICE: a GPU that is split is offered as its partitions."""
-    return device.usable and (device.partition is not None or not device.accelerator.partitioned)
-
-
-def offered_names(devices: Iterable[KnownDevice]) -> tuple[str, ...]:
-    """Return the names of those of DEVICES that containers can have."""
-    return tuple(device.name for device in devices if is_offered(device))
+def names_for_containers(devices: Iterable[KnownDevice]) -> tuple[str, ...]:
+    """Return the names of the DEVICES that containers can have."""
+    return tuple(device.name for device in devices if device.is_offered)
 
 
 def nameless(view: PageView) -> PageView:
-    """Return VIEW for those who may know that a device is in use, and not by whom.
+    """Return VIEW without the names of users. The result only shows whether a device is in use.
 
-    Refusals go as a whole: their reasons quote what pods asked for.
+    The result has no refused containers, because the reasons for a refusal quote the requests of pods.
     """
     devices = tuple(
-        replace(one, holders=_unnamed(one.holders), figures=one.figures and without_names(one.figures))
+        replace(one, users=_unnamed(one.users), stats=one.stats and without_names(one.stats))
         for one in view.devices
     )
-    peers = tuple(replace(peer, refusals=()) for peer in view.peers)
-    return replace(view, devices=devices, peers=peers, is_nameless=True)
+    services = tuple(replace(service, refusals=()) for service in view.services)
+    return replace(view, devices=devices, services=services, is_nameless=True)
 
 
-def without_names(figures: DeviceFigures) -> DeviceFigures:
-    """Return FIGURES with the numbers of processes, and without their names."""
-    if not figures.processes:
-        return figures
-    return replace(figures, processes=tuple(replace(one, name="") for one in figures.processes))
+def without_names(stats: DeviceStats) -> DeviceStats:
+    """Return STATS without the names of processes. The process ids are kept."""
+    if not stats.processes:
+        return stats
+    return replace(stats, processes=tuple(replace(one, name="") for one in stats.processes))
 
 
-def _unnamed(holders: tuple[Holder, ...]) -> tuple[Holder, ...]:
-    said = dict.fromkeys(holder.said_by for holder in holders)
-    return tuple(Holder(name="in use", said_by=each) for each in said)
+def _unnamed(users: tuple[DeviceUser, ...]) -> tuple[DeviceUser, ...]:
+    sources = dict.fromkeys(user.source for user in users)
+    return tuple(DeviceUser(name="in use", source=each) for each in sources)
 
 
 def device_views(
     devices: Iterable[KnownDevice],
     inventories: Mapping[str, Inventory],
-    figures: Iterable[VendorFigures] = (),
-    holders: Mapping[DeviceKey, tuple[Holder, ...]] | None = None,
+    stats: Iterable[VendorStats] = (),
+    users: Mapping[DeviceKey, tuple[DeviceUser, ...]] | None = None,
 ) -> tuple[DeviceView, ...]:
-    """Return what is known of each of DEVICES, which ``known_devices`` made of INVENTORIES."""
+    """Return the known facts about each of DEVICES, which ``known_devices`` returned for INVENTORIES."""
     labels = {_place(one.vendor, one.accelerator): one.label for one in devices_of(inventories)}
-    told = {(one.address, one.instance): one for vendor in figures for one in vendor.devices}
+    by_device = {(one.address, one.instance): one for vendor in stats for one in vendor.devices}
     return tuple(
         DeviceView(
             device=device,
             label="" if device.partition else labels.get(_place(device.vendor, device.accelerator), ""),
-            figures=told.get((device.accelerator.address, device.instance)),
-            holders=(holders or {}).get((device.accelerator.address, device.instance), ()),
+            stats=by_device.get((device.accelerator.address, device.instance)),
+            users=(users or {}).get((device.accelerator.address, device.instance), ()),
         )
         for device in devices
     )

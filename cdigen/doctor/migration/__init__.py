@@ -1,5 +1,5 @@
-"""What of other tools is on a host, and the way to cdigen: ``plan.migration``; files: ``usage.judge``.
+"""The migration from other tools to cdigen, on a host (``plan``) and in files (``usage``).
 
-Nothing here changes the host. What each tool leaves where was read in its packages and sources;
-docs/migrating.md says what differs from it.
+No function changes the host. The paths of each tool are from the packages and the sources of the tool.
+docs/migrating.md describes the differences from cdigen.
 """

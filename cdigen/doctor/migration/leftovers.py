@@ -1,12 +1,12 @@
-"""Find what other tools have put onto a host: packages, programs, units, hooks, sockets: ``find``."""
+"""Find leftovers on a host: packages, programs, units, runtimes, hooks, sockets and specs of other tools."""
 
 from __future__ import annotations
 
 import posixpath
 
 from cdigen.doctor.kubelet_sockets import kind_of, resource_of
-from cdigen.doctor.migration.result import Found
-from cdigen.doctor.others import PODMAN_HOOKS, REFRESH_UNITS, is_enabled, is_nvidias
+from cdigen.doctor.migration.result import Leftover
+from cdigen.doctor.other_tools import PODMAN_HOOKS, REFRESH_UNITS, is_enabled, is_of_nvidia
 from cdigen.doctor.spec_documents import own_file, was_ours
 from cdigen.runtimes.installed import FOLDERS
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOOLKIT, OLD_DOCKER, AMD = "NVIDIA Container Toolkit", "nvidia-docker 1.0", "AMD Container Toolkit"
 INTEL = "Intel's CDI specs generator"
-# Each tool's programs, by their names on the host.
+# Tool -> the names of its programs.
 _PROGRAMS = {
     TOOLKIT: (
         "nvidia-ctk", "nvidia-cdi-hook", "nvidia-container-runtime", "nvidia-container-runtime-hook",
@@ -31,11 +31,11 @@ _PROGRAMS = {
     AMD: ("amd-ctk", "amd-container-runtime"),
     INTEL: ("intel-cdi-specs-generator",),
 }  # fmt: skip
-# The kinds of devices of each tool: before it goes, cdigen has to offer these.
+# Tool -> the kinds of its devices. cdigen must have specs of these kinds before the tool is removed.
 VENDORS = {TOOLKIT: "nvidia.com/", OLD_DOCKER: "nvidia.com/", AMD: "amd.com/", INTEL: "intel.com/"}
-# Where NVIDIA's operator puts the toolkit (its toolkit.installDir), beside the usual places.
+# The usual folders, and the folder of the toolkit of NVIDIA's operator (toolkit.installDir of the operator).
 _FOLDERS = (*FOLDERS, "/usr/local/nvidia/toolkit")
-# Each tool's packages of Debian and its kin.
+# Tool -> its packages on Debian and derivatives.
 PACKAGES = {
     TOOLKIT: (
         "nvidia-container-toolkit", "nvidia-container-toolkit-base", "nvidia-container-runtime",
@@ -47,22 +47,22 @@ PACKAGES = {
 _DPKG = "/var/lib/dpkg/info"
 UNITS = {TOOLKIT: REFRESH_UNITS, OLD_DOCKER: ("nvidia-docker.service",)}
 GPUSHARE = "gpushare"
-_INTELS = "Intel's device plugin"
-# Whose device plugin serves resources of a domain.
+_INTEL_PLUGIN = "Intel's device plugin"
+# Domain of a resource -> device plugin.
 _PLUGINS = {
     "nvidia.com": "NVIDIA's device plugin",
     "aliyun.com": GPUSHARE,
     "amd.com": "AMD's device plugin",
-    "gpu.intel.com": _INTELS,
-    "npu.intel.com": _INTELS,
-    "habana.ai": _INTELS,
+    "gpu.intel.com": _INTEL_PLUGIN,
+    "npu.intel.com": _INTEL_PLUGIN,
+    "habana.ai": _INTEL_PLUGIN,
 }
-# A runtime's name or program -> whose it is.
+# Name or program of a runtime -> tool.
 _RUNTIMES = {"nvidia": TOOLKIT, "amd-container-runtime": AMD}
 
 
-def find(context: Context) -> tuple[Found, ...]:
-    """Return all that there is, packages first, specs last."""
+def find(context: Context) -> tuple[Leftover, ...]:
+    """Return all leftovers; packages are first, and specs are last."""
     return (
         *_packages(context),
         *_programs(context),
@@ -74,80 +74,83 @@ def find(context: Context) -> tuple[Found, ...]:
     )
 
 
-def _packages(context: Context) -> Iterator[Found]:
-    """Yield what dpkg has installed: the digests of a package's files, which go when it is removed."""
+def _packages(context: Context) -> Iterator[Leftover]:
+    """Yield the packages of dpkg, identified by their .md5sums files.
+
+    dpkg removes the .md5sums file of a package with the package.
+    """
     names = {name.partition(":")[0] for name in context.host.names(_DPKG) if name.endswith(".md5sums")}
     installed = {name.removesuffix(".md5sums") for name in names}
     for tool, packages in PACKAGES.items():
-        if there := tuple(name for name in packages if name in installed):
-            yield Found(tool=tool, kind="packages", where=there)
+        if present := tuple(name for name in packages if name in installed):
+            yield Leftover(tool=tool, kind="packages", where=present)
 
 
-def _programs(context: Context) -> Iterator[Found]:
+def _programs(context: Context) -> Iterator[Leftover]:
     programs = dict(_PROGRAMS)
-    # nvidia-docker2 had a script of the same name.
+    # The script of nvidia-docker2 has the same name as a program of nvidia-docker 1.0.
     if not any(context.host.exists(f"{folder}/{programs[OLD_DOCKER][0]}") for folder in _FOLDERS):
         programs[TOOLKIT] += programs.pop(OLD_DOCKER)[1:]
     for tool, names in programs.items():
         paths = (f"{folder}/{name}" for name in names for folder in _FOLDERS)
-        # /bin is /usr/bin on most hosts.
-        there: dict[str, str] = {}
+        # On most hosts, /bin is a link to /usr/bin.
+        present: dict[str, str] = {}
         for path in paths:
             if context.host.exists(path):
                 folder = context.host.directory(posixpath.dirname(path))
-                there.setdefault(f"{folder}/{posixpath.basename(path)}", path)
-        if there:
-            yield Found(tool=tool, kind="programs", where=tuple(there.values()))
+                present.setdefault(f"{folder}/{posixpath.basename(path)}", path)
+        if present:
+            yield Leftover(tool=tool, kind="programs", where=tuple(present.values()))
 
 
-def _units(context: Context) -> Iterator[Found]:
+def _units(context: Context) -> Iterator[Leftover]:
     for tool, units in UNITS.items():
-        if there := tuple(unit for unit in units if is_enabled(context, unit)):
-            yield Found(tool=tool, kind="units", where=there, detail="enabled")
+        if enabled := tuple(unit for unit in units if is_enabled(context, unit)):
+            yield Leftover(tool=tool, kind="units", where=enabled, detail="enabled")
 
 
-def registered(context: Context) -> Iterator[tuple[str, OciRuntime, Found]]:
-    """Yield other tools' OCI runtimes: the container runtime that knows each, it, and what is found."""
+def registered(context: Context) -> Iterator[tuple[str, OciRuntime, Leftover]]:
+    """Yield (container runtime, OCI runtime, leftover) for each registered OCI runtime of another tool."""
     for configured in context.runtimes:
         for runtime in configured.settings.oci_runtimes:
             program = posixpath.basename(runtime.path)
-            tool = TOOLKIT if is_nvidias(runtime) else _RUNTIMES.get(program, "")
+            tool = TOOLKIT if is_of_nvidia(runtime) else _RUNTIMES.get(program, "")
             if tool:
-                what = "the default runtime" if runtime.is_default else "a runtime"
-                detail = f"{what} of {configured.name}: {runtime.name}"
+                role = "the default runtime" if runtime.is_default else "a runtime"
+                detail = f"{role} of {configured.name}: {runtime.name}"
                 yield (
                     configured.name,
                     runtime,
-                    Found(tool=tool, kind="runtime", where=runtime.files, detail=detail),
+                    Leftover(tool=tool, kind="runtime", where=runtime.files, detail=detail),
                 )
 
 
-def _hooks(context: Context) -> Iterator[Found]:
-    if there := tuple(path for path in PODMAN_HOOKS if context.host.exists(path)):
-        yield Found(tool=TOOLKIT, kind="hook", where=there, detail="of podman")
+def _hooks(context: Context) -> Iterator[Leftover]:
+    if present := tuple(path for path in PODMAN_HOOKS if context.host.exists(path)):
+        yield Leftover(tool=TOOLKIT, kind="hook", where=present, detail="of podman")
 
 
-def _plugins(context: Context) -> Iterator[Found]:
+def _plugins(context: Context) -> Iterator[Leftover]:
     folder = context.node.plugins
     for name in context.host.names(folder):
         resource = resource_of(name)
         if kind_of(resource):
             plugin = _PLUGINS[resource.partition("/")[0]]
-            yield Found(tool=plugin, kind="plugin", where=(f"{folder}/{name}",))
+            yield Leftover(tool=plugin, kind="plugin", where=(f"{folder}/{name}",))
 
 
-def _specs(context: Context) -> Iterator[Found]:
+def _specs(context: Context) -> Iterator[Leftover]:
     for spec in foreign_specs(context):
         offered = {name for name in context.offered if name.startswith(f"{spec.kind}=")}
-        alone = [name for name in _names(spec) if name not in offered] if offered else []
+        missing = [name for name in _names(spec) if name not in offered] if offered else []
         detail = f"{spec.kind}, {'in use' if spec.is_used else 'not in use'}"
-        if alone:
-            detail += f"; cdigen has no {', '.join(alone[:3])}{' ...' if len(alone) > 3 else ''}"
-        yield Found(tool=_writer(spec), kind="spec", where=(spec.path,), detail=detail)
+        if missing:
+            detail += f"; cdigen has no {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}"
+        yield Leftover(tool=_writer(spec), kind="spec", where=(spec.path,), detail=detail)
 
 
 def foreign_specs(context: Context) -> tuple[ExaminedSpec, ...]:
-    """Return the specs of kinds that cdigen serves which others wrote."""
+    """Return the specs of required kinds that other tools wrote."""
     return tuple(
         spec
         for spec in context.specs
@@ -155,14 +158,14 @@ def foreign_specs(context: Context) -> tuple[ExaminedSpec, ...]:
     )
 
 
-def has_toolkits_hook(document: str) -> bool:
-    """Return whether the spec DOCUMENT, as text, has a hook that is a program of NVIDIA's toolkit."""
+def has_toolkit_hook(document: str) -> bool:
+    """Return whether DOCUMENT, the text of a spec, has a hook of NVIDIA's toolkit."""
     return any(program in document for program in ("nvidia-cdi-hook", "nvidia-ctk"))
 
 
 def _writer(spec: ExaminedSpec) -> str:
-    """Return which tool wrote SPEC, as its hooks, its name or its kind tell."""
-    if has_toolkits_hook(str(spec.document)):
+    """Return the tool that wrote SPEC, identified by the hooks, the file name or the kind of SPEC."""
+    if has_toolkit_hook(str(spec.document)):
         return TOOLKIT
     if posixpath.basename(spec.path) == "amd.json":
         return AMD

@@ -1,16 +1,16 @@
-"""Plan the way from other tools to cdigen: ``migration``.
+"""The plan of a migration from other tools to cdigen.
 
-The order is such that nothing breaks: cdigen's specs are there before the others' go, containers ask by name
-before the old way is closed, and packages go last. What a device plugin of Kubernetes or a spec needs is left
-alone, and so is a tool for whose GPUs cdigen has nothing to offer.
+The order of the steps keeps containers working. cdigen writes its specs before the specs of other tools are
+removed. Containers request devices by name before the old runtimes are removed. Packages are removed last.
+The plan keeps files that a device plugin of Kubernetes or a spec needs. The plan also keeps a tool if cdigen
+cannot generate specs for the GPUs of the tool.
 """
 
 from __future__ import annotations
 
 import posixpath
 
-from cdigen.doctor.authority import may_rename
-from cdigen.doctor.commands import free_path
+from cdigen.doctor.commands import free_path, run_cdigen
 from cdigen.doctor.migration.leftovers import (
     GPUSHARE,
     OLD_DOCKER,
@@ -19,11 +19,12 @@ from cdigen.doctor.migration.leftovers import (
     VENDORS,
     find,
     foreign_specs,
-    has_toolkits_hook,
+    has_toolkit_hook,
     registered,
 )
-from cdigen.doctor.migration.result import Migration, Step
-from cdigen.doctor.others import is_enabled
+from cdigen.doctor.migration.result import Migration, MigrationStep
+from cdigen.doctor.other_tools import is_enabled
+from cdigen.doctor.remedy_safety import may_rename
 from cdigen.doctor.result import Remedy, listed
 from cdigen.doctor.spec_documents import MAX_SIZE, is_ours, own_file, was_ours
 from cdigen.host.root import shown
@@ -37,173 +38,180 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.migration.result import Found
+    from cdigen.doctor.migration.result import Leftover
     from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 
-# Folders whose files containerd and CRI-O read, and where one goes that they shall not read any more: CRI-O
-# takes every file in its folder, whatever its name.
+# Folder of drop-in files of containerd or CRI-O -> folder for disabled files. CRI-O reads every file in its
+# drop-in folder, with any name.
 _DROP_INS = {
     "/etc/containerd/conf.d": "/etc/containerd/conf.d",
     "/etc/crio/crio.conf.d": "/etc/crio",
 }
-# The ending of a copy that is made before a file is replaced or edited.
+# The ending of a copy of a file that is replaced or edited.
 _KEPT = ".before-cdigen"
 _RESTARTS = {"docker": "docker", "containerd": "containerd", "crio": "crio"}
 _SEE = "docs/migrating.md"
 
 
 def migration(context: Context) -> Migration:
-    """Return what is found on the host of CONTEXT, and what to do; no step where nothing is found."""
+    """Return the leftovers on the host of CONTEXT, and the steps (none if nothing is left over)."""
     found = find(context)
     if not found:
-        return Migration(found=(), steps=(), stays=())
+        return Migration(leftovers=(), steps=(), kept=())
     plugins = tuple(one for one in found if one.kind == "plugin")
     needed = any(one.tool in {"NVIDIA's device plugin", "gpushare"} for one in plugins)
-    lacking = {one.tool for one in found if not _has_successor(context, one)}
-    able = tuple(one for one in found if one.tool not in lacking)
+    without_specs = {one.tool for one in found if not _has_successor(context, one)}
+    replaceable = tuple(one for one in found if one.tool not in without_specs)
     dependents = tuple(_dependents(context))
-    going = tuple(one for one in able if not (dependents and one.tool == TOOLKIT))
+    removable = tuple(one for one in replaceable if not (dependents and one.tool == TOOLKIT))
     steps = [
-        *_say_what_lacks(lacking),
-        *_stop_units(able),
-        *(_write_specs(context) if able else ()),
-        *(_keep_fresh(context) if able else ()),
-        *(_enable_cdi(context) if able else ()),
-        *_ask_by_name(able),
-        *(() if needed else _unregister(context, lacking)),
-        *_disable_hooks(context, able),
-        *(() if needed else _remove_packages(going)),
+        *_wait_for_specs(without_specs),
+        *_stop_units(replaceable),
+        *(_write_specs(context) if replaceable else ()),
+        *(_start_service(context) if replaceable else ()),
+        *(_enable_cdi(context) if replaceable else ()),
+        *_request_by_name(replaceable),
+        *(() if needed else _unregister(context, without_specs)),
+        *_disable_hooks(context, replaceable),
+        *(() if needed else _remove_packages(removable)),
     ]
-    stays = (
-        *_stays(plugins, found, needed=needed),
-        *(_kept_by(dependents) if len(going) < len(able) else ()),
+    kept = (
+        *_kept_for_plugins(plugins, found, needed=needed),
+        *(_kept_for_specs(dependents) if len(removable) < len(replaceable) else ()),
     )
-    return Migration(found=found, steps=tuple(steps), stays=stays)
+    return Migration(leftovers=found, steps=tuple(steps), kept=kept)
 
 
-def _has_successor(context: Context, one: Found) -> bool:
-    """Return whether cdigen offers devices of the kinds for which the tool of ONE is there."""
+def _has_successor(context: Context, one: Leftover) -> bool:
+    """Return whether cdigen can generate specs for the devices of the tool of ONE.
+
+    The result is always true for device plugins.
+    """
     kinds = VENDORS.get(one.tool, "")
     return one.kind == "plugin" or any(kind.startswith(kinds) for kind in context.offered_kinds)
 
 
-def _say_what_lacks(tools: set[str]) -> Iterator[Step]:
+def _wait_for_specs(tools: set[str]) -> Iterator[MigrationStep]:
     if tools:
         text = (
-            "cdigen finds no GPU for which it could offer devices: 'cdigen doctor' says why; come back then"
+            "cdigen finds no GPU for its specs: run 'cdigen doctor' for the reason, then repeat this command"
         )
         names = ", ".join(sorted(tools))
-        why = f"cdigen's own specs have to be there before anything of these goes: {names}"
-        yield Step(name="write-specs", why=why, by_hand=text)
+        why = f"cdigen needs its own specs before these tools are removed: {names}"
+        yield MigrationStep(name="write-specs", why=why, by_hand=text)
 
 
 def _dependents(context: Context) -> Iterator[str]:
-    """Yield the specs that stay and have NVIDIA's hook: cdigen's own by a profile, those of other kinds."""
-    going = {spec.path for spec in foreign_specs(context) if spec.kind in context.offered_kinds}
+    """Yield the specs that use NVIDIA's hook and that the plan does not remove.
+
+    These are cdigen's own specs for profiles with NVIDIA's hook, and other tools' specs of kinds that
+    cdigen cannot generate.
+    """
+    removable = {spec.path for spec in foreign_specs(context) if spec.kind in context.offered_kinds}
     own = {own_file(context, product.kind): str(product.document) for product in context.products}
-    yield from (path for path, document in own.items() if has_toolkits_hook(document))
+    yield from (path for path, document in own.items() if has_toolkit_hook(document))
     for path in (path for path in context.spec_files if path.endswith(SPEC_SUFFIXES)):
-        is_other = path not in going and path not in own and not was_ours(context, path)
-        if is_other and has_toolkits_hook(context.text(path, limit=MAX_SIZE)):
+        is_other = path not in removable and path not in own and not was_ours(context, path)
+        if is_other and has_toolkit_hook(context.text(path, limit=MAX_SIZE)):
             yield path
 
 
-def _kept_by(specs: tuple[str, ...]) -> Iterator[str]:
+def _kept_for_specs(specs: tuple[str, ...]) -> Iterator[str]:
     paths = listed(map(shown, specs))
-    yield f"{TOOLKIT}'s packages and programs: containers with devices of {paths} start by its hook"
+    yield f"{TOOLKIT}, packages and programs: containers with devices of {paths} need its hook"
 
 
-def _stop_units(found: tuple[Found, ...]) -> Iterator[Step]:
+def _stop_units(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     for one in found:
         if one.kind == "units" and one.tool == TOOLKIT:
             units = UNITS[TOOLKIT]
-            yield Step(
+            yield MigrationStep(
                 name="stop-refresh",
-                why="NVIDIA's service writes no more specs; the one that it wrote stays in use",
-                commands=(_systemctl("disable", "--now", *units, why="it stops, and starts at no boot"),),
-                undo=(_systemctl("enable", "--now", *units, why="it writes its spec anew"),),
+                why="NVIDIA's service stops writing specs; its last spec stays in use",
+                commands=(_systemctl("disable", "--now", *units, why="stop and disable the service"),),
+                undo=(_systemctl("enable", "--now", *units, why="enable and start the service"),),
             )
 
 
-def _write_specs(context: Context) -> Iterator[Step]:
-    """Yield the steps by which cdigen's specs take the place of others': first ours, then theirs go."""
+def _write_specs(context: Context) -> Iterator[MigrationStep]:
+    """Yield the steps that write cdigen's specs, and then remove the specs of other tools."""
     foreign = [spec.path for spec in foreign_specs(context) if spec.kind in context.offered_kinds]
     ours = [own_file(context, kind) for kind in context.offered_kinds]
     last = context.configuration.spec_dirs[-1]
     beside = [path for path in foreign if _is_in(context, path, last)]
     if beside or not all(is_ours(context, path) for path in ours):
-        # Elsewhere cp would write wherever somebody's link leads; --replace-foreign itself follows none.
+        # In a folder of another user, cp could follow this user's links. --replace-foreign follows no links.
         safe = [path for path in beside if not untrusted(posixpath.dirname(path), base=context.host.outer)]
         copies = {path: free_path(context, path, _KEPT) for path in safe}
-        copied = [_file("keep it for the way back", "cp", "-p", *pair) for pair in copies.items()]
-        back = [_file("the other's spec is back", "mv", to, path) for path, to in copies.items()]
+        copied = [_file("keep a copy", "cp", "-p", *pair) for pair in copies.items()]
+        back = [_file("restore the spec of the other tool", "mv", to, path) for path, to in copies.items()]
         replacing = ("--replace-foreign",) if beside else ()
-        yield Step(
+        yield MigrationStep(
             name="write-specs",
-            why="cdigen writes its specs, in the place of what others have in the same directory",
-            commands=(*copied, _cdigen(context, "generate", "--write", *replacing, why="write them")),
+            why="cdigen writes its specs, and replaces the specs of other tools in the same directory",
+            commands=(*copied, _cdigen(context, "generate", "--write", *replacing, why="write the specs")),
             undo=(_cdigen(context, "withdraw", why="remove cdigen's specs"), *back),
-            undo_by_hand="" if safe == beside else "the specs that it moved aside get their old names",
+            undo_by_hand="" if safe == beside else "restore the old names of the specs that cdigen renamed",
         )
     for path in (path for path in foreign if path not in beside):
-        step = Step(name="move-spec", why="names that only this file has stop to resolve")
+        step = MigrationStep(name="move-spec", why="names that are only in this file no longer resolve")
         yield _by_moving(step, context, path, _free(context, path))
 
 
-def _keep_fresh(context: Context) -> Iterator[Step]:
+def _start_service(context: Context) -> Iterator[MigrationStep]:
     if is_enabled(context, UNIT):
         return
-    why = "cdigen keeps its specs true: after upgrades of the driver, MIG changes, a boot"
+    why = "cdigen updates its specs after driver upgrades, MIG changes and reboots"
     if service_of(context.host) == SYSTEMD:
-        yield Step(
-            name="keep-fresh",
+        yield MigrationStep(
+            name="start-service",
             why=why,
-            commands=(_systemctl("enable", "--now", UNIT, why="now and at every boot"),),
-            undo=(_systemctl("disable", "--now", UNIT, why="it stops, and starts at no boot"),),
+            commands=(_systemctl("enable", "--now", UNIT, why="start it now and at each boot"),),
+            undo=(_systemctl("disable", "--now", UNIT, why="stop and disable the service"),),
         )
     else:
-        text = f"start it with {service_of(context.host).enable}"
-        yield Step(name="keep-fresh", why=why, by_hand=text, undo_by_hand="stop it")
+        text = f"start the service: {service_of(context.host).enable}"
+        yield MigrationStep(name="start-service", why=why, by_hand=text, undo_by_hand="stop the service")
 
 
-def _enable_cdi(context: Context) -> Iterator[Step]:
+def _enable_cdi(context: Context) -> Iterator[MigrationStep]:
     for runtime in context.runtimes:
         if runtime.settings.cdi_enabled is not False:
             continue
         words = ("configure", runtime.name)
         restart = ("--restart",) if context.is_live and context.request.restart(runtime.name) else ()
-        yield Step(
+        yield MigrationStep(
             name="configure",
-            why=f"{runtime.name} reads CDI specs",
-            commands=(_cdigen(context, *words, *restart, why="set what it needs, and restart it"),),
-            undo=(_cdigen(context, *words, "--undo", *restart, why="its configuration as it was"),),
+            why=f"make {runtime.name} read CDI specs",
+            commands=(_cdigen(context, *words, *restart, why="configure and restart it"),),
+            undo=(_cdigen(context, *words, "--undo", *restart, why="restore its configuration"),),
         )
 
 
-def _ask_by_name(found: tuple[Found, ...]) -> Iterator[Step]:
-    """Yield the step that only people can do, where there is another way of asking than by name."""
+def _request_by_name(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
+    """Yield the manual step for requests by name, if a leftover serves other requests for GPUs."""
     if any(one.kind in {"runtime", "hook", "programs"} for one in found):
-        yield Step(
-            name="ask-by-name",
-            why="whoever starts containers names the device, and creates those that exist anew",
+        yield MigrationStep(
+            name="request-by-name",
+            why="containers request devices by name; existing containers must be created again",
             by_hand=(
-                "--device nvidia.com/gpu=all in place of --gpus all and --runtime=nvidia; "
+                "replace --gpus all and --runtime=nvidia by --device nvidia.com/gpu=all; "
                 "'cdigen doctor --migrate FILE...' finds them in scripts, unit and compose files, "
-                f"and {_SEE} has what to write"
+                f"and {_SEE} has the replacements"
             ),
-            undo_by_hand="the files as they were: until here the old way works as well",
+            undo_by_hand="restore the files; the old runtimes are still installed",
         )
 
 
-def _unregister(context: Context, lacking: set[str]) -> Iterator[Step]:
-    """Yield a step for each file that names other tools' OCI runtimes, but for those of the tools LACKING."""
+def _unregister(context: Context, without_specs: set[str]) -> Iterator[MigrationStep]:
+    """Yield a step for each file with OCI runtimes of other tools, except the tools in WITHOUT_SPECS."""
     by_file: dict[tuple[str, str], list[OciRuntime]] = {}
     for container_runtime, runtime, one in registered(context):
-        for file in runtime.files if one.tool not in lacking else ():
+        for file in runtime.files if one.tool not in without_specs else ():
             by_file.setdefault((container_runtime, file), []).append(runtime)
     for (container_runtime, file), runtimes in by_file.items():
         names = ", ".join(shown(one.name) for one in runtimes)
-        step = Step(name="unregister", why=f"{container_runtime} has no runtime {names} any more")
+        step = MigrationStep(name="unregister", why=f"remove the runtime {names} from {container_runtime}")
         folder, base = posixpath.split(file)
         restart = _restart(container_runtime)
         sets_more = _sets_more(context, container_runtime, file)
@@ -216,85 +224,95 @@ def _unregister(context: Context, lacking: set[str]) -> Iterator[Step]:
             yield _by_moving(step, context, file, target, restart)
         else:
             default = " and the default runtime" if any(one.is_default for one in runtimes) else ""
-            rest = " (and leave what it says of CDI and NRI)" if sets_more else ""
+            rest = " (keep its settings of CDI and NRI)" if sets_more else ""
             text = f"remove {names}{default} from {shown(file)}{rest}, then restart {container_runtime}"
             yield _by_editing(replace(step, by_hand=text), context, file, restart)
 
 
 def _sets_more(context: Context, container_runtime: str, file: str) -> bool:
-    """Return whether FILE is also what sets CDI or NRI: nvidia-ctk writes enable_cdi beside its runtimes."""
+    """Return whether FILE also sets CDI or NRI.
+
+    nvidia-ctk writes enable_cdi into the same file as its runtimes.
+    """
     found = (one.settings.set_by for one in context.runtimes if one.name == container_runtime)
     return any(path == file for set_by in found for _, path in set_by)
 
 
-def _by_editing(step: Step, context: Context, file: str, after: tuple[Remedy, ...]) -> Step:
-    """Return STEP, whose FILE a person edits, with a copy of it made first where root alone controls it."""
+def _by_editing(step: MigrationStep, context: Context, file: str, after: tuple[Remedy, ...]) -> MigrationStep:
+    """Return STEP, a manual edit of FILE; the step first copies FILE if only root may change its folder."""
     if untrusted(posixpath.dirname(file), base=context.host.outer):
-        return replace(step, undo_by_hand=f"{shown(file)} as it was")
+        return replace(step, undo_by_hand=f"restore {shown(file)}")
     folder, base = posixpath.split(file)
     kept = free_path(context, f"{_DROP_INS.get(folder, folder)}/{base}", _KEPT)
     return replace(
         step,
-        commands=(_file("keep it for the way back", "cp", "-p", file, kept),),
-        undo=(_file("it is as it was", "cp", "-p", kept, file), *after),
+        commands=(_file("keep a copy", "cp", "-p", file, kept),),
+        undo=(_file("restore the file", "cp", "-p", kept, file), *after),
     )
 
 
-def _disable_hooks(context: Context, found: tuple[Found, ...]) -> Iterator[Step]:
+def _disable_hooks(context: Context, found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     for path in (path for one in found if one.kind == "hook" for path in one.where):
-        why = "podman runs NVIDIA's hook no more for images that set NVIDIA_VISIBLE_DEVICES"
-        yield _by_moving(Step(name="disable-hook", why=why), context, path, _free(context, path))
+        why = "podman stops running NVIDIA's hook for images that set NVIDIA_VISIBLE_DEVICES"
+        yield _by_moving(MigrationStep(name="disable-hook", why=why), context, path, _free(context, path))
 
 
-def _remove_packages(found: tuple[Found, ...]) -> Iterator[Step]:
-    """Yield what removes what is found, packages by dpkg, the rest by whatever installed it."""
+def _remove_packages(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
+    """Yield the steps that stop units, remove packages with apt-get, and remove other programs manually."""
     for one in found:
-        why = f"nothing needs it any more ({one.tool})"
+        why = f"{one.tool} is no longer needed"
         if one.kind == "units" and one.tool == OLD_DOCKER:
-            yield Step(
+            yield MigrationStep(
                 name="stop-plugin",
                 why=why,
-                commands=(_systemctl("disable", "--now", *one.where, why="it stops, and starts at no boot"),),
-                undo=(_systemctl("enable", "--now", *one.where, why="it answers again"),),
+                commands=(_systemctl("disable", "--now", *one.where, why="stop and disable the service"),),
+                undo=(_systemctl("enable", "--now", *one.where, why="enable and start the service"),),
             )
         if one.kind == "packages":
-            yield Step(
+            yield MigrationStep(
                 name="remove-packages",
                 why=why,
-                commands=(Remedy(argv=("apt-get", "remove", *one.where), why="its programs and units go"),),
-                undo=(Remedy(argv=("apt-get", "install", *one.where), why="they are back"),),
+                commands=(
+                    Remedy(argv=("apt-get", "remove", *one.where), why="remove its programs and units"),
+                ),
+                undo=(Remedy(argv=("apt-get", "install", *one.where), why="install them again"),),
             )
     packaged = {one.tool for one in found if one.kind == "packages"}
     for one in found:
         if one.kind == "programs" and one.tool not in packaged:
             paths = ", ".join(map(shown, one.where))
-            yield Step(
+            yield MigrationStep(
                 name="remove-programs",
-                why=f"nothing needs it any more ({one.tool})",
-                by_hand=f"remove {paths} by what installed it (dnf, zypper, an operator)",
+                why=f"{one.tool} is no longer needed",
+                by_hand=f"remove {paths} with its installer (dnf, zypper, an operator)",
                 undo_by_hand="install it again",
             )
 
 
-def _stays(plugins: tuple[Found, ...], found: tuple[Found, ...], *, needed: bool) -> Iterator[str]:
+def _kept_for_plugins(
+    plugins: tuple[Leftover, ...], found: tuple[Leftover, ...], *, needed: bool
+) -> Iterator[str]:
     for plugin in plugins:
-        by = "'cdigen kubelet' can take its place (docs/kubernetes.md)"
-        by = "nothing of cdigen's replaces it yet" if plugin.tool == GPUSHARE else by
+        text = "'cdigen kubelet' can replace it (docs/kubernetes.md)"
+        text = "cdigen does not replace it yet" if plugin.tool == GPUSHARE else text
         where = shown(plugin.where[0])
-        yield f"{plugin.tool} ({where}): {by}; until then, pods that request its resource need it"
+        yield f"{plugin.tool} ({where}): {text}; pods that request its resource need the plugin"
     if needed and any(one.tool == TOOLKIT for one in found):
         yield f"{TOOLKIT}, with its runtimes: the device plugin may need them ({_SEE})"
 
 
-def _by_moving(step: Step, context: Context, path: str, target: str, after: tuple[Remedy, ...] = ()) -> Step:
-    """Return STEP, which renames PATH; by hand where others than root may have chosen it."""
+def _by_moving(
+    step: MigrationStep, context: Context, path: str, target: str, after: tuple[Remedy, ...] = ()
+) -> MigrationStep:
+    """Return STEP, a rename of PATH; the rename is manual if users other than root may have chosen PATH."""
     if not may_rename(context, path) and untrusted(posixpath.dirname(path), base=context.host.outer):
-        text = f"others than root may change {shown(posixpath.dirname(path))}: rename {shown(path)} by hand"
-        return replace(step, by_hand=text, undo_by_hand="its old name")
+        folder = shown(posixpath.dirname(path))
+        text = f"users other than root may change {folder}: rename {shown(path)} by hand"
+        return replace(step, by_hand=text, undo_by_hand="rename it back")
     return replace(
         step,
-        commands=(_file("nothing reads it by that name", "mv", path, target), *after),
-        undo=(_file("it has its old name", "mv", target, path), *after),
+        commands=(_file("rename it to a name that no program reads", "mv", path, target), *after),
+        undo=(_file("restore its name", "mv", target, path), *after),
     )
 
 
@@ -311,7 +329,7 @@ def _free(context: Context, path: str) -> str:
 
 def _restart(runtime: str) -> tuple[Remedy, ...]:
     unit = _RESTARTS.get(runtime)
-    return (_systemctl("restart", unit, why="it reads its configuration anew"),) if unit else ()
+    return (_systemctl("restart", unit, why="make it read its configuration"),) if unit else ()
 
 
 def _systemctl(*words: str, why: str) -> Remedy:
@@ -319,14 +337,12 @@ def _systemctl(*words: str, why: str) -> Remedy:
 
 
 def _file(why: str, *argv: str) -> Remedy:
-    """Return a command on files of the host, by the names that they have there."""
+    """Return a command on files of the host, with paths of the host."""
     return Remedy(argv=argv, why=why)
 
 
 def _cdigen(context: Context, *words: str, why: str) -> Remedy:
-    """Return a command of cdigen's, to be run on the host itself."""
-    options = list(context.request.options)
-    if "--root" in options:
-        place = options.index("--root")
-        del options[place : place + 2]
-    return Remedy(argv=("cdigen", *words, *options), why=why)
+    """Return a command of cdigen to run on the host itself, without --root."""
+    argv = run_cdigen(context, *words, why=why).argv
+    place = argv.index("--root") if "--root" in argv else len(argv)
+    return Remedy(argv=(*argv[:place], *argv[place + 2 :]), why=why)

@@ -1,4 +1,4 @@
-"""What is found of other tools, and the steps from them to cdigen: ``Migration``."""
+"""The leftovers of other tools, and the steps of a migration to cdigen."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 @frozen
-class Found:
-    """Something of another tool.
+class Leftover:
+    """Files, units or settings of another tool on the host.
 
-    ``tool`` is its name, ``kind`` what was found: packages, programs, units, spec, runtime, hook or plugin;
-    ``where``: the packages, units or paths.
+    ``tool`` is the name of the tool. ``kind`` is packages, programs, units, spec, runtime, hook or plugin.
+    ``where`` contains the packages, units or paths.
     """
 
     tool: str
@@ -26,16 +26,16 @@ class Found:
     detail: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
+        """Return the JSON object."""
         return {"tool": self.tool, "kind": self.kind, "where": list(self.where), "detail": self.detail}
 
 
 @frozen
-class Step:
-    """One step of the way, after which everything works that worked before.
+class MigrationStep:
+    """A step of a migration; after the step, all containers that worked before still work.
 
-    ``commands`` do it, ``undo`` takes it back; what only a person can do stands in ``by_hand`` and
-    ``undo_by_hand``, and comes after the commands.
+    ``commands`` perform the step, and ``undo`` reverts the step. ``by_hand`` and ``undo_by_hand`` are actions
+    without a command. Users perform these actions after the commands.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Step:
     undo_by_hand: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
+        """Return the JSON object."""
         return {
             "step": self.name,
             "why": self.why,
@@ -61,8 +61,8 @@ class Step:
 
 @frozen
 class Migration:
-    """What is FOUND, the STEPS in the order in which nothing breaks, and what has to STAY, and why."""
+    """The leftovers, the steps in order, and the tools to keep, each with the reason."""
 
-    found: tuple[Found, ...]
-    steps: tuple[Step, ...]
-    stays: tuple[str, ...]
+    leftovers: tuple[Leftover, ...]
+    steps: tuple[MigrationStep, ...]
+    kept: tuple[str, ...]

@@ -1,8 +1,8 @@
-"""Find in a script, a unit or a compose file how it asks for GPUs, and what to write instead: ``judge``.
+"""Find requests for GPUs in scripts, units and compose files, with their replacements.
 
-Line by line, by what people write: no shell and no YAML is parsed, so what is put together from variables or
-stands in several lines is not found. What is told to write has no text of the file in it but device names.
-docs/migrating.md has the same as a table.
+The search examines each line for usual spellings. The search parses no shell and no YAML. Requests from
+variables or over several lines are not found. A replacement contains no text of the file except device names.
+docs/migrating.md has the same replacements as a table.
 """
 
 from __future__ import annotations
@@ -17,46 +17,52 @@ if TYPE_CHECKING:
     from typing import Any
 
 _MOST_COUNTED = 64
-# Of a list item in a compose file; those that people write have a handful of lines.
+# The maximum number of lines of a list item in a compose file. Usual items have only a few lines.
 _MOST_LINES = 32
-# A blank line ends nothing in YAML.
-_FAR = 1 << 30
-# Of a command line, in characters before an option.
+# The column of a blank line, which does not end an item in YAML.
+_BLANK_COLUMN = 1 << 30
+# The number of characters of a command line that are examined before an option.
 _MOST_BEFORE = 400
 _COMMENTS = ("#", ";", "//")
 
 
 @frozen
-class Use:
-    """A way of asking for GPUs that needs other tools: where it stands, what it is, and what to write."""
+class LegacyRequest:
+    """A request for GPUs that needs another tool, with its place and its replacement."""
 
     file: str
     line: int
-    found: str
-    write: str
+    request: str
+    replacement: str
 
     def row(self) -> dict[str, Any]:
-        """Return it as JSON shows it."""
-        return {"file": self.file, "line": self.line, "found": self.found, "write": self.write}
+        """Return the JSON object."""
+        return {
+            "file": self.file,
+            "line": self.line,
+            "request": self.request,
+            "replacement": self.replacement,
+        }
 
 
-def judge(file: str, text: str) -> Iterator[Use]:
-    """Yield what FILE, which holds TEXT, asks for in others' ways, by lines; comments do not count."""
+def find_requests(file: str, text: str) -> Iterator[LegacyRequest]:
+    """Yield the requests in FILE, which has the content TEXT, line by line; comments are ignored."""
     lines = text.split("\n")
     for number, line in enumerate(lines, start=1):
         if line.lstrip().startswith(_COMMENTS):
             continue
-        for pattern, answer in _PATTERNS:
+        for pattern, replacement_of in _PATTERNS:
             for match in pattern.finditer(line):
-                if write := answer(match):
-                    yield Use(file=file, line=number, found=match[0].strip(), write=write)
+                if replacement := replacement_of(match):
+                    request = match[0].strip()
+                    yield LegacyRequest(file=file, line=number, request=request, replacement=replacement)
         reserved = _RESERVED.search(line)
         if reserved and not _has_driver(lines, number - 1, reserved.start()):
-            yield Use(file=file, line=number, found=reserved[0], write=_RESERVATION)
+            yield LegacyRequest(file=file, line=number, request=reserved[0], replacement=_RESERVATION)
 
 
 def _has_driver(lines: list[str], at: int, column: int) -> bool:
-    """Return whether the list item whose key in the line AT begins at COLUMN has a driver as well."""
+    """Return whether the list item with a key at COLUMN of ``lines[at]`` also has the key ``driver``."""
     item = [lines[at]]
     if not _begins_item(lines[at], column):
         for line in reversed(lines[max(0, at - _MOST_LINES) : at]):
@@ -73,8 +79,8 @@ def _has_driver(lines: list[str], at: int, column: int) -> bool:
 
 
 def _column(line: str) -> int:
-    """Return where the first key of LINE begins, behind the dash of a list; far right where there is none."""
-    return len(line) - len(line.lstrip(" -")) if line.strip() else _FAR
+    """Return the column of the first key of LINE, after the dash of a list item."""
+    return len(line) - len(line.lstrip(" -")) if line.strip() else _BLANK_COLUMN
 
 
 def _begins_item(line: str, column: int) -> bool:
@@ -82,7 +88,10 @@ def _begins_item(line: str, column: int) -> bool:
 
 
 def _gpus(match: re.Match[str]) -> str:
-    """Answer --gpus: all, a count, or ``device=0,1`` in as many quotes as a shell and CSV need."""
+    """Return the replacement of --gpus.
+
+    The value is ``all``, a count, or ``device=0,1`` with the quotes of a shell and of CSV.
+    """
     value = match["value"].replace("\\", "").strip("'\"")
     if _CDI.search(value):
         return ""
@@ -93,31 +102,31 @@ def _gpus(match: re.Match[str]) -> str:
     count = _COUNT.search(value)
     if not count:
         return _options("nvidia.com/gpu", "all")
-    # containerd's ctr takes the GPUs' numbers, and no count.
+    # The command ctr of containerd accepts the numbers of GPUs, but no count.
     if _CTR.search(match.string[max(0, match.start() - _MOST_BEFORE) : match.start()]):
         return _options("nvidia.com/gpu", count[1])
     if int(count[1]) == 0:
-        return "leave it out"
+        return "remove it"
     if int(count[1]) > _MOST_COUNTED:
         return _options("nvidia.com/gpu", "all")
     names = ",".join(map(str, range(int(count[1]))))
-    return f"{_options('nvidia.com/gpu', names)} (CDI has names and no counts)"
+    return f"{_options('nvidia.com/gpu', names)} (CDI has names, no counts)"
 
 
 def _visible(kind: str) -> Callable[[re.Match[str]], str]:
-    def answer(match: re.Match[str]) -> str:
+    def replacement_of(match: re.Match[str]) -> str:
         value = match["value"].strip("'\"")
         if value.lower() in {"", "none", "void"}:
-            return "leave it out, once no runtime is left that reads it: until then it keeps GPUs out"
+            return "remove the variable when no runtime reads it anymore; until then, the value prevents GPUs"
         names = _names(kind, value)
         if not names:
             return _by_name(kind)
         if _IMAGE.match(match.string):
-            where = "leave it out of the image, and name the device where its container starts"
-            return f"{where}: {_options(kind, value)}"
+            advice = "remove it from the image, and name the device in the command that starts the container"
+            return f"{advice}: {_options(kind, value)}"
         return f"{_options(kind, value)}; in a compose file: devices: [{', '.join(names)}]"
 
-    return answer
+    return replacement_of
 
 
 def _options(kind: str, names: str) -> str:
@@ -125,13 +134,13 @@ def _options(kind: str, names: str) -> str:
 
 
 def _by_name(kind: str) -> str:
-    return f"--device {kind}=NAME for each name that it stands for"
+    return f"--device {kind}=NAME for each name in the value"
 
 
 def _names(kind: str, names: str) -> list[str]:
-    """Return the device names that the list NAMES means; nothing where one cannot be a name.
+    """Return the qualified device names of the list NAMES; empty if an item is not a name.
 
-    What is qualified stays as it is. AMD's runtime takes ranges as well, such as ``0-3``.
+    Qualified names are unchanged. AMD's runtime also accepts ranges, such as ``0-3``.
     """
     listed: list[str] = []
     for name in (name.strip() for name in names.split(",")):
@@ -146,75 +155,78 @@ def _names(kind: str, names: str) -> list[str]:
 
 def _runtime(match: re.Match[str]) -> str:
     if ":" in match[0]:
-        return "devices: [nvidia.com/gpu=all], or those that NVIDIA_VISIBLE_DEVICES names"
-    return "leave it out, and name the device where the container starts (Nomad: examples/nomad)"
+        return "devices: [nvidia.com/gpu=all], or the devices of NVIDIA_VISIBLE_DEVICES"
+    return "remove it, and name the device in the command that starts the container (Nomad: examples/nomad)"
 
 
-def _say(text: str) -> Callable[[re.Match[str]], str]:
+def _fixed(text: str) -> Callable[[re.Match[str]], str]:
     return lambda _match: text
 
 
 _NAME = re.compile(r"(?:[A-Za-z][\w.-]*/[A-Za-z][\w.-]*=)?[A-Za-z0-9][\w.:-]*", re.ASCII)
 _RANGE = re.compile(r"([0-9]{1,4})-([0-9]{1,4})")
 _CDI = re.compile(r"""(?:^|[,"'])driver=cdi\b""")
-# Up to a quote of CSV, or the next key: capabilities, driver.
+# The value ends at a quote of CSV or at the next key, such as capabilities or driver.
 _DEVICE = re.compile(r"""(?:^|[,"'])device=([^"']*?)(?=["']|,\w+=|$)""")
 _COUNT = re.compile(r"""(?:^|[,"'])(?:count=)?([0-9]{1,9})(?=[,"']|$)""")
 _CTR = re.compile(r"(?:^|[\s/])ctr\s")
 _IMAGE = re.compile(r"\s*ENV\s", re.IGNORECASE)
-# Without a driver Docker looks for one with these capabilities, which is NVIDIA's.
+# If the key driver is missing, Docker selects a driver that has the capability gpu: NVIDIA's driver.
 _RESERVED = re.compile(r"""(?<![\w.-])['"]?capabilities['"]?\s*:\s*\[\s*['"]?gpu\b['"]?""")
-_RESERVATION = 'driver: cdi, and device_ids: ["nvidia.com/gpu=all"] in place of count or numbers'
-# An option's name and its value in a command line, or in a list of words.
+_RESERVATION = 'driver: cdi, and device_ids: ["nvidia.com/gpu=all"] instead of count or numbers'
+# The separator between the name and the value of an option, in a command line or in a list of words.
 _OF_OPTION = r"""(?:=|\s+|['"]\s*,\s*)"""
 _QUOTED = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\"[^"\\]*\\\""""
 _VALUE = r"""['"]?(?:=|\s*:\s*)(?P<value>"[^"]*"|'[^']*'|[^\s'"\]}]*)"""
 
 
 def _variable(name: str) -> tuple[re.Pattern[str], ...]:
-    """Return what sets the variable NAME: in shells, YAML and JSON; in HCL; in a Dockerfile of old."""
+    """Return the patterns that set the variable NAME.
+
+    The patterns are for shells, YAML and JSON, for HCL, and for old Dockerfiles.
+    """
     return (
-        # Not ${NAME:-all}, which reads it.
+        # ${NAME:-all} only reads the variable.
         re.compile(rf"(?:(?<![\w$])|(?<=-e))(?<!\$\{{){name}{_VALUE}"),
         re.compile(rf"""^\s*['"]?{name}['"]?\s+=\s*(?P<value>"[^"]*"|\S*)"""),
         re.compile(rf"""^\s*ENV\s+{name}\s+(?P<value>"[^"]*"|'[^']*'|[^\s=]\S*)""", re.IGNORECASE),
     )
 
 
-# What stands in files -> what to write in its place.
+# Pattern of a request -> function that returns the replacement.
 _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"""--gpus{_OF_OPTION}(?P<value>{_QUOTED}|[^\s'";|&)\]]+)"""), _gpus),
     (
         re.compile(rf"""--runtime{_OF_OPTION}['"]?(?:nvidia|amd)\b"""),
-        _say("leave it out, and name the device by --device"),
+        _fixed("remove it, and name the device with --device"),
     ),
     (re.compile(r"""(?<![\w.-])['"]?runtime['"]?\s*[:=]\s*(?:&\w+\s+)?['"]?nvidia\b['"]?"""), _runtime),
-    (re.compile(r"""^\s*gpus:\s*['"]?all\b['"]?"""), _say("devices: [nvidia.com/gpu=all]")),
-    (re.compile(r"""\bdriver['"]?\s*:\s*['"]?nvidia\b(?!-)['"]?"""), _say(_RESERVATION)),
+    (re.compile(r"""^\s*gpus:\s*['"]?all\b['"]?"""), _fixed("devices: [nvidia.com/gpu=all]")),
+    (re.compile(r"""\bdriver['"]?\s*:\s*['"]?nvidia\b(?!-)['"]?"""), _fixed(_RESERVATION)),
     (
         re.compile(r"""\bruntimeClassName:\s*['"]?nvidia\b['"]?"""),
-        _say("keep it for pods of a device plugin; without one, 'cdigen nri' needs no runtime class"),
+        _fixed("keep the runtime class for pods of a device plugin; 'cdigen nri' needs no runtime class"),
     ),
     *((pattern, _visible("nvidia.com/gpu")) for pattern in _variable("NVIDIA_VISIBLE_DEVICES")),
     *((pattern, _visible("amd.com/gpu")) for pattern in _variable("AMD_VISIBLE_DEVICES")),
     (
         re.compile(r"""\bname:\s*['"]?(?:NVIDIA|AMD)_VISIBLE_DEVICES\b['"]?"""),
-        _say("keep it where 'cdigen nri' goes by it (docs/nri.md), else leave it out"),
+        _fixed("keep it if 'cdigen nri' reads it (docs/nri.md), else remove it"),
     ),
     (
         re.compile(r"\bNVIDIA_DRIVER_CAPABILITIES\b"),
-        _say("leave it out: all of the driver comes with a device; a profile with capabilities gives less"),
+        _fixed("remove it: a device includes the whole driver; a profile with capabilities includes less"),
     ),
     (
         re.compile(r"\bnvidia-docker\s+(?:container\s+)?(?:run|create)\b"),
-        _say("docker run --device nvidia.com/gpu=all, or the GPUs of NV_GPU"),
+        _fixed("docker run --device nvidia.com/gpu=all, or the GPUs of NV_GPU"),
     ),
     (
         re.compile(r"\b(?:nvidia|amd)-ctk\s+cdi\s+generate\b|\bintel-cdi-specs-generator\b"),
-        _say("leave it out: the service cdigen writes the specs, as 'cdigen generate --write' does once"),
+        _fixed("remove it: cdigen.service writes the specs, 'cdigen generate --write' writes them once"),
     ),
     (
         re.compile(rf"""(?:--device{_OF_OPTION}|AddDevice=|^\s*-\s*)['"]?/dev/kfd\b"""),
-        _say("--device amd.com/gpu=all, without /dev/dri; in a compose file: devices: [amd.com/gpu=all]"),
+        _fixed("--device amd.com/gpu=all, without /dev/dri; in a compose file: devices: [amd.com/gpu=all]"),
     ),
 )

@@ -1,1 +1,1 @@
-"""The node's labels, by a file that Node Feature Discovery reads: what is true of the offered devices."""
+"""The labels of the node for the advertised devices, in a file that Node Feature Discovery reads."""

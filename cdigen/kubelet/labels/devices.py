@@ -1,4 +1,4 @@
-"""Which devices labels are about, and how each is offered: ``labelled_devices``. Pure."""
+"""``labelled_devices`` returns the devices that have labels, with their sharing strategies. No I/O."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ if TYPE_CHECKING:
 
     Key = tuple[str, str, int]
 
-# How several containers have a device, by NVIDIA's words (k8s-device-plugin, api/config/v1), and by memory.
+# The sharing strategies with NVIDIA's names (k8s-device-plugin, api/config/v1), and the strategy ``memory``.
 NONE, TIME_SLICING, MPS, MEMORY = "none", "time-slicing", "mps", "memory"
 GPU = "gpu"
-# Of these hosts the driver offers all GPUs as one, which stands for them (``resources.naming``).
+# The modes of WSL and Tegra hosts, whose driver presents all GPUs as one device (``resources.naming``).
 UNDIVIDED = frozenset(("wsl", "csv"))
 _ONE = (GPU, "", 0)
 
 
 @frozen
 class LabelledDevice:
-    """A GPU of ``vendor``, or its ``partition``, that ``resource`` has ``replicas`` of: 0, where by memory.
+    """The GPU ``gpu`` of ``vendor``, or a ``partition`` of this GPU, as a device of ``resource``.
 
-    ``sharing`` says how several containers have it.
+    ``replicas`` is the number of replicas, or 0 for memory units. ``sharing`` is the sharing strategy of the
+    device.
     """
 
     vendor: str
@@ -37,16 +38,17 @@ class LabelledDevice:
 
     @property
     def profile(self) -> str:
-        """How the partition is cut ("1g.10gb"), "" of a whole GPU."""
+        """The profile of the partition ("1g.10gb"), or "" for a whole GPU."""
         return self.partition.profile if self.partition else ""
 
 
 def labelled_devices(
     resources: Iterable[Resource], inventories: Mapping[str, Inventory], by_mps: frozenset[str], memory: str
 ) -> tuple[LabelledDevice, ...]:
-    """Return the GPUs of INVENTORIES, and parts of them, that RESOURCES have, healthy or not.
+    """Return the GPUs and partitions of INVENTORIES that are in RESOURCES, healthy or not.
 
-    Those of BY_MPS are shared by the Multi-Process Service; MEMORY has units of memory, "": none does.
+    The resources in BY_MPS are shared through the Multi-Process Service (MPS). MEMORY is the resource with
+    memory units, or "".
     """
     owners = {key: vendor for vendor, one in inventories.items() for key in _keys(one)}
     found: list[LabelledDevice] = []
@@ -62,7 +64,7 @@ def labelled_devices(
             if key not in owners:
                 continue
             is_memory = resource.name == memory
-            way = NONE if unit.replica is None else shared
+            strategy = NONE if unit.replica is None else shared
             found.append(
                 LabelledDevice(
                     vendor=owners[key],
@@ -70,7 +72,7 @@ def labelled_devices(
                     partition=unit.partition,
                     resource=resource.name,
                     replicas=0 if is_memory else count,
-                    sharing=(MPS if shared == MPS else MEMORY) if is_memory else way,
+                    sharing=(MPS if shared == MPS else MEMORY) if is_memory else strategy,
                 )
             )
     return tuple(found)

@@ -1,7 +1,8 @@
-"""NVIDIA's labels, by the names of its gpu-feature-discovery: ``labels``. Pure.
+"""``labels`` returns the labels of NVIDIA's gpu-feature-discovery. No I/O.
 
-Names and meanings are those of k8s-device-plugin 0.20 (docs/gpu-feature-discovery, internal/lm). Where GPUs
-are not alike, its values are those of one of them, chosen by chance; here ``words.spread`` counts.
+Names and meanings are from k8s-device-plugin 0.20 (docs/gpu-feature-discovery, internal/lm). If GPUs differ,
+NVIDIA's labels describe one GPU, which is chosen by chance. In this case, the labels of cdigen have counts
+(``label_values.counted_labels``).
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 
 from cdigen.kubelet.labels.devices import MPS, NONE, UNDIVIDED
-from cdigen.kubelet.labels.words import fitting, numbers, spread
+from cdigen.kubelet.labels.label_values import counted_labels, label_value, numbers
 from cdigen.value import replace
 from cdigen.vendors.nvidia.model_names import arch_of
 
@@ -18,15 +19,16 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdigen.kubelet.labels.devices import LabelledDevice
-    from cdigen.kubelet.labels.words import Label
+    from cdigen.kubelet.labels.label_values import Label
     from cdigen.model.inventory import Driver, Inventory
 
 _VENDOR = "nvidia.com"
 _GPU = f"{_VENDOR}/gpu"
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(?:\.([0-9]+))?")
-# 1c.3g.40gb: compute slices, if they are fewer, and slices of the GPU instance.
+# A profile such as 1c.3g.40gb has the number of slices of the GPU instance (3). If the number of compute
+# slices is smaller, the profile also has this number (1).
 _PROFILE = re.compile(r"(?:([0-9]+)c\.)?([0-9]+)g\.[0-9]+gb")
-# By compute capability (internal/lm/resource.go, getArchFamily).
+# The values of the label ``gpu.family`` by compute capability (internal/lm/resource.go, getArchFamily).
 _FAMILIES = {
     "3": "kepler",
     "5": "maxwell",
@@ -40,9 +42,9 @@ _FAMILIES = {
     "12": "blackwell",
 }
 _VIRTUAL = re.compile(r"-[0-9]+[ABCQ]$")
-# Of these all GPUs can be split, or none can; of others the model alone does not tell (NVIDIA's MIG user
-# guide, "Supported GPUs").
-# In a virtual machine with a part of a GPU, as the model's name ends (A100-40C, A100-1-5C), none can.
+# The compute capabilities where all GPUs support MIG (_SPLITTABLE), and where no GPU supports MIG (_WHOLE).
+# For other compute capabilities, MIG support is not known from the model (NVIDIA's MIG user guide, "Supported
+# GPUs"). A vGPU does not support MIG. The model of a vGPU ends in a profile (A100-40C, A100-1-5C).
 _SPLITTABLE, _WHOLE = ("8.0", "9.0", "10.0", "10.3"), ("3.", "5.", "6.", "7.", "8.6", "8.9")
 
 
@@ -54,13 +56,13 @@ def labels(
     machine: str,
     has_driver: bool,
 ) -> list[Label]:
-    """Return the labels of a node with DEVICES of INVENTORY, none where there is no device.
+    """Return the labels of a node with DEVICES of INVENTORY, or [] if there is no device.
 
-    MACHINE is the host's model; HAS_DRIVER: the driver that runs is the inventory's.
+    MACHINE is the host's model. HAS_DRIVER is set if the loaded driver is the driver in INVENTORY.
     """
     if not devices:
         return []
-    found = [(f"{_GPU}.machine", fitting(machine))]
+    found = [(f"{_GPU}.machine", label_value(machine))]
     found += _versions(inventory.driver) if has_driver else []
     if inventory.mode in UNDIVIDED:
         return found
@@ -70,9 +72,9 @@ def labels(
     found += _capabilities(items)
     found += _described(_GPU, items)
     arches = [arch_of(item.gpu.model) for item in items]
-    found += spread(f"{_GPU}.family", [_family(arch) for arch in arches])
-    found += spread(f"{_GPU}.compute.major", [arch.partition(".")[0] for arch in arches])
-    found += spread(f"{_GPU}.compute.minor", [arch.partition(".")[2] for arch in arches])
+    found += counted_labels(f"{_GPU}.family", [_family(arch) for arch in arches])
+    found += counted_labels(f"{_GPU}.compute.major", [arch.partition(".")[0] for arch in arches])
+    found += counted_labels(f"{_GPU}.compute.minor", [arch.partition(".")[2] for arch in arches])
     parts = [] if mig_strategy == "single" else [each for each in devices if each.partition]
     for name in sorted({_resource(part.profile) for part in parts if part.profile}):
         found += _described(name, [part for part in parts if _resource(part.profile) == name])
@@ -80,7 +82,7 @@ def labels(
 
 
 def _items(devices: Sequence[LabelledDevice], *, is_single: bool) -> list[LabelledDevice]:
-    """Return what ``gpu.count`` counts: GPUs, and with IS_SINGLE the parts of those that are split."""
+    """Return the GPUs for ``gpu.count``; if IS_SINGLE is set, MIG instances replace split GPUs."""
     items: list[LabelledDevice] = []
     split: set[tuple[str, int]] = set()
     for each in devices:
@@ -89,27 +91,31 @@ def _items(devices: Sequence[LabelledDevice], *, is_single: bool) -> list[Labell
             items.append(each)
         elif key not in split:
             split.add(key)
-            # Nobody gets it whole.
+            # No container gets the whole GPU.
             items.append(replace(each, partition=None, replicas=0, sharing=NONE))
     return items
 
 
 def _described(base: str, items: Sequence[LabelledDevice]) -> list[Label]:
-    """Return what labels say of ITEMS, whose names begin with BASE."""
+    """Return the labels of ITEMS with names that begin with BASE."""
     shapes = [_PROFILE.match(item.profile) for item in items]
     found = [(f"{base}.count", str(len(items)))]
-    found += spread(f"{base}.product", [_product(item, base) for item in items])
-    found += spread(f"{base}.memory", numbers([(item.partition or item.gpu).memory_mib for item in items]))
-    found += spread(f"{base}.replicas", [str(item.replicas) for item in items])
-    found += spread(f"{base}.sharing-strategy", [item.sharing for item in items])
+    found += counted_labels(f"{base}.product", [_product(item, base) for item in items])
+    found += counted_labels(
+        f"{base}.memory", numbers([(item.partition or item.gpu).memory_mib for item in items])
+    )
+    found += counted_labels(f"{base}.replicas", [str(item.replicas) for item in items])
+    found += counted_labels(f"{base}.sharing-strategy", [item.sharing for item in items])
     if any(shapes):
-        found += spread(f"{base}.slices.gi", [shape[2] if shape else "" for shape in shapes])
-        found += spread(f"{base}.slices.ci", [shape[1] or shape[2] if shape else "" for shape in shapes])
+        found += counted_labels(f"{base}.slices.gi", [shape[2] if shape else "" for shape in shapes])
+        found += counted_labels(
+            f"{base}.slices.ci", [shape[1] or shape[2] if shape else "" for shape in shapes]
+        )
     return found
 
 
 def _product(item: LabelledDevice, base: str) -> str:
-    """Return the model of ITEM, with what a pod gets of it that asks for the resource BASE."""
+    """Return the model of ITEM with its MIG profile, and "-SHARED" if ITEM has replicas in resource BASE."""
     if not item.gpu.model or (item.partition and not item.profile):
         return ""
     part = f"-MIG-{item.profile}" if item.partition else ""
@@ -118,7 +124,7 @@ def _product(item: LabelledDevice, base: str) -> str:
 
 
 def _resource(profile: str) -> str:
-    """Return the plain name of the resource of MIG instances of PROFILE."""
+    """Return the default name of the resource for MIG instances of PROFILE."""
     return f"{_VENDOR}/mig-{profile.replace('+', '.')}"
 
 
@@ -127,7 +133,7 @@ def _family(arch: str) -> str:
 
 
 def _capabilities(items: Sequence[LabelledDevice]) -> list[Label]:
-    """Return whether any GPU can be split, if that is known, and whether any is shared by MPS."""
+    """Return the labels for MIG support, if that support is known, and for MPS sharing."""
     found = [(f"{_VENDOR}/mps.capable", "true" if any(item.sharing == MPS for item in items) else "false")]
     if any(item.gpu.partitioned or _can_be_split(item.gpu.model) for item in items):
         found.append((f"{_VENDOR}/mig.capable", "true"))
@@ -141,7 +147,7 @@ def _can_be_split(model: str) -> bool:
 
 
 def _versions(driver: Driver) -> list[Label]:
-    """Return the versions of DRIVER and its CUDA, by the names of today and the deprecated ones."""
+    """Return the labels for the versions of DRIVER and CUDA, with present and deprecated names."""
     found: list[Label] = []
     if match := _VERSION.fullmatch(driver.version):
         major, minor, revision = match.groups()

@@ -1,1 +1,1 @@
-"""What is offered to the kubelet: ``model`` has the values; other modules make them of the host's state."""
+"""The advertised resources: other modules compute the values of ``model`` from the host's state."""

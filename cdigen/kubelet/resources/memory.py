@@ -1,8 +1,8 @@
-"""GPUs that are shared by memory: ``share_memory`` makes units of each GPU's own memory.
+"""``share_memory`` divides the GPUs that are shared by memory into memory units. No I/O.
 
-Pure. gpushare takes the first GPU's size for all (gpushare-device-plugin, pkg/gpu/nvidia/nvidia.go); here
-each GPU has its own. It is offered whole or in units, never both. Ids carry the GPU, as gpushare's do, so the
-kubelet's books say for certain which GPU a container has.
+gpushare uses the size of the first GPU for all GPUs (gpushare-device-plugin, pkg/gpu/nvidia/nvidia.go). In
+cdigen, each GPU has its own size. A GPU is advertised whole or in memory units, never both. As in gpushare,
+the id of a unit contains the GPU. So the kubelet's record of ids has the GPU of each container.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from cdigen.config import SharedMemory
-    from cdigen.kubelet.resources.naming import Candidate
+    from cdigen.kubelet.resources.naming import NamingCandidate
 
-# Between the GPU and the number of a unit, as gpushare has it (generateFakeDeviceID of that file).
+# The separator between the GPU and the number of a unit, as in gpushare (nvidia.go, generateFakeDeviceID).
 MARK = "-_-"
-# What gRPC takes in one message by default (``offer``), and a device in it besides its id: tags and lengths,
-# "Unhealthy", and a NUMA node of up to five bytes.
+# The default limit of gRPC for a message in bytes (``resource_set``).
 _MAX_MESSAGE = 4 << 20
+# The bytes of a device without its id: tags and lengths, "Unhealthy", and a NUMA node of up to five bytes.
 _PER_UNIT = 26
 _MIB = {"MiB": 1, "GiB": 1024}
 _DIGITS = 7
@@ -38,9 +38,10 @@ _NVIDIA = "nvidia"
 
 @frozen
 class MemoryGpu:
-    """A GPU that is offered in units: ``index`` is that of its vendor's tools, and of annotations.
+    """A GPU that is advertised in memory units.
 
-    ``id`` begins the ids of its ``units``; ``uuid`` is its lasting name.
+    ``index`` is the GPU's index in the vendor's tools and in annotations. ``units`` is the number of units.
+    The ids of the units begin with ``id``. ``uuid`` is the UUID, or the PCI address of a GPU without a UUID.
     """
 
     index: int
@@ -51,17 +52,20 @@ class MemoryGpu:
 
 
 @frozen
-class MemoryOffer:
-    """GPUs in units of ``unit_mib`` each, as ``resource``; ``taken`` are the ids of their candidates."""
+class AdvertisedMemory:
+    """The GPUs that are advertised as ``resource``, in units of ``unit_mib`` MiB.
+
+    ``candidate_ids`` are the ids of the corresponding ``NamingCandidate`` values.
+    """
 
     resource: Resource
     unit_mib: int
     gpus: tuple[MemoryGpu, ...] = ()
-    taken: frozenset[str] = frozenset()
+    candidate_ids: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
 
     def gpu_of(self, id_: str) -> MemoryGpu | None:
-        """Return the GPU whose unit has the id ID_; None: it is none of ours."""
+        """Return the GPU whose unit has the id ID_, or None if there is no such unit."""
         owner, mark, number = id_.rpartition(MARK)
         if not mark or not (number.isascii() and number.isdecimal() and len(number) <= _DIGITS):
             return None
@@ -70,31 +74,34 @@ class MemoryOffer:
 
 
 def unit_mib(text: str) -> int:
-    """Return the MiB of a unit: ``GiB``, ``MiB``, or either with a number before it. ValueError: neither."""
+    """Return the size of the unit TEXT in MiB.
+
+    TEXT is ``GiB`` or ``MiB``, optionally with a number in front. Raise ValueError for any other text.
+    """
     size = _MIB.get(text[-3:])
     number = text[:-3] or "1"
     if size is None or not (number.isascii() and number.isdecimal()) or not 0 < int(number) <= 1 << 20:
-        raise ValueError(f"{text[:40]!r} is no size of a unit")
+        raise ValueError(f"{text[:40]!r} is not a unit size")
     return int(number) * size
 
 
 def unit_id(gpu: str, number: int) -> str:
-    """Return the id of unit NUMBER, from 0, of the GPU whose ids begin with GPU."""
+    """Return the id of the memory unit NUMBER (counted from 0); GPU is the ``id`` of a ``MemoryGpu``."""
     return f"{gpu}{MARK}{number}"
 
 
-def share_memory(candidates: Iterable[Candidate], settings: SharedMemory) -> MemoryOffer:
-    """Return those of CANDIDATES that SETTINGS mean in units; nothing is raised.
+def share_memory(candidates: Iterable[NamingCandidate], settings: SharedMemory) -> AdvertisedMemory:
+    """Return the GPUs of CANDIDATES that SETTINGS select, in memory units; raise nothing.
 
-    A GPU without a unit's memory, or whose memory nobody knows, is in no resource, with a finding.
+    If the memory of a GPU is unknown or smaller than a unit, the GPU is in no resource and has a finding.
     """
-    wanted = unit_mib(settings.unit)
+    configured = unit_mib(settings.unit)
     found: list[Finding] = []
     chosen = _chosen(candidates, settings, found)
     sizes = [candidate.device.accelerator.memory_mib or 0 for candidate in chosen]
-    size = _fitting([_gpu_id(candidate) for candidate in chosen], sizes, wanted)
-    if size != wanted:
-        found.append(_raised(settings, wanted, size))
+    size = _fitting([_gpu_id(candidate) for candidate in chosen], sizes, configured)
+    if size != configured:
+        found.append(_raised(settings, configured, size))
     units: list[Unit] = []
     gpus: list[MemoryGpu] = []
     for candidate, mib in zip(chosen, sizes, strict=True):
@@ -105,48 +112,51 @@ def share_memory(candidates: Iterable[Candidate], settings: SharedMemory) -> Mem
         units += made
         if made:
             gpus.append(_memory_gpu(candidate, made))
-    return MemoryOffer(
+    return AdvertisedMemory(
         resource=Resource(name=settings.resource, units=tuple(units)),
         unit_mib=size,
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
-        taken=frozenset(candidate.id for candidate in chosen),
+        candidate_ids=frozenset(candidate.id for candidate in chosen),
         findings=tuple(found),
     )
 
 
 def _chosen(
-    candidates: Iterable[Candidate], settings: SharedMemory, found: list[Finding]
-) -> tuple[Candidate, ...]:
-    """Return the whole GPUs of one vendor that SETTINGS mean: of two, annotations could not tell indices."""
-    meant = [
+    candidates: Iterable[NamingCandidate], settings: SharedMemory, found: list[Finding]
+) -> tuple[NamingCandidate, ...]:
+    """Return the whole GPUs of one vendor that SETTINGS select, and add findings on unsuitable GPUs to FOUND.
+
+    All GPUs must be of one vendor, because annotations have GPU indices without vendors.
+    """
+    selected = [
         each
         for each in candidates
         if each.device.accelerator.device_class == _CLASS
         and each.device.partition is None
         and (not settings.devices or is_any_of(settings.devices, each))
     ]
-    whole = [each for each in meant if not each.is_split]
-    # That of GPUs with memory of their own: beside them a processor's own GPU has none.
+    whole = [each for each in selected if not each.is_split]
+    # The vendor of GPUs with their own memory has precedence over the vendor of an integrated GPU.
     sized = [each for each in whole if each.device.accelerator.memory_mib]
     vendor = next((each.device.vendor for each in (*sized, *whole)), "")
     chosen = []
-    for each in meant:
+    for each in selected:
         if each.is_split:
             if settings.devices:
-                found.append(_left_out(each, "it is split into partitions, which are not shared by memory"))
+                found.append(_left_out(each, "partitions are not shared by memory"))
         elif each.device.vendor != vendor:
-            text = f"annotations know GPUs by their index, which one of {vendor} has as well"
+            text = f"annotations name a GPU only by its index, and a GPU of {vendor} may have the same index"
             found.append(_left_out(each, text))
         elif settings.mps and vendor != _NVIDIA:
-            found.append(_left_out(each, "MPS is NVIDIA's alone"))
+            found.append(_left_out(each, "MPS supports NVIDIA's devices only"))
         else:
             chosen.append(each)
     return tuple(chosen)
 
 
-def _fitting(gpus: Sequence[str], sizes: Sequence[int], wanted: int) -> int:
-    """Return WANTED MiB, doubled until a list of all units is one that the kubelet reads."""
-    size = wanted
+def _fitting(gpus: Sequence[str], sizes: Sequence[int], configured: int) -> int:
+    """Return the unit size in MiB: CONFIGURED, doubled until the kubelet can read the list of all units."""
+    size = configured
     while True:
         total = 0
         for gpu, mib in zip(gpus, sizes, strict=True):
@@ -157,15 +167,15 @@ def _fitting(gpus: Sequence[str], sizes: Sequence[int], wanted: int) -> int:
         size *= 2
 
 
-def _gpu_id(candidate: Candidate) -> str:
-    """Return what ids of CANDIDATE's units begin with; one that is too long has a digest."""
+def _gpu_id(candidate: NamingCandidate) -> str:
+    """Return the start of the ids of CANDIDATE's units; a long start is cut and ends in a digest."""
     if len(candidate.id) <= _MAX_GPU:
         return candidate.id
     digest = hashlib.sha256(candidate.id.encode()).hexdigest()[:_DIGEST]
     return f"{candidate.id[: _MAX_GPU - _DIGEST - 1]}-{digest}"
 
 
-def _units(candidate: Candidate, count: int) -> list[Unit]:
+def _units(candidate: NamingCandidate, count: int) -> list[Unit]:
     device, gpu = candidate.device, _gpu_id(candidate)
     names = candidate.cdi_names[:1]
     health = device.health if names and device.usable else "unhealthy"
@@ -182,7 +192,7 @@ def _units(candidate: Candidate, count: int) -> list[Unit]:
     ]
 
 
-def _memory_gpu(candidate: Candidate, units: Sequence[Unit]) -> MemoryGpu:
+def _memory_gpu(candidate: NamingCandidate, units: Sequence[Unit]) -> MemoryGpu:
     gpu = candidate.device.accelerator
     return MemoryGpu(
         index=gpu.index,
@@ -193,29 +203,29 @@ def _memory_gpu(candidate: Candidate, units: Sequence[Unit]) -> MemoryGpu:
     )
 
 
-def _raised(settings: SharedMemory, wanted: int, size: int) -> Finding:
+def _raised(settings: SharedMemory, configured: int, size: int) -> Finding:
     text = (
-        f"{settings.resource} is in units of {size} MiB, not {wanted}: the kubelet reads "
-        f"{_MAX_MESSAGE} bytes of a list, and pods ask for so many of these units"
+        f"{settings.resource}: a unit is {size} MiB, not {configured} MiB, because the kubelet reads at most "
+        f"{_MAX_MESSAGE} bytes of a list; pods request units of {size} MiB"
     )
-    hint = f"set 'kubelet: {{shared_memory: {{unit: {size}MiB}}}}', or a larger one"
+    hint = f"set 'kubelet: {{shared_memory: {{unit: {size}MiB}}}}', or a larger unit"
     return Finding(
         severity="warning", rule="shared-memory-unit", path=settings.resource, message=text, hint=hint
     )
 
 
-def _without_unit(candidate: Candidate, mib: int, size: int) -> Finding:
+def _without_unit(candidate: NamingCandidate, mib: int, size: int) -> Finding:
     if mib:
-        text = f"is not offered: it has {mib} MiB, and a unit is {size} MiB"
+        text = f"is not advertised: it has {mib} MiB, and a unit is {size} MiB"
         return finding("warning", "shared-memory-unit", candidate.device, text)
-    text = "is not offered: it is to be shared by memory, and nobody tells how much it has"
-    hint = "name other GPUs in 'kubelet: {shared_memory: {devices}}'"
+    text = "is not advertised: it is shared by memory, and the size of its memory is unknown"
+    hint = "select other GPUs in 'kubelet: {shared_memory: {devices}}'"
     if candidate.device.vendor == _NVIDIA:
-        hint = f"let the daemon ask the driver's library ('nvml', with the Python module pynvml), or {hint}"
+        hint = f"install the Python module pynvml for the daemon and set 'nvml: auto', or {hint}"
     return finding("error", "shared-memory-unknown", candidate.device, text, hint)
 
 
-def _left_out(candidate: Candidate, reason: str) -> Finding:
+def _left_out(candidate: NamingCandidate, reason: str) -> Finding:
     return finding(
         "warning", "shared-memory-left-out", candidate.device, f"is not shared by memory: {reason}"
     )

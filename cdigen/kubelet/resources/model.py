@@ -1,8 +1,8 @@
-"""``Resource`` and ``Unit``: what the kubelet can count and give to containers."""
+"""``Resource`` is a resource that the kubelet tracks. ``Unit`` is a device of a resource."""
 
 from __future__ import annotations
 
-from cdigen.topology.choose import Share
+from cdigen.topology.choose import AcceleratorPart
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -10,17 +10,19 @@ if TYPE_CHECKING:
     from cdigen.model.health import Health
     from cdigen.model.inventory import Accelerator, Partition
 
-# The rule of findings about a configuration of NVIDIA's (nvidia_file).
+# The rule of findings on NVIDIA's configuration file (nvidia_file).
 NVIDIA_RULE = "nvidia-configuration"
 
 
 @frozen
 class Unit:
-    """One of a resource's devices: the kubelet knows it by ``id``, of at most 63 characters.
+    """A device of a resource.
 
-    It is the whole ``accelerator``, or its ``partition``; with a ``replica`` (from 0), it is one of those
-    that share either. ``cdi_names`` are the fully qualified names that give it to a container. A unit of
-    unknown health is offered as a healthy one. ``numa`` is its NUMA node's number, None: unknown.
+    The kubelet identifies the unit by ``id``, which has at most 63 characters. The unit is the whole
+    ``accelerator`` or a ``partition`` of the accelerator. If ``replica`` is set, the unit is a replica or a
+    memory unit of this device, and ``replica`` is its number, from 0. ``cdi_names`` are the qualified names
+    that inject the unit into a container. A unit of unknown health is advertised as healthy. ``numa`` is the
+    number of the unit's NUMA node, or None if unknown.
     """
 
     id: str
@@ -32,14 +34,14 @@ class Unit:
     cdi_names: tuple[str, ...] = ()
 
     @property
-    def share(self) -> Share:
-        """What ``topology.choose`` chooses by."""
-        return Share(name=self.id, accelerator=self.accelerator, partition=self.partition)
+    def part(self) -> AcceleratorPart:
+        """The unit as a value for ``topology.choose``."""
+        return AcceleratorPart(name=self.id, accelerator=self.accelerator, partition=self.partition)
 
 
 @frozen
 class Resource:
-    """What pods ask for by ``name``, as an extended resource (``nvidia.com/gpu``): its units in order."""
+    """An extended resource that pods request by ``name`` (``nvidia.com/gpu``), with its units in order."""
 
     name: str
     units: tuple[Unit, ...]

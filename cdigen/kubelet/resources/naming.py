@@ -1,15 +1,16 @@
-"""What the kubelet knows devices by: ``candidates`` with the vendors' own resource names and lasting ids.
+"""``candidates`` returns the devices with the vendors' resource names and with lasting ids.
 
-The kubelet keeps a unit's id over restarts, of itself and of this process, and what a container got for it,
-its CDI names, as long as the container lives. So both are what stays with a device: its UUID, or else its PCI
-address. A number would be another GPU's once one before it is gone; it is used where specs have nothing else.
+The kubelet keeps the id of a unit across restarts of the kubelet and of this process. The kubelet keeps the
+CDI names of a container as long as the container exists. So ids and names use a lasting property of the
+device (the UUID or the PCI address). An index may become the index of another GPU if a GPU with a smaller
+index is removed. Names with an index are used only if specs have no other name for the device.
 """
 
 from __future__ import annotations
 
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
-from cdigen.pipeline.device_names import KnownDevice, by_name, known_devices
+from cdigen.pipeline.device_names import KnownDevice, devices_by_name, known_devices
 from cdigen.value import frozen
 from cdigen.vendors import registry
 from cdigen.vendors.base import ResourceNames
@@ -23,23 +24,24 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
     from cdigen.model.profile import Profile
 
-    # Whether a spec offers the device with a qualified CDI name.
-    IsOffered = Callable[[str], bool]
+    # Returns whether a spec has a qualified CDI name.
+    IsInSpec = Callable[[str], bool]
 
-# deviceplugin/v1beta1/api.proto, Device.ID. Replicas add "::" and a number.
+# The limit for ids (deviceplugin/v1beta1/api.proto, Device.ID). Replicas add "::" and a number to an id.
 MAX_ID = 63
 _SUFFIX = len("::4999")
-# Modes of hosts whose driver offers all GPUs as one.
+# The modes of WSL and Tegra hosts, whose driver presents all GPUs as one device.
 _UNDIVIDED = ("wsl", "csv")
 
 
 @frozen
-class Candidate:
-    """A device that can be a unit: whole, or a partition.
+class NamingCandidate:
+    """A whole device or a partition that can be a unit.
 
-    ``names`` are how its vendor's users call its resource. ``cdi_names`` give it alone, and specs have them,
-    the most lasting first; none: no container can have it now. ``handles`` are the words by which a
-    configuration means it, in lower case: those of a partition's GPU are also its own.
+    ``names`` are the vendor's names of the device's resource. ``cdi_names`` are the names in specs that
+    inject only this device, with the most lasting name first. If ``cdi_names`` is empty, no container can
+    have the device now. ``handles`` are the words by which a configuration can name the device, in lower
+    case. A partition also has the handles of its GPU.
     """
 
     id: str
@@ -50,20 +52,20 @@ class Candidate:
 
     @property
     def is_split(self) -> bool:
-        """Whether it is a GPU that is offered as its partitions, if at all, and never a unit."""
+        """Whether the device is a partitioned GPU; then only the partitions can be units."""
         return self.device.partition is None and self.device.accelerator.partitioned
 
 
 def candidates(
-    inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...], is_offered: IsOffered
-) -> tuple[tuple[Candidate, ...], tuple[Finding, ...]]:
-    """Return the devices of INVENTORIES and their partitions, whole ones and all; and why some are left out.
+    inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...], is_in_spec: IsInSpec
+) -> tuple[tuple[NamingCandidate, ...], tuple[Finding, ...]]:
+    """Return the GPUs and partitions of INVENTORIES, and findings on the devices that are left out.
 
-    PROFILES name them as in the specs.
+    PROFILES name the devices as in the specs.
     """
     devices = (*known_devices(inventories, profiles), *_undivided(inventories, profiles))
-    owners = by_name(devices)
-    made: list[Candidate] = []
+    owners = devices_by_name(devices)
+    made: list[NamingCandidate] = []
     found: list[Finding] = []
     for vendor, inventory in inventories.items():
         rows = registry.resource_names(vendor) or _by_kind(vendor, inventory)
@@ -81,15 +83,15 @@ def candidates(
             own = handles[key] | _handles(device) if device.partition and key in handles else _handles(device)
             handles.setdefault(key, own)
             if reason := left_out[row].get(gpu.address):
-                found.append(finding("info", "resource-left-out", device, f"is not offered: {reason}"))
+                found.append(finding("info", "resource-left-out", device, f"is not advertised: {reason}"))
                 continue
-            alone = [name for name in device.names if len(owners.get(name, ())) <= 1 and is_offered(name)]
+            own_names = [name for name in device.names if len(owners.get(name, ())) <= 1 and is_in_spec(name)]
             made.append(
-                Candidate(
+                NamingCandidate(
                     id=_id(device),
                     device=device,
                     names=row,
-                    cdi_names=tuple(sorted(alone, key=lambda name: _changeability(device, name))),
+                    cdi_names=tuple(sorted(own_names, key=lambda name: _changeability(device, name))),
                     handles=own,
                 )
             )
@@ -97,7 +99,7 @@ def candidates(
 
 
 def _undivided(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]) -> Iterator[KnownDevice]:
-    """Yield the one GPU of hosts of WSL and Tegra, whose inventories have no accelerators."""
+    """Yield the single GPU of a WSL or Tegra host, whose inventory has no accelerators."""
     for vendor, inventory in inventories.items():
         groups = [group for group in inventory.groups if group.device_class == GPU and group.devices]
         if inventory.mode not in _UNDIVIDED or inventory.accelerators or not groups:
@@ -117,22 +119,22 @@ def _undivided(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ..
 
 
 def _distinct(
-    made: Iterable[Candidate], found: list[Finding]
-) -> tuple[tuple[Candidate, ...], tuple[Finding, ...]]:
-    """Return the first of MADE with each id, and the findings FOUND with those on the others."""
-    # AMD's first partition has the address of the GPU that it is a part of.
-    kept: dict[tuple[str, bool], Candidate] = {}
+    made: Iterable[NamingCandidate], found: list[Finding]
+) -> tuple[tuple[NamingCandidate, ...], tuple[Finding, ...]]:
+    """Return the first of MADE for each id, and FOUND together with findings on the other devices."""
+    # The first partition of an AMD GPU has the GPU's address as its id, so ``is_split`` is in the key.
+    kept: dict[tuple[str, bool], NamingCandidate] = {}
     for candidate in made:
         key = candidate.id, candidate.is_split
         if kept.setdefault(key, candidate) is not candidate:
             other = kept[key].device.name
-            text = f"is not offered: {other} has the same id, {candidate.id}"
+            text = f"is not advertised: {other} has the same id, {candidate.id}"
             found.append(finding("error", "resource-ambiguous", candidate.device, text))
     return tuple(kept.values()), tuple(found)
 
 
 def _by_kind(vendor: str, inventory: Inventory) -> tuple[ResourceNames, ...]:
-    """Return names for devices of another package's vendor: their kinds."""
+    """Return the CDI kinds as resource names, for the devices of a vendor from another package."""
     classes = dict.fromkeys(gpu.device_class for gpu in inventory.accelerators)
     part = registry.cdi_vendor(vendor)
     return tuple(ResourceNames(device_class=each, name=f"{part}/{each}") for each in classes)
@@ -150,23 +152,23 @@ def _row(rows: Iterable[ResourceNames], gpu: Accelerator) -> ResourceNames | Non
 
 
 def _unnamed(rows: Iterable[ResourceNames], device: KnownDevice) -> Iterator[Finding]:
-    """Yield why DEVICE, for which none of ROWS is, is not offered; classes without rows are passed over."""
+    """Yield a finding on DEVICE, which matches none of ROWS; yield nothing if no row has its class."""
     drivers = [row.kernel_driver for row in rows if row.device_class == device.accelerator.device_class]
     if drivers and device.partition is None:
         driver = device.accelerator.kernel_driver
-        has = f"its driver is {driver}" if driver else "the inventory does not say which driver has it"
-        text = f"is not offered: {has}, and there are resources of {', '.join(drivers)}"
+        has = f"its driver is {driver}" if driver else "its driver is not in the inventory"
+        text = f"is not advertised: {has}, and resources exist only for the drivers {', '.join(drivers)}"
         yield finding("info", "resource-left-out", device, text)
 
 
 def _id(device: KnownDevice) -> str:
-    """Return what the kubelet knows DEVICE by.
+    """Return the id of DEVICE for the kubelet.
 
-    NVIDIA's plugin has UUIDs, AMD's PCI addresses and amdgpu_xcp_<n>: the kubelet knows running containers'
-    devices by them when this takes the place of one of the two.
+    NVIDIA's plugin uses UUIDs. AMD's plugin uses PCI addresses and amdgpu_xcp_<n>. When cdigen replaces such
+    a plugin, the kubelet has these ids for running containers.
     """
     gpu, partition = device.accelerator, device.partition
-    # A unique id of AMD's can be that of all partitions of a GPU.
+    # All partitions of an AMD GPU can have the same unique id.
     has_uuids = device.vendor == "nvidia"
     whole = (gpu.uuid if has_uuids else "") or gpu.address or f"{device.vendor}-{gpu.device_class}{gpu.index}"
     if partition is None:
@@ -177,12 +179,16 @@ def _id(device: KnownDevice) -> str:
 
 
 def _short(text: str) -> str:
-    """Return TEXT, or where it leaves no room for a replica's number, its end: beginnings are alike."""
+    """Return TEXT, cut at its start to leave space for a replica's number; long ids often begin equally."""
     return text[-(MAX_ID - _SUFFIX) :].lstrip(":-/.")
 
 
 def _changeability(device: KnownDevice, name: str) -> tuple[int, int]:
-    """Return a sort key: of the profile that is first, names by UUID, by PCI address, by anything else."""
+    """Return a sort key for NAME, with the lowest key for the most lasting name.
+
+    Names of the first profile come first. In each profile, names by UUID are followed by names by PCI address
+    and by other names.
+    """
     kinds = list(dict.fromkeys(each.partition("=")[0] for each in device.names))
     kind, _, word = name.partition("=")
     plain = _plain(word)
@@ -197,7 +203,7 @@ def _changeability(device: KnownDevice, name: str) -> tuple[int, int]:
 
 
 def _plain(text: str) -> str:
-    # Intel's names have addresses with hyphens alone.
+    # In Intel's names, addresses have only hyphens as separators.
     return text.casefold().replace(":", "-").replace(".", "-")
 
 
@@ -210,5 +216,5 @@ def _handles(device: KnownDevice) -> frozenset[str]:
 
 
 def finding(severity: Severity, rule: str, device: KnownDevice, text: str, hint: str = "") -> Finding:
-    """Return the finding that DEVICE is as TEXT says."""
+    """Return a finding on DEVICE; the finding's message is the device's name and TEXT."""
     return Finding(severity=severity, rule=rule, path=device.name, message=f"{device.name} {text}", hint=hint)

@@ -1,7 +1,8 @@
-"""Read a configuration of NVIDIA's device plugin (``version: v1``) as settings of ours: ``apply``.
+"""``apply`` reads a configuration of NVIDIA's device plugin (``version: v1``) as settings of cdigen.
 
-Nothing in it stops this process: what cannot be done, and what NVIDIA's plugin would not know either, is a
-finding with its place. Source: NVIDIA/k8s-device-plugin 0.20, api/config/v1.
+An invalid file does not stop this process. A key that cdigen does not support, or that NVIDIA's plugin does
+not have, causes a finding with the line and column of the key. The source is NVIDIA/k8s-device-plugin 0.20,
+api/config/v1.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import re
 
 from cdigen.config.settings import MAX_REPLICAS, MAX_SIZE, MIG_STRATEGIES, ResourceRow, SharingRow
 from cdigen.config.tree import NoTreeError, compose, pairs_of, place_of, text_of
-from cdigen.config.types import described, form, quoted
+from cdigen.config.types import describe, node_type, quote
 from cdigen.host.root import shown
 from cdigen.kubelet.resources.model import NVIDIA_RULE
 from cdigen.kubelet.resources.selection import WHOLE
@@ -31,39 +32,40 @@ VERSION = "v1"
 _PREFIX = "nvidia.com/"
 _HINT = 'see docs/configuration.md, "The kubelet"'
 _TRUE = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-# As NVIDIA's names have it, with or without the domain (api/config/v1/resources.go).
+# The part of a resource name after nvidia.com/. The file may lack this prefix (api/config/v1/resources.go).
 _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,50}[a-z0-9])?")
 _ALL = "all"
 _MAX_SHOWN = 200
 
-# What is not done of a key, whatever its value.
-_NOT_DONE = {
-    "flags.nvidiaDriverRoot": "the daemon finds the driver: 'driver_root' in the configuration of cdigen",
-    "flags.nvidiaDevRoot": "the daemon finds the nodes: 'dev_root' in the configuration of cdigen",
-    "flags.failOnInitError": "cdigen kubelet goes on without a driver, and offers GPUs once there are any",
-    "flags.restartOnDeviceUnhealthy": "a GPU that is healthy again is offered again",
-    "flags.deviceDiscoveryStrategy": "the daemon finds devices by itself",
+# The keys that cdigen ignores, whatever the value is, each with the reason.
+_NOT_NEEDED = {
+    "flags.nvidiaDriverRoot": "the daemon finds the driver ('driver_root' in the configuration of cdigen)",
+    "flags.nvidiaDevRoot": "the daemon finds the device nodes ('dev_root' in the configuration of cdigen)",
+    "flags.failOnInitError": "cdigen kubelet runs without a driver, and advertises GPUs when it is loaded",
+    "flags.restartOnDeviceUnhealthy": "a GPU that recovers is advertised as healthy again",
+    "flags.deviceDiscoveryStrategy": "the daemon discovers devices itself",
     "flags.plugin.containerDriverRoot": "no driver is mounted into this process",
-    "flags.plugin.nvidiaCTKPath": "specs are cdigen's own, and have its hook",
-    "flags.gfd": "the node's labels are those of 'kubelet: {labels}'",
-    "flags.useNodeFeatureAPI": "labels go by a file: 'kubelet: {labels}'",
-    "health": "the daemon watches health: 'health: {ignore: [xid-31]}' in the configuration of cdigen",
+    "flags.plugin.nvidiaCTKPath": "the specs are from cdigen and use its hook",
+    "flags.gfd": "'kubelet: {labels}' configures the labels of the node",
+    "flags.useNodeFeatureAPI": "labels are written to a file ('kubelet: {labels}')",
+    "health": "the daemon watches health ('health: {ignore: [xid-31]}' in the configuration of cdigen)",
 }
-# Families by the key that adds them.
+# The device family ('kubelet: {families}') that each key adds.
 _FAMILIES = {"gdsEnabled": "gds", "mofedEnabled": "mofed", "gdrcopyEnabled": "gdrcopy"}
-# What a word of deviceListStrategy is with us: a way to name CDI devices, or why there is none.
-_ANSWERS = {"cdi-cri": "cdi_devices", "cdi-annotations": "annotation"}
+# The values of deviceListStrategy. _STRATEGIES has the corresponding values of cdigen. _OTHER_LISTS has the
+# reasons why cdigen does not support the other values.
+_STRATEGIES = {"cdi-cri": "cdi_devices", "cdi-annotations": "annotation"}
 _OTHER_LISTS = {
-    "envvar": "containers get GPUs by CDI names; 'kubelet: {environment: true}' sets the variable as well",
+    "envvar": "containers get GPUs by CDI names; 'kubelet: {environment: true}' adds NVIDIA_VISIBLE_DEVICES",
     "volume-mounts": "containers get GPUs by CDI names",
 }
 
 
 def apply(settings: KubeletConfig, data: bytes, *, file: str) -> tuple[KubeletConfig, tuple[Finding, ...]]:
-    """Return SETTINGS with what the text DATA of NVIDIA's FILE says, and findings on the rest.
+    """Return SETTINGS with the changes from DATA, and findings; DATA is the content of NVIDIA's file FILE.
 
-    Errors are values that are wrong, warnings what is not done or not known, and infos what is not needed. A
-    file that is no configuration of NVIDIA's changes nothing.
+    Findings on invalid values are errors. Findings on unsupported or unknown keys are warnings. Findings on
+    keys that are not needed are infos. A file that is not a configuration of NVIDIA changes no setting.
     """
     reading = _Reading(file, settings)
     if len(data) > MAX_SIZE:
@@ -73,25 +75,25 @@ def apply(settings: KubeletConfig, data: bytes, *, file: str) -> tuple[KubeletCo
         root = compose(data, file)
     except NoTreeError as error:
         return settings, (error.finding,)
-    if root is None or form(root) != "mapping":
+    if root is None or node_type(root) != "mapping":
         reading.add("error", root, "the file is not a mapping of keys to values")
         return settings, tuple(reading.found)
     top = {text_of(key): value for key, value in pairs_of(root)}
     if "kind" in top and text_of(top["kind"]) == "ConfigMap":
-        text = "the file is a ConfigMap of Kubernetes; what is meant is one of the files in its data"
+        text = "the file is a ConfigMap of Kubernetes; use one of the files in its data"
         reading.add("error", top["kind"], text)
         return settings, tuple(reading.found)
-    given = top.get("version")
-    # NVIDIA's plugin takes a file without one as the first.
-    if given is not None and text_of(given) != VERSION:
-        reading.add("error", given, f"version must be {VERSION!r}, not {described(given)}")
+    version = top.get("version")
+    # NVIDIA's plugin reads a file without a version as v1.
+    if version is not None and text_of(version) != VERSION:
+        reading.add("error", version, f"version must be {VERSION!r}, not {describe(version)}")
         return settings, tuple(reading.found)
     reading.mapping(root, "", reading.top())
     return reading.settings, tuple(sorted(reading.found, key=lambda found: found.place or (0, 0)))
 
 
 class _Reading:
-    """One file being read: gathers settings and findings."""
+    """Reads one file and collects settings and findings."""
 
     def __init__(self, file: str, settings: KubeletConfig) -> None:
         self._file = file
@@ -111,30 +113,32 @@ class _Reading:
     def mapping(
         self, node: yaml.Node, at: str, readers: Mapping[str, Callable[[yaml.Node, str], None]]
     ) -> None:
-        """Read the mapping NODE, found at the path AT, by the READERS of its keys."""
-        if form(node) == "null":
+        """Read the mapping NODE; AT is the key path of NODE, and READERS has the reader of each key."""
+        if node_type(node) == "null":
             return
-        if form(node) != "mapping":
-            self.add("error", node, f"{at} must be a mapping, not {described(node)}")
+        if node_type(node) != "mapping":
+            self.add("error", node, f"{at} must be a mapping, not {describe(node)}")
             return
-        # Go's reader of JSON, by which NVIDIA's plugin reads YAML, too, takes keys in any case of letters.
-        known = {name.lower(): name for name in (*readers, *(path.rpartition(".")[2] for path in _NOT_DONE))}
-        seen = set()
+        # NVIDIA's plugin reads YAML with Go's JSON decoder, which ignores upper and lower case in keys.
+        known = {
+            name.lower(): name for name in (*readers, *(path.rpartition(".")[2] for path in _NOT_NEEDED))
+        }
+        done = set()
         for key, value in pairs_of(node):
             name = known.get(text_of(key).lower(), shown(text_of(key)))
             path = f"{at}.{name}".lstrip(".")
-            if name in seen:
-                self.add("error", key, f"{path} is given a second time, which is passed over")
+            if name in done:
+                self.add("error", key, f"{path} is set a second time; the second value is ignored")
             elif name in readers:
                 readers[name](value, path)
-            elif path in _NOT_DONE:
-                self.add("info", key, f"{path} is not needed: {_NOT_DONE[path]}")
+            elif path in _NOT_NEEDED:
+                self.add("info", key, f"{path} is not needed: {_NOT_NEEDED[path]}")
             else:
-                self.add("warning", key, f"{path[:_MAX_SHOWN]} is unknown, and passed over")
-            seen.add(name)
+                self.add("warning", key, f"{path[:_MAX_SHOWN]} is unknown and ignored")
+            done.add(name)
 
     def add(self, severity: Severity, node: yaml.Node | None, text: str) -> None:
-        """Note what is wrong with NODE."""
+        """Add a finding on NODE."""
         place = place_of(node.start_mark) if node is not None else None
         self.found.append(
             Finding(
@@ -161,8 +165,8 @@ class _Reading:
                 {
                     "passDeviceSpecs": self._pass_device_specs,
                     "deviceListStrategy": self._device_lists,
-                    "deviceIDStrategy": self._only("uuid", "the kubelet knows GPUs by their UUIDs"),
-                    "cdiAnnotationPrefix": self._only("cdi.k8s.io/", "runtimes read this one"),
+                    "deviceIDStrategy": self._only("uuid", "the ids of GPUs are their UUIDs"),
+                    "cdiAnnotationPrefix": self._only("cdi.k8s.io/", "runtimes read only this prefix"),
                     "sharedDevicesAllocationPolicy": self._allocation,
                 },
             ),
@@ -174,81 +178,81 @@ class _Reading:
     def _mig_strategy(self, node: yaml.Node, at: str) -> None:
         if node.value in MIG_STRATEGIES:
             self._set(mig_strategy=node.value)
-        elif form(node) != "null":
-            self.add("error", node, f"{at} must be one of {', '.join(MIG_STRATEGIES)}, not {described(node)}")
+        elif node_type(node) != "null":
+            self.add("error", node, f"{at} must be one of {', '.join(MIG_STRATEGIES)}, not {describe(node)}")
 
     def _mps_root(self, node: yaml.Node, at: str) -> None:
         value = text_of(node)
         if value.startswith("/") and ".." not in value.split("/") and value.isprintable():
             self._set(mps_root=value)
-        elif value and form(node) != "null":
-            self.add("error", node, f"{at} must be an absolute path, not {described(node)}")
+        elif value and node_type(node) != "null":
+            self.add("error", node, f"{at} must be an absolute path, not {describe(node)}")
 
     def _family(self, node: yaml.Node, at: str) -> None:
         family = _FAMILIES[at.rpartition(".")[2]]
-        given = self._flag(node, at)
-        if given is not None:
+        is_on = self._flag(node, at)
+        if is_on is not None:
             others = tuple(each for each in self.settings.families if each != family)
-            self._set(families=(*others, family) if given else others)
+            self._set(families=(*others, family) if is_on else others)
 
     def _pass_device_specs(self, node: yaml.Node, at: str) -> None:
-        given = self._flag(node, at)
-        if given is not None:
-            self._set(device_nodes=given)
+        is_on = self._flag(node, at)
+        if is_on is not None:
+            self._set(device_nodes=is_on)
 
     def _device_lists(self, node: yaml.Node, at: str) -> None:
-        """Read one word, words with commas between them, or a list of words."""
-        items = node.value if form(node) == "list" else [node]
+        """Read one strategy, several strategies separated by commas, or a list of strategies."""
+        items = node.value if node_type(node) == "list" else [node]
         words = [(item, word.strip()) for item in items for word in text_of(item).split(",")]
         for item, word in words:
             if word in _OTHER_LISTS:
                 severity: Severity = "info" if word == "envvar" else "warning"
-                self.add(severity, item, f"{at}: {word} is not done: {_OTHER_LISTS[word]}")
-            elif word not in _ANSWERS and form(item) != "null":
-                self.add("error", item, f"{at} has {quoted(word)}, which is no strategy")
-        answer = tuple(dict.fromkeys(_ANSWERS[word] for _, word in words if word in _ANSWERS))
-        if answer:
-            self._set(answer=answer)
+                self.add(severity, item, f"{at}: {word} is not supported: {_OTHER_LISTS[word]}")
+            elif word not in _STRATEGIES and node_type(item) != "null":
+                self.add("error", item, f"{at}: {quote(word)} is not a strategy")
+        strategy = tuple(dict.fromkeys(_STRATEGIES[word] for _, word in words if word in _STRATEGIES))
+        if strategy:
+            self._set(device_list_strategy=strategy)
 
     def _allocation(self, node: yaml.Node, at: str) -> None:
         if text_of(node) in {"distributed", "packed"}:
             self._set(shared_allocation=node.value)
-        elif form(node) != "null":
-            self.add("error", node, f"{at} must be distributed or packed, not {described(node)}")
+        elif node_type(node) != "null":
+            self.add("error", node, f"{at} must be distributed or packed, not {describe(node)}")
 
     def _only(self, value: str, reason: str) -> Callable[[yaml.Node, str], None]:
-        """Return the reader of a key of which VALUE alone is done."""
+        """Return the reader of a key for which cdigen supports only VALUE."""
 
         def read(node: yaml.Node, at: str) -> None:
-            if form(node) != "null" and text_of(node) not in {value, ""}:
-                self.add("warning", node, f"{at}: {quoted(text_of(node))} is not done: {reason}")
+            if node_type(node) != "null" and text_of(node) not in {value, ""}:
+                self.add("warning", node, f"{at}: {quote(text_of(node))} is not supported: {reason}")
 
         return read
 
     def _channels(self, node: yaml.Node, at: str) -> None:
-        given = [text_of(item) for item in node.value] if form(node) == "list" else None
-        if given == ["0"]:
+        channels = [text_of(item) for item in node.value] if node_type(node) == "list" else None
+        if channels == ["0"]:
             self._set(families=tuple(dict.fromkeys((*self.settings.families, "imex"))))
-        elif (given is None and form(node) != "null") or given:
-            self.add("error", node, f"{at} must be [] or [0], not {described(node)}")
+        elif (channels is None and node_type(node) != "null") or channels:
+            self.add("error", node, f"{at} must be [] or [0], not {describe(node)}")
 
     def _required(self, node: yaml.Node, at: str) -> None:
         if self._flag(node, at):
-            text = f"{at} is not done: a family that no spec offers is left out, and reported"
+            text = f"{at} is not supported: if no spec has the channel, pods start, and cdigen reports this"
             self.add("warning", node, text)
 
     def _names(self, node: yaml.Node, at: str) -> None:
-        """Read other names by patterns, which NVIDIA's plugin has code for and does not allow."""
+        """Read the resource name of each pattern; NVIDIA's plugin ignores these rows."""
         rows: list[ResourceRow] = []
         for item in self._items(node, at):
-            given: dict[str, str] = {}
-            self.mapping(item, at, {"name": _into(given, "name"), "pattern": _into(given, "pattern")})
-            name = self._resource(item, f"{at}.name", given.get("name", ""))
-            if "pattern" not in given:
+            values: dict[str, str] = {}
+            self.mapping(item, at, {"name": _into(values, "name"), "pattern": _into(values, "pattern")})
+            name = self._resource(item, f"{at}.name", values.get("name", ""))
+            if "pattern" not in values:
                 self.add("error", item, f"{at}.pattern is missing")
             elif name:
-                # Theirs match anywhere in a name.
-                patterns = (f"*{given['pattern']}*",)
+                # NVIDIA's patterns match anywhere in a name.
+                patterns = (f"*{values['pattern']}*",)
                 is_gpu = at.endswith("gpus")
                 rows.append(
                     ResourceRow(
@@ -259,28 +263,28 @@ class _Reading:
                     )
                 )
         if rows:
-            self.add("info", node, f"{at} is done here; NVIDIA's plugin passes it over")
+            self.add("info", node, f"{at} is applied; NVIDIA's plugin ignores this key")
         self._set(resources=(*rows, *self.settings.resources))
 
     def _sharing(self, node: yaml.Node, at: str) -> None:
-        given = {text_of(key): value for key, value in pairs_of(node)} if form(node) == "mapping" else {}
-        has_mps = "mps" in given and form(given["mps"]) != "null"
-        if has_mps and "timeSlicing" in given and form(given["timeSlicing"]) != "null":
-            self.add("warning", given["timeSlicing"], f"{at}.timeSlicing does not count beside {at}.mps")
+        keys = {text_of(key): value for key, value in pairs_of(node)} if node_type(node) == "mapping" else {}
+        has_mps = "mps" in keys and node_type(keys["mps"]) != "null"
+        if has_mps and "timeSlicing" in keys and node_type(keys["timeSlicing"]) != "null":
+            self.add("warning", keys["timeSlicing"], f"{at}.timeSlicing is ignored, because {at}.mps is set")
         readers = {
-            "timeSlicing": lambda value, path: None if has_mps else self._shares(value, path, mps=False),
-            "mps": lambda value, path: self._shares(value, path, mps=True),
+            "timeSlicing": lambda value, path: None if has_mps else self._replicated(value, path, mps=False),
+            "mps": lambda value, path: self._replicated(value, path, mps=True),
         }
         self.mapping(node, at, readers)
 
-    def _shares(self, node: yaml.Node, at: str, *, mps: bool) -> None:
+    def _replicated(self, node: yaml.Node, at: str, *, mps: bool) -> None:
         flags: dict[str, bool] = {}
         rows: list[SharingRow] = []
 
         def read_flag(value: yaml.Node, path: str) -> None:
-            given = self._flag(value, path)
-            if given is not None:
-                flags[path.rpartition(".")[2]] = given
+            is_on = self._flag(value, path)
+            if is_on is not None:
+                flags[path.rpartition(".")[2]] = is_on
 
         def read_rows(value: yaml.Node, path: str) -> None:
             rows.extend(row for item in self._items(value, path) if (row := self._row(item, path, mps=mps)))
@@ -289,7 +293,7 @@ class _Reading:
             node,
             at,
             {
-                "strategy": self._only("", "there is one way to share time"),
+                "strategy": self._only("", "there is only one strategy of time-slicing"),
                 "renameByDefault": read_flag,
                 "failRequestsGreaterThanOne": read_flag,
                 "resources": read_rows,
@@ -298,54 +302,60 @@ class _Reading:
         self._set(
             sharing=(*rows, *self.settings.sharing),
             rename_shared=flags.get("renameByDefault", self.settings.rename_shared),
-            single_shares=flags.get("failRequestsGreaterThanOne", mps or self.settings.single_shares),
+            fail_requests_greater_than_one=flags.get(
+                "failRequestsGreaterThanOne", mps or self.settings.fail_requests_greater_than_one
+            ),
         )
 
     def _row(self, node: yaml.Node, at: str, *, mps: bool) -> SharingRow | None:
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         devices: list[tuple[str, ...] | None] = [()]
         has_count = [False]
 
         def read_devices(value: yaml.Node, path: str) -> None:
             devices[0] = self._devices(value, path)
-            has_count[0] = form(value) == "int"
+            has_count[0] = node_type(value) == "int"
 
         self.mapping(
             node,
             at,
             {
-                "name": _into(given, "name"),
-                "replicas": _into(given, "replicas"),
-                "rename": _into(given, "rename"),
+                "name": _into(values, "name"),
+                "replicas": _into(values, "replicas"),
+                "rename": _into(values, "rename"),
                 "devices": read_devices,
             },
         )
-        name = self._resource(node, f"{at}.name", given.get("name", ""))
-        rename = self._resource(node, f"{at}.rename", given["rename"]) if given.get("rename") else ""
-        replicas = given.get("replicas", "")
+        name = self._resource(node, f"{at}.name", values.get("name", ""))
+        rename = self._resource(node, f"{at}.rename", values["rename"]) if values.get("rename") else ""
+        replicas = values.get("replicas", "")
         if not re.fullmatch("[1-9][0-9]{0,8}", replicas) or int(replicas) > MAX_REPLICAS:
-            said = quoted(replicas) if replicas else "missing"
-            self.add("error", node, f"{at}.replicas must be a number from 1 to {MAX_REPLICAS}, and is {said}")
+            text = quote(replicas) if replicas else "missing"
+            self.add("error", node, f"{at}.replicas must be a number from 1 to {MAX_REPLICAS}, and is {text}")
             return None
         if not name or rename is None or devices[0] is None:
             return None
         if has_count[0] and name != f"{_PREFIX}gpu":
             self.add(
-                "error", node, f"{at}.devices: a count is of GPUs alone, not of {name}; name the devices"
+                "error", node, f"{at}.devices: a count is only for GPUs, not for {name}; list the devices"
             )
             return None
         return SharingRow(resource=name, replicas=int(replicas), devices=devices[0], rename=rename, mps=mps)
 
     def _devices(self, node: yaml.Node, at: str) -> tuple[str, ...] | None:
-        """Return the devices of a row, none for all, None where they are wrong."""
-        if form(node) == "null" or node.value == _ALL:
+        """Return the devices in NODE. () means all devices. None means that NODE is invalid."""
+        if node_type(node) == "null" or node.value == _ALL:
             return ()
-        self.add("info", node, f"{at} is done here; NVIDIA's plugin shares all devices whatever it says")
-        if form(node) == "list" and node.value and all(isinstance(item.value, str) for item in node.value):
+        self.add("info", node, f"{at} is applied; NVIDIA's plugin ignores this key and shares all devices")
+        if (
+            node_type(node) == "list"
+            and node.value
+            and all(isinstance(item.value, str) for item in node.value)
+        ):
             return tuple(dict.fromkeys(item.value for item in node.value))
-        if form(node) == "int" and re.fullmatch("[1-9][0-9]{0,3}", text_of(node)):
+        if node_type(node) == "int" and re.fullmatch("[1-9][0-9]{0,3}", text_of(node)):
             return tuple(map(str, range(int(text_of(node)))))
-        self.add("error", node, f"{at} must be 'all', a count or a list of devices, not {described(node)}")
+        self.add("error", node, f"{at} must be 'all', a count or a list of devices, not {describe(node)}")
         return None
 
     def _resource(self, node: yaml.Node, at: str, name: str) -> str | None:
@@ -355,29 +365,29 @@ class _Reading:
         self.add(
             "error",
             node,
-            f"{at} must be a name such as {_PREFIX}gpu, and is {quoted(name) if name else 'missing'}",
+            f"{at} must be a name such as {_PREFIX}gpu, and is {quote(name) if name else 'missing'}",
         )
         return None
 
     def _items(self, node: yaml.Node, at: str) -> list[yaml.Node]:
-        if form(node) == "list":
+        if node_type(node) == "list":
             return list(node.value)
-        if form(node) != "null":
-            self.add("error", node, f"{at} must be a list, not {described(node)}")
+        if node_type(node) != "null":
+            self.add("error", node, f"{at} must be a list, not {describe(node)}")
         return []
 
     def _flag(self, node: yaml.Node, at: str) -> bool | None:
-        """Return whether NODE says so, None where it says nothing."""
-        given = _TRUE.get(text_of(node).lower()) if form(node) in {"bool", "text"} else None
-        if given is None and form(node) != "null":
-            self.add("error", node, f"{at} must be true or false, not {described(node)}")
-        return given
+        """Return the boolean value of NODE, or None if NODE has no boolean value."""
+        value = _TRUE.get(text_of(node).lower()) if node_type(node) in {"bool", "text"} else None
+        if value is None and node_type(node) != "null":
+            self.add("error", node, f"{at} must be true or false, not {describe(node)}")
+        return value
 
 
-def _into(given: dict[str, str], name: str) -> Callable[[yaml.Node, str], None]:
-    """Return the reader that puts a text or a number into GIVEN."""
+def _into(values: dict[str, str], name: str) -> Callable[[yaml.Node, str], None]:
+    """Return a reader that stores the text of a node in VALUES, under the key NAME."""
 
     def read(node: yaml.Node, _: str) -> None:
-        given[name] = text_of(node)
+        values[name] = text_of(node)
 
     return read

@@ -1,4 +1,4 @@
-"""Which devices a configuration means: ``select`` by the rows of ``kubelet: {resources}``."""
+"""``select`` applies the rows of ``kubelet: {resources}`` to a device."""
 
 from __future__ import annotations
 
@@ -12,48 +12,49 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from cdigen.config import ResourceRow
-    from cdigen.kubelet.resources.naming import Candidate
+    from cdigen.kubelet.resources.naming import NamingCandidate
 
-# The word for what has no profile: whole devices.
+# The value of ``profiles`` in a row for whole devices, which have no profile.
 WHOLE = "none"
-# NVIDIA's names of MIG profiles have it: 1g.10gb.
+# NVIDIA's names of MIG profiles contain the memory size, for example 1g.10gb.
 _OF_PROFILE = re.compile(r"\b([0-9]+)gb\b")
 _MIB = 1024
 
 
-def select(rows: tuple[ResourceRow, ...], candidate: Candidate) -> ResourceRow | None:
-    """Return the first of ROWS that is about CANDIDATE, None where none is."""
-    return next((row for row in rows if _is_meant(row, candidate)), None)
+def select(rows: tuple[ResourceRow, ...], candidate: NamingCandidate) -> ResourceRow | None:
+    """Return the first of ROWS that matches CANDIDATE, or None if no row matches."""
+    return next((row for row in rows if _is_match(row, candidate)), None)
 
 
-def is_doubtful(row: ResourceRow, candidate: Candidate) -> bool:
-    """Return whether ROW would be about CANDIDATE but for its memory, which nobody knows."""
+def is_doubtful(row: ResourceRow, candidate: NamingCandidate) -> bool:
+    """Return whether only the unknown memory of CANDIDATE prevents a match of ROW and CANDIDATE."""
     bare = replace(row, min_memory_gb=0, max_memory_gb=0)
-    return row != bare and memory_gb(candidate) is None and _is_meant(bare, candidate)
+    return row != bare and memory_gb(candidate) is None and _is_match(bare, candidate)
 
 
-def is_any_of(words: Collection[str], candidate: Candidate) -> bool:
-    """Return whether one of WORDS means CANDIDATE: its UUID, address, index or CDI name, or its GPU's."""
+def is_any_of(words: Collection[str], candidate: NamingCandidate) -> bool:
+    """Return whether one of WORDS is a UUID, address, index or CDI name of CANDIDATE or its GPU."""
     return any(word.casefold() in candidate.handles for word in words)
 
 
-def memory_gb(candidate: Candidate) -> int | None:
-    """Return the memory of CANDIDATE in GB, None where nobody knows it.
+def memory_gb(candidate: NamingCandidate) -> int | None:
+    """Return the memory of CANDIDATE in GB, or None if the memory is unknown.
 
-    It is what the device is sold by, as its profile or its model says, or else what it has, up to a whole GiB
-    (MI300X: 192): a T4 of 16 GB has 15 GiB for programs, and NVML tells it later than the kernel its model.
+    The result is the size in the name of the profile or the model. If the name has no size, the result is the
+    actual size, rounded up to a whole GiB (MI300X: 192). Names have precedence for two reasons. A T4 of 16 GB
+    has 15 GiB for programs. NVML reports the size later than the kernel reports the model.
     """
     gpu, partition = candidate.device.accelerator, candidate.device.partition
     if partition is None:
-        sold = candidate.names.memory_gb(gpu.model)
+        named_gb = candidate.names.memory_gb(gpu.model)
     else:
         found = _OF_PROFILE.search(partition.profile)
-        sold = int(found[1]) if found else None
+        named_gb = int(found[1]) if found else None
     mib = (partition or gpu).memory_mib
-    return sold if sold is not None or mib is None else -(-mib // _MIB)
+    return named_gb if named_gb is not None or mib is None else -(-mib // _MIB)
 
 
-def _is_meant(row: ResourceRow, candidate: Candidate) -> bool:
+def _is_match(row: ResourceRow, candidate: NamingCandidate) -> bool:
     device = candidate.device
     profile = device.partition.profile if device.partition else ""
     return (
@@ -65,7 +66,7 @@ def _is_meant(row: ResourceRow, candidate: Candidate) -> bool:
     )
 
 
-def _has_memory(row: ResourceRow, candidate: Candidate) -> bool:
+def _has_memory(row: ResourceRow, candidate: NamingCandidate) -> bool:
     if not row.min_memory_gb and not row.max_memory_gb:
         return True
     memory = memory_gb(candidate)
@@ -78,6 +79,6 @@ def _matches(patterns: tuple[str, ...], text: str) -> bool:
 
 @lru_cache(maxsize=256)
 def _pattern(pattern: str) -> re.Pattern[str]:
-    # Stars in a row match as one does, and take no longer.
+    # Several consecutive stars are replaced by one star, so they cost no additional time.
     parts = re.split(r"\*+", pattern)
     return re.compile(".*".join(map(re.escape, parts)), re.IGNORECASE)

@@ -1,7 +1,8 @@
-"""Devices that several containers may have at a time: ``shared`` makes replicas of them.
+"""``replication_of`` returns the number of replicas by which containers share a device.
 
-NVIDIA calls it time-slicing. A replica is a number and nothing else: whoever has one can use all of the
-device. Ids are those of NVIDIA's plugin, ``GPU-...::0`` and on (k8s-device-plugin, internal/rm/devices.go).
+NVIDIA calls sharing by replicas time-slicing. A replica does not limit its container, because each container
+can use the whole device. Replicas have the same ids as in NVIDIA's plugin, from ``GPU-...::0`` on
+(k8s-device-plugin, internal/rm/devices.go).
 """
 
 from __future__ import annotations
@@ -13,37 +14,41 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.config import KubeletConfig, SharingRow
-    from cdigen.kubelet.resources.naming import Candidate
+    from cdigen.kubelet.resources.naming import NamingCandidate
     from cdigen.model.findings import Finding
 
-# The kubelet refuses a name with more after the slash (apimachinery, pkg/util/validation, qualified names).
+# The kubelet refuses a name with more characters after the slash (apimachinery, pkg/util/validation,
+# qualified names).
 MAX_NAME = 63
-# Clients of one MPS server from Volta on (docs.nvidia.com/deploy/mps, "Client Limits").
+# The limit for clients of one MPS server, for GPUs from Volta on (docs.nvidia.com/deploy/mps, "Client
+# Limits").
 MAX_MPS_CLIENTS = 48
 _SUFFIX = ".shared"
 
 
 @frozen
-class Share:
-    """Of which resource a device is how many units: ``replicas`` of 1 is the device itself."""
+class Replication:
+    """The resource of a device, and its number of replicas; 1 replica is the device itself."""
 
     resource: str
     replicas: int = 1
     mps: bool = False
 
 
-def shared(candidate: Candidate, resource: str, settings: KubeletConfig) -> tuple[Share, tuple[Finding, ...]]:
-    """Return what becomes of CANDIDATE, a device of RESOURCE; a row that cannot be done is a finding."""
+def replication_of(
+    candidate: NamingCandidate, resource: str, settings: KubeletConfig
+) -> tuple[Replication, tuple[Finding, ...]]:
+    """Return the replication of CANDIDATE, a device of RESOURCE; an invalid row causes a finding."""
     row = _row(settings.sharing, candidate, resource)
-    alone = Share(resource=resource)
+    unshared = Replication(resource=resource)
     if row is None or row.replicas == 1:
-        return alone, ()
+        return unshared, ()
     name = row.rename or (f"{resource}{_SUFFIX}" if settings.rename_shared else resource)
     if problem := _problem(row, candidate, name):
         text = f"is not shared: {problem}"
-        hint = "see 'kubelet: {sharing}' in docs/configuration.md"
-        return alone, (finding("error", "resource-sharing", candidate.device, text, hint),)
-    return Share(resource=name, replicas=row.replicas, mps=row.mps), ()
+        hint = "correct 'kubelet: {sharing}' (docs/configuration.md)"
+        return unshared, (finding("error", "resource-sharing", candidate.device, text, hint),)
+    return Replication(resource=name, replicas=row.replicas, mps=row.mps), ()
 
 
 def replica_id(unit_id: str, replica: int) -> str:
@@ -51,22 +56,22 @@ def replica_id(unit_id: str, replica: int) -> str:
     return f"{unit_id}::{replica}"
 
 
-def _row(rows: tuple[SharingRow, ...], candidate: Candidate, resource: str) -> SharingRow | None:
-    """Return the first of ROWS that names the device, else the first for all devices of RESOURCE."""
+def _row(rows: tuple[SharingRow, ...], candidate: NamingCandidate, resource: str) -> SharingRow | None:
+    """Return the first of ROWS that names the device, or else the first row for all devices of RESOURCE."""
     own = [row for row in rows if row.resource == resource]
     named = [row for row in own if row.devices and is_any_of(row.devices, candidate)]
     return next(iter((*named, *(row for row in own if not row.devices))), None)
 
 
-def _problem(row: SharingRow, candidate: Candidate, name: str) -> str:
+def _problem(row: SharingRow, candidate: NamingCandidate, name: str) -> str:
     if len(name.partition("/")[2]) > MAX_NAME:
-        return f"{name} is longer than the {MAX_NAME} characters after the slash that Kubernetes allows"
+        return f"{name} has more than {MAX_NAME} characters after the slash, which Kubernetes does not allow"
     if not row.mps:
         return ""
     if candidate.device.vendor != "nvidia":
-        return "MPS is NVIDIA's alone"
+        return "MPS supports NVIDIA's devices only"
     if candidate.device.partition is not None:
-        return "MPS is not for MIG instances"
+        return "MPS does not support MIG instances"
     if row.replicas > MAX_MPS_CLIENTS:
-        return f"MPS serves {MAX_MPS_CLIENTS} clients, not {row.replicas}"
+        return f"MPS supports {MAX_MPS_CLIENTS} clients, not {row.replicas}"
     return ""

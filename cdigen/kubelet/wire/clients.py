@@ -1,7 +1,7 @@
-"""What is asked of the kubelet: ``register``, ``pods``, ``allocatable``. Each has a deadline.
+"""The requests to the kubelet: ``register``, ``pods`` and ``allocatable``.
 
-A connection is made for each question, since the kubelet behind a path may be another one each time. All
-raise ``KubeletError``, whatever the other side does.
+Each request has a deadline and its own connection, because a new kubelet may serve the same path at any time.
+All functions raise ``KubeletError`` for any error.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from errno import EACCES
 import grpc
 import grpc.aio
 
-from cdigen.frontend.descriptors import MessageError
 from cdigen.host.confinement import refusal
 from cdigen.host.root import shown
 from cdigen.kubelet.wire import messages
 from cdigen.kubelet.wire.addresses import address
+from cdigen.service.descriptors import MessageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 REGISTER = f"/{messages.VERSION}.Registration/Register"
 LIST = "/v1.PodResourcesLister/List"
 ALLOCATABLE = "/v1.PodResourcesLister/GetAllocatableResources"
-# The kubelet connects to us while it answers, for at most 10 s (pkg/kubelet/cm/devicemanager/plugin/v1beta1,
-# client.go: dial).
+# Before the kubelet answers, the kubelet connects to the plugin, for at most 10 s
+# (pkg/kubelet/cm/devicemanager/plugin/v1beta1, client.go: dial).
 REGISTER_S = 12.0
-ASK_S = 1.5
-# A list of 1 MiB takes 0.1 s; by protobuf written in Python, 2 s.
+QUERY_S = 1.5
+# The limit for the decoding of a list. For 1 MiB, this takes 0.1 s, or 2 s if protobuf is in pure Python.
 READ_S = 5.0
-# What the kubelet's own clients of the pod resources take (pkg/kubelet/apis/podresources/constants.go).
+# The limit of the kubelet's own client of the pod resources API (pkg/kubelet/apis/podresources/constants.go).
 MAX_PODS = 16 << 20
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_PODS),
-    # A proxy of the environment is none of the kubelet's.
+    # The proxies in the environment variables are not for the kubelet.
     ("grpc.enable_http_proxy", 0),
-    # Another question is another connection: what a dead kubelet has left is not shared.
+    # Each request has its own connection, so that no request uses a connection to a dead kubelet.
     ("grpc.use_local_subchannel_pool", 1),
 )
 
 
-# What gRPC says of a connection that the system refused: so SELinux refuses it to a container.
+# The text in gRPC's error if the system (for example SELinux) refuses a connection.
 _DENIED = os.strerror(EACCES)
 
 
 class KubeletError(Exception):
-    """The kubelet has not answered, and why in one line.
+    """A request to the kubelet failed; the message is one line.
 
-    ``was_reached``: it may have seen the question. ``is_unknown``: it does not have this method. ``is_late``:
-    it did not answer in time.
+    If ``was_reached`` is set, the kubelet may have received the request. If ``is_unknown`` is set, the
+    kubelet lacks this method. If ``is_late`` is set, the kubelet did not answer in time.
     """
 
     def __init__(
@@ -72,20 +72,23 @@ class KubeletError(Exception):
 
 
 async def register(socket: str, resource: str, endpoint: str, *, timeout_s: float = REGISTER_S) -> None:
-    """Tell the kubelet at SOCKET that RESOURCE is served at the socket ENDPOINT of the same folder."""
-    await _ask(socket, REGISTER, messages.write_registration(resource, endpoint), timeout_s)
+    """Register RESOURCE with the kubelet at SOCKET.
+
+    ENDPOINT is the name of the plugin's socket in the same folder.
+    """
+    await _call(socket, REGISTER, messages.write_registration(resource, endpoint), timeout_s)
 
 
-async def pods(socket: str, *, timeout_s: float = ASK_S) -> PodList:
-    """Return which containers have which devices, by the pod resources API at SOCKET."""
-    data = await _ask(socket, LIST, messages.EMPTY, timeout_s)
-    # In a thread: the kubelet's own requests are answered meanwhile.
+async def pods(socket: str, *, timeout_s: float = QUERY_S) -> PodList:
+    """Return the devices of all containers, from the pod resources API at SOCKET."""
+    data = await _call(socket, LIST, messages.EMPTY, timeout_s)
+    # Decode the list in a thread, so that the loop can answer the kubelet's requests.
     return await asyncio.to_thread(_read, lambda: messages.read_pods(data, time.monotonic() + READ_S))
 
 
-async def allocatable(socket: str, *, timeout_s: float = ASK_S) -> dict[str, frozenset[str]]:
-    """Return the ids of healthy devices that the kubelet has, by resource; those before 1.21 do not tell."""
-    data = await _ask(socket, ALLOCATABLE, messages.EMPTY, timeout_s)
+async def allocatable(socket: str, *, timeout_s: float = QUERY_S) -> dict[str, frozenset[str]]:
+    """Return the ids of the kubelet's healthy devices by resource; kubelets before 1.21 lack this method."""
+    data = await _call(socket, ALLOCATABLE, messages.EMPTY, timeout_s)
     return _read(lambda: messages.read_allocatable(data))
 
 
@@ -93,10 +96,10 @@ def _read(reading: Callable[[], T]) -> T:
     try:
         return reading()
     except MessageError as error:
-        raise KubeletError(f"the kubelet's answer: {error}", was_reached=True) from None
+        raise KubeletError(f"invalid response of the kubelet: {error}", was_reached=True) from None
 
 
-async def _ask(socket: str, method: str, data: bytes, timeout_s: float) -> bytes:
+async def _call(socket: str, method: str, data: bytes, timeout_s: float) -> bytes:
     async with _channel(socket) as channel:
         try:
             answer: bytes = await channel.unary_unary(method)(data, timeout=timeout_s)
@@ -108,7 +111,7 @@ async def _ask(socket: str, method: str, data: bytes, timeout_s: float) -> bytes
                 raise KubeletError(text, was_reached=False) from None
             raise KubeletError(
                 text,
-                # What breaks off in the middle of a call has the same code, and other words.
+                # A failed connection and an error during a call have the same code but different texts.
                 was_reached="failed to connect" not in text.lower(),
                 is_unknown=code is grpc.StatusCode.UNIMPLEMENTED,
                 is_late=code is grpc.StatusCode.DEADLINE_EXCEEDED,

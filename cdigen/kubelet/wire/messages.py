@@ -1,7 +1,7 @@
-"""The kubelet's messages as values: ``read_...`` decodes the bytes of a message, ``write_...`` encodes one.
+"""The kubelet's messages as values: the functions ``read_...`` decode bytes, ``write_...`` encode values.
 
-Readers raise MessageError where the bytes are not their message; writers where values do not fit, or where
-the kubelet would not take a message of that size.
+The functions ``read_...`` raise MessageError if the bytes are not the expected message. The functions
+``write_...`` raise MessageError if a value is invalid, or if the kubelet would reject a message of that size.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 import time
 
-from cdigen.frontend.descriptors import MessageError, load, read, split, write
 from cdigen.kubelet.pods import PodDevices, PodList
+from cdigen.service.descriptors import MessageError, load, read, split, write
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from cdigen.kubelet.resources.model import Unit
 
 VERSION = "v1beta1"
-# What a Go program takes at most in one message, if it does not say otherwise, and the kubelet's device
-# manager does not (grpc-go, clientconn.go: defaultClientMaxReceiveMessageSize).
+# The limit in bytes for one message. The kubelet's device manager uses the default of Go's gRPC (grpc-go,
+# clientconn.go: defaultClientMaxReceiveMessageSize).
 MAX_MESSAGE = 4 << 20
-# What the proto allows in a device's id.
+# The largest length of a device id, according to the kubelet's proto file.
 MAX_ID = 63
 _HEALTH = {"healthy": "Healthy", "unknown": "Healthy", "unhealthy": "Unhealthy"}
 
 
 @frozen
-class Preference:
-    """One container's question: which ``count`` of ``available`` are best, with ``must_include``."""
+class PreferredAllocationRequest:
+    """A request for the best ``count`` ids of ``available`` for a container, including ``must_include``."""
 
     available: tuple[str, ...]
     must_include: tuple[str, ...]
@@ -49,12 +49,12 @@ EMPTY = b""
 
 
 def write_options() -> bytes:
-    """Return what GetDevicePluginOptions answers: preferences are given, nothing is done before a start."""
+    """Return the response of GetDevicePluginOptions, which enables only GetPreferredAllocation."""
     return write(PLUGIN["DevicePluginOptions"], get_preferred_allocation_available=True)
 
 
 def write_registration(resource: str, endpoint: str) -> bytes:
-    """Return the registration of RESOURCE, served at the socket named ENDPOINT in the kubelet's folder."""
+    """Return the registration of RESOURCE; ENDPOINT is the socket's name in the kubelet's folder."""
     options = {"get_preferred_allocation_available": True}
     return write(
         PLUGIN["RegisterRequest"], version=VERSION, endpoint=endpoint, resource_name=resource, options=options
@@ -62,18 +62,18 @@ def write_registration(resource: str, endpoint: str) -> bytes:
 
 
 def write_devices(units: Iterable[Unit]) -> bytes:
-    """Return the list of UNITS, in their order. MessageError: an id or the list is too long, an id twice."""
+    """Return the list of UNITS in their order, or raise MessageError if the list is invalid or too long."""
     devices = [_device(unit) for unit in units]
     ids = [device["id"] for device in devices]
     for id_ in ids:
         if not 0 < len(id_) <= MAX_ID:
-            raise MessageError(f"the device id {id_!r} has {len(id_)} characters: 1 to {MAX_ID} are allowed")
+            raise MessageError(f"device id {id_!r}: {len(id_)} characters, but 1 to {MAX_ID} are allowed")
     if len(set(ids)) < len(ids):
         raise MessageError("two devices have the same id")
     data = write(PLUGIN["ListAndWatchResponse"], devices=devices)
     if len(data) >= MAX_MESSAGE:
         raise MessageError(
-            f"the list of {len(devices)} devices has {len(data)} bytes, and a kubelet takes less than "
+            f"the list of {len(devices)} devices has {len(data)} bytes, and a kubelet reads less than "
             f"{MAX_MESSAGE}: configure fewer replicas"
         )
     return data
@@ -81,22 +81,22 @@ def write_devices(units: Iterable[Unit]) -> bytes:
 
 def _device(unit: Unit) -> dict[str, Any]:
     device: dict[str, Any] = {"id": unit.id, "health": _HEALTH[unit.health]}
-    # -1, a guess or an empty list would make the topology manager refuse pods.
+    # The topology manager would refuse pods for an empty list of nodes, for -1 or for a wrong node.
     if unit.numa is not None and unit.numa >= 0:
         device["topology"] = {"nodes": [{"id": unit.numa}]}
     return device
 
 
 def read_devices(data: bytes) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-    """Return id, health and NUMA nodes of each device, as a kubelet reads them."""
+    """Return the id, the health and the NUMA nodes of each device, as a kubelet decodes them."""
     devices = read(PLUGIN["ListAndWatchResponse"], data).devices
     return tuple((each.id, each.health, tuple(node.id for node in each.topology.nodes)) for each in devices)
 
 
-def read_preferences(data: bytes) -> tuple[Preference, ...]:
-    """Return the questions of a GetPreferredAllocation, one for each container."""
+def read_preferred_requests(data: bytes) -> tuple[PreferredAllocationRequest, ...]:
+    """Return the requests in a GetPreferredAllocation request, one for each container."""
     return tuple(
-        Preference(
+        PreferredAllocationRequest(
             available=tuple(each.available_device_ids),
             must_include=tuple(each.must_include_device_ids),
             count=each.allocation_size,
@@ -106,22 +106,22 @@ def read_preferences(data: bytes) -> tuple[Preference, ...]:
 
 
 def write_preferred(chosen: Iterable[tuple[str, ...]]) -> bytes:
-    """Return the ids CHOSEN for each container."""
+    """Return the response of a GetPreferredAllocation request with the ids CHOSEN for each container."""
     responses = [{"device_ids": ids} for ids in chosen]
     return write(PLUGIN["PreferredAllocationResponse"], container_responses=responses)
 
 
 def read_allocate(data: bytes) -> tuple[tuple[str, ...], ...]:
-    """Return the ids that each container of an Allocate is to have."""
+    """Return the ids for each container of an Allocate request."""
     requests = read(PLUGIN["AllocateRequest"], data).container_requests
     return tuple(tuple(each.device_ids) for each in requests)
 
 
 def write_allocated(answers: Iterable[Any]) -> bytes:
-    """Return the ANSWERS of an Allocate, one for each container.
+    """Return the response of an Allocate request with ANSWERS, one for each container.
 
-    An answer has ``cdi_devices``; ``variables`` and ``annotations``, pairs; ``nodes`` with host_path, path
-    and permissions; ``folders`` with host_path, path and is_read_only.
+    An answer has ``cdi_devices``. Its ``variables`` and ``annotations`` are pairs. Its ``nodes`` have
+    host_path, path and permissions. Its ``folders`` have host_path, path and is_read_only.
     """
     return write(PLUGIN["AllocateResponse"], container_responses=[_container(answer) for answer in answers])
 
@@ -143,10 +143,11 @@ def _container(answer: Any) -> dict[str, Any]:
 
 
 def read_pods(data: bytes, until_s: float = float("inf")) -> PodList:
-    """Return what List of the pod resources says: one value for each container and resource.
+    """Return the list of the pod resources API, with one value for each container and resource.
 
-    Newer kubelets list devices of one resource apart by NUMA node: they are joined. MessageError: it is no
-    such list, or reading has not ended at UNTIL_S (monotonic): tenants choose how many containers pods have.
+    Newer kubelets list the devices of one resource separately by NUMA node. This function joins such parts.
+    Raise MessageError if DATA is not such a list, or if the decoding has not ended at the monotonic time
+    UNTIL_S. The limit is necessary, because tenants choose the number of containers in pods.
     """
     found: dict[tuple[str, str, str, str], list[str]] = {}
     names = set()
@@ -167,7 +168,7 @@ def read_pods(data: bytes, until_s: float = float("inf")) -> PodList:
 
 
 def read_allocatable(data: bytes) -> dict[str, frozenset[str]]:
-    """Return the ids of healthy devices that the kubelet has of each resource (GetAllocatableResources)."""
+    """Return the ids of the kubelet's healthy devices by resource (GetAllocatableResources)."""
     found: dict[str, set[str]] = {}
     for devices in read(PODS["AllocatableResourcesResponse"], data).devices:
         found.setdefault(devices.resource_name, set()).update(devices.device_ids)

@@ -1,6 +1,7 @@
-"""``ResourceServer``: serves one resource to the kubelet, on a socket of its own.
+"""``ResourceServer`` serves one resource to the kubelet, on its own socket.
 
-All servers of the process run in one asyncio loop; nothing but ``start`` and ``stop`` waits there.
+All servers of the process run in one asyncio loop. Only ``start`` and ``stop`` may block the loop, because
+they make and remove the socket's file.
 """
 
 from __future__ import annotations
@@ -12,57 +13,61 @@ from contextlib import suppress
 import grpc
 import grpc.aio
 
-from cdigen.frontend.descriptors import MessageError
 from cdigen.kubelet.wire import messages
 from cdigen.kubelet.wire.addresses import address
+from cdigen.service.descriptors import MessageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from typing import Any, Protocol
 
-    class Answers(Protocol):
-        """Who answers for the resource; called in the loop, so nothing here may block it."""
+    class Allocator(Protocol):
+        """Answers the kubelet's requests for a resource; runs in the loop and must not block the loop."""
 
-        def prefer(
+        def preferred_allocation(
             self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
         ) -> tuple[str, ...]:
-            """Return the COUNT best ids of AVAILABLE, MUST_INCLUDE among them."""
+            """Return the COUNT best ids of AVAILABLE, including MUST_INCLUDE."""
 
         async def allocate(self, ids: tuple[str, ...]) -> Any:
-            """Return the answer (``messages.write_allocated``) for a container's IDS; raises ``Refused``."""
+            """Return the response (``messages.write_allocated``) for a container with IDS.
+
+            Raise ``AllocateError`` if the request is refused.
+            """
 
 
 SERVICE = f"{messages.VERSION}.DevicePlugin"
-# The kubelet opens one; a stream costs little, and ends with its connection.
+# The limit for open streams. The kubelet opens one stream. A stream needs few resources, and ends together
+# with its connection.
 _MAX_STREAMS = 64
 _OPTIONS = (
     ("grpc.max_receive_message_length", messages.MAX_MESSAGE),
     ("grpc.max_send_message_length", messages.MAX_MESSAGE),
-    # Another plugin cannot listen where we do (it is for TCP, and off costs nothing).
+    # No other process may listen at the same address. gRPC applies this option only to TCP.
     ("grpc.so_reuseport", 0),
-    # A client that asks often whether we are still there is answered; by default the third question within
-    # five minutes ends the connection (grpc, doc/keepalive.md).
+    # Clients may send pings often. By default, the third ping within five minutes ends the connection (grpc,
+    # doc/keepalive.md).
     ("grpc.http2.max_ping_strikes", 0),
 )
 
 
-class Refused(Exception):
-    """A container does not get what was asked for; the text is for the pod's events, in one line."""
+class AllocateError(Exception):
+    """The refusal of a request; the text is one line for the pod's events."""
 
 
 class ResourceServer:
     """Serves the list DEVICES (``messages.write_devices``) at the socket PATH from ``start`` to ``stop``.
 
-    ON_STREAM is told of each ListAndWatch: True when it is asked for, False when it has ended. ON_FAULT gets
-    one line about an exception in an answer, which the kubelet is told as well.
+    ON_STREAM is called for each ListAndWatch stream, with True at the start and with False at the end.
+    ON_FAULT is called with one line about an exception in a request. The kubelet gets the same line.
     """
 
     def __init__(
         self,
         path: str,
         devices: bytes,
-        answers: Answers,
+        allocator: Allocator,
         *,
         on_stream: Callable[[bool], object],
         on_fault: Callable[[str], object],
@@ -70,43 +75,46 @@ class ResourceServer:
         self.path = path
         self._devices = devices
         self._changed = asyncio.Event()
-        self._answers = answers
+        self._allocator = allocator
         self._on_stream = on_stream
         self._on_fault = on_fault
         self._streams = 0
         self._server: Any = None
 
     async def start(self) -> None:
-        """Listen; by the umask root alone may connect and ask. OSError: the socket cannot be made there."""
+        """Listen at the socket, or raise OSError if the socket cannot be made.
+
+        The umask of the process permits only root to connect.
+        """
         server = grpc.aio.server(options=_OPTIONS)
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, self._methods()),))
         try:
-            # 0, or in newer releases of grpcio an exception, where it could not be bound.
+            # If the bind fails, grpcio returns 0. Newer releases raise an exception instead.
             if not server.add_insecure_port(address(self.path)):
-                raise OSError(f"no socket can be made at {self.path}")
+                raise OSError(f"{self.path}: cannot make a socket")
         except RuntimeError as error:
-            raise OSError(f"no socket can be made at {self.path}: {_first_line(error)}") from None
+            raise OSError(f"{self.path}: cannot make a socket: {_first_line(error)}") from None
         await server.start()
         self._server = server
 
     async def stop(self) -> None:
-        """Stop listening, end all streams and calls, and remove the socket; may be called again."""
+        """Stop listening, end all streams and calls, and remove the socket; a second call is permitted."""
         server, self._server = self._server, None
         if server is not None:
             await server.stop(grace=None)
         with suppress(OSError):
             os.unlink(self.path)
 
-    def show(self, devices: bytes, answers: Answers) -> None:
-        """Send DEVICES, the whole list, to all who watch, at once; ANSWERS answers from now on."""
-        self._answers = answers
+    def update(self, devices: bytes, allocator: Allocator) -> None:
+        """Use ALLOCATOR from now on, and send DEVICES to all streams at once if the list has changed."""
+        self._allocator = allocator
         if devices != self._devices:
             self._devices = devices
             changed, self._changed = self._changed, asyncio.Event()
             changed.set()
 
     def _methods(self) -> dict[str, Any]:
-        # Without serializers bytes go in and out: what cannot be read is answered by us.
+        # Without serializers, grpcio passes bytes. So this class can reject requests that are not decodable.
         unary = grpc.unary_unary_rpc_method_handler
         return {
             "GetDevicePluginOptions": unary(self._answering(lambda _: messages.write_options())),
@@ -118,28 +126,32 @@ class ResourceServer:
 
     async def _list_and_watch(self, _: bytes, context: Any) -> None:
         if self._streams >= _MAX_STREAMS:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._streams} watch the list already")
+            await context.abort(
+                grpc.StatusCode.RESOURCE_EXHAUSTED, f"{self._streams} streams are open already"
+            )
         self._streams += 1
-        self._on_stream(True)  # noqa: FBT003 - its own signature
+        self._on_stream(True)  # noqa: FBT003 - the callback has this parameter
         try:
             while True:
-                # Taken before writing: a change meanwhile is sent next, and of several the last.
+                # Read the event before the write, so that a change during the write causes a second write.
+                # The second write sends the last of several changes.
                 changed = self._changed
                 await context.write(self._devices)
                 await changed.wait()
         finally:
             self._streams -= 1
-            self._on_stream(False)  # noqa: FBT003 - its own signature
+            self._on_stream(False)  # noqa: FBT003 - the callback has this parameter
 
     def _prefer(self, data: bytes) -> bytes:
-        questions = messages.read_preferences(data)
+        requests = messages.read_preferred_requests(data)
         return messages.write_preferred(
-            self._answers.prefer(each.available, each.must_include, each.count) for each in questions
+            self._allocator.preferred_allocation(each.available, each.must_include, each.count)
+            for each in requests
         )
 
     async def _allocate(self, data: bytes) -> bytes:
         requests = messages.read_allocate(data)
-        return messages.write_allocated([await self._answers.allocate(ids) for ids in requests])
+        return messages.write_allocated([await self._allocator.allocate(ids) for ids in requests])
 
     def _answering(
         self, answer: Callable[[bytes], bytes | Awaitable[bytes]]
@@ -148,11 +160,11 @@ class ResourceServer:
             try:
                 found = answer(data)
                 return found if isinstance(found, bytes) else await found
-            except Refused as refusal:
+            except AllocateError as refusal:
                 code, text = grpc.StatusCode.FAILED_PRECONDITION, f"cdigen: {refusal}"
             except MessageError as error:
                 code, text = grpc.StatusCode.INVALID_ARGUMENT, f"cdigen: {error}"
-            except Exception as error:  # noqa: BLE001 - one container's trouble costs no other
+            except Exception as error:  # noqa: BLE001 - an error of one container must not affect others
                 code, text = grpc.StatusCode.INTERNAL, f"cdigen: {type(error).__name__}: {_first_line(error)}"
                 self._on_fault(text)
             await context.abort(code, text)

@@ -1,9 +1,17 @@
-"""Which devices a container gets, or why it must not start. Nothing here knows the protocol or the process.
+"""The decision about the devices of a container, or about the refusal of the container.
 
-``decide`` is the central function; it reads as the list of its steps: what the container asks for
-(``request``), whether the configuration lets that count (``policy``, ``counted``), what it has already
-(``existing_devices``), which devices are meant (``select``), and whether the driver will do
-(``requirements``, by the facts in ``machine``). ``answer`` makes an adjustment of the decision for a runtime
-whose abilities ``compat`` knows: CDI devices, or nodes and mounts (``raw``). ``audit`` looks for running
-containers that were started without their devices. All that a decision depends on is a ``context``.
+The package does no I/O except reads of device nodes. It does not depend on the protocol or the process.
+
+``decide`` is the central function. Each of its steps has modules:
+
+- ``annotations``, ``mounts``, ``environment`` and ``vendor_variables`` read the device requests of the
+  container. ``request`` defines a request;
+- ``policy`` and ``permitted`` select the requests that the configuration permits;
+- ``existing_devices`` detects the devices that the container already has;
+- ``select`` selects the CDI devices that match the requests;
+- ``requirements`` checks whether the driver and the GPUs (``host_gpus``) meet the requirements of the image.
+
+``injection`` computes the NRI adjustment from the decision. ``raw`` computes device nodes and mounts for a
+runtime that supports no CDI devices. ``compat`` lists the abilities of each runtime. ``audit`` finds running
+containers that started without their devices. ``context`` contains all inputs of a decision.
 """

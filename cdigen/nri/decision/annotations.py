@@ -1,17 +1,18 @@
-"""What a container requests by its pod's annotations. Pure.
+"""Pure functions that read the device requests in the annotations of a pod.
 
-Semantics: NVIDIA's NRI plugin and the device injector of NRI's samples.
+The annotations have the same meaning as for NVIDIA's NRI plugin and for the device injector, a sample plugin
+of NRI.
 """
 
 from __future__ import annotations
 
-from cdigen.nri.decision.refusal import Refusal
+from cdigen.nri.decision.refusal import InjectionRefusal
 from cdigen.nri.decision.request import (
     MAX_DEVICES,
     MAX_TEXT,
     DeviceRequest,
-    bounded,
     comma_list,
+    deduplicated,
     qualified_request,
 )
 
@@ -19,9 +20,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Whose annotations -> their names, the preferred first, and whether the value may be a list with commas.
-# Each stands for itself, for /pod and for /container.NAME. The second of the device injector is its older
-# one (containerd/nri, plugins/device-injector); NVIDIA's is a list with commas only.
+# The annotations of each reader, in the order of preference. A reader is the plugin that introduced the
+# annotations. An annotation name has no suffix, or the suffix /pod or /container.NAME. "noderesource" is the
+# device injector (containerd/nri, plugins/device-injector). cdi-devices.nri.io is the older annotation of the
+# device injector. All annotations except NVIDIA's can contain a YAML list.
 PREFIXES = {
     "cdigen": ("devices.cdigen.dev",),
     "nvidia": ("nvidia.cdi.k8s.io",),
@@ -32,14 +34,17 @@ PREFIXES = {
 def requesting_annotations(
     annotations: Mapping[str, str], container: str, readers: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
-    """Return the names of the annotations that ask for CONTAINER, each with whose it is (READERS)."""
+    """Return the annotations with requests for CONTAINER, as pairs of annotation name and reader.
+
+    READERS are the readers whose annotations are searched.
+    """
     found = []
     for reader in readers:
         prefixes = PREFIXES[reader]
         candidates = [
             f"{prefix}{end}" for end in (f"/container.{container}", "/pod", "") for prefix in prefixes
         ]
-        # The closest one counts alone, as with all that read them.
+        # Only the most specific annotation of a reader applies, as in the other plugins.
         name = next((name for name in candidates if name in annotations), "")
         if name:
             found.append((name, reader))
@@ -49,44 +54,51 @@ def requesting_annotations(
 def by_annotation(
     annotations: Mapping[str, str], container: str, readers: tuple[str, ...]
 ) -> tuple[DeviceRequest, ...]:
-    """Return what the annotations ask for, without repetitions; raises Refusal."""
+    """Return the requests for CONTAINER in ANNOTATIONS, without repetitions.
+
+    Raise InjectionRefusal if an annotation is invalid.
+    """
     items = []
     for name, reader in requesting_annotations(annotations, container, readers):
         text = annotations[name]
         if len(text) > MAX_TEXT:
-            raise Refusal("annotation", f"the annotation {name} has more than {MAX_TEXT} characters")
-        names = comma_list(text) if reader == "nvidia" else _listed(name, text, plain=reader == "cdigen")
+            raise InjectionRefusal("annotation", f"the annotation {name} has more than {MAX_TEXT} characters")
+        names = comma_list(text) if reader == "nvidia" else _yaml_list(name, text, plain=reader == "cdigen")
         items += [qualified_request(device, f"annotation {name}") for device in names]
-    return bounded(items)
+    return deduplicated(items)
 
 
-def _listed(name: str, text: str, *, plain: bool) -> list[str]:
-    """Return the items of a YAML list of texts; where PLAIN, names with commas between them will do.
+def _yaml_list(name: str, text: str, *, plain: bool) -> list[str]:
+    """Return the device names in TEXT, the value of the annotation NAME.
 
-    Events are read as they come, and the first that such a list does not have ends it: nothing nests.
+    TEXT is a YAML list. If PLAIN is true, TEXT may also be names separated by commas. The parser stops at the
+    first event that a flat list cannot have, so it reads no nested values. Raise InjectionRefusal if TEXT is
+    invalid.
     """
     if plain and not text.lstrip().startswith(("-", "[", "#")):
         return comma_list(text)
-    import yaml  # noqa: PLC0415 - the registration need not wait for it
+    import yaml  # noqa: PLC0415 - the import would delay the registration
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     items: list[str] = []
-    wanted = {"StreamStartEvent", "DocumentStartEvent", "DocumentEndEvent", "StreamEndEvent"}
-    wanted |= {"SequenceStartEvent", "SequenceEndEvent", "ScalarEvent"}
+    accepted = {"StreamStartEvent", "DocumentStartEvent", "DocumentEndEvent", "StreamEndEvent"}
+    accepted |= {"SequenceStartEvent", "SequenceEndEvent", "ScalarEvent"}
     lists = 0
     try:
         for event in yaml.parse(text, Loader=loader):
             kind = type(event).__name__
             lists += kind == "SequenceStartEvent"
-            if kind not in wanted or lists > 1 or (kind == "ScalarEvent" and not lists):
+            if kind not in accepted or lists > 1 or (kind == "ScalarEvent" and not lists):
                 break
             if isinstance(event, yaml.ScalarEvent):
                 items.append(str(event.value))
             if len(items) > MAX_DEVICES * 4:
-                raise Refusal("too_much", f"the annotation {name} lists more than {MAX_DEVICES} devices")
+                raise InjectionRefusal(
+                    "too_much", f"the annotation {name} lists more than {MAX_DEVICES} devices"
+                )
         else:
             if lists or not text.strip():
                 return items
-    except (yaml.YAMLError, ValueError):  # ValueError: what cannot be encoded for the parser
-        raise Refusal("annotation", f"the annotation {name} is not YAML") from None
-    raise Refusal("annotation", f"the annotation {name} is not a YAML list of device names")
+    except (yaml.YAMLError, ValueError):  # ValueError: the parser cannot encode the text
+        raise InjectionRefusal("annotation", f"the annotation {name} is not YAML") from None
+    raise InjectionRefusal("annotation", f"the annotation {name} is not a YAML list of device names")

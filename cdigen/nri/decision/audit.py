@@ -1,16 +1,15 @@
-"""Containers that were started without their GPU: ``audit`` of the state that a runtime reports. Pure.
+"""``audit``: a pure function that finds the running containers without their requested devices.
 
-While no plugin is registered, containers start as if there were none. NRI before 0.10 cannot prevent that, so
-these containers are at least named as soon as the plugin registers.
+While no plugin is registered, containers start without devices. NRI before 0.10 cannot prevent such starts.
+Therefore the plugin reports these containers after its registration.
 """
 
 from __future__ import annotations
 
-from cdigen.nri.book import MAX_HELD, Held
 from cdigen.nri.decision import existing_devices
 from cdigen.nri.decision.annotations import requesting_annotations
-from cdigen.nri.decision.answer import MARK
-from cdigen.nri.decision.handover import believed
+from cdigen.nri.decision.handover import verified_markers
+from cdigen.nri.injected_containers import MAX_CONTAINERS, InjectedContainer
 from cdigen.nri.pods import ContainerName, container_name, shorten, shorten_name
 from cdigen.value import frozen
 
@@ -22,24 +21,27 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.pods import Container, Pod
 
-    class Part(Protocol):
-        """Pods and containers of a runtime; ``unread`` counts those that could not be read so far."""
+    class StatePart(Protocol):
+        """A part of the runtime's pods and containers.
+
+        ``unread`` is the number of invalid pods and containers that were found so far.
+        """
 
         unread: int
 
         def pods(self) -> Iterator[Pod]:
-            """Yield those pods that can be read."""
+            """Yield the valid pods."""
 
         def containers(self) -> Iterator[Container]:
-            """Yield those containers that can be read."""
+            """Yield the valid containers."""
 
 
 _MAX_NAMED = 16
 
 
 @frozen
-class MissedContainer:
-    """A running container that requested ``devices`` and has not got them, for ``reason``."""
+class UninjectedContainer:
+    """A running container without the requested ``devices``; ``reason`` is the cause."""
 
     name: ContainerName
     devices: tuple[str, ...]
@@ -48,82 +50,84 @@ class MissedContainer:
 
 @frozen
 class AuditResult:
-    """``missed`` containers, and ``foreign`` annotations, which another plugin serves as well.
+    """The result of an audit.
 
-    ``given``: those that have devices of ours, by their marks.
-    ``is_complete``: all that the runtime told was looked at.
+    ``uninjected`` are the containers without their requested devices. ``foreign_annotations`` are the
+    annotations for which another plugin has injected devices. ``injected`` are the containers with a valid
+    annotation of cdigen. ``is_complete`` is true if the audit read all pods and containers of the runtime.
     """
 
-    missed: tuple[MissedContainer, ...]
-    foreign: tuple[str, ...]
+    uninjected: tuple[UninjectedContainer, ...]
+    foreign_annotations: tuple[str, ...]
     is_complete: bool
-    given: tuple[Held, ...] = ()
+    injected: tuple[InjectedContainer, ...] = ()
 
 
-def audit(parts: Sequence[Part], context: DecisionContext, *, is_complete: bool = True) -> AuditResult:
-    """Return which containers in PARTS, of one runtime, were missed, by the CONTEXT of now.
+def audit(parts: Sequence[StatePart], context: DecisionContext, *, is_complete: bool = True) -> AuditResult:
+    """Return the result of the audit of PARTS, the pods and containers of one runtime.
 
-    A container may be in another part than its pod. IS_COMPLETE: they are all that the runtime told.
+    CONTEXT contains the policy and the devices of the host. A container can be in another part than its pod.
+    IS_COMPLETE is true if PARTS contain all pods and containers of the runtime.
     """
-    # None: a pod whose requests do not count. Names are for those that have devices.
+    # In ``pods``, a pod without permitted requests has the value None. ``names`` is for injected containers.
     pods: dict[str, Pod | None] = {}
     names: dict[str, tuple[str, str]] = {}
-    # Pods that have our mark themselves, which a runtime may pass on to their containers.
-    bearing: set[str] = set()
-    for one in (one for part in parts for one in part.pods()):
-        pods[one.id] = one if _may_ask(one, context) else None
-        names[one.id] = shorten_name(one.namespace), shorten_name(one.name)
-        if MARK in one.annotations:
-            bearing.add(one.id)
-    given: list[Held] = []
-    missed: list[MissedContainer] = []
-    foreign: dict[str, None] = {}
+    for sandbox in (sandbox for part in parts for sandbox in part.pods()):
+        pods[sandbox.id] = sandbox if _may_request(sandbox, context) else None
+        names[sandbox.id] = shorten_name(sandbox.namespace), shorten_name(sandbox.name)
+    injected: list[InjectedContainer] = []
+    uninjected: list[UninjectedContainer] = []
+    foreign_annotations: dict[str, None] = {}
     for container in (container for part in parts for container in part.containers()):
-        devices = believed(container, trusts_mark=container.pod_id not in bearing)
+        devices = verified_markers(container)
         if devices is not None:
-            if len(given) >= MAX_HELD:
+            if len(injected) >= MAX_CONTAINERS:
                 continue
             namespace, pod_name = names.get(container.pod_id, ("", ""))
             named = ContainerName(namespace=namespace, pod=pod_name, container=shorten_name(container.name))
-            given.append(Held(id=container.id, name=named, devices=devices))
+            injected.append(InjectedContainer(id=container.id, name=named, devices=devices))
             continue
         if not container.pod_id:
-            # It is being removed: containerd has its id, and nothing else (nri_api_linux.go, nriContainer).
+            # The runtime is removing the container. containerd then reports only the id of the container
+            # (nri_api_linux.go, nriContainer).
             continue
         if container.pod_id not in pods:
-            # Nobody can say whether it may ask.
+            # Without the pod, the permissions of the container are unknown.
             is_complete = False
         pod = pods.get(container.pod_id)
         if pod is None:
             continue
-        others = _others(pod, container, context)
-        foreign |= dict.fromkeys(others)
-        if not others and (found := _missed(pod, container, context)):
-            missed.append(found)
+        by_others = _injected_by_others(pod, container, context)
+        foreign_annotations |= dict.fromkeys(by_others)
+        if not by_others and (found := _uninjected(pod, container, context)):
+            uninjected.append(found)
     is_complete = is_complete and not any(part.unread for part in parts)
     return AuditResult(
-        missed=tuple(missed), foreign=tuple(foreign), is_complete=is_complete, given=tuple(given)
+        uninjected=tuple(uninjected),
+        foreign_annotations=tuple(foreign_annotations),
+        is_complete=is_complete,
+        injected=tuple(injected),
     )
 
 
-def _may_ask(pod: Pod, context: DecisionContext) -> bool:
+def _may_request(pod: Pod, context: DecisionContext) -> bool:
     grant = context.policy.grant(pod)
     return bool(grant.rows or grant.administers)
 
 
-def _others(pod: Pod, container: Container, context: DecisionContext) -> tuple[str, ...]:
-    """Return the annotations that count and that another plugin has served."""
+def _injected_by_others(pod: Pod, container: Container, context: DecisionContext) -> tuple[str, ...]:
+    """Return the configured annotations of CONTAINER that another plugin has handled."""
     readers = context.policy.settings.annotations
-    asked = requesting_annotations(pod.annotations, container.name, readers)
-    return existing_devices.injected_by_another(container, asked)
+    annotations = requesting_annotations(pod.annotations, container.name, readers)
+    return existing_devices.injected_by_other_plugin(container, annotations)
 
 
-def _missed(pod: Pod, container: Container, context: DecisionContext) -> MissedContainer | None:
+def _uninjected(pod: Pod, container: Container, context: DecisionContext) -> UninjectedContainer | None:
     decision = context.decide(pod, container)
     if decision.outcome not in {"inject", "refuse"}:
         return None
-    return MissedContainer(
+    return UninjectedContainer(
         name=container_name(pod, container),
         devices=decision.devices[:_MAX_NAMED],
-        reason=shorten(decision.reason) or "it was started while no plugin was registered",
+        reason=shorten(decision.reason) or "the container started while no plugin was registered",
     )

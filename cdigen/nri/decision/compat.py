@@ -1,7 +1,8 @@
-"""What a runtime can do, by its name and version: ``abilities``.
+"""``abilities``: the abilities of a runtime, by the name and version of the runtime.
 
-NRI itself does not tell a plugin: a runtime that does not know CDI devices drops them silently, and one that
-does not know an event closes the connection at the subscription to it.
+NRI does not report these abilities. A runtime without support for CDI devices silently ignores CDI devices in
+an adjustment. A runtime that does not support an event closes the connection when a plugin subscribes to the
+event.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     Cdi = Literal["injects", "drops", "refuses", "unknown"]
     from cdigen.runtimes.releases import Release
 
-# Events as bits of a subscription: 1 << (number - 1) of api.proto's Event.
+# The events as bits of a subscription. The bit is 1 << (number - 1), with the number of Event in api.proto.
 CREATE_CONTAINER = 0x0008
 REMOVE_CONTAINER = 0x0400
 VALIDATE_CONTAINER_ADJUSTMENT = 0x2000
@@ -26,22 +27,23 @@ VALIDATE_CONTAINER_ADJUSTMENT = 0x2000
 _WORST: tuple[Cdi, ...] = ("unknown", "refuses", "drops", "injects")
 
 _VALIDATES: tuple[int, int] = (0, 10)
-_TELLS_ITSELF: tuple[int, int] = (0, 12)
+_REPORTS_NRI_VERSION: tuple[int, int] = (0, 12)
 _OLDEST: tuple[int, int] = (0, 3)
 
-# Distributions write v2.1.4-k3s1, 2.1.9+unknown, 1.7.24~ds1: what follows the numbers matters only before a
-# release.
+# Distributions use versions such as v2.1.4-k3s1, 2.1.9+unknown and 1.7.24~ds1. Text after the numbers is
+# ignored, except the mark of a pre-release.
 _VERSION = re.compile(r"v?(\d{1,5})\.(\d{1,5})(?:\.(\d{1,5}))?([-~.]?(?:alpha|beta|rc|dev|pre))?", re.ASCII)
 
 
 @frozen
 class Abilities:
-    """What a runtime can do; where that is not known, what is safe to assume.
+    """The abilities of a runtime, with safe assumptions for an unknown runtime.
 
-    ``cdi``: it *injects* CDI devices of an adjustment, *drops* them silently, *refuses* the container, or
-    that is *unknown*. ``takes_devices``: it puts device nodes and hooks of an adjustment into the container.
-    ``validates``: it asks before what plugins did is used. ``events`` is what to subscribe to, ``nri`` the
-    version of NRI at least.
+    ``cdi`` is "injects" if the runtime injects the CDI devices of an adjustment. It is "drops" if the runtime
+    silently ignores the CDI devices, "refuses" if the runtime refuses the container, or "unknown".
+    ``takes_devices`` is true if the runtime applies the device nodes and hooks of an adjustment.
+    ``validates`` is true if the runtime calls plugins to validate an adjustment. ``nri`` is the lowest
+    possible NRI version of the runtime.
     """
 
     runtime: str
@@ -53,13 +55,16 @@ class Abilities:
 
     @property
     def events(self) -> int:
-        """Return the mask of the events that cdigen handles and the runtime knows."""
+        """The mask of the subscribed events: the events that cdigen handles and that the runtime supports."""
         validation = VALIDATE_CONTAINER_ADJUSTMENT if self.validates else 0
         return CREATE_CONTAINER | REMOVE_CONTAINER | validation
 
     @property
     def remedy(self) -> str:
-        """Return which releases of the runtime inject CDI devices, for one that does not; else nothing."""
+        """A text with the releases of the runtime that inject CDI devices.
+
+        The text is empty if this runtime injects CDI devices, or if no such release is known.
+        """
         if self.cdi == "injects":
             return ""
         firsts = [".".join(map(str, end)) for _, end in _ranges_without_cdi(self.runtime) if end]
@@ -67,24 +72,24 @@ class Abilities:
 
 
 def abilities(runtime: str, version: str, nri_version: str = "", *, may_validate: bool = True) -> Abilities:
-    """Return what the RUNTIME of that VERSION can do, as it says itself in Configure.
+    """Return the abilities of RUNTIME in VERSION; both values come from the Configure request.
 
-    NRI_VERSION, which only NRI 0.12 and later tells, counts more than the table. Of a release candidate and
-    its like, which may be from before a change, the less is assumed.
+    NRI_VERSION has priority over the NRI versions in ``runtimes.releases``. Only NRI 0.12 and later reports
+    NRI_VERSION. A pre-release can lack a change of its release. Therefore a pre-release has only the
+    abilities that the runtime has both before and after this change.
 
-    MAY_VALIDATE: false after a runtime has closed the connection at the subscription to validations
-    (``is_rejected``), as it does where it does not know the event: one that somebody has built may have an
-    older NRI than the table says.
+    MAY_VALIDATE is false if the runtime has rejected the subscription to validations (``is_rejected``). A
+    custom build of a runtime can have an older NRI than the standard build of the same version.
     """
     release, is_early = _parse(version)
     changes = [change for change in _changes(runtime) if release is not None and change <= release]
-    # What holds from the last change on; before a release perhaps only what held before it.
+    # The last release that changed NRI, and for a pre-release of this release also the previous change.
     chosen = changes[-2:] if is_early and changes[-1:] == [release] else changes[-1:]
     nri = min((nri_of(runtime, change) or _OLDEST for change in chosen), default=_OLDEST)
     cdi: Cdi = min((_cdi_of(runtime, change) for change in chosen), key=_WORST.index, default="unknown")
     if nri_version:
-        told, _ = _parse(nri_version)
-        nri = max(_TELLS_ITSELF, told[:2] if told else _OLDEST)
+        reported, _ = _parse(nri_version)
+        nri = max(_REPORTS_NRI_VERSION, reported[:2] if reported else _OLDEST)
     return Abilities(
         runtime=runtime,
         version=version,
@@ -95,17 +100,21 @@ def abilities(runtime: str, version: str, nri_version: str = "", *, may_validate
     )
 
 
-def is_rejected(able: Abilities | None, *, was_told: bool) -> bool:
-    """Return whether a connection that has ended did so for the events of ABLE, as far as can be told.
+def is_rejected(subscribed: Abilities | None, *, was_synchronized: bool) -> bool:
+    """Return whether a connection probably ended because the runtime does not support an event.
 
-    ABLE is what was subscribed by, None before that. WAS_TOLD: the runtime has told its state, or asked,
-    which it does only to a plugin whose events it has accepted.
+    SUBSCRIBED are the abilities that determined the subscribed events, or None before the subscription.
+    WAS_SYNCHRONIZED is true if the runtime called Synchronize. The runtime calls Synchronize only after it
+    has accepted the events.
     """
-    return able is not None and able.validates and not was_told
+    return subscribed is not None and subscribed.validates and not was_synchronized
 
 
 def _parse(version: str) -> tuple[Release | None, bool]:
-    """Return the numbers of VERSION, None where it has none, and whether it is one before a release."""
+    """Return the numbers of VERSION, and whether VERSION is a pre-release.
+
+    The numbers are None if VERSION has no numbers.
+    """
     match = _VERSION.match(version)
     if match is None:
         return None, False
@@ -114,7 +123,7 @@ def _parse(version: str) -> tuple[Release | None, bool]:
 
 
 def _ranges_without_cdi(runtime: str) -> list[tuple[Release | None, Release | None]]:
-    """Return the releases of RUNTIME, since and until, that inject no CDI devices of an adjustment."""
+    """Return the ranges (since, until) of releases of RUNTIME that do not inject CDI devices of plugins."""
     return [
         (row.since, row.until)
         for row in BEHAVIOURS
@@ -123,7 +132,7 @@ def _ranges_without_cdi(runtime: str) -> list[tuple[Release | None, Release | No
 
 
 def _changes(runtime: str) -> list[Release]:
-    """Return the releases of RUNTIME that differ in NRI from the one before."""
+    """Return the releases of RUNTIME that changed the version or the abilities of NRI."""
     ends = [end for ends in _ranges_without_cdi(runtime) for end in ends if end]
     return sorted({*(since for since, _ in NRI.get(runtime, ())), *ends})
 
@@ -131,5 +140,5 @@ def _changes(runtime: str) -> list[Release]:
 def _cdi_of(runtime: str, release: Release) -> Cdi:
     if not behaves(runtime, release, RuntimeBehaviour.NRI_WITHOUT_CDI):
         return "injects"
-    # "unsupported container adjustments": Docker takes environment and mounts only (moby 51511).
+    # Docker accepts only environment and mounts: "unsupported container adjustments" (moby 51511).
     return "refuses" if runtime == "docker" else "drops"

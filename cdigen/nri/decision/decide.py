@@ -1,8 +1,9 @@
-"""Which devices a container gets, or why it must not start: ``decide``. Pure; ``cdigen resolve`` prints it.
+"""``decide``: a pure function that selects the devices of a container, or refuses the container.
 
-What the container requests and the policy lets count (``counted``), without what it has already
-(``existing_devices``), as names that resolve (``select``), if driver and GPUs meet what the image requires
-(``requirements``).
+The first step selects the requests that the policy permits (``permitted``). The second step removes the
+requests for devices that the container already has (``existing_devices``). The third step resolves the
+remaining requests to CDI devices (``select``). The last step compares the requirements of the image with the
+driver and the GPUs (``requirements``). ``cdigen resolve`` prints the decision.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from functools import partial
 
 from cdigen.model.names import NONE
 from cdigen.nri.decision import environment, existing_devices, mounts, requirements
-from cdigen.nri.decision.counted import CountedRequests
-from cdigen.nri.decision.machine import ALL
-from cdigen.nri.decision.refusal import Refusal, quote
+from cdigen.nri.decision.host_gpus import ALL
+from cdigen.nri.decision.permitted import PermittedRequests
+from cdigen.nri.decision.refusal import InjectionRefusal, quote
 from cdigen.nri.decision.request import DeviceRequest, is_nvidia, is_nvidia_gpu
 from cdigen.nri.decision.select import Choice, choose
 from cdigen.value import frozen
@@ -22,240 +23,290 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from cdigen.nri.decision.machine import Machine
-    from cdigen.nri.decision.policy import Policy
-    from cdigen.nri.decision.requirements import Facts, Requirement
+    from cdigen.nri.decision.host_gpus import HostGpus
+    from cdigen.nri.decision.policy import InjectionPolicy
+    from cdigen.nri.decision.requirements import DriverFacts, Requirement
     from cdigen.nri.decision.select import DeviceNames
     from cdigen.nri.pods import Container, Pod
 
     Outcome = Literal["nothing", "served", "inject", "refuse"]
 
-# Labels of a metric beside CAUSES, for where the policy only warns; docs/nri.md, "Metrics, status, log".
-NOTES = (
-    "not_counted", "overruled", "served", "nodes_without_driver", "none", "no_spec", "no_compat32",
-    "requirement_unknown", "raw_groups", "raw_rdt", "raw_permissions", "raw_owner",
+# Values of the metric label ``cause`` (docs/nri.md, "Metrics, status, log"). If a policy only warns, the
+# label also has values of REFUSAL_CAUSES.
+IGNORED_REQUEST_CAUSES = (
+    "not_permitted", "request_cancelled", "served", "nodes_without_driver", "none", "no_spec", "no_compat32",
+    "requirement_unknown", "unknown_volume", "raw_groups", "raw_rdt", "raw_permissions", "raw_owner",
 )  # fmt: skip
 
 
 @frozen
-class Note:
-    """Something that did not count, or was let pass: ``cause`` is one of NOTES or CAUSES."""
+class IgnoredRequest:
+    """A request, or a part of a request, that has no effect.
+
+    ``cause`` is a value of IGNORED_REQUEST_CAUSES or REFUSAL_CAUSES.
+    """
 
     cause: str
     text: str
 
 
 @frozen
-class Decision:
-    """What becomes of a container.
+class InjectionDecision:
+    """The decision about one container.
 
-    ``nothing``: it asks for nothing that counts; ``served``: it has what it asks for;
-    ``inject``: it gets ``choices``; ``refuse``: it must not start, by ``cause`` and ``reason``.
+    ``outcome`` is "nothing" if the container has no permitted request. It is "served" if the container
+    already has the requested devices. It is "inject" if cdigen injects ``choices``. It is "refuse" if the
+    container must not start. ``cause`` and ``reason`` describe a refusal.
     """
 
     outcome: Outcome
     choices: tuple[Choice, ...] = ()
     cause: str = ""
     reason: str = ""
-    notes: tuple[Note, ...] = ()
+    ignored_requests: tuple[IgnoredRequest, ...] = ()
 
     @property
     def devices(self) -> tuple[str, ...]:
-        """The names of the devices to inject, none twice."""
+        """The qualified names of the devices to inject, without repetitions."""
         return tuple(choice.device for choice in self.choices)
 
 
 def decide(
-    pod: Pod, container: Container, *, policy: Policy, names: DeviceNames, machine: Machine
-) -> Decision:
-    """Return what becomes of CONTAINER of POD on a host with the devices NAMES."""
-    work = _DecisionRun(pod, container, policy, names, machine)
+    pod: Pod, container: Container, *, policy: InjectionPolicy, names: DeviceNames, host_gpus: HostGpus
+) -> InjectionDecision:
+    """Return the decision about CONTAINER in POD.
+
+    NAMES are the CDI devices of the host. HOST_GPUS are the GPUs of the host.
+    """
+    run = _DecisionRun(pod, container, policy, names, host_gpus)
     try:
-        return work.decision()
-    except Refusal as refusal:
-        return Decision(outcome="refuse", cause=refusal.cause, reason=refusal.reason, notes=tuple(work.notes))
+        return run.decision()
+    except InjectionRefusal as refusal:
+        return InjectionDecision(
+            outcome="refuse",
+            cause=refusal.cause,
+            reason=refusal.reason,
+            ignored_requests=tuple(run.ignored_requests),
+        )
 
 
 class _DecisionRun:
-    """One decision on its way; ``notes`` gathers what there is to say besides."""
+    """One decision in progress; ``ignored_requests`` collects the requests without effect."""
 
     def __init__(
-        self, pod: Pod, container: Container, policy: Policy, names: DeviceNames, machine: Machine
+        self, pod: Pod, container: Container, policy: InjectionPolicy, names: DeviceNames, host_gpus: HostGpus
     ) -> None:
         self._container = container
         self._policy = policy
         self._names = names
-        self._machine = machine
-        self._gpus = frozenset(row.kind for row in policy.gpu_kinds)
-        self.notes: list[Note] = []
-        # It knows the list alone: a cycle would keep the pod, which may have megabytes, until garbage is
-        # looked for.
-        self._note = partial(_add_note, self.notes)
-        self._requests = CountedRequests(pod, container, policy=policy, names=names, note=self._note)
-
-    def decision(self) -> Decision:
-        given = environment.variables(self._container.env, self._policy.makers)
-        source, items = self._requests.counted(given)
-        if not items:
-            return self._end("served" if self._is_marked(given) else "nothing")
-        left, bare = self._not_served(items, given)
-        if any(item.token == mounts.ROOT for item in left):
-            raise self._requests.unlisted()
-        choices = choose(
-            left,
-            gpu_kinds=self._gpu_kinds(source, given, left),
-            names=self._names,
-            machine=self._machine,
-            other_kinds=self._policy.makers.kinds,
+        self._host_gpus = host_gpus
+        self._gpus = frozenset(gpu_kind.kind for gpu_kind in policy.gpu_kinds)
+        self.ignored_requests: list[IgnoredRequest] = []
+        # The callback has a reference to the list, and not to self. A reference cycle would keep the pod in
+        # memory until the next garbage collection. A pod can have several megabytes.
+        self._ignore = partial(_add_ignored, self.ignored_requests)
+        self._requests = PermittedRequests(
+            pod, container, policy=policy, names=names, on_ignored=self._ignore
         )
-        choices += self._driver_for(bare, choices, source, given)
-        if not choices and left:
-            self._note("none", "no GPU is asked for, and no spec offers the driver without one")
+
+    def decision(self) -> InjectionDecision:
+        variables = environment.read_variables(self._container.env, self._policy.vendor_variables)
+        source, items = self._requests.permitted(variables)
+        if not items:
+            return self._end("served" if self._has_spec_environment(variables) else "nothing")
+        missing, gpu_without_driver = self._missing_requests(items, variables)
+        if any(item.token == mounts.ROOT for item in missing):
+            raise self._requests.missing_list()
+        choices = choose(
+            missing,
+            gpu_kinds=self._gpu_kinds(source, variables, missing),
+            names=self._names,
+            host_gpus=self._host_gpus,
+            other_kinds=self._policy.vendor_variables.kinds,
+        )
+        choices += self._driver_choice(gpu_without_driver, choices, source, variables)
+        if not choices and missing:
+            self._ignore("none", "no GPU is requested, and no spec has a device for the driver's files")
             return self._end("nothing")
         if not choices:
             return self._end("served")
-        self._require(given, choices)
+        self._require(variables, choices)
         return self._end("inject", choices)
 
-    def _end(self, outcome: Outcome, choices: tuple[Choice, ...] = ()) -> Decision:
-        return Decision(outcome=outcome, choices=choices, notes=tuple(self.notes))
+    def _end(self, outcome: Outcome, choices: tuple[Choice, ...] = ()) -> InjectionDecision:
+        return InjectionDecision(
+            outcome=outcome, choices=choices, ignored_requests=tuple(self.ignored_requests)
+        )
 
-    def _not_served(
-        self, items: tuple[DeviceRequest, ...], given: environment.Variables
+    def _missing_requests(
+        self, items: tuple[DeviceRequest, ...], variables: environment.Variables
     ) -> tuple[tuple[DeviceRequest, ...], DeviceRequest | None]:
-        """Return those of ITEMS that are not there, and one GPU whose nodes are, but not its driver."""
-        found = existing_devices.injection_evidence(self._container, given.values.get(environment.VISIBLE))
-        left, bare = [], None
-        for item in items:
-            nodes = self._machine.nodes(item.token, begun=bool(item.alias)) if item.kind in self._gpus else ()
-            by = existing_devices.already_injected(
-                found, item, gpu_kinds=self._gpus, nodes=nodes, makers=self._policy.makers
-            )
-            if not by:
-                left.append(item)
-                continue
-            self._note("served", f"{quote(item.token)} ({item.origin}) is there already: {by}")
-            if existing_devices.is_gpu(item.kind or existing_devices.GPU, self._gpus):
-                bare = bare or item
-        return tuple(left), bare if bare and existing_devices.lacks_driver(found, self._gpus) else None
+        """Return the ITEMS whose devices the container does not have, and a request for a GPU or None.
 
-    def _driver_for(
+        The second value is the first request for a GPU that the container already has. It is None if there is
+        no such request, or if the container has the driver's files.
+        """
+        evidence = existing_devices.injection_evidence(
+            self._container, variables.values.get(environment.VISIBLE)
+        )
+        missing, gpu = [], None
+        for item in items:
+            nodes: tuple[str, ...] = ()
+            if item.kind in self._gpus:
+                nodes = self._host_gpus.nodes(item.token, accepts_prefix=bool(item.alias))
+            sign = existing_devices.already_injected(
+                evidence,
+                item,
+                gpu_kinds=self._gpus,
+                nodes=nodes,
+                vendor_variables=self._policy.vendor_variables,
+            )
+            if not sign:
+                missing.append(item)
+                continue
+            self._ignore("served", f"{quote(item.token)} ({item.origin}) is already injected: {sign}")
+            if existing_devices.is_gpu(item.kind or existing_devices.GPU, self._gpus):
+                gpu = gpu or item
+        has_driver = gpu is None or not existing_devices.lacks_driver(evidence, self._gpus)
+        return tuple(missing), None if has_driver else gpu
+
+    def _driver_choice(
         self,
-        bare: DeviceRequest | None,
+        gpu: DeviceRequest | None,
         choices: tuple[Choice, ...],
         source: str,
-        given: environment.Variables,
+        variables: environment.Variables,
     ) -> tuple[Choice, ...]:
-        """Return what gives BARE, a GPU that has its nodes, the driver's files, unless one of CHOICES does.
+        """Return the device that adds the driver's files to a container with only the device nodes of a GPU.
 
-        Refusal: it must not start without them, and gets none.
+        GPU is the request for the GPU, or None. The result is empty if GPU is None, if one of CHOICES injects
+        these files, or if the policy only warns. Raise InjectionRefusal if no spec defines such a device, or
+        if the policy refuses containers without the files.
         """
-        if bare is None or any(existing_devices.is_gpu(choice.kind, self._gpus) for choice in choices):
+        if gpu is None or any(existing_devices.is_gpu(choice.kind, self._gpus) for choice in choices):
             return ()
-        text = "nodes of GPUs are there, and nothing shows that the driver's files are"
+        text = "the container has device nodes of GPUs, and no sign of the driver's files"
         mode = self._policy.settings.nodes_without_driver
         if mode == "warn":
-            # First: of many notes the last are not told.
-            self.notes.insert(0, Note(cause="nodes_without_driver", text=text))
+            # This entry is the first in the list, because the log shows only the first ignored requests.
+            self.ignored_requests.insert(0, IgnoredRequest(cause="nodes_without_driver", text=text))
             return ()
         if mode == "refuse":
-            raise Refusal("nodes_without_driver", text)
-        kinds = self._gpu_kinds(source, given, (bare,)) or (bare.kind,)
+            raise InjectionRefusal("nodes_without_driver", text)
+        kinds = self._gpu_kinds(source, variables, (gpu,)) or (gpu.kind,)
         device = next((device for kind in kinds if (device := self._names.find(kind, NONE))), "")
         if not device:
-            wanted = f"{kinds[0]}={NONE}"
-            raise Refusal("nodes_without_driver", f"{text}; no spec offers these alone, as {wanted} does")
-        return (Choice(device=device, token=bare.token, origin=bare.origin),)
+            raise InjectionRefusal(
+                "nodes_without_driver", f"{text}; no spec defines a device such as {kinds[0]}={NONE}"
+            )
+        return (Choice(device=device, token=gpu.token, origin=gpu.origin),)
 
-    def _is_marked(self, given: environment.Variables) -> bool:
-        """Return whether the environment is that of a spec of GPUs, and the GPUs are there as well."""
-        visible = given.values.get(environment.VISIBLE)
+    def _has_spec_environment(self, variables: environment.Variables) -> bool:
+        """Return whether the environment comes from a spec of GPUs, and the container already has GPUs."""
+        visible = variables.values.get(environment.VISIBLE)
         gpus = DeviceRequest(token=ALL, kind="", origin=environment.VISIBLE)
-        found = existing_devices.injection_evidence(self._container, visible)
+        evidence = existing_devices.injection_evidence(self._container, visible)
         return visible == "void" and bool(
-            existing_devices.already_injected(found, gpus, gpu_kinds=self._gpus, makers=self._policy.makers)
+            existing_devices.already_injected(
+                evidence, gpus, gpu_kinds=self._gpus, vendor_variables=self._policy.vendor_variables
+            )
         )
 
     def _gpu_kinds(
-        self, source: str, given: environment.Variables, items: tuple[DeviceRequest, ...]
+        self, source: str, variables: environment.Variables, items: tuple[DeviceRequest, ...]
     ) -> tuple[str, ...]:
-        # Whoever names kinds has chosen by that.
+        # If all requests have a kind, the choice of a kind is not necessary.
         if all(item.kind for item in items):
             return ()
-        kinds = self._policy.kinds_giving(self._capabilities(given), self._requests.grant, source)
-        # Beside a GPU that was named with its kind, others are of that kind: two bring the driver twice.
+        kinds = self._policy.kinds_with(self._capabilities(variables), self._requests.grant, source)
+        # The kinds in ITEMS come first. Devices of two kinds would inject the driver's files twice.
         named = {item.kind for item in items}
         return tuple(sorted(kinds, key=lambda kind: kind not in named))
 
-    def _capabilities(self, given: environment.Variables) -> tuple[str, ...]:
-        """Return the capabilities asked for, without 32-bit libraries where no kind has any.
+    def _capabilities(self, variables: environment.Variables) -> tuple[str, ...]:
+        """Return the requested capabilities, without ``compat32`` if no kind has 32-bit libraries.
 
-        NVIDIA's runtime gives those that the host has, or none: libnvidia-container, src/nvc_info.c.
+        NVIDIA's runtime also ignores ``compat32`` if the host has no 32-bit libraries (libnvidia-container,
+        src/nvc_info.c).
         """
-        wanted = environment.capabilities(given)
+        requested = environment.capabilities(variables)
         compat32 = environment.COMPAT32
-        if compat32 not in wanted or any(compat32 in row.capabilities for row in self._policy.gpu_kinds):
-            return wanted
-        text = f"{environment.CAPABILITIES} names {compat32}, and no kind of GPUs has 32-bit libraries"
-        self._note("no_compat32", text)
-        return tuple(word for word in wanted if word != compat32)
+        if compat32 not in requested or any(
+            compat32 in gpu_kind.capabilities for gpu_kind in self._policy.gpu_kinds
+        ):
+            return requested
+        text = f"{environment.CAPABILITIES}: no kind of GPUs has 32-bit libraries ({compat32})"
+        self._ignore("no_compat32", text)
+        return tuple(word for word in requested if word != compat32)
 
-    def _require(self, given: environment.Variables, choices: tuple[Choice, ...]) -> None:
-        """Judge what the image requires. Refusal: it is not met, or cannot be judged, and has to be."""
-        mode = self._policy.settings.require
-        theirs = [choice for choice in choices if is_nvidia(choice.kind)]
-        if mode == "off" or not theirs:
+    def _require(self, variables: environment.Variables, choices: tuple[Choice, ...]) -> None:
+        """Check the requirements of the image.
+
+        Raise InjectionRefusal if a requirement is not met and the policy enforces requirements.
+        """
+        mode = self._policy.settings.image_requirements
+        nvidia_choices = [choice for choice in choices if is_nvidia(choice.kind)]
+        if mode == "off" or not nvidia_choices:
             return
         try:
-            rows = environment.requirements(given)
+            rows = environment.requirements(variables)
             if not rows:
                 return
-            if self._machine.problem:
+            if self._host_gpus.problem:
                 names = ", ".join(name for name, _ in rows[:3])
-                raise Refusal("no_inventory", f"{names} cannot be judged: {self._machine.problem}")
-            self._judge(rows, theirs)
-        except Refusal as refusal:
+                raise InjectionRefusal(
+                    "no_inventory", f"{names} cannot be checked: {self._host_gpus.problem}"
+                )
+            self._check(rows, nvidia_choices)
+        except InjectionRefusal as refusal:
             if mode == "enforce":
                 raise
-            self._note(refusal.cause, refusal.reason)
+            self._ignore(refusal.cause, refusal.reason)
 
-    def _judge(self, rows: tuple[tuple[str, str], ...], choices: list[Choice]) -> None:
+    def _check(self, rows: tuple[tuple[str, str], ...], choices: list[Choice]) -> None:
         candidates = self._facts(choices)
         for name, text in rows:
             requirement = requirements.parse(text)
             for device, facts in candidates:
                 if not _holds(name, requirement, facts):
-                    raise Refusal("requirement", f"{name}={quote(text)} is not met: {_said(device, facts)}")
-            missing = requirements.unknown(requirement, candidates[0][1])
-            if missing:
-                self._note("requirement_unknown", f"{name} asks for {', '.join(missing)}, not known here")
+                    raise InjectionRefusal(
+                        "requirement", f"{name}={quote(text)} is not met: {_describe(device, facts)}"
+                    )
+            unknown = requirements.unknown(requirement, candidates[0][1])
+            if unknown:
+                self._ignore(
+                    "requirement_unknown", f"{name}: {', '.join(unknown)} not checked (unknown on this host)"
+                )
 
-    def _facts(self, choices: list[Choice]) -> list[tuple[str, Facts]]:
-        """Return what is known of each GPU that is given, and at least of the driver."""
-        found: dict[tuple[str, tuple[str, ...]], tuple[str, Facts]] = {}
+    def _facts(self, choices: list[Choice]) -> list[tuple[str, DriverFacts]]:
+        """Return the facts of each model among the chosen GPUs, as pairs of GPU name and facts.
+
+        If no GPU is chosen, the result has only the facts of the driver.
+        """
+        found: dict[tuple[str, tuple[str, ...]], tuple[str, DriverFacts]] = {}
         for choice in choices:
             kind, _, name = choice.device.partition("=")
             if not is_nvidia_gpu(kind):
                 continue
-            gpu = self._machine.find(name)
-            for one in self._machine.models() if name == ALL else (gpu,) if gpu else ():
-                # GPUs of one model are alike: one stands for all.
-                found.setdefault((one.facts.arch, one.facts.brands), (one.names[0], one.facts))
-        return list(found.values()) or [("", self._machine.facts)]
+            gpu = self._host_gpus.find(name)
+            for each in self._host_gpus.models() if name == ALL else (gpu,) if gpu else ():
+                # GPUs of one model have equal facts, so one GPU represents the model.
+                found.setdefault((each.facts.arch, each.facts.brands), (each.names[0], each.facts))
+        return list(found.values()) or [("", self._host_gpus.facts)]
 
 
-def _add_note(notes: list[Note], cause: str, text: str) -> None:
-    notes.append(Note(cause=cause, text=text))
+def _add_ignored(ignored_requests: list[IgnoredRequest], cause: str, text: str) -> None:
+    ignored_requests.append(IgnoredRequest(cause=cause, text=text))
 
 
-def _holds(name: str, requirement: Requirement, facts: Facts) -> bool:
+def _holds(name: str, requirement: Requirement, facts: DriverFacts) -> bool:
     try:
         return requirements.holds(requirement, facts)
     except ValueError as error:
-        raise Refusal("requirement_malformed", f"{name} cannot be read: {error}") from None
+        raise InjectionRefusal("requirement_malformed", f"{name} cannot be parsed: {error}") from None
 
 
-def _said(device: str, facts: Facts) -> str:
+def _describe(device: str, facts: DriverFacts) -> str:
     known = {
         "driver": facts.driver,
         "cuda": facts.cuda,

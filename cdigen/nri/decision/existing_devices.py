@@ -1,9 +1,9 @@
-"""Whether a container has its devices already, from another plugin or kubelet: ``already_injected``. Pure.
+"""``already_injected``: pure functions that detect the devices that a container already has.
 
-kubelet, a device plugin or a claim (DRA) request CDI devices of the runtime before any NRI plugin is called.
-What they gave shows as names of CDI devices (containerd 2.3), as device nodes, and as
-NVIDIA_VISIBLE_DEVICES=void, which every spec of NVIDIA GPUs sets. A device that is injected twice has its
-hooks run twice.
+The kubelet, a device plugin or a DRA driver can request CDI devices from the runtime. These requests reach
+the runtime before the runtime calls NRI plugins. cdigen detects such devices by three signs: the names of CDI
+devices (containerd 2.3), device nodes, and NVIDIA_VISIBLE_DEVICES=void. Every spec of NVIDIA GPUs sets this
+variable. If a device were injected twice, its hooks would run twice.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.nri.decision.makers import Makers
     from cdigen.nri.decision.request import DeviceRequest
+    from cdigen.nri.decision.vendor_variables import VendorVariables
     from cdigen.nri.pods import Container
 
-# Family -> the nodes by which it shows.
+# Kind -> the pattern of the device nodes that are a sign of a device of the kind.
 _NODES = {
     "nvidia.com/imex-channel": r"/dev/nvidia-caps-imex-channels/channel{token}",
     "nvidia.com/gds": r"/dev/nvidia-fs[0-9]*",
@@ -33,30 +33,31 @@ _NODES = {
     "nvidia.com/mofed": r"/dev/infiniband/uverbs[0-9]+",
     "nvidia.com/nvswitch": r"/dev/nvidia-nvswitch(?:ctl|[0-9]+)",
 }
-# GPUs of NVIDIA, Tegra's as well. nvidiactl and nvidia-uvm are for all, and no GPU. WSL2 has one node for the
-# GPUs of every vendor: there the driver's files show whose it is.
+# Device nodes of NVIDIA GPUs, including Tegra. nvidiactl and nvidia-uvm belong to all GPUs, so they are no
+# sign of a GPU. WSL2 has one node for the GPUs of all vendors, so the driver's files show the vendor.
 _GPUS = r"/dev/(?:nvidia[0-9]+|nvhost-gpu|nvgpu/igpu[0-9]+/.+)"
 _WSL = "/dev/dxg"
 GPU = "nvidia.com/gpu"
-# Kinds by which GPUs of NVIDIA are given: specs of cdigen and of NVIDIA's toolkit, also those of runtimes and
-# administrators (runtime.nvidia.com/gpu, management.nvidia.com/gpu), NVIDIA's device plugin
-# (k8s.device-plugin.nvidia.com/gpu), its DRA driver (k8s.gpu.nvidia.com/claim). Not: channels
-# (k8s.compute-domain.nvidia.com), what virtual machines get (nvidia.com/pgpu), MIG's administration.
+# Kinds of NVIDIA GPUs. The specs come from cdigen, NVIDIA's toolkit (also runtime.nvidia.com/gpu and
+# management.nvidia.com/gpu), NVIDIA's device plugin (k8s.device-plugin.nvidia.com/gpu) and its DRA driver
+# (k8s.gpu.nvidia.com/claim). The pattern does not match channels (k8s.compute-domain.nvidia.com), devices
+# for virtual machines (nvidia.com/pgpu) and MIG management.
 _GPU_KIND = re.compile(
     r"(?:[a-z0-9.-]+\.)?nvidia\.com/(?:gpu.*|mig[-_.].+)|k8s\.gpu\.nvidia\.com/(?:claim|device)"
     r"|nvidia\.com/management",
     re.IGNORECASE | re.ASCII,
 )
-# Files of NVIDIA's driver by their names, and the places where containers have views of it.
+# Files of NVIDIA's driver, and the folders of driver views in containers.
 _DRIVER = re.compile(
     r"/(?:libcuda|libnvidia-ml|libdxcore)\.so"
     rf"|^(?:{re.escape(DEFAULT_TARGET)}|{re.escape(view_target('nvidia.com/'))}[^/]+)(?:/|$)",
     re.ASCII,
 )
 
-# Whose annotations another plugin reads, by how it is called (NN-name): as its file in the runtime's plugin
-# folder, or as validators are told. NVIDIA's is part of its toolkit's container, has no file, and is called
-# as its program is: NRI's stub takes that where no name is given (ensureIdentity).
+# Names of other plugins (NN-name), and the reader of their annotations (annotations.PREFIXES). The name is a
+# file name in the runtime's plugin folder, or an entry of the plugin list that the runtime sends to
+# validators. NVIDIA's plugin is part of the toolkit's container, and has no file in the plugin folder. Its
+# name is the name of its program, which is the default of NRI's stub (ensureIdentity).
 _INJECTORS = (
     (re.compile(r"[0-9]{2}-(?:.*[-_.])?device-injector(?:[-_.].*)?"), "noderesource"),
     (re.compile(r"[0-9]{2}-nvidia-(?:ctk-installer|toolkit)"), "nvidia"),
@@ -65,10 +66,11 @@ _INJECTORS = (
 
 @frozen
 class InjectionEvidence:
-    """What shows that a container has devices: names of CDI devices and paths of nodes.
+    """The signs of devices in a container.
 
-    ``is_privileged``: the nodes are the host's own, all of them, and say nothing. ``has_driver``: files of
-    NVIDIA's driver are mounted, or the environment is that of a spec.
+    ``cdi_devices`` are names of CDI devices. ``nodes`` are paths of device nodes. If ``is_privileged`` is
+    true, the container has all nodes of the host, so ``nodes`` is not a sign. ``has_driver`` is true if files
+    of NVIDIA's driver are mounted, or if a spec set NVIDIA_VISIBLE_DEVICES.
     """
 
     cdi_devices: frozenset[str]
@@ -78,7 +80,10 @@ class InjectionEvidence:
 
 
 def injection_evidence(container: Container, visible: str | None) -> InjectionEvidence:
-    """Return what shows on CONTAINER, whose NVIDIA_VISIBLE_DEVICES is VISIBLE (None: not set)."""
+    """Return the signs of devices in CONTAINER.
+
+    VISIBLE is the value of NVIDIA_VISIBLE_DEVICES in CONTAINER, or None if the variable is not set.
+    """
     nodes = frozenset(container.devices)
     return InjectionEvidence(
         cdi_devices=frozenset(container.cdi_devices),
@@ -89,76 +94,92 @@ def injection_evidence(container: Container, visible: str | None) -> InjectionEv
 
 
 def already_injected(
-    found: InjectionEvidence,
+    evidence: InjectionEvidence,
     item: DeviceRequest,
     *,
     gpu_kinds: frozenset[str],
-    makers: Makers,
+    vendor_variables: VendorVariables,
     nodes: tuple[str, ...] = (),
 ) -> str:
-    """Return what shows that a container has what ITEM requests; empty where nothing does.
+    """Return a text about the sign that a container already has the device of ITEM.
 
-    GPU_KINDS are kinds of NVIDIA GPUs whatever their names. Without a kind any GPU will do: who gave it has
-    decided which, and the environment only repeats it. For one that was named in full by its kind the nodes
-    of that GPU have to be there, which are NODES, or unknown if empty. MAKERS tell how the devices of others
-    show.
+    The text is empty if there is no sign. GPU_KINDS are the configured kinds of NVIDIA GPUs. For a request
+    without a kind, each GPU is a sign. In this case a device plugin has chosen the GPU, and the environment
+    only repeats the choice. For a request with a kind, the container must have all NODES of the GPU. NODES is
+    empty if the nodes are unknown. VENDOR_VARIABLES describe the devices of other vendors.
     """
     kind = item.kind or GPU
-    if (device := f"{kind}={item.token}") in found.cdi_devices:
+    if (device := f"{kind}={item.token}") in evidence.cdi_devices:
         return f"CDI device {shown(device)}"
     if not item.qualified:
-        same = (name for name in sorted(found.cdi_devices) if _is_alike(name, item, gpu_kinds, makers))
-        if device := next(same, ""):
+        alike = (
+            name
+            for name in sorted(evidence.cdi_devices)
+            if _is_same_class(name, item, gpu_kinds, vendor_variables)
+        )
+        if device := next(alike, ""):
             return f"CDI device {shown(device)}"
-    if found.is_privileged or not found.nodes:
+    if evidence.is_privileged or not evidence.nodes:
         return ""
     if item.qualified and nodes:
-        node = nodes[0] if found.nodes.issuperset(nodes) else ""
+        node = nodes[0] if evidence.nodes.issuperset(nodes) else ""
     else:
-        node = _shows(found, item, gpu_kinds, makers)
+        node = _evident_node(evidence, item, gpu_kinds, vendor_variables)
     return f"device node {shown(node)}" if node else ""
 
 
-def _shows(found: InjectionEvidence, item: DeviceRequest, gpu_kinds: frozenset[str], makers: Makers) -> str:
-    """Return the node that shows the device of ITEM, empty where there is none."""
+def _evident_node(
+    evidence: InjectionEvidence,
+    item: DeviceRequest,
+    gpu_kinds: frozenset[str],
+    vendor_variables: VendorVariables,
+) -> str:
+    """Return the node that shows the device of ITEM, or "" if there is no such node."""
     kind, token = item.kind or GPU, item.token
     if is_gpu(kind, gpu_kinds):
-        return _node(found.nodes, _GPUS) or (_WSL if found.has_driver and _WSL in found.nodes else "")
+        return _node(evidence.nodes, _GPUS) or (
+            _WSL if evidence.has_driver and _WSL in evidence.nodes else ""
+        )
     if rule := _NODES.get(kind):
-        return _node(found.nodes, rule.replace("{token}", re.escape(token)))
-    row = makers.of_kind(kind)
-    # One that was named in full is told by its number, where its node has it.
+        return _node(evidence.nodes, rule.replace("{token}", re.escape(token)))
+    row = vendor_variables.of_kind(kind)
+    # For a request with a kind, the number of the node must match, if the node has a number.
     number = token if item.qualified and token.isdecimal() else ""
-    return _node(found.nodes, row.nodes, number) if row else ""
+    return _node(evidence.nodes, row.nodes, number) if row else ""
 
 
 def _node(nodes: frozenset[str], rule: str, number: str = "") -> str:
-    """Return the first of NODES by RULE; its group, where it has matched, is NUMBER, unless that is empty."""
-    return next((node for node, own in _matching(nodes, rule) if not number or own in {number, ""}), "")
+    """Return the first of NODES that matches RULE, or "" if no node matches.
+
+    If NUMBER is not empty and the node has a number, both numbers must be equal.
+    """
+    matches = _matching(nodes, rule)
+    return next((node for node, found in matches if not number or found in {number, ""}), "")
 
 
-# A container that asks for 64 GPUs asks 64 times for the same.
+# For a container that requests 64 GPUs, the function is called 64 times with the same nodes.
 @lru_cache(maxsize=16)
 def _matching(nodes: frozenset[str], rule: str) -> tuple[tuple[str, str], ...]:
-    """Return those of NODES that match RULE, each with what the group in it has matched."""
+    """Return the NODES that match RULE, each with the text of the last group in RULE."""
     matches = (re.fullmatch(rule, node) for node in sorted(nodes))
     return tuple([(m[0], m[m.lastindex] if m.lastindex else "") for m in matches if m])
 
 
-def lacks_driver(found: InjectionEvidence, gpu_kinds: frozenset[str]) -> bool:
-    """Return whether nodes of NVIDIA GPUs are there and nothing shows that the driver's files are.
+def lacks_driver(evidence: InjectionEvidence, gpu_kinds: frozenset[str]) -> bool:
+    """Return whether the container has nodes of NVIDIA GPUs, but no sign of the driver's files.
 
-    So it is where a device plugin passes nodes and leaves the rest to NVIDIA's runtime, which is not there.
-    CDI devices show the files where they are of GPU_KINDS or other kinds of NVIDIA GPUs: a network card does
-    not, and what another vendor's brings shows as mounts.
+    A device plugin can pass only nodes, and expect NVIDIA's runtime to inject the files. A CDI device is a
+    sign of the files if its kind is one of GPU_KINDS or another kind of NVIDIA GPUs. CDI devices of other
+    kinds, such as network cards, are no sign. If a device of another kind injects the files, their mounts are
+    a sign.
     """
-    if found.has_driver or not _node(found.nodes, _GPUS):
+    if evidence.has_driver or not _node(evidence.nodes, _GPUS):
         return False
-    return not any(_gives_gpus(device.partition("=")[0], gpu_kinds) for device in found.cdi_devices)
+    return not any(_is_gpu_kind(device.partition("=")[0], gpu_kinds) for device in evidence.cdi_devices)
 
 
-def other_injectors(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """Return which of PLUGINS (``10-name``) read annotations of READERS as well, and whose."""
+def conflicting_plugins(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
+    """Return the PLUGINS (``10-name``) that read annotations of READERS, as pairs of plugin and reader."""
     return tuple(
         (name, reader)
         for name in sorted(plugins)
@@ -167,35 +188,46 @@ def other_injectors(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[t
     )
 
 
-def injected_by_another(container: Container, asked: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return the annotations by which another plugin must have given a running CONTAINER devices.
+def injected_by_other_plugin(
+    container: Container, annotations: tuple[tuple[str, str], ...]
+) -> tuple[str, ...]:
+    """Return the annotations for which another NRI plugin has injected devices into CONTAINER.
 
-    We have not, and ASKED are pairs of annotation and reader. A device plugin that serves it, too, shows as
-    CDI devices where the runtime tells them.
+    CONTAINER is a running container into which cdigen has injected no devices. ANNOTATIONS are pairs of
+    annotation and reader. The result is empty if the runtime reports CDI devices of the container, because a
+    device plugin can have requested these devices.
     """
-    found = injection_evidence(container, None)
-    has_nodes = any(re.fullmatch(r"/dev/(?:nvidia[0-9]+|dxg|kfd)", node) for node in found.nodes)
-    if found.cdi_devices or found.is_privileged or not has_nodes:
+    evidence = injection_evidence(container, None)
+    has_nodes = any(re.fullmatch(r"/dev/(?:nvidia[0-9]+|dxg|kfd)", node) for node in evidence.nodes)
+    if evidence.cdi_devices or evidence.is_privileged or not has_nodes:
         return ()
-    return tuple(name for name, reader in asked if reader != "cdigen")
+    return tuple(name for name, reader in annotations if reader != "cdigen")
 
 
-def _is_alike(device: str, item: DeviceRequest, gpu_kinds: frozenset[str], makers: Makers) -> bool:
-    """Return whether the CDI name DEVICE, of whichever vendor's name, is such a device as ITEM requests."""
+def _is_same_class(
+    device: str, item: DeviceRequest, gpu_kinds: frozenset[str], vendor_variables: VendorVariables
+) -> bool:
+    """Return whether the CDI device DEVICE has the device class that ITEM requests.
+
+    The vendor names in DEVICE and ITEM can be different.
+    """
     own, _, name = device.partition("=")
     kind = item.kind or GPU
     if is_gpu(kind, gpu_kinds):
-        return _gives_gpus(own, gpu_kinds)
-    if row := makers.of_kind(kind):
-        return re.fullmatch(row.given_as, own) is not None
-    same = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
-    return same and is_nvidia(own) and is_nvidia(kind)
+        return _is_gpu_kind(own, gpu_kinds)
+    if row := vendor_variables.of_kind(kind):
+        return re.fullmatch(row.allocated_kinds, own) is not None
+    alike = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
+    return alike and is_nvidia(own) and is_nvidia(kind)
 
 
-def _gives_gpus(kind: str, gpu_kinds: frozenset[str]) -> bool:
+def _is_gpu_kind(kind: str, gpu_kinds: frozenset[str]) -> bool:
     return kind in gpu_kinds or bool(_GPU_KIND.fullmatch(kind))
 
 
 def is_gpu(kind: str, gpu_kinds: frozenset[str]) -> bool:
-    """Return whether devices of KIND are GPUs of NVIDIA for programs, and not all of them for tools."""
+    """Return whether devices of KIND are NVIDIA GPUs for applications.
+
+    The result is false for management kinds.
+    """
     return kind in gpu_kinds or kind == GPU or kind.startswith(f"{GPU}-")

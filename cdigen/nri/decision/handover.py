@@ -1,71 +1,66 @@
-"""Containers that another cdigen has given their devices: ``earlier``, ``others`` and ``believed``. Pure.
+"""The detection of containers into which another instance of cdigen has injected devices.
 
-While one plugin takes the place of another, both are registered with the runtime, which calls one after the
-other. A later plugin sees the annotations that earlier ones have set in this very creation, and none of
-their CDI devices (containerd/nri, pkg/adaptation/result.go, up to 0.12). So annotations tell what an earlier
-one has given, and SEAL makes them true: it names the container by the id that the runtime has just chosen,
-which nobody who writes a pod, an image or a checkpoint can know.
+During a handover, the runtime calls two instances of cdigen for each new container, one after the other. The
+second instance receives the annotations that the first instance set. The second instance does not receive the
+CDI devices of the first instance (containerd/nri, pkg/adaptation/result.go, up to 0.12). Therefore an
+annotation contains the names of the injected devices.
+
+INJECTED_INTO_ANNOTATION protects against forged annotations. Its value contains the id of the container. The
+runtime has just generated this id, so the author of a pod, an image or a checkpoint cannot predict the id.
 """
 
 from __future__ import annotations
 
 import os
 
-from cdigen.nri.book import marked
-from cdigen.nri.decision.answer import MARK
+from cdigen.nri.decision.injection import INJECTED_ANNOTATION
+from cdigen.nri.injected_containers import devices_in_marker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.nri.pods import Adjustment, Container, Pod
+    from cdigen.nri.pods import Adjustment, Container
 
-# Beside MARK: the id of the container, "/", and which process of cdigen has given it its devices.
-SEAL = "cdigen.dev/injected-into"
+# cdigen sets this annotation together with INJECTED_ANNOTATION. The value is the id of the container, "/",
+# and the name of the instance that injected the devices.
+INJECTED_INTO_ANNOTATION = "cdigen.dev/injected-into"
 
 
 def new_instance() -> str:
-    """Return what tells this process from every other one of cdigen."""
+    """Return a random name for this process of cdigen."""
     return os.urandom(8).hex()
 
 
-def seal(container: Container, instance: str) -> str:
-    """Return the SEAL by which others know that INSTANCE has given CONTAINER its devices."""
+def injected_into(container: Container, instance: str) -> str:
+    """Return the value of INJECTED_INTO_ANNOTATION for CONTAINER and INSTANCE."""
     return f"{container.id}/{instance}"
 
 
-def earlier(pod: Pod, container: Container, *, trusts_mark: bool) -> tuple[str, ...] | None:
-    """Return the devices that a cdigen called earlier has given CONTAINER in this creation; None: it has not.
+def verified_markers(container: Container) -> tuple[str, ...] | None:
+    """Return the devices in INJECTED_ANNOTATION of CONTAINER, or None if the annotation is not valid.
 
-    TRUSTS_MARK: one of a version without SEAL may be there; its mark counts unless it may be the pod's own.
+    The result has at most MAX_DEVICES devices. INJECTED_ANNOTATION is valid if INJECTED_INTO_ANNOTATION
+    contains the id of CONTAINER. In a container that was restored from a checkpoint, the annotation contains
+    the id of another container. In CreateContainer, a valid annotation comes from an instance that the
+    runtime called earlier.
     """
-    return believed(container, trusts_mark=trusts_mark and MARK not in pod.annotations)
+    marker = container.annotations.get(INJECTED_ANNOTATION)
+    target = container.annotations.get(INJECTED_INTO_ANNOTATION, "")
+    return devices_in_marker(marker) if marker is not None and _is_for(target, container) else None
 
 
-def believed(container: Container, *, trusts_mark: bool) -> tuple[str, ...] | None:
-    """Return the devices, cut, that the mark of CONTAINER names; None: it has none that counts.
-
-    TRUSTS_MARK: one without SEAL counts. One with the SEAL of another container never does: it was restored.
-    """
-    mark, sealed = container.annotations.get(MARK), container.annotations.get(SEAL)
-    if mark is None or not (trusts_mark if sealed is None else _is_for(sealed, container)):
-        return None
-    return marked(mark)
-
-
-def others(
-    container: Container, adjustment: Adjustment, *, instance: str, trusts_mark: bool
+def by_other_instance(
+    container: Container, adjustment: Adjustment, *, instance: str
 ) -> tuple[str, ...] | None:
-    """Return the devices that another cdigen than INSTANCE has put into ADJUSTMENT; None: none has.
+    """Return the devices in ADJUSTMENT that an instance other than INSTANCE injected, or None.
 
-    Only plugins write there, so that a mark without SEAL is of a version that has none, where TRUSTS_MARK.
+    The result is None if ADJUSTMENT has no valid annotation of another instance.
     """
-    mark, sealed = adjustment.annotations.get(MARK), adjustment.annotations.get(SEAL)
-    if mark is None:
+    marker = adjustment.annotations.get(INJECTED_ANNOTATION)
+    target = adjustment.annotations.get(INJECTED_INTO_ANNOTATION, "")
+    if marker is None or not _is_for(target, container) or target == injected_into(container, instance):
         return None
-    is_theirs = trusts_mark
-    if sealed is not None:
-        is_theirs = _is_for(sealed, container) and sealed != seal(container, instance)
-    return tuple(mark.split(",")) if is_theirs else None
+    return tuple(marker.split(","))
 
 
-def _is_for(sealed: str, container: Container) -> bool:
-    return bool(container.id) and sealed.partition("/")[0] == container.id
+def _is_for(target: str, container: Container) -> bool:
+    return bool(container.id) and target.partition("/")[0] == container.id

@@ -1,8 +1,8 @@
-"""What an image by itself asks for and requires, whoever runs it: ``judged`` adds it to a decision. Pure.
+"""``judge_image``: pure functions that add the requests and requirements of an image to a decision.
 
-Beside the variables of its environment these are the labels of nvidia-docker 1.0 (tag v1.0.1,
-src/nvidia/volumes.go, src/nvidia-docker/local.go): one names the volume that gave all GPUs and the driver,
-one the CUDA that the driver has to serve.
+An image has variables, and can have two labels of nvidia-docker 1.0 (tag v1.0.1, src/nvidia/volumes.go,
+src/nvidia-docker/local.go). VOLUMES_LABEL contains the name of the volume with all GPUs and the driver.
+CUDA_LABEL contains the CUDA version that the driver must support.
 """
 
 from __future__ import annotations
@@ -10,128 +10,147 @@ from __future__ import annotations
 import re
 
 from cdigen.nri.decision import environment, requirements
-from cdigen.nri.decision.decide import Note
-from cdigen.nri.decision.refusal import Refusal, quote
+from cdigen.nri.decision.decide import IgnoredRequest
+from cdigen.nri.decision.refusal import InjectionRefusal, quote
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdigen.nri.decision.decide import Decision
-    from cdigen.nri.decision.machine import Machine
-    from cdigen.nri.decision.policy import Policy
-    from cdigen.nri.decision.requirements import Facts, Requirement
+    from cdigen.nri.decision.decide import InjectionDecision
+    from cdigen.nri.decision.host_gpus import HostGpus
+    from cdigen.nri.decision.policy import InjectionPolicy
+    from cdigen.nri.decision.requirements import DriverFacts, Requirement
     from cdigen.nri.decision.select import Choice
 
 CUDA_LABEL = "com.nvidia.cuda.version"
 VOLUMES_LABEL = "com.nvidia.volumes.needed"
-# The one volume that nvidia-docker-plugin had.
+# The only volume of nvidia-docker-plugin.
 _VOLUME = "nvidia_driver"
 _VERSION = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9}){0,3})", re.ASCII)
 
 
 @frozen
 class ImageConfig:
-    """What an image is configured with: its ``KEY=value`` environment, and its labels."""
+    """The configuration of an image, with its environment (``KEY=value``) and its labels."""
 
     environment: tuple[str, ...]
     labels: Mapping[str, str]
 
     @property
-    def asks_by_label(self) -> bool:
-        """Whether it asks for GPUs by its label alone, as images of nvidia-docker 1.0 do."""
-        asks = _VOLUME in self.labels.get(VOLUMES_LABEL, "").split()
-        return asks and not any(entry.startswith(f"{environment.VISIBLE}=") for entry in self.environment)
+    def requests_by_label(self) -> bool:
+        """Whether the image requests GPUs by a label, and not by a variable.
+
+        Images for nvidia-docker 1.0 use the label.
+        """
+        has_volume = _VOLUME in self.labels.get(VOLUMES_LABEL, "").split()
+        return has_volume and not any(
+            entry.startswith(f"{environment.VISIBLE}=") for entry in self.environment
+        )
 
     @property
     def requests(self) -> tuple[str, ...]:
-        """Its environment, with what its label asks for."""
-        return (*self.environment, *((f"{environment.VISIBLE}=all",) if self.asks_by_label else ()))
+        """The environment, with NVIDIA_VISIBLE_DEVICES=all if the image requests GPUs by the label."""
+        return (*self.environment, *((f"{environment.VISIBLE}=all",) if self.requests_by_label else ()))
 
 
 @frozen
-class Judgement:
-    """Whether the requirement ``text`` of ``origin``, a variable or a label, is met, and by what."""
+class RequirementResult:
+    """The result for one requirement of an image.
+
+    ``origin`` is the variable or label with the requirement ``text``. ``host`` describes the driver and a GPU
+    of the host.
+    """
 
     origin: str
     text: str
     is_met: bool
-    has: str
+    host: str
 
 
-def judged(
-    decision: Decision,
+def judge_image(
+    decision: InjectionDecision,
     image: ImageConfig,
-    given: tuple[str, ...],
+    env: tuple[str, ...],
     *,
-    policy: Policy,
-    machine: Machine,
-) -> tuple[Decision, tuple[Judgement, ...]]:
-    """Return DECISION on a container of IMAGE, and how the host meets each thing that this requires.
+    policy: InjectionPolicy,
+    host_gpus: HostGpus,
+) -> tuple[InjectionDecision, tuple[RequirementResult, ...]]:
+    """Return the decision about a container of IMAGE, and the result of each requirement of the image.
 
-    GIVEN is the container's whole environment. What is required is judged whether or not the policy lets the
-    container have devices; one GPU of the host that fits is enough. Where it is not met, and the policy
-    enforces that, the decision is to refuse.
+    DECISION is the result of ``decide`` for a container with ENV. ENV is the whole environment of the
+    container, with ``image.requests``. The requirements are also checked if the policy permits no devices. A
+    requirement is met if one GPU of the host meets it. If a requirement is not met and the policy enforces
+    requirements, the returned decision is a refusal.
     """
-    mode = policy.settings.require
-    noted = replace(decision, choices=_renamed(decision, image), notes=(*decision.notes, *_notes(image)))
+    mode = policy.settings.image_requirements
+    noted = replace(
+        decision,
+        choices=_renamed(decision, image),
+        ignored_requests=(*decision.ignored_requests, *_unknown_volumes(image)),
+    )
     try:
-        rows = _rows(image, environment.variables(given, policy.makers))
-        if rows and machine.problem:
+        rows = _rows(image, environment.read_variables(env, policy.vendor_variables))
+        if rows and host_gpus.problem:
             names = ", ".join(name for name, _ in rows[:3])
-            raise Refusal("no_inventory", f"{names} cannot be judged: {machine.problem}")
-        found = tuple(_judgement(name, text, machine) for name, text in rows)
-    except Refusal as refusal:
-        return _against(noted, mode, refusal), ()
+            raise InjectionRefusal("no_inventory", f"{names} cannot be checked: {host_gpus.problem}")
+        found = tuple(_result(name, text, host_gpus) for name, text in rows)
+    except InjectionRefusal as refusal:
+        return _unmet(noted, mode, refusal), ()
     unmet = next((row for row in found if not row.is_met), None)
     if unmet is None:
         return noted, found
-    reason = f"{unmet.origin}={quote(unmet.text)} is not met: the host has {unmet.has}"
-    return _against(noted, mode, Refusal("requirement", reason)), found
+    reason = f"{unmet.origin}={quote(unmet.text)} is not met: the host has {unmet.host}"
+    return _unmet(noted, mode, InjectionRefusal("requirement", reason)), found
 
 
-def _against(decision: Decision, mode: str, refusal: Refusal) -> Decision:
+def _unmet(decision: InjectionDecision, mode: str, refusal: InjectionRefusal) -> InjectionDecision:
     if decision.outcome == "refuse" or mode == "off":
         return decision
     if mode == "enforce":
         return replace(decision, outcome="refuse", choices=(), cause=refusal.cause, reason=refusal.reason)
-    note = Note(cause=refusal.cause, text=refusal.reason)
-    return decision if note in decision.notes else replace(decision, notes=(*decision.notes, note))
+    ignored = IgnoredRequest(cause=refusal.cause, text=refusal.reason)
+    if ignored in decision.ignored_requests:
+        return decision
+    return replace(decision, ignored_requests=(*decision.ignored_requests, ignored))
 
 
-def _rows(image: ImageConfig, given: environment.Variables) -> tuple[tuple[str, str], ...]:
-    """Return what IMAGE requires, each with its variable or label; Refusal: it cannot be read."""
-    rows = environment.requirements(given)
+def _rows(image: ImageConfig, env: environment.Variables) -> tuple[tuple[str, str], ...]:
+    """Return the requirements of IMAGE, as pairs of an origin (variable or label) and an expression.
+
+    Raise InjectionRefusal if a requirement is invalid.
+    """
+    rows = environment.requirements(env)
     text = image.labels.get(CUDA_LABEL, "").strip()
-    if not text or not given.requires:
+    if not text or not env.requires:
         return rows
     if not _VERSION.fullmatch(text):
-        raise Refusal("requirement_malformed", f"{CUDA_LABEL}={quote(text)} is not a version")
+        raise InjectionRefusal("requirement_malformed", f"{CUDA_LABEL}={quote(text)} is not a version")
     return (*rows, (CUDA_LABEL, f"cuda>={text}"))
 
 
-def _judgement(origin: str, text: str, machine: Machine) -> Judgement:
-    wanted = requirements.parse(text)
-    models = [gpu.facts for gpu in machine.models()] or [machine.facts]
-    is_met = any(_holds(origin, wanted, facts) for facts in models)
-    return Judgement(origin=origin, text=text, is_met=is_met, has=_said(models[0]))
+def _result(origin: str, text: str, host_gpus: HostGpus) -> RequirementResult:
+    requirement = requirements.parse(text)
+    models = [gpu.facts for gpu in host_gpus.models()] or [host_gpus.facts]
+    is_met = any(_holds(origin, requirement, facts) for facts in models)
+    return RequirementResult(origin=origin, text=text, is_met=is_met, host=_describe(models[0]))
 
 
-def _holds(origin: str, wanted: Requirement, facts: Facts) -> bool:
+def _holds(origin: str, requirement: Requirement, facts: DriverFacts) -> bool:
     try:
-        return requirements.holds(wanted, facts)
+        return requirements.holds(requirement, facts)
     except ValueError as error:
-        raise Refusal("requirement_malformed", f"{origin} cannot be read: {error}") from None
+        raise InjectionRefusal("requirement_malformed", f"{origin} cannot be parsed: {error}") from None
 
 
-def _said(facts: Facts) -> str:
+def _describe(facts: DriverFacts) -> str:
     known = {"driver": facts.driver, "cuda": facts.cuda, "arch": facts.arch}
-    return ", ".join(f"{name} {value}" for name, value in known.items() if value) or "nothing that is known"
+    return ", ".join(f"{name} {value}" for name, value in known.items() if value) or "no known properties"
 
 
-def _renamed(decision: Decision, image: ImageConfig) -> tuple[Choice, ...]:
-    if not image.asks_by_label:
+def _renamed(decision: InjectionDecision, image: ImageConfig) -> tuple[Choice, ...]:
+    if not image.requests_by_label:
         return decision.choices
     label = f"label {VOLUMES_LABEL}"
     return tuple(
@@ -140,9 +159,9 @@ def _renamed(decision: Decision, image: ImageConfig) -> tuple[Choice, ...]:
     )
 
 
-def _notes(image: ImageConfig) -> tuple[Note, ...]:
+def _unknown_volumes(image: ImageConfig) -> tuple[IgnoredRequest, ...]:
     others = [name for name in image.labels.get(VOLUMES_LABEL, "").split() if name != _VOLUME]
     if not others:
         return ()
-    text = f"the label {VOLUMES_LABEL} names {quote(others[0])}, and only {_VOLUME} was ever a volume"
-    return (Note(cause="not_counted", text=text),)
+    text = f"label {VOLUMES_LABEL}: unknown volume {quote(others[0])} (known: {_VOLUME})"
+    return (IgnoredRequest(cause="unknown_volume", text=text),)

@@ -1,14 +1,15 @@
-"""What a container requests by mounts of /dev/null, the other way to list devices: ``by_mounts``. Pure.
+"""``by_mounts``: pure functions that read device requests from mounts of /dev/null in a container.
 
-NVIDIA's device plugin makes such mounts (strategy volume-mounts), where the environment, which any image may
-set, is not to be trusted: a mount of the host's /dev/null at ``ROOT``/ID asks for the GPU ID, at
-``ROOT``/cdi/VENDOR/CLASS/NAME for a device of CDI, at ``ROOT``/imex/N for a channel. They stay in the
-container, as with NVIDIA's runtime.
+NVIDIA's device plugin adds such mounts (strategy volume-mounts) in clusters that do not permit requests by
+variables, because every image can set variables. The mounted file is the host's /dev/null. A mount at
+``ROOT``/ID requests the GPU ID. A mount at ``ROOT``/cdi/VENDOR/CLASS/NAME requests a CDI device. A mount at
+``ROOT``/imex/N requests an IMEX channel. The mounts stay in the container, as in NVIDIA's runtime.
 
-Semantics: nvidia-container-toolkit 1.20, internal/config/image/cuda_image.go (requestsFromMounts,
-visibleDevicesFromMounts, imexChannelsFromMounts). It also takes a folder beside ``ROOT`` whose name begins
-as that one's, passes over a name of CDI that is none, and splits at commas; here the first is nothing, and
-the others are refused as names that nothing has.
+The mounts have the same meaning as in nvidia-container-toolkit 1.20, internal/config/image/cuda_image.go
+(requestsFromMounts, visibleDevicesFromMounts, imexChannelsFromMounts), with three exceptions. The toolkit
+accepts sibling folders of ``ROOT`` whose name starts with the name of ``ROOT``. cdigen ignores such folders.
+The toolkit ignores invalid CDI names. cdigen refuses the container. The toolkit splits a name at commas.
+cdigen refuses the container, because no device has such a name.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.nri.decision.environment import IMEX_KIND
-from cdigen.nri.decision.refusal import Refusal, quote
-from cdigen.nri.decision.request import DeviceRequest, bounded, is_qualified, qualified_request
+from cdigen.nri.decision.refusal import InjectionRefusal, quote
+from cdigen.nri.decision.request import DeviceRequest, deduplicated, is_qualified, qualified_request
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
 ROOT = "/var/run/nvidia-container-devices"
 ORIGIN = f"mount in {ROOT}"
 _SOURCE = "/dev/null"
-# What every spelling of a path below ROOT has.
+# Each spelling of a path below ROOT contains this text.
 _FOLDER = "nvidia-container-devices"
-# Linux's PATH_MAX: what is longer is mounted nowhere.
+# PATH_MAX of Linux. The path of a mount cannot be longer.
 _MAX_PATH = 4096
 _CDI, _IMEX = "cdi/", "imex/"
 _ALONE = frozenset(("all", "none"))
@@ -39,7 +40,10 @@ _ALONE = frozenset(("all", "none"))
 
 @frozen
 class DeviceLists:
-    """The ``gpus`` that mounts ask for, with other devices of CDI, and the ``channels`` of IMEX."""
+    """The requests in the mounts of a container.
+
+    ``gpus`` are the requests for GPUs and other CDI devices. ``channels`` are the requests for IMEX channels.
+    """
 
     gpus: tuple[DeviceRequest, ...] = ()
     channels: tuple[DeviceRequest, ...] = ()
@@ -49,26 +53,26 @@ NO_LISTS = DeviceLists()
 
 
 def lists_devices(mounts: Iterable[ContainerMount]) -> bool:
-    """Return whether any of MOUNTS asks for a device."""
+    """Return whether at least one of MOUNTS requests a device."""
     return any(_names(mounts))
 
 
 def by_mounts(mounts: Iterable[ContainerMount]) -> DeviceLists:
-    """Return what MOUNTS ask for, without repetitions; raises Refusal."""
+    """Return the requests in MOUNTS, without repetitions; raise InjectionRefusal for an invalid name."""
     names = tuple(_names(mounts))
     if not names:
         return NO_LISTS
     channels = [name[len(_IMEX) :] for name in names if name.startswith(_IMEX)]
     return DeviceLists(
-        gpus=bounded(_device(name) for name in names if not name.startswith(_IMEX)),
-        channels=bounded(DeviceRequest(token=name, kind=IMEX_KIND, origin=ORIGIN) for name in channels),
+        gpus=deduplicated(_device(name) for name in names if not name.startswith(_IMEX)),
+        channels=deduplicated(DeviceRequest(token=name, kind=IMEX_KIND, origin=ORIGIN) for name in channels),
     )
 
 
 def _names(mounts: Iterable[ContainerMount]) -> Iterator[str]:
-    """Yield what stands after ROOT in the destinations that ask."""
+    """Yield the path of each mount that requests a device, relative to ROOT."""
     for mount in mounts:
-        # Every container has mounts, and next to none has these.
+        # This check is fast. Every container has mounts, but few containers have mounts below ROOT.
         if _FOLDER not in mount.destination or len(mount.destination) > _MAX_PATH:
             continue
         path = _cleaned(mount.destination)
@@ -77,7 +81,10 @@ def _names(mounts: Iterable[ContainerMount]) -> Iterator[str]:
 
 
 def _cleaned(path: str) -> str:
-    """Return PATH as Go's filepath.Clean does: of two slashes in front, which POSIX keeps, one is left."""
+    """Return PATH in the form of Go's filepath.Clean.
+
+    Two leading slashes become one slash. Python's normpath keeps two leading slashes, as POSIX permits.
+    """
     clean = posixpath.normpath(path)
     return clean[1:] if clean.startswith("//") else clean
 
@@ -91,6 +98,8 @@ def _device(name: str) -> DeviceRequest:
     device_class, _, device = more.partition("/")
     full = rest if is_qualified(rest) else f"{vendor}/{device_class}={device}"
     if not is_qualified(full):
-        wanted = f"{ROOT}/{_CDI}VENDOR/CLASS/NAME"
-        raise Refusal("malformed", f"the {ORIGIN} holds {quote(name)}, which is not of the form {wanted}")
+        form = f"{ROOT}/{_CDI}VENDOR/CLASS/NAME"
+        raise InjectionRefusal(
+            "malformed", f"the {ORIGIN} contains {quote(name)}, which is not of the form {form}"
+        )
     return qualified_request(full, ORIGIN)

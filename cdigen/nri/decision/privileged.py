@@ -1,20 +1,26 @@
-"""Whether a container is privileged, by what its runtime has made of that: ``is_privileged``. Pure.
+"""``is_privileged``: a pure function that detects privileged containers.
 
-NRI, up to 0.12, has neither a field for it nor the capabilities. What runtimes do to privileged containers
-alone shows in what they tell of each, and no author of a pod can ask for it in another way:
+NRI up to 0.12 does not report the privileged flag or the capabilities of a container. Runtimes change
+privileged containers in two ways that plugins can detect. The author of a pod cannot request these changes
+for other containers.
 
-- the cgroup allows all devices: one rule of no type and no numbers. containerd: WithAllDevicesAllowed
-  (container_create.go), unless the runtime handler is ``privileged_without_host_devices``; CRI-O:
-  specAddHostDevicesIfPrivileged (internal/factory/container/device.go), with the same exception. Devices of
-  kubelet, of CDI and of an author's annotations have rules with their numbers;
-- /sys is a sysfs that can be written to. containerd: WithPrivileged (WithWriteableSysfs); CRI-O:
-  addSysfsMounts (server/container_create.go). It is read-only for all others, and what an author mounts
-  there, such as the host's /sys, is a bind mount.
+- The cgroup permits all devices by one rule without type and numbers. containerd does this in
+  WithAllDevicesAllowed (container_create.go), unless the runtime handler has the option
+  ``privileged_without_host_devices``. CRI-O does this in specAddHostDevicesIfPrivileged
+  (internal/factory/container/device.go), with the same exception. The rules for devices from the kubelet,
+  CDI and annotations contain the device numbers.
+- /sys is a writable sysfs. containerd does this in WithPrivileged (WithWriteableSysfs), and CRI-O in
+  addSysfsMounts (server/container_create.go). In other containers, /sys is read-only. A mount at /sys by the
+  author of the pod, such as the host's /sys, is a bind mount.
 
-So it is in containerd 1.7 and 2.0 to 2.3, and in CRI-O 1.26 to 1.36. Not evidence: nodes such as /dev/kmsg,
-which a device plugin may pass; host paths in place of nodes, which are mounts; annotations, of which a pod's
-author may write any (``io.kubernetes.cri-o.PrivilegedRuntime`` as well: CRI-O shows plugins the pod's own);
-the seccomp profile, which an unprivileged container may lack, too.
+These facts are true for containerd 1.7 and 2.0 to 2.3, and for CRI-O 1.26 to 1.36. cdigen does not use other
+signs:
+
+- a device plugin can pass nodes such as /dev/kmsg;
+- a host path such as /dev/kmsg in a container is a mount, not a device node;
+- the author of a pod writes its annotations. This includes ``io.kubernetes.cri-o.PrivilegedRuntime``, because
+  CRI-O passes the pod's own value to plugins;
+- an unprivileged container can also have no seccomp profile.
 """
 
 from __future__ import annotations
@@ -27,7 +33,10 @@ _SYS = "/sys"
 
 
 def is_privileged(container: Container) -> bool:
-    """Return whether CONTAINER is privileged; false where its runtime does not show it."""
+    """Return whether CONTAINER is privileged.
+
+    The result is also false if a privileged container has none of the two changes.
+    """
     return container.may_use_all_devices or any(
         mount.destination == _SYS and mount.type == "sysfs" and "ro" not in mount.options
         for mount in container.mounts

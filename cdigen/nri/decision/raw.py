@@ -1,22 +1,27 @@
-"""CDI devices as device nodes, mounts and hooks, for a runtime that drops them: ``raw_adjustment``.
+"""``raw_adjustment``: injects CDI devices as device nodes, mounts and hooks.
 
-``prepare`` reads a spec once, so that little is left to do for each container. Edits are applied
-as the CDI library does (pkg/cdi, InjectDevices and ContainerEdits.Apply of v1.1.0): those of the document
-when the first of its devices is met, then the device's; what comes later replaces what has the same path or
-key. Hooks that are alike in all run once, though the library would run them once for each device.
+cdigen uses this module for runtimes that drop CDI devices. ``prepare`` reads a spec once, so each container
+needs little work. cdigen applies edits in the order of the CDI library (pkg/cdi, InjectDevices and
+ContainerEdits.Apply of v1.1.0). For the first device of a spec, the library applies the edits of the document
+before the edits of the device. A later edit replaces an earlier edit with the same path or key. If several
+devices have an equal hook, cdigen adds the hook once. The library adds the hook for each of the devices.
 
-What NRI cannot say to the runtimes that need this (NRI 0.3 to 0.9):
+These runtimes have NRI 0.3 to 0.9, which does not support all edits:
 
-- ``netDevices``: the interface is the device, so the container is refused. So it is for nodes that are
-  neither of type b nor c, for which the runtime would write a rule that no cgroup takes, and for a variable
-  or path that begins with "-", which the runtime would take away instead;
-- ``additionalGids``: a note. Only a process that is neither root nor in the node's group misses them, and
-  NRI does not tell who the process is; ``supplementalGroups`` of the pod give the same;
-- ``intelRdt``: a note. Caches and bandwidth are shared then, and the device works;
-- ``permissions``: the runtime always gives rw (AccessString of pkg/api): a note where the spec gives less.
-  The m that it leaves out lets a container make nodes, not use them;
-- the owner of a node for which the spec names none: the library takes the container's user, which NRI does
-  not tell. Here it is the host's, with a note where others cannot use the node.
+- ``netDevices``: cdigen refuses the container, because the device is useless without its network interface.
+- A device node with a type other than b and c: cdigen refuses the container. The runtime would write a rule
+  that no cgroup accepts.
+- A variable or path that starts with "-": cdigen refuses the container. The runtime would remove the item.
+- ``additionalGids``: cdigen ignores and reports the groups. A process of root, or of the node's group, does
+  not need the groups. NRI does not report the user of the container. ``supplementalGroups`` of the pod have
+  the same effect.
+- ``intelRdt``: cdigen ignores and reports the edit. The device works, but the container shares caches and
+  memory bandwidth with other containers.
+- ``permissions``: the runtime always grants rw (AccessString of pkg/api). cdigen reports a spec that grants
+  less. The runtime does not grant m. A container needs m only to create device nodes.
+- A device node without an owner in the spec: the library sets the container's user as the owner, but NRI does
+  not report this user. cdigen copies the owner of the host's node, and reports a node that other users cannot
+  use.
 """
 
 from __future__ import annotations
@@ -26,8 +31,8 @@ import os
 import stat
 
 from cdigen.host.root import reason, shown
-from cdigen.nri.decision.decide import Note
-from cdigen.nri.decision.refusal import Refusal, quote
+from cdigen.nri.decision.decide import IgnoredRequest
+from cdigen.nri.decision.refusal import InjectionRefusal, quote
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.value import frozen, replace
 
@@ -38,8 +43,8 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
 
-    # Type (b or c), major, minor, permission bits, owner and group of a node of the host.
-    Numbers = tuple[str, int, int, int, int, int]
+    # The type (b, c or p), major, minor, permission bits, owner and group of a device node on the host.
+    NodeNumbers = tuple[str, int, int, int, int, int]
 
 _TYPES = ("b", "c")
 _OTHERS_RW = 0o006
@@ -47,59 +52,72 @@ _TYPE_OF = {stat.S_IFBLK: "b", stat.S_IFCHR: "c", stat.S_IFIFO: "p"}
 
 
 class SpecNode:
-    """A device node of a spec; what GIVEN leaves open is read from the host's node ``host_path``.
+    """A device node of a spec.
 
-    What was made of it last is remembered, as the host's nodes hardly ever change: a container may get
-    hundreds.
+    SPEC contains the fields in the spec. The missing fields come from the host's device node at HOST_PATH.
+    The last result is cached, because a container can get hundreds of nodes and the host's nodes rarely
+    change.
     """
 
-    def __init__(self, given: ContainerDevice, host_path: str) -> None:
-        self.given = given
+    def __init__(self, spec: ContainerDevice, host_path: str) -> None:
+        self.spec = spec
         self.host_path = host_path
-        self._made: tuple[Numbers, ContainerDevice, Note | None] | None = None
+        self._last: tuple[NodeNumbers, ContainerDevice, IgnoredRequest | None] | None = None
 
-    def device(self, numbers: Callable[[str], Numbers]) -> tuple[ContainerDevice, Note | None]:
-        """Return the device of an adjustment, and what there is to note; Refusal (``raw_node``)."""
+    def device(self, read: Callable[[str], NodeNumbers]) -> tuple[ContainerDevice, IgnoredRequest | None]:
+        """Return the device for the adjustment, and the ignored part of the spec or None.
+
+        READ returns the numbers of a device node on the host. Raise InjectionRefusal (``raw_node``) if the
+        node is missing or has another type.
+        """
         try:
-            found = numbers(self.host_path)
+            host_node = read(self.host_path)
         except OSError as error:
-            if _is_specified(self.given):
-                return self.given, None
-            raise Refusal("raw_node", f"{shown(self.host_path)} on the host: {reason(error)}") from None
-        if self._made is None or self._made[0] != found:
-            self._made = (found, *_filled(self.given, self.host_path, found))
-        return self._made[1:]
+            if _is_specified(self.spec):
+                return self.spec, None
+            raise InjectionRefusal(
+                "raw_node", f"{shown(self.host_path)} on the host: {reason(error)}"
+            ) from None
+        if self._last is None or self._last[0] != host_node:
+            self._last = (host_node, *_completed(self.spec, self.host_path, host_node))
+        return self._last[1:]
 
 
 @frozen
 class AdjustmentEdits:
-    """``containerEdits`` as an adjustment has them; ``problem`` is why no container can be given them."""
+    """The ``containerEdits`` of a spec as values for an adjustment.
+
+    ``problem`` is the reason why NRI cannot apply the edits to any container. ``problem`` is empty if NRI can
+    apply the edits.
+    """
 
     env: Mapping[str, str]
     nodes: Mapping[str, SpecNode]
     mounts: Mapping[str, ContainerMount]
     hooks: tuple[ContainerHook, ...]
-    notes: tuple[Note, ...] = ()
+    ignored_requests: tuple[IgnoredRequest, ...] = ()
     problem: str = ""
 
 
 @frozen
 class PreparedSpec:
-    """A spec, read once: the edits of the whole document, and those of each device by its name."""
+    """A parsed spec, with the ``common`` edits of the document and the edits of each device by its name."""
 
     kind: str
     common: AdjustmentEdits
     devices: Mapping[str, AdjustmentEdits]
 
 
-class _CannotSayError(ValueError):
-    """Say what of a spec an adjustment cannot carry."""
+class _UnsupportedEditError(ValueError):
+    """The error for an edit that an NRI adjustment cannot contain."""
 
 
 def prepare(document: Mapping[str, Any]) -> PreparedSpec:
-    """Return DOCUMENT, a spec as its runtime's library decodes it (``decode_document``), ready for use.
+    """Return the edits of DOCUMENT.
 
-    Nothing is raised: what cannot be given is found again when somebody asks for it.
+    DOCUMENT is a spec in the form of ``decode_document``, as the runtime's CDI library decodes it. The
+    function raises no errors. When a container requests a device with a problem, ``raw_adjustment`` raises an
+    error.
     """
     return PreparedSpec(
         kind=document["kind"],
@@ -109,44 +127,45 @@ def prepare(document: Mapping[str, Any]) -> PreparedSpec:
 
 
 def raw_adjustment(
-    devices: Iterable[tuple[PreparedSpec, str]], numbers: Callable[[str], Numbers]
-) -> tuple[Adjustment, tuple[Note, ...]]:
-    """Return what gives a container DEVICES, and what there is to note.
+    devices: Iterable[tuple[PreparedSpec, str]], read: Callable[[str], NodeNumbers]
+) -> tuple[Adjustment, tuple[IgnoredRequest, ...]]:
+    """Return the adjustment that injects DEVICES, and the ignored parts of the specs.
 
-    DEVICES are pairs of a spec and the name of a device in it, in the order in which they were asked for.
-    NUMBERS reads a node of the host by its path, or raises OSError. Refusal: a device cannot be given
-    (``raw_spec``), or a node is not there or of another type (``raw_node``).
+    DEVICES are pairs of a spec and the name of a device in the spec, in the order of the requests. READ
+    returns the numbers of the host's device node at a path, or raises OSError. Raise InjectionRefusal if NRI
+    cannot inject a device (``raw_spec``), if no spec defines the device (``unknown_device``), or if a node is
+    missing or has another type (``raw_node``).
     """
     edits = _applied(devices)
     env: dict[str, str] = {}
     nodes: dict[str, SpecNode] = {}
     mounts: dict[str, ContainerMount] = {}
     hooks: dict[ContainerHook, None] = {}
-    notes: dict[Note, None] = {}
+    ignored_requests: dict[IgnoredRequest, None] = {}
     for one in edits:
         env |= one.env
         nodes |= one.nodes
         for destination in one.mounts:
-            # What replaces a mount comes after all that were there, as in the library.
+            # A mount that replaces another mount moves to the end, as in the library.
             mounts.pop(destination, None)
         mounts |= one.mounts
         hooks |= dict.fromkeys(one.hooks)
-        notes |= dict.fromkeys(one.notes)
-    found = [node.device(numbers) for node in nodes.values()]
-    notes |= dict.fromkeys([note for _, note in found if note])
+        ignored_requests |= dict.fromkeys(one.ignored_requests)
+    completed = [node.device(read) for node in nodes.values()]
+    ignored_requests |= dict.fromkeys([ignored for _, ignored in completed if ignored])
     adjustment = Adjustment(
         env=env,
         mounts=tuple(mounts.values()),
-        devices=tuple([device for device, _ in found]),
+        devices=tuple([device for device, _ in completed]),
         hooks=tuple(hooks),
     )
-    return adjustment, tuple(notes)
+    return adjustment, tuple(ignored_requests)
 
 
-def read_numbers(root: Root, path: str) -> Numbers:
-    """Return what the node PATH of the host ROOT is, for ``raw_adjustment``; raises OSError.
+def read_node(root: Root, path: str) -> NodeNumbers:
+    """Return the numbers of the device node at PATH in the tree ROOT; raise OSError if there is no such node.
 
-    As in the library, a link in the place of the node is none (deviceInfoFromPath).
+    A symbolic link is not a device node, as in the library (deviceInfoFromPath).
     """
     folder, _, name = path.rpartition("/")
     try:
@@ -167,96 +186,116 @@ def read_numbers(root: Root, path: str) -> Numbers:
 
 
 def _applied(devices: Iterable[tuple[PreparedSpec, str]]) -> list[AdjustmentEdits]:
-    """Return the edits of DEVICES in the order in which they count; Refusal: one of them cannot be given."""
+    """Return the edits of DEVICES, in the order of application.
+
+    Raise InjectionRefusal if a device does not exist, or if NRI does not support an edit.
+    """
     edits: dict[tuple[int, str | None], AdjustmentEdits] = {}
     for spec, name in devices:
         own = spec.devices.get(name)
         if own is None:
-            raise Refusal("unknown_device", f"the spec of {shown(spec.kind)} has no device {quote(name)}")
+            raise InjectionRefusal(
+                "unknown_device", f"the spec of {shown(spec.kind)} has no device {quote(name)}"
+            )
         edits.setdefault((id(spec), None), spec.common)
         edits.setdefault((id(spec), name), own)
         problem = spec.common.problem or own.problem
         if problem:
-            text = f"cannot be given where the runtime drops CDI devices: {problem}"
-            raise Refusal("raw_spec", f"{shown(f'{spec.kind}={name}')} {text}")
+            text = f"cannot be injected into a runtime that drops CDI devices: {problem}"
+            raise InjectionRefusal("raw_spec", f"{shown(f'{spec.kind}={name}')} {text}")
     return list(edits.values())
 
 
-def _is_specified(given: ContainerDevice) -> bool:
-    """Return whether the library takes the type and numbers of a spec as they are (fillMissingInfo)."""
-    return bool(given.type and given.major)
+def _is_specified(spec: ContainerDevice) -> bool:
+    """Return whether SPEC has a type and a major number.
+
+    The library then does not use the type and the numbers of the host's node (fillMissingInfo).
+    """
+    return bool(spec.type and spec.major)
 
 
-def _filled(given: ContainerDevice, host_path: str, found: Numbers) -> tuple[ContainerDevice, Note | None]:
-    """Return GIVEN with what it leaves to the host, whose node FOUND is (fillMissingInfo)."""
-    kind, major, minor, mode, uid, gid = found
-    made = replace(
-        given,
-        file_mode=mode if given.file_mode is None else given.file_mode,
-        uid=uid if given.uid is None else given.uid,
-        gid=gid if given.gid is None else given.gid,
+def _completed(
+    spec: ContainerDevice, host_path: str, host_node: NodeNumbers
+) -> tuple[ContainerDevice, IgnoredRequest | None]:
+    """Return SPEC with the missing fields from HOST_NODE (fillMissingInfo), and the ignored part or None."""
+    kind, major, minor, mode, uid, gid = host_node
+    device = replace(
+        spec,
+        file_mode=mode if spec.file_mode is None else spec.file_mode,
+        uid=uid if spec.uid is None else spec.uid,
+        gid=gid if spec.gid is None else spec.gid,
     )
-    note = _owner_note(made) if given.uid is None else None
-    if _is_specified(given):
-        return made, note
-    if kind not in ((given.type,) if given.type else _TYPES):
-        text = f"{shown(host_path)} on the host is of type {kind}, not {given.type or ' or '.join(_TYPES)}"
-        raise Refusal("raw_node", text)
-    # A minor number without a major one does not count.
-    numbers = (given.major, given.minor) if given.major else (major, minor)
-    return replace(made, type=kind, major=numbers[0], minor=numbers[1]), note
+    ignored = _ignored_owner(device) if spec.uid is None else None
+    if _is_specified(spec):
+        return device, ignored
+    if kind not in ((spec.type,) if spec.type else _TYPES):
+        text = f"{shown(host_path)} on the host is of type {kind}, not {spec.type or ' or '.join(_TYPES)}"
+        raise InjectionRefusal("raw_node", text)
+    # The library ignores the minor number if the major number is missing.
+    numbers = (spec.major, spec.minor) if spec.major else (major, minor)
+    return replace(device, type=kind, major=numbers[0], minor=numbers[1]), ignored
 
 
-def _owner_note(made: ContainerDevice) -> Note | None:
-    if made.file_mode is None or made.file_mode & _OTHERS_RW == _OTHERS_RW:
+def _ignored_owner(device: ContainerDevice) -> IgnoredRequest | None:
+    if device.file_mode is None or device.file_mode & _OTHERS_RW == _OTHERS_RW:
         return None
-    text = f"{shown(made.path)} belongs to {made.uid}:{made.gid} with the mode {made.file_mode:04o}"
-    return Note(cause="raw_owner", text=f"{text}, and nobody tells whether the container's user may use it")
+    text = f"{shown(device.path)} belongs to {device.uid}:{device.gid} with the mode {device.file_mode:04o}"
+    return IgnoredRequest(
+        cause="raw_owner", text=f"{text}: access unchecked, NRI does not report the container's user"
+    )
 
 
-def _edits(given: Mapping[str, Any]) -> AdjustmentEdits:
-    """Return GIVEN, ``containerEdits``, as an adjustment has them."""
+def _edits(edits: Mapping[str, Any]) -> AdjustmentEdits:
+    """Return EDITS as values for an adjustment.
+
+    If NRI does not support an edit, the result has a ``problem`` and no edits.
+    """
     try:
-        return _readable(given)
-    except _CannotSayError as error:
+        return _supported_edits(edits)
+    except _UnsupportedEditError as error:
         return AdjustmentEdits(env={}, nodes={}, mounts={}, hooks=(), problem=str(error))
 
 
-def _readable(given: Mapping[str, Any]) -> AdjustmentEdits:
-    """Return GIVEN as an adjustment has it; _CannotSayError where that has no words for it."""
-    if given["netDevices"]:
-        raise _CannotSayError("its netDevices are network interfaces, which NRI could not move")
-    nodes = given["deviceNodes"] or ()
-    mounts = [_mount(mount) for mount in given["mounts"] or ()]
+def _supported_edits(edits: Mapping[str, Any]) -> AdjustmentEdits:
+    """Return EDITS as values for an adjustment.
+
+    Raise _UnsupportedEditError if NRI does not support an edit.
+    """
+    if edits["netDevices"]:
+        raise _UnsupportedEditError("NRI cannot move network interfaces (netDevices)")
+    nodes = edits["deviceNodes"] or ()
+    mounts = [_mount(mount) for mount in edits["mounts"] or ()]
     return AdjustmentEdits(
-        env=dict([_variable(text) for text in given["env"] or ()]),
-        nodes={node.given.path: node for node in map(_node, nodes)},
+        env=dict([_variable(text) for text in edits["env"] or ()]),
+        nodes={node.spec.path: node for node in map(_node, nodes)},
         mounts={mount.destination: mount for mount in mounts},
-        hooks=tuple([_hook(hook) for hook in given["hooks"] or ()]),
-        notes=(*_left_out(given), *_widened(nodes)),
+        hooks=tuple([_hook(hook) for hook in edits["hooks"] or ()]),
+        ignored_requests=(*_ignored_edits(edits), *_ignored_permissions(nodes)),
     )
 
 
-def _left_out(given: Mapping[str, Any]) -> list[Note]:
-    notes = []
-    # The library passes over 0.
-    groups = [str(group) for group in given["additionalGids"] or () if group]
+def _ignored_edits(edits: Mapping[str, Any]) -> list[IgnoredRequest]:
+    ignored_requests = []
+    # The library ignores the group 0.
+    groups = [str(group) for group in edits["additionalGids"] or () if group]
     if groups:
-        notes.append(Note(cause="raw_groups", text=f"additionalGids {', '.join(groups)} are left out"))
-    if given["intelRdt"] is not None:
-        notes.append(Note(cause="raw_rdt", text="intelRdt is left out"))
-    return notes
+        ignored_requests.append(
+            IgnoredRequest(cause="raw_groups", text=f"additionalGids {', '.join(groups)} are ignored")
+        )
+    if edits["intelRdt"] is not None:
+        ignored_requests.append(IgnoredRequest(cause="raw_rdt", text="intelRdt is ignored"))
+    return ignored_requests
 
 
-def _widened(nodes: Iterable[Mapping[str, Any]]) -> list[Note]:
-    """Return a note for each node of which the spec gives less than what NRI's runtimes always give."""
-    notes = []
+def _ignored_permissions(nodes: Iterable[Mapping[str, Any]]) -> list[IgnoredRequest]:
+    """Return an entry for each of NODES for which the runtime grants more permissions than the spec."""
+    ignored_requests = []
     for node in nodes:
-        given = node["permissions"]
-        if given and not {"r", "w"} <= set(given):
-            text = f"{shown(node['path'])} has the permissions rw in place of {quote(given)}"
-            notes.append(Note(cause="raw_permissions", text=text))
-    return notes
+        permissions = node["permissions"]
+        if permissions and not {"r", "w"} <= set(permissions):
+            text = f"{shown(node['path'])} has the permissions rw instead of {quote(permissions)}"
+            ignored_requests.append(IgnoredRequest(cause="raw_permissions", text=text))
+    return ignored_requests
 
 
 def _variable(text: str) -> tuple[str, str]:
@@ -267,8 +306,10 @@ def _variable(text: str) -> tuple[str, str]:
 def _node(node: Mapping[str, Any]) -> SpecNode:
     path, kind = _settable(node["path"], "device node"), node["type"]
     if kind and kind not in _TYPES:
-        raise _CannotSayError(f"the node {shown(path)} is of type {quote(kind)}, not {' or '.join(_TYPES)}")
-    given = ContainerDevice(
+        raise _UnsupportedEditError(
+            f"the node {shown(path)} is of type {quote(kind)}, not {' or '.join(_TYPES)}"
+        )
+    spec = ContainerDevice(
         path=path,
         type=kind,
         major=node["major"],
@@ -277,7 +318,7 @@ def _node(node: Mapping[str, Any]) -> SpecNode:
         uid=node["uid"],
         gid=node["gid"],
     )
-    return SpecNode(given, node["hostPath"] or path)
+    return SpecNode(spec, node["hostPath"] or path)
 
 
 def _mount(mount: Mapping[str, Any]) -> ContainerMount:
@@ -300,7 +341,7 @@ def _hook(hook: Mapping[str, Any]) -> ContainerHook:
 
 
 def _settable(name: str, what: str) -> str:
-    # NRI removes what such a name names (IsMarkedForRemoval of pkg/api).
+    # A name that starts with "-" means the removal of an item in NRI (IsMarkedForRemoval of pkg/api).
     if not name or name.startswith("-"):
-        raise _CannotSayError(f"NRI cannot set a {what} of the name {quote(name)}")
+        raise _UnsupportedEditError(f"NRI cannot set a {what} with the name {quote(name)}")
     return name

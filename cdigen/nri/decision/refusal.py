@@ -1,11 +1,11 @@
-"""Why a container must not start, and the cause under which that is counted: ``Refusal``."""
+"""``InjectionRefusal``: the cause and the reason of the refusal of a container."""
 
 from __future__ import annotations
 
 from cdigen.host.root import shown
 
-# Labels of a metric; what each means is in docs/nri.md, "Metrics, status, log".
-CAUSES = (
+# Values of the metric label ``cause`` (docs/nri.md, "Metrics, status, log").
+REFUSAL_CAUSES = (
     "annotation", "default_action", "not_permitted", "too_much", "malformed", "unknown_capability",
     "no_kind", "unknown_device", "requirement", "requirement_malformed", "no_inventory", "runtime",
     "configuration", "late", "defect", "raw_spec", "raw_node", "nodes_without_driver",
@@ -13,8 +13,11 @@ CAUSES = (
 _MOST = 80
 
 
-class Refusal(Exception):
-    """Say why a container is refused: ``cause`` is one of CAUSES, ``reason`` one line for people."""
+class InjectionRefusal(Exception):
+    """The error for a container that must not start.
+
+    ``cause`` is a value of REFUSAL_CAUSES. ``reason`` is a text of one line.
+    """
 
     def __init__(self, cause: str, reason: str) -> None:
         super().__init__(reason)
@@ -23,5 +26,5 @@ class Refusal(Exception):
 
 
 def quote(text: str) -> str:
-    """Return TEXT, which anybody may have written, in quotes, cut and fit for a line."""
+    """Return TEXT from an untrusted source in quotes, shortened and with escaped control characters."""
     return f"'{shown(text if len(text) <= _MOST else f'{text[:_MOST]}...')}'"

@@ -1,11 +1,15 @@
-"""What an image requires of driver and GPU, NVIDIA_REQUIRE_*: ``parse`` the expression, ``holds`` it. Pure.
+"""``parse`` and ``holds``: pure functions that evaluate the requirements of an image (NVIDIA_REQUIRE_*).
 
-A requirement is alternatives between spaces, each of conditions between commas: ``cuda>=12.4
-brand=tesla,driver>=470,driver<471``. One alternative of which every condition holds is enough; empty ones
-are passed over. Versions are compared number by number, missing numbers as zero; a brand as text whatever
-its case. What is not known of the host holds. Source: libnvidia-container (src/cli/dsl.c, configure.c). Like
-it, and unlike the toolkit's own parser, a condition that cannot be read is an error once it is reached, from
-left to right: an image's later alternatives may be for drivers that know more.
+A requirement is a list of alternatives, separated by spaces. An alternative is a list of conditions,
+separated by commas, such as ``cuda>=12.4 brand=tesla,driver>=470,driver<471``. A requirement is met if all
+conditions of at least one alternative are met. Empty alternatives are ignored. Versions are compared number
+by number. A missing number is 0. Brands are compared as text. The comparison ignores upper and lower case. If
+the property of the host is unknown, the condition is met. Source: libnvidia-container (src/cli/dsl.c,
+configure.c).
+
+The evaluation goes from left to right. An invalid condition is an error only if the evaluation reaches it, as
+in libnvidia-container. Later alternatives of an image can contain conditions for newer drivers. The parser of
+nvidia-container-toolkit always rejects invalid conditions.
 """
 
 from __future__ import annotations
@@ -27,11 +31,12 @@ _VERSION = re.compile(r"[0-9]{1,18}(?:\.[0-9]{1,18}){0,7}", re.ASCII)
 
 
 @frozen
-class Facts:
-    """What is known of the driver and one GPU; empty is unknown.
+class DriverFacts:
+    """The properties of the driver and of one GPU.
 
-    ``cuda``: the newest CUDA that the driver runs; ``arch``: the compute capability; ``brands``: what NVML
-    may call the GPU's brand, in lower case: a model's name does not always tell one.
+    An unknown property is empty. ``cuda`` is the newest CUDA version that the driver supports. ``arch`` is
+    the compute capability. ``brands`` are the possible NVML brands of the GPU, in lower case. There can be
+    several brands, because the model name does not always determine the brand.
     """
 
     cuda: str = ""
@@ -42,9 +47,10 @@ class Facts:
 
 @frozen
 class Condition:
-    """One comparison; ``version`` is that of ``value``, for properties that have one.
+    """One condition of a requirement.
 
-    ``problem`` says what is wrong with one that cannot be read.
+    If the property ``name`` is a version, ``version`` is the parsed ``value``. ``problem`` is the error in an
+    invalid condition.
     """
 
     name: str = ""
@@ -57,24 +63,28 @@ class Condition:
 Requirement = tuple[tuple[Condition, ...], ...]
 
 
-# CUDA's images all have one of a few expressions, for each container anew. ``request`` bounds their length.
+# Most CUDA images have one of a few expressions, so results are cached. ``environment`` limits the length of
+# TEXT.
 @lru_cache(maxsize=16)
 def parse(text: str) -> Requirement:
-    """Return the alternatives of TEXT, each its conditions; takes time in proportion to TEXT."""
+    """Return the alternatives of TEXT, each with its conditions, in linear time."""
     alternatives = (tuple(_condition(word) for word in part.split(",") if word) for part in text.split())
     return tuple(part for part in alternatives if part)
 
 
-def holds(requirement: Requirement, facts: Facts) -> bool:
-    """Return whether REQUIREMENT is met by FACTS; an empty one always is.
+def holds(requirement: Requirement, facts: DriverFacts) -> bool:
+    """Return whether FACTS meet REQUIREMENT.
 
-    ValueError: a condition that cannot be read was come to; it says what is wrong, in words.
+    An empty requirement is always met. Raise ValueError if the evaluation reaches an invalid condition.
     """
     return not requirement or any(all(_is_met(each, facts) for each in part) for part in requirement)
 
 
 def version(text: str) -> Version:
-    """Return the numbers of a version, without zeros at its end; ValueError: it is none."""
+    """Return the numbers of the version TEXT, without zeros at the end.
+
+    Raise ValueError if TEXT is not a version.
+    """
     if not _VERSION.fullmatch(text):
         raise ValueError(f"{quote(text)} is not a version")
     numbers = [int(part) for part in text.split(".")]
@@ -83,10 +93,10 @@ def version(text: str) -> Version:
     return tuple(numbers)
 
 
-def unknown(requirement: Requirement, facts: Facts) -> tuple[str, ...]:
-    """Return the properties that REQUIREMENT asks for and FACTS do not know."""
-    asked = {condition.name for part in requirement for condition in part}
-    return tuple(name for name in (*VERSIONS, BRAND) if name in asked and not _known(name, facts))
+def unknown(requirement: Requirement, facts: DriverFacts) -> tuple[str, ...]:
+    """Return the names of the properties in REQUIREMENT that are unknown in FACTS."""
+    required = {condition.name for part in requirement for condition in part}
+    return tuple(name for name in (*VERSIONS, BRAND) if name in required and not _known(name, facts))
 
 
 def _condition(text: str) -> Condition:
@@ -102,34 +112,35 @@ def _condition(text: str) -> Condition:
     if name != BRAND:
         return Condition(problem=f"{quote(text)} compares none of {', '.join((*VERSIONS, BRAND))}")
     if operator not in {"=", "!="}:
-        return Condition(problem=f"{quote(text)}: a brand is = or != another")
+        return Condition(problem=f"{quote(text)}: a brand can only be compared by = or !=")
     return Condition(name=name, operator=operator, value=value.lower())
 
 
-def _known(name: str, facts: Facts) -> object:
+def _known(name: str, facts: DriverFacts) -> object:
     return {"cuda": facts.cuda, "driver": facts.driver, "arch": facts.arch, BRAND: facts.brands}[name]
 
 
-def _is_met(condition: Condition, facts: Facts) -> bool:
+def _is_met(condition: Condition, facts: DriverFacts) -> bool:
     if condition.problem:
         raise ValueError(condition.problem)
     if not _known(condition.name, facts):
         return True
     if condition.name == BRAND:
-        # Of several possible brands one will do: what is not known holds.
+        # If there are several possible brands, the brand is unknown. The condition is met if one of the
+        # possible brands meets it.
         if condition.operator == "=":
             return condition.value in facts.brands
         return facts.brands != (condition.value,)
     try:
-        ours = version(str(_known(condition.name, facts)))
+        actual = version(str(_known(condition.name, facts)))
     except ValueError:
         return True
-    theirs = condition.version
+    required = condition.version
     return {
-        "=": ours == theirs,
-        "!=": ours != theirs,
-        "<": ours < theirs,
-        "<=": ours <= theirs,
-        ">": ours > theirs,
-        ">=": ours >= theirs,
+        "=": actual == required,
+        "!=": actual != required,
+        "<": actual < required,
+        "<=": actual <= required,
+        ">": actual > required,
+        ">=": actual >= required,
     }[condition.operator]

@@ -1,9 +1,15 @@
-"""The protocol between runtime and plugin: bytes of the runtime's socket to values and back.
+"""The protocol between runtime and plugin: a decoder of bytes from the socket, and an encoder of responses.
 
-From the outside in: ``mux`` (two connections on one socket), ``ttrpc`` (calls on one of them), ``messages``
-(what a call carries, in ``protobuf``, by nri.proto) and ``session`` (one registration, from RegisterPlugin to
-the end of the connection), which is what callers use. Nothing here opens a file, waits or knows a clock.
+The package has four layers, from the socket up:
 
-Source: containerd/nri v0.12.2, which is compatible down to 0.3 where cdigen uses it; no document describes
-the two lower layers, so their source code does (pkg/net/multiplex, containerd/ttrpc).
+- ``mux``: two connections on one socket;
+- ``ttrpc``: calls on one connection;
+- ``messages``: the contents of calls, encoded with ``protobuf`` according to nri.proto;
+- ``session``: one registration, from RegisterPlugin to the end of the connection. Other packages use this
+  layer.
+
+The package opens files only during its import. It does not block, and it reads no clock.
+
+Source: containerd/nri v0.12.2. The parts that cdigen uses are compatible with versions since 0.3. The two
+lower layers are documented only by their source code (pkg/net/multiplex, containerd/ttrpc).
 """

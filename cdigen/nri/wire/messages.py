@@ -1,7 +1,7 @@
-"""NRI's messages as values: ``read_...`` decodes the bytes of a message, ``write_...`` encodes one.
+"""NRI's messages as values: the functions ``read_...`` decode messages, and ``write_...`` encode messages.
 
-Readers raise MessageError where the bytes are not their message, as with text that is not UTF-8; writers
-where values do not fit.
+The functions ``read_...`` raise MessageError for invalid bytes, such as text that is not UTF-8. The functions
+``write_...`` raise MessageError for values that the message cannot contain.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from functools import partial
 
 from cdigen.nri.pods import (
     Adjustment,
+    AdjustmentOwners,
     Container,
     ContainerDevice,
     ContainerHook,
     ContainerMount,
-    Owners,
     Pod,
     shorten,
 )
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
-# Longer errors are cut off. Kubernetes shows 1,024 characters of them in an event.
+# The maximum number of characters of an error. Kubernetes shows 1,024 characters of an error in an event.
 MAX_ERROR = 4096
 
-# NRI's numbers of what has owners (api.proto: Field).
+# The field numbers for owners (api.proto: Field).
 _ANNOTATIONS, _MOUNTS, _DEVICES, _ENV = 1, 2, 4, 6
 
-# NRI's number of the event (api.proto: Event).
+# The number of the event for a removed container (api.proto: Event).
 _REMOVED = 11
 
-# OCI's names of the stages at which hooks run, and the fields of Hooks.
+# The OCI names of the hook stages, and the fields of the message Hooks.
 _STAGES = {
     "prestart": "prestart",
     "createRuntime": "create_runtime",
@@ -46,14 +46,14 @@ _STAGES = {
     "poststart": "poststart",
     "poststop": "poststop",
 }
-# Of a rule of the cgroup: what it is about, and what it allows.
+# The device types and the access in a cgroup rule for all devices.
 _ALL_TYPES = ("", "a")
 _READ_AND_WRITE = frozenset("rw")
 
 
 @frozen
 class TtrpcRequest:
-    """A call; ``timeout_ns`` is what is left of the caller's time, 0 where there is no limit."""
+    """A ttrpc call; ``timeout_ns`` is the remaining time in nanoseconds, or 0 if there is no limit."""
 
     service: str
     method: str
@@ -63,7 +63,10 @@ class TtrpcRequest:
 
 @frozen
 class TtrpcResponse:
-    """The answer to a call: an error where ``code`` (gRPC's) is not 0, else a payload."""
+    """The response to a ttrpc call.
+
+    ``code`` is a gRPC code. If ``code`` is not 0, the response is an error with ``message``.
+    """
 
     code: int
     message: str
@@ -72,7 +75,7 @@ class TtrpcResponse:
 
 @frozen
 class RuntimeInfo:
-    """What the runtime says of itself; times that it does not tell are 0, and texts empty."""
+    """The contents of a Configure request; a missing time is 0, and a missing text is empty."""
 
     config: str
     runtime: str
@@ -82,28 +85,30 @@ class RuntimeInfo:
 
 
 class SynchronizePart:
-    """Pods and containers of one SynchronizeRequest, of which there is ``more`` or not.
+    """The pods and containers of one SynchronizeRequest.
 
-    There may be thousands, and the runtime waits, so each is read in its turn; ``unread`` could not be.
+    ``more`` is true if another part follows. The pods and containers are decoded on demand, because there can
+    be thousands and the runtime waits for the response. ``unread`` is the number of invalid pods and
+    containers that were found so far.
     """
 
-    def __init__(self, got: Any) -> None:
-        self._got = got
-        self.more: bool = got.more
+    def __init__(self, message: Any) -> None:
+        self._message = message
+        self.more: bool = message.more
         self.unread = 0
 
     def pods(self) -> Iterator[Pod]:
-        """Yield those pods that can be read."""
-        return self._each(self._got.pods, _POD, _pod)
+        """Yield the valid pods."""
+        return self._each(self._message.pods, _POD, _pod)
 
     def containers(self) -> Iterator[Container]:
-        """Yield those containers that can be read."""
-        return self._each(self._got.containers, _CONTAINER, _container)
+        """Yield the valid containers."""
+        return self._each(self._message.containers, _CONTAINER, _container)
 
-    def _each(self, rows: Iterable[bytes], kind: Any, made: Callable[[Any], T]) -> Iterator[T]:
+    def _each(self, rows: Iterable[bytes], kind: Any, convert: Callable[[Any], T]) -> Iterator[T]:
         for data in rows:
             try:
-                yield made(read(kind, data))
+                yield convert(read(kind, data))
             except MessageError:
                 self.unread += 1
 
@@ -127,15 +132,18 @@ _VALIDATED = message_class("ValidateContainerAdjustmentResponse")
 
 
 def read_request(data: bytes) -> TtrpcRequest:
-    """Return the call that a ttrpc message of type Request carries."""
-    got = read(_REQUEST, data)
+    """Return the call in a ttrpc message of type Request."""
+    message = read(_REQUEST, data)
     return TtrpcRequest(
-        service=got.service, method=got.method, payload=got.payload, timeout_ns=got.timeout_nano
+        service=message.service,
+        method=message.method,
+        payload=message.payload,
+        timeout_ns=message.timeout_nano,
     )
 
 
 def write_request(request: TtrpcRequest) -> bytes:
-    """Return what a ttrpc message of type Request carries."""
+    """Return the data of a ttrpc message of type Request."""
     return write(
         _REQUEST,
         service=request.service,
@@ -146,145 +154,146 @@ def write_request(request: TtrpcRequest) -> bytes:
 
 
 def read_response(data: bytes) -> TtrpcResponse:
-    """Return the answer that a ttrpc message of type Response carries."""
-    got = read(_RESPONSE, data)
-    return TtrpcResponse(code=got.status.code, message=got.status.message, payload=got.payload)
+    """Return the response in a ttrpc message of type Response."""
+    message = read(_RESPONSE, data)
+    return TtrpcResponse(code=message.status.code, message=message.status.message, payload=message.payload)
 
 
 def write_response(payload: bytes) -> bytes:
-    """Return what a ttrpc message of type Response carries."""
+    """Return the data of a ttrpc message of type Response with PAYLOAD."""
     return write(_RESPONSE, payload=payload)
 
 
 def write_error(code: int, message: str) -> bytes:
-    """Return what a ttrpc message of type Response carries for an error; this is always possible.
+    """Return the data of a ttrpc message of type Response for an error.
 
-    Stray surrogates become "?", and a long text is cut off.
+    In MESSAGE, unpaired surrogates become "?", and text after MAX_ERROR characters is removed. The function
+    raises no errors.
     """
     text = message[:MAX_ERROR].encode("utf-8", "replace").decode()
     return write(_RESPONSE, status={"code": code, "message": text})
 
 
 def write_register(name: str, index: str) -> bytes:
-    """Return a RegisterPluginRequest."""
+    """Return a RegisterPluginRequest for the plugin NAME with INDEX."""
     return write(_REGISTER, plugin_name=name, plugin_idx=index)
 
 
 def read_configure(payload: bytes) -> RuntimeInfo:
-    """Return what a ConfigureRequest holds."""
-    got = read(_CONFIGURE, payload)
+    """Return the contents of a ConfigureRequest."""
+    message = read(_CONFIGURE, payload)
     return RuntimeInfo(
-        config=got.config,
-        runtime=got.runtime_name,
-        version=got.runtime_version,
-        nri_version=got.nri_version,
-        request_timeout_ms=got.request_timeout,
+        config=message.config,
+        runtime=message.runtime_name,
+        version=message.runtime_version,
+        nri_version=message.nri_version,
+        request_timeout_ms=message.request_timeout,
     )
 
 
 def write_configured(events: int) -> bytes:
-    """Return a ConfigureResponse that subscribes to the mask EVENTS."""
+    """Return a ConfigureResponse that subscribes to EVENTS, a mask of events."""
     return write(_CONFIGURED, events=events)
 
 
 def read_synchronize(payload: bytes) -> SynchronizePart:
-    """Return what a SynchronizeRequest holds; only its outermost layer is read yet."""
+    """Return the contents of a SynchronizeRequest; the pods and containers are not decoded yet."""
     return SynchronizePart(read(_SYNCHRONIZE, payload))
 
 
 def write_synchronized(*, more: bool) -> bytes:
-    """Return a SynchronizeResponse that updates nothing."""
+    """Return a SynchronizeResponse that updates no container."""
     return write(_SYNCHRONIZED, more=more)
 
 
 def read_create(payload: bytes) -> tuple[Pod, Container]:
-    """Return what a CreateContainerRequest holds."""
-    got = read(_CREATE, payload)
-    return _pod(got.pod), _container(got.container)
+    """Return the pod and the container in a CreateContainerRequest."""
+    message = read(_CREATE, payload)
+    return _pod(message.pod), _container(message.container)
 
 
 def write_created(adjustment: Adjustment) -> bytes:
-    """Return a CreateContainerResponse."""
+    """Return a CreateContainerResponse with ADJUSTMENT."""
     return write(_CREATED, adjust=_adjustment_fields(adjustment))
 
 
 def read_remove(payload: bytes) -> str:
-    """Return the id of the container that a RemoveContainerRequest says was removed."""
+    """Return the id of the removed container in a RemoveContainerRequest."""
     removed: str = read(_REMOVE, payload).container.id
     return removed
 
 
 def read_change(payload: bytes) -> str:
-    """Return the id of the container that a StateChangeEvent says was removed; empty if it says else."""
-    got = read(_CHANGE, payload)
-    removed: str = got.container.id if got.event == _REMOVED else ""
+    """Return the id of the removed container in a StateChangeEvent, or "" for other events."""
+    message = read(_CHANGE, payload)
+    removed: str = message.container.id if message.event == _REMOVED else ""
     return removed
 
 
 def read_validate(
     payload: bytes,
-) -> tuple[Pod, Container, Adjustment, tuple[str, ...], Callable[[], Owners]]:
-    """Return what a ValidateContainerAdjustmentRequest holds.
+) -> tuple[Pod, Container, Adjustment, tuple[str, ...], Callable[[], AdjustmentOwners]]:
+    """Return the contents of a ValidateContainerAdjustmentRequest.
 
-    The container is as it was asked for, the adjustment that of all plugins; then come the names of the
-    plugins that were asked, as ``20-cdigen``, and what reads whose part is whose.
+    The result contains the pod, the original container, the adjustment of all plugins, and the names of these
+    plugins (such as ``20-cdigen``). The last value is a function that decodes the owners of the changes.
     """
-    got = read(_VALIDATE, payload)
-    plugins = tuple([f"{plugin.index}-{plugin.name}" for plugin in got.plugins])
-    owners = partial(_owners, got.owners, got.container.id)
-    return _pod(got.pod), _container(got.container), _adjustment(got.adjust), plugins, owners
+    message = read(_VALIDATE, payload)
+    plugins = tuple([f"{plugin.index}-{plugin.name}" for plugin in message.plugins])
+    owners = partial(_owners, message.owners, message.container.id)
+    return _pod(message.pod), _container(message.container), _adjustment(message.adjust), plugins, owners
 
 
-def _owners(data: bytes, container_id: str) -> Owners:
+def _owners(data: bytes, container_id: str) -> AdjustmentOwners:
     fields = read(_OWNERS, data).owners[container_id].compound
     annotations, mounts, devices, env = (
         {key: shorten(plugin) for key, plugin in fields[number].owners.items()}
         for number in (_ANNOTATIONS, _MOUNTS, _DEVICES, _ENV)
     )
-    return Owners(annotations=annotations, mounts=mounts, devices=devices, env=env)
+    return AdjustmentOwners(annotations=annotations, mounts=mounts, devices=devices, env=env)
 
 
 def write_validated(reason: str) -> bytes:
-    """Return a ValidateContainerAdjustmentResponse that rejects for REASON, or accepts if that is empty."""
+    """Return a ValidateContainerAdjustmentResponse, which rejects the container if REASON is not empty."""
     return write(_VALIDATED, reject=bool(reason), reason=reason)
 
 
-def _pod(got: Any) -> Pod:
+def _pod(message: Any) -> Pod:
     return Pod(
-        id=got.id,
-        name=got.name,
-        namespace=got.namespace,
-        runtime_handler=got.runtime_handler,
-        labels=dict(got.labels),
-        annotations=dict(got.annotations),
+        id=message.id,
+        name=message.name,
+        namespace=message.namespace,
+        runtime_handler=message.runtime_handler,
+        labels=dict(message.labels),
+        annotations=dict(message.annotations),
     )
 
 
-def _container(got: Any) -> Container:
+def _container(message: Any) -> Container:
     return Container(
-        id=got.id,
-        pod_id=got.pod_sandbox_id,
-        name=got.name,
-        annotations=dict(got.annotations),
-        env=tuple(got.env),
-        mounts=_mounts(got.mounts),
-        devices=tuple([device.path for device in got.linux.devices]),
-        cdi_devices=tuple([device.name for device in got.cdi_devices]),
-        may_use_all_devices=_allows_all_devices(got.linux.resources.devices),
+        id=message.id,
+        pod_id=message.pod_sandbox_id,
+        name=message.name,
+        annotations=dict(message.annotations),
+        env=tuple(message.env),
+        mounts=_mounts(message.mounts),
+        devices=tuple([device.path for device in message.linux.devices]),
+        cdi_devices=tuple([device.name for device in message.cdi_devices]),
+        may_use_all_devices=_allows_all_devices(message.linux.resources.devices),
     )
 
 
 def _allows_all_devices(rules: Any) -> bool:
-    """Return whether the last of the cgroup's RULES that is about all devices allows them."""
-    about_all = [
+    """Return whether the last cgroup rule for all devices in RULES permits all devices."""
+    for_all = [
         rule.allow and set(rule.access) >= _READ_AND_WRITE
         for rule in rules
         if rule.type in _ALL_TYPES and not rule.HasField("major") and not rule.HasField("minor")
     ]
-    return bool(about_all) and about_all[-1]
+    return bool(for_all) and for_all[-1]
 
 
-def _mounts(got: Any) -> tuple[ContainerMount, ...]:
+def _mounts(message: Any) -> tuple[ContainerMount, ...]:
     return tuple(
         [
             ContainerMount(
@@ -293,54 +302,57 @@ def _mounts(got: Any) -> tuple[ContainerMount, ...]:
                 type=mount.type,
                 options=tuple(mount.options),
             )
-            for mount in got
+            for mount in message
         ]
     )
 
 
-def _adjustment(got: Any) -> Adjustment:
+def _adjustment(message: Any) -> Adjustment:
     return Adjustment(
-        annotations=dict(got.annotations),
-        env={pair.key: pair.value for pair in got.env},
-        mounts=_mounts(got.mounts),
-        devices=tuple([_device(device) for device in got.linux.devices]),
-        hooks=_hooks(got.hooks),
-        cdi_devices=tuple([device.name for device in got.cdi_devices]),
+        annotations=dict(message.annotations),
+        env={pair.key: pair.value for pair in message.env},
+        mounts=_mounts(message.mounts),
+        devices=tuple([_device(device) for device in message.linux.devices]),
+        hooks=_hooks(message.hooks),
+        cdi_devices=tuple([device.name for device in message.cdi_devices]),
     )
 
 
-def _device(got: Any) -> ContainerDevice:
+def _device(message: Any) -> ContainerDevice:
     return ContainerDevice(
-        path=got.path,
-        type=got.type,
-        major=got.major,
-        minor=got.minor,
-        file_mode=_optional(got, "file_mode"),
-        uid=_optional(got, "uid"),
-        gid=_optional(got, "gid"),
+        path=message.path,
+        type=message.type,
+        major=message.major,
+        minor=message.minor,
+        file_mode=_optional(message, "file_mode"),
+        uid=_optional(message, "uid"),
+        gid=_optional(message, "gid"),
     )
 
 
-def _hooks(got: Any) -> tuple[ContainerHook, ...]:
-    return tuple([_hook(stage, hook) for stage, field in _STAGES.items() for hook in getattr(got, field)])
+def _hooks(message: Any) -> tuple[ContainerHook, ...]:
+    return tuple([_hook(stage, hook) for stage, field in _STAGES.items() for hook in getattr(message, field)])
 
 
-def _hook(stage: str, got: Any) -> ContainerHook:
+def _hook(stage: str, message: Any) -> ContainerHook:
     return ContainerHook(
         stage=stage,
-        path=got.path,
-        args=tuple(got.args),
-        env=tuple(got.env),
-        timeout=_optional(got, "timeout"),
+        path=message.path,
+        args=tuple(message.args),
+        env=tuple(message.env),
+        timeout=_optional(message, "timeout"),
     )
 
 
-def _optional(got: Any, field: str) -> int | None:
-    return getattr(got, field).value if got.HasField(field) else None
+def _optional(message: Any, field: str) -> int | None:
+    return getattr(message, field).value if message.HasField(field) else None
 
 
 def _adjustment_fields(adjustment: Adjustment) -> dict[str, object]:
-    """Return the fields of an Adjustment; what is empty stays unset, so that nothing is claimed."""
+    """Return the fields of an Adjustment message.
+
+    Empty fields stay unset, because NRI makes the plugin the owner of all fields that are set.
+    """
     fields: dict[str, object] = {
         "annotations": adjustment.annotations,
         "env": [{"key": key, "value": value} for key, value in adjustment.env.items()],
@@ -367,7 +379,7 @@ def _hooks_fields(hooks: tuple[ContainerHook, ...]) -> dict[str, list[object]]:
     fields: dict[str, list[object]] = {}
     for hook in hooks:
         if hook.stage not in _STAGES:
-            raise MessageError(f"there is no hook {hook.stage!r}; there are {', '.join(_STAGES)}")
+            raise MessageError(f"unknown hook stage {hook.stage!r} (known: {', '.join(_STAGES)})")
         row: dict[str, object] = {"path": hook.path, "args": hook.args, "env": hook.env}
         if hook.timeout is not None:
             row["timeout"] = {"value": hook.timeout}

@@ -1,36 +1,39 @@
-"""Two connections on one socket: ``Mux`` takes frames apart, ``frames`` makes them.
+"""Two connections on one socket: ``Mux`` decodes frames, and ``frames`` encodes frames.
 
-A frame is connection number and length, both in 32 bits and big endian, then so many bytes. Where frames
-begin and end says nothing to the connection, which is a stream of bytes. Source: containerd/nri,
-pkg/net/multiplex/mux.go.
+A frame has a connection number, a length and the payload. The number and the length have 32 bits, big endian.
+A connection is a stream of bytes, so the boundaries of frames have no meaning in the stream. Source:
+containerd/nri, pkg/net/multiplex/mux.go.
 """
 
 from __future__ import annotations
 
 import struct
 
-# The plugin serves calls on the first connection and makes its own on the second; 0 is reserved.
+# The runtime calls the plugin on the first connection. The plugin calls the runtime on the second connection.
+# The number 0 is reserved.
 PLUGIN = 1
 RUNTIME = 2
 
-# What a Go mux sends in one frame at most: the longest ttrpc message with its header (mux.go,
+# The payload of the largest frame in Go's mux: the longest ttrpc message with its header (mux.go,
 # maxPayloadSize).
 MAX_PAYLOAD = 10 + (4 << 20)
-# The Go side reads through a buffer of this size (bufio, defaultBufSize) until it has a message's header, and
-# takes a frame that is longer than what is left of the buffer as the end of the connection: the container
-# then starts without its GPU. What follows the header is read as a whole, so the second frame may have any
-# length.
+# The Go side reads the header of a message through a buffer of this size (bufio, defaultBufSize). A frame
+# that is longer than the free part of the buffer ends the connection, and the container starts without its
+# GPU. The Go side reads the data after the header as a whole, so the second frame can have any length.
 MAX_FIRST = 4096
 
 _HEADER = struct.Struct(">II")  # connection, length
 
 
 class MuxError(ValueError):
-    """Report in one line why the bytes are not frames: the next one cannot be found."""
+    """The error for bytes that are not frames, and for a message that is too long; its text has one line.
+
+    After invalid bytes, the start of the next frame is unknown.
+    """
 
 
 class Mux:
-    """The receiving end. Nothing is kept but an incomplete header, whatever the length of a frame."""
+    """The decoder of received frames; it stores no payload, only an incomplete header."""
 
     def __init__(self) -> None:
         self._header = b""
@@ -38,10 +41,10 @@ class Mux:
         self._left = 0
 
     def feed(self, data: bytes) -> list[tuple[int, bytes]]:
-        """Return what DATA, the next bytes of the socket, brings: pieces of payload with their connections.
+        """Return the pieces of payload in DATA, as pairs of connection number and bytes.
 
-        What is for other connections than the two is dropped, as Go does. MuxError: a frame is longer than
-        any sender makes one; each further call raises it again.
+        DATA are the next bytes from the socket. Payload for unknown connections is dropped, as in Go. Raise
+        MuxError in this call and in all later calls if a frame is longer than MAX_PAYLOAD.
         """
         pieces: list[tuple[int, bytes]] = []
         at = 0
@@ -57,7 +60,7 @@ class Mux:
         return pieces
 
     def _read_header(self, data: bytes, at: int) -> int:
-        """Add what DATA has of a header from AT on, and return where it ends."""
+        """Read the bytes of a header in DATA at the offset AT; return the offset of the end."""
         end = at + _HEADER.size - len(self._header)
         self._header += data[at:end]
         if len(self._header) == _HEADER.size:
@@ -72,9 +75,9 @@ class Mux:
 
 
 def frames(connection: int, message: bytes) -> bytes:
-    """Return the frames that carry MESSAGE, a whole ttrpc message, on CONNECTION: one, or two if it is long.
+    """Return the bytes of the frames for MESSAGE, a complete ttrpc message, on CONNECTION.
 
-    MuxError: MESSAGE is longer than ttrpc allows.
+    A message longer than MAX_FIRST has two frames. Raise MuxError if MESSAGE is longer than MAX_PAYLOAD.
     """
     size = len(message)
     if size > MAX_PAYLOAD:

@@ -1,10 +1,10 @@
-"""The classes of the messages in nri.proto: ``message_class``; ``frontend.descriptors`` makes them."""
+"""``message_class``: the classes of the messages in nri.proto, which ``service.descriptors`` loads."""
 
 from __future__ import annotations
 
 import os
 
-from cdigen.frontend.descriptors import MessageError, load, read, write
+from cdigen.service.descriptors import MessageError, load, read, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ DESCRIPTORS = os.path.join(os.path.dirname(__file__), "nri.binpb")
 
 
 def message_class(name: str) -> Any:
-    """Return the class of the message NAME of nri.proto."""
+    """Return the class of the message NAME in nri.proto."""
     return _CLASSES[name]
 
 

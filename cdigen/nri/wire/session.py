@@ -1,9 +1,10 @@
-"""One registration with a runtime, from RegisterPlugin to the end of the connection: ``Session``.
+"""``Session``: one registration with a runtime, from RegisterPlugin to the end of the connection.
 
-Bytes from the socket go in, events and bytes for the socket come out. What has a ``call`` is a question: each
-is answered once, by ``subscribe``, ``adjust``, ``validate`` or ``refuse``, in any order and before its time
-is over. A call that is not answered in time counts as one that has nothing to change, and the container
-starts without its GPU; a refusal fails it. Whatever else the runtime calls is answered here.
+The input is bytes from the socket. The output is events, and bytes for the socket. The caller responds once
+to each event that has a ``call``. The response comes from ``subscribe``, ``adjust``, ``validate`` or
+``refuse``. The order of the responses is free, but each response must be sent before its timeout. Without a
+response, the runtime starts the container without changes, and so without its GPU. After a refusal, the
+runtime's call fails. The session itself responds to all other calls.
 """
 
 from __future__ import annotations
@@ -20,28 +21,29 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.pods import Adjustment, Container, Owners, Pod
+    from cdigen.nri.pods import Adjustment, AdjustmentOwners, Container, Pod
     from cdigen.nri.wire.messages import RuntimeInfo, SynchronizePart
 
 PLUGIN_SERVICE = "nri.pkg.api.v1alpha1.Plugin"
 RUNTIME_SERVICE = "nri.pkg.api.v1alpha1.Runtime"
 
-# How long the runtime may take with the registration. It begins to count on its side only when it accepts,
-# which a busy one does late: the 5 s of NRI's own stub were too short for some (nri#292).
+# Seconds. The runtime has its own timeout, which starts when it accepts the connection. A busy runtime
+# accepts late. The 5 s of NRI's own stub were too short on some hosts (nri#292).
 REGISTER_TIMEOUT_S = 30
 _REGISTER_STREAM = 1
 
-# gRPC's codes. Never 4 or 14: they are what Go's own faults look like, of which some end the connection.
+# gRPC codes. cdigen does not use the codes 4 and 14, because Go's own errors have these codes, and some of
+# these errors end the connection.
 UNKNOWN = 2
 INVALID_ARGUMENT = 3
 RESOURCE_EXHAUSTED = 8
 FAILED_PRECONDITION = 9
-UNIMPLEMENTED = 12  # what newer runtimes take for "too old": they then call StateChange
+UNIMPLEMENTED = 12  # after this code, newer runtimes call StateChange
 
-# Calls about one container, which come after Configure was answered.
-_QUESTIONS = ("CreateContainer", "ValidateContainerAdjustment")
-# Calls that ask for nothing: events, each a method since NRI 0.12 and most of them StateChange before, and
-# the end of the runtime. A runtime sends only events that were subscribed to.
+# Calls about one container. They are valid only after the response to Configure.
+_REQUESTS = ("CreateContainer", "ValidateContainerAdjustment")
+# Calls without a result: the events, and the shutdown of the runtime. Since NRI 0.12, each event has its own
+# method. Before NRI 0.12, most events use StateChange. A runtime sends only subscribed events.
 NOTIFICATIONS = (
     "RunPodSandbox",
     "StopPodSandbox",
@@ -61,17 +63,20 @@ NOTIFICATIONS = (
 
 
 class SessionError(ValueError):
-    """Report in one line why the connection cannot go on; close it, and begin anew."""
+    """The error for a connection that cannot continue; its text has one line.
+
+    The caller must close the connection, and can connect again.
+    """
 
 
 @frozen
 class Registered:
-    """The runtime has accepted the registration; its ``Configure`` may have come before."""
+    """The runtime has accepted the registration; ``Configure`` can come before or after this event."""
 
 
 @frozen
 class Configure:
-    """The runtime introduces itself: ``subscribe`` to events."""
+    """The runtime configures the plugin; respond with ``subscribe``."""
 
     call: int
     timeout_s: float | None
@@ -80,10 +85,11 @@ class Configure:
 
 @frozen
 class Synchronize:
-    """Pods and containers that were there already, all or a part of them; answered here.
+    """The runtime has sent a part of the existing pods and containers.
 
-    A container's pod may come in another part. The runtime waits 2 s for the answers to all parts, so that
-    what is to be sent goes first, and then the part is looked at.
+    ``feed`` returns the response together with this event. The runtime waits 2 s for the responses to all
+    parts, so the caller sends the response before it processes the part. A container and its pod can be in
+    different parts.
     """
 
     part: SynchronizePart
@@ -91,7 +97,7 @@ class Synchronize:
 
 @frozen
 class CreateContainer:
-    """A container is about to be created: ``adjust`` it."""
+    """The runtime is about to create a container; respond with ``adjust``."""
 
     call: int
     timeout_s: float | None
@@ -101,9 +107,10 @@ class CreateContainer:
 
 @frozen
 class ValidateAdjustment:
-    """What all ``plugins`` have done to a container (``20-cdigen``) is to be judged: ``validate`` it.
+    """The runtime requests the validation of an adjustment; respond with ``validate``.
 
-    ``container`` is as it was asked for; ``owners`` reads whose part is whose.
+    ``container`` is the original container. ``adjustment`` contains the changes of all ``plugins`` (such as
+    ``20-cdigen``). ``owners`` returns the plugin of each change; the call decodes this part of the request.
     """
 
     call: int
@@ -112,19 +119,19 @@ class ValidateAdjustment:
     container: Container
     adjustment: Adjustment
     plugins: tuple[str, ...]
-    owners: Callable[[], Owners]
+    owners: Callable[[], AdjustmentOwners]
 
 
 @frozen
 class ContainerRemoved:
-    """The runtime has removed the ``container`` of this id."""
+    """The runtime has removed a container; ``container`` is the id."""
 
     container: str
 
 
 @frozen
 class InvalidCall:
-    """A call that was answered here with an error, since it cannot be read or is not known; texts are cut."""
+    """The session has rejected an invalid or unknown call; the texts are shortened."""
 
     method: str
     code: int
@@ -143,7 +150,10 @@ SessionEvent = (
 
 
 class Session:
-    """A registration of the plugin NAME, which is called in the order of INDEX, two digits."""
+    """A registration of the plugin NAME.
+
+    INDEX has two digits. The runtime calls plugins in the order of their indices.
+    """
 
     def __init__(self, name: str, index: str) -> None:
         self._name = name
@@ -154,7 +164,7 @@ class Session:
         self._last_stream = 0
         self._open: set[int] = set()
         self._is_configured = False
-        self._serve: dict[str, Callable[[int, TtrpcRequest], tuple[bytes, SessionEvent | None]]] = {
+        self._handlers: dict[str, Callable[[int, TtrpcRequest], tuple[bytes, SessionEvent | None]]] = {
             "Configure": self._configure,
             "Synchronize": self._synchronize,
             "CreateContainer": self._create,
@@ -166,11 +176,14 @@ class Session:
 
     @property
     def plugin(self) -> str:
-        """The plugin as the runtime names it to others: ``20-cdigen``."""
+        """The name of the plugin in the runtime, such as ``20-cdigen``."""
         return f"{self._index}-{self._name}"
 
     def start(self) -> bytes:
-        """Return what to send first: the registration. Calls may come before its answer."""
+        """Return the bytes of the registration request.
+
+        Calls of the runtime can arrive before the response to this request.
+        """
         request = TtrpcRequest(
             service=RUNTIME_SERVICE,
             method="RegisterPlugin",
@@ -181,63 +194,70 @@ class Session:
         return mux.frames(mux.RUNTIME, data)
 
     def feed(self, data: bytes) -> tuple[bytes, list[SessionEvent]]:
-        """Return what to send for DATA, the next bytes of the socket, and what they bring.
+        """Return the bytes to send, and the events in DATA.
 
-        SessionError: the bytes are not NRI, or the runtime refuses the registration.
+        DATA are the next bytes from the socket. Raise SessionError if the bytes are not valid, or if the
+        runtime refuses the registration.
         """
         sent: list[bytes] = []
         events: list[SessionEvent] = []
         try:
             for connection, piece in self._mux.feed(data):
                 if connection == mux.RUNTIME:
-                    events += [event for one in self._runtime.feed(piece) for event in _registered(one)]
+                    for message in self._runtime.feed(piece):
+                        events += _registration_events(message)
                     continue
                 for message in self._plugin.feed(piece):
                     if message.kind == ttrpc.REQUEST:
-                        answer, event = self._called(message)
-                        sent.append(answer)
+                        response, event = self._handle(message)
+                        sent.append(response)
                         if event is not None:
                             events.append(event)
         except (mux.MuxError, ttrpc.TtrpcError) as error:
-            raise SessionError(f"the runtime's bytes are out of step: {error}") from None
+            raise SessionError(f"the bytes from the runtime are invalid: {error}") from None
         return b"".join(sent), events
 
     def subscribe(self, call: int, events: int) -> bytes:
-        """Return what answers Configure with the mask EVENTS; a bit that the runtime does not know ends all.
+        """Return the response to Configure, which subscribes to EVENTS, a mask of events.
 
-        0 means all events there. Each answer is empty if the call has been answered before, and MessageError
-        is raised if it does not fit into a message: then refuse the call.
+        The mask 0 means all events. The runtime disconnects if the mask has an unknown bit.
+
+        ``subscribe``, ``adjust`` and ``validate`` return b"" if the call already has a response. They raise
+        MessageError if the response is too long for a message. The caller then refuses the call.
         """
         self._is_configured = True
-        return self._answer(call, messages.write_configured(events))
+        return self._respond(call, messages.write_configured(events))
 
     def adjust(self, call: int, adjustment: Adjustment) -> bytes:
-        """Return what answers CreateContainer with ADJUSTMENT, in which all names are different."""
-        return self._answer(call, messages.write_created(adjustment))
+        """Return the response to CreateContainer with ADJUSTMENT; all names in ADJUSTMENT must differ."""
+        return self._respond(call, messages.write_created(adjustment))
 
     def validate(self, call: int, reason: str = "") -> bytes:
-        """Return what answers ValidateContainerAdjustment: no, for REASON, or yes if that is empty."""
-        return self._answer(call, messages.write_validated(reason))
+        """Return the response to ValidateContainerAdjustment, a rejection if REASON is not empty."""
+        return self._respond(call, messages.write_validated(reason))
 
     def refuse(self, call: int, message: str) -> bytes:
-        """Return what fails any call with MESSAGE, which users see. Nothing is raised."""
+        """Return an error response with MESSAGE, which users see; raise no errors."""
         if call not in self._open:
             return b""
         self._open.discard(call)
         return _framed(call, messages.write_error(UNKNOWN, message))
 
-    def _answer(self, call: int, payload: bytes) -> bytes:
+    def _respond(self, call: int, payload: bytes) -> bytes:
         if call not in self._open:
             return b""
         try:
-            answer = _framed(call, messages.write_response(payload))
+            response = _framed(call, messages.write_response(payload))
         except ttrpc.TtrpcError as error:
-            raise MessageError(f"the answer cannot be sent: {error}") from None
+            raise MessageError(f"the response cannot be sent: {error}") from None
         self._open.discard(call)
-        return answer
+        return response
 
-    def _called(self, message: ttrpc.Message) -> tuple[bytes, SessionEvent | None]:
-        """Return the answer to MESSAGE, nothing where others give it, and what it brings."""
+    def _handle(self, message: ttrpc.Message) -> tuple[bytes, SessionEvent | None]:
+        """Return the response to MESSAGE, and its event or None.
+
+        The response is empty if the caller must respond.
+        """
         stream = message.stream
         if problem := ttrpc.wrong_stream(stream, self._last_stream):
             return _refused(stream, "", INVALID_ARGUMENT, problem)
@@ -249,11 +269,11 @@ class Session:
         try:
             request = messages.read_request(message.data)
             method = request.method
-            if request.service != PLUGIN_SERVICE or method not in self._serve:
+            if request.service != PLUGIN_SERVICE or method not in self._handlers:
                 return _refused(stream, method, UNIMPLEMENTED, f"method {request.service}/{method}")
-            if method in _QUESTIONS and not self._is_configured:
+            if method in _REQUESTS and not self._is_configured:
                 return _refused(stream, method, FAILED_PRECONDITION, "the plugin is not configured yet")
-            return self._serve[method](stream, request)
+            return self._handlers[method](stream, request)
         except MessageError as error:
             return _refused(stream, method, INVALID_ARGUMENT, str(error))
 
@@ -290,34 +310,40 @@ class Session:
     def _removed(
         self, read: Callable[[bytes], str], stream: int, request: TtrpcRequest
     ) -> tuple[bytes, SessionEvent | None]:
-        """Acknowledge what READ may find to be a removal; who tells and does not ask is never refused."""
-        answer = _framed(stream, messages.write_response(b""))
+        """Return the response to a notification, and an event if the notification reports a removal.
+
+        READ returns the id of the removed container, or "".
+        """
+        response = _framed(stream, messages.write_response(b""))
         try:
             container = read(request.payload)
         except MessageError:
             container = ""
-        return answer, ContainerRemoved(container=container) if container else None
+        return response, ContainerRemoved(container=container) if container else None
 
     def _acknowledge(self, stream: int, _: TtrpcRequest) -> tuple[bytes, None]:
         return _framed(stream, messages.write_response(b"")), None
 
 
-def _registered(message: ttrpc.Message) -> list[SessionEvent]:
-    """Return what MESSAGE says of the registration; SessionError where that is refused."""
+def _registration_events(message: ttrpc.Message) -> list[SessionEvent]:
+    """Return the event for MESSAGE if MESSAGE is the response to the registration.
+
+    Raise SessionError if the response is invalid, or if the runtime refuses the registration.
+    """
     if message.kind != ttrpc.RESPONSE or message.stream != _REGISTER_STREAM:
         return []
     try:
         response = messages.read_response(message.data)
     except MessageError as error:
-        raise SessionError(f"the runtime's answer to the registration cannot be read: {error}") from None
+        raise SessionError(f"the runtime's response to the registration is invalid: {error}") from None
     if response.code:
         raise SessionError(f"the runtime refuses the plugin: {response.message} (code {response.code})")
     return [Registered()]
 
 
 def _refused(stream: int, method: str, code: int, message: str) -> tuple[bytes, SessionEvent]:
-    answer = _framed(stream, messages.write_error(code, message))
-    return answer, InvalidCall(method=shorten(method), code=code, message=shorten(message))
+    response = _framed(stream, messages.write_error(code, message))
+    return response, InvalidCall(method=shorten(method), code=code, message=shorten(message))
 
 
 def _framed(stream: int, response: bytes) -> bytes:
@@ -325,5 +351,8 @@ def _framed(stream: int, response: bytes) -> bytes:
 
 
 def _timeout_s(request: TtrpcRequest) -> float | None:
-    """Return how many seconds are left for REQUEST; 0 where its time is over, None where it has all."""
+    """Return the remaining seconds for REQUEST, or None if there is no timeout.
+
+    The result is 0 after the timeout.
+    """
     return max(0.0, request.timeout_ns / 1e9) if request.timeout_ns else None

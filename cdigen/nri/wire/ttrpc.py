@@ -1,8 +1,8 @@
-"""Messages of ttrpc, calls on one connection: ``Decoder`` takes them apart, ``encode`` makes them.
+"""ttrpc messages on one connection: ``Decoder`` decodes messages, and ``encode`` encodes a message.
 
-A message is a header of 10 bytes, big endian (length of what follows in 32 bits, stream in 32, type, flags),
-and its data. A call is one Request and one Response of the same stream; NRI has no others. Source:
-containerd/ttrpc, PROTOCOL.md, channel.go and server.go.
+A message has a header of 10 bytes and data. The header has the length of the data (32 bits), the stream (32
+bits), the type (8 bits) and the flags (8 bits), big endian. A call is one Request and one Response with the
+same stream. NRI uses no other messages. Source: containerd/ttrpc, PROTOCOL.md, channel.go and server.go.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ REQUEST = 1
 RESPONSE = 2
 
 MAX_DATA = 4 << 20  # channel.go, messageLengthMax
-# Up to here a message that is too long is skipped, as Go does, so that only its own call fails; its first
-# byte is then 0, as it always is. A length beyond is not one: the connection is out of step, or somebody
-# plays with it.
+# A message that is longer than MAX_DATA is skipped, as in Go, so that only its call fails. A length above
+# MAX_SKIPPED is an error, because the stream of bytes is then corrupt or hostile. The first byte of every
+# valid length is 0.
 MAX_SKIPPED = 1 << 24
 
 _HEADER = struct.Struct(">IIBB")  # length, stream, type, flags
 
 
 class TtrpcError(ValueError):
-    """Report in one line why the bytes are not messages, or why data does not fit into one."""
+    """The error for invalid bytes, and for data that is too long for a message; its text has one line."""
 
 
 @frozen
 class Message:
-    """A message of a ``stream``; of one that was too long only the ``length`` is known.
+    """A message of a ``stream``.
 
-    ``kind`` is REQUEST, RESPONSE, or a type that is to be ignored. Flags are left out: on calls that are no
-    streams, Go ignores them.
+    ``data`` is empty if the message is too long. ``kind`` is REQUEST, RESPONSE, or another type, which is
+    ignored. This class has no member for the flags, because Go ignores the flags of calls without streaming.
     """
 
     stream: int
@@ -42,21 +42,21 @@ class Message:
 
     @property
     def is_too_long(self) -> bool:
-        """Tell whether the data was skipped."""
+        """Whether the data was skipped, because it is longer than MAX_DATA."""
         return self.length > MAX_DATA
 
 
 class Decoder:
-    """The receiving end of one connection. It keeps one incomplete message, and of a too long one nothing."""
+    """The decoder of one connection; it stores at most one incomplete message of MAX_DATA bytes."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
         self._skip = 0
 
     def feed(self, data: bytes) -> list[Message]:
-        """Return the messages that DATA, the next bytes of the connection, completes.
+        """Return the messages that are complete after DATA, the next bytes of the connection.
 
-        TtrpcError: a length that no message has; each further call raises it again.
+        Raise TtrpcError in this call and in all later calls if a length is invalid.
         """
         if self._skip:
             skipped = min(self._skip, len(data))
@@ -79,7 +79,7 @@ class Decoder:
                 continue
             if end > len(buffer):
                 break
-            with memoryview(buffer) as view:  # one copy instead of two
+            with memoryview(buffer) as view:  # the view saves one copy of the data
                 body = bytes(view[begin:end])
             messages.append(Message(stream=stream, kind=kind, data=body, length=length))
             at = end
@@ -88,14 +88,14 @@ class Decoder:
 
 
 def wrong_stream(stream: int, last: int) -> str:
-    """Return in Go's words why no request may have STREAM after LAST, empty where it may."""
+    """Return Go's error text for a request on STREAM after the stream LAST, or "" if STREAM is valid."""
     if stream % 2 != 1:
         return "StreamID must be odd for client initiated streams"
     return "" if stream > last else "StreamID cannot be re-used and must increment"
 
 
 def encode(kind: int, stream: int, data: bytes) -> bytes:
-    """Return the message of KIND on STREAM that carries DATA. TtrpcError: DATA is too long."""
+    """Return the message of KIND on STREAM with DATA; raise TtrpcError if DATA is too long."""
     if len(data) > MAX_DATA:
-        raise TtrpcError(f"{len(data)} bytes are more than a message of {MAX_DATA} holds")
+        raise TtrpcError(f"message too long ({len(data)} bytes, limit {MAX_DATA})")
     return _HEADER.pack(len(data), stream, kind, 0) + data

@@ -1,1 +1,4 @@
-"""Plan changes to the runtimes' configuration files: ``plan`` of a runtime's module gives ``Change``s."""
+"""Plan changes to the configuration files of runtimes.
+
+The module of each runtime has a function ``plan``, which returns the changes.
+"""

@@ -1,9 +1,10 @@
-"""``plan`` for containerd: the CRI plugin's CDI keys, NRI's switch and validator, in the effective file.
+"""Plan the changes for containerd: the CDI keys of the CRI plugin, and NRI's switch and validator.
 
-Tables of one plugin in several files are merged key by key from 2.0 on (PR 9982); in 1.7 the last file that
-has the plugin's table replaces all others (issue 5837), so there the keys belong in that table. A drop-in has
-the ``version`` of the main file: with a higher one, 2.1 drops the main file's CRI section (it is no longer
-migrated), and later releases do not start.
+From 2.0 on, containerd merges the tables of a plugin from several files key by key (PR 9982). In 1.7, only
+the last table of a plugin is used (issue 5837), so the keys must be in the file with that table.
+
+A drop-in must have the ``version`` of the main file. If the drop-in has a higher version, 2.1 drops the CRI
+section of the main file, because 2.1 does not migrate the section. Later releases do not start.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.documents import DesiredKey, lookup, parse_toml
 from cdigen.runtimes.edits import validator
-from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.plan import EditPlan, effective_file, merged_dirs, must_set, toml_changes
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, has_validator
 from cdigen.value import frozen
 
@@ -33,7 +34,7 @@ NRI = ("plugins", "io.containerd.nri.v1.nri")
 
 @frozen
 class _Files:
-    """The main file and the others, in the order in which containerd reads them."""
+    """The configuration files, in the order in which containerd reads them; ``main`` is the main file."""
 
     main: str
     documents: dict[str, dict[str, Any]]
@@ -41,22 +42,24 @@ class _Files:
     merges: bool
 
     def last_with(self, table: tuple[str, ...]) -> str:
-        """Return the last file that has TABLE, the main file if none has."""
-        # An empty table replaces those before it as well.
-        having = [path for path, one in self.documents.items() if lookup(one, table) is not None]
-        return having[-1] if having else self.main
+        """Return the last file that has TABLE, or the main file if no file has TABLE."""
+        # An empty table also replaces the earlier tables.
+        paths = [path for path, document in self.documents.items() if lookup(document, table) is not None]
+        return paths[-1] if paths else self.main
 
 
 def plan(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
-) -> Plan:
-    """Return the plan that gives containerd's CRI the DESIRED configuration; ConfigError if there is none."""
+) -> EditPlan:
+    """Return the plan for the DESIRED configuration of containerd's CRI plugin.
+
+    Raises ConfigError if no plan is possible.
+    """
     _refuse_old(release, desired)
     if disabled := next((finding for finding in settings.findings if finding.rule == "cri-disabled"), None):
         raise ConfigError(
-            f"{shown(disabled.path)} switches the CRI plugin off (disabled_plugins), so there is nothing to "
-            "configure",
-            hint="take it out of disabled_plugins if Kubernetes is to use this containerd; "
+            f"{shown(disabled.path)} disables the CRI plugin (disabled_plugins), so no key has an effect",
+            hint="remove the CRI plugin from disabled_plugins if Kubernetes uses this containerd; "
             "ctr and nerdctl read the spec directories themselves",
         )
     files = _files(settings, release, content)
@@ -70,9 +73,9 @@ def plan(
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
     if _needs_switch(settings, files):
         want("cdi", cri, DesiredKey(path=(*cri, "enable_cdi"), value=True))
-    if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
+    if must_set(settings, "spec_dirs", is_as_desired=dirs == settings.spec_dirs):
         want("spec_dirs", cri, DesiredKey(path=(*cri, "cdi_spec_dirs"), value=dirs))
-    if desired.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
+    if desired.nri and must_set(settings, "nri", is_as_desired=settings.nri_enabled is True):
         want("nri", NRI, DesiredKey(path=(*NRI, "disable"), value=False))
     findings: tuple[Finding, ...] = ()
     if desired.nri_required:
@@ -84,7 +87,7 @@ def plan(
     version = DesiredKey(path=("version",), value=files.version)
     for path in wanted.keys() & {files.main, settings.edited_file}:
         wanted[path] = (version, *wanted[path])
-    return Plan(changes=toml_changes(wanted, content, command="containerd"), findings=findings)
+    return EditPlan(changes=toml_changes(wanted, content, command="containerd"), findings=findings)
 
 
 def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
@@ -96,10 +99,10 @@ def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
 
 
 def _needs_switch(settings: RuntimeSettings, files: _Files) -> bool:
-    # 2.2 calls enable_cdi deprecated and 2.4 will drop it: releases with merged tables (2.0) have it on by
-    # default, so there it is not written.
+    # enable_cdi is deprecated in 2.2, and 2.4 will remove the key. Releases that merge tables (from 2.0 on)
+    # enable CDI by default, so cdigen does not write the key for these releases.
     is_on = settings.cdi_enabled is True
-    return must_set(settings, "cdi", is_so=is_on) and not (is_on and files.merges)
+    return must_set(settings, "cdi", is_as_desired=is_on) and not (is_on and files.merges)
 
 
 def _target(settings: RuntimeSettings, files: _Files, what: str, table: tuple[str, ...]) -> str:
@@ -108,7 +111,8 @@ def _target(settings: RuntimeSettings, files: _Files, what: str, table: tuple[st
     source = settings.source(what)
     if source in files.documents and source not in {files.main, settings.edited_file}:
         return effective_file(settings, what)
-    # Importing a folder would activate everything else in it: the main file is the smaller change.
+    # If the main file does not import the folder of the drop-in, cdigen changes the main file. An import of
+    # this folder would activate all other files in it.
     return (
         settings.edited_file if settings.edited_file_is_read and files.main in files.documents else files.main
     )
@@ -129,23 +133,23 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
     )
     version = _version(document, main, merges=merges)
     for path, other in documents.items():
-        if (said := other.get("version", 0)) > version:
+        if (declared := other.get("version", 0)) > version:
             raise ConfigError(
-                f"{shown(path)} is of version {said} and {shown(main)} of version {version}: "
-                "containerd takes nothing of the older one's plugins",
-                hint=f"bring {shown(main)} to the same version ('containerd config migrate')",
+                f"{shown(path)} has version {declared} and {shown(main)} has version {version}: "
+                "containerd ignores the plugins of the older file",
+                hint=f"migrate {shown(main)} to the same version ('containerd config migrate')",
             )
     return _Files(main=main, documents=documents, version=version, merges=merges)
 
 
 def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
-    """Return the version for which all keys are to be written."""
+    """Return the configuration version for which all keys are written."""
     version: int = document.get("version", 0)
     if version >= 2:
         return version
     if "version" in document or "plugins" in document:
         raise ConfigError(
-            f"{shown(main)} is of version 1, whose plugins containerd 2 does not read",
-            hint=f"bring it to a new version ('containerd --config {shown(main)} config migrate')",
+            f"{shown(main)} has version 1: containerd 2 does not read the plugins of this version",
+            hint=f"migrate the file to a new version ('containerd --config {shown(main)} config migrate')",
         )
     return 3 if merges and not document else 2

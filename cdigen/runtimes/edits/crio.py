@@ -1,11 +1,14 @@
-"""``plan`` for CRI-O: a drop-in of crio.conf with the spec directories, NRI's switch and validator."""
+"""Plan the changes for CRI-O: a drop-in of crio.conf.
+
+The drop-in sets the spec directories, and NRI's switch and validator.
+"""
 
 from __future__ import annotations
 
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.documents import DesiredKey, parse_toml
 from cdigen.runtimes.edits import validator
-from cdigen.runtimes.edits.plan import Plan, effective_file, merged_dirs, must_set, toml_changes
+from cdigen.runtimes.edits.plan import EditPlan, effective_file, merged_dirs, must_set, toml_changes
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, has_validator, nri_of
 
 TYPE_CHECKING = False
@@ -21,8 +24,8 @@ NRI = ("crio", "nri", "enable_nri")
 
 def plan(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
-) -> Plan:
-    """Return the plan that gives CRI-O the DESIRED configuration; ConfigError if there is none."""
+) -> EditPlan:
+    """Return the plan for the DESIRED configuration of CRI-O; raise ConfigError if no plan is possible."""
     _refuse_old(release, desired)
     wanted: dict[str, tuple[DesiredKey, ...]] = {}
 
@@ -31,9 +34,9 @@ def plan(
         wanted[path] = (*wanted.get(path, ()), key)
 
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
-    if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
+    if must_set(settings, "spec_dirs", is_as_desired=dirs == settings.spec_dirs):
         want("spec_dirs", DesiredKey(path=SPEC_DIRS, value=dirs))
-    if desired.nri and must_set(settings, "nri", is_so=settings.nri_enabled is True):
+    if desired.nri and must_set(settings, "nri", is_as_desired=settings.nri_enabled is True):
         want("nri", DesiredKey(path=NRI, value=True))
     findings: tuple[Finding, ...] = ()
     if desired.nri_required:
@@ -43,7 +46,7 @@ def plan(
         )
         for key in keys:
             want(validator.SOURCE, key)
-    return Plan(changes=toml_changes(wanted, content, command="crio"), findings=findings)
+    return EditPlan(changes=toml_changes(wanted, content, command="crio"), findings=findings)
 
 
 def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:

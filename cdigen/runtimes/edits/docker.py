@@ -1,4 +1,4 @@
-"""``plan`` for Docker: ``features.cdi`` and ``cdi-spec-dirs`` in daemon.json."""
+"""Plan the changes for Docker: ``features.cdi`` and ``cdi-spec-dirs`` in daemon.json."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.runtimes.documents import DesiredKey, parse_json, set_json
-from cdigen.runtimes.edits.plan import Plan, merged_dirs, must_set
+from cdigen.runtimes.edits.plan import EditPlan, merged_dirs, must_set
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 
 TYPE_CHECKING = False
@@ -21,11 +21,11 @@ SPEC_DIRS = ("cdi-spec-dirs",)
 
 def plan(
     settings: RuntimeSettings, release: Release | None, desired: DesiredConfig, content: Content
-) -> Plan:
-    """Return the plan that makes Docker read the directories of DESIRED; ConfigError if there is none."""
+) -> EditPlan:
+    """Return the plan for the DESIRED configuration of Docker; raise ConfigError if no plan is possible."""
     if desired.nri:
         raise ConfigError(
-            "Docker's NRI takes no CDI devices from a plugin", hint="omit --nri; use --device instead"
+            "Docker's NRI accepts no CDI devices from a plugin", hint="omit --nri; use --device instead"
         )
     if release is not None and behaves("docker", release, RuntimeBehaviour.NO_CDI):
         name = ".".join(map(str, release))
@@ -33,9 +33,9 @@ def plan(
     before = content(settings.edited_file)
     after, keys = set_json(before or b"", _wanted(settings, release, desired), settings.edited_file)
     if not keys:
-        return Plan()
+        return EditPlan()
     change = Change(path=settings.edited_file, before=before, after=after, keys=keys)
-    return Plan(changes=(change,), findings=_notes(settings, release, after))
+    return EditPlan(changes=(change,), findings=_notes(settings, release, after))
 
 
 def _wanted(
@@ -44,11 +44,11 @@ def _wanted(
     wanted = []
     is_on = settings.cdi_enabled is True
     needs_switch = release is None or not is_on or behaves("docker", release, RuntimeBehaviour.CDI_OFF)
-    # If the command line has the option as well, dockerd does not start: must_set checks that.
-    if needs_switch and must_set(settings, "cdi", is_so=is_on):
+    # dockerd does not start if the file and the command line set the same option. must_set prevents this.
+    if needs_switch and must_set(settings, "cdi", is_as_desired=is_on):
         wanted.append(DesiredKey(path=FEATURE, value=True))
     dirs = merged_dirs(settings.spec_dirs, desired.spec_dirs)
-    if must_set(settings, "spec_dirs", is_so=dirs == settings.spec_dirs):
+    if must_set(settings, "spec_dirs", is_as_desired=dirs == settings.spec_dirs):
         wanted.append(DesiredKey(path=SPEC_DIRS, value=dirs))
     return tuple(wanted)
 
@@ -56,7 +56,7 @@ def _wanted(
 def _notes(settings: RuntimeSettings, release: Release | None, after: bytes) -> tuple[Finding, ...]:
     notes = []
     if release is None:
-        text = "a Docker before 25.0 does not start with 'cdi-spec-dirs' in its configuration"
+        text = "Docker before 25.0 does not start if its configuration contains 'cdi-spec-dirs'"
         notes.append(("release-unknown", text))
     if parse_json(after, settings.edited_file).get("live-restore") is not True:
         text = 'a restart of Docker stops its containers: "live-restore" is not true in its configuration'

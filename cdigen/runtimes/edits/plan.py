@@ -1,6 +1,6 @@
-"""``DesiredConfig``: the wanted configuration of a runtime, and ``Plan``: the changes that lead to it.
+"""The desired configuration of a runtime, and the changes that lead to this configuration.
 
-The runtimes' modules share the functions here: which keys need to be set, and in which file they take effect.
+The modules of the runtimes share the functions here, which find the keys to set and the file to change.
 """
 
 from __future__ import annotations
@@ -21,20 +21,22 @@ if TYPE_CHECKING:
     from cdigen.runtimes.documents import DesiredKey
     from cdigen.runtimes.settings.config_files import RuntimeSettings
 
-    # The content of a file of the host, None if there is none.
+    # Returns the content of a file of the host, or None if the file does not exist.
     Content = Callable[[str], bytes | None]
 
-# The value of settings.source if no file sets a key.
+# The start of the text from ``RuntimeSettings.source`` if the command line of a daemon sets the value.
 COMMAND_LINE = "the command line of "
-# Folders whose files the runtimes read before the drop-ins of /etc.
+# The names of the options in messages (see ``RuntimeSettings.set_by``).
+_OPTIONS = {"cdi": "the switch of CDI", "nri": "the switch of NRI", "spec_dirs": "the spec directories"}
+# The folders whose files the runtimes read before the drop-ins of /etc.
 _EARLY = ("/etc/", "/usr/")
 
 
 @frozen
 class DesiredConfig:
-    """The spec directories that a runtime must read, priority rising, and whether it must have NRI.
+    """The spec directories that a runtime must read, in rising priority, and the desired state of NRI.
 
-    ``nri_required``: also, no container may start without our plugin; ``nri`` is then true as well.
+    If ``nri_required`` is true, no container may start without cdigen's plugin, and ``nri`` is also true.
     """
 
     spec_dirs: tuple[str, ...]
@@ -43,47 +45,51 @@ class DesiredConfig:
 
 
 @frozen
-class Plan:
-    """The changes that lead to a DesiredConfig, none if the configuration is already so."""
+class EditPlan:
+    """The changes that lead to a DesiredConfig; empty if the configuration is already as desired."""
 
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
 def merged_dirs(present: tuple[str, ...], desired: tuple[str, ...]) -> tuple[str, ...]:
-    """Return PRESENT if it has the DESIRED directories in their order; else its others, then these.
+    """Return PRESENT if it has the DESIRED directories in order.
 
-    No directory is lost, and the last of the desired, where cdigen writes, has priority.
+    Otherwise, return the other directories of PRESENT, followed by DESIRED.
+
+    No directory is lost. cdigen writes to the last desired directory, so this directory has the highest
+    priority.
     """
-    places = [_canonical(folder) for folder in present]
+    paths = [_canonical(folder) for folder in present]
     wanted = [_canonical(folder) for folder in desired]
-    if [place for place in places if place in wanted] == wanted:
+    if [path for path in paths if path in wanted] == wanted:
         return present
-    others = [folder for folder, place in zip(present, places, strict=True) if place not in wanted]
+    others = [folder for folder, path in zip(present, paths, strict=True) if path not in wanted]
     return (*others, *desired)
 
 
 def has_all(present: tuple[str, ...], desired: tuple[str, ...]) -> bool:
-    """Return whether PRESENT has all of the DESIRED directories, in whatever order."""
+    """Return whether PRESENT has all of the DESIRED directories, in any order."""
     return {_canonical(folder) for folder in desired} <= {_canonical(folder) for folder in present}
 
 
-def must_set(settings: RuntimeSettings, what: str, *, is_so: bool) -> bool:
-    """Return whether WHAT (see ``RuntimeSettings.set_by``) must be written: it differs, or is only a default.
+def must_set(settings: RuntimeSettings, what: str, *, is_as_desired: bool) -> bool:
+    """Return whether to write the value WHAT (see ``RuntimeSettings.set_by``).
 
-    ConfigError: the command line of the daemon sets it otherwise, and no file can change that.
+    The result is true if the value differs from the desired value, or if the value is only a default. Raises
+    ConfigError if the command line of the daemon sets another value, because no file can change this value.
     """
     source = settings.source(what)
-    if not is_so and source.startswith(COMMAND_LINE):
+    if not is_as_desired and source.startswith(COMMAND_LINE):
         raise ConfigError(
-            f"{shown(source)} sets what is to be configured, and a file cannot change that",
-            hint="take the option out of it, or change it there",
+            f"{shown(source)} sets {_OPTIONS[what]}, and a configuration file cannot override this option",
+            hint="change or remove the option in the command line",
         )
-    return not (is_so and source)
+    return not (is_as_desired and source)
 
 
 def effective_file(settings: RuntimeSettings, what: str) -> str:
-    """Return the file in which to set WHAT: the drop-in, or a later one that sets it already."""
+    """Return the file in which to set the value WHAT: the drop-in, or a later file that already sets it."""
     source = settings.source(what)
     if not source or source == settings.edited_file or source not in settings.files:
         return settings.edited_file
@@ -99,11 +105,11 @@ def effective_file(settings: RuntimeSettings, what: str) -> str:
 def toml_changes(
     wanted: Mapping[str, tuple[DesiredKey, ...]], content: Content, *, command: str
 ) -> tuple[Change, ...]:
-    """Return the changes that set the WANTED keys in the files that they are given for."""
+    """Return the changes that set the WANTED keys, by file."""
     changes = []
     for path, wants in wanted.items():
         before = content(path)
-        undo = f"'cdigen configure {command} --undo' takes it back"
+        undo = f"'cdigen configure {command} --undo' reverts it"
         header = f"# Written by 'cdigen configure {command}'; {undo}.\n".encode()
         start = header if before is None else before
         after, keys = set_toml(start, wants, path)
@@ -113,13 +119,13 @@ def toml_changes(
 
 
 def refuse_broken(settings: RuntimeSettings) -> None:
-    """Raise ConfigError for a broken file of the runtime, which cannot be changed."""
+    """Raise ConfigError if a file of the runtime is broken, because cdigen cannot change the file."""
     for finding in settings.findings:
         if finding.severity == "error":
             raise ConfigError(finding.message, hint=finding.hint, kind="broken-file")
 
 
 def _canonical(folder: str) -> str:
-    # /var/run is a link to /run (FHS 3.0, 3.15), and the runtimes' defaults are written with it.
+    # /var/run is a link to /run (FHS 3.0, 3.15). The defaults of the runtimes use /var/run.
     path = posixpath.normpath(folder)
     return f"/var{path}" if path.startswith("/run/") else path

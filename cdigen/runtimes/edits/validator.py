@@ -1,8 +1,8 @@
-"""``requiring``: the keys that make NRI's default validator refuse containers while the plugin is away.
+"""Plan the keys of NRI's default validator, which rejects containers while cdigen's plugin is absent.
 
-The validator is a part of the runtime, off by default; it checks a container after all plugins were called.
-It refuses each container for which a required plugin was not called. Sources: containerd
-docs/NRI.md, "Default Validator"; containerd/nri plugins/default-validator; cri-o internal/config/nri.
+The validator is a part of the runtime and is off by default. It runs after all plugins. It rejects each
+container for which the runtime did not call a required plugin. Sources: containerd docs/NRI.md, "Default
+Validator"; containerd/nri plugins/default-validator; cri-o internal/config/nri.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
     from cdigen.runtimes.settings.config_files import RuntimeSettings
 
-# The plugin's name; names with an index (20-cdigen) match as well (default-validator, Validate).
+# The name of the plugin. Names with an index (20-cdigen) match too (default-validator, Validate).
 PLUGIN = "cdigen"
 _IS_PLUGIN = re.compile(rf"(?:[0-9]{{2}}-)?{PLUGIN}")
-# If none is set: in the domain of NRI's own annotations (required-plugins.noderesource.dev).
+# The default name of the annotation with which a pod starts without the required plugins. The domain is that
+# of NRI's own annotations (required-plugins.noderesource.dev).
 TOLERATION = "tolerate-missing-plugins.noderesource.dev"
-# The key in ``RuntimeSettings.source`` of the file that sets the validator's keys last.
+# The key in ``RuntimeSettings.source`` for the file that sets the keys of the validator last.
 SOURCE = "nri_validator"
 _TYPES = {bool: "true or false", list: "a list of texts", str: "a text"}
 
 
 @frozen
 class ValidatorKeys:
-    """A runtime's usual name, and its names for the validator's table and the keys in it."""
+    """The usual name of a runtime, and the names of the validator's table and keys in its configuration."""
 
     runtime: str
     table: tuple[str, ...]
@@ -60,9 +61,9 @@ CRIO = ValidatorKeys(
 
 
 def missing(release: str, first: str) -> ConfigError:
-    """Return the error for a RELEASE without a validator; FIRST is the first release with one."""
+    """Return the error for a RELEASE without a validator; FIRST is the first release with a validator."""
     return ConfigError(
-        f"{release} has no validator of NRI plugins, so that it cannot be made to require one",
+        f"{release} has no validator for NRI plugins, so it cannot require a plugin",
         hint=f"install {first} or newer, or omit --nri-required",
     )
 
@@ -74,11 +75,12 @@ def requiring(
     *,
     is_release_known: bool,
 ) -> tuple[RuntimeSettings, tuple[DesiredKey, ...], tuple[Finding, ...]]:
-    """Return the changes that make the validator of DOCUMENTS, priority rising, require the plugin.
+    """Return the changes with which the validator in DOCUMENTS requires the plugin.
 
-    These are SETTINGS with the document that sets the validator last (``SOURCE``), the keys to set, and a
-    finding about the consequences; no finding without a key. Plugins that are required already
-    stay so. ConfigError: a key has a type that the runtime does not accept.
+    DOCUMENTS are in rising priority. The first part of the result is SETTINGS with the document that sets the
+    validator last (``SOURCE``). The second part is the keys to set. If there are keys to set, the third part
+    is a finding about the consequences. Plugins that are already required stay required. Raises ConfigError
+    if a key has a type that the runtime does not accept.
     """
     enabled, toleration = False, ""
     listed: tuple[str, ...] = ()
@@ -100,23 +102,23 @@ def requiring(
         (names.toleration, toleration, toleration or TOLERATION),
     )
     wanted = tuple(
-        DesiredKey(path=(*names.table, key), value=value) for key, now, value in rows if now != value
+        DesiredKey(path=(*names.table, key), value=value) for key, present, value in rows if present != value
     )
     if not wanted:
         return settings, (), ()
     text = (
-        f"from its next restart on, {names.runtime} starts no container, system pods included, while one of "
-        f"its NRI plugins is away: {', '.join(map(shown, required))}; pods with the annotation "
-        f'{shown(toleration or TOLERATION)}: "true" start all the same'
+        f"from its next restart, {names.runtime} starts no container, not even for system pods, while a "
+        f"required NRI plugin ({', '.join(map(shown, required))}) is absent; pods with the annotation "
+        f'{shown(toleration or TOLERATION)}: "true" start nevertheless'
     )
     if not is_release_known:
-        text = f"{text} (the installed release is unknown, and older ones ignore all of this)"
+        text = f"{text} (the installed release is unknown, and older releases ignore these keys)"
     warning = Finding(severity="warning", rule="nri-required", path=names.runtime, message=text)
     return settings, wanted, (warning,)
 
 
 def _checked(table: dict[str, Any], key: str, kind: type, path: str, default: Any) -> Any:
-    """Return the value in TABLE at KEY, of the type KIND, or DEFAULT if there is none."""
+    """Return the value in TABLE at KEY, which must have the type KIND; DEFAULT if KEY is missing."""
     value = table.get(key)
     if value is None:
         return default

@@ -1,7 +1,7 @@
-"""Read how a runtime of a host is configured for CDI and NRI: ``read`` returns its ``RuntimeSettings``.
+"""Read the CDI and NRI configuration of a runtime on a host.
 
-Each runtime has a reader of its own, which merges the files in the runtime's own order over the defaults
-of its release. A fault in a file is a finding with the file and the line; never an exception.
+The module of each runtime merges the files over the defaults of the release, in the order of the runtime. A
+fault in a file is a finding with the file and the line, never an exception.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ def read(
 ) -> RuntimeSettings:
     """Return the settings of RUNTIME (``podman``, ``docker``, ``containerd``, ``cri-o``) on HOST.
 
-    RELEASE None: unknown, taken as the newest known. USER None: root's podman, the system's daemons; else the
-    user's own podman or rootless dockerd; containerd and CRI-O always run as root. ENVIRONMENT: of the user
-    who runs podman. KeyError: no such runtime. Never OSError.
+    If RELEASE is None (unknown), the newest known release is used. If USER is None, the settings are the
+    settings of root's podman or of the system's daemons. Otherwise the settings are those of the user's
+    podman or rootless dockerd. containerd and CRI-O always run as root. ENVIRONMENT is the environment of the
+    user who runs podman. Raises KeyError if RUNTIME is unknown. The function never raises OSError.
     """
     known = release or newest_release(runtime)
     if runtime == "podman":
@@ -47,6 +48,6 @@ def read(
 
 
 def read_started(runtime: str, host: Root, release: Release | None, line: Command) -> RuntimeSettings:
-    """Return the settings of the ``containerd`` or ``cri-o`` that was started by LINE, likewise."""
+    """Return the settings of RUNTIME (containerd or CRI-O) with the command line LINE (see ``read``)."""
     known = release or newest_release(runtime)
     return containerd.read(host, known, line) if runtime == "containerd" else crio.read(host, known, line)

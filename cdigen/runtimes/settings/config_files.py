@@ -1,7 +1,7 @@
-"""A runtime's configuration, ``RuntimeSettings``; and the reader of its files, ``ConfigFiles``.
+"""The configuration of a runtime, and the reader of its files.
 
-Every fault of a file becomes a finding with its name and, if known, the line; missing files are ignored.
-Nothing is read through a link that leads out of the host's tree.
+Every fault in a file is a finding with the name of the file and, if known, the line. Missing files are
+ignored. Links to paths outside the tree of the host are not followed.
 """
 
 from __future__ import annotations
@@ -27,28 +27,36 @@ if TYPE_CHECKING:
     from cdigen.runtimes.settings.oci_runtimes import OciRuntime
     from cdigen.runtimes.users import Reader
 
-# Limit in bytes of one runtime's files, which may be another user's; podman ships 30 kB, containerd dumps 15.
+# The rule of a file or folder that cannot be read.
+UNREADABLE = "config-unreadable"
+# The limit in bytes for all files of one runtime, because the files may belong to another user. The files of
+# podman have 30 kB, and the dump of containerd has 15 kB.
 BUDGET = 2 << 20
-# Entries of a list. A host has three spec directories.
+# The limit for the entries of a list. A host has three spec directories.
 MAX_TEXTS = 256
 
-# The library's defaults (pkg/cdi, DefaultSpecDirs), lowest priority first.
+# The defaults of the library in rising priority (pkg/cdi, DefaultSpecDirs).
 DEFAULT_DIRS: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
 
 
 @frozen
 class RuntimeSettings:
-    """A runtime's configuration, with the defaults of the release for what is not set.
+    """The configuration of a runtime; a value that is not set has the default of the release.
 
-    ``spec_dirs``: where it looks for specs, priority rising. ``cdi_enabled`` and ``nri_enabled``: None if
-    unknown, or if the runtime has no such thing (podman has no NRI). ``follows_links``: whether it
-    follows a spec directory that is a symlink. ``files``: the existing files that were read and applied, in
-    order. ``edited_file``: the file that ``configure`` writes, a drop-in if the runtime has them;
-    ``edited_file_is_read``: the runtime would read it with its present configuration.
-    ``has_dirs_key``: whether this release has a key for the spec directories. ``set_by``: pairs of
-    ``spec_dirs``, ``cdi``, ``nri`` and the file, or the text ``the command line of FILE``, that sets it,
-    without defaults. ``rootless``: whether these are a user's own settings. ``oci_runtimes``: those
-    registered by name; podman's are not read.
+    - ``spec_dirs`` are the directories that the runtime searches for specs, in rising priority.
+    - ``cdi_enabled`` and ``nri_enabled`` are None if unknown, or if the runtime lacks the feature (podman has
+      no NRI).
+    - ``files`` are the existing files that were read and applied, in order.
+    - ``edited_file`` is the file that ``configure`` writes. It is a drop-in if the runtime supports drop-ins.
+    - ``edited_file_is_read`` is true if the runtime reads ``edited_file`` with its present configuration.
+    - ``follows_links`` is true if the runtime follows a symlink to a spec directory.
+    - ``has_dirs_key`` is true if this release has a key for the spec directories.
+    - ``set_by`` has pairs for the values that are not defaults. The first part is ``spec_dirs``, ``cdi`` or
+      ``nri``. The second part is the file that sets the value, or the text ``the command line of FILE``.
+    - ``rootless`` is true if these are the settings of an unprivileged user.
+    - ``oci_runtimes`` are the OCI runtimes that are registered by name. The OCI runtimes of podman are not
+      read.
+    - ``has_labels`` is true if the runtime sets SELinux labels for containers.
     """
 
     runtime: str
@@ -64,16 +72,17 @@ class RuntimeSettings:
     set_by: tuple[tuple[str, str], ...] = ()
     rootless: bool = False
     oci_runtimes: tuple[OciRuntime, ...] = ()
+    has_labels: bool = True
 
     def source(self, what: str) -> str:
-        """Return what sets WHAT (see ``set_by``), an empty text if it is the default."""
+        """Return the source of the value WHAT (see ``set_by``); empty if the value is the default."""
         return dict(self.set_by).get(what, "")
 
 
 class ConfigFiles:
-    """The ``files`` read so far, in order, and the ``findings``.
+    """A reader of configuration files; ``files`` are the files that were read so far, in order.
 
-    CONSEQUENCE says what the runtime does with a broken file; READER is the user as whom it reads.
+    CONSEQUENCE describes the effect of a broken file on the runtime. READER is the user that reads the files.
     """
 
     def __init__(self, host: Root, consequence: str, reader: Reader = ROOT) -> None:
@@ -85,8 +94,10 @@ class ConfigFiles:
         self._texts: dict[str, str] = {}
         self._left = BUDGET
 
-    def say(self, rule: str, path: str, text: str, *, severity: Severity = "error", hint: str = "") -> None:
-        """Add a finding about PATH; the consequence is added to errors."""
+    def report(
+        self, rule: str, path: str, text: str, *, severity: Severity = "error", hint: str = ""
+    ) -> None:
+        """Add a finding about PATH; the message of an error also has the consequence."""
         message = f"{shown(path)}{text}"
         if severity == "error":
             message += f"; {self.consequence}"
@@ -95,42 +106,48 @@ class ConfigFiles:
     def _document(
         self, path: str, parse: Callable[[bytes, str], dict[str, Any]], *, is_needed: bool
     ) -> dict[str, Any] | None:
-        """Return the document in PATH; None if there is no usable one, with a finding if it IS_NEEDED."""
+        """Return the document in PATH; None if PATH is missing or invalid.
+
+        An invalid file is a finding. A missing file is a finding only if IS_NEEDED is true.
+        """
         try:
             data = self.host.read(path, limit=min(self._left, DEFAULT_LIMIT))
         except (FileNotFoundError, NotADirectoryError):
             if is_needed:
-                self.say("config-missing", path, " does not exist")
+                self.report("config-missing", path, " does not exist")
             return None
         except OSError as error:
             is_long = error.errno == errno.EFBIG
-            text = "more than 1 MiB, or 2 MiB with the others" if is_long else reason(error)
-            self.say("config-unreadable", path, f": {text}")
+            text = "the size exceeds 1 MiB, or 2 MiB for all files" if is_long else reason(error)
+            self.report(UNREADABLE, path, f": {text}")
             return None
         if not may_read(self.host, path, self.reader):
             text = f" cannot be read by the user with the id {self.reader.uid}"
-            self.say("config-unreadable", path, text, hint="let that user read it")
+            self.report(UNREADABLE, path, text, hint="add read permission for that user")
             return None
         self._left -= len(data)
         try:
             document = parse(data, path)
         except ConfigError as error:
-            self.say("config-syntax", path, shown(error.message.removeprefix(shown(path))))
+            self.report("config-syntax", path, shown(error.message.removeprefix(shown(path))))
             return None
         self.files.append(path)
         self._texts[path] = data.decode()
         return document
 
     def toml(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
-        """Return the document in the TOML file PATH; None, usually with a finding, if there is none."""
+        """Return the document in the TOML file PATH; None if PATH is missing or invalid."""
         return self._document(path, parse_toml, is_needed=is_needed)
 
     def json(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
-        """Return the object in the JSON file PATH, an empty file's as well; None as ``toml``."""
+        """Return the object in the JSON file PATH; None if PATH is missing or invalid.
+
+        An empty file is an empty object.
+        """
         return self._document(path, parse_json, is_needed=is_needed)
 
     def is_missing(self, path: str) -> bool:
-        """Return whether PATH is missing; a file that cannot be reached is not."""
+        """Return whether PATH is missing; an inaccessible file is not missing."""
         try:
             self.host.located(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -140,17 +157,17 @@ class ConfigFiles:
         return False
 
     def names(self, path: str) -> list[str]:
-        """Return the names in the folder PATH, sorted as Go sorts them; nothing if it is missing."""
+        """Return the names in the folder PATH in Go's order; empty if the folder is missing."""
         try:
             return sorted(self.host.listdir(path), key=os.fsencode)
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
-            self.say("config-unreadable", path, f": {reason(error)}")
+            self.report(UNREADABLE, path, f": {reason(error)}")
             return []
 
     def line_of(self, path: str, key: str) -> str:
-        """Return ``, line N`` for the first line of PATH in which KEY gets a value, if there is one."""
+        """Return ``, line N`` for the first line of PATH that sets KEY; empty if no line sets KEY."""
         wanted = re.compile(rf"""(?:^|[\s{{,.])["']?{re.escape(key)}["']?\s*[=:]""")
         for number, line in enumerate(self._texts.get(path, "").splitlines(), 1):
             if wanted.search(line) and not line.lstrip().startswith("#"):
@@ -158,40 +175,44 @@ class ConfigFiles:
         return ""
 
     def wrong_type(self, path: str, key: str, wanted: str) -> None:
-        """Add a finding: KEY of PATH is not WANTED."""
-        self.say("config-type", path, f"{self.line_of(path, key)}: {shown(key)} must be {wanted}")
+        """Add a finding that KEY of PATH must be WANTED, such as ``a number``."""
+        self.report("config-type", path, f"{self.line_of(path, key)}: {shown(key)} must be {wanted}")
 
     def strings(self, path: str, key: str, value: object) -> tuple[str, ...] | None:
-        """Return VALUE of KEY as texts; None, and a finding, if it is something else."""
+        """Return VALUE of KEY as texts; add a finding and return None if VALUE has another type."""
         if isinstance(value, list) and all(isinstance(item, str) for item in value):
             return self.bounded(path, key, tuple(value))
         self.wrong_type(path, key, "a list of texts")
         return None
 
     def bounded(self, path: str, key: str, texts: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the last MAX_TEXTS of TEXTS, the value of KEY; a warning if there are more.
+        """Return the last MAX_TEXTS of TEXTS, the value of KEY; add a warning if there are more texts.
 
-        The file may be another user's: each directory costs a millisecond, and a file has room for 100,000.
+        The file may belong to another user. Each directory takes a millisecond, and a file may list 100,000
+        directories.
         """
         if len(texts) > MAX_TEXTS:
             line = self.line_of(path, key)
-            text = f"{line}: {shown(key)} has {len(texts)} entries, and cdigen reads the last {MAX_TEXTS}"
-            self.say("config-too-long", path, text, severity="warning", hint="remove the unused entries")
+            text = f"{line}: {shown(key)} has {len(texts)} entries; cdigen reads only the last {MAX_TEXTS}"
+            self.report("config-too-long", path, text, severity="warning", hint="remove the unused entries")
         return texts[-MAX_TEXTS:]
 
     def boolean(self, path: str, key: str, value: object) -> bool | None:
-        """Return VALUE of KEY as a boolean; None, and a finding, if it is something else."""
+        """Return VALUE of KEY as a Boolean; add a finding and return None if VALUE has another type."""
         if isinstance(value, bool):
             return value
         self.wrong_type(path, key, "true or false")
         return None
 
     def table(self, path: str, document: Mapping[str, object], *keys: str) -> dict[str, object]:
-        """Return the table under KEYS of DOCUMENT; empty, with a finding, if it is something else."""
-        here: object = document
+        """Return the table under KEYS of DOCUMENT; add a finding if it has another type.
+
+        The result is empty if the table is missing or has another type.
+        """
+        table: object = document
         for key in keys:
-            here = here.get(key, {}) if isinstance(here, dict) else {}
-            if not isinstance(here, dict):
+            table = table.get(key, {}) if isinstance(table, dict) else {}
+            if not isinstance(table, dict):
                 self.wrong_type(path, key, "a table")
                 return {}
-        return dict(here) if isinstance(here, dict) else dict(document)
+        return dict(table) if isinstance(table, dict) else dict(document)

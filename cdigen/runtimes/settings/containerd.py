@@ -3,11 +3,13 @@
 Sources: containerd cmd/containerd/server/config of 1.7 and 2.x. The effect of versions, imports and sections
 was compared with ``containerd config dump`` of 1.7.24 and 2.1.9, and with the log of a running 2.1.9:
 
-- 1.7 takes each plugin's whole table from the last file that has one. 2.x merges the tables key by key.
-- The effective version is that of the last file that gives one; else 1 in 1.7, the newest in 2.x.
-- 2.x reads the old name of the CRI plugin only in a document of version 2, and values under the new name win.
-  From 2.3 on each file is migrated to the newest version by itself, before it is merged.
-- An imported file that is missing stops containerd, a pattern without a match does not.
+- 1.7 uses the table of a plugin only from the last file that has such a table. 2.x merges the tables key by
+  key.
+- The effective version is the version of the last file that sets a version. If no file sets a version, it
+  is 1 in 1.7, and the newest version in 2.x.
+- 2.x reads the old name of the CRI plugin only in a document of version 2. Values under the new name have
+  priority. From 2.3, each file is migrated separately to the newest version before the files are merged.
+- A missing imported file stops containerd. A pattern without a match does not stop containerd.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.units import Command
 
     T = TypeVar("T")
-    # The keys of a plugin's table, each with the file that it is from and its value.
+    # The keys of a plugin's table, each with its file and its value.
     Section = dict[str, tuple[str, object]]
 
 FILE = "/etc/containerd/config.toml"
@@ -55,12 +57,12 @@ class _File:
 
 
 def _has_new_names(release: Release) -> bool:
-    """Return whether RELEASE is 2.x, which has new names for the plugins and merges tables key by key."""
+    """Return whether RELEASE is 2.x, which has new names of plugins and merges tables key by key."""
     return behaves("containerd", release, RuntimeBehaviour.NEW_PLUGIN_NAMES)
 
 
 def _merges_first(release: Release) -> bool:
-    """Return whether RELEASE merges files of several versions before migrating them to one."""
+    """Return whether RELEASE merges files of several versions before it migrates them to one version."""
     return not _has_new_names(release) or behaves("containerd", release, RuntimeBehaviour.MIXED_VERSIONS)
 
 
@@ -70,8 +72,11 @@ def newest_version(release: Release) -> int:
 
 
 def read(host: Root, release: Release, started: Command | None = None) -> RuntimeSettings:
-    """Return the settings of the containerd that was STARTED so, None: as its unit does."""
-    sources = ConfigFiles(host, "containerd does not start with it")
+    """Return the settings of the containerd with the command line STARTED.
+
+    The default of STARTED is the command line in containerd's unit.
+    """
+    sources = ConfigFiles(host, "containerd does not start")
     line = started or command(host, UNIT)
     named = line.values("--config", "-c")[-1:]
     main = (*named, FILE)[0]
@@ -80,7 +85,7 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
     _check_version(sources, files, release)
     if version > 1:
         _check_names(sources, files, release)
-    has_cdi = not behaves("containerd", release, RuntimeBehaviour.NO_CDI)  # NRI came with it
+    has_cdi = not behaves("containerd", release, RuntimeBehaviour.NO_CDI)  # releases without CDI have no NRI
     cri, nri = _sections(files, release, version)
     disabled = {name for file in files for name in file.disabled}
     dirs = _checked(sources.strings, cri, "cdi_spec_dirs", DEFAULT_DIRS)
@@ -90,8 +95,8 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
     off = _checked(sources.boolean, nri, "disable", is_off)
     disabling = [file.path for file in files if not {"cri", OLD_CRI, CRI}.isdisjoint(file.disabled)]
     if disabling:
-        text = " disables the CRI plugin: Kubernetes gets nothing from this containerd, ctr and Docker do"
-        sources.say("cri-disabled", disabling[0], text, severity="info")
+        text = " disables the CRI plugin: only ctr and Docker can use this containerd, Kubernetes cannot"
+        sources.report("cri-disabled", disabling[0], text, severity="info")
         cdi = False
     _warn_of_unread(sources, files, release, version)
     wanted = DROP_IN if _has_new_names(release) else main
@@ -111,16 +116,19 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
 
 
 def address(host: Root, started: Command) -> str:
-    """Return the path of the socket of the containerd that was STARTED so, by its arguments or main file."""
-    given = started.values("--address", "-a")[-1:]
+    """Return the path of the socket of the containerd with the command line STARTED.
+
+    The path is from the command line, from the main file, or the default.
+    """
+    option = started.values("--address", "-a")[-1:]
     sources = ConfigFiles(host, "")
     main = (*started.values("--config", "-c")[-1:], FILE)[0]
-    found = "" if given else sources.table(main, sources.toml(main) or {}, "grpc").get("address")
-    return str((*given, *((found,) if isinstance(found, str) and found else ()), ADDRESS)[0])
+    found = "" if option else sources.table(main, sources.toml(main) or {}, "grpc").get("address")
+    return str((*option, *((found,) if isinstance(found, str) and found else ()), ADDRESS)[0])
 
 
 def _oci_runtimes(files: list[_File]) -> Iterator[tuple[str, object, object]]:
-    """Yield each file's table under any name of the CRI plugin, also under one that this release ignores."""
+    """Yield each file's table of runtimes under every name of the CRI plugin, including ignored names."""
     for file in files:
         for name in ("cri", OLD_CRI, CRI):
             table = lookup(file.plugins, (name, "containerd"))
@@ -129,15 +137,15 @@ def _oci_runtimes(files: list[_File]) -> Iterator[tuple[str, object, object]]:
 
 
 def _load(sources: ConfigFiles, main: str, *, is_needed: bool) -> list[_File]:
-    """Return the main file and all imported ones, in the order in which containerd merges them."""
+    """Return the main file and all imported files, in the order in which containerd merges them."""
     files: list[_File] = []
     pending = [(main, is_needed)]
-    seen: set[str] = set()
-    while pending and len(seen) < _MAX_FILES:
+    read: set[str] = set()
+    while pending and len(read) < _MAX_FILES:
         path, needed = pending.pop(0)
-        if path in seen:
+        if path in read:
             continue
-        seen.add(path)
+        read.add(path)
         document = sources.toml(path, is_needed=needed)
         if document is not None:
             file = _file(sources, path, document)
@@ -164,12 +172,12 @@ def _file(sources: ConfigFiles, path: str, document: dict[str, object]) -> _File
 
 
 def _absolute(parent: str, pattern: str) -> str:
-    """Return the path or pattern PATTERN of the file PARENT as containerd understands it."""
+    """Return PATTERN, a path or pattern in the file PARENT, as an absolute path or pattern."""
     return posixpath.normpath(posixpath.join(posixpath.dirname(parent), pattern))
 
 
 def _glob(sources: ConfigFiles, pattern: str) -> list[str]:
-    """Return the matches of PATTERN as of Go's filepath.Glob: in every part, dot files as well."""
+    """Return the matches of PATTERN, also dot files; every part may have wildcards (Go's filepath.Glob)."""
     found = [""]
     for part in pattern.strip("/").split("/"):
         if not any(character in part for character in "*?["):
@@ -181,7 +189,7 @@ def _glob(sources: ConfigFiles, pattern: str) -> list[str]:
             for name in sources.names(folder or "/")
             if fnmatch.fnmatchcase(name, part)
         ][:_MAX_FILES]
-    return [path for path in found if sources.host.exists(path)]
+    return [path for path in found if not sources.is_missing(path)]
 
 
 def _is_imported(files: list[_File], path: str) -> bool:
@@ -193,42 +201,46 @@ def _is_imported(files: list[_File], path: str) -> bool:
 
 
 def _version(files: list[_File], release: Release) -> int:
-    said = [file.version for file in files if file.version]
-    return said[-1] if said else newest_version(release) if _has_new_names(release) else 1
+    declared = [file.version for file in files if file.version]
+    return declared[-1] if declared else newest_version(release) if _has_new_names(release) else 1
 
 
 def _check_version(sources: ConfigFiles, files: list[_File], release: Release) -> None:
-    """Add a finding if the last version given is too new; those before it do not matter."""
+    """Add a finding if the last declared version is too new; earlier versions are irrelevant."""
     newest = newest_version(release)
-    saying = [file for file in files if file.version]
-    if saying and saying[-1].version > newest:
-        path, version = saying[-1].path, saying[-1].version
+    declaring = [file for file in files if file.version]
+    if declaring and declaring[-1].version > newest:
+        path, version = declaring[-1].path, declaring[-1].version
         text = f": version {version}, but this release reads {newest} at most"
-        sources.say("config-version", path, sources.line_of(path, "version") + text)
+        sources.report("config-version", path, sources.line_of(path, "version") + text)
 
 
 def _check_names(sources: ConfigFiles, files: list[_File], release: Release) -> None:
-    """Add findings for plugins with short names of version 1, which stop containerd in newer versions."""
+    """Add findings for plugins with short names of version 1.
+
+    If the configuration has a newer version, containerd does not start with these names.
+    """
     for file in files:
-        # 2.x checks only the names in lists.
+        # 2.x checks only names in lists (disabled_plugins).
         names = [*file.disabled, *(file.plugins if not _has_new_names(release) else ())]
         for name in names:
             if "." not in name:
                 text = (
-                    f": the plugin {shown(name)} has its name of version 1, in a configuration of version 2"
+                    f": the plugin name {shown(name)} is valid only in version 1 of the configuration, "
+                    "but a newer version is in use"
                 )
-                sources.say("config-version", file.path, text)
+                sources.report("config-version", file.path, text)
 
 
 def _names(release: Release, version: int) -> tuple[str, ...]:
-    """Return the names under which the CRI plugin's table is read, the stronger last."""
+    """Return the names under which RELEASE reads the CRI plugin's table; the last name has priority."""
     if not _has_new_names(release):
         return ("cri",) if version < 2 else (OLD_CRI,)
     return (OLD_CRI, CRI) if version == 2 else (CRI,)
 
 
 def _sections(files: list[_File], release: Release, version: int) -> tuple[Section, Section]:
-    """Return the tables of the CRI and the NRI plugin."""
+    """Return the tables of the CRI plugin and the NRI plugin."""
     if not _merges_first(release):
         return _merge_migrated(files), _merge(files, NRI)
     cri: Section = {}
@@ -256,8 +268,8 @@ def _merge(files: list[_File], name: str) -> Section:
 
 
 def _last(files: list[_File], name: str) -> Section:
-    having = [file for file in files if isinstance(file.plugins.get(name), dict)]
-    return _merge(having[-1:], name)
+    with_table = [file for file in files if isinstance(file.plugins.get(name), dict)]
+    return _merge(with_table[-1:], name)
 
 
 def _checked(check: Callable[[str, str, object], T | None], section: Section, key: str, default: T) -> T:
@@ -268,7 +280,7 @@ def _checked(check: Callable[[str, str, object], T | None], section: Section, ke
 
 
 def _warn_of_unread(sources: ConfigFiles, files: list[_File], release: Release, version: int) -> None:
-    """Add findings for tables of the CRI plugin under a name that this release ignores here."""
+    """Add findings for tables of the CRI plugin under a name that RELEASE ignores in VERSION."""
     names = _names(release, version)
     for file in files if _merges_first(release) else ():
         for name in ("cri", OLD_CRI, CRI):
@@ -277,16 +289,16 @@ def _warn_of_unread(sources: ConfigFiles, files: list[_File], release: Release, 
                     f': plugins."{name}" is ignored; this release reads plugins."{names[-1]}" '
                     f"in a configuration of version {version}"
                 )
-                sources.say("config-passed-over", file.path, text, severity="warning")
+                sources.report("config-passed-over", file.path, text, severity="warning")
     if not _has_new_names(release):
         _warn_of_replaced(sources, files, names[-1])
 
 
 def _warn_of_replaced(sources: ConfigFiles, files: list[_File], name: str) -> None:
-    having = [file for file in files if isinstance(file.plugins.get(name), dict)]
-    for file in having[:-1]:
-        text = f': plugins."{name}" is replaced as a whole by that of {having[-1].path}'
-        sources.say("config-passed-over", file.path, text, severity="warning")
+    with_table = [file for file in files if isinstance(file.plugins.get(name), dict)]
+    for file in with_table[:-1]:
+        text = f': plugins."{name}" is ignored: the table in {with_table[-1].path} replaces this table'
+        sources.report("config-passed-over", file.path, text, severity="warning")
 
 
 def _set_by(cri: Section, nri: Section) -> tuple[tuple[str, str], ...]:

@@ -1,7 +1,8 @@
-"""Read CRI-O's crio.conf, its drop-ins, and crio's arguments in its systemd unit.
+"""Read CRI-O's crio.conf, its drop-ins, and the arguments of crio in its systemd unit.
 
-Sources: cri-o pkg/config (UpdateFromPath walks the folder below itself too, and takes every file whatever
-its name, so a backup in it is configuration), crio.conf(5), crio.conf.d(5). Not compared with a real crio.
+Sources: cri-o pkg/config, crio.conf(5), crio.conf.d(5). UpdateFromPath of cri-o reads all files in
+crio.conf.d and its subfolders, with any name. So a backup file there is a part of the configuration. The
+result of this module was not compared with a real crio.
 """
 
 from __future__ import annotations
@@ -25,8 +26,11 @@ UNITS = ("crio.service", "cri-o.service")
 
 
 def read(host: Root, release: Release, started: Command | None = None) -> RuntimeSettings:
-    """Return the settings of the CRI-O that was STARTED so, None: as its unit does."""
-    sources = ConfigFiles(host, "CRI-O does not start with it")
+    """Return the settings of the CRI-O with the command line STARTED.
+
+    The default of STARTED is the command line in CRI-O's unit.
+    """
+    sources = ConfigFiles(host, "CRI-O does not start")
     line = started or next(
         (found for found in (command(host, unit) for unit in UNITS) if found.file), command(host, UNITS[0])
     )
@@ -50,9 +54,9 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
         if "enable_nri" in nri:
             is_enabled = sources.boolean(path, "enable_nri", nri["enable_nri"])
             is_on, set_by["nri"] = is_on if is_enabled is None else is_enabled, path
-    given = _dirs_of(line)
-    if given:
-        dirs, set_by["spec_dirs"] = given, f"the command line of {line.file}"
+    option = _dirs_of(line)
+    if option:
+        dirs, set_by["spec_dirs"] = option, f"the command line of {line.file}"
     flag = line.flag("--enable-nri")
     if flag is not None:
         is_on, set_by["nri"] = flag, f"the command line of {line.file}"
@@ -71,7 +75,7 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
 
 
 def _below(sources: ConfigFiles, folder: str) -> list[str]:
-    """Return all files below FOLDER in the order of filepath.Walk, which follows no links to folders."""
+    """Return all files below FOLDER in the order of filepath.Walk, which does not follow links to folders."""
     found: list[str] = []
     for name in sources.names(folder):
         path = f"{folder}/{name}"
@@ -88,6 +92,6 @@ def _is_folder(host: Root, path: str) -> bool:
 
 
 def _dirs_of(line: Command) -> tuple[str, ...]:
-    # An argument overrides the variable (urfave/cli), and both are lists with commas.
+    # An argument overrides the environment variable (urfave/cli). Both values are lists with commas.
     texts = line.values("--cdi-spec-dirs") or (dict(line.environment).get("CONTAINER_CDI_SPEC_DIRS", ""),)
     return tuple(part.strip() for text in texts for part in text.split(",") if part.strip())

@@ -1,8 +1,8 @@
-"""Read Docker's daemon.json and dockerd's arguments in its systemd unit.
+"""Read Docker's daemon.json, and the arguments of dockerd in its systemd unit.
 
-Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634;
-messages of 28.5.2 on broken files were seen with ``dockerd --validate``. dockerd does not start with a file
-that it cannot parse, nor if the file and an argument set the same option.
+Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634. The
+messages of Docker 28.5.2 about broken files were observed with ``dockerd --validate``. dockerd does not start
+with a file that it cannot parse. dockerd also does not start if the file and an argument set the same option.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 FILE = "/etc/docker/daemon.json"
 UNIT = "docker.service"
 _DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
-# The option for each key of the file: dockerd compares the file's names with those of the options.
+# Key of the file -> option. dockerd compares the names in the file with the names of the options.
 _OPTIONS = {_DIRS: "--cdi-spec-dir", _FEATURES: "--feature", _NRI: "--nri-opts"}
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
 def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
-    """Return the settings of the system's dockerd, or of USER's rootless one."""
-    sources = ConfigFiles(host, "dockerd does not start with it", user.reader() if user else ROOT)
+    """Return the settings of the system's dockerd, or of the rootless dockerd of USER."""
+    sources = ConfigFiles(host, "dockerd does not start", user.reader() if user else ROOT)
     folders = (f"{user.config_home}/systemd/user", *USER_FOLDERS) if user else SYSTEM_FOLDERS
     line = command(host, UNIT, folders)
     named = line.values("--config-file")[-1:]
@@ -42,7 +42,8 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     values, set_by = _values(sources, file, document, line)
     dirs = values.get(_DIRS)
     listed = dirs if isinstance(dirs, tuple) else _default_dirs(release, user)
-    # Two ways to switch it off: the feature, or a list of one empty text (moby daemon/command).
+    # Docker has two switches that disable CDI: the feature ``cdi``, and a list of spec directories with one
+    # empty text (moby daemon/command).
     has_cdi = not behaves("docker", release, RuntimeBehaviour.NO_CDI)
     has_nri = nri_of("docker", release) is not None
     is_on = listed != ("",) and has_cdi
@@ -62,12 +63,13 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
         has_dirs_key=has_cdi,
         set_by=set_by,
         rootless=user is not None,
+        has_labels=document.get("selinux-enabled") is True or line.flag("--selinux-enabled") is True,
         oci_runtimes=oci_runtimes(_oci_runtimes(file, document, line), ("path",)),
     )
 
 
 def _reads_user_dirs(release: Release) -> bool:
-    """Return whether unreadable directories are left out, links resolved, a user's own directories read."""
+    """Return whether RELEASE skips unreadable directories, resolves links, and reads a user's directories."""
     return not (
         behaves("docker", release, RuntimeBehaviour.NO_CDI)
         or behaves("docker", release, RuntimeBehaviour.ROOTLESS_DIRS)
@@ -81,53 +83,55 @@ def _default_dirs(release: Release, user: User | None) -> tuple[str, ...]:
 
 
 def _check_names(sources: ConfigFiles, file: str, document: dict[str, object], release: Release) -> None:
-    """Add findings for keys read here that this dockerd does not know: with one, it refuses the file."""
+    """Add findings for keys that RELEASE does not support; dockerd rejects a file with an unknown key."""
     since = {_DIRS: LIBRARIES["docker"][0][0], _NRI: NRI["docker"][0][0]}
     for name in document:
         text = ""
         if name not in _OPTIONS and name.lower() in _OPTIONS:
             text = f"{shown(name)} must be written {name.lower()}"
         elif release < since.get(name, release):
-            text = f"{name} is not known to releases before {since[name][0]}.{since[name][1]}"
+            text = f"{name} is an unknown key before release {since[name][0]}.{since[name][1]}"
         if text:
-            sources.say("config-unknown", file, f"{sources.line_of(file, name)}: {text}")
+            sources.report("config-unknown", file, f"{sources.line_of(file, name)}: {text}")
 
 
 def _values(
     sources: ConfigFiles, file: str, document: dict[str, object], line: Command
 ) -> tuple[dict[str, object], tuple[tuple[str, str], ...]]:
-    """Return the settings of the file and the arguments, by the file's names, and the source of each."""
-    said = _of_file(sources, file, document)
-    set_by = dict.fromkeys(said, file)
+    """Return two results from the file and the arguments: the settings by key, and pairs for ``set_by``."""
+    values = _of_file(sources, file, document)
+    set_by = dict.fromkeys(values, file)
     for name, value in _of_arguments(line).items():
         if name in document:
-            text = f"{sources.line_of(file, name)}: {name} is set by {line.file} as well"
+            text = f"{sources.line_of(file, name)}: {line.file} sets {name} too"
             hint = f"remove {_OPTIONS[name]} from the unit, or {name} from the file"
-            sources.say("config-twice", file, text, hint=hint)
-        said[name] = value
+            sources.report("config-twice", file, text, hint=hint)
+        values[name] = value
         set_by[name] = f"the command line of {line.file}"
     rows = (("spec_dirs", (_DIRS,)), ("cdi", (_FEATURES, "cdi")), ("nri", (_NRI, "enable")))
-    return said, tuple((what, set_by[key[0]]) for what, key in rows if lookup(said, key) is not None)
+    return values, tuple((what, set_by[key[0]]) for what, key in rows if lookup(values, key) is not None)
 
 
 def _of_file(sources: ConfigFiles, file: str, document: dict[str, object]) -> dict[str, object]:
-    said: dict[str, object] = {}
+    values: dict[str, object] = {}
     if document.get(_DIRS) is not None:
         dirs = sources.strings(file, _DIRS, document[_DIRS])
-        said |= {_DIRS: dirs} if dirs is not None else {}
+        values |= {_DIRS: dirs} if dirs is not None else {}
     for name in (_FEATURES, _NRI):
         if document.get(name) is not None:
-            said[name] = sources.table(file, document, name)
-    for name, value in (lookup(said, (_FEATURES,)) or {}).items():
+            values[name] = sources.table(file, document, name)
+    for name, value in (lookup(values, (_FEATURES,)) or {}).items():
         if value is not None:
             sources.boolean(file, name, value)
-    return said
+    return values
 
 
 def _of_arguments(line: Command) -> dict[str, object]:
-    given = {name: line.values(option) for name, option in _OPTIONS.items()}
+    arguments = {name: line.values(option) for name, option in _OPTIONS.items()}
     return {
-        name: words if name == _DIRS else _pairs(",".join(words)) for name, words in given.items() if words
+        name: words if name == _DIRS else _pairs(",".join(words))
+        for name, words in arguments.items()
+        if words
     }
 
 

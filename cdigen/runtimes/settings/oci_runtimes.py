@@ -1,6 +1,7 @@
-"""The OCI runtimes that a container runtime knows by name: ``oci_runtimes`` returns ``OciRuntime`` values.
+"""The OCI runtimes that are registered by name in a container runtime.
 
-Such as ``nvidia``, NVIDIA's wrapper around runc. Each runtime's reader knows where its files list them.
+An example is ``nvidia``, NVIDIA's wrapper of runc. The module of each container runtime reads the tables of
+OCI runtimes.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ if TYPE_CHECKING:
 
 @frozen
 class OciRuntime:
-    """An OCI runtime by the name that containers ask for; ``path`` is its program, empty if none is given.
+    """An OCI runtime by the name that containers request; ``path`` is its program, or empty if not set.
 
-    ``files``: those that register it, or name it as the default, in the order in which they are read.
+    ``files`` are the files that register the OCI runtime or select it as the default, in the order in which
+    they are read.
     """
 
     name: str
@@ -27,17 +29,18 @@ class OciRuntime:
 
 
 def oci_runtimes(
-    said: Iterable[tuple[str, object, object]], program: tuple[str, ...]
+    tables: Iterable[tuple[str, object, object]], program: tuple[str, ...]
 ) -> tuple[OciRuntime, ...]:
-    """Return the runtimes by name, each from the last file that sets it.
+    """Return the OCI runtimes, sorted by name; the last file that sets an OCI runtime has precedence.
 
-    SAID: for each file its name, its table of runtimes and the name of its default runtime, or None. PROGRAM:
-    the keys from a runtime's table to its program. Values of another type are ignored.
+    TABLES has, for each file, the name of the file, its table of runtimes, and the name of its default
+    runtime or None. PROGRAM is the nested key of the program in the table of a runtime. Values of a wrong
+    type are ignored.
     """
     paths: dict[str, str] = {}
     files: dict[str, dict[str, None]] = {}
     default = ""
-    for file, table, named in said:
+    for file, table, named in tables:
         for name, entry in table.items() if isinstance(table, dict) else ():
             path = lookup(entry, program) if isinstance(entry, dict) else None
             paths[name] = path if isinstance(path, str) else paths.get(name, "")

@@ -1,8 +1,8 @@
-"""Read podman's containers.conf: the keys for CDI in every file that podman merges, in its order.
+"""Read podman's containers.conf: the CDI keys of every file that podman merges, in podman's order.
 
 Sources: containers/common pkg/config (new.go) and its attributedstring; containers.conf(5); podman's
-contrib/design-docs/config-file-parsing.md for 6.0. The orders of 4.3.1 and 5.8.6, root's and a user's, were
-seen with strace(1). podman stops at the first file that it cannot read or parse.
+contrib/design-docs/config-file-parsing.md for 6.0. The orders of 4.3.1 and 5.8.6, for root and for a user,
+were observed with strace(1). podman stops at the first file that it cannot read or parse.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ _KEY = "cdi_spec_dirs"
 
 
 def read(host: Root, release: Release, user: User | None, environment: Mapping[str, str]) -> RuntimeSettings:
-    """Return podman's settings for USER, or root; ENVIRONMENT may hold CONTAINERS_CONF and its _OVERRIDE."""
+    """Return podman's settings for USER, or for root if USER is None.
+
+    ENVIRONMENT may contain CONTAINERS_CONF and CONTAINERS_CONF_OVERRIDE.
+    """
     sources = ConfigFiles(host, "podman stops with an error", user.reader() if user else ROOT)
     home = _home(release, user)
     has_cdi = not behaves("podman", release, RuntimeBehaviour.NO_CDI)
@@ -41,11 +44,11 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         engine = sources.table(path, document or {}, "engine")
         if _KEY not in engine or not is_settable:
             continue
-        listed, says_append = _listed(sources, path, engine[_KEY])
+        listed, append = _listed(sources, path, engine[_KEY])
         if listed is None:
             continue
-        # Once a file has said so, it applies to the files after it, too (attributedstring).
-        appends = appends if says_append is None else says_append
+        # The append option of a file also applies to all later files (attributedstring).
+        appends = appends if append is None else append
         dirs = sources.bounded(path, _KEY, (*dirs, *listed) if appends else listed)
         set_by.append(("spec_dirs", path))
     return RuntimeSettings(
@@ -71,7 +74,7 @@ def _home(release: Release, user: User | None) -> str:
 def _files(
     sources: ConfigFiles, release: Release, user: User | None, home: str, environment: Mapping[str, str]
 ) -> Iterator[tuple[str, bool]]:
-    """Yield the possible files, lowest priority first, and whether podman requires each."""
+    """Yield pairs of a possible file and whether podman requires this file, in rising priority."""
     if path := environment.get("CONTAINERS_CONF"):
         yield path, True
     elif behaves("podman", release, RuntimeBehaviour.ONE_MAIN_FILE):
@@ -96,11 +99,14 @@ def _files_of_5(sources: ConfigFiles, release: Release, user: User | None, home:
 
 
 def _files_of_6(sources: ConfigFiles, user: User | None, home: str) -> Iterator[str]:
-    """Yield one main file, then all drop-ins by name; of equal names that in the last folder."""
+    """Yield one main file, then all drop-ins by name.
+
+    Among drop-ins with equal names, only the drop-in of the last folder is used.
+    """
     mains = (f"{home}/{NAME}", f"{_ETC}/{NAME}", f"{_SHARE}/{NAME}")
     yield from [path for path in mains if not sources.is_missing(path)][:1]
-    who = ["rootless.conf.d", f"rootless.conf.d/{user.uid}"] if user else ["rootful.conf.d"]
-    folders = [f"{base}/containers.{what}" for base in (_SHARE, _ETC) for what in ("conf.d", *who)]
+    by_user = ["rootless.conf.d", f"rootless.conf.d/{user.uid}"] if user else ["rootful.conf.d"]
+    folders = [f"{base}/containers.{what}" for base in (_SHARE, _ETC) for what in ("conf.d", *by_user)]
     found: dict[str, str] = {}
     for folder in (*folders, f"{home}/{NAME}.d"):
         found |= {posixpath.basename(path): path for path in _conf_files(sources, folder)}
@@ -112,7 +118,7 @@ def _conf_files(sources: ConfigFiles, folder: str) -> list[str]:
 
 
 def _listed(sources: ConfigFiles, path: str, value: object) -> tuple[tuple[str, ...] | None, bool | None]:
-    """Return the texts of a list, and its ``{append=true}`` if it has one."""
+    """Return the texts of a list, and the value of its option ``append`` (None if missing)."""
     items = value if isinstance(value, list) else [None]
     texts = tuple(item for item in items if isinstance(item, str))
     options = [item.get("append") for item in items if isinstance(item, dict) and set(item) <= {"append"}]

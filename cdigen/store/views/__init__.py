@@ -1,9 +1,11 @@
-"""Driver views: folders of a driver's files, made once, mounted into containers, pruned when unused.
+"""Driver views. A view is a folder with the files of a driver, and containers mount the whole folder.
 
-- ``publishing``: ``publish_view`` makes the view of a plan, ``find_view`` looks for it;
-- ``pruning``: ``prune`` removes the views that nobody uses;
-- ``sources``: which of the host's files may enter a view, and its name, derived from them;
-- ``builder``: how files get into a view: hard links, reflinks, copies;
-- ``folder``: the directory that holds the views, what lies in one, the boot in which they were last pruned;
-- ``mounts``: which views are mounted anywhere on this machine.
+A plan (``model.view.ViewPlan``) lists the content of a view.
+
+- ``publishing``: ``publish_view`` makes the view of a plan. ``find_view`` finds an existing view;
+- ``pruning``: ``prune`` removes unused views;
+- ``sources``: the host's files that a view may contain, and the name of the view;
+- ``builder``: add files to a view as hard links, reflinks or copies;
+- ``folder``: the directory of the views, the content of a view, and the boot of the last pruning;
+- ``mounts``: the views that processes of this machine have mounted.
 """

@@ -1,10 +1,10 @@
-"""Fill a view's folder: ``fill`` puts every file there in the cheapest way that the host allows.
+"""Add the files to a view: ``fill`` adds each file by the method that needs the least space on this host.
 
-A hard link costs nothing, keeps the SELinux label and needs both ends on one mount; a reflink (XFS, Btrfs)
-shares the blocks and needs one file system; a copy needs space, and only small files are copied by default.
-For any other file the view has an empty file, on which the source is mounted. Every file is opened once and
-checked, and linked, cloned or copied by its descriptor: a name may be replaced meanwhile, a descriptor stays
-the same file.
+A hard link needs no space and keeps the SELinux label. Both files must be on the same mount. A reflink (XFS,
+Btrfs) shares the blocks. Both files must be on the same file system. A copy needs space. By default, only
+small files are copied. For a larger file, the view has an empty file, and the runtime mounts the source on
+the empty file. ``fill`` opens and checks each file. Then it uses the descriptor to link, reflink or copy the
+file. Another process can replace the file at the path, but not the open file.
 """
 
 from __future__ import annotations
@@ -33,104 +33,108 @@ if TYPE_CHECKING:
     from cdigen.host.root import OpenFile, Root
     from cdigen.store.views.sources import ViewLayout, ViewSource
 
-    Way = Literal["linked", "cloned", "copied"]
+    Method = Literal["linked", "cloned", "copied"]
 
 LABEL = "security.selinux"
-# Copies up to this size are negligible: manifests and configuration files have some hundred bytes.
+# The maximum size of a small file. Manifests and configuration files have a few hundred bytes.
 SMALL = 1 << 20
-# Space that copies must leave free, for the host's journal, logs and specs.
+# The space that must stay free after the copies. The host needs it for its journal, logs and specs.
 MARGIN = 64 << 20
 
-_FICLONE = 0x40049409  # ioctl_ficlone(2); the number of x86 and Arm
+_FICLONE = 0x40049409  # ioctl_ficlone(2), the number on x86 and Arm
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER_MODE = 0o755
 _CHUNK = 1 << 26
-# On errors of a full or failing disk, no other way is tried.
+# Errors of a full or failing disk. After one of these errors, ``fill`` tries no other method.
 _FINAL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENAMETOOLONG, errno.ENOMEM})
-_BY_COST: tuple[Way, ...] = ("copied", "cloned", "linked")
-# Why link(2) fails, in terms of the host.
+_BY_COST: tuple[Method, ...] = ("copied", "cloned", "linked")
+# The likely causes of errors of link(2), for messages.
 _MEANINGS = {
-    errno.EXDEV: "they are on different file systems, or on different mounts of one",
+    errno.EXDEV: "the two are on different file systems, or on different mounts of one file system",
     errno.EPERM: "see fs.protected_hardlinks and lsattr",
     errno.EACCES: "see SELinux and AppArmor",
-    errno.ENOENT: "it has been removed, or /proc is not mounted",
+    errno.ENOENT: "the file has been removed, or /proc is not mounted",
 }
 
 
 @frozen
 class FilledView:
-    """How a view was filled: the most expensive way used, and the files that are mounted separately."""
+    """The result of ``fill``: the used method that needs most space, and the files to mount separately."""
 
-    way: Way
-    apart: tuple[str, ...] = ()
+    method: Method
+    separate: tuple[str, ...] = ()
 
 
 @frozen
 class _Refused:
-    # Why the free ways do not work for a file.
+    # The errors of a hard link and of a reflink for a file.
     source: ViewSource
     link: OSError
     clone: OSError
 
 
-def fill(  # noqa: PLR0913  what and where; the rest has defaults
+def fill(  # noqa: PLR0913  the content and the folders; all others have defaults
     view: Directory,
     layout: ViewLayout,
     root: Root,
     *,
     copies: bool,
     margin: int = MARGIN,
-    place: Directory | None = None,
+    views_dir: Directory | None = None,
 ) -> FilledView:
-    """Put the files of LAYOUT into the empty folder VIEW, sync it, and return how.
+    """Add the files of LAYOUT to the empty folder VIEW, sync the folder, and return the result.
 
-    Copies are made only if they leave MARGIN bytes free; without ``copies`` only of small files. One that a
-    view of PLACE has already is linked.
-    StoreError: most libraries can be neither linked nor cloned and ``copies`` is not set, or there is no
-    space for copies, or a source was changed, or the system refused.
+    The function makes copies only if MARGIN bytes stay free. If ``copies`` is false, it copies only small
+    files. If a view in VIEWS_DIR has a copy, the function links that copy. Raises StoreError if half of the
+    libraries or more cannot be linked or reflinked and ``copies`` is not set. Raises StoreError also if there
+    is no space for copies, or a source was changed, or a system call failed.
     """
     with ExitStack() as stack:
         folders = _make_folders(stack, view, layout)
         refused: list[_Refused] = []
-        ways: set[Way] = set()
+        methods: set[Method] = set()
         for source in layout.files:
             with _opened(root, source) as file:
-                way = _link_or_clone(file, folders, source)
-            if isinstance(way, _Refused):
-                refused.append(way)
+                method = _link_or_clone(file, folders, source)
+            if isinstance(method, _Refused):
+                refused.append(method)
             else:
-                ways.add(way)
+                methods.add(method)
         if not copies and not _is_worth_it(layout, refused):
             raise _impossible(view, refused, root)
-        wanted = [entry for entry in refused if copies or entry.source.size <= SMALL]
-        apart = [entry.source for entry in refused if not (copies or entry.source.size <= SMALL)]
-        copied = [entry for entry in wanted if not _is_shared(place, root, folders, entry.source)]
+        to_copy = [entry for entry in refused if copies or entry.source.size <= SMALL]
+        separate = [entry.source for entry in refused if not (copies or entry.source.size <= SMALL)]
+        copied = [entry for entry in to_copy if not _is_shared(views_dir, root, folders, entry.source)]
         if copied:
             _require_space(view, copied, margin)
             for entry in copied:
                 with _opened(root, entry.source) as file:
                     _copy(file, folders, entry.source)
-        if wanted:
-            ways.add("copied")
-        for source in apart:
-            _keep_place(folders, source)
+        if to_copy:
+            methods.add("copied")
+        for source in separate:
+            _make_placeholder(folders, source)
         for link in layout.links:
             _symlink(folders, link.path, link.target)
         _finish(folders, _label(_library_folder(layout, root)))
     return FilledView(
-        way=next(way for way in _BY_COST if way in ways), apart=tuple(source.path for source in apart)
+        method=next(method for method in _BY_COST if method in methods),
+        separate=tuple(source.path for source in separate),
     )
 
 
 def _is_worth_it(layout: ViewLayout, refused: list[_Refused]) -> bool:
-    """Return whether most libraries of LAYOUT (without libraries: files) can be linked or reflinked."""
+    """Return whether more than half of the libraries of LAYOUT are linked or reflinked.
+
+    If LAYOUT has no libraries, all files are considered.
+    """
     paths = [source.path for source in layout.files]
     counted = {path for path in paths if path.startswith("lib")} or {*paths}
     return 2 * sum(entry.source.path in counted for entry in refused) < len(counted)
 
 
 def _make_folders(stack: ExitStack, view: Directory, layout: ViewLayout) -> dict[str, Directory]:
-    """Make and open every folder of the view; "" is the view itself."""
+    """Return the new open folders of the view, by path. The path "" is the view itself."""
     folders = {"": view}
     for path in _folders([*[file.path for file in layout.files], *[link.path for link in layout.links]]):
         parent, name = posixpath.split(path)
@@ -146,7 +150,7 @@ def _make_folders(stack: ExitStack, view: Directory, layout: ViewLayout) -> dict
 
 
 def _folders(paths: list[str]) -> list[str]:
-    """Return the folders that PATHS need, each after its parent."""
+    """Return the folders of PATHS, sorted. A parent is before its subfolders."""
     needed: set[str] = set()
     for path in paths:
         while path := posixpath.dirname(path):
@@ -156,7 +160,7 @@ def _folders(paths: list[str]) -> list[str]:
 
 @contextmanager
 def _opened(root: Root, source: ViewSource) -> Iterator[OpenFile]:
-    """Open SOURCE; raises StoreError if it is no longer the file that was examined."""
+    """Yield the open file SOURCE, or raise StoreError if the file was changed after the check."""
     path = root.outer_path(source.real)
     try:
         opened = root.open(source.real)
@@ -169,50 +173,51 @@ def _opened(root: Root, source: ViewSource) -> Iterator[OpenFile]:
 
 
 def _is_same(status: os.stat_result, source: ViewSource, file: OpenFile) -> bool:
-    looked_at = (source.size, source.mtime_ns)
-    return (status.st_size, status.st_mtime_ns) == looked_at and not unfit(status, file.descriptor)
+    examined = (source.size, source.mtime_ns)
+    return (status.st_size, status.st_mtime_ns) == examined and not unfit(status, file.descriptor)
 
 
 def _changed(path: str) -> StoreError:
     return StoreError(
         f"{shown(path)} was changed while the view was made",
-        hint="run the command again when the driver's installation is done",
+        hint="run the command again after the installation of the driver",
     )
 
 
-def _link_or_clone(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) -> Way | _Refused:
+def _link_or_clone(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) -> Method | _Refused:
     folder, name = _place(folders, source.path)
     try:
         _link(file, folder, name, source)
     except OSError as error:
         _raise_final(error, folder.file(name))
-        against_link = error
+        link_error = error
     else:
         return "linked"
     try:
         with _new_file(folder, name) as fd:
             fcntl.ioctl(fd, _FICLONE, file.descriptor)
-            _dress(fd, file, source)
+            _copy_metadata(fd, file, source)
     except OSError as error:
         with suppress(OSError):
             os.unlink(name, dir_fd=folder.fd)
         _raise_final(error, folder.file(name))
-        return _Refused(source=source, link=against_link, clone=error)
+        return _Refused(source=source, link=link_error, clone=error)
     return "cloned"
 
 
 def _link(file: OpenFile, folder: Directory, name: str, source: ViewSource) -> None:
-    # /proc's link is exactly that file, even if its name was replaced. Without /proc this fails (ENOENT); a
-    # link by name would have to be undone if the name was replaced, so only reflinks and copies remain.
+    # The link in /proc leads to the open file, even if another file has its name now. A hard link by name
+    # could link the other file. Without /proc, the call fails (ENOENT), and only reflinks and copies are
+    # possible.
     os.link(f"/proc/self/fd/{file.descriptor}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
     status = os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-    # By its properties, not its inode: overlayfs copies the file up for the link, with a new inode.
+    # The inode is not compared. For a link, overlayfs copies the file up, and the copy has a new inode.
     if not _is_same(status, source, file):
         raise _changed(file.path)
 
 
 def _raise_final(error: OSError, path: str) -> None:
-    """Raise StoreError if every other way would fail with ERROR as well."""
+    """Raise StoreError if all other methods would also fail with ERROR."""
     if error.errno in _FINAL:
         raise store_error("cannot write", path, error) from error
 
@@ -226,8 +231,8 @@ def _new_file(folder: Directory, name: str) -> Iterator[int]:
         os.close(fd)
 
 
-def _dress(fd: int, file: OpenFile, source: ViewSource) -> None:
-    """Give the copy FD the source's metadata, and wait until it is on the disk."""
+def _copy_metadata(fd: int, file: OpenFile, source: ViewSource) -> None:
+    """Copy the metadata of SOURCE to its copy FD, and sync the copy to the disk."""
     os.fchmod(fd, source.copy_mode)
     _set_label(fd, _label(file.descriptor))
     os.utime(fd, ns=(source.mtime_ns, source.mtime_ns))
@@ -237,27 +242,27 @@ def _dress(fd: int, file: OpenFile, source: ViewSource) -> None:
 def _impossible(view: Directory, refused: list[_Refused], root: Root) -> StoreError:
     first = refused[0]
     state_dir = posixpath.dirname(posixpath.dirname(view.path))
-    meaning = _MEANINGS.get(first.link.errno or 0, "that file system makes none")
+    meaning = _MEANINGS.get(first.link.errno or 0, "the file system does not support hard links")
     return StoreError(
         f"{shown(root.outer_path(first.source.real))} cannot be hard-linked into {shown(state_dir)} "
-        f"({reason(first.link)}: {meaning}) nor reflinked ({reason(first.clone)})",
-        hint=f"set view_copies: true (it takes {_mib(_size(refused))} MiB for each driver), put state_dir "
-        "on the same file system and mount as the driver, or choose 'layout: files' in the profile",
+        f"({reason(first.link)}: {meaning}), and cannot be reflinked ({reason(first.clone)})",
+        hint=f"set copy_driver_files: true ({_mib(_size(refused))} MiB per driver), put state_dir on the "
+        "same file system and mount as the driver, or choose 'layout: files' in the profile",
         kind="view-impossible",
     )
 
 
 def _require_space(view: Directory, refused: list[_Refused], margin: int) -> None:
-    """Raise StoreError unless there is space for the copies of all files that are REFUSED."""
+    """Raise StoreError if there is not enough space for copies of all REFUSED files."""
     try:
         space = os.fstatvfs(view.fd)
     except OSError as error:
-        raise store_error("cannot ask for the free space of", view.path, error) from error
+        raise store_error("cannot read the free space of", view.path, error) from error
     size, free = _size(refused), space.f_bavail * space.f_frsize
     if free < size + margin:
         raise StoreError(
             f"the copies of the view take {_mib(size)} MiB, and {shown(view.path)} has {_mib(free)} MiB free "
-            f"(of which {_mib(margin)} MiB are left alone)",
+            f"({_mib(margin)} MiB must stay free)",
             hint="free space there, or put state_dir on the same file system and mount as the driver",
         )
 
@@ -271,13 +276,13 @@ def _mib(size: int) -> int:
 
 
 def _is_shared(
-    place: Directory | None, root: Root, folders: Mapping[str, Directory], source: ViewSource
+    views_dir: Directory | None, root: Root, folders: Mapping[str, Directory], source: ViewSource
 ) -> bool:
-    """Link SOURCE's copy in a view of PLACE, if there is one; return whether there was."""
-    if place is None:
+    """Link a copy of SOURCE from a view in VIEWS_DIR, and return whether there was a copy."""
+    if views_dir is None:
         return False
     with _opened(root, source) as file:
-        return link_copy(place, file.descriptor, source, _place(folders, source.path))
+        return link_copy(views_dir, file.descriptor, source, _place(folders, source.path))
 
 
 def _copy(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) -> None:
@@ -287,15 +292,18 @@ def _copy(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) 
             offset = 0
             while sent := os.sendfile(fd, file.descriptor, offset, _CHUNK):
                 offset += sent
-            _dress(fd, file, source)
+            _copy_metadata(fd, file, source)
     except OSError as error:
         raise store_error("cannot write", folder.file(name), error) from error
     if offset != source.size or not _is_same(os.fstat(file.descriptor), source, file):
         raise _changed(file.path)
 
 
-def _keep_place(folders: Mapping[str, Directory], source: ViewSource) -> None:
-    """Make the empty file on which SOURCE will be mounted, with the time of SOURCE to identify it."""
+def _make_placeholder(folders: Mapping[str, Directory], source: ViewSource) -> None:
+    """Make the empty file on which the runtime mounts SOURCE.
+
+    The modification time of the empty file is the time of SOURCE. This time identifies the empty file.
+    """
     folder, name = _place(folders, source.path)
     try:
         with _new_file(folder, name) as fd:
@@ -319,13 +327,16 @@ def _place(folders: Mapping[str, Directory], path: str) -> tuple[Directory, str]
 
 
 def _library_folder(layout: ViewLayout, root: Root) -> str:
-    """Return the host's folder of the first library: containers may read files with its label."""
+    """Return the folder on the host that contains the first library of LAYOUT.
+
+    Containers may read files that have the SELinux label of this folder.
+    """
     libraries = [source for source in layout.files if source.path.startswith("lib")]
     return root.outer_path(posixpath.dirname((libraries or list(layout.files))[0].real))
 
 
 def _label(file: int | str) -> bytes:
-    # b"" without SELinux.
+    # Without SELinux, the result is b"".
     try:
         return os.getxattr(file, LABEL)
     except OSError:
@@ -338,14 +349,14 @@ def _set_label(fd: int, label: bytes) -> None:
     try:
         os.setxattr(fd, LABEL, label)
     except OSError as error:
-        # A file system without labels has one for all files (mount option context=). Without SELinux an
-        # ordinary user may set none.
+        # A file system without labels has a single label for all files (mount option context=). Without
+        # SELinux, only root may set the label.
         if error.errno != errno.ENOTSUP and os.geteuid() == 0:
             raise
 
 
 def _finish(folders: Mapping[str, Directory], label: bytes) -> None:
-    """Give the folders their mode and label and sync them, parents last."""
+    """Set the mode and label of the folders, and sync them. A parent is after its subfolders."""
     for path in sorted(folders, reverse=True):
         folder = folders[path]
         try:

@@ -1,9 +1,10 @@
-"""Look after the directory that holds the views: find them, begin one, sweep what dead builders left.
+"""The directory of the views: find views, begin a view, and remove the folders of ended processes.
 
-A view grows under a temporary name (``.cdigen-<view>.<pid>.<random>.tmp``) and a view to be removed
-is renamed back to one, so a view's own name is never that of half a view. A process at work in such a folder
-holds an flock on it: if ``sweep`` can take the lock, that process is dead. The file ``boot-id``
-beside the views says in which boot they were last pruned.
+cdigen builds a new view in a folder with a temporary name (``.cdigen-<view>.<pid>.<random>.tmp``). Before
+cdigen removes a view, it renames the view to a temporary name. Therefore, an incomplete view never has the
+name of a view. A process holds an flock on its temporary folder. If ``sweep`` can lock the folder, the
+process has ended. The file ``boot-id`` in the directory of the views contains the ID of the boot in which
+unused views were last removed (pruned).
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ if TYPE_CHECKING:
 
     from cdigen.store.views.sources import ViewLayout
 
-    # The entry at a path: a file's size and time in seconds, a link's target, None for all else.
+    # Path -> entry. The entry of a regular file is its size and its modification time in seconds. The entry
+    # of a link is its target. The entry of any other file is None.
     Content = Mapping[str, tuple[int, int] | str | None]
 
 VIEWS = "views"
 VIEW_DIRECTORY = "view directory"
 BOOT_FILE = "boot-id"
-# Views and, if a damaged one keeps its name, its replacement: nvidia-<16 hex digits>-2.
+# The names of views, such as nvidia-<16 hex digits>. A view that replaces a damaged view has the suffix -2.
 VIEW_NAME = re.compile(r"[a-z0-9]+-[0-9a-f]{16}(?:-[1-9][0-9]{0,5})?")
 
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -43,58 +45,59 @@ _NS_PER_S = 10**9
 
 @frozen
 class IntactView:
-    """An existing view. The files ``apart`` are empty in it; their sources are mounted on them."""
+    """An existing view. The files ``separate`` in it are empty, and runtimes mount the sources on them."""
 
     name: str
-    apart: tuple[str, ...] = ()
+    separate: tuple[str, ...] = ()
 
 
-def view_names(place: Directory) -> tuple[str, ...]:
-    """Return the names of the views in PLACE, sorted; everything else there is ignored."""
+def view_names(views_dir: Directory) -> tuple[str, ...]:
+    """Return the sorted names of the views in VIEWS_DIR. All other files in VIEWS_DIR are ignored."""
     try:
-        with os.scandir(place.fd) as entries:
+        with os.scandir(views_dir.fd) as entries:
             names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError as error:
-        raise store_error("cannot list", place.path, error) from error
+        raise store_error("cannot list", views_dir.path, error) from error
     return tuple(sorted(name for name in names if VIEW_NAME.fullmatch(name)))
 
 
-def find_intact(place: Directory, layout: ViewLayout, *, whole: bool = False) -> IntactView | None:
+def find_intact(views_dir: Directory, layout: ViewLayout, *, whole: bool = False) -> IntactView | None:
     """Return the view that has exactly the content of LAYOUT, or None.
 
-    Files that could not enter it have an empty file in their place; with WHOLE such a view does not count.
+    A view has empty files at the paths of files that could not be added. If WHOLE is set, a view with empty
+    files is ignored.
     """
-    wanted = expected_content(layout)
-    for name in view_names(place):
+    expected = expected_content(layout)
+    for name in view_names(views_dir):
         if name == layout.name or name.startswith(f"{layout.name}-"):
-            apart = _apart(place, name, wanted)
-            if apart is not None and not (whole and apart):
-                return IntactView(name=name, apart=apart)
+            separate = _placeholders(views_dir, name, expected)
+            if separate is not None and not (whole and separate):
+                return IntactView(name=name, separate=separate)
     return None
 
 
-def free_name(place: Directory, name: str) -> str:
-    """Return NAME for a new view, with a number appended if a damaged view has the name.
+def free_name(views_dir: Directory, name: str) -> str:
+    """Return the free name for a new view: NAME, or NAME with a number if a damaged view has the name NAME.
 
-    A damaged view is not repaired: running containers may have it mounted, and would see every change.
+    cdigen does not repair a damaged view, because the change would be visible in running containers.
     """
-    taken = set(os.listdir(place.fd))
+    used = set(os.listdir(views_dir.fd))
     number = 1
-    while (free := name if number == 1 else f"{name}-{number}") in taken:
+    while (free := name if number == 1 else f"{name}-{number}") in used:
         number += 1
     return free
 
 
 def expected_content(layout: ViewLayout) -> Content:
-    """Return what ``folder_content`` returns for a view with the content of LAYOUT."""
+    """Return the result of ``folder_content`` for a view with the content of LAYOUT."""
     files = {source.path: (source.size, source.mtime_ns // _NS_PER_S) for source in layout.files}
     return {**files, **{link.path: link.target for link in layout.links}}
 
 
 def folder_content(folder: int, prefix: str = "") -> Content:
-    """Return everything below the open FOLDER. Raises OSError.
+    """Return all files and links below the open FOLDER. Raises OSError.
 
-    Times are in seconds: a file system may keep no finer ones for a copy.
+    Times are in seconds, because some file systems store the time of a copy in seconds.
     """
     found: dict[str, tuple[int, int] | str | None] = {}
     with os.scandir(folder) as entries:
@@ -114,83 +117,84 @@ def folder_content(folder: int, prefix: str = "") -> Content:
 
 
 @contextmanager
-def temporary_view(place: Directory, name: str) -> Iterator[Directory]:
-    """Make the folder in which the view NAME grows, and remove it unless it was renamed.
+def temporary_view(views_dir: Directory, name: str) -> Iterator[Directory]:
+    """Yield a new temporary folder for the view NAME, and remove the folder at the end if it was not renamed.
 
-    The caller holds the store's lock at the beginning, so that no sweep comes between making the folder
-    and locking it. StoreError: the system refused.
+    The caller must hold the lock of the store at the beginning, because no sweep may run before the folder is
+    locked. Raises StoreError if a system call failed.
     """
     temporary = tempfiles.temporary_name(name)
     try:
-        os.mkdir(temporary, 0o700, dir_fd=place.fd)
-        fd = os.open(temporary, FOLDER, dir_fd=place.fd)
+        os.mkdir(temporary, 0o700, dir_fd=views_dir.fd)
+        fd = os.open(temporary, FOLDER, dir_fd=views_dir.fd)
     except OSError as error:
-        raise store_error("cannot make", place.file(temporary), error) from error
+        raise store_error("cannot make", views_dir.file(temporary), error) from error
     try:
         _hold(fd)
-        yield Directory(path=place.file(temporary), real=place.record(temporary), fd=fd)
+        yield Directory(path=views_dir.file(temporary), real=views_dir.record(temporary), fd=fd)
     finally:
-        with suppress(OSError):  # the next sweep removes the rest
-            remove(place, temporary)
+        with suppress(OSError):  # the next sweep removes the remaining files
+            remove(views_dir, temporary)
         os.close(fd)
 
 
-def remove(place: Directory, name: str) -> None:
-    """Remove the folder NAME of PLACE, if there is one, with its content. Raises OSError."""
+def remove(views_dir: Directory, name: str) -> None:
+    """Remove the folder NAME of VIEWS_DIR with its content. A missing folder is no error. Raises OSError."""
     try:
-        fd = os.open(name, FOLDER, dir_fd=place.fd)
+        fd = os.open(name, FOLDER, dir_fd=views_dir.fd)
     except FileNotFoundError:
         return
     try:
         _empty(fd)
     finally:
         os.close(fd)
-    os.rmdir(name, dir_fd=place.fd)
+    os.rmdir(name, dir_fd=views_dir.fd)
 
 
-def sweep(place: Directory) -> None:
-    """Remove what builders and removers left when killed; the caller holds the store's lock.
+def sweep(views_dir: Directory) -> None:
+    """Remove the temporary folders of killed processes. The caller holds the lock of the store.
 
-    What cannot be removed stays: it does no harm, and lack of space is reported when it occurs.
+    A folder that cannot be removed stays and is harmless. If space is missing, a later write reports the
+    error.
     """
-    tempfiles.sweep(place)
-    for name in os.listdir(place.fd):
+    tempfiles.sweep(views_dir)
+    for name in os.listdir(views_dir.fd):
         if tempfiles.TEMPORARY.fullmatch(name):
             with suppress(OSError):
-                _sweep(place, name)
+                _sweep(views_dir, name)
 
 
 def host_path(path: str, root: Root) -> str:
-    """Return PATH of this machine as the host of ROOT has it; one that is not within it stays as it is."""
+    """Return PATH of this machine as a path of the host of ROOT, or PATH itself if it is outside ROOT."""
     inside = os.path.realpath(root.outer_path("/")).rstrip("/") + "/"
     return root.host_path(path[len(inside) - 1 :]) if path.startswith(inside) else path
 
 
-def pruned_in(place: Directory) -> str:
-    """Return the boot in which the views of PLACE were last pruned; empty where there is no record."""
-    return (take_snapshot(place, BOOT_FILE).content or b"").decode("ascii", "replace").strip()
+def pruned_in(views_dir: Directory) -> str:
+    """Return the ID of the boot of the last pruning in VIEWS_DIR, or "" if there is no record."""
+    return (take_snapshot(views_dir, BOOT_FILE).content or b"").decode("ascii", "replace").strip()
 
 
-def record_boot(place: Directory) -> None:
-    """Record this boot for ``pruned_in``; the caller holds the store's lock."""
-    tempfiles.replace_file(place, BOOT_FILE, f"{boot_id(Root())}\n".encode())
+def record_boot(views_dir: Directory) -> None:
+    """Record the ID of this boot for ``pruned_in``. The caller holds the lock of the store."""
+    tempfiles.replace_file(views_dir, BOOT_FILE, f"{boot_id(Root())}\n".encode())
 
 
-def _sweep(place: Directory, name: str) -> None:
-    fd = os.open(name, FOLDER, dir_fd=place.fd)
+def _sweep(views_dir: Directory, name: str) -> None:
+    fd = os.open(name, FOLDER, dir_fd=views_dir.fd)
     try:
         if os.fstat(fd).st_uid != os.geteuid():
             return
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: its builder is running
-        remove(place, name)
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError if the builder of the folder runs
+        remove(views_dir, name)
     finally:
         os.close(fd)
 
 
-def _apart(place: Directory, name: str, wanted: Content) -> tuple[str, ...] | None:
-    """Return which files of the view NAME are empty placeholders; None if its content is not WANTED."""
+def _placeholders(views_dir: Directory, name: str, expected: Content) -> tuple[str, ...] | None:
+    """Return the empty placeholders in the view NAME, or None if the view's content is not EXPECTED."""
     try:
-        fd = os.open(name, FOLDER, dir_fd=place.fd)
+        fd = os.open(name, FOLDER, dir_fd=views_dir.fd)
     except OSError:
         return None
     try:
@@ -199,24 +203,25 @@ def _apart(place: Directory, name: str, wanted: Content) -> tuple[str, ...] | No
         return None
     finally:
         os.close(fd)
-    apart = tuple(path for path, told in wanted.items() if found.get(path) == _place_of(told) != told)
-    return apart if found == {**wanted, **{path: _place_of(wanted[path]) for path in apart}} else None
+    empty = tuple(path for path, entry in expected.items() if found.get(path) == _placeholder(entry) != entry)
+    return empty if found == {**expected, **{path: _placeholder(expected[path]) for path in empty}} else None
 
 
-def _place_of(told: tuple[int, int] | str | None) -> tuple[int, int] | str | None:
-    # An empty file with its source's time: a truncated file has another time.
-    return (0, told[1]) if isinstance(told, tuple) else told
+def _placeholder(entry: tuple[int, int] | str | None) -> tuple[int, int] | str | None:
+    # A placeholder is an empty file with the time of its source. A truncated file has another time.
+    return (0, entry[1]) if isinstance(entry, tuple) else entry
 
 
 def _file(status: os.stat_result) -> tuple[int, int] | None:
-    # A hard link shares its source's mode: making the source setuid damages the view.
+    # A hard link has the mode of its source. If the source becomes setuid, the result is None, so the view is
+    # treated as damaged.
     if not stat.S_ISREG(status.st_mode) or status.st_mode & (stat.S_ISUID | stat.S_ISGID):
         return None
     return status.st_size, status.st_mtime_ns // _NS_PER_S
 
 
 def _hold(fd: int) -> None:
-    # A file system without locks: a sweep cannot lock the folder either.
+    # If the file system has no locks, a sweep cannot lock the folder either.
     with suppress(OSError):
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

@@ -1,4 +1,4 @@
-"""Find which views are mounted anywhere on this machine, from every process's mount table."""
+"""Find the mounted views of this machine in the mount tables of all processes."""
 
 from __future__ import annotations
 
@@ -14,48 +14,53 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The kernel's number of the first process namespace (PROC_PID_INIT_INO, linux/proc_ns.h).
+# The inode number of the first PID namespace (PROC_PID_INIT_INO, linux/proc_ns.h).
 _FIRST_NAMESPACE = "pid:[4026531836]"
-# A thousand containers with a hundred mounts each take a tenth of that; pruning holds the lock, for which
-# other processes wait twice that long (store.lock).
+# The mount tables of 1,000 containers with 100 mounts each need a tenth of this time. Pruning holds the lock
+# during this time. Other processes wait for the lock for twice this time (store.lock).
 TIME_LIMIT_S = 5.0
 
 
 @frozen
 class MountedViews:
-    """For each mounted view the number of a process that sees it; ``problem``: others may be mounted, too."""
+    """The mounted views, each with the ID of a process that has the view mounted.
+
+    ``problem`` is the reason why more views may be mounted, or "".
+    """
 
     processes: dict[str, int]
     problem: str = ""
 
 
 def mounted_views(names: Iterable[str], proc: str, *, time_limit_s: float = TIME_LIMIT_S) -> MountedViews:
-    """Return which of the views NAMES are mounted, whole or in part, as PROC (``/proc``) shows it.
+    """Return the views in NAMES that are mounted completely or in part. PROC is the path of ``/proc``.
 
-    A view counts as mounted wherever a mount's root within its file system (proc_pid_mountinfo(5),
-    field 4) goes through its name, so the path at which its file system is mounted does not matter. What is
-    not read within TIME_LIMIT_S is a ``problem``: any user can make as many mounts as they like.
+    A view is mounted if its name is a component of the root of a mount (proc_pid_mountinfo(5), field 4). The
+    root is a path within the file system, so the mount points of the file system are irrelevant. A view is
+    also treated as mounted if its name is in a mount point (field 5). Otherwise, the removal of the view
+    could remove the files that are mounted there. If the function needs more than TIME_LIMIT_S, the result
+    has a ``problem``. The limit is necessary because any user can make many mounts.
     """
-    wanted = {os.fsencode(name) for name in names}
+    pending = {os.fsencode(name) for name in names}
     found: dict[str, int] = {}
     until = time.monotonic() + time_limit_s
     try:
-        if problem := _blindness(proc):
+        if problem := _why_incomplete(proc):
             return MountedViews(processes={}, problem=problem)
         pids = sorted(int(name) for name in os.listdir(proc) if name.isascii() and name.isdigit())
-        seen: set[str] = set()
+        read: set[str] = set()
         for pid in pids:
             namespace = _namespace(f"{proc}/{pid}")
-            if namespace and namespace in seen:
+            if namespace and namespace in read:
                 continue
-            for name in _mounted_in(f"{proc}/{pid}/mountinfo", wanted, until):
+            for name in _mounted_in(f"{proc}/{pid}/mountinfo", pending, until):
                 found.setdefault(os.fsdecode(name), pid)
-                wanted.discard(name)
-            if not wanted:
+                pending.discard(name)
+            if not pending:
                 break
-            seen.add(namespace)
+            read.add(namespace)
     except TimeoutError:
-        problem = f"reading every process's mounts takes more than {time_limit_s:g} s: there are too many"
+        problem = f"too many mounts: reading all mount tables takes more than {time_limit_s:g} s"
         return MountedViews(processes=found, problem=problem)
     except OSError as error:
         problem = f"{shown(error.filename or proc)} cannot be read: {reason(error)}"
@@ -63,17 +68,18 @@ def mounted_views(names: Iterable[str], proc: str, *, time_limit_s: float = TIME
     return MountedViews(processes=found)
 
 
-def _blindness(proc: str) -> str:
-    """Return why PROC does not show every process of the machine, or "" where it does."""
+def _why_incomplete(proc: str) -> str:
+    """Return the reason why PROC does not list all processes of the machine, or "" if it lists them all."""
     if os.readlink(f"{proc}/self/ns/pid") != _FIRST_NAMESPACE:
-        return "this process namespace does not show the host's other processes"
+        return "this PID namespace does not contain the host's other processes"
     if not os.path.isdir(f"{proc}/1"):
         return f"{shown(proc)} hides processes (mount option hidepid)"
     return ""
 
 
 def _namespace(process: str) -> str:
-    # Processes share tables; if the kernel does not tell which, each is read.
+    # All processes of a mount namespace have the same mount table. If the namespace is unknown, the table of
+    # each process is read.
     try:
         return os.readlink(f"{process}/ns/mnt")
     except OSError:
@@ -81,20 +87,20 @@ def _namespace(process: str) -> str:
 
 
 def _mounted_in(path: str, wanted: set[bytes], until: float) -> set[bytes]:
-    """Return which of the views WANTED the table PATH has; none for a process that has ended.
+    """Return the views in WANTED that are in the mount table PATH. For an ended process, the result is empty.
 
-    Raises TimeoutError as soon as it is later than UNTIL.
+    Raise TimeoutError after UNTIL.
     """
     found: set[bytes] = set()
     try:
         for row in rows(path):
-            fields = row.split(b" ", 4)
+            fields = row.split(b" ", 5)
             if len(fields) > 4:
-                found |= wanted.intersection(fields[3].split(b"/"))
+                found |= wanted.intersection((*fields[3].split(b"/"), *fields[4].split(b"/")))
             if time.monotonic() > until:
                 raise TimeoutError
     except OSError as error:
-        # EINVAL: a zombie no longer has mounts.
+        # EINVAL: a zombie process has no mounts.
         if error.errno in (EINVAL, ESRCH) or isinstance(error, FileNotFoundError):
             return set()
         raise

@@ -1,8 +1,9 @@
-"""Remove views that nobody uses: ``prune``, and once in a boot ``prune_after_boot``.
+"""Remove unused views with ``prune``, and once in each boot with ``prune_after_boot``.
 
-Removing a view empties the mounts of running containers and breaks starts that have read an old spec. So a
-view is removed only if no spec and no volume names it, no process has it mounted, and it and the specs are
-not new; if any of these is unknown, it stays.
+If cdigen removed a used view, the mounts of running containers would be empty. A container would not start if
+its runtime has read an old spec that names the view. Therefore, cdigen removes a view only if no spec and no
+volume names the view, no process has mounted the view, and the view and the specs are older than GRACE_S. If
+one of these conditions is unknown, the view stays.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from cdigen.store.views.folder import (
     view_names,
 )
 from cdigen.store.views.mounts import mounted_views
-from cdigen.store.views.volumes import led_to
+from cdigen.store.views.volumes import linked_views
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 
     Result = Literal["removed", "removable", "kept", "failed"]
 
-# A container that read a spec before it was replaced mounts its view within seconds: pulls come before.
+# Seconds. If a runtime read a spec before cdigen replaced the spec, the runtime mounts the view within
+# seconds. A runtime pulls images before it reads specs.
 GRACE_S = 60.0
 
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -51,7 +53,7 @@ _MENTION = re.compile(VIEW_NAME.pattern.encode())
 
 @frozen
 class PrunedView:
-    """The result for a view and why; ``removable`` in a dry run, ``failed`` if the system refused."""
+    """The result for a view, with a reason."""
 
     name: str
     result: Result
@@ -60,8 +62,9 @@ class PrunedView:
 
 @frozen
 class _Specs:
-    # From spec directories and volumes: which file or link names a view, when a spec directory was last
-    # written, and why that may be incomplete.
+    # The data from spec directories and volumes. ``mentions`` is view -> the file or link that names the
+    # view. ``newest`` is the time of the last write to a spec directory. ``problem`` is the reason why the
+    # data may be incomplete.
     mentions: dict[str, str]
     newest: float = 0.0
     problem: str = ""
@@ -75,25 +78,26 @@ def prune(
     now: Callable[[], float] = time.time,
     dry_run: bool = False,
 ) -> tuple[PrunedView, ...]:
-    """Remove the unused views of STATE_DIR, and return the result for each view, by name.
+    """Remove the unused views of STATE_DIR, and return the result for each view, sorted by name.
 
-    SPEC_DIRS are all directories where a spec, ours or foreign, may name a view. StoreError: the state
-    directory or the views cannot be read, or the lock is held.
+    SPEC_DIRS are all directories with specs that may name a view. The specs can be foreign. In a dry run, the
+    result of an unused view is ``removable``. If a system call failed, the result is ``failed``. Raises
+    StoreError if the state directory or the views cannot be read, or another process holds the lock.
     """
     with (
         open_existing(state_dir, what=STATE_DIRECTORY) as home,
-        open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place,
+        open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as views_dir,
     ):
-        if home is None or place is None:
+        if home is None or views_dir is None:
             return ()
         if dry_run:
-            return _judge(place, _read_names(state_dir, spec_dirs), proc, now())
-        for directory, what in ((home, STATE_DIRECTORY), (place, VIEW_DIRECTORY)):
+            return _judge(views_dir, _read_names(state_dir, spec_dirs), proc, now())
+        for directory, what in ((home, STATE_DIRECTORY), (views_dir, VIEW_DIRECTORY)):
             require_owned(directory, what=what)
         with exclusive(home):
-            sweep(place)
-            judged = _judge(place, _read_names(state_dir, spec_dirs), proc, now())
-            return tuple(_carried_out(place, row) if row.result == "removable" else row for row in judged)
+            sweep(views_dir)
+            judged = _judge(views_dir, _read_names(state_dir, spec_dirs), proc, now())
+            return tuple(_carried_out(views_dir, row) if row.result == "removable" else row for row in judged)
 
 
 def prune_after_boot(
@@ -103,31 +107,31 @@ def prune_after_boot(
     proc: str = "/proc",
     now: Callable[[], float] = time.time,
 ) -> tuple[PrunedView, ...]:
-    """Prune in the first cycle after a boot; returns () if this boot was already done.
+    """Prune in the first cycle after a boot. Return () if views were already pruned in this boot.
 
-    Called after views were published (which keeps them) and before specs are written. Where spec
-    directories were written less than the grace time ago, this boot is not recorded as done, and the next
-    cycle tries again.
+    The caller publishes its views before this call, so that they are not pruned, and writes the specs after
+    this call. If a spec directory was written during the last GRACE_S seconds, the boot is not recorded. Then
+    the next cycle prunes again.
     """
     with (
         open_existing(state_dir, what=STATE_DIRECTORY) as home,
-        open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place,
+        open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as views_dir,
     ):
-        if home is None or place is None or pruned_in(place) == boot_id(Root()):
+        if home is None or views_dir is None or pruned_in(views_dir) == boot_id(Root()):
             return ()
         is_early = _is_young(_read_specs(spec_dirs).newest, now())
         rows = prune(state_dir, spec_dirs=spec_dirs, proc=proc, now=now)
         if not is_early:
             with exclusive(home):
-                record_boot(place)
+                record_boot(views_dir)
         return rows
 
 
-def _judge(place: Directory, specs: _Specs, proc: str, now: float) -> tuple[PrunedView, ...]:
-    names = view_names(place)
-    reasons = {name: _needed(place, name, specs, now) for name in names}
+def _judge(views_dir: Directory, specs: _Specs, proc: str, now: float) -> tuple[PrunedView, ...]:
+    names = view_names(views_dir)
+    reasons = {name: _needed(views_dir, name, specs, now) for name in names}
     free = [name for name in names if not reasons[name]]
-    # Reading every process's table is expensive, and usually no view is left to check.
+    # Reading the mount tables of all processes is slow, and usually there is no view to check.
     tables = mounted_views(free, proc) if free else None
     for name in free:
         if tables is not None and name in tables.processes:
@@ -144,51 +148,55 @@ def _judge(place: Directory, specs: _Specs, proc: str, now: float) -> tuple[Prun
     )
 
 
-def _needed(place: Directory, name: str, specs: _Specs, now: float) -> str:
-    """Return why the view NAME must stay according to files and their times, or an empty text."""
+def _needed(views_dir: Directory, name: str, specs: _Specs, now: float) -> str:
+    """Return the reason why the view NAME must stay, or "". Mounts are not examined."""
     if name in specs.mentions:
         return f"{shown(specs.mentions[name])} names it"
     if specs.problem:
         return specs.problem
     try:
-        made_at = os.stat(name, dir_fd=place.fd, follow_symlinks=False).st_mtime
+        made_at = os.stat(name, dir_fd=views_dir.fd, follow_symlinks=False).st_mtime
     except OSError as error:
-        return f"it cannot be looked at: {reason(error)}"
+        return f"it cannot be examined: {reason(error)}"
     if _is_young(made_at, now):
-        return f"it was made or asked for less than {GRACE_S:g} s ago"
+        return f"it was made or requested less than {GRACE_S:g} s ago"
     if _is_young(specs.newest, now):
-        return f"a spec directory was written less than {GRACE_S:g} s ago, and a start may be in flight"
+        return f"a spec directory was written less than {GRACE_S:g} s ago: a container may be starting"
     return ""
 
 
 def _is_young(written: float, now: float) -> bool:
-    # A time in the future means that the clock was set: it counts as young.
+    # A time in the future is also new. It is possible if the clock was set back.
     return now - written < GRACE_S
 
 
-def _carried_out(place: Directory, row: PrunedView) -> PrunedView:
+def _carried_out(views_dir: Directory, row: PrunedView) -> PrunedView:
     temporary = temporary_name(row.name)
     try:
-        # Renamed first: after a kill it is swept up, and no half view keeps the name.
-        os.rename(row.name, temporary, src_dir_fd=place.fd, dst_dir_fd=place.fd)
-        fsync_directory(place)
-        remove(place, temporary)
+        # The view is renamed first. If the process is killed, no incomplete view has the name, and a sweep
+        # removes the folder.
+        os.rename(row.name, temporary, src_dir_fd=views_dir.fd, dst_dir_fd=views_dir.fd)
+        fsync_directory(views_dir)
+        remove(views_dir, temporary)
     except OSError as error:
         return PrunedView(name=row.name, result="failed", reason=f"cannot be removed: {reason(error)}")
     return PrunedView(name=row.name, result="removed", reason=row.reason)
 
 
 def _read_names(state_dir: str, directories: tuple[str, ...]) -> _Specs:
-    """Read what names a view: the files in DIRECTORIES, and the volumes of STATE_DIR."""
+    """Return the names of the views in the files of DIRECTORIES and in the volumes of STATE_DIR."""
     specs = _read_specs(directories)
     try:
-        return replace(specs, mentions={**led_to(state_dir), **specs.mentions})
+        return replace(specs, mentions={**linked_views(state_dir), **specs.mentions})
     except StoreError as error:
         return replace(specs, problem=specs.problem or error.message)
 
 
 def _read_specs(directories: tuple[str, ...]) -> _Specs:
-    """Read every file in DIRECTORIES: a truncated spec, or one set aside, names a view as well."""
+    """Return the names of the views in all files of DIRECTORIES.
+
+    A truncated or renamed spec can also name a view.
+    """
     mentions: dict[str, str] = {}
     newest = 0.0
     problem = ""
@@ -206,13 +214,13 @@ def _read_specs(directories: tuple[str, ...]) -> _Specs:
 
 
 def _read_spec(path: str, mentions: dict[str, str]) -> float:
-    """Add the views that the file PATH names to MENTIONS; returns when it was written."""
+    """Add the views in the file PATH to MENTIONS, and return the modification time of the file."""
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
             return 0.0
         fd = os.open(path, _FILE)
     except FileNotFoundError:
-        return 0.0  # gone meanwhile, or a link to nothing
+        return 0.0  # the file was removed, or is a dangling link
     try:
         status = os.fstat(fd)
         if status.st_size > MAX_BYTES:

@@ -1,10 +1,11 @@
-"""Publish and find driver views: ``publish_view`` makes the view of a plan, ``find_view`` looks for it.
+"""Driver views: ``publish_view`` makes the view of a plan (``model.view``), ``find_view`` finds it.
 
-A view is the directory ``views/<vendor>-<digest>`` of the state directory, mounted into containers as a
-whole. Its name is derived from its content, so it is never changed: another driver gets another view. It
-appears in one step, and a kill at any moment leaves none or a whole one. One that is damaged later stays as
-it is, because running containers have it mounted; another with a number appended to the name replaces it.
-``pruning`` removes unused views.
+A view is the directory ``views/<vendor>-<digest>`` of the state directory. Containers mount the whole
+directory. The digest in the name is computed from the content. Therefore, a view never changes, and another
+driver has another view. A view appears in one step. If the process is killed, there is a complete view or no
+view. cdigen does not repair a damaged view, because running containers may have it mounted. A second view
+replaces the damaged view. The name of the second view has an appended number. ``pruning`` removes unused
+views.
 """
 
 from __future__ import annotations
@@ -49,111 +50,115 @@ if TYPE_CHECKING:
 
 @frozen
 class PublishedView:
-    """An existing view: its name, its path on the host, how it was made.
+    """An existing view, with its name, its path on the host, and ``how`` cdigen made or found the view.
 
-    ``left_out`` are the paths of the plan that it lacks, each with its reason in ``findings`` (a link's is
-    that of its target). They must stay out of the spec. ``apart`` are the paths
-    of files that could not enter it: empty files, on which the sources are to be mounted.
+    ``left_out`` are the paths of the plan that are not in the view. The spec must not contain these paths.
+    ``findings`` has the reason for each file. A link is left out if its target is left out. ``separate`` are
+    the paths of files that could not be added. The view has an empty file at each of these paths, and the
+    runtime must mount the source on the empty file.
     """
 
     name: str
     path: str
     how: How
     left_out: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
+    separate: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
 
 
 def find_view(plan: ViewPlan, root: Root, state_dir: str) -> PublishedView | None:
-    """Return the view of PLAN if it exists and is whole, else None; changes nothing.
+    """Return the view of PLAN, or None if there is no complete view. Change nothing.
 
-    Also None if a source is gone, or the state directory cannot be read or is writable by others:
-    ``publish_view`` says why. To write a spec that names the view, call ``publish_view``, which also keeps it
-    from being pruned.
+    The result is also None if a source is missing, or if the state directory cannot be read or is writable by
+    others. ``publish_view`` reports the reason. Before you write a spec with the view, call ``publish_view``.
+    That function also protects the view from pruning.
     """
     try:
-        wanted = view_layout(plan, root)
+        layout = view_layout(plan, root)
         with (
             open_existing(state_dir, what=STATE_DIRECTORY) as home,
-            open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as place,
+            open_existing(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY) as views_dir,
         ):
-            if home is None or place is None or writable_by_others(home) or writable_by_others(place):
+            if home is None or views_dir is None or writable_by_others(home) or writable_by_others(views_dir):
                 return None
-            there = find_intact(place, wanted)
-            return _published(place, there, "found", wanted, root) if there else None
+            view = find_intact(views_dir, layout)
+            return _published(views_dir, view, "found", layout, root) if view else None
     except (ConfigError, StoreError):
         return None
 
 
 def publish_view(plan: ViewPlan, root: Root, state_dir: str, *, copies: bool) -> PublishedView:
-    """Make the view of PLAN from the files of ROOT, unless it exists already.
+    """Return the view of PLAN, and make it from the files of ROOT if it does not exist.
 
-    STATE_DIR is a path of this machine. Files that can be neither hard-linked nor reflinked are copied if
-    they are small or ``copies`` is set, and are else empty files in the view. The lock is not
-    held while files are copied. StoreError: the view cannot be made, and nothing is left of it.
+    STATE_DIR is a path of this machine. If a file cannot be hard-linked or reflinked, the function copies
+    the file if it is small or ``copies`` is set. Otherwise, the view has an empty file. The function
+    does not hold the lock while it copies files. Raises StoreError if the view cannot be made. Then no files
+    remain.
     """
-    wanted = view_layout(plan, root)
+    layout = view_layout(plan, root)
     with ExitStack() as stack:
         home = stack.enter_context(open_owned(state_dir, what=STATE_DIRECTORY))
-        place = stack.enter_context(open_owned(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
+        views_dir = stack.enter_context(open_owned(f"{state_dir}/{VIEWS}", what=VIEW_DIRECTORY))
         with exclusive(home):
-            sweep(place)
-            if not pruned_in(place):
-                record_boot(place)
-            if there := find_intact(place, wanted, whole=copies):
-                _touch(place, there.name)
-                return _published(place, there, "found", wanted, root)
-            growing = stack.enter_context(temporary_view(place, wanted.name))
-        filled = fill(growing, wanted, root, copies=copies, place=place)
+            sweep(views_dir)
+            if not pruned_in(views_dir):
+                record_boot(views_dir)
+            if view := find_intact(views_dir, layout, whole=copies):
+                _touch(views_dir, view.name)
+                return _published(views_dir, view, "found", layout, root)
+            temporary = stack.enter_context(temporary_view(views_dir, layout.name))
+        filled = fill(temporary, layout, root, copies=copies, views_dir=views_dir)
         with exclusive(home):
-            if there := find_intact(place, wanted, whole=copies):
-                _touch(place, there.name)
-                return _published(place, there, "found", wanted, root)
-            name = _put(place, growing, wanted)
-        return _published(place, IntactView(name=name, apart=filled.apart), filled.way, wanted, root)
+            if view := find_intact(views_dir, layout, whole=copies):
+                _touch(views_dir, view.name)
+                return _published(views_dir, view, "found", layout, root)
+            name = _put(views_dir, temporary, layout)
+        return _published(
+            views_dir, IntactView(name=name, separate=filled.separate), filled.method, layout, root
+        )
 
 
-def _put(place: Directory, growing: Directory, wanted: ViewLayout) -> str:
-    # Under the lock the name is free. Even if another process took it, rename(2) replaces at most an empty
-    # folder, which is not a view.
-    name = free_name(place, wanted.name)
+def _put(views_dir: Directory, temporary: Directory, layout: ViewLayout) -> str:
+    # The name is free while the lock is held. If a process without the lock makes a folder with this name,
+    # rename(2) replaces only an empty folder. An empty folder is not a view.
+    name = free_name(views_dir, layout.name)
     try:
-        os.utime(growing.fd)
-        os.rename(os.path.basename(growing.path), name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        os.utime(temporary.fd)
+        os.rename(os.path.basename(temporary.path), name, src_dir_fd=views_dir.fd, dst_dir_fd=views_dir.fd)
     except OSError as error:
-        raise store_error("cannot make the view", place.file(name), error) from error
-    fsync_directory(place)
+        raise store_error("cannot make the view", views_dir.file(name), error) from error
+    fsync_directory(views_dir)
     return name
 
 
-def _touch(place: Directory, name: str) -> None:
-    # A spec is about to name it: its grace time for pruning begins anew.
+def _touch(views_dir: Directory, name: str) -> None:
+    # The caller writes a spec with the view. Therefore, the grace time of the view for pruning begins again.
     try:
-        os.utime(name, dir_fd=place.fd, follow_symlinks=False)
+        os.utime(name, dir_fd=views_dir.fd, follow_symlinks=False)
     except OSError as error:
-        raise store_error("cannot use the view", place.file(name), error) from error
+        raise store_error("cannot use the view", views_dir.file(name), error) from error
 
 
 def _published(
-    place: Directory, there: IntactView, how: How, wanted: ViewLayout, root: Root
+    views_dir: Directory, view: IntactView, how: How, layout: ViewLayout, root: Root
 ) -> PublishedView:
-    sources = {source.path: source.real for source in wanted.files}
+    sources = {source.path: source.real for source in layout.files}
     return PublishedView(
-        name=there.name,
-        path=host_path(place.record(there.name), root),
+        name=view.name,
+        path=host_path(views_dir.record(view.name), root),
         how=how,
-        left_out=wanted.left_out,
-        apart=there.apart,
-        findings=(*wanted.findings, *(_mounted_by_itself(sources[path]) for path in there.apart)),
+        left_out=layout.left_out,
+        separate=view.separate,
+        findings=(*layout.findings, *(_mounted_separately(sources[path]) for path in view.separate)),
     )
 
 
-def _mounted_by_itself(source: str) -> Finding:
+def _mounted_separately(source: str) -> Finding:
     return Finding(
         severity="info",
-        rule="view-apart",
+        rule="view-file-separate",
         path=source,
-        message=f"{shown(source)} is mounted separately from the view: it can be neither hard-linked nor "
-        "reflinked into it",
-        hint="put state_dir on the same file system and mount as that file, or set view_copies: true",
+        message=f"{shown(source)} is mounted separately from the view, because it cannot be hard-linked "
+        "or reflinked",
+        hint="put state_dir on the same file system and mount as this file, or set copy_driver_files: true",
     )

@@ -1,7 +1,7 @@
-"""Share copies among views: ``link_copy`` links a file that another view has already, byte for byte.
+"""Share copies of files between views: ``link_copy`` adds a hard link to an equal copy in another view.
 
-Kinds that give parts of one driver have a view each. Where files can be linked or reflinked, that costs
-nothing; where they have to be copied, each is copied once.
+Each capability kind of a driver has a separate view. Hard links and reflinks to the files of the driver need
+no space. If a file must be copied, cdigen copies the file only once, and links the copy into the other views.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CHUNK = 1 << 20
 
 
-def link_copy(place: Directory, file: int, source: ViewSource, at: tuple[Directory, str]) -> bool:
-    """Link the copy of SOURCE in a view of PLACE to AT, a folder and a name; return whether there was one.
+def link_copy(views_dir: Directory, file: int, source: ViewSource, at: tuple[Directory, str]) -> bool:
+    """Hard-link a copy of SOURCE from a view in VIEWS_DIR, and return whether a copy was linked.
 
-    FILE is SOURCE's descriptor. What does not work is as if there were none.
+    AT is the folder and the name of the new link. FILE is the descriptor of SOURCE. The function ignores a
+    copy that cannot be read or linked.
     """
     folder, name = at
-    for view in view_names(place):
+    for view in view_names(views_dir):
         with suppress(OSError):
-            fd = os.open(f"{view}/{source.path}", _READ, dir_fd=place.fd)
+            fd = os.open(f"{view}/{source.path}", _READ, dir_fd=views_dir.fd)
             try:
                 if _is_copy(fd, file, source):
                     os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
@@ -42,16 +43,16 @@ def link_copy(place: Directory, file: int, source: ViewSource, at: tuple[Directo
 
 def _is_copy(fd: int, file: int, source: ViewSource) -> bool:
     status = os.fstat(fd)
-    told = (status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode))
+    properties = (status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode))
     return (
-        told == (source.size, source.mtime_ns, source.copy_mode)
+        properties == (source.size, source.mtime_ns, source.copy_mode)
         and not unfit(status, fd)
         and _is_equal(fd, file)
     )
 
 
 def _is_equal(one: int, other: int) -> bool:
-    """Return whether two open files have the same bytes: size and time alone do not tell that."""
+    """Return whether two open files have the same bytes. An equal size and time is not sufficient."""
     offset = 0
     while part := os.pread(one, _CHUNK, offset):
         if part != os.pread(other, _CHUNK, offset):

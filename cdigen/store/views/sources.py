@@ -1,6 +1,7 @@
-"""Lay out a view: which of the host's files may enter it, and its name, derived from them.
+"""The layout of a view: the name of the view, and the host's files that the view may contain.
 
-``view_layout`` reads every source's status without opening it, so that an existing view is found fast.
+``view_layout`` reads the status of each source without opening the source. Therefore, cdigen finds an
+existing view fast.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ if TYPE_CHECKING:
 CAPABILITIES = "security.capability"
 
 _DIGITS = 16
-# Nix and Guix give every file the time 1, OSTree 0: there a time has no meaning.
-_TELLING_NS = 2 * 10**9
+# Nix and Guix set the time of every file to 1, and OSTree to 0. These times do not show a change of the file.
+_REAL_TIME_NS = 2 * 10**9
 
 
 @frozen
 class ViewSource:
-    """A file that may enter the view: its path in it, and the host's file as it was when examined.
+    """A file that the view may contain: its path in the view, and the properties of the host's file.
 
     ``real`` is the canonical path within the root.
     """
@@ -42,13 +43,13 @@ class ViewSource:
 
     @property
     def copy_mode(self) -> int:
-        """The mode of a copy: no setuid, setgid, sticky; only the owner writes."""
+        """The mode of a copy, without setuid, setgid and sticky. Only the owner has write permission."""
         return self.mode & 0o755
 
 
 @frozen
 class ViewLayout:
-    """The content of a view to be made, its name, and which files of the plan are left out and why."""
+    """The name and content of a new view, and the files of the plan that are left out, with findings."""
 
     name: str
     files: tuple[ViewSource, ...]
@@ -60,24 +61,25 @@ class ViewLayout:
 def view_layout(plan: ViewPlan, root: Root) -> ViewLayout:
     """Return the layout of PLAN for the present files of ROOT.
 
-    A file that would give more than its bytes is left out, with a finding, and so are the links to it (see
-    ``unfit``). The name is a digest of the view's content: of files the path, size, mode and mtime, so that
-    no content is read; not their inode or ctime, which a hard link or a restored backup changes. StoreError:
-    the plan or a source is invalid.
+    The function leaves out a file that could give privileges (see ``unfit``), and the links to such a file.
+    The result has a finding for each such file. The digest in the name of the view is computed from the path,
+    size, mode and mtime of each file. Therefore, the function reads no file. The digest does not use inode or
+    ctime, because a hard link or a restored backup changes them. Raises StoreError if the plan or a source is
+    invalid.
     """
     if problem := fault(plan):
-        raise StoreError(f"no view can be made: {problem}", hint="rename the file, or use layout 'files'")
+        raise StoreError(f"the view cannot be made: {problem}", hint="rename the file, or use layout 'files'")
     files: list[ViewSource] = []
     findings: list[Finding] = []
     for file in plan.files:
-        source, against = _look(file, root)
-        if against:
-            findings.append(_left_out(file, against))
+        source, problem = _examine(file, root)
+        if problem:
+            findings.append(_left_out(file, problem))
         else:
             files.append(source)
     if not files:
         why = f": {findings[0].message}" if findings else ""
-        raise StoreError(f"no view can be made: no file may enter it{why}")
+        raise StoreError(f"the view cannot be made: it would contain no file{why}")
     links = _links(plan, files)
     kept = {source.path for source in files} | {link.path for link in links}
     return ViewLayout(
@@ -93,16 +95,17 @@ def _links(plan: ViewPlan, files: list[ViewSource]) -> tuple[ViewLink, ...]:
     """Return the links of PLAN whose target is one of FILES."""
     if len(files) == len(plan.files):
         return plan.links
-    taken = {source.path for source in files}
-    arrivals = ends(plan)
-    return tuple(link for link in plan.links if arrivals[link.path] in taken)
+    present = {source.path for source in files}
+    targets = ends(plan)
+    return tuple(link for link in plan.links if targets[link.path] in present)
 
 
 def unfit(status: os.stat_result, file: int | str) -> str:
-    """Return why FILE (a path or a descriptor) with STATUS must not enter a view; "" if it may.
+    """Return the reason why a view must not contain FILE (a path or a descriptor) with STATUS, or "".
 
-    A view is one mount with everything in it executable, and a hard link shares the owner, mode and
-    capabilities of its source: files that give privileges, or that others than root may change, stay out.
+    All files of a view may be executed, because a view is a single mount. A hard link has the owner, mode and
+    capabilities of its source. Therefore, a view must not contain a file that gives privileges or that users
+    other than root may change.
     """
     mode = status.st_mode
     if not stat.S_ISREG(mode):
@@ -112,22 +115,22 @@ def unfit(status: os.stat_result, file: int | str) -> str:
     if status.st_uid not in {0, os.geteuid()}:
         return f"belongs to uid {status.st_uid}, not to root"
     if mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return "is writable by others than its owner"
+        return "is writable by users other than its owner"
     if _has_capabilities(file):
         return "has file capabilities"
     return ""
 
 
-def _look(file: ViewFile, root: Root) -> tuple[ViewSource, str]:
+def _examine(file: ViewFile, root: Root) -> tuple[ViewSource, str]:
     try:
         real = root.resolve(file.source)
         outer = root.outer_path(real)
         status = os.lstat(outer)
-        against = unfit(status, outer)
+        problem = unfit(status, outer)
     except OSError as error:
         raise StoreError(
-            f"cannot look at {shown(file.source)} for the view: {reason(error)}",
-            hint="run the command again; see 'cdigen inspect' where that does not help",
+            f"cannot examine {shown(file.source)} for the view: {reason(error)}",
+            hint="run the command again; if that does not help, run 'cdigen inspect'",
         ) from error
     source = ViewSource(
         path=file.path,
@@ -136,7 +139,7 @@ def _look(file: ViewFile, root: Root) -> tuple[ViewSource, str]:
         mtime_ns=status.st_mtime_ns,
         mode=stat.S_IMODE(status.st_mode),
     )
-    return source, against
+    return source, problem
 
 
 def _has_capabilities(file: int | str) -> bool:
@@ -146,17 +149,17 @@ def _has_capabilities(file: int | str) -> bool:
         return bool(os.getxattr(file, CAPABILITIES, follow_symlinks=False))
     except OSError as error:
         if error.errno in (errno.ENODATA, errno.ENOTSUP):
-            return False  # it has none, or its file system has none
+            return False  # the file has no capabilities, or the file system does not support them
         raise
 
 
-def _left_out(file: ViewFile, against: str) -> Finding:
+def _left_out(file: ViewFile, problem: str) -> Finding:
     return Finding(
         severity="warning",
         rule="view-left-out",
         path=file.source,
-        message=f"{shown(file.source)} {against}, so it is left out of the view",
-        hint="give it the owner and mode that its package gives it",
+        message=f"{shown(file.source)} {problem}: the file is left out of the view",
+        hint="restore the owner and mode that the package of the file sets",
     )
 
 
@@ -169,6 +172,7 @@ def _digest(plan: ViewPlan, files: list[ViewSource], links: tuple[ViewLink, ...]
 
 
 def _line(source: ViewSource) -> str:
-    # If times have no meaning, the path is used: a store's path changes with the content.
-    origin = "" if source.mtime_ns >= _TELLING_NS else source.real
+    # If the time does not show changes, the digest contains the path. In the store of Nix, Guix or OSTree, a
+    # file with new content has a new path.
+    origin = "" if source.mtime_ns >= _REAL_TIME_NS else source.real
     return f"file\t{source.path}\t{source.size}\t{source.mtime_ns}\t{source.mode:o}\t{origin}"

@@ -1,8 +1,9 @@
-"""Keep a stable path to the view of each kind: ``lead`` exchanges its link, ``drop`` removes it.
+"""Volumes, which are stable paths to views: ``point_link`` sets a volume, ``remove_link`` removes it.
 
-The links ``volumes/<name>`` of the state directory lead to ``../views/<view>``. Whoever names files by such a
-path, as ``docker run --volume`` does, has those of the driver that is there when the container starts, not of
-the one that was there when it was made. A link is exchanged in one step, and its view is not pruned.
+A volume is the link ``volumes/<name>`` of the state directory to ``../views/<view>``. ``docker run --volume``
+can mount a volume in a container. At each start, the container gets the files of the present driver, even if
+another driver was installed when the container was created. cdigen replaces a link in one step. cdigen does
+not prune a view while a volume leads to it.
 """
 
 from __future__ import annotations
@@ -29,127 +30,156 @@ VOLUMES = "volumes"
 VOLUME_DIRECTORY = "volume directory"
 
 
-def lead(state_dir: str, name: str, view: str) -> bool:
-    """Let the volume NAME of STATE_DIR lead to VIEW from now on; return whether it led elsewhere.
+def point_link(state_dir: str, name: str, view: str) -> bool:
+    """Make the volume NAME of STATE_DIR a link to VIEW, and return whether the link was changed.
 
-    StoreError: the system refused, or something of others is in its place.
+    Raises StoreError if a system call failed, or a foreign file has the name NAME.
     """
     with (
         open_owned(state_dir, what=STATE_DIRECTORY) as home,
-        open_owned(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as place,
+        open_owned(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as volumes_dir,
     ):
         target = f"../{VIEWS}/{view}"
-        if _target(place, name) == target:
+        if _target(volumes_dir, name) == target:
             return False
         with exclusive(home):
-            _sweep(place)
-            _exchange(place, name, target)
+            _sweep(volumes_dir)
+            _exchange(volumes_dir, name, target)
     return True
 
 
-def drop(state_dir: str, name: str) -> bool:
-    """Remove the volume NAME of STATE_DIR, whose files are not served any more; return whether it was there.
+def remove_link(state_dir: str, name: str) -> bool:
+    """Remove the volume NAME of STATE_DIR, and return whether the volume existed.
 
-    StoreError: the system refused.
+    Raises StoreError if a system call failed.
     """
     with (
         open_existing(state_dir, what=STATE_DIRECTORY) as home,
-        open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as place,
+        open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as volumes_dir,
     ):
-        if home is None or place is None or not _target(place, name):
+        if home is None or volumes_dir is None or not _target(volumes_dir, name):
             return False
-        require_owned(place, what=VOLUME_DIRECTORY)
+        require_owned(volumes_dir, what=VOLUME_DIRECTORY)
         with exclusive(home):
             try:
-                os.unlink(name, dir_fd=place.fd)
+                os.unlink(name, dir_fd=volumes_dir.fd)
             except FileNotFoundError:
                 return False
             except OSError as error:
-                raise store_error("cannot remove", place.file(name), error) from error
-            fsync_directory(place)
+                raise store_error("cannot remove", volumes_dir.file(name), error) from error
+            fsync_directory(volumes_dir)
     return True
 
 
-def volumes(state_dir: str, root: Root) -> dict[str, str]:
-    """Return the volumes of STATE_DIR that lead to a view: name -> path on the host of ROOT.
+def remove_all_links(state_dir: str) -> None:
+    """Remove all volumes of STATE_DIR, and then the volume directory if it is empty.
 
-    StoreError: they cannot be read.
+    Raises StoreError if a system call failed, or other users may write to the directory.
     """
-    with open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as place:
-        if place is None:
+    with (
+        open_existing(state_dir, what=STATE_DIRECTORY) as home,
+        open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as volumes_dir,
+    ):
+        if home is None or volumes_dir is None:
+            return
+        require_owned(volumes_dir, what=VOLUME_DIRECTORY)
+        with exclusive(home):
+            _sweep(volumes_dir)
+            for name in _links(volumes_dir):
+                with suppress(FileNotFoundError):
+                    os.unlink(name, dir_fd=volumes_dir.fd)
+        # The directory stays if it contains foreign files or is a mount point.
+        with suppress(OSError):
+            os.rmdir(VOLUMES, dir_fd=home.fd)
+
+
+def volumes(state_dir: str, root: Root) -> dict[str, str]:
+    """Return the volumes of STATE_DIR that lead to an existing view: name -> path on the host of ROOT.
+
+    Raises StoreError if the volumes cannot be read.
+    """
+    with open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as volumes_dir:
+        if volumes_dir is None:
             return {}
         return {
-            name: host_path(place.record(name), root)
-            for name, view in _links(place).items()
-            if os.path.isdir(f"{place.real}/../{VIEWS}/{view}")
+            name: host_path(volumes_dir.record(name), root)
+            for name, view in _links(volumes_dir).items()
+            if os.path.isdir(f"{volumes_dir.real}/../{VIEWS}/{view}")
         }
 
 
-def led_to(state_dir: str) -> dict[str, str]:
-    """Return the views to which volumes of STATE_DIR lead: view -> path of volume. StoreError: as above."""
-    with open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as place:
-        return {} if place is None else {view: place.file(name) for name, view in _links(place).items()}
+def linked_views(state_dir: str) -> dict[str, str]:
+    """Return the views of the volumes of STATE_DIR: view -> path of the volume.
+
+    Raises StoreError if the volumes cannot be read.
+    """
+    with open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as volumes_dir:
+        return (
+            {}
+            if volumes_dir is None
+            else {view: volumes_dir.file(name) for name, view in _links(volumes_dir).items()}
+        )
 
 
-def _links(place: Directory) -> dict[str, str]:
-    """Return name -> view of the links in PLACE; everything else there is ignored."""
+def _links(volumes_dir: Directory) -> dict[str, str]:
+    """Return the volumes in VOLUMES_DIR: name -> view. All other files in VOLUMES_DIR are ignored."""
     try:
-        names = sorted(os.listdir(place.fd))
+        names = sorted(os.listdir(volumes_dir.fd))
     except OSError as error:
-        raise store_error("cannot list", place.path, error) from error
+        raise store_error("cannot list", volumes_dir.path, error) from error
     found = {}
     for name in names:
-        folder, _, view = _target(place, name).rpartition("/")
+        folder, _, view = _target(volumes_dir, name).rpartition("/")
         if folder == f"../{VIEWS}" and VIEW_NAME.fullmatch(view) and not TEMPORARY.fullmatch(name):
             found[name] = view
     return found
 
 
-def _target(place: Directory, name: str) -> str:
-    """Return what the link NAME holds; empty where there is none."""
+def _target(volumes_dir: Directory, name: str) -> str:
+    """Return the text of the link NAME, or "" if there is no link."""
     try:
-        return os.readlink(name, dir_fd=place.fd)
+        return os.readlink(name, dir_fd=volumes_dir.fd)
     except FileNotFoundError:
         return ""
     except OSError as error:
         if error.errno == errno.EINVAL:
-            return ""  # no link
-        raise store_error("cannot read", place.file(name), error) from error
+            return ""  # not a link
+        raise store_error("cannot read", volumes_dir.file(name), error) from error
 
 
-def _exchange(place: Directory, name: str, target: str) -> None:
-    # Docker makes a folder of what a container's --volume names and is not there.
+def _exchange(volumes_dir: Directory, name: str, target: str) -> None:
+    # Docker makes a folder at the path of a container's --volume if the path does not exist.
     with suppress(OSError):
-        os.rmdir(name, dir_fd=place.fd)
-    _require_link(place, name)
+        os.rmdir(name, dir_fd=volumes_dir.fd)
+    _require_link(volumes_dir, name)
     temporary = temporary_name(name)
     try:
-        os.symlink(target, temporary, dir_fd=place.fd)
-        os.rename(temporary, name, src_dir_fd=place.fd, dst_dir_fd=place.fd)
+        os.symlink(target, temporary, dir_fd=volumes_dir.fd)
+        os.rename(temporary, name, src_dir_fd=volumes_dir.fd, dst_dir_fd=volumes_dir.fd)
     except OSError as error:
         with suppress(OSError):
-            os.unlink(temporary, dir_fd=place.fd)
-        raise store_error("cannot make", place.file(name), error) from error
-    fsync_directory(place)
+            os.unlink(temporary, dir_fd=volumes_dir.fd)
+        raise store_error("cannot make", volumes_dir.file(name), error) from error
+    fsync_directory(volumes_dir)
 
 
-def _require_link(place: Directory, name: str) -> None:
+def _require_link(volumes_dir: Directory, name: str) -> None:
     try:
-        is_link = stat.S_ISLNK(os.stat(name, dir_fd=place.fd, follow_symlinks=False).st_mode)
+        is_link = stat.S_ISLNK(os.stat(name, dir_fd=volumes_dir.fd, follow_symlinks=False).st_mode)
     except FileNotFoundError:
         return
     except OSError as error:
-        raise StoreError(f"cannot look at {shown(place.file(name))}: {reason(error)}") from error
+        raise StoreError(f"cannot examine {shown(volumes_dir.file(name))}: {reason(error)}") from error
     if not is_link:
         raise StoreError(
-            f"{shown(place.file(name))} is not a link, and cdigen did not make it",
-            hint="see what it is, and move it away",
+            f"{shown(volumes_dir.file(name))} is not a link, and cdigen did not make it",
+            hint="examine it and move it away",
         )
 
 
-def _sweep(place: Directory) -> None:
-    """Remove the links that writers left when killed; the caller holds the lock."""
-    for name in os.listdir(place.fd):
+def _sweep(volumes_dir: Directory) -> None:
+    """Remove the temporary links of killed writers. The caller holds the lock."""
+    for name in os.listdir(volumes_dir.fd):
         if TEMPORARY.fullmatch(name):
             with suppress(OSError):
-                os.unlink(name, dir_fd=place.fd)
+                os.unlink(name, dir_fd=volumes_dir.fd)

@@ -1,6 +1,7 @@
-"""AMD: GPUs of the ``amdgpu`` kernel module, and their compute partitions.
+"""The vendor AMD: GPUs of the ``amdgpu`` kernel module, and their compute partitions.
 
-``vendor`` is the way in; ``kfd`` reads what the compute side of the driver (KFD) knows, ``listing`` what
-devices there are and in which order AMD's tools count them, ``discovery`` puts both together, ``edits``
-turns it into drafts. ``libraries`` finds the host's ROCm, which hardly anybody wants in containers.
+``vendor`` implements the vendor protocol. ``kfd`` reads the topology of KFD, the compute part of the driver.
+``listing`` reads the devices and their order in AMD's tools. ``discovery`` creates the inventory from ``kfd``
+and ``listing``. ``edits`` creates the drafts of specs. ``libraries`` finds the host's ROCm, which containers
+rarely need.
 """

@@ -1,4 +1,7 @@
-"""Find what prevents programs in containers from using AMD's GPUs, whether discovery found these or not."""
+"""Report problems of AMD's devices that discovery does not report.
+
+The problems are wrong groups and modes of device nodes, and GPUs that amdgpu does not drive.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ PCI_VENDOR = 0x1002
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the nodes' groups and modes, and with GPUs that amdgpu does not drive."""
+    """Return findings for wrong groups and modes of nodes, and for GPUs that amdgpu does not drive."""
     nodes = _nodes(inventory) if inventory is not None else ()
     return (*drm.root_only_nodes(nodes), *_closed_kfd(nodes), *_not_driven(context.host))
 
@@ -38,46 +41,44 @@ def _nodes(inventory: Inventory) -> tuple[HostNode, ...]:
 
 
 def _closed_kfd(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:
-    """Say that whoever may open the render nodes may not open KFD's: his programs find no GPU."""
+    """Yield a finding if only root can open /dev/kfd. Programs of other users then find no GPU."""
     for kfd in (node for node in nodes if node.role == "control"):
         if is_root_only(kfd):
-            text = f"only root can open {kfd.host_path} (mode {kfd.mode:04o}): nobody else can compute"
+            text = f"only root can open {kfd.host_path} (mode {kfd.mode:04o}): other users cannot compute"
             yield _finding("warning", "kfd-mode", kfd.host_path, text, drm.GROUP_HINT)
 
 
 def _not_driven(host: Root) -> Iterator[Finding]:
-    """Report the AMD GPUs that amdgpu does not drive, and what is known of why."""
+    """Yield findings for the AMD GPUs that amdgpu does not drive, with the known causes."""
     found = sysfs.pci_devices(host, vendor=PCI_VENDOR, classes=sysfs.ACCELERATORS)
     free = [address for address, driver in found if not driver]
     for address, driver in found:
         if driver not in {"", "amdgpu"}:
             path = f"{sysfs.PCI_DEVICES}/{address}"
-            text = f"GPU {address} is bound to the driver {driver}, not to amdgpu, and gets no device"
+            text = f"GPU {address} is bound to the driver {driver}, not to amdgpu, and gets no CDI device"
             yield _finding("info", "gpu-not-bound", path, text, "")
     if not free:
         return
     addresses = ", ".join(free)
     path = f"{sysfs.PCI_DEVICES}/{free[0]}"
     if "nomodeset" in _kernel_parameters(host):
-        text = f"GPU {addresses} has no driver: the kernel was started with nomodeset, which amdgpu obeys"
-        yield _finding("warning", "gpu-not-bound", path, text, "start it without")
+        text = f"GPU {addresses} has no driver: the kernel parameter nomodeset disables amdgpu"
+        yield _finding("warning", "gpu-not-bound", path, text, "remove nomodeset from the kernel parameters")
     elif not is_loaded(host, "amdgpu"):
         text = f"GPU {addresses} is on the PCI bus, but the module amdgpu is not loaded"
-        yield _finding("warning", "gpu-not-bound", path, text, "'modprobe amdgpu' loads it")
+        yield _finding("warning", "gpu-not-bound", path, text, "run 'modprobe amdgpu'")
     elif not firmware_names(host, "amdgpu"):
-        text = (
-            f"amdgpu has not taken GPU {addresses}, and there is no firmware for it in /lib/firmware/amdgpu"
-        )
-        hint = "install it: Debian's firmware-amd-graphics, Fedora's amd-gpu-firmware, others' linux-firmware"
+        text = f"amdgpu is not bound to GPU {addresses}, and /lib/firmware/amdgpu has no firmware for it"
+        hint = "install firmware-amd-graphics (Debian), amd-gpu-firmware (Fedora) or linux-firmware (others)"
         yield _finding("warning", "firmware-missing", path, text, hint)
     else:
-        text = f"amdgpu is loaded, but has not taken GPU {addresses}"
-        hint = "see 'dmesg | grep amdgpu': often a file of the firmware is missing"
+        text = f"amdgpu is loaded, but is not bound to GPU {addresses}"
+        hint = "run 'dmesg | grep amdgpu'; often a firmware file is missing"
         yield _finding("warning", "gpu-not-bound", path, text, hint)
 
 
 def _kernel_parameters(host: Root) -> list[str]:
-    # What a boot loader was given may hold tabs and ends of lines.
+    # The boot loader's parameters may contain tabs and line ends.
     try:
         return read_text(host, "/proc/cmdline").split()
     except OSError:

@@ -1,4 +1,4 @@
-"""Make the inventory of amdgpu's GPUs and amdxdna's NPUs: ``discover``."""
+"""Read the inventory of amdgpu's GPUs and amdxdna's NPUs (``discover``)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.kernel.nodes import NodeReader
 
-# Rules of findings that a GPU, or a partition of one, gets no device.
+# The rules of findings about a GPU or partition that has no CDI device.
 _OF_GPUS = {
     *("gpu-node-missing", "gpu-lost", "gpu-without-kfd", "control-node-missing"),
     *("partition-without-kfd", "partition-without-gpu", "partition-contradiction"),
@@ -27,9 +27,10 @@ _OF_NODES = {"gpu-node-missing", "control-node-missing", "accel-node-missing", "
 
 
 def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
-    """Read what amdgpu and amdxdna have; raises HostError: no-gpu, no-nodes, driver-not-loaded.
+    """Return the inventory of the devices of amdgpu and amdxdna, or raise HostError.
 
-    With LIBRARIES, the host's ROCm is looked for as well.
+    If LIBRARIES is true, the inventory also contains the host's ROCm libraries. The kinds of the HostError
+    are no-gpu, no-nodes, no-usable-device and driver-not-loaded.
     """
     scan = NodeScan(context)
     npus = read_npus(scan)
@@ -43,24 +44,24 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
         error.driver = driver.version
         raise
     files: tuple[DriverFile, ...] = ()
-    sought: tuple[ProbeResult, ...] = ()
+    searched: tuple[ProbeResult, ...] = ()
     if libraries:
-        from cdigen.vendors.amd.libraries import find_libraries  # noqa: PLC0415 - by choice only
+        from cdigen.vendors.amd.libraries import find_libraries  # noqa: PLC0415 - only with the option
 
-        files, sought = find_libraries(context, driver, scan.collector)
+        files, searched = find_libraries(context, driver, scan.collector)
     return Inventory(
         vendor="amd",
         driver=driver,
         accelerators=placed(context.host, (*gpus, *npus)),
         nodes=(),
         files=files,
-        sought=sought,
+        searched=searched,
         findings=tuple(scan.collector.findings),
     )
 
 
 def read_nodes(context: DiscoveryContext) -> NodeReader:
-    """Return a reader that has looked at every node."""
+    """Return a reader that has read all nodes of the host's AMD devices."""
     scan = NodeScan(context)
     read_npus(scan)
     if context.host.exists(MODULE):
@@ -85,7 +86,7 @@ def _require_usable(
     if any(gpu.usable for gpu in gpus):
         return
     wrong = [finding for finding in findings if finding.severity == "error"]
-    # What KFD's topology lacks may be told before what keeps a GPU from being used.
+    # Findings about KFD's topology may come before the finding that a GPU is unusable.
     first = next((finding for finding in wrong if finding.rule in _OF_GPUS), wrong[0] if wrong else None)
     accelerators = (*gpus, *npus)
     why = first.message if first else f"{accelerators[0].address}: {accelerators[0].problem}"
@@ -93,5 +94,5 @@ def _require_usable(
     raise HostError(
         f"none of {what} can be used: {why}",
         hint=first.hint if first else DRIVER,
-        kind="no-nodes" if first and first.rule in _OF_NODES else "no-gpu",
+        kind="no-nodes" if first and first.rule in _OF_NODES else "no-usable-device",
     )

@@ -1,12 +1,13 @@
-"""Turn AMD's inventory into drafts: which device gets which nodes, under which names.
+"""Create the drafts of specs from AMD's inventory.
 
-Pure: the same inventory and profiles give the same drafts on any machine.
+The result depends only on the inventory and the profiles. By default, a device has three names: the number in
+AMD's tools, the unique_id in the format of ``amd-ctk gpu list`` (``0xEA35F57CC80DEB35``), and the PCI
+address.
 
-Names: the number that AMD's tools have; the unique_id in the form of ``amd-ctk gpu list``
-(``0xEA35F57CC80DEB35``); the PCI address. A GPU that is split has one address, and up to ROCm 6 one unique_id
-for all partitions: these then name all of them together, as AMD_VISIBLE_DEVICES has it; one that only some
-share names those. No two namings can give one name: a number, one that begins with ``0x``, and those that
-hold a colon or begin with a letter.
+All partitions of a GPU have the same PCI address, and up to ROCm 6 the same unique_id. A container that
+requests such a name gets all partitions with this name, as with AMD_VISIBLE_DEVICES. Names of different
+namings are never equal. An index is a number, a unique_id begins with ``0x``, a PCI address contains a colon,
+and other names begin with a letter.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
 
 CDI_VENDOR = "amd.com"
-# Those of a profile that names none.
+# The namings for profiles that set no naming.
 NAMINGS = ("index", "uuid", "pci")
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-    """Return one draft per profile, of the GPUs, and one of the NPUs where there are any.
+    """Return a draft with the GPUs for each profile, and a draft with the NPUs if the host has NPUs.
 
-    A profile that wants nothing of what the GPUs do has no devices.
+    If a profile selects no capability of the GPUs, its draft has no devices.
     """
     return tuple(
         _draft(inventory, accelerators, profile, device_class)
@@ -54,7 +55,7 @@ def _draft(
         offers = _offers(accelerator, profile.names or NAMINGS) if accelerator.usable else ()
         for names, nodes in offers:
             edits = node_edits(nodes, profile)
-            # A device without any edit would make the whole document invalid.
+            # A device without edits is left out, because the whole spec would be invalid.
             if edits.device_nodes:
                 devices += [Device(name=name, edits=edits) for name in names]
     files = inventory.files if any(each.device_class == GPU for each in accelerators) else ()
@@ -68,10 +69,11 @@ def _draft(
 
 
 def _delivered(profile: Profile) -> Profile:
-    """Return PROFILE with how the host's ROCm libraries reach containers where it does not say.
+    """Return PROFILE with AMD's defaults for the host's ROCm libraries.
 
-    As single files in the default folders: what an image's own cache names comes before those, and an image
-    that has ROCm must not get half of the host's. A hook would put the host's first.
+    By default, containers get single files in the default library folders, without a hook. The libraries in
+    the image's ld.so.cache then take precedence, so that an image with ROCm uses only its own ROCm. With a
+    hook, the host's libraries would take precedence.
     """
     if profile.layout not in {"auto", "files"}:
         return profile
@@ -79,7 +81,7 @@ def _delivered(profile: Profile) -> Profile:
 
 
 def _payload(driver: Driver, every: tuple[DriverFile, ...], profile: Profile) -> Payload | None:
-    files = tuple(file for file in every if profile.takes(file))
+    files = tuple(file for file in every if profile.includes(file))
     if not files:
         return None
     return Payload(vendor="amd", version=driver.version, architecture=driver.architecture, files=files)
@@ -88,7 +90,7 @@ def _payload(driver: Driver, every: tuple[DriverFile, ...], profile: Profile) ->
 def _offers(
     gpu: Accelerator, namings: tuple[str, ...]
 ) -> Iterator[tuple[tuple[str, ...], Iterable[HostNode]]]:
-    """Yield the devices that a GPU or an NPU is offered as, each as its names and its nodes."""
+    """Yield the names and the nodes of each CDI device of GPU. GPU can also be an NPU."""
     whole = {"uuid": gpu.uuid, "pci": gpu.address}
     if not gpu.partitioned:
         yield _chosen({**whole, "index": str(gpu.index), "card": _card(gpu.nodes)}, namings), gpu.nodes

@@ -1,7 +1,8 @@
-"""Read the GPUs of amdgpu with their partitions and nodes, numbered as AMD's tools count (``listing``).
+"""Read the GPUs of amdgpu with their partitions and nodes.
 
-GPUs that KFD does not know render but do not compute: AMD's tools leave them out, and here they come after
-the others. An Instinct is there to compute: one that cannot gets no device, and so no number.
+The GPUs have the same numbers as in AMD's tools (``listing``). A GPU that KFD does not list can render, but
+cannot compute. AMD's tools do not number such GPUs. cdigen numbers them after all other GPUs. An Instinct
+that cannot compute gets no CDI device.
 """
 
 from __future__ import annotations
@@ -28,34 +29,34 @@ if TYPE_CHECKING:
 
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)
-# Of a GPU that does not compute, the render node is for those alone who want what it does.
+# The render node of a GPU without compute is for graphics and video only.
 WITHOUT_KFD = ("graphics", "video")
-DRIVER = "see 'dmesg | grep amdgpu' for what happened to it"
+DRIVER = "see 'dmesg | grep amdgpu' for the cause"
 KFD_HINT = "see 'dmesg | grep kfd'"
 
 
 class AmdGpuReader:
-    """Reads the GPUs of one host."""
+    """Reads the AMD GPUs of one host."""
 
     def __init__(self, scan: NodeScan) -> None:
         self._scan = scan
         self._host, self._dev = scan.host, scan.dev
         self._collector = scan.collector
         self._kfd: tuple[HostNode, ...] = ()
-        # What KFD has to say of a GPU that it has not named.
-        self._asked = ""
+        # The verb in messages about GPUs that are not in KFD's topology.
+        self._kfd_state = ""
 
     def read(self) -> tuple[Accelerator, ...]:
-        """Read every GPU, in the order of their numbers; one that is broken is unusable, with a finding."""
+        """Return all GPUs, sorted by their numbers. A broken GPU is unusable, and has a finding."""
         topology = kfd.read_topology(self._host, self._collector)
         if topology.nodes:
             self._read_kfd()
-        self._asked = "does not know" if not topology.unread else "could not be asked about"
+        self._kfd_state = "does not list" if not topology.unread else "cannot be read for"
         gpus = by_gpu(numbered(read_devices(self._host), topology.nodes))
         modes = {address: self._modes(address, entries) for address, entries in gpus.items()}
         if topology.nodes:
             report_contradictions(self._collector, gpus, modes)
-        self._say_without_kfd(gpus, modes, topology)
+        self._report_without_kfd(gpus, modes, topology)
         found = [self._gpu(address, entries, modes[address]) for address, entries in gpus.items()]
         return tuple(self._without_repetition(sorted(found, key=lambda gpu: gpu.index)))
 
@@ -66,7 +67,11 @@ class AmdGpuReader:
         if node is None:
             text = f"{problem}; no container can compute on AMD's GPUs"
             self._collector.add(
-                "error", "control-node-missing", self._dev.host_path(KFD_NODE), text, drm.UDEV_HINT
+                "error",
+                "control-node-missing",
+                self._dev.host_path(KFD_NODE),
+                text,
+                self._scan.nodes.remedy(),
             )
         else:
             self._kfd = (node,)
@@ -76,9 +81,9 @@ class AmdGpuReader:
         return read_modes(self._host, self._collector, address, own) if own else NO_MODES
 
     def _gpu(self, address: str, entries: list[NumberedDevice], modes: PartitionModes) -> Accelerator:
-        """Return the GPU at ADDRESS, which is offered as ENTRIES."""
+        """Return the GPU at ADDRESS, which consists of the devices ENTRIES."""
         own = _own_folder(entries)
-        # Without a folder of its own, the paths would be those of the host's root.
+        # If ENTRIES has only partitions, ``own`` is empty, and ``{own}/device`` would be /device of the host.
         device_id = read_line(self._host, f"{own}/device") if own else ""
         product = read_line(self._host, f"{own}/product_name") if own else ""
         product = product or f"AMD GPU {device_id}".rstrip()
@@ -111,7 +116,7 @@ class AmdGpuReader:
         return replace(
             whole,
             usable=usable,
-            problem="" if usable else "none of its partitions can be used",
+            problem="" if usable else "no partition of the GPU can be used",
             partitioned=True,
             partitions=partitions,
         )
@@ -119,7 +124,10 @@ class AmdGpuReader:
     def _partitions(
         self, entries: list[NumberedDevice], modes: PartitionModes, address: str, *, has_own: bool
     ) -> tuple[Partition, ...]:
-        """Return ENTRIES as partitions; from ROCm 7.0 on each HAS_OWN UUID, before all have the GPU's."""
+        """Return the partitions in ENTRIES.
+
+        If HAS_OWN is true, each partition has its own UUID (from ROCm 7.0 on). Else only the GPU has a UUID.
+        """
         partitions = []
         for place, entry in enumerate(sorted(entries, key=lambda entry: entry.ordinal)):
             nodes, problem = self._nodes(entry, address, is_partition=True)
@@ -148,18 +156,18 @@ class AmdGpuReader:
         is_partition: bool = False,
         modes: PartitionModes = NO_MODES,
     ) -> tuple[tuple[HostNode, ...], str]:
-        """Return the nodes that a device needs and no problem, or none and what is wrong with it.
+        """Return (nodes, "") for ENTRY, or ((), problem) if ENTRY cannot be used.
 
-        MODES are those of a GPU in one piece.
+        MODES are the partition modes of a GPU that is not partitioned. For a partition, MODES is NO_MODES.
         """
         device = entry.device
-        who = f"GPU {entry.ordinal} ({address}{f', {device.name}' if device.slot is None else ''})"
+        label = f"GPU {entry.ordinal} ({address}{f', {device.name}' if device.slot is None else ''})"
         minors = drm.minors(self._host, device.folder)
         if not minors:
-            return (), self._lost(device, who)
-        if is_partition and (problem := self._stray(entry, address, who)):
+            return (), self._report_lost(device, label)
+        if is_partition and (problem := self._partition_problem(entry, address, label)):
             return (), problem
-        if problem := self._idle(entry, modes, who):
+        if problem := self._compute_problem(entry, modes, label):
             return (), problem
         nodes: list[HostNode] = []
         for minor in minors:
@@ -168,62 +176,71 @@ class AmdGpuReader:
                 nodes.append(node if entry.node or minor.role == "card" else _for_graphics(node))
                 continue
             path = self._dev.host_path(minor.path)
-            # Of a GPU that only shows pictures, the card is all there is.
+            # A GPU that only drives displays has a card and no render node.
             if minor.role == "render" or len(minors) == 1:
-                text = f"{who}: {problem}; it gets no device"
-                self._collector.add("error", "gpu-node-missing", path, text, drm.UDEV_HINT)
+                text = f"{label} gets no CDI device: {problem}"
+                self._collector.add("error", "gpu-node-missing", path, text, self._scan.nodes.remedy())
                 return (), f"its {'render node' if minor.role == 'render' else 'card'} cannot be used"
-            text = f"{who}: {problem}; it cannot show pictures on a screen"
-            self._collector.add("warning", "drm-node-missing", path, text, drm.UDEV_HINT)
+            text = f"{label} cannot drive displays: {problem}"
+            self._collector.add("warning", "drm-node-missing", path, text, self._scan.nodes.remedy())
         if device.render is None and nodes:
-            text = f"{who} has no render node: it is offered for showing pictures only"
+            text = f"{label} has no render node: containers can use the GPU for displays only"
             self._collector.add("warning", "gpu-without-render-node", device.folder, text, DRIVER)
         if not nodes:
             return (), "its device nodes are missing"
         return (*(self._kfd if entry.node else ()), *nodes), ""
 
-    def _stray(self, entry: NumberedDevice, address: str, who: str) -> str:
-        """Say why a partition cannot be known well enough; returns the problem in short, or nothing."""
+    def _partition_problem(self, entry: NumberedDevice, address: str, label: str) -> str:
+        """Return the problem if ENTRY cannot be assigned to a GPU, else "".
+
+        The function adds a finding for the problem.
+        """
         device, node = entry.device, entry.node
         if node is None:
-            text = f"{who}: KFD {self._asked} this partition, which gets no device"
+            text = f"{label} gets no CDI device: KFD {self._kfd_state} this partition"
             self._collector.add("error", "partition-without-kfd", device.folder, text, KFD_HINT)
-            return f"KFD {self._asked} it"
-        if not _is_adrift(entry, address):
+            return f"KFD {self._kfd_state} it"
+        if not _has_no_gpu(entry, address):
             return ""
-        # Of one without any location the topology's reader has told already.
+        # If the partition has no location, the reader of the topology has added the finding.
         if node.location is not None:
-            text = f"{who}: KFD tells no domain, and no one GPU is at its bus and device; it gets no device"
+            text = (
+                f"{label} gets no CDI device: KFD reports no PCI domain for the partition, "
+                "and not exactly one GPU has the partition's bus and device"
+            )
             self._collector.add("error", "partition-without-gpu", device.folder, text, KFD_HINT)
-        return "it is not known of which GPU it is a partition"
+        return "its GPU is not known"
 
-    def _idle(self, entry: NumberedDevice, modes: PartitionModes, who: str) -> str:
-        """Return why a device cannot do what it is for, or nothing; most of that is said once for all."""
+    def _compute_problem(self, entry: NumberedDevice, modes: PartitionModes, label: str) -> str:
+        """Return the problem if ENTRY must compute and cannot compute, else "".
+
+        A finding reports each problem.
+        """
         if entry.node is not None:
-            # A program that was given such a GPU would find none, or compute on its processor.
+            # Without KFD's node, programs find no GPU, or compute on the CPU.
             return "" if self._kfd else f"{KFD_NODE} cannot be used"
         if not _must_compute(entry, modes):
             return ""
         if entry.device.render is None:
-            text = f"{who} has no render node: it cannot compute and gets no device"
+            text = f"{label} has no render node: the GPU cannot compute and gets no CDI device"
             self._collector.add("error", "gpu-without-render-node", entry.device.folder, text, DRIVER)
-        return f"KFD {self._asked} it, so it cannot compute"
+        return f"KFD {self._kfd_state} it, so it cannot compute"
 
-    def _lost(self, device: AmdDevice, who: str) -> str:
-        """Say why a device that is listed has no DRM devices; returns the problem in short."""
+    def _report_lost(self, device: AmdDevice, label: str) -> str:
+        """Add a finding that DEVICE has no DRM devices; return the problem as a short text."""
         try:
             self._host.directory(device.folder)
-            why = "has no DRM devices: its driver has failed, or it is being removed"
+            why = "no DRM devices, because its driver has failed or the GPU is being removed"
         except OSError as error:
-            why = f"is listed, but its folder cannot be read: {reason(error)}"
-        text = f"{who} {why}; it gets no device"
+            why = f"its folder in /sys cannot be read: {reason(error)}"
+        text = f"{label} gets no CDI device: {why}"
         self._collector.add("error", "gpu-lost", device.folder, text, DRIVER)
         return "it has no DRM devices"
 
     def _uuid(self, entry: NumberedDevice, address: str) -> str | None:
-        """Return the GPU's unique_id in the form of 'amd-ctk gpu list', None where it has none."""
-        # Of a partition whose GPU nobody knows it would be a second GPU's.
-        if _is_adrift(entry, address):
+        """Return the unique_id in the format of 'amd-ctk gpu list', or None if it is not known."""
+        # If a partition without a known GPU had a UUID, two GPUs would have the same UUID.
+        if _has_no_gpu(entry, address):
             return None
         number = entry.node.unique_id if entry.node else 0
         if not number:
@@ -234,13 +251,17 @@ class AmdGpuReader:
                 number = 0
         return f"0x{number:X}" if 0 < number < 1 << 64 else None
 
-    def _say_without_kfd(
+    def _report_without_kfd(
         self,
         gpus: Mapping[str, list[NumberedDevice]],
         modes: Mapping[str, PartitionModes],
         topology: Topology,
     ) -> None:
-        """Say which GPUs do not compute: each, or where KFD knows none, all at once; partitions say it."""
+        """Add findings for GPUs that cannot compute.
+
+        Each GPU has a separate finding. If KFD lists no GPU, one finding contains all compute GPUs, and one
+        finding contains all other GPUs.
+        """
         lacking = {
             address: entries[0]
             for address, entries in gpus.items()
@@ -249,20 +270,20 @@ class AmdGpuReader:
         dead = {
             address: entry
             for address, entry in lacking.items()
-            # Of one that can be split, the contradiction is said.
+            # GPUs that can be partitioned have the finding of report_contradictions instead.
             if _must_compute(entry, modes[address]) and not (topology.nodes and modes[address].can_split)
         }
         for_graphics = {
             address: entry for address, entry in lacking.items() if not _must_compute(entry, modes[address])
         }
-        self._say_idle("error", dead, topology, "cannot compute and {gets} no device")
-        self._say_idle("warning", for_graphics, topology, "can be used for graphics only")
+        self._report_idle("error", dead, topology, "cannot compute and {gets} no CDI device")
+        self._report_idle("warning", for_graphics, topology, "can be used for graphics only")
 
-    def _say_idle(
+    def _report_idle(
         self, severity: Severity, lacking: Mapping[str, NumberedDevice], topology: Topology, what: str
     ) -> None:
         if lacking and not topology.nodes:
-            why = f"{self._asked} any GPU" if topology.unread else "knows no GPU that computes"
+            why = f"{self._kfd_state} any GPU" if topology.unread else "lists no GPU that computes"
             gets = "gets" if len(lacking) == 1 else "get"
             text = f"KFD {why}: {', '.join(lacking)} {what.format(gets=gets)}"
             hint = KFD_HINT if topology.unread else _no_kfd_hint(self._host.exists(kfd.KFD))
@@ -270,17 +291,20 @@ class AmdGpuReader:
             return
         for address, entry in lacking.items():
             text = (
-                f"GPU {address}: KFD {self._asked} renderD{entry.device.render}, so it "
+                f"GPU {address}: KFD {self._kfd_state} renderD{entry.device.render}, so the GPU "
                 f"{what.format(gets='gets')}"
             )
             self._collector.add(severity, "gpu-without-kfd", entry.device.folder, text, KFD_HINT)
 
     def _without_repetition(self, gpus: Iterable[Accelerator]) -> list[Accelerator]:
-        """Return GPUS without the UUIDs that two of them have: a name is that of one device, or of none."""
+        """Return GPUS without repeated UUIDs; add a finding for each repeated UUID.
+
+        A UUID that several GPUs have is not a valid name.
+        """
         gpus = list(gpus)
         owners: dict[str, list[str]] = {}
         for gpu in gpus:
-            # Within one GPU a UUID may be that of several partitions, which it names together.
+            # Partitions of the same GPU may have the same UUID. The name then means all these partitions.
             for uuid in dict.fromkeys(_uuids(gpu)):
                 owners.setdefault(uuid, []).append(gpu.address)
         repeated = {uuid: addresses for uuid, addresses in owners.items() if len(addresses) > 1}
@@ -289,31 +313,34 @@ class AmdGpuReader:
                 "warning",
                 "gpu-repeated",
                 uuid,
-                f"the GPUs {', '.join(addresses)} have one UUID, {uuid}, which names none of them",
-                "name them by their numbers or addresses",
+                f"the GPUs {', '.join(addresses)} have the same UUID {uuid}: no CDI device has this name",
+                "request these GPUs by their numbers or PCI addresses",
             )
         return [_without_uuids(gpu, set(repeated)) for gpu in gpus] if repeated else gpus
 
 
 def _own_folder(entries: list[NumberedDevice]) -> str:
-    """Return the folder of the GPU itself, or nothing where only partitions of it are listed."""
+    """Return the folder of the GPU itself, or "" if ENTRIES contains only partitions."""
     return next((entry.device.folder for entry in entries if entry.device.slot is not None), "")
 
 
 def _must_compute(entry: NumberedDevice, modes: PartitionModes) -> bool:
-    """Return whether a GPU is there to compute: an Instinct, or one that can be split, as only these can."""
+    """Return whether ENTRY is a compute GPU: an Instinct, or a GPU that can be partitioned."""
     return entry.device.is_instinct or modes.can_split
 
 
 def _is_whole(entries: list[NumberedDevice], modes: PartitionModes, address: str) -> bool:
-    """Return whether a GPU is offered in one piece: it is not split, or KFD knows none of its parts."""
-    if len(entries) > 1 or _is_adrift(entries[0], address):
+    """Return whether ENTRIES is a GPU that cdigen offers as one device.
+
+    Such a GPU is not partitioned, or KFD does not list its partitions.
+    """
+    if len(entries) > 1 or _has_no_gpu(entries[0], address):
         return False
     return not modes.is_split or entries[0].node is None
 
 
-def _is_adrift(entry: NumberedDevice, address: str) -> bool:
-    """Return whether ENTRY is a partition that stands under its own name (``by_gpu``)."""
+def _has_no_gpu(entry: NumberedDevice, address: str) -> bool:
+    """Return whether ENTRY is a partition whose GPU is not known (``by_gpu``)."""
     return entry.device.slot is None and entry.device.name == address
 
 
@@ -323,8 +350,8 @@ def _for_graphics(node: HostNode) -> HostNode:
 
 def _no_kfd_hint(has_kfd: bool) -> str:  # noqa: FBT001
     if has_kfd:
-        return "see 'dmesg | grep kfd': it does not support every GPU"
-    return "this kernel was built without HSA_AMD; programs that compute need it"
+        return "see 'dmesg | grep kfd': KFD does not support every GPU"
+    return "use a kernel that was built with HSA_AMD; programs that compute need this option"
 
 
 def _uuids(gpu: Accelerator) -> list[str]:

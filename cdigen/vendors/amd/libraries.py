@@ -1,8 +1,9 @@
-"""Find the host's ROCm libraries, for containers whose images have none.
+"""Find the host's ROCm libraries for containers whose images have no ROCm.
 
-AMD's images bring ROCm along, and ROCm's libraries need not fit the driver's version, so this is by choice
-(``vendor_options: {amd: {rocm_libraries: true}}``). Names and folders: the packages of ROCm 5.7 to 7.0
-(repo.radeon.com) and Debian's; what a library needs is read from its ELF file.
+cdigen uses this module only with an option (``vendor_options: {amd: {rocm_libraries: true}}``). The reasons
+are that AMD's images contain ROCm, and that ROCm's libraries may not match the driver's version. The names
+and folders are from the packages of ROCm 5.7 to 7.0 (repo.radeon.com) and from Debian's packages. The ELF
+file of a library contains the names of the libraries that it needs.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Driver
     from cdigen.vendors.base import DiscoveryContext
 
-# What programs load: how the names of the files begin, and whether nothing computes without it.
+# (prefix of the file name, whether compute requires the library). Programs load these libraries.
 WANTED = (
     ("libamdhip64.so.", True),
     ("libhsa-runtime64.so.", True),
     ("libamd_smi.so.", False),
     ("librocm_smi64.so.", False),
-    ("libhsakmt.so.", False),  # a part of libhsa-runtime64 from ROCm 6.3 on
+    ("libhsakmt.so.", False),  # from ROCm 6.3 on, libhsa-runtime64 contains it
 )
-# /opt/amdgpu has the libdrm of AMD's own packages of the driver, which knows newer GPUs.
+# /opt/amdgpu contains the libdrm of AMD's own driver packages. This libdrm supports newer GPUs.
 FOLDERS = (
     "/opt/rocm/lib",
     "/opt/rocm/lib64",
@@ -38,7 +39,7 @@ FOLDERS = (
     "/usr/lib64",
     "/usr/lib",
 )
-# Of what these need, what is every image's own: glibc and the compiler's run time.
+# The libraries of glibc and of the compiler's runtime. Every image contains them.
 OF_IMAGES = (
     "ld-linux",
     "libc.so",
@@ -57,27 +58,33 @@ MAX_LIBRARIES = 100
 def find_libraries(
     context: DiscoveryContext, driver: Driver, collector: FindingCollector
 ) -> tuple[tuple[DriverFile, ...], tuple[ProbeResult, ...]]:
-    """Return the ROCm libraries of the host with what they need, and what was looked for."""
+    """Return the host's ROCm libraries with all libraries that they need, and the search results."""
     search = _Search(context.driver, driver, context.library_search_paths)
-    sought = tuple(search.seek(prefix, is_required=required) for prefix, required in WANTED)
+    searched = tuple(search.search_file(prefix, is_required=required) for prefix, required in WANTED)
     search.complete()
-    for thing in sought:
+    for thing in searched:
         if thing.weight == "required" and not thing.found:
-            text = f"{thing.name} was not found ({thing.reason}): programs without ROCm will not compute"
+            text = f"{thing.name} not found ({thing.reason}): programs in images without ROCm cannot compute"
             collector.add(
                 "warning", "library-missing", thing.name, text, "install ROCm, or use an image that has it"
             )
     for name, needed_by in search.missing.items():
-        text = f"{needed_by} needs {shown(name)}, which is not installed; loading it may fail"
-        collector.add("warning", "library-incomplete", needed_by, text, "install the package that holds it")
+        text = (
+            f"{needed_by} needs {shown(name)}, which is not installed; programs may fail to load the library"
+        )
+        collector.add("warning", "library-incomplete", needed_by, text, "install the missing library")
     for path, problem in search.broken.items():
         text = f"{path} is not a library for containers: {problem}"
         collector.add("warning", "library-unusable", path, text, "reinstall ROCm's packages")
-    return tuple(sorted(search.found.values(), key=lambda file: file.host_path)), sought
+    return tuple(sorted(search.found.values(), key=lambda file: file.host_path)), searched
 
 
 class _Search:
-    """The libraries found so far by SONAME, and what they still need."""
+    """A search for libraries.
+
+    ``found`` maps a SONAME to the found library. ``missing`` maps a missing SONAME to the path of a library
+    that needs it. ``broken`` maps a path to the problem of its file.
+    """
 
     def __init__(self, root: Root, driver: Driver, folders: tuple[str, ...]) -> None:
         multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
@@ -89,17 +96,20 @@ class _Search:
         self.missing: dict[str, str] = {}
         self.broken: dict[str, str] = {}
 
-    def seek(self, prefix: str, *, is_required: bool) -> ProbeResult:
-        """Take the newest library whose file's name begins with PREFIX, in the first folder that has one."""
+    def search_file(self, prefix: str, *, is_required: bool) -> ProbeResult:
+        """Add the newest library whose file name begins with PREFIX; return the search result.
+
+        The function stops at the first folder with a usable library.
+        """
         found: list[str] = []
         for folder in self._folders:
-            # libamdhip64.so.7 comes before libamdhip64.so.7.0.0, of which it is the link.
+            # Only names with a single number match, such as libamdhip64.so.7, a link to libamdhip64.so.7.0.0.
             names = self._root.names(folder)
             releases = {number: name for name in names if (number := number_behind(prefix, name)) is not None}
             for release in sorted(releases, reverse=True):
-                taken = self._take(f"{folder}/{releases[release]}")
-                if taken is not None:
-                    found.append(taken.host_path)
+                added = self._add_library(f"{folder}/{releases[release]}")
+                if added is not None:
+                    found.append(added.host_path)
                     break
             if found:
                 break
@@ -113,18 +123,22 @@ class _Search:
         )
 
     def complete(self) -> None:
-        """Take what the libraries found need, and what that needs; what is nowhere is ``missing``."""
+        """Add all libraries that the found libraries need, or add their SONAMEs to ``missing``."""
         while self._needed:
             soname, needed_by = self._needed.popitem()
             if soname in self.found or soname.startswith(OF_IMAGES) or "/" in soname:
                 continue
             full = len(self.found) >= MAX_LIBRARIES
-            taken = any(self._take(f"{folder}/{soname}") for folder in self._folders) if not full else False
-            if not taken:
+            is_added = (
+                any(self._add_library(f"{folder}/{soname}") for folder in self._folders)
+                if not full
+                else False
+            )
+            if not is_added:
                 self.missing[soname] = needed_by
 
-    def _take(self, path: str) -> DriverFile | None:
-        """Take the library at PATH; None where there is none, or none for this machine."""
+    def _add_library(self, path: str) -> DriverFile | None:
+        """Add and return the library at PATH, or return None if it cannot be used."""
         try:
             with self._root.open(path) as file:
                 library = elf.read_shared_object(file.read_at, file.size)
@@ -138,6 +152,6 @@ class _Search:
         fits = library.bits == 64 and library.machine == (self._machine or library.machine)
         if not fits or not is_plain(host_path) or not is_plain(soname) or "/" in soname:
             return None
-        file_taken = DriverFile(kind="library", host_path=host_path, capabilities=COMPUTE, names=(soname,))
+        library_file = DriverFile(kind="library", host_path=host_path, capabilities=COMPUTE, names=(soname,))
         self._needed |= {name: host_path for name in library.needed if name not in self._needed}
-        return self.found.setdefault(soname, file_taken)
+        return self.found.setdefault(soname, library_file)

@@ -1,13 +1,14 @@
-"""Read how GPUs are linked by XGMI, from the topology of KFD: ``ask``.
+"""Read the XGMI links between GPUs from the topology of KFD (``read_links``).
 
-Each node has a folder ``io_links`` with a link to each node that it reaches by itself; type 11 is XGMI
-(drivers/gpu/drm/amd/amdkfd/kfd_crat.h). Links between the members of a hive that are no neighbours
-are listed as well, with a weight of 15 for each hop (kfd_crat.c, KFD_CRAT_XGMI_WEIGHT). Bandwidths are those
-of one link and of all (amdgpu_xgmi_get_bandwidth); older kernels tell none. What ``p2p_links`` lists goes by
-PCI.
+Each node has a folder ``io_links`` with its links to other nodes. XGMI links have the type 11
+(drivers/gpu/drm/amd/amdkfd/kfd_crat.h). GPUs that are connected by XGMI are a hive. The folder also contains
+links to GPUs of the hive that are not adjacent. The weight of a link is 15 per hop (kfd_crat.c,
+KFD_CRAT_XGMI_WEIGHT). min_bandwidth is the bandwidth of one link, max_bandwidth the bandwidth of all links
+(amdgpu_xgmi_get_bandwidth). Older kernels report no bandwidths. The reader does not use ``p2p_links``,
+because these links use PCI.
 
-A split GPU has a node for each partition, with links of its own to every partition of the others: those of
-its first node count.
+A partitioned GPU has a node for each partition. Each of these nodes has links to every partition of the other
+GPUs. The reader uses only the links of the GPU's first node.
 """
 
 from __future__ import annotations
@@ -27,20 +28,23 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import DiscoveryContext
 
 XGMI: Technology = "xgmi"
-# Of how many GPUs there is something to ask: sysfs has their memory.
+# The minimum number of GPUs for a query. A single GPU has no links. Memory sizes need no query (sysfs).
 LEAST = 2
 _TYPE, _ONE_HOP = 11, 15
-# No two GPUs have so many links; a number beyond is none.
+# The maximum number of links between two GPUs. A greater number is invalid.
 _MOST = 64
 
 
 def load(context: DiscoveryContext) -> str:
-    """Return what is another after each loading of the driver."""
+    """Return a text that changes each time the driver is loaded."""
     return load_of(context.host, "amdgpu")
 
 
-def ask(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks, ...], bool]:
-    """Return the links of INVENTORY's GPUs, and whether those are all: nothing failed to be read."""
+def read_links(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks, ...], bool]:
+    """Return the links of INVENTORY's GPUs, and whether they are complete.
+
+    If a file cannot be read, the links are not complete.
+    """
     addresses = {
         key[:3]: gpu.address for gpu in inventory.accelerators if (key := pci_key(gpu.address.lower()))
     }
@@ -49,7 +53,7 @@ def ask(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks
 
 
 class _Reader:
-    """Reads the nodes of KFD once; ``first`` is the first node of each GPU."""
+    """Reads the nodes of KFD once. ``first`` maps the slot of a GPU to the GPU's first node."""
 
     def __init__(self, host: Root, addresses: dict[Slot, str]) -> None:
         self._host = host
@@ -85,7 +89,10 @@ class _Reader:
         )
 
     def _counts(self, node: int) -> dict[Slot, int]:
-        """Return how many links join NODE with each other GPU, 0 where they lead by way of others."""
+        """Return the number of direct links from NODE to each other GPU.
+
+        If NODE reaches a GPU only through other GPUs, the number is 0.
+        """
         found: dict[Slot, int] = {}
         folder = f"{NODES}/{node}/io_links"
         for name in self._host.names(folder):
@@ -96,7 +103,7 @@ class _Reader:
         return found
 
     def _values(self, path: str) -> dict[str, int]:
-        """Return the numbers in a file of properties; none where it cannot be read."""
+        """Return the numbers in the properties file PATH, or an empty mapping if it cannot be read."""
         try:
             text = read_text(self._host, path)
         except OSError:

@@ -1,9 +1,12 @@
-"""List the devices of amdgpu, numbered as AMD's tools count them, and group them by GPU.
+"""List the devices of amdgpu with the numbers that AMD's tools use, grouped by GPU.
 
-The order is that of container-toolkit 1.3.0 (internal/amdgpu, GetAMDGPUs): PCI devices by their addresses as
-text, then partitions by their names as text; of these, those whose render node KFD knows, grouped by the GPU
-that KFD names, in the order in which the groups are met; within a group by the number of the render node.
-A device in no group is not counted there, and comes after all others here.
+cdigen uses the order of container-toolkit 1.3.0 (internal/amdgpu, GetAMDGPUs). PCI devices come first, sorted
+by address as text. Partitions follow, sorted by name as text. The devices that KFD assigns to one GPU are a
+group. Groups are sorted by their first devices. The devices in a group are sorted by the numbers of their
+render nodes.
+
+A device has no group if KFD does not list its render node. AMD's tools do not number devices without a group.
+cdigen numbers these devices after all other devices.
 """
 
 from __future__ import annotations
@@ -19,20 +22,22 @@ if TYPE_CHECKING:
     from cdigen.vendors.amd.kfd import KfdNode, Slot
 
 MODULE = "/sys/module/amdgpu"
-# The module's own list of its devices, and the bus's, which is the same one.
+# The list of the module's devices. The folder of the module and the folder of the PCI bus have the same list.
 PCI_LISTS = (f"{MODULE}/drivers/pci:amdgpu", "/sys/bus/pci/drivers/amdgpu")
 PLATFORM = "/sys/devices/platform"
-# Partitions but each GPU's first are devices of the platform: amdgpu_xcp_3, and amdgpu_xcp.3 of kernels
-# without a change of April 2024 to amdgpu_xcp_drv.c (k8s-device-plugin issue 157).
+# All partitions of a GPU except the first are platform devices with names such as amdgpu_xcp_3. Before April
+# 2024 (amdgpu_xcp_drv.c), the kernel used names such as amdgpu_xcp.3 (k8s-device-plugin issue 157).
 XCP = "amdgpu_xcp"
 
 
 @frozen
 class AmdDevice:
-    """A device that is listed: its folder in /sys, its address or name, its slot where it is on the PCI bus.
+    """A device of amdgpu.
 
-    ``render`` is the number of its render node, None without one; ``is_instinct`` says that it is a
-    processing accelerator to the PCI bus, not a display adapter.
+    ``folder`` is its folder in /sys. ``name`` is the PCI address of a PCI device, or the name of a partition.
+    ``slot`` is None for a partition. ``render`` is the number of the render node, or None if there is no
+    render node. ``is_instinct`` is true if the PCI class is processing accelerator instead of display
+    adapter.
     """
 
     folder: str
@@ -43,17 +48,18 @@ class AmdDevice:
 
 
 def read_devices(host: Root) -> tuple[AmdDevice, ...]:
-    """Return the PCI devices that amdgpu has, then its partition devices, each by name."""
+    """Return the PCI devices of amdgpu, sorted by name, and then the partitions, sorted by name."""
     return (*_pci(host), *_partitions(host))
 
 
 def grouped_like_amd_tools(
     devices: tuple[AmdDevice, ...], topology: dict[int, KfdNode]
 ) -> tuple[tuple[AmdDevice, ...], ...]:
-    """Return those of DEVICES that AMD's tools count, in their order, those of one GPU together."""
+    """Return the devices in DEVICES that AMD's tools number, in the order of the tools, grouped by GPU."""
     groups: dict[Slot, list[AmdDevice]] = {}
     for device in devices:
-        # Its glob takes four digits of a domain, and virtual machines have more.
+        # AMD's tools match only PCI domains of four digits. In virtual machines, a domain can have more
+        # digits.
         if device.slot is not None and device.name.find(":") != 4:
             continue
         node = topology.get(device.render) if device.render else None
@@ -88,7 +94,7 @@ def _listed(host: Root, folder: str, name: str, slot: Slot | None) -> AmdDevice:
 
 @frozen
 class NumberedDevice:
-    """A device to offer, its number, and what KFD knows of it, or None."""
+    """A device of the inventory, with its number. ``node`` is None if KFD does not list the device."""
 
     device: AmdDevice
     ordinal: int
@@ -96,11 +102,13 @@ class NumberedDevice:
 
 
 def numbered(devices: tuple[AmdDevice, ...], topology: dict[int, KfdNode]) -> list[NumberedDevice]:
-    """Return what is offered of DEVICES, numbered: what AMD's tools count, then what is left.
+    """Return the devices of the inventory, with their numbers.
 
-    Of that, Instincts come last: they get no device, and take no number from a GPU that can show pictures.
-    Partition devices that KFD does not know are the idle ones of GPUs that are split less than they could be:
-    the kernel makes all that there could be at once.
+    The devices that AMD's tools number are the first. All other devices follow. Instincts without a KFD node
+    are the last. They get no CDI device, so GPUs that can render have the lower numbers.
+
+    Partitions that KFD does not list are left out, because they are not in use. The kernel always creates as
+    many partition devices as the mode with the most partitions needs.
     """
     order = [device for group in grouped_like_amd_tools(devices, topology) for device in group]
     known = {device.folder for device in order}
@@ -119,10 +127,10 @@ def numbered(devices: tuple[AmdDevice, ...], topology: dict[int, KfdNode]) -> li
 
 
 def by_gpu(entries: list[NumberedDevice]) -> dict[str, list[NumberedDevice]]:
-    """Return ENTRIES by the addresses of their GPUs; a partition is of the GPU where KFD says it is.
+    """Return a mapping from the address of a GPU to its devices in ENTRIES.
 
-    Where KFD tells no domain, it is of the one GPU with that bus and device; one that is of none, or of any
-    of several, stands under its own name.
+    KFD reports the PCI address of a partition's GPU. If KFD reports no PCI domain, only the bus and the
+    device are compared. If a partition matches no GPU or several GPUs, the key is the partition's name.
     """
     gpus: dict[str, list[NumberedDevice]] = {}
     owners: dict[Slot, str] = {}

@@ -1,8 +1,8 @@
-"""Read how a GPU is partitioned, and report where KFD and the kernel's files disagree.
+"""Read the partition modes of a GPU, and report differences between the modes and KFD's topology.
 
-``current_compute_partition`` and ``current_memory_partition`` have a word each (amdgpu_gfx.c, amdgpu_gmc.c).
-The word and KFD's topology do not change together: between the two, a GPU says how it is split and KFD has
-none of its parts, or not all.
+``current_compute_partition`` and ``current_memory_partition`` contain one word each (amdgpu_gfx.c,
+amdgpu_gmc.c). The word and KFD's topology do not change at the same time. During a change, the file may
+already contain the new mode while KFD lists only some or none of the partitions.
 """
 
 from __future__ import annotations
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from cdigen.vendors.amd.listing import NumberedDevice
 
 WHOLE = "SPX"
-# How many devices a GPU is in each mode; in CPX it depends on the GPU: as many as it has compute dies.
+# Compute mode -> number of devices of the GPU. In CPX, it is the GPU's number of compute dies.
 COMPUTE_MODES: dict[str, int | None] = {WHOLE: 1, "DPX": 2, "TPX": 3, "QPX": 4, "CPX": None}
 MEMORY_MODES = ("NPS1", "NPS2", "NPS3", "NPS4", "NPS6", "NPS8")
-HINT = "is it being split right now? look again with 'cdigen inspect'; see 'dmesg | grep -e amdgpu -e kfd'"
+HINT = "run 'cdigen inspect' after a mode change ends; see 'dmesg | grep -e amdgpu -e kfd'"
 
 
 @frozen
 class PartitionModes:
-    """How a GPU is split, in the kernel's words; empty where it cannot be, or does not say.
+    """The partition modes of a GPU, in the kernel's words.
 
-    ``can_split`` says that the kernel has a word for it, understood or not. GPUs of one ``device_id``, PCI's
-    number of it, are split alike.
+    A mode is empty if the GPU has no mode or an unknown mode. ``can_split`` is true if the kernel has a file
+    with the compute mode. ``device_id`` is the PCI device number. GPUs with the same number and the same
+    modes have the same number of partitions.
     """
 
     compute: str
@@ -41,12 +42,12 @@ class PartitionModes:
 
     @property
     def profile(self) -> str:
-        """The name of a partition's size as AMD's Kubernetes plugin has it: ``cpx_nps1``."""
+        """The name of a partition's profile in AMD's Kubernetes plugin, such as ``cpx_nps1``."""
         return "_".join(word.lower() for word in (self.compute, self.memory) if word)
 
     @property
     def is_split(self) -> bool:
-        """Whether the GPU says that it is several devices."""
+        """Whether the GPU's compute mode splits the GPU into several devices."""
         return self.compute not in {"", WHOLE}
 
 
@@ -54,7 +55,10 @@ NO_MODES = PartitionModes(compute="", memory="")
 
 
 def read_modes(host: Root, collector: FindingCollector, address: str, folder: str) -> PartitionModes:
-    """Read how the GPU at ADDRESS, with its FOLDER in /sys, is split; a word that is none is a finding."""
+    """Return the modes of the GPU at ADDRESS; add a finding for each unknown word.
+
+    FOLDER is the folder of the GPU in /sys.
+    """
     if not host.exists(folder):
         return NO_MODES
     return PartitionModes(
@@ -75,8 +79,8 @@ def _mode(host: Root, collector: FindingCollector, address: str, path: str, know
     else:
         if word.upper() in known:
             return word.upper()
-        problem = f"says {word[:40]!a}, which is none of {', '.join(known)}"
-    text = f"GPU {address}: {path} {problem}; it is offered as it is found"
+        problem = f"contains an unknown mode {word[:40]!a} (known: {', '.join(known)})"
+    text = f"GPU {address}: {path} {problem}; cdigen uses the existing devices of the GPU"
     collector.add("warning", "partition-unknown", path, text)
     return ""
 
@@ -84,27 +88,31 @@ def _mode(host: Root, collector: FindingCollector, address: str, path: str, know
 def report_contradictions(
     collector: FindingCollector, gpus: Mapping[str, list[NumberedDevice]], modes: Mapping[str, PartitionModes]
 ) -> None:
-    """Say of which of GPUS KFD has not as many devices as they say, or as others of their kind have."""
+    """Add a finding for each GPU with a wrong number of devices in KFD.
+
+    The number is wrong if the mode of the GPU requires a different number, or if another GPU of the same type
+    and mode has more devices.
+    """
     most: dict[PartitionModes, int] = {}
     for address, entries in gpus.items():
         most[modes[address]] = max(most.get(modes[address], 0), _known(entries))
     for address, entries in gpus.items():
-        said, known = modes[address], _known(entries)
-        # Of a partition that is listed and that KFD does not know, there is a finding of its own.
-        if not said.can_split or 0 < known < len(entries):
+        mode, known = modes[address], _known(entries)
+        # If KFD does not list some of the GPU's devices, there is a separate finding for each of them.
+        if not mode.can_split or 0 < known < len(entries):
             continue
         folder = next(entry.device.folder for entry in entries if entry.device.slot is not None)
         path = f"{folder}/current_compute_partition"
-        wanted = COMPUTE_MODES.get(said.compute)
-        if not known or known != (wanted or known):
-            word = f"says {said.compute}" if said.compute else "can be split"
+        expected = COMPUTE_MODES.get(mode.compute)
+        if not known or known != (expected or known):
+            word = f"is in mode {mode.compute}" if mode.compute else "can be partitioned"
             text = f"GPU {address} {word}, but KFD {_has(known)}"
             collector.add("error", "partition-contradiction", path, text, HINT)
-        elif known < most[said]:
-            # amdsmi issue 99: a fault of single GPUs in large fleets.
+        elif known < most[mode]:
+            # amdsmi issue 99 describes this fault, which affects single GPUs in large fleets.
             text = (
-                f"GPU {address} has {known} partitions in {said.compute}, others of its kind have "
-                f"{most[said]}; what there is is offered, and counted as AMD's tools count it"
+                f"GPU {address} has {known} partitions in {mode.compute}, but another GPU of its type has "
+                f"{most[mode]}; cdigen uses the existing partitions, with the numbers of AMD's tools"
             )
             collector.add("error", "partition-missing", path, text, HINT)
 
@@ -115,7 +123,5 @@ def _known(entries: list[NumberedDevice]) -> int:
 
 def _has(known: int) -> str:
     if not known:
-        return "knows no part of it; it gets no device"
-    return (
-        f"has {known} partitions of it, which are offered" if known > 1 else "has one part, which is offered"
-    )
+        return "lists no part of the GPU; the GPU gets no CDI device"
+    return f"lists {known} partitions; cdigen uses them" if known > 1 else "lists one device; cdigen uses it"

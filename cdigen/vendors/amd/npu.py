@@ -1,6 +1,7 @@
-"""Read the NPUs of amdxdna; each is one accelerator node (drivers/accel/amdxdna makes no other).
+"""Read the NPUs of amdxdna.
 
-The index counts them by their PCI addresses; there has been one in a processor so far.
+Each NPU has one accelerator node (drivers/accel/amdxdna creates no other nodes). The index is the position in
+the order of PCI addresses. Current processors have only one NPU.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.vendors.kernel.scan import NodeScan
 
-# PCI's numbers (drivers/accel/amdxdna/amdxdna_pci_drv.c, pci_ids).
+# PCI device number -> model (drivers/accel/amdxdna/amdxdna_pci_drv.c, pci_ids).
 _MODELS = {"0x1502": "Ryzen AI NPU (Phoenix, Hawk Point)", "0x17f0": "Ryzen AI NPU (Strix, Krackan)"}
 
 
 def read_npus(scan: NodeScan) -> tuple[Accelerator, ...]:
-    """Read the NPUs that their driver has; each problem is a finding."""
+    """Return the NPUs that are bound to amdxdna; add a finding for each problem."""
     return tuple(_read(scan, *item) for item in enumerate(sysfs.bound(scan.host, "amdxdna")))
 
 

@@ -1,8 +1,8 @@
-"""What pods ask for to get AMD's GPUs, partitions of them and NPUs.
+"""The extended resources of AMD's GPUs, GPU partitions and NPUs.
 
-The names are those of AMD's device plugin (ROCm/k8s-device-plugin 1.31, cmd/k8s-device-plugin), with
-partitions those of its naming strategy ``mixed``; profiles have them in its spelling (``cpx_nps1``). For NPUs
-it has no name: theirs is their kind.
+AMD's device plugin uses the same names (ROCm/k8s-device-plugin 1.31, cmd/k8s-device-plugin). For partitions,
+cdigen uses the names of the plugin's naming strategy ``mixed`` and the plugin's profiles (``cpx_nps1``). The
+plugin has no name for NPUs. The resource of NPUs has the name of the CDI kind.
 """
 
 from __future__ import annotations
@@ -15,12 +15,16 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator
 
-# As ``gpus`` ends the model of a whole GPU that could be split: AMD Instinct MI300X (SPX, NPS1).
+# If a GPU can be partitioned but is not, ``gpus`` appends the modes to its model name, such as "AMD Instinct
+# MI300X (SPX, NPS1)".
 _MODES = re.compile(r" \(([A-Z]+), (NPS[0-9]+)\)$")
 
 
 def profile_of(gpu: Accelerator) -> str:
-    """Return the modes of GPU, which is whole and could be split, as AMD's plugin names it: ``spx_nps1``."""
+    """Return the modes of a GPU without partitions, as in AMD's plugin (``spx_nps1``), or "".
+
+    The result is empty if the model name contains no modes.
+    """
     found = _MODES.search(gpu.model)
     return "_".join(found.groups()).lower() if found else ""
 

@@ -1,13 +1,13 @@
-"""AMD's side of the vendor protocol.
+"""The implementation of the vendor protocol for AMD.
 
-What a host without AMD's GPUs does not need is imported where it is used.
+Modules that only hosts with AMD devices need are imported in functions, not at the top of this file.
 """
 
 from __future__ import annotations
 
 from cdigen.host.sysfs import PCI_DRIVERS, bound
 from cdigen.model.errors import HostError
-from cdigen.vendors.base import Option, Watches
+from cdigen.vendors.base import VendorOption, Watches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import DiscoveryContext
 
 MODULE, NPU_MODULE = "/sys/module/amdgpu", "/sys/module/amdxdna"
-ROCM_LIBRARIES = Option(
+ROCM_LIBRARIES = VendorOption(
     name="rocm_libraries",
     default=False,
     help="mount the host's ROCm libraries into containers, for images without ROCm",
 )
-# Devices that come and go (pci), the modules, DRM and accelerator nodes, /dev/kfd, and partitions.
+# The subsystems of hotplug (pci), modules, DRM nodes, accelerator nodes, /dev/kfd and partitions (platform).
 SUBSYSTEMS = ("pci", "module", "drm", "accel", "kfd", "platform")
 NODES = ("/dev/kfd", "/dev/dri/*", "/dev/accel/*")
-# The first is a number that KFD raises with every change of its topology; of the others nothing is announced.
+# The kernel sends no events for these files. The first file is a counter that KFD increases with each change
+# of its topology.
 POLLED = (
     "/sys/class/kfd/kfd/topology/generation_id",
     "/sys/class/kfd",
@@ -47,7 +48,10 @@ class Amd:
     PCI_VENDORS = (0x1002,)
 
     def discover(self, context: DiscoveryContext) -> Inventory:
-        """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
+        """Return the inventory, or raise HostError.
+
+        The kinds of the HostError are driver-not-loaded and the kinds in ``discovery.discover``.
+        """
         if not _has_module(context):
             raise HostError(
                 f"AMD's kernel module is not loaded: {MODULE} does not exist",
@@ -59,13 +63,13 @@ class Amd:
         return discover(context, libraries=context.option(self.NAME, ROCM_LIBRARIES) is True)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return one draft per profile, of the GPUs, and one of the NPUs."""
+        """Return a draft with the GPUs for each profile, and a draft with the NPUs."""
         from cdigen.vendors.amd.edits import drafts  # noqa: PLC0415 - see above
 
         return drafts(inventory, profiles)
 
     def watches(self, context: DiscoveryContext) -> Watches:
-        """Return the nodes, and what amdgpu, KFD and amdxdna show of themselves."""
+        """Return the nodes, and the files of amdgpu, KFD and amdxdna."""
         host = context.host
         gpus = bound(host, "amdgpu")
         polled = [f"{PCI_DRIVERS}/amdgpu/{name}/{file}" for name in gpus for file in PARTITION_FILES]
@@ -76,15 +80,15 @@ class Amd:
         )
 
     def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes of GPUs, KFD and NPUs nobody has made yet."""
+        """Return the missing nodes of GPUs, KFD and NPUs."""
         return self._odd_nodes(context, "missing")
 
     def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        """Return the correct node for each node with wrong numbers or of a wrong type."""
         return self._odd_nodes(context, "wrong")
 
     def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-        """Read what keeps programs in containers from GPUs: modes, groups, firmware, a missing module."""
+        """Return findings for wrong groups and modes of nodes, and for GPUs that amdgpu does not drive."""
         from cdigen.vendors.amd.diagnostics import diagnostics  # noqa: PLC0415 - see above
 
         return diagnostics(context, inventory)
@@ -93,7 +97,7 @@ class Amd:
         if not _has_module(context):
             return ()
         from cdigen.vendors.amd.discovery import read_nodes  # noqa: PLC0415 - see above
-        from cdigen.vendors.kernel.drm import with_groups  # noqa: PLC0415 - likewise
+        from cdigen.vendors.kernel.drm import with_groups  # noqa: PLC0415 - see above
 
         return with_groups(context.host, getattr(read_nodes(context), which))
 

@@ -1,8 +1,9 @@
-"""How containers ask for AMD's GPUs: AMD_VISIBLE_DEVICES, and what Docker Swarm sets.
+"""The environment variables by which containers request AMD's GPUs.
 
-Semantics: ROCm/container-toolkit 1.3.0, internal/oci (getAMDEnv) and internal/gpu-tracker (parseGPUsList).
-Swarm appends its variables to a service's own, and of all those AMD's runtime takes the last; so where Swarm
-has assigned GPUs, AMD_VISIBLE_DEVICES does not count.
+They are AMD_VISIBLE_DEVICES and DOCKER_RESOURCE_* of Docker Swarm. They have the same meaning as in
+ROCm/container-toolkit 1.3.0, internal/oci (getAMDEnv) and internal/gpu-tracker (parseGPUsList). Docker Swarm
+appends its variables to the variables of the service. AMD's runtime uses the last variable. Therefore, cdigen
+ignores AMD_VISIBLE_DEVICES if Swarm has assigned GPUs.
 """
 
 from __future__ import annotations
@@ -11,16 +12,17 @@ import re
 
 from cdigen.vendors.base import VisibleDevices
 
-# As short as that no id is: no host has so many GPUs.
+# A shorter number is an index instead of an id. No host has so many GPUs that an index has more digits.
 _MIN_ID_DIGITS = 8
 _ID = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,16})", re.ASCII)
 
 
 def names(word: str) -> tuple[str, ...]:
-    """Return how specs call the GPU that WORD names: an id as 0xEA35F57CC80DEB35.
+    """Return the name that the GPU with the index or id WORD has in specs.
 
-    sysfs has it in lower case, with leading zeros and without 0x, KFD as a decimal number, and each of AMD's
-    tools in one form or another. A short word of digits alone is an index.
+    In specs, an id has a form such as 0xEA35F57CC80DEB35. sysfs has the id in lower case, with leading zeros
+    and without 0x. KFD has the id as a decimal number. AMD's tools use several forms. A short word that
+    contains only digits is an index.
     """
     digits = _ID.fullmatch(word)
     if digits is None or (word.isdigit() and len(word) < _MIN_ID_DIGITS):
@@ -32,9 +34,11 @@ VISIBLE_DEVICES = (
     VisibleDevices(
         variables=("DOCKER_RESOURCE_*", "AMD_VISIBLE_DEVICES"),
         kinds=("amd.com/gpu",),
-        # Any class but that of NPUs: "gpu-compute" of a profile, k8s.gpu.amd.com/gpu of the DRA driver.
-        given_as=r"(?:.+\.)?amd\.com/(?!npu$).+",
-        # The order of the GPUs is not that of their nodes.
+        # Any device class except "npu", such as "gpu-compute" of a profile. k8s.gpu.amd.com/gpu is a kind of
+        # the DRA driver.
+        allocated_kinds=r"(?:.+\.)?amd\.com/(?!npu$).+",
+        # The regular expression has no group, because the number of a GPU differs from the number of its
+        # node.
         nodes=r"/dev/(?:kfd|dri/renderD[0-9]+)",
         names=names,
         has_ranges=True,
@@ -43,7 +47,7 @@ VISIBLE_DEVICES = (
     VisibleDevices(
         variables=(),
         kinds=("amd.com/npu",),
-        given_as=r"(?:.+\.)?amd\.com/npu",
+        allocated_kinds=r"(?:.+\.)?amd\.com/npu",
         nodes=r"/dev/accel/accel[0-9]+",
     ),
 )

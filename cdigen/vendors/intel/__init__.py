@@ -1,5 +1,5 @@
-"""Intel: GPUs of the drivers i915 and xe, NPUs of intel_vpu, Gaudi accelerators of habanalabs.
+"""The vendor Intel: GPUs of the drivers i915 and xe, NPUs of intel_vpu, and Gaudis of habanalabs.
 
-``vendor`` is the entry. The kernel's side is all that there is: programs bring their libraries in the
-image.
+``vendor`` implements the vendor protocol. Containers need only the kernel's devices, because images contain
+the libraries.
 """

@@ -1,12 +1,13 @@
 """Read Intel's accelerators other than GPUs: NPUs of intel_vpu and Gaudis of habanalabs.
 
-Each has one node in /dev/accel, which the kernel lists in the device's folder (``accel/accel0``). Older
-releases of the Gaudi driver that Intel ships apart from the kernel make devices that are on no bus instead,
-each with its PCI address in ``pci_addr``.
+Each accelerator has one node in /dev/accel. The kernel lists the node in the device's folder
+(``accel/accel0``). Intel also ships a Gaudi driver separately from the kernel. Older releases of this driver
+create devices without a bus. The file ``pci_addr`` of such a device has the PCI address.
 
-The index of NPUs counts them by their PCI addresses (drivers/accel/ivpu makes no other node). That of a Gaudi
-is the number of its node: HABANA_VISIBLE_DEVICES counts so, by which Intel's runtime and device plugin
-choose. A Gaudi without a node takes a number that no other has.
+The index of an NPU is its position in the order of PCI addresses. The driver (drivers/accel/ivpu) creates
+only one node for an NPU.
+The index of a Gaudi is the number of its node, as in HABANA_VISIBLE_DEVICES of Intel's runtime and device
+plugin. A Gaudi without a node gets a number that no other Gaudi has.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ CLASS = "/sys/class/accel"
 
 
 def find_minor(host: Root, function: PciFunction) -> drm.DrmMinor | None:
-    """Return the accelerator node of FUNCTION as the kernel names it, None where it lists none."""
+    """Return the accelerator node of FUNCTION, or None if the kernel lists no accelerator node."""
     if minors := drm.minors(host, function.folder, "accel"):
         return minors[0]
     for name in host.names(CLASS):
@@ -46,8 +47,8 @@ def find_minor(host: Root, function: PciFunction) -> drm.DrmMinor | None:
 
 def _is_of(host: Root, folder: str, function: PciFunction) -> bool:
     """Return whether the device at FOLDER is FUNCTION."""
-    told = pci_address(read_line(host, f"{folder}/pci_addr"))
-    return folder == function.folder or (told is not None and told == function.address)
+    address = pci_address(read_line(host, f"{folder}/pci_addr"))
+    return folder == function.folder or (address is not None and address == function.address)
 
 
 def _read(scan: NodeScan, function: PciFunction, index: int, minor: drm.DrmMinor | None) -> Accelerator:
@@ -67,7 +68,7 @@ def _read(scan: NodeScan, function: PciFunction, index: int, minor: drm.DrmMinor
 
 
 def read_npus(scan: NodeScan, functions: Iterable[PciFunction]) -> tuple[Accelerator, ...]:
-    """Read the NPUs that are bound to their driver; each problem is a finding."""
+    """Return the NPUs that are bound to their driver; add a finding for each problem."""
     served = [each for each in functions if each.device_class == NPU and not is_unbound(each)]
     return tuple(
         _read(scan, function, index, find_minor(scan.host, function)) for index, function in enumerate(served)
@@ -75,20 +76,21 @@ def read_npus(scan: NodeScan, functions: Iterable[PciFunction]) -> tuple[Acceler
 
 
 def read_gaudis(scan: NodeScan, functions: Iterable[PciFunction]) -> tuple[Accelerator, ...]:
-    """Read the Gaudis that are bound to their driver, by their indices; each problem is a finding."""
+    """Return the Gaudis that are bound to their driver, sorted by index; add a finding for each problem."""
     served = [
         (function, find_minor(scan.host, function))
         for function in functions
         if function.device_class == GAUDI and not is_unbound(function)
     ]
-    taken: set[int] = {minor.number for _, minor in served if minor}
-    free = (number for number in count() if number not in taken)
+    used_numbers: set[int] = {minor.number for _, minor in served if minor}
+    free = (number for number in count() if number not in used_numbers)
     read = []
-    used: set[int] = set()
+    used_indices: set[int] = set()
     for function, minor in served:
-        # Where two list one node, NodeReader.claim decides; their indices differ all the same.
-        index = minor.number if minor and minor.number not in used else next(free)
-        used.add(index)
+        # If two Gaudis have the same node, NodeReader.claim assigns the node to one of them. The other Gaudi
+        # gets a free index.
+        index = minor.number if minor and minor.number not in used_indices else next(free)
+        used_indices.add(index)
         gaudi = _read(scan, function, index, minor)
         if minor and gaudi.usable:
             gaudi = replace(gaudi, nodes=(*gaudi.nodes, *_other_nodes(scan, function, minor.number)))
@@ -97,11 +99,11 @@ def read_gaudis(scan: NodeScan, functions: Iterable[PciFunction]) -> tuple[Accel
 
 
 def _other_nodes(scan: NodeScan, function: PciFunction, number: int) -> Iterator[HostNode]:
-    """Yield the nodes that exist of the Gaudi with that NUMBER besides its own.
+    """Yield the further nodes of the Gaudi with the number NUMBER: the control node and the network nodes.
 
-    By its control node a Gaudi that is in use is asked (hl-smi, hlthunk). The driver makes it with a number
-    of its own in the class of accelerators (habanalabs/common/device.c, cdev_sysfs_debugfs_add). The nodes
-    of its network ports only some setups have (RoCE by verbs).
+    Tools such as hl-smi and hlthunk use the control node to query a Gaudi that is in use. The driver creates
+    the control node with a separate number in the accel class (habanalabs/common/device.c,
+    cdev_sysfs_debugfs_add). Only some hosts have nodes of the network ports (RoCE by verbs).
     """
     name = f"accel_controlD{number}"
     listed, path = f"{CLASS}/{name}", f"/dev/accel/{name}"
@@ -109,7 +111,8 @@ def _other_nodes(scan: NodeScan, function: PciFunction, number: int) -> Iterator
     if node is not None:
         yield node
     elif scan.host.exists(listed) or scan.dev.exists(path):
-        _say(scan, function, "gaudi-control-node-unusable", path, f"{problem}; hl-smi will not find it")
+        text = f"{problem}; hl-smi does not find the Gaudi"
+        _report(scan, function, "gaudi-control-node-unusable", path, text)
     folder = f"{function.folder}/infiniband_verbs"
     for name in scan.host.names(folder) if "infiniband_verbs" in function.entries else ():
         if number_behind("uverbs", name) is None:
@@ -119,10 +122,10 @@ def _other_nodes(scan: NodeScan, function: PciFunction, number: int) -> Iterator
         if node is not None:
             yield node
         else:
-            text = f"{problem}; it cannot reach other hosts by verbs"
-            _say(scan, function, "gaudi-network-node-unusable", path, text)
+            text = f"{problem}; the Gaudi cannot reach other hosts by verbs"
+            _report(scan, function, "gaudi-network-node-unusable", path, text)
 
 
-def _say(scan: NodeScan, function: PciFunction, rule: str, path: str, text: str) -> None:
+def _report(scan: NodeScan, function: PciFunction, rule: str, path: str, text: str) -> None:
     where = scan.dev.host_path(path)
-    scan.collector.add("warning", rule, where, f"Gaudi {function.address}: {text}", drm.UDEV_HINT)
+    scan.collector.add("warning", rule, where, f"Gaudi {function.address}: {text}", scan.nodes.remedy())

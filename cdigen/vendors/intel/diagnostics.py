@@ -1,4 +1,4 @@
-"""Find what prevents programs in containers from using Intel's devices although their nodes exist."""
+"""Report problems of Intel's devices that discovery does not report (``diagnostics``)."""
 
 from __future__ import annotations
 
@@ -22,21 +22,25 @@ if TYPE_CHECKING:
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return what is wrong with the groups of nodes and with firmware, and what no driver has."""
+    """Return findings for wrong Unix groups of device nodes, missing firmware, and unbound devices."""
     every = (node for each in inventory.accelerators for node in each.nodes) if inventory else ()
     unbound = _unbound(context) if inventory is None else ()
     return (*drm.root_only_nodes(dict.fromkeys(every)), *unbound, *_firmware(context.host))
 
 
 def _unbound(context: DiscoveryContext) -> tuple[Finding, ...]:
-    """Say what no driver of Intel's has, which an inventory says itself."""
+    """Return the findings for devices without an Intel driver. Every inventory contains these findings."""
     scan = NodeScan(context)
     report_unbound(scan, read_functions(context.host, scan.collector), vfio=False)
     return tuple(scan.collector.findings)
 
 
 def _firmware(host: Root) -> Iterator[Finding]:
-    """Say which firmware is nowhere, of drivers that have a device, or need it to have one."""
+    """Yield a finding for each missing firmware of a driver.
+
+    Some drivers cannot bind to a device if the firmware is missing. Their firmware is checked if the driver
+    is loaded and has no device. The firmware of other drivers is checked if the driver has a device.
+    """
     for row in FIRMWARE:
         has_device = bool(bound(host, row.driver))
         is_wanted = is_loaded(host, row.driver) and not has_device if row.needs else has_device

@@ -1,4 +1,4 @@
-"""Make the inventory of Intel's devices: ``discover``."""
+"""Read the inventory of Intel's devices (``discover``)."""
 
 from __future__ import annotations
 
@@ -18,26 +18,28 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cdigen.host.root import Root
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.intel.pci import PciFunction
     from cdigen.vendors.kernel.nodes import NodeReader
 
-# Rules of findings that a node is there no more, or not yet.
+# The rules of findings about missing nodes.
 _NODE_RULES = {"gpu-node-missing", "accel-node-missing", "vfio-node-missing"}
 
 
 def discover(context: DiscoveryContext, *, vfio: bool) -> Inventory:
-    """Read the host; VFIO says that GPUs for virtual machines are offered, too.
+    """Return the inventory of the host; raise HostError if no container can use a device.
 
-    Raises HostError where no container could use a device: driver-not-loaded, no-gpu, no-nodes.
+    If VFIO is true, the inventory also contains the GPUs for virtual machines. The kinds of the HostError are
+    driver-not-loaded, no-nodes and no-usable-device.
     """
     scan, found, accelerators = _read(context, vfio=vfio)
     findings = tuple(scan.collector.findings)
     driver = read_driver(context.host, _module(found))
     try:
-        _require_devices(accelerators, findings)
+        _require_devices(context.host, accelerators, findings)
     except HostError as error:
         if accelerators:
             error.driver = driver.version
@@ -48,13 +50,13 @@ def discover(context: DiscoveryContext, *, vfio: bool) -> Inventory:
         accelerators=placed(context.host, accelerators),
         nodes=(),
         files=(),
-        sought=(),
+        searched=(),
         findings=findings,
     )
 
 
 def read_nodes(context: DiscoveryContext, *, vfio: bool) -> NodeReader:
-    """Return a reader that has looked at every node."""
+    """Return a reader that has read all nodes of the host's Intel devices."""
     return _read(context, vfio=vfio)[0].nodes
 
 
@@ -73,12 +75,14 @@ def _read(
 
 
 def _module(found: Iterable[PciFunction]) -> str:
-    """Return which driver is the inventory's: the first of the table that has a device."""
+    """Return the driver for the inventory, which is the first driver in DRIVERS with a device."""
     having = {function.driver for function in found}
     return next((driver for driver in DRIVERS if driver in having), next(iter(DRIVERS)))
 
 
-def _require_devices(accelerators: tuple[Accelerator, ...], findings: tuple[Finding, ...]) -> None:
+def _require_devices(
+    host: Root, accelerators: tuple[Accelerator, ...], findings: tuple[Finding, ...]
+) -> None:
     if any(accelerator.usable for accelerator in accelerators):
         return
     errors = [finding for finding in findings if finding.severity == "error"]
@@ -86,8 +90,8 @@ def _require_devices(accelerators: tuple[Accelerator, ...], findings: tuple[Find
         raise HostError(
             f"none of Intel's {len(accelerators)} devices can be used: {errors[0].message}",
             hint=errors[0].hint,
-            kind="no-nodes" if errors[0].rule in _NODE_RULES else "no-gpu",
+            kind="no-nodes" if errors[0].rule in _NODE_RULES else "no-usable-device",
         )
     if findings:
         raise HostError(findings[0].message, hint=findings[0].hint, kind="driver-not-loaded")
-    raise no_device()
+    raise no_device(host)

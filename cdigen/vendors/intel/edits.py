@@ -1,11 +1,15 @@
-"""Turn Intel's inventory into drafts: kinds for GPUs, their firmware's nodes, NPUs and Gaudis.
+"""Create the drafts of specs from Intel's inventory, with kinds for GPUs, firmware nodes, NPUs and Gaudis.
 
-Pure: the same inventory and profiles give the same drafts on any machine.
+The result depends only on the inventory and the profiles. A device has the following names:
 
-Names: by number; by PCI address and type as Intel's tools have it, the address with hyphens and PCI's number
-of the device, 0000-03-00-0-0x56c0 (intel-resource-drivers-for-kubernetes, pkg/helpers, DeviceUIDFromPCIinfo);
-by the kernel's node, card0 or accel0, as its generator's "classic" naming and the device plugins have it. No
-two namings can give the same name: one is a number, one holds ``-0x``, and one begins with a letter.
+- the index
+- the PCI address with hyphens and the PCI device number, such as 0000-03-00-0-0x56c0, as in Intel's tools
+  (intel-resource-drivers-for-kubernetes, pkg/helpers, DeviceUIDFromPCIinfo)
+- the kernel's name of the node, such as card0 or accel0, as in Intel's device plugins and in the "classic"
+  naming of Intel's generator
+
+Names of different namings are never equal. An index is a number, a PCI name contains ``-0x``, and the name of
+a node begins with a letter.
 """
 
 from __future__ import annotations
@@ -26,7 +30,10 @@ ALL = "all"
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-    """Return one draft per profile, of the GPUs, and one per other class; one may have no devices."""
+    """Return a draft with the GPUs for each profile, and a draft for each other device class.
+
+    A draft may have no devices.
+    """
     return tuple(
         _draft([each for each in accelerators if each.usable], profile, device_class)
         for device_class, profile, accelerators in by_class(inventory.accelerators, profiles)
@@ -34,14 +41,14 @@ def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, 
 
 
 def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: str) -> Draft:
-    """Return the draft of ACCELERATORS; a name is given once, to the first that has it."""
+    """Return the draft with ACCELERATORS. If several have the same name, only the first gets the name."""
     devices: dict[str, Device] = {}
     together: dict[HostNode, None] = {}
     has_machines = False
     for accelerator in accelerators:
         for name, nodes in names_of(accelerator, profile.names or NAMINGS):
             edits = node_edits(nodes, profile)
-            # A device without any edit would make the whole document invalid.
+            # A device without edits is left out, because the whole spec would be invalid.
             if edits.device_nodes:
                 devices.setdefault(name, Device(name=name, edits=edits))
         if is_for_machines(accelerator):
@@ -59,22 +66,24 @@ def _draft(accelerators: Iterable[Accelerator], profile: Profile, device_class: 
     )
 
 
-# Roles of the nodes after which a device is named.
+# The roles of the nodes whose names are also names of the device.
 _NAMING_ROLES = ("card", "accel")
 
 
 def is_for_machines(accelerator: Accelerator) -> bool:
-    """Return whether a device is for virtual machines: a driver of VFIO has it."""
+    """Return whether ACCELERATOR is bound to a VFIO driver, so that it is for virtual machines."""
     return any(node.role == VFIO_ROLE for node in accelerator.nodes)
 
 
 def names_of(
     accelerator: Accelerator, namings: tuple[str, ...]
 ) -> tuple[tuple[str, tuple[HostNode, ...]], ...]:
-    """Return the names of a device, each with the nodes that it gives; what it does not have gives none.
+    """Return the names of ACCELERATOR, each with its nodes.
 
-    One for virtual machines has no number: that of no other shall depend on it. The nodes of a GPU's
-    firmware are named together by the GPU, and each by itself (``mei1``), as Intel's generator has it.
+    The result omits a name if the value of its naming is not known. A device for virtual machines has no
+    index as a name, so that it does not change the indices of other devices. In the class of firmware nodes,
+    the index of a GPU means all firmware nodes of the GPU. The name of a firmware node (``mei1``) means only
+    this node, as in Intel's generator.
     """
     nodes = accelerator.nodes
     address = accelerator.address.replace(":", "-").replace(".", "-")

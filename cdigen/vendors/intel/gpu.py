@@ -1,16 +1,18 @@
-"""Read the GPUs of i915 and xe: their cards and render nodes, and udev's names of these by PCI address.
+"""Read the GPUs of i915 and xe, with their cards, their render nodes, and udev's names for these nodes.
 
-The index counts the GPUs that a driver of Intel's has, by their PCI addresses. So do Intel's tools: xpu-smi
-sets ZE_ENABLE_PCI_ID_DEVICE_ORDER, with which the compute runtime sorts by domain, bus, device and function
-(shared/source/execution_environment/execution_environment.cpp, comparePciIdBusNumber). A GPU that cannot be
-served keeps its index.
+The index is the position in the order of PCI addresses among the GPUs of Intel's drivers. Intel's tools use
+the same order. xpu-smi sets ZE_ENABLE_PCI_ID_DEVICE_ORDER. With this variable, the compute runtime sorts GPUs
+by domain, bus, device and function (shared/source/execution_environment/execution_environment.cpp,
+comparePciIdBusNumber). An unusable GPU keeps its index.
 
-Intel's software finds GPUs by udev's names (/dev/dri/by-path/pci-0000:03:00.0-render). oneCCL opens what
-is in /dev/dri/by-path and gives up without the folder (src/common/global/ze/ze_fd_manager.cpp, oneCCL
-issue 121), and the compute runtime looks there before it tries /dev/dri/renderD128 and on
-(shared/source/os_interface/linux/drm_neo.cpp, Drm::discoverDevices). In a container they are nodes of their
-own, made from the real ones: CDI refuses a link as the source of a node. Only names that the host has are
-given, because a runtime without root binds what lies at the same path on the host.
+Intel's software finds GPUs by udev's names (/dev/dri/by-path/pci-0000:03:00.0-render). oneCCL opens the
+entries of /dev/dri/by-path and fails without this folder (src/common/global/ze/ze_fd_manager.cpp, oneCCL
+issue 121). The compute runtime searches this folder first, and then tries /dev/dri/renderD128 and the
+following numbers (shared/source/os_interface/linux/drm_neo.cpp, Drm::discoverDevices).
+
+In a container, each of udev's names is a separate device node instead of a link, because CDI rejects a link
+as the source of a node. cdigen writes only names that exist on the host. For a node with such a name, a
+rootless runtime binds the host's file with this name.
 """
 
 from __future__ import annotations
@@ -33,14 +35,18 @@ if TYPE_CHECKING:
     from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
     from cdigen.vendors.kernel.scan import NodeScan
 
-# There only while xe has found a GPU's own firmware broken (drivers/gpu/drm/xe/xe_survivability_mode.c).
+# This file exists only if xe finds that the GPU's firmware is broken
+# (drivers/gpu/drm/xe/xe_survivability_mode.c).
 SURVIVABILITY = "survivability_mode"
 
 
 def read_gpus(
     scan: NodeScan, functions: Iterable[PciFunction], virtual: Mapping[str, VirtualFunction]
 ) -> tuple[Accelerator, ...]:
-    """Read the GPUs that are bound to i915 or xe; each problem is a finding, and costs no other GPU."""
+    """Return the GPUs that are bound to i915 or xe; add a finding for each problem.
+
+    A problem of a GPU does not affect other GPUs.
+    """
     names = _read_names(scan.dev)
     return tuple(
         _read(scan, function, index, model_of(function, virtual.get(function.address)), names)
@@ -49,18 +55,21 @@ def read_gpus(
 
 
 def served_gpus(functions: Iterable[PciFunction]) -> list[PciFunction]:
-    """Return which of FUNCTIONS are GPUs that are bound to i915 or xe, in the order of their indices."""
+    """Return the GPUs in FUNCTIONS that are bound to i915 or xe, in the order of the index."""
     return [each for each in functions if each.device_class == GPU and not is_unbound(each)]
 
 
 def is_unbound(function: PciFunction) -> bool:
-    """Return whether FUNCTION is bound to no driver of Intel's; one with nodes has a driver, named or not."""
+    """Return whether FUNCTION is not bound to an Intel driver.
+
+    A function with nodes has a driver, even if the name of the driver is not known.
+    """
     is_nameless = not function.driver and bool(function.entries & {"drm", "accel"})
     return function.driver not in DRIVERS and not is_nameless
 
 
 def model_of(function: PciFunction, virtual: VirtualFunction | None = None) -> str:
-    """Return the product name of FUNCTION, and of which GPU it is a virtual function."""
+    """Return the product name of FUNCTION. For a virtual function, the name contains the parent GPU."""
     word = "Intel GPU" if function.device_class == GPU else WORDS[function.device_class]
     model = MODELS.get(function.device_id, f"{word} {function.device_id}".strip())
     if virtual is None:
@@ -70,8 +79,11 @@ def model_of(function: PciFunction, virtual: VirtualFunction | None = None) -> s
 
 
 def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bool) -> None:
-    """Report the devices that no driver of Intel's has; VFIO: those for virtual machines are offered."""
-    given_away: dict[str, list[str]] = {}
+    """Add findings for devices that are not bound to an Intel driver.
+
+    If VFIO is true, devices for virtual machines get no finding, because cdigen offers them.
+    """
+    by_driver: dict[str, list[str]] = {}
     every = tuple(functions)
     served = {function.address for function in every if not is_unbound(function)}
     for function in every:
@@ -80,32 +92,33 @@ def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bo
         if _is_placeholder(function, served):
             continue
         if function.driver:
-            given_away.setdefault(function.driver, []).append(function.address)
+            by_driver.setdefault(function.driver, []).append(function.address)
         else:
             scan.collector.add(
                 "info",
                 "device-not-bound",
                 function.address,
-                f"{function.word} ({model_of(function)}) is bound to no driver and gets no device",
+                f"{function.word} ({model_of(function)}) is bound to no driver and gets no CDI device",
                 _remedy(function),
             )
-    for driver, addresses in given_away.items():
+    for driver, addresses in by_driver.items():
         is_one = len(addresses) == 1
         scan.collector.add(
             "info",
             "device-not-bound",
             driver,
-            f"{', '.join(addresses)}: bound to {driver}, and {'gets' if is_one else 'get'} no device",
-            "'vendor_options: {intel: {vfio: true}}' in the configuration offers GPUs of VFIO"
+            f"{', '.join(addresses)}: bound to {driver}, and {'gets' if is_one else 'get'} no CDI device",
+            "for GPUs of VFIO, set 'vendor_options: {intel: {vfio: true}}' in the configuration"
             if driver in VFIO_DRIVERS
             else "",
         )
 
 
 def _is_placeholder(function: PciFunction, served: set[str]) -> bool:
-    """Return whether FUNCTION is the second function of an old integrated GPU, which i915 never binds.
+    """Return whether FUNCTION is the second function of an old integrated GPU.
 
-    Source: drivers/gpu/drm/i915/i915_pci.c, i915_pci_probe ("placeholder for multi-head").
+    i915 never binds to this function (drivers/gpu/drm/i915/i915_pci.c, i915_pci_probe, "placeholder for
+    multi-head").
     """
     first = f"{function.address[:-1]}0"
     return not function.driver and "physfn" not in function.entries and first in served
@@ -113,18 +126,18 @@ def _is_placeholder(function: PciFunction, served: set[str]) -> bool:
 
 def _remedy(function: PciFunction) -> str:
     if function.device_class != GPU:
-        return "see 'dmesg' and 'modinfo intel_vpu habanalabs': is the module loaded, and its firmware there?"
+        return "load the module intel_vpu or habanalabs and install its firmware; see 'dmesg'"
     number = function.device_id.removeprefix("0x")
     return (
-        "see 'dmesg | grep -e i915 -e xe'; a kernel too old for it takes it with "
-        f"'xe.force_probe={number}' (or i915.force_probe) on its command line"
+        "see 'dmesg | grep -e i915 -e xe'; an old kernel needs the parameter "
+        f"'xe.force_probe={number}' (or i915.force_probe) for this GPU"
     )
 
 
 def _read(
     scan: NodeScan, function: PciFunction, index: int, model: str, names: dict[str, tuple[str, ...]]
 ) -> Accelerator:
-    """Return a GPU; one without a node that it must have is unusable."""
+    """Return the GPU of FUNCTION. If a required node cannot be used, the GPU is unusable."""
     where = function.address or function.folder
     named = f"GPU {index} ({where})"
     minors = drm.minors(scan.host, function.folder)
@@ -132,16 +145,16 @@ def _read(
     problem, hint = "", ""
     if SURVIVABILITY in function.entries:
         rule = "gpu-in-survivability-mode"
-        problem = f"{function.driver} keeps it in survivability mode, because its firmware is broken"
-        hint = "flash its firmware ('xpu-smi updatefw', or fwupd), then reboot"
+        problem = f"{function.driver} keeps the GPU in survivability mode, because its firmware is broken"
+        hint = "flash the GPU's firmware ('xpu-smi updatefw', or fwupd), then reboot"
     elif not minors:
         rule, hint = "gpu-without-drm", "see 'dmesg | grep -e i915 -e xe'"
-        problem = f"{function.driver or 'its driver'} shows no DRM device of it"
+        problem = f"{function.driver or 'the driver'} lists no DRM device for the GPU"
     else:
-        rule, hint = "gpu-node-missing", drm.UDEV_HINT
         nodes, where, problem = _nodes(scan, function, named, minors, names)
+        rule, hint = "gpu-node-missing", scan.nodes.remedy()
     if problem:
-        scan.collector.add("error", rule, where, f"{named} gets no device: {problem}", hint)
+        scan.collector.add("error", rule, where, f"{named} gets no CDI device: {problem}", hint)
     return Accelerator(
         index=index,
         address=function.address,
@@ -159,7 +172,10 @@ def _read(
 
 
 def _memory_mib(host: Root, folder: str) -> int | None:
-    """Return the memory of all tiles in MiB as xe tells it (xe_tile_sysfs.c), else None; i915 tells none."""
+    """Return the memory of all tiles in MiB, or None if the size is not known.
+
+    xe reports the size of each tile (xe_tile_sysfs.c). i915 does not report it.
+    """
     tiles = [name for name in host.names(folder) if number_behind("tile", name) is not None]
     sizes = [mib(read_line(host, f"{folder}/{tile}/physical_vram_size_bytes")) for tile in tiles]
     return sum(size for size in sizes if size) if sizes and all(sizes) else None
@@ -172,10 +188,12 @@ def _nodes(
     minors: tuple[drm.DrmMinor, ...],
     names: dict[str, tuple[str, ...]],
 ) -> tuple[tuple[HostNode, ...], str, str]:
-    """Return the nodes of the GPU that is NAMED so, or none, of which one and why.
+    """Return (nodes, "", "") for the GPU.
 
-    Programs compute and draw by the render node; a GPU that has one, and whose node cannot be used, is
-    unusable. A card that is missing beside it costs displays alone.
+    If a required node cannot be used, return ((), path, problem) with the path and the problem of this node.
+    NAMED is the name of the GPU in messages. Programs compute and render with the render node. Therefore, a
+    GPU is unusable if it has a render node that cannot be used. If a GPU has a render node and its card
+    cannot be used, only displays are affected.
     """
     nodes: list[HostNode] = []
     has_render = any(minor.role == "render" for minor in minors)
@@ -187,18 +205,18 @@ def _nodes(
         elif minor.role == "render" or not has_render:
             return (), where, problem
         else:
-            text = f"{named}: {problem}; it is served without its card, which displays need"
-            scan.collector.add("warning", "drm-node-missing", where, text, drm.UDEV_HINT)
+            text = f"the CDI device of {named} lacks the card node and cannot drive displays: {problem}"
+            scan.collector.add("warning", "drm-node-missing", where, text, scan.nodes.remedy())
     return tuple(nodes), "", ""
 
 
 BY_PATH = "/dev/dri/by-path"
-# As udev's 60-drm.rules writes them.
+# The format of the names in udev's 60-drm.rules.
 _NAME = re.compile(r"(?:pci|platform)-[0-9A-Za-z:._-]{1,80}-(card|render)")
 
 
 def _read_names(dev: Root) -> dict[str, tuple[str, ...]]:
-    """Return the paths in /dev/dri/by-path by the node to which each leads, as the host names it."""
+    """Return a mapping from the path of a node on the host to its paths in /dev/dri/by-path."""
     names: dict[str, tuple[str, ...]] = {}
     for name in dev.names(BY_PATH):
         if _NAME.fullmatch(name) is None:
@@ -207,13 +225,16 @@ def _read_names(dev: Root) -> dict[str, tuple[str, ...]]:
         try:
             real = dev.host_path(dev.resolve(path))
         except OSError:
-            # The link of a node that is gone; udev removes it in a moment.
+            # The entry is a link to a removed node. udev removes the entry soon.
             continue
         names[real] = (*names.get(real, ()), path)
     return names
 
 
 def _with_names(node: HostNode, names: dict[str, tuple[str, ...]]) -> tuple[HostNode, ...]:
-    """Return NODE, and once more for each of its NAMES that says what it is: a card, or a render node."""
+    """Return NODE, and a copy of NODE for each of its paths in NAMES.
+
+    A path in NAMES ends in ``-card`` or ``-render``. Only paths that end in the role of NODE are used.
+    """
     fitting = (path for path in names.get(node.host_path, ()) if path.endswith(f"-{node.role}"))
     return (node, *(replace(node, path=path) for path in fitting))

@@ -1,12 +1,13 @@
-"""Read the nodes by which a discrete GPU's firmware is reached (graphics system controller, GSC).
+"""Read the firmware access nodes of a discrete GPU (graphics system controller, GSC).
 
-i915 and xe make auxiliary devices of a GPU, ``i915.mei-gsc.<n>``, ``i915.mei-gscfi.<n>`` and
-``xe.mei-gscfi.<n>`` in its folder of /sys; the module mei_gsc makes a node of each, ``mei/mei1``
-(drivers/misc/mei/gsc-me.c). By gscfi the firmware of a GPU is read, and written: xpu-smi, igsc and fwupd do.
-So these nodes are a kind of their own, ``intel.com/gpu-mei``, and no part of a GPU's device. A GPU that is in
-survivability mode, for want of whole firmware, is offered here alone.
+i915 and xe create auxiliary devices in the GPU's folder in /sys: ``i915.mei-gsc.<n>``, ``i915.mei-gscfi.<n>``
+and ``xe.mei-gscfi.<n>``. The module mei_gsc creates a node for each auxiliary device, such as ``mei/mei1``
+(drivers/misc/mei/gsc-me.c). The tools xpu-smi, igsc and fwupd use the node of gscfi to read and write the
+firmware of a GPU. Therefore, these nodes have a separate CDI kind, ``intel.com/gpu-mei``. They are not a part
+of a GPU's CDI device. A GPU without valid firmware is in survivability mode. cdigen offers such a GPU only
+with this kind.
 
-The processor's own engine (/dev/mei0, mostly) is never offered.
+cdigen never offers the management engine of the CPU (usually /dev/mei0).
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import re
 from cdigen.host.procfs import number_behind
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors.intel.presence import MEI, MEI_ROLE
-from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,10 @@ _AUXILIARY = re.compile(r"(?:i915|xe)\.mei-gsc(?:fi)?\.[0-9]+")
 
 
 def read_meis(scan: NodeScan, served: Iterable[tuple[PciFunction, Accelerator]]) -> tuple[Accelerator, ...]:
-    """Read the nodes of each GPU of SERVED that has such; one that cannot be used is a warning."""
+    """Return the firmware nodes of each GPU in SERVED; add a warning for each unusable node.
+
+    GPUs without firmware nodes are left out.
+    """
     found = []
     for function, gpu in served:
         nodes = tuple(_nodes(scan, function))
@@ -63,5 +66,5 @@ def _nodes(scan: NodeScan, function: PciFunction) -> Iterator[HostNode]:
                 yield node
             else:
                 where = scan.dev.host_path(path)
-                text = f"{function.word}: {problem}; its firmware cannot be reached by it"
-                scan.collector.add("warning", "mei-node-unusable", where, text, drm.UDEV_HINT)
+                text = f"{function.word}: {problem}; programs cannot access the GPU's firmware with this node"
+                scan.collector.add("warning", "mei-node-unusable", where, text, scan.nodes.remedy())

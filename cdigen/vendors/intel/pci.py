@@ -1,11 +1,13 @@
-"""List Intel's PCI functions: GPUs, NPUs and Gaudis, and which of them are SR-IOV virtual functions.
+"""List the PCI functions of Intel's GPUs, NPUs and Gaudis, and their SR-IOV virtual functions.
 
-``read_functions`` is the central name. A function that is bound to one of Intel's drivers is listed by that
-driver, which proves that it is Intel's; any other is taken by its vendor and class.
+``read_functions`` is the main function. It reads the lists of the functions that are bound to Intel's
+drivers. It finds all other functions of Intel by PCI vendor and class.
 
-SR-IOV: a physical function has ``virtfn<N>`` for each virtual one, and that has ``physfn`` (the kernel's
-Documentation/ABI/testing/sysfs-bus-pci). To its driver, and so to containers, a virtual function is a GPU
-like any other; the physical one stays a GPU, too, with the resources that its driver kept.
+With SR-IOV, the folder of a physical function has an entry ``virtfn<N>`` for each virtual function. The
+folder of a virtual function has the entry ``physfn`` (the kernel's
+Documentation/ABI/testing/sysfs-bus-pci). Drivers and containers use a virtual function in the same way as
+any other GPU. The physical function is also a GPU, with the resources that are not assigned to virtual
+functions.
 """
 
 from __future__ import annotations
@@ -30,10 +32,11 @@ _DEVICE_ID = re.compile("0x[0-9a-f]{4}")
 
 @frozen
 class PciFunction:
-    """A device of Intel's: its folder in /sys, its driver (or empty), its class.
+    """A PCI function of an Intel device.
 
-    ``address`` is empty where /sys does not tell one, ``device_id`` (``0x56c0``) where it cannot be read.
-    ``entries`` are the names in its folder.
+    ``folder`` is the folder in /sys. ``entries`` are the names in this folder. ``address`` is empty if /sys
+    has no address. ``driver`` is empty if the function has no driver. ``device_id`` (``0x56c0``) is empty if
+    it cannot be read.
     """
 
     address: str
@@ -45,14 +48,14 @@ class PciFunction:
 
     @property
     def word(self) -> str:
-        """What it is, as messages name it: ``GPU 0000:03:00.0``."""
+        """The device in messages, such as ``GPU 0000:03:00.0``."""
         return f"{WORDS[self.device_class]} {self.address or shown(self.folder)}"
 
 
 def read_functions(host: Root, collector: FindingCollector) -> tuple[PciFunction, ...]:
-    """Read every GPU, NPU and Gaudi of Intel's that /sys lists, in the order of their addresses.
+    """Return the functions of all Intel GPUs, NPUs and Gaudis in /sys, sorted by address.
 
-    A device that vanishes while it is read, or is listed twice, is a finding.
+    The function adds a finding for a device that disappears during the read, or that is listed twice.
     """
     reader = _Reader(host, collector)
     reader.read_bound()
@@ -62,7 +65,10 @@ def read_functions(host: Root, collector: FindingCollector) -> tuple[PciFunction
 
 
 def link_name(host: Root, path: str) -> str:
-    """Return the last part of where the link PATH leads, whether that exists or not; empty if it is none."""
+    """Return the last name in the target of the link PATH, or "" if PATH is not a link.
+
+    The target need not exist.
+    """
     try:
         return host.resolve_new(path).rpartition("/")[2]
     except OSError:
@@ -91,7 +97,7 @@ class _Reader:
                     self._add(name, folders, driver, device_class)
 
     def read_others(self) -> None:
-        """Read Intel's functions that are bound to no driver, or to another's."""
+        """Read Intel's functions that have no driver, or a driver of another vendor."""
         for name in self._host.names(PCI_DEVICES):
             address = pci_address(name)
             if not address or address in self._addresses:
@@ -103,7 +109,7 @@ class _Reader:
                 self._add(name, (folder,), driver, device_class)
 
     def read_lists(self) -> None:
-        """Read the devices that only the classes of /sys list: on no bus, or without a valid address."""
+        """Read the devices that are only in the classes of /sys, because they have no valid PCI address."""
         known = {entry for function in self.found for entry in _minors(self._host, function)}
         for path, prefix, device_class in CLASS_LISTS:
             for name in self._host.names(path):
@@ -123,11 +129,11 @@ class _Reader:
         )
 
     def _class_of(self, folder: str) -> str:
-        # Most functions of a machine with Intel's processor are Intel's, and few have such a class.
-        told = number(self._host, f"{folder}/class")
-        if told is None:
+        # The class is read first. On Intel CPUs, most functions are Intel's, but few have a class in CLASSES.
+        pci_class = number(self._host, f"{folder}/class")
+        if pci_class is None:
             return ""
-        base, sub = told >> 16, told >> 8 & 0xFF
+        base, sub = pci_class >> 16, pci_class >> 8 & 0xFF
         fitting = [row for row in CLASSES if row[1] == base and row[2] in {None, sub}]
         vendor = number(self._host, f"{folder}/vendor") if fitting else None
         return next((row[3] for row in fitting if row[0] == vendor), "")
@@ -138,7 +144,8 @@ class _Reader:
         known = self._addresses.get(address) if address else None
         if known is not None:
             message = (
-                f"{address} is listed twice, as {known} and by {driver or 'no driver'}; the first counts"
+                f"{address} is listed twice, as {known} and by {driver or 'no driver'}; "
+                "cdigen uses the first entry"
             )
             self._collector.add("warning", "device-repeated", address, message, "see 'lspci -k'")
             return
@@ -147,9 +154,9 @@ class _Reader:
                 "warning",
                 "device-vanished",
                 address,
-                f"{WORDS[device_class]} {address} of {driver or 'no driver'} is listed, but its folder in "
-                "/sys leads nowhere; it gets no device",
-                "it was removed while it was read, or its driver is in a bad state: see 'dmesg'",
+                f"{WORDS[device_class]} {address} of {driver or 'no driver'} gets no CDI device: "
+                "it is listed, but its folder in /sys does not exist",
+                "see 'dmesg': the device was removed during the read, or its driver has failed",
             )
             return
         if address:
@@ -166,17 +173,20 @@ class _Reader:
         )
 
     def _device_id(self, folder: str, address: str) -> str:
-        """Return PCI's number of the device as sysfs spells it, or empty, which is a finding."""
+        """Return the PCI device number in the format of sysfs, or "" if it cannot be read.
+
+        In this case, the function adds a finding if ADDRESS is not empty.
+        """
         path = f"{folder}/device"
         try:
             text = read_text(self._host, path).strip().lower()
-            problem = f"holds {text[:20]!r}, no number"
+            problem = f"contains {text[:20]!r}, which is not a PCI device number"
         except OSError as error:
             text, problem = "", f"cannot be read: {reason(error)}"
         if _DEVICE_ID.fullmatch(text):
             return text
         if address:
-            message = f"{path} {problem}; {address} is not offered by its PCI address"
+            message = f"{path} {problem}; {address} has no CDI name with its PCI address"
             self._collector.add("warning", "device-id-unreadable", path, message, "see 'lspci -nn'")
         return ""
 
@@ -188,7 +198,10 @@ def _minors(host: Root, function: PciFunction) -> list[str]:
 
 @frozen
 class VirtualFunction:
-    """A virtual function: the address of its physical one, and its number, None where /sys does not tell."""
+    """A virtual function.
+
+    ``parent`` is the address of its physical function. ``number`` is None if /sys does not have the number.
+    """
 
     parent: str
     number: int | None
@@ -197,7 +210,7 @@ class VirtualFunction:
 def virtual_functions(
     host: Root, functions: Iterable[PciFunction], collector: FindingCollector
 ) -> Mapping[str, VirtualFunction]:
-    """Return which of FUNCTIONS are virtual ones, by address; a link that leads nowhere is a finding."""
+    """Return the virtual functions in FUNCTIONS, by address; add a finding for each broken link."""
     found: dict[str, VirtualFunction] = {}
     every = tuple(functions)
     for physical in every:
@@ -216,7 +229,7 @@ def virtual_functions(
             found[function.address] = VirtualFunction(parent=parent, number=None)
             continue
         message = (
-            f"{path} leads to no PCI device; {function.word} is served as if it were no virtual function"
+            f"{path} is not a link to a PCI device; {function.word} is not treated as a virtual function"
         )
         collector.add("warning", "sysfs-link-broken", path, message, "see 'lspci -vv' and 'dmesg'")
     return found

@@ -1,12 +1,13 @@
-"""Find out quickly whether a host has any of Intel's devices.
+"""Check quickly whether a host has any of Intel's devices.
 
-Asked on every host at every start, so short. Sources: Documentation/gpu/{i915,xe} and accel/ of the kernel.
+cdigen runs this check on every host at each start. Therefore, the module is short. The kernel's
+Documentation/gpu/{i915,xe} and accel/ describe the drivers.
 """
 
 from __future__ import annotations
 
 from cdigen.host.procfs import number_behind, read_text
-from cdigen.host.sysfs import bound
+from cdigen.host.sysfs import ACCELERATORS, PCI_DRIVERS, bound, pci_devices
 from cdigen.model.errors import HostError
 
 TYPE_CHECKING = False
@@ -15,35 +16,41 @@ if TYPE_CHECKING:
 
 GPU, NPU, GAUDI, MEI = "gpu", "npu", "gaudi", "gpu-mei"
 
-# Driver -> the class of the devices that it serves. The first that serves one is the inventory's.
+# Driver -> class of its devices. The first driver with a device is the driver of the inventory.
 DRIVERS = {"i915": GPU, "xe": GPU, "intel_vpu": NPU, "habanalabs": GAUDI}
-# Drivers that hand a device to a virtual machine; xe's own carries the state of VFs that migrate.
+# Drivers that pass a device to a virtual machine. xe-vfio-pci also migrates the state of virtual functions.
 VFIO_DRIVERS = ("vfio-pci", "xe-vfio-pci")
 
 CDI_VENDOR = "intel.com"
-# The role of the nodes by which VFIO gives a device away.
+# The role of the nodes through which VFIO passes a device to a virtual machine.
 VFIO_ROLE = "vfio"
-# That of the nodes by which a GPU's firmware is reached.
+# The role of the nodes for access to a GPU's firmware.
 MEI_ROLE = "mei"
 
 INTEL, HABANA = 0x8086, 0x1DA3
-# (vendor, base class, sub-class or None for all) -> what such a device is (PCI Code and ID Assignment: 03 is
-# display, 12 00 "processing accelerators").
+# (vendor, PCI base class, PCI sub-class or None for all, class of the device). In PCI Code and ID Assignment,
+# 03 is display, and 12 00 is "processing accelerators".
 CLASSES = ((INTEL, 0x03, None, GPU), (INTEL, 0x12, 0x00, NPU), (HABANA, 0x12, 0x00, GAUDI))
 
 WORDS = {GPU: "GPU", NPU: "NPU", GAUDI: "Gaudi"}
 
-# The namings of a profile that names none.
+# The namings for profiles that set no naming.
 NAMINGS = ("index", "pci", "card")
 
-# Where devices are listed by what they are, whatever bus they are on -> the class of those of Intel.
+# The hint for devices without a driver.
+NOT_BOUND = (
+    "see 'lspci -k -d 8086:' and 'dmesg'; an old kernel needs the parameter "
+    "'xe.force_probe=' with the PCI device number of a newer GPU"
+)
+
+# (list of devices on any bus, prefix of the names, class of Intel's devices in the list).
 CLASS_LISTS = (("/sys/class/drm", "card", GPU), ("/sys/class/accel", "accel", NPU))
 
 
 def has_devices(host: Root, *, vfio: bool) -> bool:
-    """Return whether there may be anything to offer, after a few reads of /sys; VFIO counts its drivers, too.
+    """Return whether HOST may have a device that cdigen can offer. The function reads few files of /sys.
 
-    A device that no driver has offers nothing.
+    Such a device has a driver. If VFIO is true, the VFIO drivers are included.
     """
     drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
     if any(bound(host, driver) for driver in drivers):
@@ -56,18 +63,45 @@ def has_devices(host: Root, *, vfio: bool) -> bool:
     )
 
 
-def no_device() -> HostError:
-    """Return the error that this host has no device of Intel's that a driver has."""
+def no_device(host: Root) -> HostError:
+    """Return a HostError that reports that no Intel device on HOST has a driver.
+
+    If HOST has a device without a driver, and a driver for such devices is loaded, the kind of the error is
+    ``no-usable-device``. Else the kind is ``driver-not-loaded``.
+    """
+    if unused := _unused(host):
+        return HostError(
+            f"no Intel device has a driver, although a driver is loaded for {', '.join(unused)}",
+            hint=NOT_BOUND,
+            kind="no-usable-device",
+        )
     return HostError(
-        f"none of Intel's drivers ({', '.join(DRIVERS)}) has a device",
-        hint="see 'lspci -k -d 8086:' and 'dmesg'; a kernel too old for a GPU takes it with "
-        "'xe.force_probe=' and PCI's number of it on its command line",
+        f"no device has a driver of Intel ({', '.join(DRIVERS)})",
+        hint=NOT_BOUND,
         kind="driver-not-loaded",
     )
 
 
+def _unused(host: Root) -> list[str]:
+    """Return the addresses of devices that have no driver, although a driver for them is loaded.
+
+    Only the first function of a device is in the result. i915 never binds to the second function of an old
+    integrated GPU, and other devices have only one function.
+    """
+    served = {device for driver, device in DRIVERS.items() if host.exists(f"{PCI_DRIVERS}/{driver}")}
+    return [
+        address
+        for vendor, base, _, device in CLASSES
+        if device in served
+        for address, driver in pci_devices(
+            host, vendor=vendor, classes=tuple(each for each in ACCELERATORS if each >> 8 == base)
+        )
+        if not driver and address.endswith(".0")
+    ]
+
+
 def number(host: Root, path: str) -> int | None:
-    """Return the hexadecimal number in the file PATH of /sys; None where there is none."""
+    """Return the hexadecimal number in the file PATH of /sys, or None if it cannot be read."""
     try:
         return int(read_text(host, path).strip(), 16)
     except (OSError, ValueError):

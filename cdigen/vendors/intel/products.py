@@ -1,8 +1,8 @@
-"""Intel's products by their PCI device numbers, and the firmware that their drivers need.
+"""Intel's products by PCI device number, and the firmware that Intel's drivers need.
 
-Sources: include/drm/intel/pciids.h of the kernel (GPUs), drivers/accel/ivpu/ivpu_drv.h (NPUs),
-drivers/accel/habanalabs/common/habanalabs_drv.c (Gaudi); Intel's list "Hardware" at dgpu-docs.intel.com for
-the names of products.
+The PCI device numbers are from the kernel's include/drm/intel/pciids.h (GPUs), drivers/accel/ivpu/ivpu_drv.h
+(NPUs) and drivers/accel/habanalabs/common/habanalabs_drv.c (Gaudi). The product names are from Intel's list
+"Hardware" at dgpu-docs.intel.com.
 """
 
 from __future__ import annotations
@@ -57,10 +57,12 @@ MODELS = {
 
 @frozen
 class FirmwareRequirement:
-    """What a driver loads into its devices: files below ``folders`` whose names hold ``part``.
+    """A firmware that a driver loads.
 
-    ``without`` says what does not work then. A driver that has a device has found what it ``needs``, wherever
-    that lay: in the initramfs, which cannot be seen from here.
+    The files of the firmware are in ``folders``, and have ``part`` in their names. ``without`` is the
+    consequence of missing firmware. ``needs`` is true if the driver cannot bind to a device without the
+    firmware. If such a driver has a device, the driver has found the firmware. The firmware may be in the
+    initramfs, which cdigen cannot read.
     """
 
     driver: str
@@ -71,8 +73,9 @@ class FirmwareRequirement:
     needs: bool = False
 
 
-# i915 works without it on GPUs older than DG2, xe on none (Documentation/gpu/i915.rst, "Microcontrollers";
-# Documentation/gpu/xe/xe_firmware.rst). xe's for platforms that i915 knows, too, lie in i915's folder.
+# With GPUs older than DG2, i915 works without firmware. xe needs firmware for all GPUs
+# (Documentation/gpu/i915.rst, "Microcontrollers"; Documentation/gpu/xe/xe_firmware.rst). For GPUs that i915
+# also supports, xe's firmware is in i915's folder.
 FIRMWARE = (
     FirmwareRequirement(
         driver="i915",
@@ -93,7 +96,7 @@ FIRMWARE = (
         folders=("xe", "i915"),
         part="_guc_",
         name="GuC",
-        without="xe takes no GPU",
+        without="xe binds to no GPU",
         needs=True,
     ),
     FirmwareRequirement(
@@ -101,14 +104,14 @@ FIRMWARE = (
         folders=("xe", "i915"),
         part="_huc",
         name="HuC",
-        without="some formats of video are not coded by the GPU",
+        without="the GPU does not encode or decode some video formats",
     ),
     FirmwareRequirement(
         driver="intel_vpu",
         folders=("intel/vpu",),
         part="vpu",
         name="NPU",
-        without="the driver takes no NPU",
+        without="the driver binds to no NPU",
         needs=True,
     ),
 )

@@ -1,7 +1,7 @@
-"""What pods ask for to get Intel's GPUs, NPUs and Gaudis.
+"""The extended resources of Intel's GPUs, NPUs and Gaudis.
 
-The names are those of Intel's device plugins (intel-device-plugins-for-kubernetes 0.36, cmd/gpu_plugin and
-cmd/npu_plugin) and of Habana's. A GPU's is that of its driver in the kernel.
+Intel's device plugins (intel-device-plugins-for-kubernetes 0.36, cmd/gpu_plugin and cmd/npu_plugin) and
+Habana's device plugin use the same names. The resource name of a GPU contains the name of its kernel driver.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator
 
-# As ``gpu.model_of`` has it.
+# The end of the model name of a virtual function (``gpu.model_of``).
 _PARENT = re.compile(r", virtual function(?: [0-9]+)? of (.+)")
 
 
 def with_virtual_functions(accelerators: tuple[Accelerator, ...]) -> dict[str, str]:
-    """Return the GPUs that have virtual functions: their memory and time is these'.
+    """Return the addresses of GPUs with virtual functions, and the reason not to advertise these GPUs.
 
-    Intel's plugin leaves them out, too (cmd/gpu_plugin/gpu_plugin.go).
+    The virtual functions use the memory and the compute time of these GPUs. Intel's plugin also leaves these
+    GPUs out (cmd/gpu_plugin/gpu_plugin.go).
     """
     found = (_PARENT.search(each.model) for each in accelerators)
     parents = {match[1] for match in found if match}
     return {
-        each.address: "its virtual functions are offered instead of it"
+        each.address: "its virtual functions are advertised instead"
         for each in accelerators
         if each.address in parents
     }

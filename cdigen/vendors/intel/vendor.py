@@ -1,12 +1,12 @@
-"""Intel's side of the vendor protocol.
+"""The implementation of the vendor protocol for Intel.
 
-What a host without Intel's devices does not need is imported where it is used.
+Modules that only hosts with Intel devices need are imported in functions, not at the top of this file.
 """
 
 from __future__ import annotations
 
 from cdigen.host.sysfs import PCI_DRIVERS, bound
-from cdigen.vendors.base import Option, Watches
+from cdigen.vendors.base import VendorOption, Watches
 from cdigen.vendors.intel import presence
 from cdigen.vendors.intel.presence import CDI_VENDOR, DRIVERS, GPU, HABANA, INTEL, NAMINGS, VFIO_DRIVERS
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
     from cdigen.vendors.base import DiscoveryContext
 
-VFIO = Option(
-    name="vfio", default=False, help="offer GPUs that vfio-pci or xe-vfio-pci has, by their PCI addresses"
+VFIO = VendorOption(
+    name="vfio", default=False, help="offer GPUs that are bound to vfio-pci or xe-vfio-pci, by PCI address"
 )
 
-# Devices that come, go and change drivers (pci), the drivers themselves, and the nodes that each makes.
+# The subsystems of devices and driver changes (pci), of kernel modules, and of the nodes of each driver.
 SUBSYSTEMS = ("pci", "module", "drm", "accel", "mei", "habanalabs", "infiniband_verbs")
 VFIO_SUBSYSTEMS = ("vfio", "vfio-dev")
 NODES = ("/dev/dri/*", "/dev/dri/by-path/*", "/dev/accel/*", "/dev/mei*", "/dev/infiniband/uverbs*")
@@ -41,22 +41,25 @@ class Intel:
     PCI_VENDORS = (INTEL, HABANA)
 
     def discover(self, context: DiscoveryContext) -> Inventory:
-        """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
+        """Return the inventory, or raise HostError.
+
+        The kinds of the HostError are the kinds in ``discovery.discover``.
+        """
         vfio = self._vfio(context)
         if not presence.has_devices(context.host, vfio=vfio):
-            raise presence.no_device()
+            raise presence.no_device(context.host)
         from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
 
         return discovery.discover(context, vfio=vfio)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return one draft per profile, of the GPUs, and one per other class."""
+        """Return a draft with the GPUs for each profile, and a draft for each other device class."""
         from cdigen.vendors.intel.edits import drafts  # noqa: PLC0415 - see above
 
         return drafts(inventory, profiles)
 
     def watches(self, context: DiscoveryContext) -> Watches:
-        """Return the nodes, and what the drivers show of themselves."""
+        """Return the nodes, and the files of the drivers."""
         host, dev, vfio = context.host, context.dev, self._vfio(context)
         drivers = (*DRIVERS, *(VFIO_DRIVERS if vfio else ()))
         polled = [f"{PCI_DRIVERS}/{driver}" for driver in drivers]
@@ -68,15 +71,15 @@ class Intel:
         )
 
     def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes nobody has made yet."""
+        """Return the missing nodes of GPUs, NPUs and Gaudis."""
         return self._odd_nodes(context, "missing")
 
     def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        """Return the correct node for each node with wrong numbers or of a wrong type."""
         return self._odd_nodes(context, "wrong")
 
     def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-        """Read which nodes only root can open, and which firmware is missing."""
+        """Return findings for nodes that only root can open, missing firmware, and missing drivers."""
         from cdigen.vendors.intel.diagnostics import diagnostics  # noqa: PLC0415 - see above
 
         return diagnostics(context, inventory)
@@ -93,7 +96,10 @@ class Intel:
 
 
 def _numbers_of_virtual_functions(host: Root) -> list[str]:
-    """Return the files that say how many virtual functions each GPU has; the kernel announces no change."""
+    """Return the files with the number of virtual functions of each GPU.
+
+    The kernel sends no events for these files.
+    """
     drivers = (driver for driver, device_class in DRIVERS.items() if device_class == GPU)
     gpus = (f"{PCI_DRIVERS}/{driver}/{name}" for driver in drivers for name in bound(host, driver))
     return [f"{folder}/sriov_numvfs" for folder in gpus if host.exists(f"{folder}/sriov_numvfs")]

@@ -1,13 +1,16 @@
-"""Read the GPUs that VFIO has, for virtual machines in containers; offered only by choice.
+"""Read the GPUs that are bound to a VFIO driver, for virtual machines in containers.
 
-They are devices of the same kind under the names that Intel's tools give them (0000-03-00-1-0x56c0), as in
-Intel's own generator and its DRA driver, so that what names one by address need not know which driver has
-it. They have no index and no part in ``all``: whoever asks for any GPU, or for each, wants one that
-programs can use, and the right to drive hardware through the IOMMU is not to be had by accident. (Intel's
-DRA driver sets them apart, too, as the class gpu-vfio.intel.com.)
+cdigen offers these GPUs only if the option ``vfio`` is set. They have the same CDI kind as other GPUs. Their
+names are the same as in Intel's tools (0000-03-00-1-0x56c0), in Intel's own generator and in its DRA driver.
+Therefore, such a name is valid with any driver of the device.
 
-Nodes: a device's IOMMU group and /dev/vfio/vfio, or its own node of newer kernels and /dev/iommu
-(Documentation/driver-api/vfio.rst); those that there are.
+These GPUs have no index as a CDI name, and are not in the device ``all``. A container that requests any GPU
+or all GPUs needs GPUs that programs can use. No container should accidentally get hardware access through the
+IOMMU. Intel's DRA driver also separates these GPUs, as the class gpu-vfio.intel.com.
+
+A container needs the node of the device's IOMMU group and /dev/vfio/vfio. With newer kernels, a container can
+use the device's own node and /dev/iommu instead (Documentation/driver-api/vfio.rst). The reader uses the
+nodes that exist.
 """
 
 from __future__ import annotations
@@ -34,26 +37,28 @@ CONTAINER, IOMMU = "/dev/vfio/vfio", "/dev/iommu"
 def read_vfio_gpus(
     scan: NodeScan, functions: Iterable[PciFunction], virtual: Mapping[str, VirtualFunction], first_index: int
 ) -> tuple[Accelerator, ...]:
-    """Read the GPUs that a driver of VFIO has, counted from FIRST_INDEX on."""
-    given = [each for each in functions if each.device_class == GPU and each.driver in VFIO_DRIVERS]
+    """Return the GPUs that are bound to a VFIO driver, with indices from FIRST_INDEX on."""
+    functions_of_vfio = [
+        each for each in functions if each.device_class == GPU and each.driver in VFIO_DRIVERS
+    ]
     return tuple(
         _read(scan, function, first_index + count, virtual.get(function.address))
-        for count, function in enumerate(given)
+        for count, function in enumerate(functions_of_vfio)
     )
 
 
 def _read(scan: NodeScan, function: PciFunction, index: int, virtual: VirtualFunction | None) -> Accelerator:
     group, why_not = _group_nodes(scan, function)
     own = _own_nodes(scan, function)
-    # Its own node is of use with /dev/iommu alone.
+    # The device's own node is usable only with /dev/iommu.
     nodes = (*group, *own) if group or len(own) == 2 else ()
     if not nodes:
         scan.collector.add(
             "error",
             "vfio-node-missing",
             function.address,
-            f"GPU {function.address} of {function.driver} gets no device: {why_not}",
-            "see 'ls -l /dev/vfio' and 'dmesg | grep -i -e vfio -e iommu': is the IOMMU on?",
+            f"GPU {function.address} of {function.driver} gets no CDI device: {why_not}",
+            "enable the IOMMU; see 'ls -l /dev/vfio' and 'dmesg | grep -i -e vfio -e iommu'",
         )
     return Accelerator(
         index=index,
@@ -71,12 +76,12 @@ def _read(scan: NodeScan, function: PciFunction, index: int, virtual: VirtualFun
 
 
 def _group_nodes(scan: NodeScan, function: PciFunction) -> tuple[tuple[HostNode, ...], str]:
-    """Return the nodes of the device's IOMMU group, or none and why."""
+    """Return (nodes, "") for the IOMMU group of FUNCTION, or ((), reason) if a node cannot be used."""
     if "iommu_group" not in function.entries:
-        return (), "it is in no IOMMU group"
+        return (), "the device is in no IOMMU group"
     number = link_name(scan.host, f"{function.folder}/iommu_group")
     if number_behind("", number) is None:
-        return (), f"{function.folder}/iommu_group leads to no group"
+        return (), f"{function.folder}/iommu_group is not a link to a group"
     group, problem = scan.nodes.read(f"/dev/vfio/{number}", role=VFIO_ROLE)
     control, control_problem = scan.nodes.read(CONTAINER, role=SHARED_ROLE)
     if group is None or control is None:
@@ -85,7 +90,7 @@ def _group_nodes(scan: NodeScan, function: PciFunction) -> tuple[tuple[HostNode,
 
 
 def _own_nodes(scan: NodeScan, function: PciFunction) -> tuple[HostNode, ...]:
-    """Return the device's own node and /dev/iommu, as far as there are such: since Linux 6.6."""
+    """Return the device's own node and /dev/iommu, if they exist. They are possible since Linux 6.6."""
     if "vfio-dev" not in function.entries:
         return ()
     folder = f"{function.folder}/vfio-dev"

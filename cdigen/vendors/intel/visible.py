@@ -1,10 +1,12 @@
-"""How containers ask for Intel's Gaudis: HABANA_VISIBLE_DEVICES.
+"""The environment variable by which containers request Intel's Gaudis (HABANA_VISIBLE_DEVICES).
 
-Semantics: HabanaAI/habana-container-runtime, cmd/habana-container-runtime (filterDevicesByENV): ``all``, or
-the numbers of the nodes /dev/accel/accelN; any other word names none. Its device plugin sets the variable so,
-too, and images of Gaudi's have ``all``. What chooses among the devices that a process has asks for none:
-HABANA_VISIBLE_MODULES, HL_VISIBLE_DEVICES. Nor is there a variable that asks for Intel's GPUs or NPUs:
-ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR choose likewise.
+The variable has the same meaning as in HabanaAI/habana-container-runtime, cmd/habana-container-runtime
+(filterDevicesByENV). The value is ``all``, or the numbers of the nodes /dev/accel/accelN. Other words match
+no device. Habana's device plugin sets the variable in the same way. Gaudi images set ``all``.
+
+The variables HABANA_VISIBLE_MODULES and HL_VISIBLE_DEVICES do not request devices. They only select some of
+the devices that a process already has. There is no variable to request Intel's GPUs or NPUs. ZE_AFFINITY_MASK
+and ONEAPI_DEVICE_SELECTOR also only select devices.
 """
 
 from __future__ import annotations
@@ -13,17 +15,21 @@ from cdigen.vendors.base import VisibleDevices
 
 
 def names(word: str) -> tuple[str, ...]:
-    """Return how specs call the Gaudi with the number WORD: by it, or as Intel's "classic" naming does."""
+    """Return the names that the Gaudi with the number WORD can have in specs.
+
+    These names are the number and the "classic" name of Intel's generator.
+    """
     return (word, f"accel{word}")
 
 
 VISIBLE_DEVICES = (
     VisibleDevices(
         variables=("HABANA_VISIBLE_DEVICES",),
-        # cdigen, Intel's generator and its DRA driver write the first; the other is Kubernetes' resource.
+        # cdigen, Intel's generator and Intel's DRA driver write the first kind. The second kind is the name
+        # of the Kubernetes resource.
         kinds=("intel.com/gaudi", "habana.ai/gaudi"),
-        given_as=r"(?:.+\.)?(?:intel\.com/gaudi|habana\.ai/).*",
-        # Older drivers make /dev/hlN.
+        allocated_kinds=r"(?:.+\.)?(?:intel\.com/gaudi|habana\.ai/).*",
+        # Older drivers create /dev/hlN.
         nodes=r"/dev/accel/accel([0-9]+)|/dev/hl([0-9]+)",
         names=names,
     ),

@@ -1,1 +1,1 @@
-"""What any vendor reads of the kernel: DRM devices, device nodes, modules, firmware."""
+"""Readers of the kernel's files for all vendors: DRM devices, device nodes, modules, firmware."""

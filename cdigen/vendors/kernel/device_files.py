@@ -1,7 +1,7 @@
-"""Read files of devices whose drivers may hang while they ask the device: ``read_devices``, in a child.
+"""Read files in /sys by a child process, because a driver may hang (``read_devices``).
 
-Most files of /sys are answered from memory. Those of sensors and error counters make a driver ask its device,
-which may take seconds, or for ever while the device is being reset.
+For most files in /sys, the kernel reads only its memory. For sensors and error counters, the driver queries
+the device. The query may take seconds. During a reset of the device, the query may never end.
 """
 
 from __future__ import annotations
@@ -22,16 +22,18 @@ if TYPE_CHECKING:
 
 PROGRAM = str(Path(__file__).parent / "device_files_child.py")
 DEADLINE_S = 5.0
-# How far apart counters are read twice.
+# The seconds between the two reads of a counter.
 APART_S = 0.2
 NO_ANSWER = "its driver does not answer"
 
 
 @frozen
 class DeviceFiles:
-    """What the files of one device said: ``texts`` by path, and how fast counters rose, in each second.
+    """The content of the files of one device.
 
-    Files that could not be read are left out. ``problem`` says why nothing was read, or is empty.
+    ``texts`` maps a path to the text of the file. ``rates`` maps the path of a counter to its increase per
+    second. Files that could not be read are left out. ``problem`` is set if the driver did not answer before
+    the deadline, or if the child process could not be started.
     """
 
     texts: Mapping[str, str]
@@ -39,32 +41,33 @@ class DeviceFiles:
     problem: str = ""
 
     def number(self, path: str) -> int | None:
-        """Return the number that the file PATH holds, None where there is none."""
+        """Return the number in the file PATH, or None if the file was not read or has no number."""
         text = self.texts.get(path, "").strip()
         digits = text.removeprefix("-")
         return int(text) if digits.isascii() and digits.isdigit() and len(digits) <= 20 else None
 
 
 @frozen
-class Wanted:
-    """What to read of one device: files, and counters that are read twice."""
+class FilesToRead:
+    """The files of one device to read once, and the counters to read twice."""
 
     files: tuple[str, ...] = ()
     counters: tuple[str, ...] = ()
 
 
 def read_devices(
-    host: Root, devices: Mapping[str, Wanted], *, deadline_s: float = DEADLINE_S
+    host: Root, devices: Mapping[str, FilesToRead], *, deadline_s: float = DEADLINE_S
 ) -> dict[str, DeviceFiles]:
-    """Read what is WANTED of each of DEVICES, by their addresses; never raises.
+    """Return the content of the files in DEVICES; raise no exception.
 
-    A device that does not answer in DEADLINE_S keeps no other from being read.
+    DEVICES and the result are mappings by device address. The child process has DEADLINE_S seconds. A device
+    that does not answer in this time does not delay the other devices.
     """
     if not devices:
         return {}
     from cdigen.host import childprocess  # noqa: PLC0415 - most runs of cdigen start no child
 
-    places = {address: _places(host, wanted) for address, wanted in devices.items()}
+    places = {address: _places(host, entry) for address, entry in devices.items()}
     request = {
         address: {"files": list(files), "counters": list(counters), "apart_s": APART_S}
         for address, (files, counters) in places.items()
@@ -73,19 +76,19 @@ def read_devices(
     try:
         result = childprocess.run(command, deadline_s=deadline_s, stdin=json.dumps(request).encode())
     except OSError as error:
-        return dict.fromkeys(devices, _nothing(f"no child could be started: {reason(error)}"))
-    told: dict[str, DeviceFiles] = dict.fromkeys(devices, _nothing(NO_ANSWER))
-    # The last line may have been cut off.
+        return dict.fromkeys(devices, _without_files(f"cannot start a child process: {reason(error)}"))
+    results: dict[str, DeviceFiles] = dict.fromkeys(devices, _without_files(NO_ANSWER))
+    # The last line may be incomplete.
     for line in result.output.split(b"\n")[:-1]:
         address, files = _read(line, places)
-        if address in told:
-            told[address] = files
-    return told
+        if address in results:
+            results[address] = files
+    return results
 
 
-def _places(host: Root, wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the paths on this machine of what is WANTED, with the paths that were asked for."""
-    return _resolved(host, wanted.files), _resolved(host, wanted.counters)
+def _places(host: Root, request: FilesToRead) -> tuple[dict[str, str], dict[str, str]]:
+    """Return two mappings from a path on this machine to the requested path, for files and for counters."""
+    return _resolved(host, request.files), _resolved(host, request.counters)
 
 
 def _resolved(host: Root, paths: tuple[str, ...]) -> dict[str, str]:
@@ -101,16 +104,16 @@ def _resolved(host: Root, paths: tuple[str, ...]) -> dict[str, str]:
 def _read(
     line: bytes, places: Mapping[str, tuple[dict[str, str], dict[str, str]]]
 ) -> tuple[str, DeviceFiles]:
-    told = json.loads(line)
-    files, counters = places[told["device"]]
+    reply = json.loads(line)
+    files, counters = places[reply["device"]]
     rates = {
         counters[place]: (second - first) / seconds
-        for place, (first, second, seconds) in told["counters"].items()
+        for place, (first, second, seconds) in reply["counters"].items()
         if second >= first and seconds > 0
     }
-    texts = {files[place]: text for place, text in told["files"].items()}
-    return told["device"], DeviceFiles(texts=texts, rates=rates)
+    texts = {files[place]: text for place, text in reply["files"].items()}
+    return reply["device"], DeviceFiles(texts=texts, rates=rates)
 
 
-def _nothing(problem: str) -> DeviceFiles:
+def _without_files(problem: str) -> DeviceFiles:
     return DeviceFiles(texts={}, rates={}, problem=problem)

@@ -1,6 +1,7 @@
-"""Read files of devices, each device in a thread of its own: a line of JSON for each that has answered.
+"""Program that reads files of devices, and prints one line of JSON per device.
 
-Started by device_files as ``python -I -S THIS``; what to read comes on standard input.
+The program reads each device in a separate thread. device_files starts the program as ``python -I -S THIS``.
+Standard input contains the list of files as JSON.
 """
 
 from __future__ import annotations
@@ -11,31 +12,31 @@ import sys
 import threading
 import time
 
-# A file of /sys has a page at the most.
+# In bytes. A file in /sys has at most one page.
 _LIMIT = 1 << 16
-_speaking = threading.Lock()
+_output_lock = threading.Lock()
 
 
 def main() -> None:
-    """Read what standard input asks for, and wait for every device; whoever started this has a deadline."""
-    wanted = json.load(sys.stdin)
-    threads = [threading.Thread(target=_tell, args=entry) for entry in wanted.items()]
+    """Read the files in the list on standard input. The parent process enforces the deadline."""
+    requests = json.load(sys.stdin)
+    threads = [threading.Thread(target=_read_device, args=entry) for entry in requests.items()]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def _tell(device: str, wanted: dict[str, list[str]]) -> None:
-    files = {path: text for path in wanted["files"] if (text := _text(path)) is not None}
-    counters = _counted(wanted["counters"], float(wanted["apart_s"]))  # type: ignore[arg-type]  # from JSON
+def _read_device(device: str, request: dict[str, list[str]]) -> None:
+    files = {path: text for path in request["files"] if (text := _text(path)) is not None}
+    counters = _read_counters(request["counters"], float(request["apart_s"]))  # type: ignore[arg-type]  # from JSON
     line = json.dumps({"device": device, "files": files, "counters": counters})
-    with _speaking:
+    with _output_lock:
         os.write(1, line.encode() + b"\n")
 
 
-def _counted(paths: list[str], apart_s: float) -> dict[str, tuple[int, int, float]]:
-    """Return each counter twice, and the seconds between."""
+def _read_counters(paths: list[str], apart_s: float) -> dict[str, tuple[int, int, float]]:
+    """Return two values of each counter, and the seconds between the two reads."""
     first = {path: (number, time.monotonic()) for path in paths if (number := _number(path)) is not None}
     if first:
         time.sleep(apart_s)

@@ -1,4 +1,4 @@
-"""What a driver's lines in the kernel's log mean: ``heard``, by a vendor's table of ``Line``s."""
+"""Parse a driver's lines in the kernel's log, with a vendor's table of ``Line`` objects (``parse_log``)."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
 
 ADDRESS = r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
-# "xe 0000:03:00.0: [drm] *ERROR* Tile0: GT0: text", "amdgpu 0000:03:00.0: amdgpu: {12}text": what stands
-# before the text is different from release to release. The number in braces is that of an event of RAS.
+# Examples are "xe 0000:03:00.0: [drm] *ERROR* Tile0: GT0: text" and "amdgpu 0000:03:00.0: amdgpu: {12}text".
+# The prefix of the text differs between releases. The number in braces is the number of an event of RAS,
+# amdgpu's error detection.
 _ABOUT_DEVICE = re.compile(
     rf"(?P<driver>\S+) (?P<address>{ADDRESS}): "
     r"(?:amdgpu: |\[drm\] |\*ERROR\* |(?:Tile|GT)\d+: |\w+\(\): |\{\d+\} ?)*(?P<text>.*)"
@@ -26,7 +27,11 @@ _ABOUT_DEVICE = re.compile(
 
 @frozen
 class Line:
-    """A line of DRIVERS: how its text begins (a regular expression), and the ``cause`` or what it clears."""
+    """A line that ``drivers`` write into the kernel's log.
+
+    ``begins`` is a regular expression for the beginning of the text. ``cause`` is set if the line reports a
+    symptom. ``clears`` is set if the line reports a recovery.
+    """
 
     drivers: tuple[str, ...]
     begins: str
@@ -34,10 +39,10 @@ class Line:
     clears: Clearance | Literal[""] = ""
 
 
-def heard(record: LogRecord, lines: Iterable[Line]) -> tuple[Symptom | Recovery, ...]:
-    """Return what RECORD means for the device that it is about, by the first of LINES; pure.
+def parse_log(record: LogRecord, lines: Iterable[Line]) -> tuple[Symptom | Recovery, ...]:
+    """Return the symptom or recovery of the first of LINES that matches RECORD; do not read the host.
 
-    Discovery may not have found the device yet: a driver says most while it takes one.
+    The device may not be in an inventory yet, because drivers log most lines while they bind to a device.
     """
     found = _ABOUT_DEVICE.match(record.text)
     if found is None:
@@ -49,7 +54,7 @@ def heard(record: LogRecord, lines: Iterable[Line]) -> tuple[Symptom | Recovery,
 
 
 def concerns(event: DeviceEvent, inventory: Inventory) -> bool:
-    """Return whether EVENT is the kernel's own, and of an accelerator of INVENTORY."""
+    """Return whether EVENT is from the kernel itself, and its device is an accelerator of INVENTORY."""
     return not event.is_synthetic and has_device(inventory, event.address)
 
 
@@ -62,7 +67,11 @@ _CLEARANCES: dict[str, Clearance] = {"gone": "gone", "reset": "reset", "reload":
 
 
 def meaning(what: str, address: str, detail: str, at_s: float) -> Symptom | Recovery:
-    """Return a recovery where WHAT is ``gone``, ``reset`` or ``reload``, else a symptom of the cause WHAT."""
+    """Return a recovery or a symptom of the device at ADDRESS.
+
+    If WHAT is ``gone``, ``reset`` or ``reload``, the result is a recovery. Else the result is a symptom with
+    the cause WHAT.
+    """
     if what in _CLEARANCES:
         return Recovery(clearance=_CLEARANCES[what], address=address, detail=detail, at_s=at_s)
     return Symptom(cause=what, address=address, detail=detail, at_s=at_s)

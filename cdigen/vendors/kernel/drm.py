@@ -1,8 +1,9 @@
-"""Read DRM devices of any vendor: the cards, render nodes and accelerator nodes of a device.
+"""Read the cards, render nodes and accelerator nodes of DRM devices of any vendor.
 
-A device's folder in /sys, of PCI or of the platform, has them in ``drm/`` (``card0``, ``renderD128``) and, of
-accelerators that are not GPUs, in ``accel/`` (``accel0``); each one's ``dev`` holds its node's numbers
-(Documentation/gpu/drm-uapi.rst and accel/introduction.rst of the kernel).
+The /sys folder of a PCI or platform device contains the folder ``drm`` with the GPU's cards (``card0``) and
+render nodes (``renderD128``). Accelerators that are not GPUs have the folder ``accel`` with accelerator nodes
+(``accel0``) instead. The file ``dev`` of a card or node contains the device numbers. The kernel's
+Documentation/gpu/drm-uapi.rst and accel/introduction.rst describe these files.
 """
 
 from __future__ import annotations
@@ -19,34 +20,29 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
 
-# How the names of each begin; what it is for; whom it serves. A card shows pictures and sets modes, and
-# whoever computes or renders off screen needs its render node alone (drm-uapi.rst, "Render nodes").
-_FORMS = {
+# Subsystem -> (prefix of the names, role of the nodes, capabilities that need the nodes). A card drives
+# displays and sets modes. For compute and off-screen rendering, the render node is sufficient (drm-uapi.rst,
+# "Render nodes").
+_NODE_ROLES = {
     "drm": (("card", "card", ("graphics", "display")), ("renderD", "render", ())),
     "accel": (("accel", "accel", ()),),
 }
 _FOLDERS = {"drm": "/dev/dri", "accel": "/dev/accel"}
-# systemd's udev rules and devtmpfs differ; nobody but root and the node's group is what both have in common.
+# systemd's udev rules and devtmpfs set different modes. Both modes permit access by root and by the group.
 NODE_CREATION = NodeCreationPolicy(mode=0o660)
-# What to do about a node that should be there.
-UDEV_HINT = (
-    "is udev running? 'udevadm trigger' makes missing nodes, and so does 'create_nodes: true' in the "
-    "configuration"
-)
-# The same of one that only root can open.
-GROUP_HINT = (
-    "'udevadm trigger' has udev give it to the group render, mode 0660 or 0666 (50-udev-default.rules)"
-)
-# systemd's 50-udev-default.rules: the group of nodes by their role; all others are root's.
+# The next step for a node that only root can open.
+GROUP_HINT = "run 'udevadm trigger': udev sets group render and mode 0660 or 0666 (50-udev-default.rules)"
+# Role of a node -> group in systemd's 50-udev-default.rules. All other nodes have the group root.
 _GROUPS = {"card": "video", "render": "render", "accel": "render", "control": "render"}
 
 
 @frozen
 class DrmMinor:
-    """One of a device's nodes as the kernel names it: ``name`` (``renderD128``), ``number`` (128).
+    """A DRM minor, which is one device node of a DRM device.
 
-    ``role`` is ``card``, ``render`` or ``accel``, ``path`` where the node lies, ``numbers`` those that the
-    kernel gives it, None where it does not tell them.
+    ``name`` is the kernel's name (``renderD128``). ``number`` is the number in this name (128). ``role`` is
+    ``card``, ``render`` or ``accel``. ``path`` is the path of the node. ``capabilities`` are the capabilities
+    that need the node. ``numbers`` are the device numbers in /sys, or None if /sys has no numbers.
     """
 
     name: str
@@ -58,9 +54,10 @@ class DrmMinor:
 
 
 def minors(root: Root, folder: str, subsystem: str = "drm") -> tuple[DrmMinor, ...]:
-    """Return the DRM minors of the device whose folder in /sys is FOLDER: cards, then render nodes.
+    """Return the DRM minors of the device with the /sys folder FOLDER; cards come before render nodes.
 
-    SUBSYSTEM is ``drm`` or ``accel``. Nothing where the folder is gone: /sys of a device vanishes with it.
+    SUBSYSTEM is ``drm`` or ``accel``. If the folder does not exist, the result is empty, because the kernel
+    removes the folder together with the device.
     """
     below = f"{folder}/{subsystem}"
     found = [listed for name in root.names(below) if (listed := read_minor(root, below, name, subsystem))]
@@ -68,8 +65,8 @@ def minors(root: Root, folder: str, subsystem: str = "drm") -> tuple[DrmMinor, .
 
 
 def read_minor(root: Root, folder: str, name: str, subsystem: str) -> DrmMinor | None:
-    """Return the minor of SUBSYSTEM that FOLDER lists as NAME, None where it is something else."""
-    for prefix, role, capabilities in _FORMS[subsystem]:
+    """Return the minor NAME in the folder FOLDER of SUBSYSTEM, or None if NAME is not a minor."""
+    for prefix, role, capabilities in _NODE_ROLES[subsystem]:
         number = number_behind(prefix, name)
         if number is not None:
             return DrmMinor(
@@ -84,9 +81,9 @@ def read_minor(root: Root, folder: str, name: str, subsystem: str) -> DrmMinor |
 
 
 def with_groups(host: Root, nodes: Iterable[HostNode]) -> tuple[HostNode, ...]:
-    """Return NODES that are to be made with the groups that udev would give them.
+    """Return NODES with the groups that udev sets. NODES are nodes that cdigen can create.
 
-    Cards to ``video``, render nodes, accelerators and KFD to ``render``.
+    Cards have the group ``video``. Render nodes, accelerators and KFD have the group ``render``.
     """
     groups = _groups(host)
     return tuple(replace(node, gid=groups.get(_GROUPS.get(node.role, ""), 0)) for node in nodes)
@@ -102,9 +99,9 @@ def _groups(host: Root) -> dict[str, int]:
 
 
 def root_only_nodes(nodes: Iterable[HostNode]) -> Iterator[Finding]:
-    """Say which nodes that programs compute with only root can open: no group opens them to others."""
+    """Yield a finding if only root can open some of the compute nodes in NODES."""
     closed = [node for node in nodes if node.role in {"render", "accel"} and is_root_only(node)]
-    # A container sees one node of the host under several paths: those of by-path.
+    # A container can have the same host node at several paths, because of /dev/dri/by-path.
     paths = list(dict.fromkeys(node.host_path for node in closed))
     if paths:
         more = " and more" if len(paths) > 4 else ""
@@ -112,27 +109,31 @@ def root_only_nodes(nodes: Iterable[HostNode]) -> Iterator[Finding]:
             severity="warning",
             rule="render-group",
             path=paths[0],
-            message=f"only root can open {', '.join(paths[:4])}{more}, whatever groups a user is in",
+            message=f"only root can open {', '.join(paths[:4])}{more}: no group of users has access",
             hint=GROUP_HINT,
         )
 
 
 def device_numbers(root: Root, path: str) -> tuple[int, int] | None:
-    """Return the numbers in the ``dev`` file PATH of /sys; None where the kernel does not tell them."""
+    """Return the device numbers in the ``dev`` file PATH of /sys, or None if the file has no numbers."""
     major, _, minor = read_line(root, path).partition(":")
-    told = number_behind("", major), number_behind("", minor)
-    return None if told[0] is None or told[1] is None else (told[0], told[1])
+    numbers = number_behind("", major), number_behind("", minor)
+    return None if numbers[0] is None or numbers[1] is None else (numbers[0], numbers[1])
 
 
-def node_numbers(told: tuple[int, int] | None, *, make: bool = True) -> DeviceNumbers | None:
-    """Return what a node with the numbers TOLD has to be; MAKE says whether it may be made."""
-    return DeviceNumbers(major=told[0], minor=told[1], make_with=told[0] if make else None) if told else None
+def node_numbers(numbers: tuple[int, int] | None, *, make: bool = True) -> DeviceNumbers | None:
+    """Return NUMBERS as the expected numbers of a node. If MAKE is false, cdigen must not create the node."""
+    return (
+        DeviceNumbers(major=numbers[0], minor=numbers[1], make_with=numbers[0] if make else None)
+        if numbers
+        else None
+    )
 
 
 def read_node(reader: NodeReader, minor: DrmMinor, owner: str = "") -> tuple[HostNode | None, str]:
-    """Return the node of MINOR and no problem, or None and what is wrong with it.
+    """Return (node, "") for MINOR, or (None, problem) if its node cannot be used.
 
-    With OWNER, the folder of a device, no other device is given the node.
+    OWNER is the folder of a device. With OWNER, it is a problem if another device has the same node.
     """
     if owner and (problem := reader.claim(minor.path, owner)):
         return None, problem

@@ -1,8 +1,9 @@
-"""Find the processes that use DRM devices: ``read_clients``, by what their open files say of themselves.
+"""Find the processes that use DRM devices (``read_clients``).
 
-An open file of /dev/dri says in its fdinfo whose device it is and how much memory it has
-(https://docs.kernel.org/gpu/drm-usage-stats.html, from Linux 5.19 on). That makes its driver ask the device.
-The files of others may be looked at with CAP_SYS_PTRACE only.
+The function reads the fdinfo of each process's open files in /dev/dri. The fdinfo contains the device's
+address and the memory of the client (https://docs.kernel.org/gpu/drm-usage-stats.html, from Linux 5.19 on).
+During a read of the fdinfo, the driver queries the device. A read of another user's fdinfo requires
+CAP_SYS_PTRACE.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import re
 import sys
 from pathlib import Path
 
-from cdigen.model.figures import MAX_PROCESSES, DeviceProcess
+from cdigen.model.stats import MAX_PROCESSES, DeviceProcess
 from cdigen.value import frozen
 from cdigen.vendors.kernel.device_files import DEADLINE_S
 from cdigen.vendors.kernel.processes import process_name
@@ -26,21 +27,23 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode
 
 PROGRAM = str(Path(__file__).parent / "drm_clients_child.py")
-# The roles of the nodes whose users are told: those who compute or draw, and who shows pictures.
+# The roles of the nodes to search for. Render nodes serve compute and rendering, cards serve displays.
 ROLES = frozenset({"render", "card"})
 _LINE = re.compile(r"^drm-([\w-]+):[ \t]*(.*)$", re.MULTILINE)
 _MEMORY = re.compile(r"(\d{1,15})(?: (KiB|MiB|GiB))?", re.ASCII)
 _UNITS = {None: 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
-# Regions of the device's own memory: vram of amdgpu, vram0 of xe, local0 of i915. What of it is in use is
-# drm-resident-, and drm-memory- with amdgpu before Linux 6.13.
+# The regions of the device's own memory are vram (amdgpu), vram0 (xe) and local0 (i915). The keys of the used
+# memory begin with drm-resident-. With amdgpu before Linux 6.13, they begin with drm-memory-.
 _REGION = re.compile(r"(resident|memory)-((?:vram|local)\d*)")
 
 
 @frozen
 class Clients:
-    """The processes that use each device: address -> process -> memory in bytes, None where it is not told.
+    """The processes that use each device.
 
-    ``is_complete`` is false where processes could not be looked at, or not in time.
+    ``by_address`` maps a device address to the ids of its processes, and each id to the process's memory. The
+    memory is in bytes, or None if the driver does not report the memory. ``is_complete`` is false if cdigen
+    could not read all processes before the deadline.
     """
 
     by_address: Mapping[str, Mapping[int, int | None]]
@@ -48,7 +51,7 @@ class Clients:
 
 
 def read_clients(host: Root, nodes: Iterable[HostNode], *, deadline_s: float = DEADLINE_S) -> Clients:
-    """Read what the files that processes of HOST have opened of NODES say; never raises."""
+    """Return the processes on HOST that have NODES open; raise no exception."""
     numbers = [f"{node.major}:{node.minor}" for node in nodes]
     if not numbers:
         return Clients(by_address={}, is_complete=True)
@@ -57,25 +60,28 @@ def read_clients(host: Root, nodes: Iterable[HostNode], *, deadline_s: float = D
     command = (os.path.realpath(sys.executable), "-I", "-S", PROGRAM, f"{host.outer}/proc", *numbers)
     try:
         result = childprocess.run(command, deadline_s=deadline_s)
-        told = json.loads(result.output)
+        reply = json.loads(result.output)
     except (OSError, ValueError):
         return Clients(by_address={}, is_complete=False)
     found: dict[str, dict[int, int | None]] = {}
-    seen = set()
-    for pid, text in told["files"]:
+    clients = set()
+    for pid, text in reply["files"]:
         values = dict(_LINE.findall(text))
         address, client = values.get("pdev", ""), values.get("client-id", "")
-        # One client may have several files, and be counted once.
-        if not address or (address, client, pid) in seen:
+        # A client may have several open files. Its memory is added only once.
+        if not address or (address, client, pid) in clients:
             continue
-        seen.add((address, client, pid))
+        clients.add((address, client, pid))
         of_device = found.setdefault(address, {})
         of_device[pid] = _sum(of_device.get(pid), _memory(values))
-    return Clients(by_address=found, is_complete=told["unread"] == 0)
+    return Clients(by_address=found, is_complete=reply["unread"] == 0)
 
 
 def processes_of(host: Root, memory: Mapping[int, int | None]) -> tuple[DeviceProcess, ...]:
-    """Return the processes of MEMORY with their names: those that have most, MAX_PROCESSES at the most."""
+    """Return the names, ids and memory of the processes in MEMORY.
+
+    The result has at most MAX_PROCESSES processes. Processes with more memory come first.
+    """
     most = sorted(memory.items(), key=lambda entry: (-(entry[1] or 0), entry[0]))[:MAX_PROCESSES]
     return tuple(DeviceProcess(pid=pid, name=process_name(host, pid), memory=used) for pid, used in most)
 

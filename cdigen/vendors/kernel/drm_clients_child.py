@@ -1,7 +1,7 @@
-"""Read what the open files of DRM devices say of themselves: one line of JSON.
+"""Program that reads the fdinfo of open files of DRM devices, and prints one line of JSON.
 
-Started by drm_clients as ``python -I -S THIS PROC NUMBERS...``: the folder of processes, and the numbers of
-the devices' nodes (``226:128``). A driver may hang in there.
+drm_clients starts the program as ``python -I -S THIS PROC NUMBERS...``. PROC is the folder of processes.
+NUMBERS are the numbers of the devices' nodes (``226:128``). A driver may hang during a read.
 """
 
 from __future__ import annotations
@@ -11,16 +11,20 @@ import os
 import sys
 
 _LIMIT = 1 << 14
-# More than there are of any devices' users; the answer stays below a megabyte.
+# The maximum number of files in the output. Devices have fewer users. With this limit, the output is usually
+# smaller than a megabyte.
 _MOST = 256
 
 
 def main() -> None:
-    """Print the files, as pairs of process and text, and how many processes could not be looked at."""
+    """Print the fdinfo of the found files, and the number of processes that could not be read.
+
+    Each fdinfo is printed as a pair of the process id and the text.
+    """
     proc, *numbers = sys.argv[1:]
     files: list[tuple[int, str]] = []
     processes = [name for name in os.listdir(proc) if name.isdigit()]
-    # Without any, whose are they? This is one itself.
+    # If the list is empty, the folder is not from a running system. Else it has at least this process.
     unread = int(not processes)
     for name in processes:
         try:
@@ -36,8 +40,9 @@ def _files(folder: str, pid: int, numbers: set[str]) -> list[tuple[int, str]]:
     found = []
     for number in os.listdir(f"{folder}/fd"):
         try:
-            # The path is one of the process's own root. Other files are not looked at: to ask for the
-            # status of one on a server that is down takes for ever.
+            # The entry of an open file is a link to a path below the root of that process. The program does
+            # not call stat() for paths without /dev/, because stat() hangs for a file on an unreachable
+            # server.
             file_of = f"{folder}/fd/{number}"
             if "/dev/" in os.readlink(file_of) and _numbers(file_of) in numbers:
                 with open(f"{folder}/fdinfo/{number}", "rb") as file:

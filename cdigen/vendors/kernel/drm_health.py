@@ -1,6 +1,7 @@
-"""What any DRM driver tells of its devices' health: that one is wedged, and that a driver took one anew.
+"""Detect wedged DRM devices, and devices that a driver initialized again, in the kernel's log and uevents.
 
-``heard`` is for the kernel's log, ``noticed`` for its uevents; a vendor's CAUSES has ``DRM_CAUSES``.
+A device is wedged if its driver cannot recover the device and blocks it. ``parse_log`` reads the log,
+``parse_uevents`` reads uevents. A vendor's CAUSES include ``DRM_CAUSES``.
 """
 
 from __future__ import annotations
@@ -16,42 +17,46 @@ if TYPE_CHECKING:
     from cdigen.model.health import DeviceEvent, LogRecord, Symptom
     from cdigen.model.inventory import Inventory
 
+# The next step for causes that the driver clears by a reset.
+WAIT_FOR_RESET = "wait for the end of the reset; if it does not end, reboot the host"
 DRM_CAUSES = (
     CauseRule(
         cause="drm-wedged",
         cleared_by=("reset", "reload"),
-        clears_when="the device is reset, or its driver is bound to it anew",
+        clears_when="the device is reset, or its driver is bound to it again",
         meaning="The driver cannot recover the device, and blocks it.",
         reference="https://docs.kernel.org/gpu/drm-uapi.html#device-wedging",
     ),
 )
 _DRIVERS = ("amdgpu", "amdxdna", "i915", "xe", "intel_vpu")
-# drm_dev_wedged_event in drivers/gpu/drm/drm_drv.c, Linux 6.15. That it "recovered through reset" is said of
-# one ring as well (amdgpu_job_timedout), so it clears nothing.
+# drm_wedged_event in drivers/gpu/drm/drm_drv.c, Linux 6.15, logs this line. The line "recovered through
+# reset" is not a recovery, because amdgpu (amdgpu_job_timedout) also logs it after the reset of one ring.
 _LINES = (Line(drivers=_DRIVERS, begins="device wedged, needs recovery", cause="drm-wedged"),)
-# drm_dev_register there; with a date until Linux 6.13, and before 6.11 without the device in front.
+# drm_dev_register in the same file logs this line. Until Linux 6.13, the line contains a date. Before 6.11,
+# the line does not begin with the device.
 _INITIALIZED = re.compile(
     rf"(?:\S+ {ADDRESS}: )?\[drm\] Initialized \S+ [\d.]+ (?:\d+ )?for (?P<address>{ADDRESS}) on minor \d+$"
 )
 
 
-def heard(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-    """Return what RECORD, if it is DRM's own, means for a device of INVENTORY; pure."""
+def parse_log(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+    """Return the symptoms and recoveries in RECORD, a DRM driver's log record; do not read the host."""
     found = _INITIALIZED.match(record.text)
     if found is None:
-        told = driver_lines.heard(record, _LINES)
-        return tuple(one for one in told if has_device(inventory, one.address))
-    # It may have been unbound before, so that discovery has not found it yet.
+        found_by_line = driver_lines.parse_log(record, _LINES)
+        return tuple(one for one in found_by_line if has_device(inventory, one.address))
+    # If the driver was bound again, the device may not be in the inventory yet.
     return (Recovery(clearance="reload", address=found["address"], detail=record.text, at_s=record.at_s),)
 
 
-def noticed(event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-    """Return what EVENT means for a device of INVENTORY: it is wedged; pure.
+def parse_uevents(event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+    """Return a symptom if EVENT reports that a device of INVENTORY is wedged; do not read the host.
 
-    ``WEDGED=none`` says that the driver has helped itself, be it by the reset of one ring.
+    ``WEDGED=none`` is not a symptom, because the driver has already recovered the device. For example, the
+    driver has reset one ring.
     """
     wedged = dict(event.properties).get("WEDGED")
     is_of_drm = (event.subsystem, event.action) == ("drm", "change")
     if wedged in {None, "", "none"} or not is_of_drm or not concerns(event, inventory):
         return ()
-    return (meaning("drm-wedged", event.address, f"the kernel said WEDGED={wedged}", event.at_s),)
+    return (meaning("drm-wedged", event.address, f"the kernel reported WEDGED={wedged}", event.at_s),)

@@ -1,6 +1,6 @@
-"""List the network cards that do RDMA, and where they are: ``read_nics``.
+"""List the RDMA network cards and their places in the PCI topology (``read_nics``).
 
-Source of names and forms: the kernel's Documentation/ABI/stable/sysfs-class-infiniband.
+The names and formats of the files are from the kernel's Documentation/ABI/stable/sysfs-class-infiniband.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ CLASS = "/sys/class/infiniband"
 
 @frozen
 class Nic:
-    """A network card: its kernel's name (``mlx5_0``), and its place as an ``Accelerator`` has it."""
+    """A network card.
+
+    ``name`` is the kernel's name (``mlx5_0``). The other fields are the same as in ``Accelerator``.
+    """
 
     name: str
     address: str
@@ -30,7 +33,10 @@ class Nic:
 
 
 def read_nics(host: Root) -> tuple[Nic, ...]:
-    """Return the cards on the PCI bus of HOST, mlx5_2 before mlx5_10; others and broken ones are left out."""
+    """Return the RDMA network cards on the PCI bus of HOST, mlx5_2 before mlx5_10.
+
+    Cards without a readable PCI address are left out.
+    """
     reader = PlaceReader(host)
     return tuple(
         Nic(

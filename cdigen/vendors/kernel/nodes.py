@@ -1,10 +1,13 @@
-"""Read device nodes of any vendor, compared with the kernel's numbers, and put them into specs.
+"""Read device nodes, compare node numbers with the kernel's numbers, and return the nodes' spec entries.
 
-A node that does not exist, or in whose place there is something else, is remembered as it would have to
-be made (``create_nodes``, ``cdigen doctor``).
+If a node does not exist or another file is at its path, the reader records the node with the numbers, owner
+and mode for its creation. ``cdigen create-nodes`` creates these nodes. ``cdigen doctor`` prints the commands.
 """
 
 from __future__ import annotations
+
+import os
+from errno import ELOOP, ENOENT, ENOTDIR
 
 from cdigen.host import devnodes
 from cdigen.host.root import is_plain, reason
@@ -20,23 +23,23 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.profile import Profile
 
-# To read and to write: a node is never executed, and what a host says of modes is not to be trusted with
-# bits that mean more.
+# The permitted bits in the mode of a created node. Nodes are never executed, and other bits may be unsafe.
 NODE_MODE = 0o666
-# The permission bits to read and write of everyone and of a node's group.
+# The bits that permit reading and writing by all users, and by the node's group.
 WORLD, GROUP = 0o006, 0o060
 
 
-# Majors that the kernel gives to whoever asks for any (fs/char_dev.c, find_dynamic_major).
+# Majors that the kernel gives to drivers without a fixed major (fs/char_dev.c, find_dynamic_major).
 _DYNAMIC = (range(234, 255), range(384, 512))
 _DRM, _ACCEL, _VERBS = range(226, 227), range(261, 262), range(231, 232)
-# What a node is -> the majors and minors that such a node can have: those of the kernel's
-# Documentation/admin-guide/devices.txt. Render nodes count from 128, and from 192 on all of DRM's
-# (drivers/gpu/drm/drm_drv.c). Older drivers of Gaudi make /dev/accel/accel0 with a major of their own.
+# Name of a node's type, its possible majors, its possible minors. The numbers are from the kernel's
+# Documentation/admin-guide/devices.txt. The minors of render nodes begin at 128. The minors from 192 on can
+# belong to any type of DRM node (drivers/gpu/drm/drm_drv.c). Older Gaudi drivers create /dev/accel/accel0
+# with a dynamic major.
 _CARD = ("DRM card", (_DRM,), (range(128), range(192, 1 << 12)))
 _RENDER = ("render node", (_DRM,), (range(128, 1 << 20),))
-_ANY = ("such node", _DYNAMIC, (range(1 << 20),))
-# Folder in a container, and name without its number -> what lies there.
+_ANY = ("node with this name", _DYNAMIC, (range(1 << 20),))
+# (folder in the container, name of the node without digits at the end) -> type of the node.
 _KNOWN_NODES = {
     ("/dev/dri", "card"): _CARD,
     ("/dev/dri", "renderD"): _RENDER,
@@ -48,11 +51,47 @@ _KNOWN_NODES = {
 }
 
 
+# The folders of systemd.unit(5), "System Unit Search Path", and the unit that creates the nodes.
+_UNIT_FOLDERS = ("/etc", "/run", "/usr/local/lib", "/usr/lib", "/lib")
+_UNIT = "systemd/system/cdigen-nodes.service"
+_BOOTED = "/run/systemd/system"  # sd_booted(3)
+# The next steps for a missing or wrong node, and for a node that this user has no permission to read.
+RUN_DOCTOR = "see 'cdigen doctor'"
+RUN_AS_ROOT = "run as root"
+
+
+def node_remedy(host: Root) -> str:
+    """Return the command that creates missing nodes on HOST.
+
+    If systemd runs on HOST and has the unit cdigen-nodes.service, the command starts this unit.
+    """
+    if host.exists(_BOOTED) and _can_start_unit(host):
+        return "systemctl start cdigen-nodes.service"
+    if host.is_this_machine:
+        return "cdigen create-nodes"
+    import shlex  # noqa: PLC0415 - only for other trees
+
+    return f"cdigen create-nodes --root {shlex.quote(host.outer)}"
+
+
+def _can_start_unit(host: Root) -> bool:
+    """Return whether the search path has a unit file, and the first unit file does not mask the unit."""
+    folder, _, name = _UNIT.rpartition("/")
+    for above in _UNIT_FOLDERS:
+        if name in host.names(f"{above}/{folder}"):
+            try:
+                return host.resolve_new(f"{above}/{_UNIT}") != "/dev/null"
+            except OSError:
+                return False
+    return False
+
+
 @frozen
 class DeviceNumbers:
-    """What a node has to be: a major, None where the kernel does not tell it, and a minor.
+    """The expected device numbers of a node.
 
-    ``make_with`` is the major to make it with where it is missing, None where it is not to be made.
+    ``major`` is None if the kernel does not report the major. ``make_with`` is the major for the creation of
+    a missing node, or None if cdigen must not create the node.
     """
 
     major: int | None
@@ -62,7 +101,7 @@ class DeviceNumbers:
 
 @frozen
 class NodeCreationPolicy:
-    """How nodes are made that do not exist: mode, owner, group; ``allowed`` says whether at all."""
+    """The mode, owner and group of created nodes. ``allowed`` is false if cdigen must not create nodes."""
 
     mode: int = NODE_MODE
     uid: int = 0
@@ -71,18 +110,28 @@ class NodeCreationPolicy:
 
 
 class NodeReader:
-    """Reads the nodes of one host, below DEV, and gathers those that are missing.
+    """Reads the device nodes in the tree DEV of one host, and records the results.
 
-    ``missing`` holds nodes that could be made: their numbers are known, and policy is allowed. ``wrong``
-    holds, as they should be, those in whose place there is something else.
+    ``present`` holds the usable nodes. ``missing`` holds the nodes that do not exist and that cdigen can
+    create, because the numbers are known and the policy permits it. ``wrong`` holds the correct nodes for
+    paths with another file. ``absent`` holds the role and the path on the host of every node that does not
+    exist.
+
+    The keys of ``obstacles`` are problems that ``create-nodes`` does not solve, in the text that ``read``
+    returned. Each value is the next step for the problem. ``is_denied`` is true if this process had no
+    permission to read a node.
     """
 
     def __init__(self, dev: Root, policy: NodeCreationPolicy) -> None:
+        self.present: list[HostNode] = []
         self.missing: list[HostNode] = []
         self.wrong: list[HostNode] = []
+        self.absent: list[tuple[str, str]] = []
+        self.obstacles: dict[str, str] = {}
+        self.is_denied = False
         self._dev = dev
         self._policy = policy
-        # path -> whose it is
+        # path of a node -> device of the node
         self._owners: dict[str, str] = {}
 
     def read(
@@ -94,46 +143,83 @@ class NodeReader:
         numbers: DeviceNumbers | None = None,
         mode: int | None = None,
     ) -> tuple[HostNode | None, str]:
-        """Return the node at PATH and no problem, or None and what is wrong with it.
+        """Return (node, "") for the node at PATH, or (None, problem) if it cannot be used.
 
-        With NUMBERS a node of others is wrong: it would give a container another device. One that
-        does not exist is noted as missing, with MODE instead of the usual one where it is given.
+        A node with other numbers than NUMBERS is a problem, because containers would get another device. If
+        the node does not exist, it is recorded as missing, with MODE or with the policy's mode.
         """
         try:
             node = devnodes.read_node(self._dev, path, role=role, capabilities=capabilities)
         except devnodes.NotADevice as error:
-            self._note(self.wrong, path, role, numbers, mode)
-            return None, str(error)
-        except (FileNotFoundError, NotADirectoryError):
-            if self._policy.allowed:
-                self._note(self.missing, path, role, numbers, mode)
-            return None, f"{self._dev.host_path(path)} does not exist"
+            self._record(self.wrong, path, role, numbers, mode)
+            return None, self._obstructed(path, str(error))
         except OSError as error:
-            return None, f"{self._dev.host_path(path)} cannot be read: {reason(error)}"
+            if error.errno in {ENOENT, ENOTDIR, ELOOP} and self._is_link(path):
+                self._record(self.wrong, path, role, numbers, mode)
+                problem = f"{self._dev.host_path(path)} is a link without an existing target"
+                return None, self._obstructed(path, problem)
+            if error.errno not in {ENOENT, ENOTDIR}:
+                self.is_denied |= isinstance(error, PermissionError)
+                return None, f"{self._dev.host_path(path)} cannot be read: {reason(error)}"
+            self.absent.append((role, self._dev.host_path(path)))
+            if self._policy.allowed:
+                self._record(self.missing, path, role, numbers, mode)
+            return None, f"{self._dev.host_path(path)} does not exist"
         if not is_plain(node.host_path):
-            return None, f"{path} leads to a path that a spec cannot hold"
+            return None, f"{path} leads to a path with unprintable characters"
         if problem := number_problem(node):
-            self._note(self.wrong, path, role, numbers, mode)
+            self._record(self.wrong, path, role, numbers, mode)
             return None, problem
         if numbers is None or (node.minor == numbers.minor and node.major == (numbers.major or node.major)):
+            self.present.append(node)
             return node, ""
-        self._note(self.wrong, path, role, numbers, mode)
-        told = (
+        self._record(self.wrong, path, role, numbers, mode)
+        expected = (
             f"driver's minor is {numbers.minor}"
             if numbers.major is None
-            else f"kernel's are {numbers.major}:{numbers.minor}"
+            else f"kernel's numbers are {numbers.major}:{numbers.minor}"
         )
-        return None, f"{node.host_path} has the numbers {node.major}:{node.minor}, but the {told}"
+        problem = f"{node.host_path} has the numbers {node.major}:{node.minor}, but the {expected}"
+        return None, self._obstructed(path, problem) if self._is_link(path) else problem
+
+    @property
+    def may_create(self) -> bool:
+        """Whether the driver permits other programs to create its nodes."""
+        return self._policy.allowed
+
+    def remedy(self, problem: str = "", role: str = "") -> str:  # noqa: ARG002 - NVIDIA's reader uses both
+        """Return the next step for PROBLEM, a text that ``read`` returned for a node with ROLE.
+
+        NVIDIA's reader overrides this method. For all other vendors, the kernel creates the nodes (devtmpfs),
+        and udev sets their groups, modes and links. ``cdigen doctor`` prints the commands that create a node.
+        """
+        return RUN_AS_ROOT if self.is_denied else RUN_DOCTOR
 
     def claim(self, path: str, owner: str) -> str:
-        """Record that the node at PATH is the device OWNER's; return what is wrong with that, or nothing."""
+        """Return a problem if the node at PATH has an owner other than OWNER; else record OWNER."""
         first = self._owners.setdefault(path, owner)
-        return f"{path} is the node of another device, too ({first})" if first != owner else ""
+        return f"{path} is also the node of another device ({first})" if first != owner else ""
 
-    def _note(
+    def then_create(self, command: str) -> str:
+        """Return COMMAND. If a vendor has a command that creates nodes, its reader appends that command."""
+        return command
+
+    def _is_link(self, path: str) -> bool:
+        folder, _, name = path.rpartition("/")
+        try:
+            return os.path.islink(f"{self._dev.outer_path(self._dev.directory(folder))}/{name}")
+        except OSError:
+            return False
+
+    def _obstructed(self, path: str, problem: str) -> str:
+        """Return PROBLEM, and record the removal of the wrong file at PATH as the next step for PROBLEM."""
+        self.obstacles[problem] = self.then_create(devnodes.removal(self._dev.outer_path(path)))
+        return problem
+
+    def _record(
         self, where: list[HostNode], path: str, role: str, numbers: DeviceNumbers | None, mode: int | None
     ) -> None:
-        """Add to WHERE the node that should be at PATH, if it is known."""
+        """Append the correct node for PATH to the list WHERE if the numbers for its creation are known."""
         if numbers is None or numbers.make_with is None:
             return
         node = HostNode(
@@ -150,11 +236,19 @@ class NodeReader:
 
 
 def number_problem(node: HostNode) -> str:
-    """Return why NODE cannot be what its path says, or nothing: 1:3 is the null device, not a card."""
+    """Return the problem if NODE has impossible numbers for its path, else an empty string.
+
+    For example, a node with the numbers 1:3 is the null device.
+    """
     what, majors, minors = _known_node(node.path) or ("", (), ())
     if not what or (_is_in(node.major, majors) and _is_in(node.minor, minors)):
         return ""
     return f"{node.host_path} has the numbers {node.major}:{node.minor}, which no {what} has"
+
+
+def is_dynamic_major(major: int) -> bool:
+    """Return whether MAJOR is in the kernel's ranges for drivers without a fixed major."""
+    return _is_in(major, _DYNAMIC)
 
 
 def _known_node(path: str) -> tuple[str, tuple[range, ...], tuple[range, ...]] | None:
@@ -169,9 +263,9 @@ def _is_in(number: int, ranges: tuple[range, ...]) -> bool:
 
 
 def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple[DeviceNode, ...]:
-    """Return the nodes that PROFILE wants, as a spec has them.
+    """Return the spec entries of the nodes that PROFILE selects.
 
-    A node that not everybody may open carries its group.
+    A spec entry contains the node's group if not all users may open the node.
     """
     return tuple(
         DeviceNode(
@@ -181,22 +275,22 @@ def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple
             gid=node.gid if node.gid and node.mode & WORLD != WORLD else None,
         )
         for node in nodes
-        if profile.wants(node.capabilities)
+        if profile.includes_capabilities(node.capabilities)
     )
 
 
 def is_root_only(node: HostNode) -> bool:
-    """Return whether only root may open NODE, so that no group opens it to a container's user."""
+    """Return whether only root may open NODE."""
     by_group = node.gid != 0 and node.mode & GROUP == GROUP
     return node.mode & WORLD != WORLD and not by_group
 
 
 def gids(nodes: tuple[DeviceNode, ...]) -> tuple[int, ...]:
-    """Return the groups that a process has to be in to open NODES; those that open nothing are not."""
+    """Return the ids of the groups that a process needs to open NODES."""
     return tuple(sorted({node.gid for node in nodes if node.gid and (node.file_mode or 0) & GROUP}))
 
 
 def node_edits(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> ContainerEdits:
-    """Return the edits that give a container those of NODES that PROFILE wants, and their groups."""
-    wanted = device_nodes(nodes, profile)
-    return ContainerEdits(device_nodes=wanted, additional_gids=gids(wanted))
+    """Return the edits with the nodes that PROFILE selects, and with the groups of these nodes."""
+    selected = device_nodes(nodes, profile)
+    return ContainerEdits(device_nodes=selected, additional_gids=gids(selected))

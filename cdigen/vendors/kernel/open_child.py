@@ -1,7 +1,8 @@
-"""Open device nodes, one after the other: ``python -I -S open_child.py PATH...``, started by ``opening``.
+"""Program that opens device nodes, one after the other.
 
-Each path that was tried is a line with the number of the error, 0 for none. To open a node of a broken device
-may hang in the kernel, where nothing ends it. Nothing of cdigen is imported here.
+``opening`` starts the program as ``python -I -S open_child.py PATH...``. For each path, the program prints a
+line with the error number. The number 0 means that the node was opened. If a device is broken, the program
+may hang in the kernel, and cannot be interrupted. The program does not import modules of cdigen.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Try whether device nodes can be opened, in a child process: ``unopenable``."""
+"""Check in a child process whether device nodes can be opened (``unopenable``)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# No device that is awake takes as long.
+# In seconds. The node of an active device opens in less time.
 DEADLINE_S = 5.0
-# The driver has no device behind the node, or cannot start it. Others (permissions, rules of a control group,
-# a node that is gone) say nothing of the device.
+# With these errors, the driver has no device for the node, or cannot start the device. Other errors have
+# other reasons, such as permissions, cgroup rules or a removed node.
 _OF_DEVICE = {errno.EIO, errno.ENXIO, errno.ENODEV}
 
 
 def unopenable(
     paths: Iterable[str], *, deadline_s: float = DEADLINE_S
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return which of the nodes at PATHS their driver refuses to open, with its reason, and which hang.
+    """Return path -> reason for the nodes in PATHS that the driver refuses to open, and the nodes that hang.
 
-    To open a node may wake its device: leave out those that sleep. One that hangs costs DEADLINE_S. Never
-    raises: where no process can be started, all are said to hang.
+    PATHS must not contain nodes of suspended devices, because opening a node may resume its device. For each
+    node that hangs, the function waits DEADLINE_S. The function raises no exception. If it cannot start a
+    process, it returns all nodes as nodes that hang.
     """
     refused: dict[str, str] = {}
     hung: list[str] = []
@@ -40,9 +41,9 @@ def unopenable(
 
 
 def _tried(paths: tuple[str, ...], deadline_s: float) -> list[int]:
-    import sys  # noqa: PLC0415 - only here
+    import sys  # noqa: PLC0415 - used here only
 
-    from cdigen.host.childprocess import run  # noqa: PLC0415 - seldom
+    from cdigen.host.childprocess import run  # noqa: PLC0415 - rarely used
 
     program = os.path.join(os.path.dirname(os.path.abspath(__file__)), "open_child.py")
     try:

@@ -1,11 +1,13 @@
-"""What the kernel knows of any PCI device's health: ``look_at`` its files, ``heard`` its log, ``noticed``.
+"""Read the health of PCI devices of any vendor.
 
-A vendor's ``look`` joins what ``look_at`` returns with its own, its ``heard`` and ``noticed`` likewise, and
-its ``CAUSES`` has ``PCI_CAUSES``.
+``check_devices`` reads files in sysfs. ``parse_log`` reads the kernel's log. ``parse_uevents`` reads uevents.
+A vendor's ``check``, ``parse_log`` and ``parse_uevents`` include the results of these functions. The vendor's
+``CAUSES`` include ``PCI_CAUSES``.
 
-A device that sleeps is not read: reading its config space, and with it the width of its link, wakes it
-(pci_config_pm_runtime_get in the kernel's drivers/pci/pci-sysfs.c). Reading ``power/runtime_status`` does
-not. A link's speed is not looked at: idle devices lower it.
+``check_devices`` does not read the config space or the link width of suspended devices, because the read
+resumes the device (pci_config_pm_runtime_get in the kernel's drivers/pci/pci-sysfs.c). A read of
+``power/runtime_status`` does not resume the device. cdigen does not check the speed of a link, because idle
+devices reduce the speed.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import re
 
 from cdigen.host.procfs import read_line, read_text
 from cdigen.host.sysfs import PCI_DEVICES, pci_key
-from cdigen.model.health import CauseRule, Look, Measurement, Recovery, Symptom
+from cdigen.model.health import CauseRule, HealthSample, Measurement, Recovery, Symptom
 from cdigen.vendors.kernel.pci_link import changes_lanes, lanes, link_folder
 
 TYPE_CHECKING = False
@@ -35,6 +37,7 @@ PCI_CAUSES = (
         clears_when="the kernel lists the device on the PCI bus again",
         meaning="The kernel has removed the device from the PCI bus.",
         reference=_ABI,
+        next_step="rescan the bus: 'echo 1 >/sys/bus/pci/rescan'; else reseat the card, and reboot the host",
     ),
     CauseRule(
         cause="pci-off-bus",
@@ -42,26 +45,27 @@ PCI_CAUSES = (
         clears_when="the config space can be read again",
         meaning="The device does not answer on the PCI bus: its config space reads as ones.",
         reference=_RECOVERY,
+        next_step="reboot the host; if the device stays away, reseat or replace it",
     ),
     CauseRule(
         cause="pci-fatal-error",
-        # The kernel resets the link and says whether that helped; that it did not is a cause of its own.
-        cleared_by=("quiet", "reset", "reload"),
-        clears_when="the kernel resets the link, none comes for a while, or the driver is loaded anew",
+        # The kernel resets the link and logs the result. A failed reset has the cause pci-recovery-failed.
+        cleared_by=("clear_after", "reset", "reload"),
+        clears_when="the kernel resets the link, no error follows for a while, or the driver is loaded again",
         meaning="A fatal PCIe error: the link of the device is no longer reliable.",
         reference=_AER,
     ),
     CauseRule(
         cause="pci-nonfatal-error",
-        cleared_by=("quiet", "reset", "reload"),
-        clears_when="no further one comes for a while, the device is reset, or its driver is loaded anew",
+        cleared_by=("clear_after", "reset", "reload"),
+        clears_when="no error follows for a while, the device is reset, or its driver is loaded again",
         meaning="An uncorrectable PCIe error that is not fatal: a transaction of the device was lost.",
         reference=_AER,
     ),
     CauseRule(
         cause="pci-recovery-failed",
         cleared_by=("reset", "reload"),
-        clears_when="the device or its link is reset, or its driver is loaded anew",
+        clears_when="the device or its link is reset, or its driver is loaded again",
         meaning="The kernel could not recover the device from a PCIe error.",
         reference=_RECOVERY,
     ),
@@ -71,10 +75,12 @@ PCI_CAUSES = (
         clears_when="the link has as many lanes as earlier in this boot",
         meaning="The PCIe link of the device has fewer lanes than earlier in this boot.",
         reference=_ABI,
+        next_step="reboot the host; if the link stays narrow, reseat the card or its riser",
     ),
 )
 
-# A type 0 header. A virtual function answers ones for its vendor and device alone (SR-IOV, 3.4.1).
+# The bytes of a type 0 header. In the header of a virtual function, only the vendor and device fields read as
+# ones (SR-IOV, 3.4.1).
 _HEADER = 64
 _COUNTERS = (
     ("pci-fatal-error", "aer_dev_fatal", "TOTAL_ERR_FATAL", "fatal PCIe errors"),
@@ -82,26 +88,25 @@ _COUNTERS = (
 )
 
 
-def look_at(host: Root, addresses: Iterable[str]) -> Look:
-    """Read what sysfs tells of the PCI devices at ADDRESSES; those that sleep are not ``covered``.
+def check_devices(host: Root, addresses: Iterable[str]) -> HealthSample:
+    """Return the health of the PCI devices at ADDRESSES; raise no exception.
 
-    Others that are no PCI addresses are passed over, and all where HOST shows no PCI bus. Never raises.
+    Suspended devices are not in ``covered``. The function ignores addresses that are not PCI addresses. If
+    HOST has no PCI bus, the function ignores all addresses.
     """
     covered: list[str] = []
     symptoms: list[Symptom] = []
     measurements: list[Measurement] = []
     on_bus = set(host.names(PCI_DEVICES))
-    # Two devices of an inventory may be parts of one.
+    # Two devices of an inventory may be parts of one PCI device.
     for address in dict.fromkeys(addresses) if on_bus else ():
         if pci_key(address) is None:
             continue
         folder = f"{PCI_DEVICES}/{address}"
         if address not in on_bus:
             covered.append(address)
-            symptoms.append(
-                Symptom(cause="pci-gone", address=address, detail=f"{folder} is not there any more")
-            )
-        elif not sleeps(host, address):
+            symptoms.append(Symptom(cause="pci-gone", address=address, detail=f"{folder} no longer exists"))
+        elif not is_suspended(host, address):
             header = _header(host, folder)
             if header is None:
                 continue
@@ -112,7 +117,7 @@ def look_at(host: Root, addresses: Iterable[str]) -> Look:
             else:
                 measurements += _measured(host, address)
                 measurements += _lanes(host, address)
-    return Look(
+    return HealthSample(
         source="files",
         covered=tuple(covered),
         symptoms=tuple(symptoms),
@@ -120,26 +125,28 @@ def look_at(host: Root, addresses: Iterable[str]) -> Look:
     )
 
 
-def sleeps(host: Root, address: str) -> bool:
-    """Return whether the PCI device at ADDRESS is suspended, or about to be, so that reading may wake it."""
+def is_suspended(host: Root, address: str) -> bool:
+    """Return whether the PCI device at ADDRESS is suspended or is being suspended."""
     status = read_line(host, f"{PCI_DEVICES}/{address}/power/runtime_status")
     return status.startswith("suspend")
 
 
-def heard(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-    """Return what RECORD, if it is of the kernel's PCIe error handling, means for INVENTORY's devices; pure.
+def parse_log(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+    """Return the symptoms and recoveries of INVENTORY's devices in RECORD, a record of PCIe error handling.
 
-    A line of a port is for every device below it; one of a non-fatal error only for those on its own link,
-    as it does not tell which of those further down lost a transaction.
+    The function does not read the host. A line about a port applies to every device below the port. The line
+    about a non-fatal error of a port does not contain the device that lost a transaction. Such an error
+    applies only to the devices at the other end of the port's link.
     """
     found = _LINE.match(record.text)
     return () if found is None else tuple(_meaning(found, record, inventory))
 
 
-def noticed(event: DeviceEvent) -> tuple[Symptom | Recovery, ...]:
-    """Return what EVENT, if it is of the PCI bus, means for the device that it is about; pure.
+def parse_uevents(event: DeviceEvent) -> tuple[Symptom | Recovery, ...]:
+    """Return a recovery if EVENT reports that a driver was bound to a PCI device; do not read the host.
 
-    That was unbound before, so that discovery has not found it yet. A driver of VFIO mends nothing.
+    The device may not be in an inventory yet, because the device had no driver before the event. The binding
+    of a VFIO driver is not a recovery.
     """
     is_bound = (event.subsystem, event.action) == ("pci", "bind")
     if not is_bound or event.is_synthetic or "vfio" in dict(event.properties).get("DRIVER", ""):
@@ -150,16 +157,16 @@ def noticed(event: DeviceEvent) -> tuple[Symptom | Recovery, ...]:
 
 _LINE = re.compile(
     r"\S+ (?P<address>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): (?:AER: )?(?P<text>"
-    # drivers/pci/pcie/aer.c: "Uncorrected" became "Uncorrectable" in 2024.
+    # drivers/pci/pcie/aer.c. Since 2024, the text is "Uncorrectable".
     r"PCIe Bus Error: severity=Uncorrect(?:ed|able) \((?P<severity>Fatal|Non-Fatal)\).*"
-    # drivers/pci/pcie/dpc.c: the port has cut its link off after such an error.
+    # drivers/pci/pcie/dpc.c. The port has disabled its link after a fatal error.
     r"|(?P<contained>DPC: containment event.*)"
-    # drivers/pci/pcie/err.c: "Device" became "device" in 2020.
+    # drivers/pci/pcie/err.c. Since 2020, the text is "device".
     r"|(?P<failed>[Dd]evice recovery failed)"
-    # aer_root_reset; since 2020 with the result in brackets, which is an error's number where it failed.
+    # aer_root_reset. Since 2020, the line has the result in brackets. 0 is success, other numbers are errors.
     r"|(?P<reset>(?:Root|Downstream) Port link has been reset(?: \(0\))?))$"
 )
-# None: the port has cut the link off.
+# Severity in the line -> cause. None means that the port has disabled the link.
 _CAUSE_OF = {None: "pci-fatal-error", "Fatal": "pci-fatal-error", "Non-Fatal": "pci-nonfatal-error"}
 
 
@@ -201,7 +208,8 @@ def _measured(host: Root, address: str) -> Iterable[Measurement]:
         if value is not None:
             yield Measurement(cause=cause, address=address, what=what, value=value, worse="higher")
     link = link_folder(host, folder)
-    # Errors of a link may be counted by the port at its other end alone (sysfs-bus-pci-devices-aer_stats).
+    # For some devices, only the port at the other end of the link has counters
+    # (sysfs-bus-pci-devices-aer_stats).
     fatal = _total(host, f"{link.rpartition('/')[0]}/aer_dev_fatal", "TOTAL_ERR_FATAL")
     if fatal is not None:
         what = "fatal PCIe errors of its port"
@@ -218,7 +226,7 @@ def _lanes(host: Root, address: str) -> Iterable[Measurement]:
 
 
 def _total(host: Root, path: str, label: str) -> int | None:
-    """Return the number behind LABEL, the last line of a file of AER counters, or None."""
+    """Return the number after LABEL in the file PATH of AER counters, or None if there is no number."""
     try:
         lines = read_text(host, path).splitlines()
     except OSError:

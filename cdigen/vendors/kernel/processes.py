@@ -1,4 +1,4 @@
-"""Name the processes that use devices: ``process_name``."""
+"""Read the names of processes (``process_name``)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
 
-# TASK_COMM_LEN is 16, and kernel threads show up to 64 (fs/proc/array.c, proc_task_name).
+# In characters. TASK_COMM_LEN is 16, but names of kernel threads have up to 64 characters (fs/proc/array.c,
+# proc_task_name).
 MAX_NAME = 64
 
 
 def process_name(host: Root, pid: int) -> str:
-    """Return the name of the process PID of HOST, or an empty string where there is none (any more).
+    """Return the name of the process PID of HOST, or "" if the process does not exist.
 
-    A process chooses its name itself, any bytes: what cannot be printed becomes ``?``.
+    A process can set its name to any bytes. Therefore, unprintable characters are replaced by ``?``.
     """
     try:
         name = read_text(host, f"/proc/{pid}/comm", limit=4 * MAX_NAME).removesuffix("\n")

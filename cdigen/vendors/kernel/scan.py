@@ -1,4 +1,4 @@
-"""Share what a vendor's readers of one host need: trees, findings, and whose node is whose (``NodeScan``)."""
+"""The state that a vendor's readers share: file trees, findings and node owners (``NodeScan``)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class NodeScan:
-    """One host as the readers of its devices read it; no node is given to two devices."""
+    """The state that the readers of one host's devices share. Each node belongs to only one device."""
 
     def __init__(self, context: DiscoveryContext) -> None:
         self.host = context.host
@@ -24,9 +24,10 @@ class NodeScan:
         self.nodes = NodeReader(context.dev, drm.NODE_CREATION)
 
     def minor(self, folder: str, minor: DrmMinor) -> tuple[HostNode | None, str]:
-        """Return the node of MINOR of the device at FOLDER, or None and what is wrong with it.
+        """Return (node, "") for MINOR, or (None, problem) if its node cannot be used.
 
-        A file of numbers in /sys that exists and holds none is a finding.
+        FOLDER is the /sys folder of the device. If the file ``dev`` of MINOR exists and has no numbers, the
+        function adds a finding.
         """
         listed = f"{folder}/{'accel' if minor.role == 'accel' else 'drm'}/{minor.name}"
         if minor.numbers is None and "dev" in self.host.names(listed):
@@ -34,15 +35,16 @@ class NodeScan:
                 "warning",
                 "node-numbers-unknown",
                 f"{listed}/dev",
-                f"{listed}/dev tells no numbers; those of {minor.path} are not compared",
+                f"{listed}/dev contains no device numbers; cdigen cannot check the numbers of {minor.path}",
                 f"see 'cat {listed}/dev'",
             )
         return drm.read_node(self.nodes, minor, folder)
 
     def node(self, folder: str, path: str, role: str, listed: str) -> tuple[HostNode | None, str]:
-        """Return the node at PATH of the device at FOLDER, or None and what is wrong with it.
+        """Return (node, "") for the node at PATH, or (None, problem) if it cannot be used.
 
-        LISTED is the folder in /sys whose ``dev`` has the node's numbers.
+        FOLDER is the /sys folder of the device. LISTED is the folder in /sys whose file ``dev`` has the
+        numbers of the node.
         """
         if problem := self.nodes.claim(path, folder):
             return None, problem
@@ -52,11 +54,12 @@ class NodeScan:
     def accelerator(
         self, device: Accelerator, folder: str, minor: DrmMinor | None, *, word: str, driver: str
     ) -> Accelerator:
-        """Return DEVICE, at FOLDER, with its node MINOR, without which it is unusable.
+        """Return DEVICE with the node of MINOR, or DEVICE as unusable and without a node.
 
-        A node that is missing, or cannot be used, is a finding, which calls DEVICE by WORD (``NPU``).
+        FOLDER is the /sys folder of DEVICE. If the node is missing or unusable, the function adds a finding.
+        WORD (``NPU``) is the type of DEVICE in the message of the finding.
         """
-        node, problem = None, "its driver shows no node of it"
+        node, problem = None, "the driver lists no device node"
         if minor is not None:
             node, problem = self.minor(folder, minor)
         if minor is not None and node is not None:
@@ -65,7 +68,7 @@ class NodeScan:
             "error",
             "accel-node-missing" if minor else "accel-without-node",
             self.dev.host_path(minor.path) if minor else device.address or folder,
-            f"{word} {device.index} ({device.address or folder}) gets no device: {problem}",
-            drm.UDEV_HINT if minor else f"see 'dmesg | grep {driver}'",
+            f"{word} {device.index} ({device.address or folder}) gets no CDI device: {problem}",
+            self.nodes.remedy() if minor else f"see 'dmesg | grep {driver}'",
         )
         return replace(device, minor=minor.number if minor else None, problem=problem)

@@ -1,14 +1,14 @@
-"""Figures that sysfs has of devices of several makers: hwmon's sensors, and the PCIe link.
+"""Read statistics in sysfs that have the same form for several vendors: hwmon's sensors and the PCIe link.
 
-Names and units: the kernel's Documentation/hwmon/sysfs-interface.rst (millidegrees, microwatts, microjoules,
-hertz) and Documentation/ABI/testing/sysfs-bus-pci.
+The names and units are from the kernel's Documentation/hwmon/sysfs-interface.rst (millidegrees Celsius,
+microwatts, microjoules, hertz) and Documentation/ABI/testing/sysfs-bus-pci.
 """
 
 from __future__ import annotations
 
 import re
 
-from cdigen.vendors.kernel.device_files import Wanted
+from cdigen.vendors.kernel.device_files import FilesToRead
 from cdigen.vendors.kernel.pci_link import MOST_LANES, link_folder
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.vendors.kernel.device_files import DeviceFiles
 
-ASLEEP = "it sleeps, and asking would wake it"
+SUSPENDED = "the device is suspended, and a query would resume it"
 _NEEDED = re.compile(
     r"temp\d+_(?:input|label)|power\d+_(?:average|input|cap|max|rated_max)|freq\d+_(?:input|label)"
 )
@@ -26,12 +26,18 @@ _ENERGY = re.compile(r"energy\d+_input")
 _LINK = ("current_link_speed", "current_link_width", "max_link_speed", "max_link_width")
 # GT/s -> generation (PCIe 6.0, 8.2.1)
 _GENERATIONS = {"2.5": 1, "5": 2, "5.0": 2, "8.0": 3, "16.0": 4, "32.0": 5, "64.0": 6}
-# A number outside of these is no reading: broken sensors tell all ones.
+# Values outside of these limits are invalid. For example, a broken sensor reports a value with all bits set.
 _COLDEST, _HOTTEST, _MOST_WATTS, _MOST_MHZ = -100.0, 200.0, 100_000.0, 100_000
 
 
-def wanted(host: Root, folder: str, files: Sequence[str] = (), counters: Sequence[str] = ()) -> Wanted:
-    """Return what to read of the PCI device at FOLDER: its sensors and link, and FILES and COUNTERS."""
+def files_to_read(
+    host: Root, folder: str, files: Sequence[str] = (), counters: Sequence[str] = ()
+) -> FilesToRead:
+    """Return the files to read for the PCI device at FOLDER.
+
+    The result contains the files of the device's sensors and link. It also contains FILES and COUNTERS, which
+    are names in FOLDER.
+    """
     link = link_folder(host, folder)
     paths = [*(f"{link}/{name}" for name in _LINK), *(f"{folder}/{name}" for name in files)]
     counted = [f"{folder}/{name}" for name in counters]
@@ -41,31 +47,34 @@ def wanted(host: Root, folder: str, files: Sequence[str] = (), counters: Sequenc
                 paths.append(f"{folder}/hwmon/{monitor}/{name}")
             elif _ENERGY.fullmatch(name):
                 counted.append(f"{folder}/hwmon/{monitor}/{name}")
-    return Wanted(files=tuple(paths), counters=tuple(counted))
+    return FilesToRead(files=tuple(paths), counters=tuple(counted))
 
 
 class Sensors:
-    """What the files of the device at FOLDER said; None is unknown."""
+    """The values in the files of the device at FOLDER. A method returns None if a value is not known."""
 
     def __init__(self, files: DeviceFiles, folder: str) -> None:
         self._files = files
         self._folder = folder
-        # By its name in hwmon's folder: of several the last one's, but drivers have one.
+        # Name of a sensor -> path. A device usually has one monitor. If it has several, the last is used.
         self._monitor = {
             path.rpartition("/")[2]: path for path in (*files.texts, *files.rates) if "/hwmon/" in path
         }
 
     def number(self, name: str) -> int | None:
-        """Return the number in the file NAME, a path below the device's folder; no negative one."""
+        """Return the number in the file NAME, or None if the number is negative.
+
+        NAME is a path relative to the device's folder.
+        """
         value = self._files.number(f"{self._folder}/{name}")
         return value if value is not None and value >= 0 else None
 
     def text(self, name: str) -> str:
-        """Return what the file NAME says, or an empty string."""
+        """Return the text of the file NAME, or an empty string if the file was not read."""
         return self._files.texts.get(f"{self._folder}/{name}", "")
 
     def rate(self, name: str) -> float | None:
-        """Return how fast the counter NAME rose, in each second."""
+        """Return the increase of the counter NAME per second."""
         return self._files.rates.get(f"{self._folder}/{name}")
 
     def percent(self, name: str) -> float | None:
@@ -74,7 +83,10 @@ class Sensors:
         return float(value) if value is not None and value <= 100 else None
 
     def temperature(self, *labels: str) -> float | None:
-        """Return that of the first of LABELS that is there; without labels, the first sensor's. Degrees."""
+        """Return the temperature in degrees Celsius of the first sensor in LABELS that exists.
+
+        If no sensor in LABELS exists, the result is the temperature of the device's first sensor.
+        """
         inputs = sorted(name for name in self._monitor if re.fullmatch(r"temp\d+_input", name))
         names = {self._label(name): name for name in reversed(inputs)}
         name = next((names[label] for label in labels if label in names), next(iter(inputs), ""))
@@ -83,27 +95,27 @@ class Sensors:
         return degrees if degrees is not None and _COLDEST <= degrees <= _HOTTEST else None
 
     def power(self) -> float | None:
-        """Return the power in watts: what a sensor says, or how fast the energy counter rises."""
-        told: float | None = self._first("power1_average", "power1_input")
-        if told is None:
+        """Return the power in watts, from a power sensor or from the increase of the energy counter."""
+        microwatts: float | None = self._first("power1_average", "power1_input")
+        if microwatts is None:
             counters = sorted(name for name in self._monitor if _ENERGY.fullmatch(name))
-            told = self._files.rates.get(self._monitor[counters[0]]) if counters else None
-        return _watts(told)
+            microwatts = self._files.rates.get(self._monitor[counters[0]]) if counters else None
+        return _watts(microwatts)
 
     def power_limit(self) -> float | None:
-        """Return the limit that is set, or else the device's own; 0 is none."""
+        """Return the configured power limit in watts, or the device's own limit. 0 is not a limit."""
         limits = (self._sensor(f"power{n}_{kind}") for kind in ("cap", "max", "rated_max") for n in (1, 2))
         return _watts(next((limit for limit in limits if limit), None))
 
     def clock(self, label: str) -> int | None:
-        """Return the frequency of the sensor with LABEL, in MHz."""
+        """Return the frequency in MHz of the sensor with LABEL."""
         names = (name for name in self._monitor if re.fullmatch(r"freq\d+_input", name))
         name = next((name for name in sorted(names) if self._label(name) == label), "")
         value = self._sensor(name)
         return mhz(None if value is None else value // 1_000_000)
 
     def link(self, which: str) -> tuple[int | None, int | None]:
-        """Return generation and lanes of the PCIe link: WHICH is ``current`` or ``max``."""
+        """Return the generation and the lanes of the PCIe link. WHICH is ``current`` or ``max``."""
         paths = {path.rpartition("/")[2]: path for path in self._files.texts}
         speed = self._files.texts.get(paths.get(f"{which}_link_speed", ""), "")
         generation = _GENERATIONS.get(speed.partition(" ")[0].strip())
@@ -121,7 +133,7 @@ class Sensors:
 
 
 def mhz(value: int | None) -> int | None:
-    """Return VALUE if it can be a frequency in MHz; a clock that stands is none."""
+    """Return VALUE if it is a valid frequency in MHz, else None. 0 is not valid (stopped clock)."""
     return value if value is not None and 0 < value <= _MOST_MHZ else None
 
 

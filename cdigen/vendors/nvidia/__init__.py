@@ -1,6 +1,6 @@
-"""NVIDIA: GPUs of the ``nvidia`` kernel module and the files of its driver.
+"""The vendor NVIDIA: GPUs of the ``nvidia`` kernel module, and the files of the driver.
 
-``vendor`` is the way in; ``kernel_module``, ``gpus`` and ``mig`` read what the module says, ``nvml`` asks its
-library, ``libraries`` and ``files`` find its user space by the tables in ``tables``, ``edits`` turns it all
-into drafts. ``platforms`` has the hosts that are read otherwise: WSL2, Tegra boards.
+``vendor`` implements the vendor protocol. ``kernel_module``, ``gpus`` and ``mig`` read the kernel module's
+files. ``nvml`` queries NVML. ``libraries`` and ``files`` find the driver's files with the tables in
+``tables``. ``edits`` creates the drafts of specs. ``platforms`` reads WSL2 hosts and Tegra boards.
 """

@@ -1,7 +1,8 @@
-"""Which CUDA a driver serves: ``served`` says it, by the driver's own word (``ask``) or by its branch.
+"""Find the newest CUDA version that a driver supports (``served``).
 
-Programs that link a newer one do not start. Source of what NVML tells: NVML API reference,
-nvmlSystemGetCudaDriverVersion, which asks libcuda.
+``read_cuda`` reads the version from NVML. ``of_branch`` returns the version by the driver's branch, which is
+the first number of the driver's version. Programs that are linked with a newer version of CUDA do not start.
+NVML gets the CUDA version from libcuda (NVML API reference, nvmlSystemGetCudaDriverVersion).
 """
 
 from __future__ import annotations
@@ -11,15 +12,17 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.base import DiscoveryContext
 
-# Nothing waits for a GPU here: the driver's libraries alone are loaded.
+# In seconds. The query loads the driver's libraries, and uses no GPU.
 DEADLINE_S = 5.0
-# Where the driver is the kernel module nvidia; drivers of Tegra and WSL have numbers of their own.
+# The inventory's modes in which the driver's version is the version of the kernel module nvidia. Drivers of
+# Tegra boards and WSL2 have other version numbers.
 _NUMBERED = frozenset(("gpu", "management"))
-# Below these a number is none, or of a CUDA that no driver of ours served.
+# A number of NVML outside of these limits is invalid, or is a CUDA version that no supported driver has.
 _LEAST, _MOST = 1000, 1_000_000
 
-# The first driver branch with each CUDA, newest first (CUDA Toolkit release notes, "CUDA Toolkit and
-# corresponding driver versions"). A branch between two has the older one's.
+# (first driver branch with this CUDA version, CUDA version). The source is the CUDA Toolkit release notes,
+# "CUDA Toolkit and corresponding driver versions". The newest version is in the first row. A branch between
+# two rows has the CUDA version of the older branch.
 _CUDA = (
     (590, "13.1"),
     (580, "13.0"),
@@ -49,32 +52,35 @@ _CUDA = (
     (390, "9.1"),
     (384, "9.0"),
 )
-_NEWEST = 595  # the first branch of which the table says nothing
+_NEWEST = 595  # the first branch after the table
 
 
-def ask(context: DiscoveryContext, inventory: Inventory) -> str | None:
-    """Return the CUDA that INVENTORY's driver says it serves, None where it does not tell; wakes no GPU."""
-    # What is below is for the few runs that ask.
-    from cdigen.vendors.nvidia.nvml.ask import ask as ask_nvml  # noqa: PLC0415
+def read_cuda(context: DiscoveryContext, inventory: Inventory) -> str | None:
+    """Return the CUDA version that NVML reports for INVENTORY's driver, or None; resume no GPU."""
+    # These imports are needed only for a query.
     from cdigen.vendors.nvidia.nvml.document import DRIVER  # noqa: PLC0415
     from cdigen.vendors.nvidia.nvml.library import library_of  # noqa: PLC0415
+    from cdigen.vendors.nvidia.nvml.query import query  # noqa: PLC0415
 
     library, _ = library_of(context, inventory)
     if not library or any(finding.rule == "nvml-timeout" for finding in inventory.findings):
         return None
-    report = ask_nvml(library, what=(DRIVER,), deadline_s=DEADLINE_S).report
+    report = query(library, what=(DRIVER,), deadline_s=DEADLINE_S).report
     return version(report.cuda) if report is not None else None
 
 
 def version(number: int | None) -> str | None:
-    """Return a NUMBER of NVML's as a version: 12040 is 12.4."""
+    """Return the CUDA version for NVML's NUMBER, or None if NUMBER is invalid. 12040 means 12.4."""
     if number is None or not _LEAST <= number < _MOST:
         return None
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def served(inventory: Inventory) -> str:
-    """Return the newest CUDA that INVENTORY's driver runs: what it says, else its branch; empty: unknown."""
+    """Return the newest CUDA version that INVENTORY's driver supports, or "" if it is not known.
+
+    The result is the version that the driver reported, else the version of the driver's branch.
+    """
     driver = inventory.driver
     if driver.cuda is not None:
         return driver.cuda
@@ -82,7 +88,7 @@ def served(inventory: Inventory) -> str:
 
 
 def of_branch(driver: str) -> str:
-    """Return the newest CUDA that a driver of version DRIVER runs, empty where that is not known."""
+    """Return the newest CUDA version for the driver version DRIVER, or "" if it is not known."""
     major = driver.partition(".")[0]
     if not (major.isascii() and major.isdigit() and len(major) < 6) or int(major) >= _NEWEST:
         return ""

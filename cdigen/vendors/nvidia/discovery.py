@@ -1,4 +1,4 @@
-"""Make the inventory of an NVIDIA host, or say why no container could use a GPU: ``discover``."""
+"""Read the inventory of an NVIDIA host (``discover``)."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from cdigen.vendors.nvidia import (
     platforms,
 )
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
-from cdigen.vendors.nvidia.nvml import not_asked, reply_of
+from cdigen.vendors.nvidia.nvml import not_queried, reply_of
 from cdigen.vendors.nvidia.options import MANAGEMENT
-from cdigen.vendors.nvidia.tables import ENTRANCES
+from cdigen.vendors.nvidia.tables import ENTRANCES, MISSING_CONTROL_NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -35,30 +35,32 @@ NAME = "nvidia"
 
 
 def discover(context: DiscoveryContext) -> Inventory:
-    """Read what the host has, after telling what kind of host it is.
+    """Return the inventory of the host; raise HostError if no container can use a GPU.
 
-    Raises HostError where no container could use a GPU: driver-not-loaded, no-gpu, no-nodes,
-    version-mismatch, driver-broken, driver-not-found, no-mig-instances.
+    In the mode ``auto``, the function detects the type of the host. The kinds of the HostError are
+    driver-not-loaded, no-gpu, no-nodes, no-usable-device, version-mismatch, driver-broken, driver-not-found
+    and no-mig-instances.
     """
     if context.mode == "wsl" or (context.mode == "auto" and platforms.is_wsl(context)):
-        from cdigen.vendors.nvidia.platforms import wsl  # noqa: PLC0415 - few hosts are such
+        from cdigen.vendors.nvidia.platforms import wsl  # noqa: PLC0415 - rarely used
 
         return wsl.discover(context)
     if context.mode == "csv" or (context.mode == "auto" and platforms.is_tegra(context)):
-        from cdigen.vendors.nvidia.platforms import tegra  # noqa: PLC0415 - likewise
+        from cdigen.vendors.nvidia.platforms import tegra  # noqa: PLC0415 - rarely used
 
         return tegra.discover(context)
     inventory = _discover_gpus(context)
     if context.mode == "management":
         return _for_management(context, inventory)
-    # With the kind of administrators MIG's instances can be made where there are none.
+    # The management group is added before the check, because a container with its device can create the first
+    # MIG instances.
     inventory = replace(inventory, groups=(*inventory.groups, *_management(context, inventory)))
     _require_offers(inventory)
     return inventory
 
 
 def read_nodes(context: DiscoveryContext) -> NvidiaNodeReader:
-    """Return a reader that has looked at every node."""
+    """Return a reader that has read all nodes of the host's NVIDIA devices."""
     nodes = NvidiaNodeReader(context)
     reader = gpus.NvidiaGpuReader(context, nodes)
     reader.read()
@@ -84,15 +86,15 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
     gpu_reader = gpus.NvidiaGpuReader(
         context,
         node_reader,
-        lambda: _ask_nvml(context, search, nvml_findings),
+        lambda: _query_nvml(context, search, nvml_findings),
         lambda: _names_before(context, driver),
     )
     accelerators = placed(context.host, gpu_reader.read())
-    _require_gpus(accelerators)
+    _require_gpus(accelerators, gpu_reader.findings)
     nodes = gpu_reader.read_control_nodes()
     _require_nodes(accelerators, nodes, gpu_reader.findings)
     _require_libraries(driver, search)
-    others, sought_others, other_findings = files.find_files(
+    others, other_probes, other_findings = files.find_files(
         context, driver, tuple(search.folders), listed.binaries
     )
     search32 = libraries.find_libraries(context, driver, bits=32) if context.compat32 else None
@@ -105,14 +107,14 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
         ),
     )
     groups, group_findings = families.read_groups(context, node_reader)
-    sought = (*libraries.library_probes(search), *sought_others)
+    searched = (*libraries.library_probes(search), *other_probes)
     return Inventory(
         vendor=NAME,
         driver=driver,
         accelerators=accelerators,
         nodes=nodes,
         files=found,
-        sought=sought,
+        searched=searched,
         findings=(
             *gpu_reader.findings,
             *nvml_findings,
@@ -122,41 +124,46 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
             *other_findings,
             *manifest_findings,
             *group_findings,
-            *_incomplete(sought),
+            *_incomplete(searched),
         ),
         groups=groups,
     )
 
 
-def _ask_nvml(
+def _query_nvml(
     context: DiscoveryContext, search: libraries.LibrarySearch, findings: list[Finding]
 ) -> NvmlReply:
-    """Ask NVML in a child process, if that is allowed, and add what went wrong to FINDINGS."""
+    """Query NVML in a child process, return its reply, and add failures to FINDINGS.
+
+    If the context does not permit NVML, the function does not query NVML.
+    """
     library = context.nvml
     if library == "off":
-        return not_asked("nvml: off, or the driver is not this machine's own")
+        return not_queried("nvml: off, or the driver is not this machine's own")
     if library == "auto":
         found = search.found.get("libnvidia-ml.so.1")
         if found is None:
-            return not_asked("libnvidia-ml.so.1 was not found")
+            return not_queried("libnvidia-ml.so.1 was not found")
         library = found[0].host_path
-    from cdigen.vendors.nvidia.nvml.ask import MODULE_MISSING, ask  # noqa: PLC0415 - most hosts need it not
+    from cdigen.vendors.nvidia.nvml.query import MODULE_MISSING, query  # noqa: PLC0415 - most hosts do not need it
 
-    answer = ask(library)
+    answer = query(library)
     findings.extend(answer.findings)
     if any(finding.rule == MODULE_MISSING for finding in answer.findings):
-        return not_asked("the Python module pynvml is missing")
-    return reply_of(answer.report, next((finding.message for finding in answer.findings), "NVML is silent"))
+        return not_queried("the Python module pynvml is missing")
+    return reply_of(
+        answer.report, next((finding.message for finding in answer.findings), "NVML does not answer")
+    )
 
 
 def _names_before(context: DiscoveryContext, driver: Driver) -> tuple[GpuPartitionNames, ...]:
-    """Return the names that instances of the GPUs of this DRIVER had at last."""
+    """Return the last known names of MIG instances that were recorded with the version of DRIVER."""
     own = (NAME, driver.version)
     return tuple(known for known in context.partition_names() if (known.vendor, known.driver) == own)
 
 
 def _for_management(context: DiscoveryContext, inventory: Inventory) -> Inventory:
-    """Return INVENTORY as the kind for those who administer GPUs, and no other."""
+    """Return INVENTORY in the mode ``management``, with only the groups for the administration of GPUs."""
     group = families.management_group(context, NvidiaNodeReader(context))
     own = () if group is None else (replace(group, files=inventory.files),)
     groups = (*own, *_management(context, inventory))
@@ -164,7 +171,10 @@ def _for_management(context: DiscoveryContext, inventory: Inventory) -> Inventor
 
 
 def _management(context: DiscoveryContext, inventory: Inventory) -> tuple[Group, ...]:
-    """Return the same under the name by which NVIDIA's own software asks for it, where that is wanted."""
+    """Return the group of management.nvidia.com/gpu if the option ``management`` is set.
+
+    NVIDIA's own software requests this kind for the administration of GPUs.
+    """
     if not context.option(NAME, MANAGEMENT):
         return ()
     group = families.management_group(context, NvidiaNodeReader(context))
@@ -180,27 +190,38 @@ def _require_offers(inventory: Inventory) -> None:
         return
     reasons = [f for f in inventory.findings if f.rule in {"mig-empty", "mig-instance-unusable"}]
     raise HostError(
-        f"no GPU has anything to offer: {reasons[0].message}", hint=reasons[0].hint, kind="no-mig-instances"
+        f"no container can use a GPU: {reasons[0].message}", hint=reasons[0].hint, kind="no-mig-instances"
     )
 
 
-def _require_gpus(accelerators: tuple[Accelerator, ...]) -> None:
-    if not accelerators:
+def _require_gpus(accelerators: tuple[Accelerator, ...], findings: tuple[Finding, ...]) -> None:
+    if accelerators:
+        return
+    excluded = [finding.path for finding in findings if finding.rule == gpus.EXCLUDED]
+    if excluded:
         raise HostError(
-            f"no GPU: the NVIDIA kernel module is loaded, but {gpus.GPUS} lists none",
-            hint="see 'lspci -d 10de:' and 'dmesg | grep NVRM'",
+            f"the driver's configuration excludes all GPUs: {', '.join(excluded)}",
+            hint="see NVreg_ExcludedGpus in /proc/driver/nvidia/params and /etc/modprobe.d",
             kind="no-gpu",
         )
+    unbound = [finding for finding in findings if finding.rule == gpus.NOT_BOUND]
+    more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
+    why = f": {unbound[0].message}{more}" if unbound else ""
+    raise HostError(
+        f"no GPU: the NVIDIA kernel module is loaded, but {gpus.GPUS} lists no GPU{why}",
+        hint="see 'lspci -d 10de:' and 'dmesg | grep NVRM'",
+        kind="no-gpu",
+    )
 
 
 def _require_nodes(
     accelerators: tuple[Accelerator, ...], nodes: tuple[HostNode, ...], findings: tuple[Finding, ...]
 ) -> None:
     if not any(node.role == "control" for node in nodes):
-        problem = next(f.message for f in findings if f.rule == "control-node-missing")
+        problem = next(f.message for f in findings if f.rule == MISSING_CONTROL_NODE)
         raise HostError(
-            f"the driver is loaded, but no program can reach it: {problem}",
-            hint="'nvidia-modprobe -c 0 -u -m' makes the nodes, and so does 'nvidia-smi'",
+            f"the driver is loaded, but no program can use the driver: {problem}",
+            hint=next(f.hint for f in findings if f.rule == MISSING_CONTROL_NODE),
             kind="no-nodes",
         )
     if not any(accelerator.usable for accelerator in accelerators):
@@ -208,7 +229,7 @@ def _require_nodes(
         raise HostError(
             f"none of the {len(accelerators)} GPUs can be used: {first.message}",
             hint=first.hint,
-            kind="no-nodes" if first.rule == "gpu-node-missing" else "no-gpu",
+            kind="no-nodes" if first.rule == "gpu-node-missing" else "no-usable-device",
         )
 
 
@@ -216,41 +237,43 @@ def _require_libraries(driver: Driver, search: libraries.LibrarySearch) -> None:
     versions = libraries.stale_versions(search)
     if versions:
         raise HostError(
-            f"the kernel module is {driver.version}, but the installed libraries are {', '.join(versions)}",
-            hint="load the module that was installed with them: stop what uses the GPUs and run "
+            f"the kernel module has version {driver.version}, but the installed libraries have version "
+            f"{', '.join(versions)}",
+            hint="load the module of the libraries' version: stop all programs that use the GPUs and run "
             "'rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia', or reboot",
             kind="version-mismatch",
         )
     broken = [finding for finding in search.findings if finding.severity == "error"]
     if broken:
         raise HostError(broken[0].message, hint=broken[0].hint, kind="driver-broken")
-    # The others come in packages of their own, which outlive it where nobody runs 'apt-get autoremove'.
+    # Libraries that are not in ENTRANCES do not show that the driver is installed. Their packages can remain
+    # after the driver's removal, until 'apt-get autoremove'.
     if any(library.stem in ENTRANCES for _, library, _ in search.found.values()):
         return
     raise HostError(
         f"no library of the driver {driver.version} was found below {shown(search.root.host_path('/'))}: "
         f"none of {', '.join(ENTRANCES)}",
-        hint="install the driver's libraries, or name their folder with --driver-root or "
+        hint="install the driver's libraries, or set their folder with --driver-root or "
         "--library-search-path",
         kind="driver-not-found",
     )
 
 
-def _incomplete(sought: tuple[ProbeResult, ...]) -> list[Finding]:
-    """Say which capability cannot work, or is installed in part."""
+def _incomplete(searched: tuple[ProbeResult, ...]) -> list[Finding]:
+    """Return findings for missing required files and for incomplete capabilities."""
     collector = FindingCollector()
-    for thing in sought:
+    for thing in searched:
         if thing.weight == "required" and not thing.found:
             will = f"{', '.join(thing.capabilities)} will not work"
             message = f"{thing.name} was not found ({thing.reason}): {will}"
-            hint = "install the driver's package that holds it, if containers shall have it"
+            hint = "install the driver's package with this file, if containers need the file"
             collector.add("warning", "library-missing", thing.name, message, hint)
     for capability in ("compute", "graphics", "video"):
-        of_it = [thing for thing in sought if capability in thing.capabilities]
+        of_it = [thing for thing in searched if capability in thing.capabilities]
         missing = [thing.name for thing in of_it if thing.weight != "optional" and not thing.found]
         if missing and any(thing.found for thing in of_it if thing.weight == "core"):
             verb = "is" if len(missing) == 1 else "are"
-            message = f"the capability {capability} is installed in part: {', '.join(missing)} {verb} missing"
-            hint = "install the driver's packages that hold them, or expect such programs to fail"
+            message = f"the capability {capability} is incomplete: {', '.join(missing)} {verb} missing"
+            hint = "install the driver's packages with these files; else programs of this kind may fail"
             collector.add("warning", "capability-incomplete", capability, message, hint)
     return collector.findings

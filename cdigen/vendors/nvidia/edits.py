@@ -1,25 +1,29 @@
-"""Turn NVIDIA's inventory into drafts: a kind of GPUs for each profile, and one for each other device family.
+"""Create the drafts of specs from NVIDIA's inventory.
 
-Pure: the same inventory and profiles give the same drafts on any machine.
+The result has one CDI kind of GPUs per profile, and one CDI kind per family of other devices (``families``).
+The result depends only on the inventory and the profiles.
 
-Names are nvidia-container-toolkit's naming strategies index, uuid and type-index, and PCI addresses as sysfs
-spells them. No two namings can give the same name: an index is a number, two numbers with a colon, or one
-with a colon and an instance's ids; each of the others begins with its own letters or holds the dot of a PCI
-address.
+The namings index, uuid and type-index are naming strategies of nvidia-container-toolkit. The naming pci has
+the PCI address in the format of sysfs. Names of different namings are never equal. In the naming index, the
+name of a GPU is a number (``0``). The name of a MIG instance has this number, a colon and the instance's
+number (``0:1``) or ids (``0:gi9-ci0``). A PCI address contains a dot. Names of all other namings begin with
+letters, which are different in each naming.
 """
 
 from __future__ import annotations
 
-from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload, Step
+from cdigen.model.cdi import ContainerEdits, Device, Draft, HookStep, Payload
+from cdigen.model.findings import errors
 from cdigen.model.names import NONE
 from cdigen.value import replace
 from cdigen.vendors.kernel.nodes import node_edits
-from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES
+from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES, CONTROL_NODES, MISSING_CONTROL_NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import (
         Accelerator,
         Driver,
@@ -32,28 +36,29 @@ if TYPE_CHECKING:
 
 CDI_VENDOR = "nvidia.com"
 
-# The namings of a profile that names none.
+# The namings for profiles that set no naming.
 NAMINGS = ("index", "uuid")
 
-# "void" keeps NVIDIA's own runtime hook from injecting a second time into an image that asks for
-# GPUs by this variable (nvidia-container-toolkit issue 395).
+# If an image requests GPUs by this variable, NVIDIA's own runtime hook would inject the GPUs a second time.
+# The value "void" prevents the second injection (nvidia-container-toolkit issue 395).
 ENV = ("NVIDIA_VISIBLE_DEVICES=void",)
 
-# What a container gets by it is common to all devices of a kind: the driver's files, its hook, its control
-# nodes. A device's own edits must not be empty (container-device-interface issue 250).
+# With this device, a container gets only the common edits of the kind: the driver's files, the hook and the
+# control nodes. The edits of a device must not be empty (container-device-interface issue 250).
 FILES_ALONE = Device(name=NONE, edits=ContainerEdits(env=ENV))
 
-# Triton asks 'ldconfig -p' for libcuda.so.1 unless this names its folder (triton, nvidia/driver.py).
+# If this variable contains the folder of libcuda.so.1, Triton does not run 'ldconfig -p' to find the library
+# (triton, nvidia/driver.py).
 FOLDER_ENV = ("TRITON_LIBCUDA_PATH",)
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-    """Return one draft per profile; a profile whose GPUs are all unusable has no devices."""
+    """Return one draft per profile. If no GPU is usable, the drafts have no devices."""
     return tuple(_with_files_alone(_draft(inventory, profile)) for profile in profiles)
 
 
 def _with_files_alone(draft: Draft) -> Draft:
-    """Return DRAFT with the device ``none`` as well, which is no reason for a spec by itself."""
+    """Return DRAFT with the additional device ``none``. A draft without devices does not change."""
     return replace(draft, devices=(*draft.devices, FILES_ALONE)) if draft.devices else draft
 
 
@@ -65,22 +70,39 @@ def _draft(inventory: Inventory, profile: Profile) -> Draft:
         for names, edits in _offers(accelerator, profile)
         for name in names
     ]
-    files = tuple(file for file in inventory.files if profile.takes(file))
+    files = tuple(file for file in inventory.files if profile.includes(file))
     return Draft(
         kind=f"{CDI_VENDOR}/{profile.device_class}",
         devices=tuple(devices),
         edits=replace(node_edits(inventory.nodes, profile), env=ENV),
         payload=payload(inventory.driver, files, hook_steps(inventory.driver, files)),
         profile=profile,
+        withheld=_missing_node(inventory, profile),
+    )
+
+
+def _missing_node(inventory: Inventory, profile: Profile) -> Finding | None:
+    """Return the finding about a missing node that PROFILE requires, or None."""
+    return next(
+        (
+            finding
+            for finding in errors(inventory.findings)
+            if finding.rule == MISSING_CONTROL_NODE
+            for path, _, capabilities, weight in CONTROL_NODES
+            if weight == "required"
+            and finding.path.endswith(path)
+            and profile.includes_capabilities(capabilities)
+        ),
+        None,
     )
 
 
 def _offers(gpu: Accelerator, profile: Profile) -> Iterable[tuple[tuple[str, ...], ContainerEdits]]:
-    """Yield the devices that a GPU is offered as, each as its names and its edits.
+    """Yield the names and the edits of each CDI device of GPU.
 
-    A GPU in MIG mode is its instances; as a whole it can be used for managing it only, so it is
-    offered so only where the profile asks. An instance needs its GPU's own node, and its DRM nodes
-    only if it has graphics engines.
+    A GPU in MIG mode has a device for each usable MIG instance. The whole GPU is then useful only for
+    administration. Therefore, it has a device only if the option ``whole_gpus`` of PROFILE is set. A MIG
+    instance needs its GPU's node /dev/nvidiaN. Only an instance with graphics engines needs the DRM nodes.
     """
     namings = profile.names or NAMINGS
     if not gpu.partitioned or profile.whole_gpus:
@@ -92,8 +114,8 @@ def _offers(gpu: Accelerator, profile: Profile) -> Iterable[tuple[tuple[str, ...
             yield mig_names(gpu, mig, namings), node_edits(nodes, profile)
 
 
-def payload(driver: Driver, files: tuple[DriverFile, ...], steps: tuple[Step, ...] = ()) -> Payload:
-    """Return FILES as what containers get, with the STEPS of a hook that they need besides being found."""
+def payload(driver: Driver, files: tuple[DriverFile, ...], steps: tuple[HookStep, ...] = ()) -> Payload:
+    """Return the payload with FILES, and with the additional STEPS of the hook for these files."""
     return Payload(
         vendor="nvidia",
         version=driver.version,
@@ -105,17 +127,17 @@ def payload(driver: Driver, files: tuple[DriverFile, ...], steps: tuple[Step, ..
     )
 
 
-def hook_steps(driver: Driver, files: tuple[DriverFile, ...]) -> tuple[Step, ...]:
-    """Return what a driver with FILES needs done at start-up; a profile chooses among it.
+def hook_steps(driver: Driver, files: tuple[DriverFile, ...]) -> tuple[HookStep, ...]:
+    """Return the steps of the hook for a driver with FILES. A profile may select only some of the steps.
 
-    Source: what nvidia-container-toolkit 1.20 has done for it (internal/discover).
+    Each step corresponds to a hook of nvidia-container-toolkit 1.20 (internal/discover).
     """
-    wanted = [Step(name="disable-device-node-modification")]
+    steps = [HookStep(name="disable-device-node-modification")]
     if _holds(files, "libcuda.so.1"):
-        wanted.append(Step(name="enable-cuda-compat", arguments=(driver.version,)))
+        steps.append(HookStep(name="enable-cuda-compat", arguments=(driver.version,)))
     if _holds(files, "libEGL_nvidia.so.0"):
-        wanted.append(Step(name="update-application-profile"))
-    return tuple(wanted)
+        steps.append(HookStep(name="update-application-profile"))
+    return tuple(steps)
 
 
 def _holds(files: tuple[DriverFile, ...], soname: str) -> bool:
@@ -123,9 +145,10 @@ def _holds(files: tuple[DriverFile, ...], soname: str) -> bool:
 
 
 def group_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-    """Return one draft per group that has a device with nodes; a device without any would be invalid.
+    """Return one draft per group of the inventory, except groups without nodes.
 
-    Its files get into containers as the profile of its class has it, or else as the first of PROFILES.
+    A device without nodes is invalid. A group uses the profile of its device class. If PROFILES has no such
+    profile, the group uses the first profile.
     """
     by_class = {profile.device_class: profile for profile in profiles}
     drafts = (
@@ -136,7 +159,10 @@ def group_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[D
 
 
 def platform_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-    """Return the drafts of a host that names its GPUs in one way only (WSL2, Tegra): one per profile."""
+    """Return the drafts of a WSL2 host or a Tegra board: one draft per profile and group.
+
+    On such hosts, GPUs have only one naming.
+    """
     return tuple(map(_with_files_alone, group_drafts(_with_profiles(inventory, profiles), profiles)))
 
 
@@ -156,22 +182,23 @@ def _group_draft(group: Group, driver: Driver, profile: Profile) -> Draft:
     )
 
 
-def _group_steps(group: Group, driver: Driver) -> tuple[Step, ...]:
-    """Return what the files of GROUP need done: those of all other families are no libraries.
+def _group_steps(group: Group, driver: Driver) -> tuple[HookStep, ...]:
+    """Return the steps of the hook for the files of GROUP.
 
-    Who administers GPUs sees them as they are (nvidia-container-toolkit 1.20, management.go), so of the steps
-    only forward compatibility is left.
+    Containers for the administration of GPUs must see the real state of the GPUs. Therefore, the only
+    possible step is the step for forward compatibility (nvidia-container-toolkit 1.20, management.go). A
+    group without libcuda gets no step.
     """
     return tuple(step for step in hook_steps(driver, group.files) if step.name == "enable-cuda-compat")
 
 
 def _with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:
-    """Return INVENTORY with its groups once for each profile."""
+    """Return INVENTORY with a copy of its groups for each profile."""
     groups = (
         replace(
             group,
             device_class=profile.device_class,
-            files=tuple(file for file in group.files if profile.takes(file)),
+            files=tuple(file for file in group.files if profile.includes(file)),
         )
         for group in inventory.groups
         for profile in profiles
@@ -180,7 +207,7 @@ def _with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inven
 
 
 def gpu_names(gpu: Accelerator, namings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of a whole GPU; what it does not have (a UUID) gives none."""
+    """Return the names of a whole GPU in NAMINGS. Names with an unknown value (UUID) are left out."""
     names = {
         "index": str(gpu.index),
         "uuid": gpu.uuid,
@@ -192,10 +219,10 @@ def gpu_names(gpu: Accelerator, namings: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def mig_names(gpu: Accelerator, mig: Partition, namings: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of a MIG instance; namings of whole GPUs give none.
+    """Return the names of a MIG instance. The namings pci and minor have no names for MIG instances.
 
-    An instance whose number is not known is named by its ids (``0:gi9-ci0``): a number that is counted here
-    could be another instance's as soon as NVML answers.
+    If the number of the instance is not known, the name contains the instance's ids (``0:gi9-ci0``). cdigen
+    does not assign a number, because NVML may later report the same number for another instance.
     """
     names = {
         "index": f"{gpu.index}:{mig.label}",

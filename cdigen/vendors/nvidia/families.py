@@ -1,7 +1,8 @@
-"""Find the devices beside the GPUs: NVSwitches, IMEX channels, GDS, GDRCopy, InfiniBand, MIG's own.
+"""Find devices other than GPUs: NVSwitches, IMEX channels, GDS, GDRCopy, InfiniBand, MIG administration.
 
-``read_groups`` is the central name. A family is offered as a kind of its own, and only when its nodes
-are there: who asks for a GPU does not get them. Which nodes belong to which family follows
+``read_groups`` is the main function. A family is a type of such devices, and has its own CDI kind. A group is
+the usable devices of a family on the host. A family without usable nodes has no group and no kind. The CDI
+device of a GPU does not contain the nodes of the families. The families have the same nodes as in
 nvidia-container-toolkit 1.20 (pkg/nvcdi: gated modes, lib-imex.go, management.go).
 """
 
@@ -25,14 +26,17 @@ if TYPE_CHECKING:
 
 ALL = "all"
 
-# In the patterns below "#" stands for a number.
+# In the patterns below, "#" means any number.
 IMEX_CLASS = "imex-channel"
 IMEX_CHANNELS = "/dev/nvidia-caps-imex-channels/channel#"
 
 
 @frozen
 class Family:
-    """A family that is one device, ``all``: there if a node of ``own`` is; ``shared`` comes with it."""
+    """A family with a single CDI device, ``all``.
+
+    The device exists if a node in ``own`` exists. The device has the nodes in ``own`` and in ``shared``.
+    """
 
     device_class: str
     own: tuple[str, ...]
@@ -43,20 +47,21 @@ FAMILIES = (
     Family(device_class="nvswitch", own=("/dev/nvidia-nvswitchctl", "/dev/nvidia-nvswitch#")),
     Family(device_class="gdrcopy", own=("/dev/gdrdrv",)),
     Family(device_class="gds", own=("/dev/nvidia-fs#",)),
-    # rdma_cm comes with every InfiniBand stack; alone it is not an adapter.
+    # rdma_cm exists with every InfiniBand stack, even if the host has no InfiniBand adapter.
     Family(device_class="mofed", own=("/dev/infiniband/uverbs#",), shared=("/dev/infiniband/rdma_cm",)),
 )
 
-# What libcufile reads: udev's database, by which it finds the disks, and its own configuration.
+# libcufile of GPUDirect Storage finds the disks with udev's database, and reads the configuration CUFILE.
 UDEV_DATABASE = "/run/udev"
 CUFILE = "/etc/cufile.json"
 
-# MIG's administration: (device, name of the capability).
+# The devices for the administration of MIG: (name of the device, name of the capability).
 MIG_ADMINISTRATION = (("mig-config", "config"), ("mig-monitor", "monitor"))
 
-# The name by which pods of NVIDIA's gpu-operator ask for all of it (setNRIPluginAnnotation).
+# Pods of NVIDIA's gpu-operator request the nodes and files for administration by this kind
+# (setNRIPluginAnnotation).
 MANAGEMENT_KIND = "management.nvidia.com/gpu"
-# Every node of the driver but those of the families that are asked for by themselves.
+# The nodes for administration are all nodes of the driver, except nodes that containers request separately.
 MANAGEMENT_PREFIX = "nvidia"
 NOT_MANAGEMENT = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")
 MANAGEMENT_PATTERNS = ("/dev/nvidia-caps/nvidia-cap#", IMEX_CHANNELS)
@@ -65,10 +70,7 @@ MANAGEMENT_PATTERNS = ("/dev/nvidia-caps/nvidia-cap#", IMEX_CHANNELS)
 def read_groups(
     context: DiscoveryContext, nodes: NvidiaNodeReader
 ) -> tuple[tuple[Group, ...], tuple[Finding, ...]]:
-    """Read the families whose nodes are there, and say what is wrong with single nodes.
-
-    A node that cannot be used is left out; a family of which no node can be used is not a group.
-    """
+    """Return one group per family with usable nodes, and the findings for unusable nodes."""
     reader = _Reader(context, nodes)
     groups = (
         reader.imex_channels(),
@@ -79,9 +81,9 @@ def read_groups(
 
 
 def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Group | None:
-    """Read every node with which the driver and all of its GPUs are administered; None without any.
+    """Return the group with all nodes for the administration of GPUs, or None if there are no such nodes.
 
-    What is not a character device, such as the folder /dev/nvidia-caps, is passed over.
+    Files that are not character devices are left out, such as the folder /dev/nvidia-caps.
     """
     names = sorted(context.dev.names("/dev"), key=natural_key)
     paths = [
@@ -106,14 +108,14 @@ class _Reader:
         self.collector = FindingCollector()
 
     def imex_channels(self) -> Group | None:
-        """Read the IMEX channels: each is a device, named by its number."""
+        """Return the group of IMEX channels. Each channel is a device, and its number is the name."""
         channels = self._usable(IMEX_CLASS, _listed(self._context.dev, IMEX_CHANNELS))
         prefix = IMEX_CHANNELS.removesuffix("#")
         devices = tuple(GroupDevice(name=node.path.removeprefix(prefix), nodes=(node,)) for node in channels)
         return Group(device_class=IMEX_CLASS, devices=devices) if devices else None
 
     def family(self, family: Family) -> Group | None:
-        """Read a family that is one device."""
+        """Return the group of FAMILY, or None if the family has no usable node."""
         own = self._usable(family.device_class, _all_listed(self._context.dev, family.own))
         if not own:
             return None
@@ -122,16 +124,17 @@ class _Reader:
         return _single(family.device_class, (*own, *shared), beside)
 
     def _has_mig(self) -> bool:
-        """Return whether any GPU has MIG; the nodes of its administration are there without, too."""
+        """Return whether any GPU has MIG. The nodes for the administration of MIG also exist without MIG."""
         host = self._context.host
         folders = (name for name in host.names(caps.CAPABILITIES) if name.startswith("gpu"))
         return any(host.exists(f"{caps.CAPABILITIES}/{name}/mig") for name in folders)
 
     def mig_administration(self) -> Group | None:
-        """Read the two capabilities by which MIG is administered; one without a node is left out.
+        """Return the group of the two capabilities for the administration of MIG, or None.
 
-        The minors stand in the capabilities' own files and in mig-minors; two that differ are
-        not to be trusted. An unreadable mig-minors is reported with the instances (mig.py).
+        A capability without a usable node is left out. The minor of a capability is in the capability's file
+        and in mig-minors. If the two minors differ, the capability is left out. mig.py adds the finding for
+        an unreadable mig-minors.
         """
         if not self._has_mig():
             return None
@@ -144,20 +147,23 @@ class _Reader:
             elif problem:
                 message = f"the device {name} is left out: {problem}"
                 self.collector.add(
-                    "info", "mig-admin-node-missing", name, message, "'nvidia-smi' makes the node"
+                    "info", "mig-admin-node-missing", name, message, self._nodes.remedy(problem)
                 )
         return Group(device_class="mig", devices=tuple(devices)) if devices else None
 
     def _administration_node(self, capability: str, listed: int | None) -> tuple[HostNode | None, str]:
-        """Return the node of a capability, or what is wrong; nothing where the driver has none such."""
+        """Return (node, "") for CAPABILITY, or (None, problem).
+
+        If the driver does not have the capability, the result is (None, "").
+        """
         path = f"{caps.CAPABILITIES}/mig/{capability}"
         if listed is None and not self._context.host.exists(path):
             return None, ""
-        minor, mode, problem = caps.read_minor(self._context.host, path, listed, self.collector)
-        return (None, problem) if minor is None else caps.read_node(self._nodes, minor, mode)
+        found, problem = caps.read_capability(self._context.host, path, listed, self.collector)
+        return (None, problem) if found is None else caps.read_node(self._nodes, found)
 
     def _usable(self, device_class: str, paths: list[str]) -> list[HostNode]:
-        """Return the nodes at PATHS, all of which are listed; one that is unusable is a finding."""
+        """Return the usable nodes at PATHS; add a finding for each unusable node."""
         usable = []
         for path in paths:
             node, problem = self._nodes.read(path, role=device_class)
@@ -168,15 +174,15 @@ class _Reader:
                 "warning",
                 "family-node-unusable",
                 self._context.dev.host_path(path),
-                f"{problem}; {device_class} is served without it",
-                "udev or the driver's service makes such nodes; remove what stands in its place",
+                f"{problem}; the devices of {device_class} do not contain this node",
+                "remove the file at this path; udev or the driver's service creates the node",
             )
         return usable
 
     def _gds_files(self) -> tuple[DriverFile, ...]:
-        """Return what GPUDirect Storage needs beside its nodes."""
-        # None of it is of the driver's packages.
-        unusable = "GPUDirect Storage is served without it", "see 'gdscheck -p'"
+        """Return the files that GPUDirect Storage needs in addition to its nodes."""
+        # The driver's packages do not contain these files.
+        unusable = "the device of GPUDirect Storage does not contain this file", "see 'gdscheck -p'"
         search = files.FileSearch(self._context.host, "config", *unusable)
         if real := search.check(UDEV_DATABASE, stat.S_ISDIR):
             search.take(real, (), (UDEV_DATABASE,))
@@ -201,7 +207,7 @@ def _all_listed(dev: Root, patterns: tuple[str, ...]) -> list[str]:
 
 
 def _listed(dev: Root, pattern: str) -> list[str]:
-    """Return the paths of a folder's entries that PATTERN names, as people count."""
+    """Return the paths that match PATTERN, in natural order. Only the last name in PATTERN can have "#"."""
     folder, _, name = pattern.rpartition("/")
     prefix, numbered, _ = name.partition("#")
     found = [

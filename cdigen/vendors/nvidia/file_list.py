@@ -1,11 +1,14 @@
-"""Read the driver's own list of its files for containers, ``sandboxutils-filelist.json``: ``read``.
+"""Read the driver's own list of its files for containers, ``sandboxutils-filelist.json`` (``read``).
 
-NVIDIA's README of the driver names it ("Installed Components"), and not its form. That is taken from those
-who read real ones (kata-containers pull request 13427, and VM runtimes that share a host's driver): a list of
-objects with ``name`` (a file's name, perhaps below a folder), ``type`` (LIB, BINARY, FIRMWARE, ...) and
-``category`` (cuda, egl, ...); one file may be named more than once. It only adds to the tables, which have
-the last word on what they know; what is not of this form is passed over, and so is what is not named as
-NVIDIA names its own: no list makes the host's libc or shell the driver's.
+NVIDIA's README of the driver mentions the list ("Installed Components"), but does not describe the format.
+cdigen expects the format that other software reads in real lists (kata-containers pull request 13427, and VM
+runtimes that share a host's driver).
+
+The list contains objects with ``name`` (file name, possibly with a folder), ``type`` (LIB, BINARY, FIRMWARE,
+...) and ``category`` (cuda, egl, ...). The same file may be in several objects. cdigen searches for these
+files in addition to the files in its own tables. If a file is also in a table, the capabilities in the table
+apply. cdigen ignores objects in an unknown format, and files whose names match neither LIBRARY_NAMES nor
+PROGRAM_NAMES (``tables``). Therefore, a list cannot add the host's libc or shell.
 """
 
 from __future__ import annotations
@@ -22,14 +25,18 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import DiscoveryContext
 
 PATH = "nvidia/files.d/sandboxutils-filelist.json"
-# Bounds of ours: drivers have under 200 files.
+# cdigen's own limits, in bytes and files. Drivers have fewer than 200 files.
 MAX_SIZE = 1 << 20
 MAX_FILES = 2000
 
 
 @frozen
 class FileList:
-    """Names of files, each with the capabilities that it serves; ``findings`` say why there are none."""
+    """The files in the driver's own list.
+
+    ``libraries`` and ``binaries`` map file names to capabilities. If the list cannot be used, ``findings``
+    has the reason.
+    """
 
     libraries: dict[str, tuple[str, ...]]
     binaries: dict[str, tuple[str, ...]]
@@ -37,7 +44,7 @@ class FileList:
 
 
 def read(context: DiscoveryContext) -> FileList:
-    """Read the list; a host without one has an empty one."""
+    """Return the files in the driver's own list. If the host has no list, the result is empty."""
     root = context.driver
     for folder in context.config_search_paths or CONFIG_FOLDERS:
         path = f"{folder}/{PATH}"
@@ -51,34 +58,34 @@ def read(context: DiscoveryContext) -> FileList:
                 severity="info",
                 rule="file-list-unreadable",
                 path=where,
-                message=f"{where}, the driver's list of its files, cannot be used: {reason(error)}; what "
-                "cdigen knows of the driver has to do",
+                message=f"{where}, the driver's list of its files, cannot be used: {reason(error)}; "
+                "cdigen uses its own tables",
             )
             return FileList(libraries={}, binaries={}, findings=(finding,))
     return FileList(libraries={}, binaries={})
 
 
 def parse(data: bytes) -> FileList:
-    """Return what the list DATA names; raises ValueError where it is of another form."""
+    """Return the files in the list DATA; raise ValueError if DATA has an unknown format."""
     import json  # noqa: PLC0415 - drivers before 570 have no such list
 
     try:
         entries = json.loads(data)
     except ValueError as error:
-        raise ValueError(f"it is not JSON: {error}") from None
+        raise ValueError(f"the content is not JSON: {error}") from None
     named: dict[str, dict[str, set[str]]] = {"LIB": {}, "BINARY": {}}
     for entry in entries if isinstance(entries, list) else ():
         match entry:
             case {"name": str(name), "type": ("LIB" | "BINARY") as kind, "category": [*categories]}:
                 file = name.rpartition("/")[2]
                 if file.isprintable() and _is_named_as_nvidias(file):
-                    wanted = named[kind].setdefault(file, set())
-                    wanted.update(word for each in categories for word in CATEGORIES.get(str(each), ()))
+                    capabilities = named[kind].setdefault(file, set())
+                    capabilities.update(word for each in categories for word in CATEGORIES.get(str(each), ()))
     if not named["LIB"]:
-        raise ValueError("it names no library in a form that is known")
+        raise ValueError("the list contains no library in a known format")
     files = sum(map(len, named.values()))
     if files > MAX_FILES:
-        raise ValueError(f"it names {files} files, more than {MAX_FILES}")
+        raise ValueError(f"the list contains {files} files, more than {MAX_FILES}")
     return FileList(libraries=_sorted(named["LIB"]), binaries=_sorted(named["BINARY"]))
 
 

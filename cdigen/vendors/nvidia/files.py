@@ -1,6 +1,7 @@
-"""Find the driver's files other than libraries: binaries, firmware, data files, X modules, sockets.
+"""Find the driver's files other than libraries: programs, firmware, data files, X modules and sockets.
 
-Each function goes through one table and returns what it found together with what it looked for.
+Each ``_find`` function searches for the files of one table. It returns a ``FileSearch`` with the found files
+and the result of each search.
 """
 
 from __future__ import annotations
@@ -48,11 +49,11 @@ def find_files(
     library_folders: tuple[str, ...],
     listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
 ) -> tuple[list[DriverFile], list[ProbeResult], list[Finding]]:
-    """Look for everything but libraries.
+    """Return the driver's files except libraries, the search results and the findings.
 
-    LIBRARY_FOLDERS are those in which libraries were found: a driver that was put into a folder
-    of its own (``/opt/nvidia/lib64``) has its binaries and data beside them. LISTED are programs that the
-    driver itself says are its own, with the capabilities that they serve.
+    LIBRARY_FOLDERS are the folders in which libraries were found. If such a folder belongs only to the driver
+    (``/opt/nvidia/lib64``), the function also searches the folders next to it. LISTED maps the programs in
+    the driver's own list to their capabilities.
     """
     prefixes = _own_prefixes(library_folders)
     searches = (
@@ -71,7 +72,11 @@ def find_files(
 
 
 def _own_prefixes(library_folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the prefixes of library folders outside the system's: ``/opt/nvidia`` of its lib64."""
+    """Return the parent folders of LIBRARY_FOLDERS, except the system folders / and /usr.
+
+    Library folders with other names than lib and lib64 are ignored. For example, the result for
+    ``/opt/nvidia/lib64`` is ``/opt/nvidia``.
+    """
     prefixes = []
     for folder in library_folders:
         prefix, _, name = folder.rpartition("/")
@@ -90,7 +95,7 @@ def _find_binaries(
         paths = _program_paths(context.driver, folders, name)
         hit = search.first(name, capabilities, paths, _is_executable)
         if hit:
-            # Arch and Fedora have made /usr/sbin a link to bin.
+            # In Arch and Fedora, /usr/sbin is a symbolic link to bin.
             folder = context.driver.resolve(hit[0].rpartition("/")[0])
             target = "/usr/sbin" if folder.endswith("sbin") else "/usr/bin"
             search.take(hit[1], capabilities, (f"{target}/{name}",))
@@ -98,10 +103,11 @@ def _find_binaries(
 
 
 def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[str]:
-    """Yield where the program NAME may be.
+    """Yield the possible paths of the program NAME.
 
-    NixOS makes its programs load libraries from its store, which a container lacks; the unchanged
-    one is kept beside (nixpkgs, nvidia-x11/builder.sh).
+    NixOS patches the programs so that they load libraries from the store of NixOS. Containers do not have
+    this store. The unpatched program is in the folder ``origBin`` next to ``bin`` (nixpkgs,
+    nvidia-x11/builder.sh).
     """
     for folder in folders:
         path = f"{folder}/{name}"
@@ -112,7 +118,7 @@ def _program_paths(root: Root, folders: tuple[str, ...], name: str) -> Iterable[
 
 def _find_firmware(context: DiscoveryContext, driver: Driver) -> FileSearch:
     search = FileSearch(context.driver, "firmware")
-    wanted = f"nvidia/{driver.version}/gsp*.bin"
+    pattern = f"nvidia/{driver.version}/gsp*.bin"
     found = []
     for folder in (*firmware_folders(context.host), NIXOS_FIRMWARE):
         for name in context.driver.names(f"{folder}/nvidia/{driver.version}"):
@@ -122,7 +128,7 @@ def _find_firmware(context: DiscoveryContext, driver: Driver) -> FileSearch:
                 found.append(context.driver.host_path(real))
         if found:
             break
-    search.sought(wanted, EVERY, found)
+    search.record_search(pattern, EVERY, found)
     return search
 
 
@@ -134,19 +140,19 @@ def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str
     )
     search = FileSearch(root, "config")
     for path, target, capabilities in CONFIGS:
-        wanted = path.format(version=driver.version, architecture=driver.architecture)
-        below, _, pattern = wanted.rpartition("/")
-        taken: dict[str, str] = {}
+        pattern_path = path.format(version=driver.version, architecture=driver.architecture)
+        below, _, pattern = pattern_path.rpartition("/")
+        files_by_name: dict[str, str] = {}
         for folder in folders:
             names = root.names(f"{folder}/{below}") if "*" in pattern else [pattern]
             for name in names:
-                if name in taken or (name != pattern and not fnmatchcase(name, pattern)):
+                if name in files_by_name or (name != pattern and not fnmatchcase(name, pattern)):
                     continue
                 real = search.check(f"{folder}/{below}/{name}", stat.S_ISREG)
                 if real:
-                    taken[name] = root.host_path(real)
+                    files_by_name[name] = root.host_path(real)
                     search.take(real, capabilities, (f"{target}/{name}",))
-        search.sought(wanted, capabilities, taken.values())
+        search.record_search(pattern_path, capabilities, files_by_name.values())
     return search
 
 
@@ -169,9 +175,9 @@ def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> FileSearch:
 
 
 def _links_to(root: Root, paths: list[str], name: str) -> list[str]:
-    """Return those of PATHS that are files of their own, or links to a file NAME.
+    """Return the existing paths in PATHS, except symbolic links to a file with another name than NAME.
 
-    Debian's link without a version may lead to another driver's file.
+    For example, Debian's link without a version may lead to a file of another driver.
     """
     found = [(path, root.resolve(path).rpartition("/")[2]) for path in paths if root.exists(path)]
     return [path for path, real in found if real in {name, path.rpartition("/")[2]}]
@@ -188,10 +194,10 @@ def _find_sockets(context: DiscoveryContext) -> FileSearch:
 
 
 def _find_mps(context: DiscoveryContext) -> FileSearch:
-    """Look at the pipe directory of the Multi-Process Service, if one is configured.
+    """Return the search for the configured pipe directory of MPS, or an empty search if none is configured.
 
-    Anyone can plant a folder in /tmp: it counts only if no link leads there and root or the
-    configured user owns it.
+    The folder is used only if its path contains no symbolic link, and its owner is root or the configured
+    user. The reason for this check is that any user can create a folder in /tmp.
     """
     path = context.mps_pipe_dir
     search = FileSearch(context.driver, "pipe")
@@ -200,25 +206,29 @@ def _find_mps(context: DiscoveryContext) -> FileSearch:
     if real := search.check(path, stat.S_ISDIR):
         owner = context.driver.stat(path).st_uid
         if real != path.rstrip("/"):
-            search.broken(path, "is reached through a link")
+            search.broken(path, "has a symbolic link in its path")
         elif owner not in {0, context.mps_uid}:
             search.broken(path, f"belongs to the user {owner}, not to root or mps_uid")
         else:
             search.take(real, COMPUTE, (real,))
-            search.sought(path, COMPUTE, [context.driver.host_path(real)])
+            search.record_search(path, COMPUTE, [context.driver.host_path(real)])
             return search
-    search.sought(path, COMPUTE, [])
+    search.record_search(path, COMPUTE, [])
     return search
 
 
 class FileSearch(FindingCollector):
-    """One table's search: what was taken, what was looked for, what was wrong, with CONSEQUENCE and HINT."""
+    """The search for the files of one table.
+
+    ``files`` are the found files. ``probes`` has one result for each searched name. Each finding has
+    CONSEQUENCE in its message, and HINT as its hint.
+    """
 
     def __init__(
         self,
         root: Root,
         kind: FileKind,
-        consequence: str = "it is left out",
+        consequence: str = "the file is left out",
         hint: str = "reinstall the driver's packages",
     ) -> None:
         super().__init__()
@@ -231,14 +241,14 @@ class FileSearch(FindingCollector):
         self._refused = ""
 
     def take(self, real: str, capabilities: tuple[str, ...], targets: tuple[str, ...]) -> None:
-        """Record the file REAL for the container paths TARGETS."""
+        """Record the file REAL as a found file, with the paths TARGETS in the container."""
         host_path = self._root.host_path(real)
         self.files.append(
             DriverFile(kind=self._kind, host_path=host_path, capabilities=capabilities, targets=targets)
         )
 
-    def sought(self, name: str, capabilities: tuple[str, ...], found: Iterable[str]) -> None:
-        """Record that NAME was looked for, and the host paths where it was found."""
+    def record_search(self, name: str, capabilities: tuple[str, ...], found: Iterable[str]) -> None:
+        """Record the result of the search for NAME. FOUND are the host paths of the found files."""
         paths = tuple(found)
         self.probes.append(
             ProbeResult(
@@ -259,34 +269,41 @@ class FileSearch(FindingCollector):
         paths: Iterable[str],
         is_right: Callable[[int], bool],
     ) -> tuple[str, str] | None:
-        """Return the first of PATHS that is right, and where it leads; record the search for NAME."""
+        """Return the first path in PATHS with a usable file, and the real path of the file.
+
+        IS_RIGHT checks the file's type. If no file is usable, the result is None. The function records the
+        result of the search for NAME.
+        """
         for path in paths:
             real = self.check(path, is_right)
             if real:
-                self.sought(name, capabilities, [self._root.host_path(real)])
+                self.record_search(name, capabilities, [self._root.host_path(real)])
                 return path, real
-        self.sought(name, capabilities, [])
+        self.record_search(name, capabilities, [])
         return None
 
     def check(self, path: str, is_right: Callable[[int], bool]) -> str | None:
-        """Return where PATH leads if that is right; else None, with a finding where it is broken."""
+        """Return the real path of PATH (all links resolved) if its file is usable, else None.
+
+        If the file exists and is not usable, the function adds a finding.
+        """
         try:
             real, status = self._root.located(path)
         except (FileNotFoundError, NotADirectoryError):
             if self._is_link(path):
-                self.broken(path, "is a link that leads nowhere")
+                self.broken(path, "is a link without an existing target")
             return None
         except OSError as error:
             self.broken(path, f"cannot be read: {reason(error)}")
             return None
         if not is_right(status.st_mode):
-            self.broken(path, f"is not what it should be (mode {status.st_mode:o})")
+            self.broken(path, f"has the wrong type or permissions (mode {status.st_mode:o})")
             return None
         if stat.S_ISREG(status.st_mode) and not status.st_size:
             self.broken(path, "is empty")
             return None
         if not is_plain(self._root.host_path(real)) or not is_plain(path):
-            self.broken(path, "has or leads to a path that a spec cannot hold")
+            self.broken(path, "has or leads to a path with unprintable characters")
             return None
         return real
 
@@ -300,7 +317,7 @@ class FileSearch(FindingCollector):
             return False
 
     def broken(self, path: str, problem: str) -> None:
-        """Record that what is at PATH cannot be used."""
+        """Add a finding that the file at PATH cannot be used because of PROBLEM."""
         where = shown(self._root.host_path(path))
         self._refused = f"{where} {problem}"
         message = f"{where} {problem}; {self._consequence}"

@@ -1,8 +1,8 @@
-"""Read the GPUs and their nodes from /proc/driver/nvidia, /sys and /dev; NVML adds what these lack.
+"""Read the GPUs and their nodes from /proc/driver/nvidia, /sys and /dev, and further values from NVML.
 
-The index is NVML's: GPUs of the nvidia driver in the order of their PCI addresses, those that the
-driver excludes left out (NVML API reference, nvmlDeviceGetCount_v2 and GetHandleByIndex_v2). A GPU
-that cannot be served keeps its index, so the names of the others do not move.
+The index of a GPU is the same as in NVML. The nvidia driver's GPUs are numbered in the order of their PCI
+addresses, without the GPUs that the driver excludes (NVML API reference, nvmlDeviceGetCount_v2 and
+GetHandleByIndex_v2). An unusable GPU keeps its index, so that the names of other GPUs do not change.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from cdigen.vendors.base import no_names
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, remedy
 from cdigen.vendors.nvidia.mig import MigReader
-from cdigen.vendors.nvidia.nvml import not_asked
-from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS
+from cdigen.vendors.nvidia.nvml import not_queried
+from cdigen.vendors.nvidia.tables import CONTROL_NODES, GRAPHICS, MISSING_CONTROL_NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
     from cdigen.vendors.nvidia.nvml import NvmlGpuReply, NvmlReply
 
-    # Asks NVML, at most once.
+    # A function that queries NVML. It is called at most once.
     Probe = Callable[[], NvmlReply]
-    # What of the running driver's GPUs is remembered.
+    # A function that returns the last known names of MIG instances of the running driver.
     Memory = Callable[[], tuple[GpuPartitionNames, ...]]
 
 GPUS = "/proc/driver/nvidia/gpus"
@@ -41,16 +41,18 @@ PCI_DRIVER = "nvidia"
 PCI_VENDOR = 0x10DE
 PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assignment, class 03)
 MAX_MINOR = 0xFFFFF
+# The rules of findings about GPUs that the driver does not use.
+EXCLUDED, NOT_BOUND = "gpu-excluded", "gpu-not-bound"
 
 
 class NvidiaGpuReader:
-    """Reads the GPUs of one host; ``collector`` gathers the findings."""
+    """Reads the GPUs of one host. ``findings`` has all findings of the reader."""
 
     def __init__(
         self,
         context: DiscoveryContext,
         nodes: NvidiaNodeReader,
-        probe: Probe = not_asked,
+        probe: Probe = not_queried,
         memory: Memory = no_names,
     ) -> None:
         self._context = context
@@ -62,15 +64,15 @@ class NvidiaGpuReader:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What was found wrong with GPUs, MIG instances and what the kernel says of nodes."""
+        """The findings about GPUs, about MIG instances, and about files in /proc that list device numbers."""
         return (*self._nodes.findings, *self.collector.findings, *self._mig.collector.findings)
 
     def read(self) -> tuple[Accelerator, ...]:
-        """Read every GPU of the nvidia driver; one that is broken is unusable, with a finding.
+        """Return all GPUs of the nvidia driver except excluded GPUs, in the order of their indexes.
 
-        They come in the order of their index, excluded GPUs left out. A GPU that is bound to the
-        driver and that the driver does not list has fallen off the bus: it keeps its index, too.
-        Raises HostError where the driver's list cannot be read and no GPU is known without it.
+        A broken GPU is unusable, and has a finding. If a GPU is bound to the driver and the driver does not
+        list the GPU, the GPU has fallen off the bus. Such a GPU also keeps its index. The function raises
+        HostError if the driver's list cannot be read and /sys shows no GPU that is bound to the driver.
         """
         bound = sysfs.pci_devices(self._context.host, vendor=PCI_VENDOR, classes=PCI_CLASSES)
         listed, problem = self._addresses()
@@ -93,7 +95,10 @@ class NvidiaGpuReader:
         return tuple(self._without_repetition(self._with_nvml(accelerators)))
 
     def read_control_nodes(self) -> tuple[HostNode, ...]:
-        """Read the nodes that all GPUs share; a missing one is a finding by its weight."""
+        """Return the nodes that all GPUs share.
+
+        The function adds a finding for each missing node. The weight of the node determines the severity.
+        """
         nodes: list[HostNode] = []
         for path, role, capabilities, weight in CONTROL_NODES:
             numbers = self._nodes.control(role)
@@ -104,15 +109,15 @@ class NvidiaGpuReader:
             required = weight == "required"
             self.collector.add(
                 "error" if required else "info",
-                "control-node-missing",
+                MISSING_CONTROL_NODE,
                 self._context.dev.host_path(path),
                 problem,
-                "'nvidia-modprobe -c 0 -u -m' makes the nodes" if required else "",
+                self._nodes.remedy(problem, role) if required else "",
             )
         return tuple(nodes)
 
     def _addresses(self) -> tuple[list[tuple[str, str]], str]:
-        """Return the folders of GPUs and their addresses, and why none could be listed."""
+        """Return pairs (folder, PCI address) from the driver's list of GPUs, and the list's problem or ""."""
         found: list[tuple[str, str]] = []
         try:
             names = self._context.host.listdir(GPUS)
@@ -131,23 +136,24 @@ class NvidiaGpuReader:
                 "warning",
                 "gpu-address-unknown",
                 shown(f"{GPUS}/{name}"),
-                f"{shown(name)!r} is not a PCI address; the entry is passed over",
+                f"{shown(name)!r} is not a PCI address; the entry is skipped",
             )
         return found, ""
 
     def _lost(self, index: int, address: str, problem: str) -> Accelerator:
-        """Return the GPU at ADDRESS that is bound to the driver, but not listed by it.
+        """Return the unusable GPU at ADDRESS, which is bound to the driver and not in the driver's list.
 
-        PROBLEM says why nothing is listed, which was reported; else the GPU has fallen off the bus.
+        If the list could not be read, PROBLEM is the reason, and already has a finding. If PROBLEM is empty,
+        the GPU has fallen off the bus, and the function adds a finding.
         """
         if not problem:
-            problem = f"it is bound to the driver {PCI_DRIVER}, but {GPUS} does not list it"
+            problem = f"the GPU is bound to the driver {PCI_DRIVER}, but is not in {GPUS}"
             self.collector.add(
                 "error",
                 "gpu-lost",
                 address,
-                f"GPU {index} ({address}) gets no device: {problem}",
-                "see 'dmesg | grep -e NVRM -e Xid': it may have fallen off the bus; a reboot brings it back",
+                f"GPU {index} ({address}) gets no CDI device: {problem}",
+                "see 'dmesg | grep -e NVRM -e Xid'; if the GPU has fallen off the bus, reboot the host",
             )
         return _accelerator(index, address, None, (), problem)
 
@@ -155,20 +161,20 @@ class NvidiaGpuReader:
         if not folder:
             return {}
         path = f"{GPUS}/{folder}/information"
-        problem = "it holds no 'Device Minor' line"
+        problem = "no 'Device Minor' line"
         try:
             values = parse_lines(read_text(self._context.host, path))
         except OSError as error:
             values, problem = {}, reason(error)
         if "Device Minor" not in values:
-            self._unreadable(path, f"{path} does not describe a GPU: {problem}; this GPU gets no device")
+            self._unreadable(path, f"{path} does not describe a GPU: {problem}; the GPU gets no CDI device")
         return values
 
     def _is_excluded(self, address: str, information: dict[str, str]) -> bool:
         excluded = information.get("GPU Excluded", "No").lower() == "yes"
         if excluded:
-            message = f"GPU {address} is excluded by the driver's configuration and gets no device"
-            self.collector.add("info", "gpu-excluded", address, message)
+            message = f"GPU {address} is excluded by the driver's configuration and gets no CDI device"
+            self.collector.add("info", EXCLUDED, address, message)
         return excluded
 
     def _accelerator(self, index: int, address: str, folder: str, information: dict[str, str]) -> Accelerator:
@@ -181,15 +187,15 @@ class NvidiaGpuReader:
         return replace(gpu, model=information.get("Model", ""), uuid=uuid if is_uuid(uuid) else None)
 
     def _require_device(self, index: int, address: str, folder: str) -> None:
-        """Add a finding where /sys does not have the GPU, as in a container with a /sys that is not whole."""
+        """Add a finding if the GPU is not in /sys. For example, a container can have an incomplete /sys."""
         paths = (f"{sysfs.PCI_DEVICES}/{name}" for name in (address, folder))
         if not any(map(self._context.host.exists, paths)):
             self.collector.add(
                 "warning",
                 "gpu-without-device",
                 address,
-                f"GPU {index} ({address}) is in {GPUS}, and not in {sysfs.PCI_DEVICES}: nothing is known of "
-                "its links, graphics nodes and health",
+                f"GPU {index} ({address}) is in {GPUS}, but not in {sysfs.PCI_DEVICES}: its links, graphics "
+                "nodes and health are not known",
                 "in a container, mount the host's own /sys",
             )
 
@@ -200,25 +206,25 @@ class NvidiaGpuReader:
         minor = number_behind("", text)
         if minor is not None and minor <= MAX_MINOR:
             return minor
-        message = f"{path} has 'Device Minor: {text[:40]}', which is not a number; this GPU gets no device"
+        message = f"{path} has 'Device Minor: {text[:40]}', which is not a number; the GPU gets no CDI device"
         self._unreadable(path, message)
         return None
 
     def _gpu_nodes(self, index: int, address: str, minor: int) -> tuple[HostNode, ...]:
-        """Return a GPU's own node and its DRM nodes; nothing where its own cannot be used."""
+        """Return the GPU's nvidia node and DRM nodes, or an empty tuple if the nvidia node is unusable."""
         own, problem = self._nodes.read(f"/dev/nvidia{minor}", role="gpu", numbers=self._nodes.gpu(minor))
         if own is None:
             self.collector.add(
                 "error",
                 "gpu-node-missing",
                 self._context.dev.host_path(f"/dev/nvidia{minor}"),
-                f"GPU {index} ({address}): {problem}; this GPU gets no device",
-                f"'nvidia-modprobe -c {minor}' makes it",
+                f"GPU {index} ({address}) gets no CDI device: {problem}",
+                self._nodes.remedy(problem),
             )
             return ()
         nodes = [own]
         for drm_minor in drm.minors(self._context.host, f"{sysfs.PCI_DEVICES}/{address}"):
-            # The kernel makes these itself, so they are never made here.
+            # The kernel creates DRM nodes. Therefore, cdigen does not create them.
             numbers = drm.node_numbers(drm_minor.numbers, make=False)
             node, problem = self._nodes.read(
                 drm_minor.path, role=drm_minor.role, capabilities=GRAPHICS, numbers=numbers
@@ -230,23 +236,23 @@ class NvidiaGpuReader:
                 "warning",
                 "drm-node-missing",
                 self._context.dev.host_path(drm_minor.path),
-                f"GPU {index} ({address}): {problem}; graphics programs will not find the GPU",
-                "is udev running?",
+                f"GPU {index} ({address}): {problem}; graphics programs do not find the GPU",
+                "",
             )
         return tuple(nodes)
 
     def _without_repetition(self, accelerators: list[Accelerator]) -> list[Accelerator]:
-        """Return the GPUs as they may be served together: no minor and no UUID stands for two of them."""
+        """Remove repeated UUIDs, make GPUs with a repeated minor unusable, add findings; return the GPUs."""
         by_minor: dict[int, int] = {}
         by_uuid: dict[str, int] = {}
         served = []
         for each in accelerators:
             accelerator, problem = each, ""
             if each.minor is not None and by_minor.setdefault(each.minor, each.index) != each.index:
-                problem = f"its minor {each.minor} is that of GPU {by_minor[each.minor]}"
+                problem = f"its minor number {each.minor} is also the number of GPU {by_minor[each.minor]}"
                 accelerator = replace(each, nodes=(), partitions=(), usable=False, problem=problem)
             elif each.uuid is not None and by_uuid.setdefault(each.uuid, each.index) != each.index:
-                problem = f"its UUID is that of GPU {by_uuid[each.uuid]}"
+                problem = f"its UUID is also the UUID of GPU {by_uuid[each.uuid]}"
                 accelerator = replace(each, uuid=None, problem=problem)
             if problem:
                 self.collector.add(
@@ -254,7 +260,7 @@ class NvidiaGpuReader:
                     "gpu-repeated",
                     each.address,
                     f"GPU {each.index} ({each.address}): {problem}",
-                    "the kernel module is in a bad state: reload it or reboot",
+                    "the kernel module has failed: reload it or reboot",
                 )
             served.append(accelerator)
         return served
@@ -263,14 +269,15 @@ class NvidiaGpuReader:
         for address, driver in bound:
             if driver == PCI_DRIVER or address in served:
                 continue
-            holder = f"is bound to the driver {driver}" if driver else "is bound to no driver"
-            message = f"GPU {address} {holder}, not to nvidia, and gets no device"
-            self.collector.add("info", "gpu-not-bound", address, message)
+            holder = f"is bound to the driver {driver}, not to nvidia," if driver else "is bound to no driver"
+            message = f"GPU {address} {holder} and gets no CDI device"
+            self.collector.add("info", NOT_BOUND, address, message)
 
     def _with_nvml(self, accelerators: list[Accelerator]) -> list[Accelerator]:
-        """Add what only NVML knows: UUIDs before first use, MIG modes, the instances' names.
+        """Return ACCELERATORS with the values that only NVML has.
 
-        NVML is asked only if a GPU lacks something that it could tell: its start-up can wake GPUs.
+        These values are the UUID of a GPU before its first use, the MIG mode, and the names of MIG instances.
+        The function queries NVML only if a GPU needs such a value, because the start of NVML can resume GPUs.
         """
         needs = [
             each
@@ -278,16 +285,16 @@ class NvidiaGpuReader:
             if each.usable
             and (each.uuid is None or (each.minor is not None and self._mig.has_mig(each.minor)))
         ]
-        reply = self._probe() if needs else not_asked()
+        reply = self._probe() if needs else not_queried()
         self._compare_numbers(accelerators, reply)
         return [
             self._completed(each, reply.of(each.address)) if each.usable else each for each in accelerators
         ]
 
     def _compare_numbers(self, accelerators: list[Accelerator], reply: NvmlReply) -> None:
-        """Say which GPUs NVML numbers otherwise than by the order of their addresses, as we do."""
+        """Add a finding if NVML's indexes of GPUs differ from cdigen's indexes."""
         others = [
-            f"{each.address} is GPU {each.index} here and {answer.index} there"
+            f"{each.address} is GPU {each.index} in cdigen and {answer.index} in NVML"
             for each in accelerators
             if (answer := reply.of(each.address).answer) is not None and answer.index != each.index
         ]
@@ -296,8 +303,8 @@ class NvidiaGpuReader:
                 "warning",
                 "gpu-numbers-differ",
                 GPUS,
-                f"NVML and nvidia-smi number the GPUs otherwise: {', '.join(others)}",
-                "name GPUs by their UUIDs or addresses ('names' of a profile), which are the same everywhere",
+                f"cdigen's GPU numbers differ from the numbers in NVML and nvidia-smi: {', '.join(others)}",
+                "request GPUs by UUID or PCI address ('names' of a profile), not by index",
             )
 
     def _completed(self, accelerator: Accelerator, reply: NvmlGpuReply) -> Accelerator:
@@ -308,16 +315,16 @@ class NvidiaGpuReader:
                 "warning",
                 "uuid-unknown",
                 f"{GPUS}/{accelerator.address}/information",
-                f"GPU {accelerator.index} ({accelerator.address}) has no UUID yet; it is offered by its "
-                "index only",
-                "its first use makes it known, for example 'nvidia-smi -L'",
+                f"GPU {accelerator.index} ({accelerator.address}) has no UUID yet; its CDI device has no "
+                "name with the UUID",
+                "run 'nvidia-smi -L': the driver reports the UUID after the first use of the GPU",
             )
         if uuid != accelerator.uuid:
             accelerator = replace(accelerator, uuid=uuid)
         return self._partitioned(accelerator, reply)
 
     def _names_before(self, gpu: Accelerator) -> tuple[PartitionName, ...]:
-        """Return the names that NVML gave the instances of GPU at last."""
+        """Return the last known names of the MIG instances of GPU."""
         return next(
             (
                 known.partitions
@@ -329,35 +336,35 @@ class NvidiaGpuReader:
         )
 
     def _partitioned(self, gpu: Accelerator, reply: NvmlGpuReply) -> Accelerator:
-        """Return GPU with its MIG instances: as such, and never as a whole, where any side says so."""
+        """Return GPU with its MIG instances if MIG is on, else GPU. The sources are NVML and the kernel."""
         answer = reply.answer
         is_on = bool(answer and answer.mig_mode)
         if gpu.minor is None or not (is_on or self._mig.has_mig(gpu.minor)):
             return gpu
-        before = self._names_before(gpu) if reply.silence else ()
+        before = self._names_before(gpu) if reply.unavailable_reason else ()
         partitions = self._mig.partitions(gpu.index, gpu.minor, reply, before)
         listed = self._mig.gpu_instances(gpu.minor)
         if not (is_on or listed):
             return gpu
         if not any(partition.usable for partition in partitions):
             has = (
-                f"none of its instances can be used: {partitions[0].problem}"
+                f"has no usable MIG instance: {partitions[0].problem}"
                 if partitions
-                else f"has {'GPU instances, but none that can be offered' if listed else 'no instances'}"
+                else f"has {'GPU instances, but no usable MIG instance' if listed else 'no MIG instances'}"
             )
             self.collector.add(
                 "warning",
                 "mig-empty",
                 gpu.address,
-                f"GPU {gpu.index} ({gpu.address}) is in MIG mode and {has}; it gets no device",
-                "'nvidia-smi' makes missing nodes, and so does 'create_nodes: true' in the configuration"
+                f"GPU {gpu.index} ({gpu.address}) gets no CDI device: it is in MIG mode and {has}",
+                self._nodes.remedy(partitions[0].problem)
                 if partitions
-                else f"make instances ('nvidia-smi mig -i {gpu.index} -cgi ... -C') or leave MIG mode",
+                else f"create instances ('nvidia-smi mig -i {gpu.index} -cgi ... -C') or disable MIG mode",
             )
         return replace(gpu, partitioned=True, partitions=partitions)
 
     def _unreadable(self, path: str, message: str) -> None:
-        hint = "see 'dmesg | grep NVRM' for what happened to it"
+        hint = "see 'dmesg | grep NVRM' for the cause"
         self.collector.add("error", "gpu-information-unreadable", path, message, hint)
 
 

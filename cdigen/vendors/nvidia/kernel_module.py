@@ -1,7 +1,8 @@
-"""Read the version, flavour and machine of the loaded nvidia kernel module.
+"""Read the version, the flavour (open, proprietary) and the architecture of the loaded nvidia kernel module.
 
-Formats: NVIDIA's README of the driver, "The /proc file system interface", and real 550 and 580
-drivers. Both flavours of the module begin with ``NVRM version:``:
+The formats are from NVIDIA's README of the driver, "The /proc file system interface", and from real drivers
+550 and 580. In both flavours, the line with the version begins with ``NVRM version:``. Examples of the
+following text are
 ``NVIDIA UNIX x86_64 Kernel Module  550.163.01  <date>`` and
 ``NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release Build  (...)  <date>``.
 """
@@ -26,7 +27,7 @@ VERSION_FILE = "/proc/driver/nvidia/version"
 
 
 def read_driver(host: Root) -> Driver:
-    """Read which driver runs; raises HostError where none does or its files make no sense."""
+    """Return the running driver; raise HostError if no driver is loaded or its version file is invalid."""
     try:
         text = read_text(host, VERSION_FILE)
     except (FileNotFoundError, NotADirectoryError):
@@ -44,7 +45,7 @@ def read_driver(host: Root) -> Driver:
     driver = parse_version(text)
     if driver is None:
         raise HostError(
-            f"{VERSION_FILE} names no driver version: {text[:80].strip()!r}",
+            f"{VERSION_FILE} contains no driver version: {text[:80].strip()!r}",
             hint="reload the module: 'rmmod nvidia && modprobe nvidia'",
             kind="driver-not-loaded",
         )
@@ -52,25 +53,28 @@ def read_driver(host: Root) -> Driver:
 
 
 def remedy(error: OSError) -> str:
-    """Return what to do about a file of the kernel that cannot be read."""
+    """Return the next step for ERROR, which a read of a file in /proc raised."""
     if error.errno in {EACCES, EPERM}:
         return "run as root"
-    return "see with 'findmnt -R /proc' what lies over the kernel's own files"
+    return "see 'findmnt -R /proc' for mounts over the kernel's own files"
 
 
 def unusable_file(path: str, problem: str, consequence: str, error: OSError | None = None) -> Finding:
-    """Return the finding that a small file of the kernel is there and tells nothing."""
+    """Return the finding that the file PATH in /proc has no usable content."""
     return Finding(
         severity="warning",
         rule="kernel-file-unusable",
         path=path,
         message=f"{path} {problem}; {consequence}",
-        hint=remedy(error) if error else f"see 'cat {path}'; the kernel writes it anew at each reading",
+        hint=remedy(error) if error else f"see 'cat {path}'; the kernel generates the content at each read",
     )
 
 
 def parse_lines(text: str) -> dict[str, str]:
-    """Return the ``Name: value`` lines of one of the module's files; other lines are passed over."""
+    """Return the names and values of the ``Name: value`` lines in TEXT, the content of a file in /proc.
+
+    Other lines are ignored. If a name occurs twice, the first line applies.
+    """
     values: dict[str, str] = {}
     for line in text.splitlines():
         name, colon, value = line.partition(":")
@@ -80,7 +84,7 @@ def parse_lines(text: str) -> dict[str, str]:
 
 
 def parse_numbers(text: str) -> dict[str, int]:
-    """Return those of the ``Name: value`` lines that have a whole number of up to ten digits."""
+    """Return the names and values of the lines in TEXT with a whole number of up to ten digits."""
     return {
         name: int(value)
         for name, value in parse_lines(text).items()
@@ -89,9 +93,9 @@ def parse_numbers(text: str) -> dict[str, int]:
 
 
 def parse_version(text: str) -> Driver | None:
-    """Return the driver that the text of /proc/driver/nvidia/version names, or None.
+    """Return the driver in the text of /proc/driver/nvidia/version, or None if there is no version.
 
-    Where the text does not name the machine, this process's own is taken.
+    If TEXT does not contain the architecture, the result contains the architecture of this machine.
     """
     for line in text.splitlines():
         label, colon, rest = line.partition(":")
@@ -116,5 +120,9 @@ def is_version(word: str) -> bool:
 
 
 def is_uuid(text: str, kind: str = "GPU") -> bool:
-    """Return whether TEXT is a UUID as the driver spells it: KIND, a hyphen and 8-4-4-4-12 digits."""
+    """Return whether TEXT is a UUID in the driver's format.
+
+    The format is KIND, a hyphen, and groups of 8, 4, 4, 4 and 12 hexadecimal digits with hyphens between
+    them.
+    """
     return re.fullmatch(f"{kind}-[0-9a-f]{{8}}(-[0-9a-f]{{4}}){{3}}-[0-9a-f]{{12}}", text) is not None

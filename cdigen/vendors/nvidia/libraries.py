@@ -1,8 +1,9 @@
-"""Find the libraries of exactly the running driver, wherever the distribution put them.
+"""Find the libraries of the running driver's version, in the folders of any distribution.
 
-A library belongs to the driver when its file carries the driver's version (``libcuda.so.550.163.01``)
-or, for the few that carry none or their own, when it is in the table and its content agrees. The
-names it gets in a container come from its ELF file: the SONAME is what the loader asks for.
+A library belongs to the driver if its file name contains the driver's version (``libcuda.so.550.163.01``). A
+library without this version in its file name must be in the table ``LIBRARIES`` or in the driver's own list.
+Its content must then contain the version. Libraries with their own version are an exception. In the
+container, a library has its SONAME as the file name, because the dynamic loader searches for the SONAME.
 """
 
 from __future__ import annotations
@@ -43,15 +44,15 @@ MACHINES = {
 NONE_LISTED: Mapping[str, tuple[str, ...]] = {}
 
 _BY_STEM = {library.stem: library for library in LIBRARIES}
-# They lie beside libraries, but only the X server loads them (files.py).
+# X.Org modules are in the same folders as libraries, but only the X server loads them. files.py finds them.
 _XORG_STEMS = frozenset(file.partition(".so")[0] for file, _, _ in XORG_MODULES)
 
 
 class LibrarySearch(FindingCollector):
-    """The libraries found so far, and what there is to say about the search.
+    """The results of a search for libraries, and the problems of the search.
 
-    ``found`` maps each SONAME to its file, its row of the table, and the names that it needs;
-    ``folders`` are those in which something was found.
+    ``found`` maps a SONAME to the file, the library's row in ``LIBRARIES``, and the needed SONAMEs.
+    ``folders`` are the folders with found libraries. A stem is the part of a file name before ``.so``.
     """
 
     def __init__(
@@ -69,24 +70,27 @@ class LibrarySearch(FindingCollector):
         self.listed = listed
         self.kind: FileKind = "library" if bits == 64 else "library32"
         abi = MACHINES.get(driver.architecture) if bits == 64 else (elf.EM_386, ldcache.FLAGS_I386)
-        # None where the architecture is not known: any will do.
+        # None if the architecture is not known. In this case, libraries for any machine are accepted.
         self.machine: int | None = abi[0] if abi else None
         self.cache_flags: int | None = abi[1] if abi else None
         self.found: dict[str, tuple[DriverFile, Library, tuple[str, ...]]] = {}
         self.folders: list[str] = []
-        # canonical paths already looked at, to read each file once
-        self.seen: set[str] = set()
-        # stem -> why a candidate was not taken
+        # canonical paths of the files that were read; each file is read only once
+        self.read_paths: set[str] = set()
+        # stem -> reason why a file was rejected
         self.refused: dict[str, str] = {}
-        # (stem, path, why) of candidates that are broken
+        # (stem, path, reason) of broken files
         self.broken: list[tuple[str, str, str]] = []
-        # stem -> versions other than the running one that are installed
+        # stem -> installed versions other than the running version
         self.other_versions: dict[str, set[str]] = {}
-        # folders that are there and cannot be looked into -> why not
+        # existing folder that cannot be read -> reason
         self.closed: dict[str, str] = {}
 
     def names(self, folder: str) -> list[str]:
-        """Return the names in FOLDER; empty where it is missing, or closed, which is recorded."""
+        """Return the names in FOLDER, or an empty list if FOLDER does not exist or cannot be read.
+
+        The function records a folder that exists and cannot be read.
+        """
         try:
             return self.root.listdir(folder)
         except OSError as error:
@@ -94,17 +98,17 @@ class LibrarySearch(FindingCollector):
             return []
 
     def close(self, folder: str, error: OSError) -> None:
-        """Record that FOLDER cannot be looked into, unless it is missing or no folder."""
+        """Record that FOLDER cannot be read. Ignore errors for a path that is missing or is not a folder."""
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
             self.closed.setdefault(folder, reason(error))
 
     def pass_over(self, stem: str, version: str) -> None:
-        """Record a library of another driver VERSION."""
+        """Record that the library STEM is installed in VERSION, which is not the running version."""
         self.other_versions.setdefault(stem, set()).add(version)
         self.refused.setdefault(stem, f"installed only as version {version}")
 
     def reject(self, stem: str, path: str, message: str) -> None:
-        """Record that the candidate at PATH cannot be used."""
+        """Record MESSAGE as the reason why the file at PATH cannot be used as the library STEM."""
         self.refused.setdefault(stem, message)
         self.broken.append((stem, path, message))
 
@@ -116,17 +120,18 @@ def find_libraries(
     bits: int = 64,
     listed: Mapping[str, tuple[str, ...]] = NONE_LISTED,
 ) -> LibrarySearch:
-    """Look through the library folders in their order; the first file of a SONAME wins.
+    """Return the libraries of DRIVER in the library folders.
 
-    BITS may be 32 on x86-64, for what 32-bit programs load. LISTED are names of files that the driver itself
-    says are its own, with the capabilities that they serve.
+    If several files have the same SONAME, the result contains the first file in the order of the folders. On
+    x86-64, BITS can be 32 for the libraries of 32-bit programs. LISTED maps the file names in the driver's
+    own list to their capabilities.
     """
     search = LibrarySearch(context.driver, driver, bits=bits, listed=listed)
     for folder in _folders(context, search):
         names = search.names(folder)
         before = len(search.found)
         for name in names:
-            _look_at(search, folder, name)
+            _read_candidate(search, folder, name)
         if len(search.found) > before:
             search.folders.append(folder)
     _report_rejected(search)
@@ -136,7 +141,7 @@ def find_libraries(
 
 
 def stale_versions(search: LibrarySearch) -> tuple[str, ...]:
-    """Return the other versions of which a required library is installed while the running one is not."""
+    """Return the installed versions of required libraries that are not installed in the running version."""
     served = {library.stem for _, library, _ in search.found.values()}
     stale: set[str] = set()
     for library in LIBRARIES:
@@ -146,12 +151,15 @@ def stale_versions(search: LibrarySearch) -> tuple[str, ...]:
 
 
 def library_files(search: LibrarySearch) -> tuple[DriverFile, ...]:
-    """Return the libraries found, by the paths of their files."""
+    """Return the files of the found libraries, sorted by path on the host."""
     return tuple(sorted((file for file, _, _ in search.found.values()), key=lambda file: file.host_path))
 
 
 def library_probes(search: LibrarySearch) -> tuple[ProbeResult, ...]:
-    """Return for each row of the table what was found, or why nothing was."""
+    """Return one result per library: the found files, or the reason why no file was found.
+
+    The result contains each row of the table, and the found libraries that are not in the table.
+    """
     by_stem: dict[str, list[str]] = {}
     for file, library, _ in search.found.values():
         by_stem.setdefault(library.stem, []).append(file.host_path)
@@ -170,16 +178,16 @@ def library_probes(search: LibrarySearch) -> tuple[ProbeResult, ...]:
 
 
 def _folders(context: DiscoveryContext, search: LibrarySearch) -> Iterable[str]:
-    """Yield the folders to look into, each real folder once."""
+    """Yield the folders to search. If several paths lead to the same folder, only the first is yielded."""
     root = context.driver
-    wanted: list[str] = list(context.library_search_paths)
-    if not wanted:
+    folders_to_search: list[str] = list(context.library_search_paths)
+    if not folders_to_search:
         multiarch = MULTIARCH.get(search.driver.architecture, search.driver.architecture)
         folders = LIBRARY_FOLDERS if search.bits == 64 else LIBRARY32_FOLDERS
-        wanted = [folder.format(multiarch=multiarch) for folder in folders]
-        wanted.extend(_cache_folders(root, search))
+        folders_to_search = [folder.format(multiarch=multiarch) for folder in folders]
+        folders_to_search.extend(_cache_folders(root, search))
     done: set[str] = set()
-    for folder in wanted:
+    for folder in folders_to_search:
         for place in (folder, *_subfolders(search, folder)):
             try:
                 real = root.resolve(place)
@@ -192,7 +200,10 @@ def _folders(context: DiscoveryContext, search: LibrarySearch) -> Iterable[str]:
 
 
 def _subfolders(search: LibrarySearch, folder: str) -> list[str]:
-    """Return the vendor's folders below a library folder: nvidia/current, nvidia/tesla-470, vdpau."""
+    """Return NVIDIA's folders below the library folder FOLDER.
+
+    Examples are nvidia/current, nvidia/tesla-470 and vdpau.
+    """
     below: list[str] = []
     if not search.root.exists(folder):
         return below
@@ -206,7 +217,7 @@ def _subfolders(search: LibrarySearch, folder: str) -> list[str]:
 
 
 def _cache_folders(root: Root, search: LibrarySearch) -> list[str]:
-    """Return the folders in which ld.so.cache knows a library that may be the driver's."""
+    """Return the folders in ld.so.cache with libraries that may belong to the driver."""
     try:
         data = root.read(LD_SO_CACHE, limit=ldcache.MAX_SIZE)
         entries = ldcache.parse(data, flags=search.cache_flags)
@@ -214,8 +225,10 @@ def _cache_folders(root: Root, search: LibrarySearch) -> list[str]:
         return []
     except (OSError, ldcache.CacheError) as error:
         where = root.host_path(LD_SO_CACHE)
-        message = f"{where} cannot be used: {reason(error)}; libraries that only it names are not found"
-        search.add("warning", "ld-cache-unreadable", where, message, "'ldconfig' writes it anew")
+        message = (
+            f"{where} cannot be used: {reason(error)}; libraries that only this file lists are not found"
+        )
+        search.add("warning", "ld-cache-unreadable", where, message, "run 'ldconfig'")
         return []
     known = (entry.path for entry in entries if _may_be_of_driver(entry.soname))
     return list(dict.fromkeys(path.rpartition("/")[0] for path in known if path.startswith("/")))
@@ -225,8 +238,8 @@ def _may_be_of_driver(soname: str) -> bool:
     return soname.startswith("libnvidia-") or soname.partition(".so")[0] in _BY_STEM
 
 
-def _look_at(search: LibrarySearch, folder: str, name: str) -> None:
-    """Take the file NAME of FOLDER if it is a library of the running driver."""
+def _read_candidate(search: LibrarySearch, folder: str, name: str) -> None:
+    """Add the file NAME in FOLDER to SEARCH if the file is a library of the running driver."""
     stem, dot_so, suffix = name.partition(".so")
     if not dot_so or not stem.startswith("lib") or stem in _XORG_STEMS:
         return
@@ -240,11 +253,11 @@ def _look_at(search: LibrarySearch, folder: str, name: str) -> None:
             return
     path = f"{folder}/{name}"
     try:
-        # Most names are links to a file that was read under another name.
+        # Most names are symbolic links to a file that the search has already read.
         real = search.root.resolve(path)
-        if real not in search.seen:
+        if real not in search.read_paths:
             with search.root.open(real) as file:
-                search.seen.add(real)
+                search.read_paths.add(real)
                 _read(search, file, stem, row)
     except OSError as error:
         search.reject(stem, path, f"{shown(search.root.host_path(path))} cannot be read: {reason(error)}")
@@ -256,10 +269,14 @@ def _listed(search: LibrarySearch, name: str, stem: str) -> Library | None:
 
 
 def _read(search: LibrarySearch, file: OpenFile, stem: str, row: Library | None) -> None:
-    """Read the library FILE, which a candidate's name led to, and record it."""
+    """Read the library FILE, and record the library or the reason why the library cannot be used.
+
+    ROW is the library's row of the table, or a row from the driver's list. If the library is not in the table
+    and not in the list, ROW is None.
+    """
     shown_path = shown(search.root.host_path(file.path))
     if not is_plain(search.root.host_path(file.path)):
-        search.reject(stem, file.path, f"{shown_path}: a spec cannot hold a path with such characters")
+        search.reject(stem, file.path, f"{shown_path} has a path with unprintable characters")
         return
     try:
         library = elf.read_shared_object(file.read_at, file.size)
@@ -267,7 +284,7 @@ def _read(search: LibrarySearch, file: OpenFile, stem: str, row: Library | None)
         search.reject(stem, file.path, f"{shown_path} is not a shared library: {error}")
         return
     if library.machine != (search.machine or library.machine) or library.bits != search.bits:
-        # Folders of other machines' libraries lie beside ours (/usr/lib of Red Hat is 32-bit).
+        # Some searched folders have libraries for other machines, such as Red Hat's 32-bit /usr/lib.
         search.refused.setdefault(stem, f"{shown_path} is for another machine")
         return
     real_name = file.path.rpartition("/")[2]
@@ -287,7 +304,11 @@ def _read(search: LibrarySearch, file: OpenFile, stem: str, row: Library | None)
 def _is_of_driver(
     search: LibrarySearch, file: OpenFile, real_name: str, stem: str, row: Library | None
 ) -> bool:
-    """Return whether FILE belongs to the running version, by its name or else by its content."""
+    """Return whether FILE belongs to the running version of the driver.
+
+    The file name or the content of FILE must contain the version. If ROW has ``own_version``, this is not
+    necessary. A file name must not contain the version of another driver.
+    """
     version = search.driver.version
     if real_name.endswith(f".so.{version}"):
         return True
@@ -295,19 +316,19 @@ def _is_of_driver(
     if is_version(suffix):
         search.pass_over(stem, suffix)
         return False
-    # A packager gave it a name without the version (negativo17/nvidia-driver issue 195).
+    # Some packages remove the version from the file name (negativo17/nvidia-driver issue 195).
     if (row is not None and row.own_version) or _contains(file, version.encode()):
         return True
     search.reject(
         stem,
         file.path,
-        f"{search.root.host_path(file.path)} names no version and does not hold {version}",
+        f"{search.root.host_path(file.path)} has no version in its name and does not contain {version}",
     )
     return False
 
 
 def _contains(file: OpenFile, needle: bytes) -> bool:
-    """Return whether FILE holds NEEDLE, read in pieces of 1 MiB."""
+    """Return whether FILE contains NEEDLE. The function reads FILE in pieces of 1 MiB."""
     offset, piece, tail = 0, 1 << 20, b""
     while block := file.read_at(offset, piece):
         if needle in tail + block:
@@ -330,16 +351,18 @@ def _driver_file(search: LibrarySearch, file: OpenFile, soname: str, row: Librar
 
 
 def _report_rejected(search: LibrarySearch) -> None:
-    """Say what is broken: an error where a required library has no other file that would do.
+    """Add findings for broken files and for folders that cannot be read.
 
-    A folder that is closed is one where no required library was found at all.
+    A broken file of a required library is an error if no usable file of this library was found. A folder that
+    cannot be read is an error if no required library was found. All other findings, and all findings about
+    32-bit libraries, are warnings.
     """
     served = {library.stem for _, library, _ in search.found.values()}
     required = {library.stem for library in LIBRARIES if library.weight == "required"}
     for folder, why in search.closed.items():
         where = shown(search.root.host_path(folder))
         severity: Severity = "error" if search.bits == 64 and not required & served else "warning"
-        message = f"the folder {where} cannot be looked into: {why}"
+        message = f"the folder {where} cannot be read: {why}"
         search.add(severity, "library-unusable", where, message, "run as root")
     for stem, path, message in search.broken:
         severity = "error" if search.bits == 64 and stem in required - served else "warning"
@@ -351,18 +374,20 @@ def _report_other_versions(search: LibrarySearch) -> None:
     others = sorted(set().union(*search.other_versions.values()))
     if others and search.found:
         message = (
-            f"libraries of driver {', '.join(others)} are installed beside the running "
-            f"{search.driver.version} and are passed over"
+            f"libraries of driver {', '.join(others)} are installed in addition to the running driver "
+            f"{search.driver.version}; cdigen ignores them"
         )
         search.add("info", "other-driver-version", shown(", ".join(search.folders)), message)
 
 
 def _report_missing_needs(search: LibrarySearch) -> None:
-    """Say which libraries of the driver need another of the driver that is not there."""
+    """Add a finding for each found library that needs a missing library of the driver."""
     served = {name for file, _, _ in search.found.values() for name in file.names}
-    hint = "install the driver's package that holds it"
+    hint = "install the driver's package with the missing library"
     for soname, (file, _, needed) in sorted(search.found.items()):
         for name in needed:
             if name not in served and _may_be_of_driver(name):
-                message = f"{soname} needs {shown(name)}, which is not installed; loading it will fail"
+                message = (
+                    f"{soname} needs {shown(name)}, which is not installed; programs cannot load {soname}"
+                )
                 search.add("warning", "library-incomplete", file.host_path, message, hint)

@@ -1,4 +1,7 @@
-"""Ask NVML how GPUs are linked, and how much memory they have: ``ask``; no file of the kernel has it."""
+"""Query NVML for the links between GPUs and for memory sizes (``read_links``).
+
+The kernel has no files with these values.
+"""
 
 from __future__ import annotations
 
@@ -16,40 +19,41 @@ if TYPE_CHECKING:
     from cdigen.vendors.nvidia.nvml.links import NvmlLinks
 
 NVLINK: Technology = "nvlink"
-# Of how many GPUs there is something to ask: one has no links, but memory.
+# The minimum number of GPUs for a query. A single GPU has no links, but a memory size.
 LEAST = 1
 _MIB = 20
 
 
 def load(context: DiscoveryContext) -> str:
-    """Return what is another after each loading of the driver."""
+    """Return a text that changes each time the driver is loaded."""
     return load_of(context.host, "nvidia")
 
 
-def ask(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks, ...], bool] | None:
-    """Return links and memory of INVENTORY's GPUs, and whether that is all; None: they cannot be asked now.
+def read_links(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks, ...], bool] | None:
+    """Return the links and the memory sizes of INVENTORY's GPUs, and whether all values are complete.
 
-    That is so while a GPU sleeps, which asking would wake, where NVML may not be asked at all, and where it
-    has just not answered within its deadline.
+    The result is None if NVML is not queried. The function does not query NVML if a GPU is suspended, because
+    the query resumes the GPU. It also does not query NVML if the context does not permit it, or if NVML
+    exceeded its deadline during the discovery of INVENTORY.
     """
-    # What is below is for the few runs that ask.
-    from cdigen.vendors.kernel.pci_health import sleeps  # noqa: PLC0415
+    # These imports are needed only for a query.
+    from cdigen.vendors.kernel.pci_health import is_suspended  # noqa: PLC0415
     from cdigen.vendors.nvidia.nvml.library import library_of  # noqa: PLC0415
 
     addresses = tuple(gpu.address for gpu in inventory.accelerators if gpu.usable)
     library, _ = library_of(context, inventory)
     has_hung = any(finding.rule == "nvml-timeout" for finding in inventory.findings)
-    if not library or has_hung or any(sleeps(context.host, address) for address in addresses):
+    if not library or has_hung or any(is_suspended(context.host, address) for address in addresses):
         return None
-    from cdigen.vendors.nvidia.nvml.ask import ask as ask_nvml  # noqa: PLC0415 - most runs ask no NVML
+    from cdigen.vendors.nvidia.nvml.query import query  # noqa: PLC0415 - most runs query no NVML
 
     parts = ("memory",) if len(addresses) == 1 else ("links", "memory")
-    report = ask_nvml(library, what=parts, addresses=addresses).report
+    report = query(library, what=parts, addresses=addresses).report
     if report is None:
         return (), False
-    told = {gpu.address: gpu.links for gpu in report.gpus if gpu.address and gpu.links}
+    links_by_gpu = {gpu.address: gpu.links for gpu in report.gpus if gpu.address and gpu.links}
     sizes = {gpu.address: gpu.memory for gpu in report.gpus if gpu.address and gpu.memory}
-    linked = {each.address: each for each in gpu_links(told)}
+    linked = {each.address: each for each in gpu_links(links_by_gpu)}
     found = tuple(
         replace(
             linked.get(address) or GpuLinks(address=address, links=(), island=""),
@@ -57,23 +61,25 @@ def ask(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks
         )
         for address, memory in sizes.items()
     )
-    # Before the fabric manager has started, links are down, or lead to switches that join nobody.
+    # Before the fabric manager has started, links are down, or the switches do not connect the GPUs.
     is_whole = all(
         each.error is None and not each.down and not each.is_joining and (each.reached or not each.switched)
-        for each in told.values()
+        for each in links_by_gpu.values()
     )
     is_sized = len(sizes) == len(addresses) and all(memory.error is None for memory in sizes.values())
     return found, is_whole and is_sized
 
 
-def gpu_links(told: Mapping[str, NvmlLinks]) -> tuple[GpuLinks, ...]:
-    """Return the links of the GPUs that NVML TOLD of, by their addresses. Pure."""
+def gpu_links(links_by_gpu: Mapping[str, NvmlLinks]) -> tuple[GpuLinks, ...]:
+    """Return the links of the GPUs in LINKS_BY_GPU, which maps GPU addresses to NVML's links."""
     joined = {
-        address: {other for other in told if other in each.reached or address in told[other].reached}
-        for address, each in told.items()
+        address: {
+            other for other in links_by_gpu if other in each.reached or address in links_by_gpu[other].reached
+        }
+        for address, each in links_by_gpu.items()
         if each.switched
     }
-    names = _islands(joined, told)
+    names = _islands(joined, links_by_gpu)
     return tuple(
         GpuLinks(
             address=address,
@@ -83,21 +89,22 @@ def gpu_links(told: Mapping[str, NvmlLinks]) -> tuple[GpuLinks, ...]:
             ),
             island=names.get(address, ""),
         )
-        for address, each in told.items()
+        for address, each in links_by_gpu.items()
     )
 
 
-def _islands(joined: Mapping[str, Iterable[str]], told: Mapping[str, NvmlLinks]) -> dict[str, str]:
-    """Return the island of each GPU that switches have JOINED with another.
+def _islands(joined: Mapping[str, Iterable[str]], links_by_gpu: Mapping[str, NvmlLinks]) -> dict[str, str]:
+    """For each GPU in JOINED that reaches another GPU through switches, return the name of its island.
 
-    It is named after the fabric, which is the same on other machines of the cluster, or after its first GPU.
+    The name of an island contains the name of the fabric, which is the same on all machines of the cluster.
+    If the fabric has no name, the island's name contains the address of the island's first GPU.
     """
     names: dict[str, str] = {}
     for start in sorted(joined):
         pending = [other for other in joined[start] if other in joined] if start not in names else []
         if pending:
-            name = f"{NVLINK}-{told[start].fabric or start}"
-            # One name for two islands would join them.
+            name = f"{NVLINK}-{links_by_gpu[start].fabric or start}"
+            # Two islands must not have the same name.
             names[start] = f"{NVLINK}-{start}" if name in names.values() else name
         while pending:
             address = pending.pop()

@@ -1,8 +1,9 @@
-"""Give libraries the absolute paths by which manifests of EGL, Vulkan and OpenCL name them.
+"""Read library paths in manifests of EGL, Vulkan and OpenCL, and add these paths to the found libraries.
 
-EGL's and Vulkan's are JSON, OpenCL's (``nvidia.icd``) is one line. They name a library by SONAME, as
-NVIDIA ships them, or by an absolute path, as NixOS rewrites them (nixpkgs issue 461949). The absolute
-path must exist in the container, or the manifest is useless.
+The manifests of EGL and Vulkan are JSON files. The manifest of OpenCL (``nvidia.icd``) is a text file with
+one line. NVIDIA's manifests contain the SONAME of a library. NixOS replaces the SONAME by an absolute path
+(nixpkgs issue 461949). A manifest with an absolute path has an effect only if the path exists in the
+container.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ MAX_SIZE = 1 << 16
 def with_named_paths(
     root: Root, files: tuple[DriverFile, ...]
 ) -> tuple[tuple[DriverFile, ...], tuple[Finding, ...]]:
-    """Give each library the absolute paths under which a manifest among FILES loads it.
+    """Return FILES with additional target paths, and the findings.
 
-    A manifest that is not JSON is a finding; one that names a foreign library is left as it is.
+    Each library gets the absolute paths that manifests in FILES contain for it. The function adds a finding
+    for each manifest that cannot be read or is not JSON. Paths of libraries outside of FILES are ignored.
     """
     named: dict[str, list[str]] = {}
     collector = FindingCollector()
@@ -36,11 +38,11 @@ def with_named_paths(
         if file.kind != "config" or not file.host_path.endswith((".json", ".icd")):
             continue
         try:
-            data = root.read(file.host_path.removeprefix(root.seen_at), limit=MAX_SIZE)
+            data = root.read(file.host_path.removeprefix(root.host_prefix), limit=MAX_SIZE)
             paths = _absolute_paths(data, is_json=file.host_path.endswith(".json"))
         except (OSError, ValueError, RecursionError) as error:
-            problem = reason(error) if isinstance(error, OSError) else "it is not JSON"
-            text = f"{file.host_path} cannot be read: {problem}; what it is for will not work"
+            problem = reason(error) if isinstance(error, OSError) else "the content is not JSON"
+            text = f"{file.host_path} cannot be read: {problem}; programs that need this file will not work"
             hint = "reinstall the driver's packages"
             collector.add("warning", "manifest-unreadable", file.host_path, text, hint)
             continue
@@ -57,9 +59,10 @@ def _with_targets(file: DriverFile, named: dict[str, list[str]]) -> DriverFile:
 
 
 def _absolute_paths(data: bytes, *, is_json: bool) -> list[str]:
-    """Return the absolute paths of libraries in a manifest: an ICD, a layer, or a list of layers.
+    """Return the absolute paths of libraries in a manifest.
 
-    Raises ValueError or RecursionError for what should be JSON and is none.
+    A JSON manifest contains an ICD, a layer or a list of layers. The function raises ValueError or
+    RecursionError if a JSON manifest is invalid.
     """
     if not is_json:
         return [line for line in data.decode("utf-8", "replace").splitlines() if line.startswith("/")]

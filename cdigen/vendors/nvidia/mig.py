@@ -1,11 +1,12 @@
-"""Read MIG instances from the kernel's capability files, with numbers and UUIDs from NVML.
+"""Read MIG instances from the driver's capability files in /proc, and their numbers and UUIDs from NVML.
 
-Where it does not, the names that it gave before hold as long as the kernel has the same instances; others
-are named for what they are. A number is never counted here: it could be another instance's tomorrow.
+If NVML does not answer, the instances keep their last known names, as long as the kernel lists the same
+instances. If there are no such names, cdigen names the instances by their ids. cdigen does not assign
+numbers, because NVML may later report the same number for another instance.
 
-An instance is a pair of a GPU instance and a compute instance. A container needs the GPU's node and
-the capability nodes of both; an instance that lacks one is left out, never offered in part. Source:
-NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities".
+A MIG instance is a pair of a GPU instance and a compute instance. A container needs the GPU's node and the
+capability nodes of both instances (NVIDIA Multi-Instance GPU User Guide, "Device Nodes and Capabilities"). If
+a node cannot be used, cdigen does not offer the MIG instance.
 """
 
 from __future__ import annotations
@@ -24,49 +25,52 @@ if TYPE_CHECKING:
     from cdigen.vendors.nvidia.nvml import NvmlGpuReply
     from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
 
-    # A GPU instance and a compute instance in it.
+    # The id of a GPU instance, and the id of a compute instance in this GPU instance.
     Ids = tuple[int, int]
 
 
-# The capabilities that all GPUs share; whoever has them administers MIG.
+# The capabilities for the administration of MIG. They apply to all GPUs.
 SHARED = ("config", "monitor")
 
 
 class MigReader:
-    """Reads the instances of one host."""
+    """Reads the MIG instances of one host."""
 
     def __init__(self, context: DiscoveryContext, nodes: NvidiaNodeReader) -> None:
         self._host = context.host
         self._nodes = nodes
         self.collector = FindingCollector()
         self._minors = caps.read_minors(context.host, self.collector)
-        # Whose each capability minor is: opening its node grants what belongs to the first of these.
+        # Minor of a capability -> name of the first capability with this minor. A process that opens the node
+        # with this minor gets this capability.
         self._owners = {self._minors[name]: name for name in SHARED if name in self._minors}
         self._uuids: set[str] = set()
 
     def has_mig(self, minor: int) -> bool:
-        """Return whether the kernel shows MIG capabilities of the GPU with this minor."""
+        """Return whether /proc has MIG capabilities for the GPU with the minor number MINOR."""
         return self._host.exists(f"{caps.CAPABILITIES}/gpu{minor}/mig")
 
     def gpu_instances(self, minor: int) -> list[int]:
-        """Return the GPU instances that the kernel lists for the GPU with this minor."""
+        """Return the ids of the GPU instances in /proc for the GPU with the minor number MINOR."""
         return caps.numbered(self._host, f"gpu{minor}/mig", "gi")
 
     def partitions(
         self, index: int, minor: int, reply: NvmlGpuReply, before: tuple[PartitionName, ...] = ()
     ) -> tuple[Partition, ...]:
-        """Return the instances of the GPU with this index and minor, in the order of their numbers.
+        """Return the MIG instances of the GPU with INDEX and MINOR, in the order of their numbers.
 
-        REPLY is what NVML says of the GPU, BEFORE the names that it gave its instances at last.
+        REPLY is NVML's reply for the GPU. BEFORE are the last known names of the GPU's instances.
         """
         existing, answer = self._existing(minor), reply.answer
-        is_answer = answer is not None and (not reply.silence or answer.migs or answer.mig_mode is False)
+        is_answer = answer is not None and (
+            not reply.unavailable_reason or answer.migs or answer.mig_mode is False
+        )
         if answer is not None and is_answer and self._contradicts_mode(index, minor, answer):
             return ()
         migs = self._without_repetition(index, answer.migs) if answer is not None else []
         names = {(mig.gpu_instance, mig.compute_instance): _name(mig) for mig in migs}
-        self._compare(index, existing, list(names), is_whole=not reply.silence)
-        if reply.silence:
+        self._compare(index, existing, list(names), is_whole=not reply.unavailable_reason)
+        if reply.unavailable_reason:
             names = self._completed(index, existing, names, reply, before)
         sizes = {(mig.gpu_instance, mig.compute_instance): mig.memory_mib for mig in migs}
         return tuple(
@@ -79,43 +83,47 @@ class MigReader:
         self,
         index: int,
         existing: list[Ids],
-        told: dict[Ids, PartitionName],
+        names_by_nvml: dict[Ids, PartitionName],
         reply: NvmlGpuReply,
         before: tuple[PartitionName, ...],
     ) -> dict[Ids, PartitionName]:
-        """Return names of all EXISTING instances, of which NVML has TOLD some; say where they come from."""
+        """Return the names of all instances in EXISTING.
+
+        A name is from NVML, from the last known names (BEFORE), or consists of the instance's ids. The
+        function adds a finding if some names are not from NVML.
+        """
         known = {name.instance: name for name in before}
         of_kernel = {ids: _instance(ids) for ids in existing}
         holds = (
             known.keys() == set(of_kernel.values())
-            and all(known.get(name.instance, name) == name for name in told.values())
+            and all(known.get(name.instance, name) == name for name in names_by_nvml.values())
             and self._uuids.isdisjoint(
-                name.uuid for name in before if name.uuid and name not in told.values()
+                name.uuid for name in before if name.uuid and name not in names_by_nvml.values()
             )
         )
         kept = known if holds else {}
         names = {
-            ids: told.get(ids) or kept.get(instance) or _unnamed(instance)
+            ids: names_by_nvml.get(ids) or kept.get(instance) or _unnamed(instance)
             for ids, instance in of_kernel.items()
         }
         self._uuids.update(name.uuid for name in names.values() if name.uuid)
         unnamed = [name.instance for name in names.values() if name.index is None]
-        if len(unnamed) + len(told.keys() & names.keys()) < len(names):
-            self._silent(
-                "mig-names-kept", index, reply, "its MIG instances keep the names that NVML gave before"
+        if len(unnamed) + len(names_by_nvml.keys() & names.keys()) < len(names):
+            self._report_unavailable(
+                "mig-names-kept", index, reply, "its MIG instances keep their last known names from NVML"
             )
         if unnamed:
-            what = f"MIG instances without a number or UUID are named for what they are: {', '.join(unnamed)}"
-            self._silent("mig-not-named", index, reply, what)
+            what = f"MIG instances without a number or UUID are named by their ids: {', '.join(unnamed)}"
+            self._report_unavailable("mig-not-named", index, reply, what)
         return dict(sorted(names.items(), key=lambda pair: (pair[1].index is None, pair[1].index, pair[0])))
 
-    def _silent(self, rule: str, index: int, reply: NvmlGpuReply, consequence: str) -> None:
+    def _report_unavailable(self, rule: str, index: int, reply: NvmlGpuReply, consequence: str) -> None:
         self.collector.add(
-            "error" if reply.was_asked else "info",
+            "error" if reply.was_queried else "info",
             rule,
             f"GPU {index}",
-            f"GPU {index}: {reply.silence}; {consequence}",
-            "see whether 'nvidia-smi -L' answers" if reply.was_asked else "",
+            f"GPU {index}: {reply.unavailable_reason}; {consequence}",
+            "run 'nvidia-smi -L' and see its error" if reply.was_queried else "",
         )
 
     def _existing(self, minor: int) -> list[Ids]:
@@ -127,46 +135,52 @@ class MigReader:
         ]
 
     def _contradicts_mode(self, index: int, minor: int, answer: NvmlGpu) -> bool:
-        """Return whether kernel and NVML disagree on whether the GPU is in MIG mode at all; say so."""
+        """Return whether the kernel and NVML report different MIG modes; if so, add a finding."""
         listed = self.gpu_instances(minor)
         if listed and not answer.mig_mode:
             instances = ", ".join(f"gi{gi}" for gi in listed)
-            what = f"the kernel lists its GPU instances {instances}, NVML has MIG off"
+            what = f"the kernel lists the GPU instances {instances}, but NVML reports that MIG mode is off"
         elif answer.mig_mode and not self.has_mig(minor):
-            what = "NVML has MIG on, the kernel shows no MIG capabilities of it"
+            what = "NVML reports that MIG mode is on, but the kernel has no MIG capabilities for this GPU"
         else:
             return False
         self.collector.add(
             "error",
             CONTRADICTION,
             f"GPU {index}",
-            f"GPU {index} is not offered as a whole, and none of its MIG instances is: {what}",
-            "run it again when MIG is no longer being switched",
+            f"GPU {index} and its MIG instances get no CDI devices: {what}",
+            "if the MIG mode is being changed, run the command again later",
         )
         return True
 
     def _without_repetition(self, index: int, migs: tuple[NvmlMig, ...]) -> list[NvmlMig]:
-        """Return those of MIGS that are the first of their ids and, on all GPUs, of their UUID."""
+        """Return MIGS without instances that repeat ids of this GPU, or a UUID of any GPU; add findings."""
         kept: dict[Ids, NvmlMig] = {}
         for mig in migs:
             ids = mig.gpu_instance, mig.compute_instance
             if ids in kept:
-                self._contradiction(index, *ids, f"NVML names it as {index}:{kept[ids].index} already")
+                self._contradiction(
+                    index, *ids, f"NVML also lists this instance as {index}:{kept[ids].index}"
+                )
             elif mig.uuid in self._uuids:
-                self._contradiction(index, *ids, f"NVML has its UUID {mig.uuid} twice")
+                self._contradiction(index, *ids, f"NVML reports the UUID {mig.uuid} twice")
             else:
                 self._uuids.add(mig.uuid)
                 kept[ids] = mig
         return list(kept.values())
 
     def _compare(self, index: int, kernel: list[Ids], nvml: list[Ids], *, is_whole: bool) -> None:
-        """Say what only one of them has; an NVML that has not told all (IS_WHOLE) may have more."""
+        """Add findings for instances that only the kernel or only NVML lists.
+
+        If IS_WHOLE is false, NVML's reply is incomplete. In this case, instances that only the kernel lists
+        are not reported.
+        """
         for gi, ci in kernel:
             if is_whole and (gi, ci) not in nvml:
-                self._contradiction(index, gi, ci, "the kernel has it, NVML does not")
+                self._contradiction(index, gi, ci, "the kernel lists this instance, but NVML does not")
         for gi, ci in nvml:
             if (gi, ci) not in kernel:
-                self._contradiction(index, gi, ci, "NVML has it, the kernel does not")
+                self._contradiction(index, gi, ci, "NVML lists this instance, but the kernel does not")
 
     def _contradiction(self, index: int, gi: int, ci: int, what: str) -> None:
         self.collector.add(
@@ -174,14 +188,14 @@ class MigReader:
             CONTRADICTION,
             f"GPU {index}",
             f"MIG instance gi{gi}/ci{ci} of GPU {index} is left out: {what}",
-            "run it again when the instances are no longer being changed",
+            "if the MIG instances are being changed, run the command again later",
         )
 
     def _partition(
         self, gpu: tuple[int, int], ids: Ids, name: PartitionName, memory_mib: int | None
     ) -> Partition:
         (index, minor), (gi, ci) = gpu, ids
-        # Both are looked at in any case, so that both are known where they have to be made.
+        # The reader reads both nodes even if the first node is missing. cdigen can then create both nodes.
         read = [self._capability_node(minor, below) for below in (f"gi{gi}", f"gi{gi}/ci{ci}")]
         nodes = [node for node, _ in read if node is not None]
         problem = next((problem for node, problem in read if node is None), "")
@@ -202,22 +216,26 @@ class MigReader:
                 "error",
                 "mig-instance-unusable",
                 called,
-                f"MIG instance {called} (gi{gi}/ci{ci}) gets no device: {problem}",
-                "'nvidia-smi' makes the nodes, and so does 'create_nodes: true' in the configuration",
+                f"MIG instance {called} (gi{gi}/ci{ci}) gets no CDI device: {problem}",
+                self._nodes.remedy(problem),
             )
         return partition
 
     def _capability_node(self, minor: int, below: str) -> tuple[HostNode | None, str]:
-        """Return the node of a capability, or what is wrong: minors that differ, a node that is missing."""
+        """Return (node, "") for the capability BELOW, or (None, problem).
+
+        BELOW is the capability's path below the folder ``mig`` of the GPU, such as ``gi9/ci0``.
+        """
         name = f"gpu{minor}/{below}/access"
         path = f"{caps.CAPABILITIES}/gpu{minor}/mig/{below}/access"
-        own, mode, problem = caps.read_minor(self._host, path, self._minors.get(name), self.collector)
-        if own is None:
+        capability, problem = caps.read_capability(self._host, path, self._minors.get(name), self.collector)
+        if capability is None:
             return None, problem
-        owner = self._owners.setdefault(own, name)
+        owner = self._owners.setdefault(capability.minor, name)
         if owner != name:
-            return None, f"the minor {own} of {below} is that of {owner.removesuffix('/access')} as well"
-        return caps.read_node(self._nodes, own, mode)
+            also = owner.removesuffix("/access")
+            return None, f"the minor {capability.minor} of {below} is also the minor of {also}"
+        return caps.read_node(self._nodes, capability)
 
 
 def _instance(ids: Ids) -> str:
@@ -228,7 +246,7 @@ def _name(mig: NvmlMig) -> PartitionName:
     return PartitionName(
         instance=_instance((mig.gpu_instance, mig.compute_instance)),
         index=mig.index,
-        # Older drivers' UUIDs (MIG-GPU-.../gi/ci) can be no device's name.
+        # The UUIDs of older drivers (MIG-GPU-.../gi/ci) are not valid device names.
         uuid=mig.uuid if is_uuid(mig.uuid, "MIG") else None,
         profile=mig.profile,
         graphics=mig.graphics,

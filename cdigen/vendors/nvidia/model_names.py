@@ -1,14 +1,15 @@
-"""Facts known only by name, not in the inventory: a GPU's brand and compute capability.
+"""Tables that map the model name of a GPU to its brand and to its compute capability.
 
-What is in no table is unknown, and a requirement on it counts as met: a new GPU must not be refused.
+The inventory does not contain these values. A GPU whose model is not in the tables may be new. Therefore,
+cdigen does not reject such a GPU for any requirement of an image (``NVIDIA_REQUIRE_*``).
 """
 
 from __future__ import annotations
 
 import re
 
-# A pattern of the model's name, without "NVIDIA" and in lower case -> compute capability; the first that
-# matches counts (developer.nvidia.com/cuda-gpus).
+# Pattern of the model name (in lower case, without "NVIDIA") -> compute capability. The first match applies.
+# The values are from developer.nvidia.com/cuda-gpus.
 _ARCHITECTURES = (
     (r"rtx pro .*blackwell|(?:geforce )?rtx 50\d0|rtx pro \d+", "12.0"),
     (r"gb10\b", "12.1"),
@@ -26,8 +27,9 @@ _ARCHITECTURES = (
     (r"(?:tesla )?k80\b", "3.7"),
 )
 
-# The same -> what NVML calls the brand (nvml.h, nvmlBrandType_t), in libnvidia-container's spelling without
-# spaces. Drivers do not agree: a data-centre GPU is Tesla in older ones and NVIDIA in newer.
+# Pattern of the model name -> possible brand names. The names are from NVML (nvml.h, nvmlBrandType_t), in
+# libnvidia-container's spelling without spaces. For a data-centre GPU, older drivers report the brand Tesla,
+# and newer drivers report the brand NVIDIA.
 _BRANDS = (
     (r"geforce rtx", ("geforce", "geforcertx")),
     (r"geforce", ("geforce",)),
@@ -43,13 +45,13 @@ _BRANDS = (
 
 
 def arch_of(model: str) -> str:
-    """Return the compute capability of a GPU by its model's name, empty where that is not known."""
+    """Return the compute capability of the GPU model MODEL, or "" if it is not known."""
     name = _plain(model)
     return next((arch for rule, arch in _ARCHITECTURES if re.match(rule, name)), "")
 
 
 def brands_of(model: str) -> tuple[str, ...]:
-    """Return what a GPU's brand may be by its model's name, nothing where that is not known."""
+    """Return the possible brands of the GPU model MODEL, or an empty tuple if they are not known."""
     name = _plain(model)
     return next((brands for rule, brands in _BRANDS if re.match(rule, name)), ())
 

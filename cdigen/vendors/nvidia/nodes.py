@@ -1,16 +1,23 @@
-"""Know which numbers the driver's device nodes must have, and how missing ones are made.
+"""Read the device nodes of NVIDIA's driver, with their expected numbers, owners and modes.
 
-The kernel does not make these nodes itself: nvidia-modprobe, udev rules or the driver's libraries do,
-by the numbers in /proc and the owner and mode in /proc/driver/nvidia/params (NVIDIA's README of the
+The kernel does not create these nodes. nvidia-modprobe, udev rules or the driver's libraries create the
+nodes. The numbers are in /proc. The owner and mode are in /proc/driver/nvidia/params (NVIDIA's README of the
 driver, "Configuring NVIDIA device files").
 """
 
 from __future__ import annotations
 
+from cdigen.host.kernelmodules import module_exclusion
 from cdigen.host.procfs import DEVICES, parse_majors, read_text
 from cdigen.host.root import reason
 from cdigen.vendors.kernel import nodes
-from cdigen.vendors.kernel.nodes import NODE_MODE, DeviceNumbers, NodeCreationPolicy
+from cdigen.vendors.kernel.nodes import (
+    NODE_MODE,
+    DeviceNumbers,
+    NodeCreationPolicy,
+    is_dynamic_major,
+    node_remedy,
+)
 from cdigen.vendors.nvidia.kernel_module import parse_numbers, unusable_file
 
 TYPE_CHECKING = False
@@ -21,24 +28,31 @@ if TYPE_CHECKING:
     from cdigen.vendors.base import DiscoveryContext
 
 PARAMETERS = "/proc/driver/nvidia/params"
-# Documentation/admin-guide/devices.txt of the kernel gives 195 to NVIDIA; the others are dynamic.
+REFUSAL = f"ModifyDeviceFiles is 0 in {PARAMETERS}"
+# The name of the kernel module for modprobe. The driver has the same name in /proc/devices.
+UVM = "nvidia-uvm"
+# The module's names in /sys/module. With Debian's packages, the module has the second name.
+UVM_KERNEL_NAMES = ("nvidia_uvm", "nvidia_current_uvm")
+# The kernel's Documentation/admin-guide/devices.txt assigns the major 195 to NVIDIA. Other majors of the
+# driver are dynamic.
 NVIDIA_MAJOR = 195
 CONTROL_MINOR = 255
 MODESET_MINOR = 254
-MAX_ID = 0xFFFFFFFE  # of users and groups: the one above says "unchanged" (chown(2))
+MAX_ID = 0xFFFFFFFE  # greatest id of a user or group; 0xFFFFFFFF means "unchanged" (chown(2))
 
 
 class NvidiaNodeReader(nodes.NodeReader):
-    """Reads the nodes of one host, made as the driver's parameters say.
+    """Reads the NVIDIA nodes of one host.
 
-    ``findings`` says which of the kernel's files tell nothing.
+    The driver's parameters contain the owner and the mode of new nodes. ``findings`` reports files in /proc
+    that have no usable content.
     """
 
     def __init__(self, context: DiscoveryContext) -> None:
         self._host = context.host
         self.findings: list[Finding] = []
-        self._majors = self._told(DEVICES, parse_majors, "majors of nodes are not compared")
-        parameters = self._told(PARAMETERS, parse_numbers, "the driver's defaults hold for new nodes")
+        self._majors = self._read_numbers(DEVICES, parse_majors, "cdigen cannot check the majors of nodes")
+        parameters = self._read_numbers(PARAMETERS, parse_numbers, "new nodes get the driver's defaults")
         policy = NodeCreationPolicy(
             mode=parameters.get("DeviceFileMode", NODE_MODE),
             uid=min(parameters.get("DeviceFileUID", 0), MAX_ID),
@@ -48,34 +62,67 @@ class NvidiaNodeReader(nodes.NodeReader):
         super().__init__(context.dev, policy)
 
     def gpu(self, minor: int) -> DeviceNumbers:
-        """Return the numbers of a GPU's node."""
+        """Return the numbers of the node of the GPU with the minor number MINOR."""
         return self._of_nvidia(minor)
 
     def control(self, role: str) -> DeviceNumbers:
-        """Return the numbers of a node that all GPUs share, by its role."""
+        """Return the numbers of the control node with the role ROLE. All GPUs share the control nodes."""
         if role in {"uvm", "uvm-tools"}:
-            return self.of("nvidia-uvm", int(role == "uvm-tools"))
+            return self.of(UVM, int(role == "uvm-tools"))
         return self._of_nvidia(MODESET_MINOR if role == "modeset" else CONTROL_MINOR)
 
     def of(self, driver: str, minor: int) -> DeviceNumbers:
-        """Return the numbers of a node of another DRIVER in /proc/devices."""
+        """Return the numbers of a node with the major of DRIVER in /proc/devices."""
         major = self._majors.get(driver)
-        return DeviceNumbers(major=major, minor=minor, make_with=major)
+        return DeviceNumbers(major=major, minor=minor, make_with=_creatable(major))
+
+    def remedy(self, problem: str = "", role: str = "") -> str:
+        """Return the next step for PROBLEM, a text that ``read`` returned for a node with ROLE.
+
+        The next step is usually a command. If cdigen may not create the node, the next step is to change the
+        configuration that forbids the creation.
+        """
+        if self.is_denied:
+            return super().remedy(problem, role)
+        if not self.may_create:
+            return f"set NVreg_ModifyDeviceFiles=1 for the module nvidia: {REFUSAL}"
+        if role == "uvm" and UVM not in self._majors:
+            place = module_exclusion(self._host, UVM, UVM_KERNEL_NAMES)
+            if place:
+                return f"remove {UVM} from {place}"
+        return self.obstacles.get(problem) or node_remedy(self._host)
+
+    def then_create(self, command: str) -> str:
+        """Return COMMAND, followed by the command that creates the nodes."""
+        return f"{command} && {node_remedy(self._host)}"
 
     def _of_nvidia(self, minor: int) -> DeviceNumbers:
         major = self._majors.get("nvidia", self._majors.get("nvidia-frontend"))
-        return DeviceNumbers(major=major, minor=minor, make_with=major or NVIDIA_MAJOR)
+        return DeviceNumbers(major=major, minor=minor, make_with=_creatable(major or NVIDIA_MAJOR))
 
-    def _told(self, path: str, parse: Callable[[str], dict[str, int]], consequence: str) -> dict[str, int]:
-        """Return what the kernel's file PATH tells; one that is there and tells nothing is a finding."""
+    def _read_numbers(
+        self, path: str, parse: Callable[[str], dict[str, int]], consequence: str
+    ) -> dict[str, int]:
+        """Return the numbers in the file PATH in /proc.
+
+        If an existing file cannot be read, or has no numbers, the function adds a finding.
+        """
         error: OSError | None = None
         try:
             if values := parse(read_text(self._host, path)):
                 return values
-            problem = "is empty or makes no sense"
+            problem = "is empty or invalid"
         except (FileNotFoundError, NotADirectoryError):
             return {}
         except OSError as caught:
             problem, error = f"cannot be read: {reason(caught)}", caught
         self.findings.append(unusable_file(path, problem, consequence, error))
         return {}
+
+
+def _creatable(major: int | None) -> int | None:
+    """Return MAJOR if MAJOR is NVIDIA's or dynamic, else None.
+
+    cdigen creates no node with any other major, because that major belongs to another driver.
+    """
+    return major if major is not None and (major == NVIDIA_MAJOR or is_dynamic_major(major)) else None

@@ -1,11 +1,11 @@
-"""What the configuration may say of NVIDIA's devices alone: ``vendor_options: {nvidia: ...}``."""
+"""The configuration options for NVIDIA's devices (``vendor_options: {nvidia: ...}``)."""
 
 from __future__ import annotations
 
-from cdigen.vendors.base import Option
+from cdigen.vendors.base import VendorOption
 
-MANAGEMENT = Option(
+MANAGEMENT = VendorOption(
     name="management",
     default=False,
-    help="offer management.nvidia.com/gpu=all: every node and file with which GPUs are administered",
+    help="offer management.nvidia.com/gpu=all: every node and file for the administration of GPUs",
 )

@@ -1,8 +1,8 @@
-"""What pods ask for to get NVIDIA's GPUs and MIG instances.
+"""The extended resources of NVIDIA's GPUs and MIG instances.
 
-The names are those of NVIDIA's device plugin (k8s-device-plugin 0.20, internal/rm/device_map.go and
-api/config/v1/resources.go). It has a resource for such profiles alone of which one instance has all compute
-of its GPU instance; others are named here alike (``mig-1c.2g.20gb``).
+NVIDIA's device plugin uses the same names (k8s-device-plugin 0.20, internal/rm/device_map.go and
+api/config/v1/resources.go). The plugin has no resources for profiles in which a compute instance has only a
+part of its GPU instance. cdigen names the resources of these profiles in the same way (``mig-1c.2g.20gb``).
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 
 from cdigen.vendors.base import ResourceNames
 
-# As most models' names have it (H100 80GB HBM3).
+# Most model names contain the memory size in this form (H100 80GB HBM3).
 _SIZE = re.compile(r"\b([0-9]+) ?GB\b")
-# The others by their data sheets; in the names of GH200 is the size of its processor's memory.
+# Model -> memory size in GB, from the data sheets. GH200's model names contain the memory size of the CPU.
 _SIZES = {
     "A2": 16,
     "A10": 24,
@@ -52,9 +52,9 @@ _SIZES = {
 
 
 def memory_gb(model: str) -> int | None:
-    """Return the memory of MODEL in the GB that it is sold by; None where its name does not tell it.
+    """Return the memory size of MODEL in GB, as in the product name, or None if the size is not known.
 
-    NVML alone has it exactly, and to ask NVML can wake GPUs.
+    Only NVML reports the exact size. The function does not query NVML, because the query can resume GPUs.
     """
     name = model.removeprefix("NVIDIA ")
     found = _SIZE.search(name)

@@ -1,9 +1,12 @@
-"""Tables of what belongs to NVIDIA's driver: nodes, libraries, binaries, files, and what each serves.
+"""Tables of the nodes, libraries, programs and other files of NVIDIA's driver, with their capabilities.
 
-Capabilities follow libnvidia-container (src/nvc_info.c, nvc_mount.c, options.h), which is what
-NVIDIA_DRIVER_CAPABILITIES selected; rows that it does not know carry their own source. Weights:
-``required`` - the capability cannot work without it; ``core`` - missing while others of its
-capability are there, the driver is installed incompletely; ``optional`` - packages may leave it out.
+The capabilities are the values of NVIDIA_DRIVER_CAPABILITIES. Each file has the same capabilities as in
+libnvidia-container (src/nvc_info.c, nvc_mount.c, options.h). If a row has another source, a comment contains
+this source.
+
+Each file has a weight. A capability does not work without its ``required`` files. If a ``core`` file is
+missing, and other ``core`` files of the same capability exist, the installation is incomplete. A package may
+leave out ``optional`` files.
 """
 
 from __future__ import annotations
@@ -18,29 +21,33 @@ COMPUTE = ("compute",)
 UTILITY = ("utility",)
 GRAPHICS = ("graphics", "display")
 VIDEO = ("video",)
-# libnvidia-container gives the compute libraries to "video" as well (nvc_mount.c).
+# libnvidia-container adds the compute libraries also for "video" (nvc_mount.c).
 COMPUTE_VIDEO = ("compute", "video")
 DISPLAY = ("display",)
 NGX = ("ngx",)
 EVERY: tuple[str, ...] = ()
 
-# (path, role, capabilities, weight). libnvidia-container: uvm only with compute, modeset only with
-# display; Vulkan's WSI needs modeset too (nvidia-container-toolkit issue 1982).
+# (path, role, capabilities, weight). In libnvidia-container, uvm is only for compute, and modeset is only for
+# display. Vulkan's WSI also needs modeset (nvidia-container-toolkit issue 1982).
 CONTROL_NODES: tuple[tuple[str, str, tuple[str, ...], Weight], ...] = (
     ("/dev/nvidiactl", "control", EVERY, "required"),
     ("/dev/nvidia-uvm", "uvm", COMPUTE_VIDEO, "required"),
     ("/dev/nvidia-uvm-tools", "uvm-tools", COMPUTE_VIDEO, "optional"),
     ("/dev/nvidia-modeset", "modeset", GRAPHICS, "optional"),
 )
+# The rule of findings about missing control nodes.
+MISSING_CONTROL_NODE = "control-node-missing"
 
 
 @frozen
 class Library:
-    """A library of the driver, by the part of its file name before ``.so``.
+    """A library of the driver.
 
-    ``also``: further names under which software asks for it, relative to a library folder, given
-    always; ``{version}`` stands for the driver's. ``links``: such names that are given where the
-    host has them. ``own_version``: its file carries a version of its own, not the driver's.
+    ``stem`` is the part of the file name before ``.so``. ``also`` are additional names of the library in
+    containers, because software loads the library by these names. They are relative to a library folder.
+    ``{version}`` in a name is the driver's version. ``links`` are additional names that a container gets only
+    if the host has the same names. If ``own_version`` is true, the file has its own version, which differs
+    from the driver's version.
     """
 
     stem: str
@@ -60,7 +67,7 @@ def lib(  # noqa: PLR0913 - the columns of the table
     links: tuple[str, ...] = (),
     own_version: bool = False,
 ) -> Library:
-    """Return a row of the table below, or one for a library that is not in it."""
+    """Return a row of ``LIBRARIES``, or a row for a library that is not in ``LIBRARIES``."""
     return Library(
         stem=stem,
         capabilities=capabilities,
@@ -75,14 +82,14 @@ LIBRARIES: tuple[Library, ...] = (
     lib("libEGL_nvidia", GRAPHICS, "core"),
     lib("libGLESv1_CM_nvidia", GRAPHICS),
     lib("libGLESv2_nvidia", GRAPHICS),
-    # GLX_indirect: the name libGLX falls back to; nvidia-container-toolkit links it always.
+    # libGLX uses GLX_indirect as the fallback name. nvidia-container-toolkit always creates this link.
     lib("libGLX_nvidia", GRAPHICS, "core", also=("libGLX_indirect.so.0",)),
-    # libcuda.so: dlopened by libnvidia-rtcore and by numba, triton and others.
+    # libnvidia-rtcore, numba, triton and other software load libcuda.so with dlopen.
     lib("libcuda", COMPUTE_VIDEO, "required", also=("libcuda.so",)),
     lib("libcudadebugger", COMPUTE_VIDEO),
     lib("libnvcuvid", VIDEO, "core", links=("libnvcuvid.so",)),
     lib("libnvidia-allocator", (*COMPUTE_VIDEO, *GRAPHICS), also=("gbm/nvidia-drm_gbm.so",)),
-    lib("libnvidia-api", GRAPHICS, own_version=True),  # NVAPI for Wine; its file is libnvidia-api.so.1
+    lib("libnvidia-api", GRAPHICS, own_version=True),  # NVAPI for Wine; the file is libnvidia-api.so.1
     lib("libnvidia-cbl", GRAPHICS),
     lib("libnvidia-cfg", UTILITY),
     lib("libnvidia-compiler", COMPUTE_VIDEO),
@@ -105,12 +112,12 @@ LIBRARIES: tuple[Library, ...] = (
     lib("libnvidia-ml", UTILITY, "required", links=("libnvidia-ml.so",)),
     lib("libnvidia-ngx", NGX, links=("libnvidia-ngx.so",)),
     lib("libnvidia-nscq", UTILITY),
-    # libnvidia-opencl asks for it by the driver's version (seen in 550.163.01), libcuda by SONAME.
-    # Up to 515 its file was libnvidia-nvvm.so.4.0.0.
+    # libnvidia-opencl loads libnvidia-nvvm by a name with the driver's version (550.163.01). libcuda loads
+    # libnvidia-nvvm by the SONAME. Up to driver 515, the file was libnvidia-nvvm.so.4.0.0.
     lib("libnvidia-nvvm", COMPUTE_VIDEO, also=("libnvidia-nvvm.so.{version}",), own_version=True),
     lib("libnvidia-nvvm70", COMPUTE_VIDEO, own_version=True),
     lib("libnvidia-opencl", COMPUTE_VIDEO),
-    # opticalflow.so: nvidia-container-toolkit links it always.
+    # nvidia-container-toolkit always creates the link libnvidia-opticalflow.so.
     lib("libnvidia-opticalflow", VIDEO, also=("libnvidia-opticalflow.so",)),
     lib("libnvidia-pkcs11", COMPUTE_VIDEO),
     lib("libnvidia-pkcs11-openssl3", COMPUTE_VIDEO),
@@ -121,18 +128,20 @@ LIBRARIES: tuple[Library, ...] = (
     lib("libnvidia-tileiras", COMPUTE_VIDEO),
     lib("libnvidia-tls", GRAPHICS, "core"),
     lib("libnvidia-vksc-core", GRAPHICS),
-    # Always opened without a version (seen in 535.216.03), whether a package makes that link or not.
+    # Driver 535.216.03 opens this library by a name without a version, even if no package contains a file
+    # with this name.
     lib("libnvidia-vulkan-producer", GRAPHICS, also=("libnvidia-vulkan-producer.so",)),
     lib("libnvidia-wayland-client", DISPLAY),
     lib("libnvoptix", GRAPHICS),
-    # libvdpau asks for it in its folder of modules first (libvdpau, vdpau_wrapper.c).
+    # libvdpau searches for this library in its own module folder first (libvdpau, vdpau_wrapper.c).
     lib("libvdpau_nvidia", VIDEO, also=("vdpau/libvdpau_nvidia.so.1",)),
 )
 
-# What programs and loaders open themselves; every other library of the driver is loaded by one of these.
+# Programs and loaders open these libraries. These libraries load all other libraries of the driver.
 ENTRANCES = ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia", "libnvidia-vksc-core")
 
-# Categories of NVIDIA's own list (``file_list``), by what readers of it name; others serve everything.
+# Category in NVIDIA's own list (``file_list``) -> capabilities. The categories are from software that reads
+# the list. Files of other categories have all capabilities.
 CATEGORIES: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("cuda", "opencl"), COMPUTE_VIDEO),
     **dict.fromkeys(("nvml", "nvpd", "nvsandboxutils", "utils"), UTILITY),
@@ -143,21 +152,23 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
     "xdriver": DISPLAY,
 }
 
-# What vendors share: an image's own GLVND and OpenCL loader find the driver's libraries, and a driver's
-# copy (NVIDIA's installer and old drivers have such, with the driver's version) would take their place.
+# Libraries that are not specific to a vendor: GLVND and the OpenCL loader. They find the driver's libraries.
+# NVIDIA's installer and old drivers have copies of GLVND and the OpenCL loader with the driver's version.
+# Containers do not get these copies, because the copies would replace the image's own libraries.
 NEUTRAL = frozenset(
     ("libEGL", "libGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libGLdispatch", "libOpenCL", "libOpenGL")
 )
 
-# What names of the driver's libraries and programs look like, in the folders that all share.
+# The name patterns of the driver's libraries and programs in folders that also contain other files.
 LIBRARY_NAMES = ("libcuda*", "libnvidia*", "libnvcuvid*", "libnvoptix*", "lib*_nvidia*")
 PROGRAM_NAMES = ("nv-*", "nvidia-*")
 
-# Folders of the driver's libraries, the first hit of a SONAME wins; {multiarch} is Debian's name of
-# the machine. Sources: packages of Debian, Ubuntu, Fedora, RPM Fusion, SUSE, Arch; NixOS links
-# /run/opengl-driver; Container-Optimized OS uses /var/lib/nvidia, with GKE /home/kubernetes/bin/nvidia;
-# /usr/local/nvidia is where driver installers for Kubernetes put theirs; Talos' extension has /usr/local/lib,
-# earlier ones a glibc of their own. ld.so.cache adds what is not here.
+# Folders of the driver's libraries, in the order of the search. cdigen uses the first file of each SONAME.
+# {multiarch} is Debian's name of the architecture. The folders are from packages of Debian, Ubuntu, Fedora,
+# RPM Fusion, SUSE and Arch. On NixOS, /run/opengl-driver is a link to the driver. Container-Optimized OS uses
+# /var/lib/nvidia. On GKE, it uses /home/kubernetes/bin/nvidia. Driver installers for Kubernetes use
+# /usr/local/nvidia. The extension of Talos uses /usr/local/lib. Its earlier versions use /usr/local/glibc.
+# ld.so.cache adds further folders.
 LIBRARY_FOLDERS = (
     "/usr/lib/{multiarch}",
     "/usr/lib/{multiarch}/nvidia/current",
@@ -179,7 +190,7 @@ LIBRARY_FOLDERS = (
     "/usr/local/glibc/usr/lib",
     "/usr/local/glibc/lib",
 )
-# 32-bit libraries of x86-64 hosts: Debian and Ubuntu, Red Hat, Arch, NixOS.
+# The folders of 32-bit libraries on x86-64, in Debian, Ubuntu, Red Hat, Arch and NixOS.
 LIBRARY32_FOLDERS = (
     "/usr/lib/i386-linux-gnu",
     "/usr/lib/i386-linux-gnu/nvidia/current",
@@ -187,10 +198,10 @@ LIBRARY32_FOLDERS = (
     "/usr/lib32",
     "/run/opengl-driver-32/lib",
 )
-# One level below: Debian's nvidia/<flavour> (current, tesla-470), modules of libvdpau.
+# Folders below a library folder: Debian's nvidia/<flavour> (current, tesla-470), and the modules of libvdpau.
 LIBRARY_SUBFOLDERS = ("nvidia", "vdpau")
 
-# Images that were built on a GPU host, or with a distribution's packages of a driver, bring these.
+# An image that was built on a GPU host, or with a distribution's driver packages, contains these libraries.
 CARRIED_BY_IMAGES = ("libcuda.so.1", "libnvidia-ml.so.1")
 
 NIXOS_BINARIES = "/run/current-system/sw/bin"
@@ -208,7 +219,7 @@ BINARY_FOLDERS = (
     "/opt/bin",
     "/usr/libexec/nvidia/tesla/bin",  # Bottlerocket
 )
-# It is setuid root and has no work in a container.
+# nvidia-modprobe is setuid root, and has no use in a container.
 NO_BINARY = "nvidia-modprobe"
 BINARIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nv-fabricmanager", UTILITY),
@@ -232,10 +243,10 @@ CONFIG_FOLDERS = (
 )
 
 
-# (path below a configuration folder, folder in the container, capabilities); "*" in the last part
-# stands for any text, {version} and {architecture} for the driver's. Targets: libglvnd and the EGL
-# external platforms read /usr/share, Vulkan's loader and OpenCL's read /etc first (their
-# documentation); OptiX reads /usr/share/nvidia (seen in libnvoptix).
+# (path below a configuration folder, folder in the container, capabilities). "*" in the last name is any
+# text. {version} and {architecture} are the driver's version and architecture. In the container, libglvnd and
+# the EGL external platforms read /usr/share. The loaders of Vulkan and OpenCL read /etc first (their
+# documentation). OptiX reads /usr/share/nvidia (libnvoptix).
 CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors", COMPUTE_VIDEO),
     ("X11/xorg.conf.d/10-nvidia.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
@@ -244,19 +255,19 @@ CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/glvnd/egl_vendor.d", GRAPHICS),
     ("nvidia/nvidia-application-profiles-{version}-rc", "/usr/share/nvidia", (*COMPUTE_VIDEO, *GRAPHICS)),
     ("nvidia/nvoptix.bin", "/usr/share/nvidia", GRAPHICS),
-    # nvidia_icd.i686.json is of the 32-bit libraries, which containers do not get.
+    # nvidia_icd.i686.json is left out, because it is for 32-bit libraries.
     ("vulkan/icd.d/nvidia_icd.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/icd.d/nvidia_icd.{architecture}.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/icd.d/nvidia_layers.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/implicit_layer.d/nvidia_layers.json", "/etc/vulkan/implicit_layer.d", GRAPHICS),
-    # As NVIDIA's installer, negativo17's packages and Arch's name it.
+    # The names in NVIDIA's installer, in negativo17's packages and in Arch's packages.
     ("vulkansc/icd.d/nvidia_icd.json", "/etc/vulkansc/icd.d", GRAPHICS),
     ("vulkansc/icd.d/nvidia_icd.{architecture}.json", "/etc/vulkansc/icd.d", GRAPHICS),
     ("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
 )
 
-# X server modules, below a folder of Xorg modules. Containers get them where Debian's and Red Hat's
-# Xorg look by default.
+# Folders of X server modules on hosts. In containers, the modules are in XORG_TARGETS, which are the default
+# folders of Xorg in Debian and Red Hat.
 XORG_FOLDERS = (
     "/usr/lib/{multiarch}/nvidia/xorg",
     "/usr/lib/nvidia/xorg",
@@ -272,8 +283,8 @@ XORG_FOLDERS = (
     "/run/opengl-driver/lib/xorg/modules",
 )
 XORG_MODULES: tuple[tuple[str, str, str], ...] = (
-    # (file, sub-folder of the modules' folder, further name: always given to the container, and the
-    # only one that Red Hat's packages have)
+    # (file, folder below the modules' folder, additional name). Containers always have the additional name.
+    # Red Hat's packages have only the additional name.
     ("nvidia_drv.so", "drivers", ""),
     ("libglxserver_nvidia.so.{version}", "extensions", "libglxserver_nvidia.so"),
 )

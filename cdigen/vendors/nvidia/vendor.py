@@ -1,11 +1,11 @@
-"""NVIDIA's side of the vendor protocol.
+"""The implementation of the vendor protocol for NVIDIA.
 
-What a host without NVIDIA's GPUs does not need is imported where it is used.
+Modules that only hosts with NVIDIA devices need are imported in functions, not at the top of this file.
 """
 
 from __future__ import annotations
 
-from cdigen.model.profile import narrowed
+from cdigen.model.profile import capability_profiles
 from cdigen.vendors.nvidia.kernel_module import VERSION_FILE, read_driver
 from cdigen.vendors.nvidia.options import MANAGEMENT
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
     from cdigen.vendors.base import DiscoveryContext, Watches
 
-# What a host of each kind has, as far as one look tells: the module's own file, WSL2's node, and what tells a
-# Tegra board (``wsl``, ``csv``).
+# Paths for a quick check of the host: the kernel module's file, the files of a Tegra board, and the device
+# node of WSL2.
 _SIGNS = (VERSION_FILE, "/etc/nv_tegra_release", "/sys/devices/soc0/family")
 _WSL_NODE = "/dev/dxg"
 
@@ -34,18 +34,18 @@ class Nvidia:
     PCI_VENDORS = (0x10DE,)
 
     def discover(self, context: DiscoveryContext) -> Inventory:
-        """Read the host; the kinds of what it raises are those of ``discovery.discover``."""
+        """Return the inventory; raise the same errors as ``discovery.discover``."""
         if context.mode in {"auto", "gpu", "management"} and not _is_any_sign(context):
-            read_driver(context.host)  # says that there is none
+            read_driver(context.host)  # raises HostError, because the driver is not loaded
         from cdigen.vendors.nvidia.discovery import discover  # noqa: PLC0415 - see above
 
         return discover(context)
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return one draft per profile and narrowed part of one, and one per family of other devices."""
+        """Return the drafts of the profiles, the capability kinds, and the families of other devices."""
         from cdigen.vendors.nvidia import edits  # noqa: PLC0415 - see above
 
-        profiles = (*profiles, *narrowed(profiles))
+        profiles = (*profiles, *capability_profiles(profiles))
         if inventory.mode == "gpu":
             return (*edits.drafts(inventory, profiles), *edits.group_drafts(inventory, profiles))
         if inventory.mode in {"wsl", "csv"}:
@@ -53,22 +53,31 @@ class Nvidia:
         return edits.group_drafts(inventory, profiles)
 
     def watches(self, context: DiscoveryContext) -> Watches:
-        """Return the driver's files, nodes and sockets, and what its module shows of itself."""
+        """Return the files and uevents that the daemon watches for NVIDIA's devices and driver."""
         from cdigen.vendors.nvidia.watches import watches  # noqa: PLC0415 - see above
 
         return watches(context)
 
     def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes of GPUs, MIG instances and the driver nobody has made yet; NVML is not asked."""
+        """Return the missing nodes of GPUs, MIG instances and the driver; do not query NVML."""
         return _odd_nodes(context, "missing")
 
     def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        """Return the correct node for each node with wrong numbers or of a wrong type."""
         return _odd_nodes(context, "wrong")
 
-    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
-        """Return nothing: what there is to say of this vendor the general checks say."""
-        return ()
+    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
+        """Return the finding that NVML cannot be queried, or nothing if INVENTORY has this finding."""
+        if inventory is None or inventory.mode not in {"gpu", "management"}:
+            return ()
+        from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
+        from cdigen.vendors.nvidia.nvml.library import LIBRARY, library_of  # noqa: PLC0415 - see above
+
+        if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
+            return ()
+        library, why = library_of(context, inventory)
+        problem = query.module_problem() if library else query.not_queried_finding(LIBRARY, why)
+        return () if problem is None else (problem,)
 
 
 VENDOR = Nvidia()

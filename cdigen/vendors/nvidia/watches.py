@@ -1,4 +1,4 @@
-"""List what the daemon watches for NVIDIA: driver files, nodes, kernel files, uevent subsystems."""
+"""List the driver files, kernel files, nodes and uevents that the daemon watches for NVIDIA."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.vendors.base import DiscoveryContext
 
-# The module itself (pci, module), its DRM nodes, its character devices.
+# The subsystems of the watched uevents: pci and module for the kernel module, drm and misc for its nodes.
 SUBSYSTEMS = ("pci", "module", "drm", "misc")
-# The kernel makes and removes these without a word.
+# The kernel sends no event when it creates or removes these files.
 POLLED = (
     "/proc/driver/nvidia/version",
     "/proc/driver/nvidia/params",
@@ -38,12 +38,12 @@ POLLED = (
 )
 NODES = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/nvidia-caps-imex-channels/*", "/dev/dri/*", "/dev/dxg")
 LIBRARIES = (*LIBRARY_NAMES, "libdxcore*")
-# Where Debian's driver lies behind alternatives, and where the lists of Tegra boards are.
+# The paths of Debian's driver alternatives, and the folder with the file lists of Tegra boards.
 OWN_FOLDERS = ("/etc/alternatives/nvidia*", "/etc/nvidia-container-runtime/host-files-for-container.d")
 
 
 def watches(context: DiscoveryContext) -> Watches:
-    """Return the paths and subsystems of CONTEXT that matter, as paths of this machine."""
+    """Return the files and subsystems to watch. The paths of the files are paths on this machine."""
     driver = context.driver
     files = [_outer(driver, path) for path in dict.fromkeys(_driver_paths(context))]
     files += [_outer(context.dev, path) for path in NODES]

@@ -1,9 +1,9 @@
 """Acme's NPUs for cdigen: a vendor that another package adds.
 
-Acme does not exist, nor does its kernel module ``acme_npu``, which shows each NPU as
-/sys/bus/pci/drivers/acme_npu/<address>/accel/accelN, with the node /dev/accel/accelN, nor its library, which
-uses the NPUs that ACME_VISIBLE_DEVICES names. All else is real: `pip install` of this folder adds ``acme`` to
-what ``cdigen --vendor`` takes.
+Acme does not exist. Its fictional kernel module ``acme_npu`` shows each NPU as
+/sys/bus/pci/drivers/acme_npu/<address>/accel/accelN, with the node /dev/accel/accelN. Its fictional library
+uses the NPUs in ACME_VISIBLE_DEVICES. Everything else is real: `pip install` of this folder adds ``acme`` to
+the values of ``cdigen --vendor``.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import DiscoveryContext, Option, Vendor
+    from cdigen.vendors.base import DiscoveryContext, Vendor, VendorOption
 
 MODULE = "acme_npu"
 DRIVER = f"/sys/bus/pci/drivers/{MODULE}"
 DEVICE_CLASS = "npu"
-# Where Acme's installer and distributions put the library, and the name that programs were linked with.
+# The folders of Acme's installer and of distributions, and the name that programs are linked with.
 LIBRARY_FOLDERS = ("/opt/acme/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 LIBRARY = "libacme_npu.so.1"
 # Acme's images have /opt/acme/lib64 in LD_LIBRARY_PATH.
 PREFIX = "/opt/acme"
 VISIBLE = "ACME_VISIBLE_DEVICES"
-UDEV = "is udev running? 'udevadm trigger --subsystem-match=accel' makes missing nodes"
+RUN_DOCTOR = "see 'cdigen doctor'"
 
 
 class Acme:
@@ -44,23 +44,23 @@ class Acme:
 
     NAME = "acme"
     CDI_VENDOR = "acme.example"
-    # The last is Acme's own: npu0, as its tools have it.
+    # The naming npu is Acme's own. It has the same names as Acme's tools, such as npu0.
     NAMINGS: tuple[str, ...] = ("index", "pci", "npu")
-    OPTIONS: tuple[Option, ...] = ()
+    OPTIONS: tuple[VendorOption, ...] = ()
     MODULES: tuple[str, ...] = (MODULE,)
     PCI_VENDORS: tuple[int, ...] = (0xACE0,)
-    # By this the NRI plugin of cdigen serves a pod that sets ACME_VISIBLE_DEVICES=0,1.
+    # With this table, cdigen's NRI plugin injects devices into a pod that sets ACME_VISIBLE_DEVICES=0,1.
     VISIBLE_DEVICES = (
         VisibleDevices(
             variables=(VISIBLE,),
             kinds=(f"acme.example/{DEVICE_CLASS}",),
-            given_as=r"(?:.+\.)?acme\.example/.+",
+            allocated_kinds=r"(?:.+\.)?acme\.example/.+",
             nodes=r"/dev/accel/accel[0-9]+",
         ),
     )
 
     def discover(self, context: DiscoveryContext) -> Inventory:
-        """Read the host; raises HostError: driver-not-loaded, no-gpu, no-nodes."""
+        """Return the inventory; raise HostError of the kind driver-not-loaded, no-gpu or no-nodes."""
         if not is_loaded(context.host, MODULE):
             raise HostError(
                 f"Acme's kernel module is not loaded: /sys/module/{MODULE} does not exist",
@@ -84,12 +84,12 @@ class Acme:
             accelerators=npus,
             nodes=(),
             files=_libraries(context.driver),
-            sought=(),
+            searched=(),
             findings=tuple(collector.findings),
         )
 
     def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return the draft of acme.example/npu, delivered as its profile, or the first one, says."""
+        """Return the draft of acme.example/npu with the profile for NPUs, or with the first profile."""
         kind = f"{self.CDI_VENDOR}/{DEVICE_CLASS}"
         return tuple(
             Draft(
@@ -113,15 +113,15 @@ class Acme:
         )
 
     def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes nobody has made yet."""
+        """Return the device nodes to create, with their numbers and modes."""
         return drm.with_groups(context.host, _read(context).missing)
 
     def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Read which nodes have other numbers than the kernel gives them, or are none, as they should be."""
+        """Return the correct node for each device node with wrong numbers or of a wrong type."""
         return drm.with_groups(context.host, _read(context).wrong)
 
     def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:  # noqa: ARG002
-        """Return nothing: there is nothing to know of these NPUs that the general checks do not see."""
+        """Return no findings, because cdigen's general checks are sufficient for these NPUs."""
         return ()
 
 
@@ -129,7 +129,7 @@ VENDOR: Vendor = Acme()
 
 
 def _libraries(driver: Root) -> tuple[DriverFile, ...]:
-    """Return the library, where the host has it; images bring it along where it has not."""
+    """Return the library if the host has it. On other hosts, images must contain the library."""
     for folder in LIBRARY_FOLDERS:
         if driver.exists(f"{folder}/{LIBRARY}"):
             path = driver.host_path(driver.resolve(f"{folder}/{LIBRARY}"))
@@ -138,20 +138,20 @@ def _libraries(driver: Root) -> tuple[DriverFile, ...]:
 
 
 def _devices(npus: tuple[Accelerator, ...], namings: tuple[str, ...]) -> tuple[Device, ...]:
-    """Return each NPU under its names, and all of them together."""
+    """Return a device for each name of each NPU, and the device ``all`` with all NPUs."""
     usable = [npu for npu in npus if npu.usable]
     devices = []
     for npu in usable:
         names = {"index": str(npu.index), "pci": npu.address, "npu": f"npu{npu.index}"}
         own = (names[naming] for naming in namings if naming in names)
         devices += [Device(name=name, edits=_edits(npu)) for name in own]
-    # Its own `all`: cdigen would leave out of one what the devices set to different values.
+    # cdigen's own `all` would not contain the variable, because its values differ between the devices.
     return (*devices, Device(name="all", edits=_edits(*usable))) if devices else ()
 
 
 def _payload(inventory: Inventory, profile: Profile) -> Payload | None:
-    """Return the library, which whoever gets any NPU gets, in the way that PROFILE says."""
-    files = tuple(file for file in inventory.files if profile.takes(file))
+    """Return the payload with the library, or None if the host has none or PROFILE does not select it."""
+    files = tuple(file for file in inventory.files if profile.includes(file))
     if not files:
         return None
     driver = inventory.driver
@@ -175,14 +175,14 @@ def _reader(context: DiscoveryContext) -> NodeReader:
 
 
 def _read(context: DiscoveryContext) -> NodeReader:
-    """Return a reader that has looked at every node."""
+    """Return a reader that has read the nodes of all NPUs."""
     reader = _reader(context)
     _read_npus(context.host, reader, FindingCollector())
     return reader
 
 
 def _read_npus(host: Root, reader: NodeReader, collector: FindingCollector) -> tuple[Accelerator, ...]:
-    """Read the NPUs in the order of their addresses; each trouble is a finding and costs no other NPU."""
+    """Return the NPUs in the order of their addresses; add a finding for each unusable NPU."""
     addresses = sorted(filter(pci_key, host.names(DRIVER)), key=lambda name: pci_key(name) or ())
     return tuple(_read_npu(host, reader, collector, *item) for item in enumerate(addresses))
 
@@ -191,13 +191,13 @@ def _read_npu(
     host: Root, reader: NodeReader, collector: FindingCollector, index: int, address: str
 ) -> Accelerator:
     minor = next(iter(drm.minors(host, f"{DRIVER}/{address}", "accel")), None)
-    node, problem = None, "its driver shows no node of it"
+    node, problem = None, "the driver lists no device node"
     if minor is not None:
-        # With its folder: a node that two NPUs list is given to the first alone.
+        # The folder identifies the NPU. If two NPUs list a node, the node belongs only to the first NPU.
         node, problem = drm.read_node(reader, minor, f"{DRIVER}/{address}")
     if node is None:
-        message = f"NPU {index} ({address}) gets no device: {problem}"
-        collector.add("error", "acme-npu-unusable", address, message, UDEV if minor else "see 'dmesg'")
+        message = f"NPU {index} ({address}) gets no CDI device: {problem}"
+        collector.add("error", "acme-npu-unusable", address, message, RUN_DOCTOR if minor else "see 'dmesg'")
     return Accelerator(
         index=index,
         address=address,

@@ -20,7 +20,7 @@ HOOK = f"{EDITS}.hooks[0]"
 
 
 def found(document: object) -> set[tuple[str, str]]:
-    """Return rule and path of every finding but the advice on the version."""
+    """Return rule and path of every finding except the advice on the version."""
     return {(f.rule, f.path) for f in check(document) if f.rule != "version-higher-than-needed"}
 
 
@@ -168,9 +168,7 @@ def test_a_document_with_every_field_has_no_error() -> None:
         ),
     ],
 )
-def test_a_broken_rule_is_named_with_the_path_of_what_breaks_it(
-    document: object, rule: str, path: str
-) -> None:
+def test_a_broken_rule_is_reported_with_its_path(document: object, rule: str, path: str) -> None:
     assert (rule, path) in found(document)
 
 
@@ -186,13 +184,13 @@ def test_independent_problems_are_all_reported() -> None:
     }
 
 
-def test_a_version_above_the_least_that_will_do_is_a_warning_that_names_it() -> None:
+def test_a_version_above_the_minimum_is_a_warning_with_the_minimum() -> None:
     (finding,) = check(plain_with(cdiVersion="0.8.0"))
     assert (finding.rule, finding.severity) == ("version-higher-than-needed", "warning")
     assert "0.5.0" in finding.message
 
 
-def test_the_longest_texts_the_kernel_takes_are_good() -> None:
+def test_texts_of_the_maximum_length_of_the_kernel_are_valid() -> None:
     document = with_edits(
         env=["A=" + "x" * (MAX_TEXT - 2)], deviceNodes=[{"path": "/" + "x" * (MAX_PATH - 1)}]
     )
@@ -236,11 +234,11 @@ VALUES = st.recursive(
 
 
 @given(VALUES)
-def test_any_json_value_is_judged_without_an_exception(document: object) -> None:
+def test_any_json_value_is_checked_without_an_exception(document: object) -> None:
     assert all(finding.rule and finding.path.startswith("$") for finding in check(document))
 
 
-def test_a_thousand_devices_are_judged_within_fifty_milliseconds() -> None:
+def test_a_thousand_devices_are_checked_within_fifty_milliseconds() -> None:
     nodes = ["nvidia", "dri/card", "dri/renderD"]
     document = plain_with(
         devices=[

@@ -1,4 +1,4 @@
-"""A document held against the host that it is for."""
+"""Checks of a document against its host."""
 
 import os
 import stat
@@ -37,8 +37,8 @@ def document(**edits: object) -> dict[str, object]:
     return {"devices": [{"name": "0", "containerEdits": edits}]}
 
 
-def problems(root: Path, given: dict[str, object]) -> list[tuple[str, str, str]]:
-    found = check_host(given, Root(str(root)))
+def problems(root: Path, spec: dict[str, object]) -> list[tuple[str, str, str]]:
+    found = check_host(spec, Root(str(root)))
     assert all(finding.severity == "error" for finding in found)
     return [(finding.rule, finding.path, finding.message) for finding in found]
 
@@ -61,7 +61,7 @@ def node_problem(root: Path, **node: object) -> str:
     ],
     ids=["plain", "host path", "numbers", "block", "FIFO", "minor without major"],
 )
-def test_a_node_that_is_what_it_claims_to_be_is_right(root: Path, node: dict[str, object]) -> None:
+def test_a_node_of_the_declared_type_is_valid(root: Path, node: dict[str, object]) -> None:
     assert problems(root, document(deviceNodes=[node])) == []
 
 
@@ -77,11 +77,11 @@ def test_a_node_that_is_what_it_claims_to_be_is_right(root: Path, node: dict[str
     ],
     ids=["block", "FIFO", "file", "folder", "other type", "host path"],
 )
-def test_a_node_of_another_type_is_wrong(root: Path, node: dict[str, object]) -> None:
+def test_a_node_whose_type_is_not_the_declared_type_is_wrong(root: Path, node: dict[str, object]) -> None:
     assert "is not a device of type" in node_problem(root, **node)
 
 
-def test_a_link_to_a_node_is_wrong_because_runtimes_do_not_follow_it(root: Path) -> None:
+def test_a_link_to_a_node_is_wrong_because_runtimes_do_not_follow_links(root: Path) -> None:
     assert "is not a device of type 'c'" in node_problem(root, path="/dev/link")
 
 
@@ -89,21 +89,21 @@ def test_a_missing_node_is_wrong(root: Path) -> None:
     assert node_problem(root, path="/dev/nvidia1") == "/dev/nvidia1 on the host: No such file or directory"
 
 
-def test_a_node_with_other_numbers_than_the_hosts_is_wrong(root: Path) -> None:
+def test_a_node_whose_numbers_differ_from_those_on_the_host_is_wrong(root: Path) -> None:
     message = node_problem(root, path=NODE, major=510, minor=0)
     assert message == "/dev/nvidia0 on the host has the numbers 195:0, not 510:0"
 
 
 @pytest.mark.parametrize("path", ["/lib/libcuda.so.1", "/lib/libcuda.so", "/lib"])
-def test_a_mount_of_anything_that_exists_is_right(root: Path, path: str) -> None:
+def test_a_mount_of_an_existing_path_is_valid(root: Path, path: str) -> None:
     assert problems(root, document(mounts=[{"hostPath": path, "containerPath": "/x"}])) == []
 
 
 @pytest.mark.parametrize("path", ["/lib/missing", "/lib/dangling", "/dev/loop", "/lib/libcuda.so.1/below"])
-def test_a_mount_of_nothing_is_wrong(root: Path, path: str) -> None:
+def test_a_mount_of_a_missing_path_is_wrong(root: Path, path: str) -> None:
     good = {"hostPath": "/lib", "containerPath": "/y"}
-    given = document(mounts=[good, {"hostPath": path, "containerPath": "/x"}])
-    ((rule, where, message),) = problems(root, given)
+    spec = document(mounts=[good, {"hostPath": path, "containerPath": "/x"}])
+    ((rule, where, message),) = problems(root, spec)
     assert (rule, where) == ("host-path-missing", "$.devices[0].containerEdits.mounts[1].hostPath")
     assert message.startswith(f"{path} on the host: ")
 
@@ -114,22 +114,22 @@ def test_a_hook_that_cannot_be_executed_is_wrong(root: Path, path: str) -> None:
     assert (rule, where) == ("host-hook-wrong", "$.devices[0].containerEdits.hooks[0].path")
 
 
-def test_a_hook_that_is_a_program_is_right(root: Path) -> None:
+def test_an_executable_hook_is_valid(root: Path) -> None:
     assert problems(root, document(hooks=[{"hookName": "createContainer", "path": "/bin/hook"}])) == []
 
 
 def test_the_edits_that_all_devices_share_are_checked_as_well(root: Path) -> None:
-    given = {**document(), "containerEdits": {"mounts": [{"hostPath": "/no", "containerPath": "/x"}]}}
-    assert [path for _, path, _ in problems(root, given)] == ["$.containerEdits.mounts[0].hostPath"]
+    spec = {**document(), "containerEdits": {"mounts": [{"hostPath": "/no", "containerPath": "/x"}]}}
+    assert [path for _, path, _ in problems(root, spec)] == ["$.containerEdits.mounts[0].hostPath"]
 
 
-def test_every_problem_is_named_and_not_the_first_only(root: Path) -> None:
+def test_every_problem_on_the_host_is_reported(root: Path) -> None:
     mounts = [{"hostPath": path, "containerPath": "/x"} for path in ("/no", "/lib", "/no")]
-    given = document(mounts=mounts, deviceNodes=[{"path": "/dev/no"}])
-    assert len(problems(root, given)) == 3
+    spec = document(mounts=mounts, deviceNodes=[{"path": "/dev/no"}])
+    assert len(problems(root, spec)) == 3
 
 
 def test_a_path_that_exists_only_outside_of_the_root_is_missing(root: Path) -> None:
     link(root / "lib/escape", str(Path(__file__)))
-    given = document(mounts=[{"hostPath": "/lib/escape", "containerPath": "/x"}])
-    assert [rule for rule, _, _ in problems(root, given)] == ["host-path-missing"]
+    spec = document(mounts=[{"hostPath": "/lib/escape", "containerPath": "/x"}])
+    assert [rule for rule, _, _ in problems(root, spec)] == ["host-path-missing"]

@@ -17,11 +17,11 @@ def documented() -> dict[str, str]:
     return dict(re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", section, flags=re.MULTILINE))
 
 
-def test_every_rule_has_its_row_in_the_documentation_and_every_row_its_rule() -> None:
+def test_the_documentation_lists_exactly_the_rules_of_spec_files() -> None:
     assert documented() == dict.fromkeys(ERRORS, "error") | dict.fromkeys(WARNINGS, "warning")
 
 
-def test_every_rule_that_the_code_names_is_in_the_rulebook_and_the_other_way_round() -> None:
+def test_the_code_uses_every_rule_of_spec_files() -> None:
     source = "".join(
         path.read_text(encoding="utf-8")
         for path in (
@@ -37,7 +37,7 @@ def test_no_rule_is_both_an_error_and_a_warning() -> None:
     assert not ERRORS & WARNINGS
 
 
-def test_a_name_that_is_no_rule_cannot_be_reported() -> None:
+def test_an_unknown_rule_cannot_be_reported() -> None:
     with pytest.raises(KeyError):
         finding("no-such-rule", "$", "message")
 

@@ -1,4 +1,4 @@
-"""Line and column of what a finding is about, in JSON and in YAML."""
+"""Line and column of a finding, in JSON and in YAML."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_a_finding_of_the_rules_has_the_line_and_column_of_its_member(
     }
 
 
-def test_what_is_missing_is_told_at_the_object_that_lacks_it() -> None:
+def test_a_missing_field_has_the_position_of_its_object() -> None:
     (found,) = validate_content(
         b'\xef\xbb\xbf\n {"cdiVersion": "0.5.0", "kind": "a.b/cc"}', yaml=False
     ).findings[1:]
     assert (found.rule, found.place) == ("missing-field", (2, 2))
 
 
-def test_a_key_that_is_there_twice_stands_where_it_does_first() -> None:
+def test_a_repeated_key_has_the_position_of_the_first_key() -> None:
     for is_yaml in (False, True):
         assert positions('{"a": 1,\n"a": 2, "b": 3}', ["$.a", "$.b"], is_yaml=is_yaml) == {
             "$.a": (1, 2),
@@ -77,16 +77,16 @@ def test_a_key_that_is_there_twice_stands_where_it_does_first() -> None:
 
 
 @pytest.mark.parametrize(("text", "is_yaml"), [("{} x", False), ("{}\n]", True), ("a: 1\n...\n\x40", True)])
-def test_what_follows_the_document_is_no_obstacle(text: str, is_yaml: bool) -> None:  # noqa: FBT001
+def test_text_after_the_document_does_not_prevent_positions(text: str, is_yaml: bool) -> None:  # noqa: FBT001
     assert positions(text, ["$"], is_yaml=is_yaml) == {"$": (1, 1)}
 
 
-def test_a_path_that_the_text_does_not_have_has_no_place() -> None:
+def test_a_path_that_is_not_in_the_text_has_no_position() -> None:
     assert positions('{"a": [1]}', ["$.b", "$.a[1]", "$.a.b", "$.a[0].c"], is_yaml=False) == {}
     assert positions("a: [1]", ["$.b", "$.a[1]", "$.a.b", "$.a[0].c"], is_yaml=True) == {}
 
 
-def test_long_numbers_are_no_obstacle() -> None:
+def test_invalid_numbers_do_not_prevent_positions() -> None:
     text = '{"n": ' + "9" * 5000 + ', "a": NaN,\n "b": 1e999, "c": 1}'
     assert positions(text, ["$.c"], is_yaml=False) == {"$.c": (2, 14)}
 
@@ -102,7 +102,7 @@ DOCUMENTS = st.recursive(
 
 
 def members(value: object, path: str = "$") -> Iterator[tuple[str, str | None]]:
-    """Yield the path of each member below VALUE with its key, None for that of a list."""
+    """Yield the path and the key of each member below VALUE; the key of a list item is None."""
     if isinstance(value, dict):
         for key, item in value.items():
             yield member_path(path, key), key
@@ -114,7 +114,7 @@ def members(value: object, path: str = "$") -> Iterator[tuple[str, str | None]]:
 
 
 @given(DOCUMENTS, st.sampled_from([None, 1]))
-def test_in_json_every_member_is_found_where_its_key_begins(document: object, indent: int | None) -> None:
+def test_every_member_in_json_has_the_position_of_its_key(document: object, indent: int | None) -> None:
     text = json.dumps(document, indent=indent, ensure_ascii=False)
     wanted = dict(members(document))
     found = positions(text, wanted, is_yaml=False)
@@ -126,14 +126,14 @@ def test_in_json_every_member_is_found_where_its_key_begins(document: object, in
 
 
 @given(DOCUMENTS, st.booleans())
-def test_in_yaml_every_member_is_found(document: object, flow: bool) -> None:  # noqa: FBT001
+def test_every_member_in_yaml_has_a_position(document: object, flow: bool) -> None:  # noqa: FBT001
     text = yaml.safe_dump(document, default_flow_style=flow, allow_unicode=True)
     wanted = dict(members(document))
     assert positions(text, wanted, is_yaml=True).keys() == wanted.keys()
 
 
 @pytest.mark.wall_clock
-def test_a_thousand_places_in_a_large_file_take_no_more_than_two_seconds() -> None:
+def test_a_thousand_positions_in_a_large_file_take_less_than_2_s() -> None:
     text = json.dumps({"devices": [{"name": str(n), "x": "y" * 50} for n in range(100_000)]}, indent=1)
     start = process_time()
     found = positions(text, [f"$.devices[{n}].x" for n in range(99_000, 100_000)], is_yaml=False)
@@ -141,7 +141,7 @@ def test_a_thousand_places_in_a_large_file_take_no_more_than_two_seconds() -> No
     assert process_time() - start < 2
 
 
-def test_an_alias_in_a_list_stands_where_it_is_written() -> None:
+def test_an_alias_in_a_list_has_its_own_position() -> None:
     assert positions("a: &x 1\nb: [2, *x]\n", ["$.a", "$.b[1]"], is_yaml=True) == {
         "$.a": (1, 1),
         "$.b[1]": (2, 8),
@@ -152,4 +152,5 @@ def test_a_long_key_is_not_copied_for_each_list_below_it() -> None:
     text = f"? {'k' * (2 << 20)}\n: [{'[],' * 30_000}]\n"
     begun_s = process_time()
     assert not read_yaml(text).findings
-    assert process_time() - begun_s < 1
+    # One copy for each list would be 60 GB.
+    assert process_time() - begun_s < 4

@@ -14,7 +14,7 @@ from cdigen.cdi.text.scalars import is_of_64_bits, resolve
         ("-9223372036854775808", -(2**63)),
     ],
 )
-def test_an_integer_that_64_bits_hold_is_one(text: str, value: int) -> None:
+def test_an_integer_of_at_most_64_bits_is_an_integer(text: str, value: int) -> None:
     found = resolve(text)
     assert (found, type(found)) == (value, int)
 
@@ -22,7 +22,7 @@ def test_an_integer_that_64_bits_hold_is_one(text: str, value: int) -> None:
 @pytest.mark.parametrize(
     "text", ["18446744073709551616", "0x10000000000000000", "+9223372036854775808", "-9223372036854775809"]
 )
-def test_an_integer_that_64_bits_do_not_hold_is_none(text: str) -> None:
+def test_an_integer_of_more_than_64_bits_is_not_an_integer(text: str) -> None:
     assert type(resolve(text)) is not int
 
 
@@ -38,5 +38,5 @@ def test_an_integer_that_64_bits_do_not_hold_is_none(text: str) -> None:
         ("1e999", False),
     ],
 )
-def test_numbers_of_json_are_held_by_64_bits_or_not(number: str, *, is_held: bool) -> None:
+def test_numbers_in_json_are_checked_for_64_bits(number: str, *, is_held: bool) -> None:
     assert is_of_64_bits(number) is is_held

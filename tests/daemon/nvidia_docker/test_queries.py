@@ -1,4 +1,4 @@
-"""How the queries of requests are read, and what is refused."""
+"""Valid and invalid queries of HTTP requests."""
 
 import pytest
 from hypothesis import given
@@ -18,7 +18,7 @@ from cdigen.daemon.nvidia_docker.queries import InvalidQueryError, members
         ("dev=%ff", {"dev": "\ufffd"}),
     ],
 )
-def test_queries_are_read(query: str, expected: dict[str, str]) -> None:
+def test_valid_queries_are_parsed(query: str, expected: dict[str, str]) -> None:
     assert members(query) == expected
 
 
@@ -36,7 +36,7 @@ def test_a_refusal_is_one_short_line_of_plain_text() -> None:
 
 
 @given(st.text())
-def test_any_query_is_read_or_refused(query: str) -> None:
+def test_any_query_is_parsed_or_refused(query: str) -> None:
     try:
         found = members(query)
     except InvalidQueryError:

@@ -1,4 +1,4 @@
-"""The page: what is on it of which host, and what is never on it."""
+"""The content of the page for several hosts, and the content that the page must never have."""
 
 import re
 from html.parser import HTMLParser
@@ -19,26 +19,26 @@ from support.values.page_samples import (
     large,
     mixed,
     no_gpu,
+    one_cause,
 )
 
 from cdigen.daemon.page.devices import counts
 from cdigen.daemon.page.page import POLICY, page
 from cdigen.daemon.page.style import STYLE, digest
-from cdigen.daemon.page.view import Holder, PageView, Refusal
-from cdigen.daemon.report import MEANINGS
-from cdigen.model.figures import DeviceFigures
+from cdigen.daemon.page.view import DeviceUser, PageView, RefusedContainer
 from cdigen.model.findings import Finding
+from cdigen.model.stats import DeviceStats
 from cdigen.topology.svg import STYLE as PICTURE_STYLE
 from cdigen.value import fields, replace
 
 VOID = {"meta"}
 every_sample = pytest.mark.parametrize("name", SAMPLES)
-# A word that would be code, an attribute's end, an escape sequence, a turned direction, and length.
+# A long text with code, the end of an attribute, an escape sequence and a direction mark.
 HOSTILE = "</td><script>alert(1)</script>\"'><img src=x onerror=alert(1)>\x1b[31m\u202e\x00" + "A" * 10_000
 
 
 class Tables(HTMLParser):
-    """Keeps the rows of all tables by their names: lists of what the cells say."""
+    """Collects the rows of all tables by the name of the table. A row is a list of the texts of its cells."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -76,13 +76,13 @@ def tables(view: PageView) -> dict[str, list[list[str]]]:
 
 
 def text(view: PageView) -> str:
-    """Return what people read, one space between any two parts."""
+    """Return the visible text of the page, with a single space between the texts of two elements."""
     made = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", page(view))
     return " ".join(read(re.sub(r"</(strong|title|h\d|p|div|li|td|th)>", r" </\1>", made)).text.split())
 
 
 def rows(view: PageView) -> dict[str, list[str]]:
-    """Return the rows of the devices by the first word in them."""
+    """Return the rows of the devices by their first word."""
     return {row[0].split()[0]: row for row in tables(view)["Devices"][1:]}
 
 
@@ -93,7 +93,7 @@ def test_every_table_has_a_header_for_each_cell(name: str) -> None:
 
 
 @every_sample
-def test_the_page_is_whole_and_does_nothing(name: str) -> None:
+def test_the_page_loads_no_other_file_and_runs_no_script(name: str) -> None:
     made = page(SAMPLES[name]())
     found = read(made)
     assert {tag for tag, _ in found.tags} & {
@@ -135,15 +135,15 @@ def test_headings_name_the_sections(name: str) -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("state", MEANINGS)
-def test_the_state_is_told_first_with_what_it_means(state: str) -> None:
+def test_the_page_shows_the_verdict_and_the_age_of_the_state() -> None:
     found = healthy()
-    shown = text(replace(found, status=replace(found.status, state=state)))
-    assert f"{state.capitalize()} for 3 days" in shown
-    assert MEANINGS[state][1:] in shown
+    status = replace(found.status, state="degraded", verdict="8 of 8 devices unhealthy")
+    shown = text(replace(found, status=status))
+    assert "Degraded: 8 of 8 devices unhealthy" in shown
+    assert "Since 3 days" in shown
 
 
-def test_a_device_has_its_names_model_health_figures_and_holder() -> None:
+def test_the_row_of_a_device_shows_names_model_health_stats_and_users() -> None:
     assert rows(healthy())["GPU0"] == [
         "GPU0 nvidia.com/gpu=0 0000:1b:00.0 GPU-3c7f6a52-9b1d-4e08-a2c4-5d6e7f8091a2",
         "NVIDIA H100 80GB HBM3 NUMA node 0",
@@ -152,55 +152,65 @@ def test_a_device_has_its_names_model_health_figures_and_holder() -> None:
         "97 % 63 °C 556 W",
         "pod ml/train-0, container trainer (kubelet, NRI)",
     ]
-    assert rows(healthy())["GPU7"][-1] == "nobody known"
+    assert rows(healthy())["GPU7"][-1] == "none known"
 
 
-def test_an_unhealthy_device_says_since_when_and_what_ends_it() -> None:
+def test_an_unhealthy_device_shows_the_age_of_its_cause_and_the_next_step() -> None:
     assert rows(degraded())["GPU3"][2] == "unhealthy xid-79 for 3 hours"
     shown = text(degraded())
     assert f"nvidia.com/gpu=3 is unhealthy: xid-79 for 3 hours {FELL.detail}" in shown
-    assert f"It is over when {FELL.clears_when}" in shown
+    assert "Reset the device, or reboot the host" in shown
 
 
-def test_a_device_that_is_left_out_says_why() -> None:
+def test_a_left_out_device_shows_the_reason() -> None:
     assert rows(degraded())["GPU6"][2] == "left out /dev/nvidia6 is missing"
 
 
-def test_what_is_wrong_is_told_with_what_to_do_the_gravest_first() -> None:
+def test_action_items_have_next_steps_and_the_most_severe_item_is_first() -> None:
     shown = text(degraded())
-    told = [
+    problems = [
         "nvidia.com/gpu=3 is unhealthy",
         "NRI plugin: not running",
         "nvidia is degraded",
-        "The daemon's source kernel-log does not work",
+        "The event source kernel-log does not work",
         "/dev/nvidia6 is missing: GPU 6 is left out",
     ]
-    places = [shown.index(each) for each in told]
+    places = [shown.index(each) for each in problems]
     assert places == sorted(places)
-    assert "run 'nvidia-modprobe -c 6', or set create_nodes: true" in shown
-    assert "Nothing needs to be done" in text(healthy())
+    assert "systemctl start cdigen-nodes.service" in shown
+    assert "systemctl start cdigen-kernel-log.socket" in shown
+    assert "No action is needed" in text(healthy())
 
 
-def test_a_host_without_a_device_says_so_and_what_each_maker_lacks() -> None:
+def test_a_common_cause_of_sixteen_devices_is_a_single_action_item() -> None:
+    text = page(one_cause())
+    todo = text[text.index('id="todo"') :].partition("</section>")[0]
+    assert todo.count("<li") == 1
+    assert "16 devices are unhealthy: " in todo
+
+
+def test_a_host_without_a_device_shows_the_reason_of_each_vendor() -> None:
     shown = text(no_gpu())
     assert "This host has no device for containers." in shown
     assert "amd is absent for 40 seconds the module amdgpu is not loaded run 'modprobe amdgpu'" in shown
     assert "No container runtime that reads specs was found" in shown
 
 
-def test_what_nobody_tells_is_unknown_or_has_no_column() -> None:
+def test_values_without_a_source_are_unknown_or_have_no_column() -> None:
     found = healthy()
     assert tables(degraded())["Devices"][0] == ["Device", "Model", "Health"]
-    assert "Nobody tells who has which device." in text(degraded())
+    assert "No source reports the users of devices." in text(degraded())
     assert "Memory and load are unknown: NVML has not answered yet" in text(degraded())
-    last = replace(found.devices[0], figures=None)
+    last = replace(found.devices[0], stats=None)
     assert rows(replace(found, devices=(last, *found.devices[1:])))["GPU0"][3:5] == ["unknown", "unknown"]
-    silent = replace(found, sources=(replace(SOURCES[0], state="silent", detail="no answer in 2 s"),))
-    assert rows(silent)["GPU7"][-1] == "unknown"
-    assert "kubelet: no answer (no answer in 2 s)" in text(silent)
+    unanswered = replace(
+        found, sources=(replace(SOURCES[0], state="no-response", detail="no response in 2 s"),)
+    )
+    assert rows(unanswered)["GPU7"][-1] == "unknown"
+    assert "kubelet: no response (no response in 2 s)" in text(unanswered)
 
 
-def test_partitions_that_are_alike_and_free_share_a_row() -> None:
+def test_equal_partitions_without_users_share_a_row() -> None:
     assert [row[:2] for row in tables(cpx())["Devices"][1:]] == [
         [
             "GPU0 amd.com/gpu=0x84CAFEAE17E7696 0000:05:00.0",
@@ -215,36 +225,38 @@ def test_partitions_that_are_alike_and_free_share_a_row() -> None:
     ]
 
 
-def test_a_partition_that_is_held_or_unhealthy_has_a_row_of_its_own() -> None:
+def test_a_used_or_unhealthy_partition_has_a_separate_row() -> None:
     found = [row[0] for row in tables(large())["Devices"][1:]]
     start = found.index("nvidia.com/gpu=1:0")
     assert found[start + 1] == "nvidia.com/gpu=1:1 to 1:3"
     assert [each for each in found if "gpu=2:" in each] == [
         "nvidia.com/gpu=2:0", "nvidia.com/gpu=2:1", "nvidia.com/gpu=2:2 to 2:3"
     ]  # fmt: skip
-    # Of 64 partitions in 16 GPUs.
+    # The page has 16 GPUs with 64 partitions.
     assert len(found) < 64
 
 
-def test_devices_are_counted_as_containers_get_them() -> None:
+def test_devices_for_containers_are_counted() -> None:
     assert [getattr(counts(large()), each) for each in fields(counts(large()))] == [64, 63, 1, 8]
     assert [getattr(counts(mixed()), each) for each in fields(counts(mixed()))] == [6, 6, 0, 0]
-    assert counts(degraded()).held is None
+    assert counts(degraded()).in_use is None
 
 
-def test_the_makers_specs_and_runtimes_have_their_tables() -> None:
+def test_vendors_specs_and_runtimes_are_shown_in_tables() -> None:
     found = tables(degraded())
     assert found["Specs"][1] == [
         "nvidia.com/gpu",
         "unchanged",
-        "7 names of 7 devices, 1 left out",
+        "7 names of 7 devices, 1 device left out",
         "/var/run/cdi/nvidia.com-gpu.json",
         "3 days ago",
     ]
-    assert found["Makers"][1:] == [["nvidia", "degraded", "550.163.01", "3 hours", "7 of 8 GPUs can be used"]]
-    assert "Looked for, and not here: amd, intel." in text(degraded())
-    assert found["What runtimes make of the specs"][1:] == [
-        ["containerd 2.1.4", "8 of 8 devices", "nothing"],
+    assert found["Vendors"][1:] == [
+        ["nvidia", "degraded", "550.163.01", "3 hours", "7 of 8 GPUs can be used"]
+    ]
+    assert "No devices of these vendors: amd, intel." in text(degraded())
+    assert found["Devices that runtimes find"][1:] == [
+        ["containerd 2.1.4", "8 of 8 devices", "none"],
         [
             "podman 4.3.1",
             "0 of 8 devices",
@@ -253,58 +265,64 @@ def test_the_makers_specs_and_runtimes_have_their_tables() -> None:
     ]
 
 
-def test_names_of_a_spec_are_not_taken_for_its_devices() -> None:
+def test_a_spec_with_several_names_for_each_device_shows_the_number_of_devices() -> None:
     found = healthy()
     [spec, *_] = found.status.specs
     made = replace(found, status=replace(found.status, specs=(replace(spec, served=18),)))
     assert tables(made)["Specs"][1][2] == "18 names of 8 devices"
 
 
-def test_every_maker_that_was_looked_for_is_named() -> None:
+def test_every_searched_vendor_is_named() -> None:
     found = no_gpu()
     first = replace(found.status, vendors=found.status.vendors[:1])
-    found = replace(found, status=first, looked_for=("nvidia", "amd", "intel"))
-    assert "Looked for, and not here: nvidia, amd, intel." in text(found)
+    found = replace(found, status=first, searched=("nvidia", "amd", "intel"))
+    assert "No devices of these vendors: nvidia, amd, intel." in text(found)
 
 
-def test_why_no_device_has_figures_is_said_once() -> None:
+def test_the_reason_for_missing_stats_is_shown_once() -> None:
     found = degraded()
-    why = "NVML is not asked (nvml: off, or the driver is not this machine's own)"
+    why = "NVML is not queried (nvml: off, or the driver is not this machine's own)"
     devices = tuple(
-        replace(one, figures=DeviceFigures(address=one.device.accelerator.address, problem=why))
+        replace(one, stats=DeviceStats(address=one.device.accelerator.address, problem=why))
         for one in found.devices
     )
-    assert text(replace(found, devices=devices, figures_problem="")).count(why) == 1
+    assert text(replace(found, devices=devices, stats_problem="")).count(why) == 1
     [first, *others] = devices
-    asleep = replace(
-        first, figures=DeviceFigures(address=first.device.accelerator.address, problem="it sleeps")
+    suspended = replace(
+        first, stats=DeviceStats(address=first.device.accelerator.address, problem="it is suspended")
     )
-    known = replace(others[0], figures=DeviceFigures(address="", utilization=3.0))
-    assert "it sleeps" in rows(replace(found, devices=(asleep, known)))[first.label or first.device.name][4]
+    known = replace(others[0], stats=DeviceStats(address="", utilization=3.0))
+    assert (
+        "it is suspended"
+        in rows(replace(found, devices=(suspended, known)))[first.label or first.device.name][4]
+    )
 
 
-def test_changes_and_refusals_stand_together_the_newest_first() -> None:
+def test_changes_and_refusals_are_in_one_table_and_the_newest_row_is_first() -> None:
     assert [row[:3] for row in tables(healthy())["Last changes"][1:]] == [
         ["2 hours ago", "refused", "pod ml/sweep-41, container main"],
         ["3 days ago", "written", "nvidia.com/gpu 8 devices added"],
     ]
 
 
-def test_the_services_beside_tell_how_they_stand() -> None:
+def test_the_table_of_services_shows_the_state_of_each_service() -> None:
     found = tables(healthy())["Services"][1:]
     assert found[1] == [
-        "NRI plugin", "registered", "3 days", "with containerd 2.1.4 214 containers given devices, 1 refused"
-    ]  # fmt: skip
+        "NRI plugin",
+        "registered",
+        "3 days",
+        "with containerd 2.1.4 214 containers with injected devices, 1 refused",
+    ]
     assert "Services" not in tables(mixed())
 
 
-def test_the_page_tells_whether_it_reloads_itself() -> None:
+def test_the_page_shows_whether_it_reloads_automatically() -> None:
     assert "As of 2026-11-23 15:00:00 UTC, reloaded every 15 seconds. Stop reloading" in text(healthy())
-    assert "not reloaded. Reload by itself" in text(replace(healthy(), reload_s=0))
+    assert "not reloaded. Reload automatically" in text(replace(healthy(), reload_s=0))
 
 
 def hostile(value: Any) -> Any:
-    """Return VALUE with every text in it that a host or a container may choose replaced by HOSTILE."""
+    """Return a copy of VALUE in which HOSTILE replaces every text that a host or a container can choose."""
     kept = {"state", "health", "result", "severity", "cause", "since", "kind", "vendor", "device_class"}
     if isinstance(value, tuple):
         return tuple(hostile(each) for each in value)
@@ -316,26 +334,26 @@ def hostile(value: Any) -> Any:
     return replace(value, **{name: hostile(each) for name, each in chosen.items()})
 
 
-def many_words() -> PageView:
+def many_texts() -> PageView:
     found = healthy()
     cycle = found.status.cycle
     assert cycle is not None
     finding = Finding(severity="error", rule="r", path="p", message="m", hint="h")
-    refusal = Refusal(at_s=NOW_S, who="w", reason="r")
-    ill = replace(found.devices[0].device.accelerator, health="unhealthy", causes=(FELL,))
-    device = replace(found.devices[0], device=replace(found.devices[0].device, accelerator=ill))
+    refusal = RefusedContainer(at_s=NOW_S, container="w", reason="r")
+    unhealthy = replace(found.devices[0].device.accelerator, health="unhealthy", causes=(FELL,))
+    device = replace(found.devices[0], device=replace(found.devices[0].device, accelerator=unhealthy))
     return replace(
         found,
         status=replace(found.status, cycle=replace(cycle, findings=(finding,)), sources=(("files", "x"),)),
-        devices=(device, replace(found.devices[1], holders=(Holder(name="n", said_by="s"),) * 20)),
-        peers=(replace(KUBELET, state="bad"), replace(NRI, refusals=(refusal,))),
-        figures_problem="p",
+        devices=(device, replace(found.devices[1], users=(DeviceUser(name="n", source="s"),) * 20)),
+        services=(replace(KUBELET, state="bad"), replace(NRI, refusals=(refusal,))),
+        stats_problem="p",
         topology=found.topology[:2],
     )
 
 
-def test_hostile_names_are_seen_and_do_nothing() -> None:
-    made = page(hostile(many_words()))
+def test_hostile_names_are_shown_and_have_no_effect() -> None:
+    made = page(hostile(many_texts()))
     found = read(made)
     assert {tag for tag, _ in found.tags} & {"script", "img"} == set()
     assert [tag for tag, _ in found.tags].count("section") == 6
@@ -343,7 +361,7 @@ def test_hostile_names_are_seen_and_do_nothing() -> None:
     assert r"<script>alert(1)</script>" in found.text
     assert r"\x1b[31m\u202e\x00" in found.text
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", made)
-    # 41 places, most of them cut; the picture's descriptions are whole.
+    # The page has the text 41 times. Most copies are cut. The descriptions in the picture are not cut.
     assert len(made) < 205_000
 
 
@@ -352,10 +370,13 @@ def test_a_page_of_a_thousand_findings_is_short() -> None:
     cycle = found.status.cycle
     assert cycle is not None
     findings = tuple(
-        Finding(severity="warning", rule="r", path=f"/dev/{n}", message=f"{n} is missing")
+        Finding(severity="warning", rule=f"r{n}", path=f"/dev/{n}", message=f"{n} is missing")
         for n in range(1000)
     )
     shown = text(replace(found, status=replace(found.status, cycle=replace(cycle, findings=findings))))
     assert "/dev/19: 19 is missing" in shown
     assert "/dev/20:" not in shown
     assert "And 980 more: see cdigen status." in shown
+    alike = tuple(replace(finding, rule="r") for finding in findings)
+    shown = text(replace(found, status=replace(found.status, cycle=replace(cycle, findings=alike))))
+    assert "/dev/0: 0 is missing (and 999 more: /dev/1, /dev/2, /dev/3, /dev/4 and 995 more)" in shown

@@ -1,4 +1,4 @@
-"""What a page costs: time, and memory that stays."""
+"""The time and the memory that rendering a page takes."""
 
 import gc
 import time
@@ -12,7 +12,7 @@ from cdigen.daemon.page.page import page
 from cdigen.daemon.page.view import PageView
 
 
-def taken_ms(view: PageView) -> float:
+def duration_ms(view: PageView) -> float:
     page(view)
     times = []
     for _ in range(9):
@@ -27,15 +27,15 @@ def taken_ms(view: PageView) -> float:
     ("view", "most_ms"),
     [pytest.param(healthy(), 30, id="8 GPUs"), pytest.param(large(), 100, id="16 GPUs and 64 partitions")],
 )
-def test_a_page_takes_few_milliseconds(view: PageView, most_ms: float) -> None:
-    assert taken_ms(view) < most_ms
+def test_rendering_a_page_takes_less_than_the_time_limit(view: PageView, most_ms: float) -> None:
+    assert duration_ms(view) < most_ms
 
 
-def test_views_leave_nothing_behind() -> None:
+def test_rendering_pages_leaks_no_memory() -> None:
     view = large()
     tracemalloc.start()
     try:
-        # What is made once, and kept.
+        # The first calls create objects that are kept.
         for _ in range(3):
             page(view)
         gc.collect()

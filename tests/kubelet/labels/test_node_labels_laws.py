@@ -1,4 +1,4 @@
-"""Laws of a node's labels, whatever GPUs it has and however they are offered."""
+"""Laws of a node's labels for any GPUs and any configuration."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import given
 from hypothesis import strategies as st
+from support.kubelet.advertised_resources import h100, in_mig, with_gpus
 from support.kubelet.labels import labels, some
-from support.kubelet.offering import h100, in_mig, with_gpus
 from support.kubelet.resources import GPU
 
 from cdigen.config import SharingRow
@@ -58,7 +58,9 @@ SETTINGS = st.fixed_dictionaries(
 
 
 @given(hosts(), SETTINGS)
-def test_each_label_is_of_all_or_counts_some(host: dict[str, Inventory], settings: dict[str, Any]) -> None:
+def test_a_property_has_one_label_for_all_gpus_or_a_count_for_each_value(
+    host: dict[str, Inventory], settings: dict[str, Any]
+) -> None:
     found = labels(host, **settings)
     total = int(found.get(f"{GPU}.count", "0"))
     for kind in KINDS:
@@ -70,7 +72,9 @@ def test_each_label_is_of_all_or_counts_some(host: dict[str, Inventory], setting
 
 
 @given(hosts())
-def test_a_model_of_all_is_the_model_of_each(host: dict[str, Inventory]) -> None:
+def test_a_product_label_without_counts_exists_only_if_all_models_are_equal(
+    host: dict[str, Inventory],
+) -> None:
     found = labels(host)
     gpus = list(host["nvidia"].accelerators)
     models = Counter(gpu.model for gpu in gpus)
@@ -83,19 +87,19 @@ def test_a_model_of_all_is_the_model_of_each(host: dict[str, Inventory]) -> None
 
 
 @given(hosts(), SETTINGS)
-def test_the_order_of_gpus_and_their_health_change_nothing(
+def test_the_order_and_the_health_of_gpus_do_not_change_the_labels(
     host: dict[str, Inventory], settings: dict[str, Any]
 ) -> None:
     gpus = host["nvidia"].accelerators
-    turned = replace(host["nvidia"], accelerators=tuple(reversed(gpus)))
-    well = replace(host["nvidia"], accelerators=tuple(replace(gpu, health="healthy") for gpu in gpus))
+    reversed_order = replace(host["nvidia"], accelerators=tuple(reversed(gpus)))
+    healthy = replace(host["nvidia"], accelerators=tuple(replace(gpu, health="healthy") for gpu in gpus))
     found = labels(host, **settings)
-    assert labels({"nvidia": turned}, **settings) == found
-    assert labels({"nvidia": well}, **settings) == found
+    assert labels({"nvidia": reversed_order}, **settings) == found
+    assert labels({"nvidia": healthy}, **settings) == found
 
 
 @given(hosts())
-def test_instances_are_counted_once_each(host: dict[str, Inventory]) -> None:
+def test_each_mig_instance_is_counted_once(host: dict[str, Inventory]) -> None:
     found = labels(host)
     parts = Counter(
         part.profile.replace("+", ".") for gpu in host["nvidia"].accelerators for part in gpu.partitions

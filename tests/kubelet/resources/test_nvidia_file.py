@@ -1,4 +1,4 @@
-"""NVIDIA's own configuration file is read as it is; what is not done of it is said, with its place."""
+"""apply accepts NVIDIA's configuration file unchanged; unsupported keys are findings with line and column."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kubelet.offering import counts, h100, in_mig, with_gpus
+from support.kubelet.advertised_resources import counts, h100, in_mig, with_gpus
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import KubeletConfig, ResourceRow, SharingRow
 from cdigen.kubelet.resources.nvidia_file import apply
-from cdigen.kubelet.resources.offer import offer
+from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.profile import DEFAULT
 
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
 
-# As NVIDIA's README has it (k8s-device-plugin, "Shared Access to GPUs").
+# From NVIDIA's README (k8s-device-plugin, "Shared Access to GPUs").
 README = """
 version: v1
 flags:
@@ -43,23 +43,23 @@ def read(text: str, settings: KubeletConfig | None = None) -> tuple[KubeletConfi
     return apply(settings or KubeletConfig(), text.encode(), file="nvidia.yaml")
 
 
-def said(text: str) -> list[tuple[str, str]]:
-    """Return the severity and the beginning of each finding."""
+def findings(text: str) -> list[tuple[str, str]]:
+    """Return the severity and the message of each finding."""
     return [(found.severity, found.message) for found in read(text)[1]]
 
 
-def test_the_file_of_nvidias_readme_is_read_without_a_fault() -> None:
+def test_the_example_in_nvidias_readme_is_read_without_an_error() -> None:
     settings, found = read(README)
     assert settings == KubeletConfig(
         mig_strategy="none", sharing=(SharingRow(resource="nvidia.com/gpu", replicas=10),)
     )
     assert {one.severity for one in found} == {"info"}
-    names = offer(example(), (DEFAULT,), lambda _: True, settings)
+    names = advertise(example(), (DEFAULT,), lambda _: True, settings)
     assert counts(names) == {"nvidia.com/gpu": 80}
 
 
 @pytest.mark.parametrize(
-    ("flags", "wanted"),
+    ("flags", "expected"),
     [
         ("migStrategy: single", {"mig_strategy": "single"}),
         ("MIGSTRATEGY: single", {"mig_strategy": "single"}),
@@ -67,30 +67,30 @@ def test_the_file_of_nvidias_readme_is_read_without_a_fault() -> None:
         ("gdrcopyEnabled: false", {"families": ()}),
         ("mpsRoot: /run/mps", {"mps_root": "/run/mps"}),
         ("plugin: {passDeviceSpecs: true}", {"device_nodes": True}),
-        ("plugin: {deviceListStrategy: cdi-cri}", {"answer": ("cdi_devices",)}),
+        ("plugin: {deviceListStrategy: cdi-cri}", {"device_list_strategy": ("cdi_devices",)}),
         (
             "plugin: {deviceListStrategy: 'cdi-annotations,cdi-cri'}",
-            {"answer": ("annotation", "cdi_devices")},
+            {"device_list_strategy": ("annotation", "cdi_devices")},
         ),
-        ("plugin: {deviceListStrategy: [cdi-annotations]}", {"answer": ("annotation",)}),
+        ("plugin: {deviceListStrategy: [cdi-annotations]}", {"device_list_strategy": ("annotation",)}),
         ("plugin: {sharedDevicesAllocationPolicy: packed}", {"shared_allocation": "packed"}),
         ("plugin: {deviceIDStrategy: uuid, cdiAnnotationPrefix: cdi.k8s.io/}", {}),
     ],
 )
-def test_flags_are_settings_of_ours(flags: str, wanted: dict[str, object]) -> None:
+def test_flags_become_settings(flags: str, expected: dict[str, object]) -> None:
     settings, found = read(f"version: v1\nflags: {{{flags}}}")
-    assert settings == KubeletConfig(**wanted)  # type: ignore[arg-type]
+    assert settings == KubeletConfig(**expected)  # type: ignore[arg-type]
     assert found == ()
 
 
-def test_channels_of_imex_are_a_family() -> None:
+def test_only_channel_0_of_imex_enables_the_family_imex() -> None:
     assert read("version: v1\nimex: {channelIDs: [0]}")[0].families == ("imex",)
     assert read("version: v1\nimex: {channelIDs: []}")[0].families == ()
-    assert said("imex: {channelIDs: [1]}")[0][0] == "error"
-    assert said("imex: {required: true}")[0][0] == "warning"
+    assert findings("imex: {channelIDs: [1]}")[0][0] == "error"
+    assert findings("imex: {required: true}")[0][0] == "warning"
 
 
-def test_shares_are_renamed_and_bounded_as_the_file_says() -> None:
+def test_replicas_are_renamed_and_limited_by_the_file() -> None:
     text = """
 sharing:
   timeSlicing:
@@ -102,7 +102,7 @@ sharing:
       - {name: nvidia.com/gpu, replicas: 2, devices: 3}
 """
     settings, found = read(text)
-    assert (settings.rename_shared, settings.single_shares) == (True, True)
+    assert (settings.rename_shared, settings.fail_requests_greater_than_one) == (True, True)
     assert settings.sharing == (
         SharingRow(
             resource="nvidia.com/gpu",
@@ -115,16 +115,18 @@ sharing:
     assert {one.severity for one in found} == {"info"}
 
 
-def test_mps_counts_alone_and_refuses_more_than_one_share_unless_the_file_says_otherwise() -> None:
+def test_mps_excludes_time_slicing_and_refuses_more_than_one_replica_by_default() -> None:
     rows = "resources: [{name: nvidia.com/gpu, replicas: 2}]"
     settings, found = read(f"sharing: {{timeSlicing: {{{rows}}}, mps: {{{rows}}}}}")
     assert settings.sharing == (SharingRow(resource="nvidia.com/gpu", replicas=2, mps=True),)
-    assert settings.single_shares
+    assert settings.fail_requests_greater_than_one
     assert [one.severity for one in found] == ["warning"]
-    assert not read(f"sharing: {{mps: {{failRequestsGreaterThanOne: false, {rows}}}}}")[0].single_shares
+    assert not read(f"sharing: {{mps: {{failRequestsGreaterThanOne: false, {rows}}}}}")[
+        0
+    ].fail_requests_greater_than_one
 
 
-def test_names_by_patterns_are_done_although_nvidias_plugin_passes_them_over() -> None:
+def test_resource_names_by_patterns_are_supported_though_nvidias_plugin_ignores_them() -> None:
     text = """
 resources:
   gpus: [{pattern: H100, name: h100}, {pattern: "*", name: gpu}]
@@ -132,7 +134,7 @@ resources:
 """
     settings, found = read(text)
     host = with_gpus(in_mig(h100(0), "1g.10gb", "3g.40gb"))
-    assert counts(offer(host, (DEFAULT,), lambda _: True, settings)) == {
+    assert counts(advertise(host, (DEFAULT,), lambda _: True, settings)) == {
         "nvidia.com/small": 1,
         "nvidia.com/mig-3g.40gb": 1,
         "nvidia.com/h100": 7,
@@ -140,14 +142,14 @@ resources:
     assert {one.severity for one in found} == {"info"}
 
 
-def test_what_the_file_does_not_say_stays_as_it_was() -> None:
+def test_settings_that_are_not_in_the_file_stay_unchanged() -> None:
     before = KubeletConfig(mig_strategy="single", families=("imex",), rename_shared=True)
     assert read("version: v1\nflags: {gdsEnabled: true}", before)[0] == KubeletConfig(
         mig_strategy="single", families=("imex", "gds"), rename_shared=True
     )
 
 
-def test_what_the_file_says_counts_before_what_the_configuration_does() -> None:
+def test_the_file_has_precedence_over_the_configuration() -> None:
     text = (
         "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2}]}}\n"
         "resources: {gpus: [{pattern: H100, name: gpu}]}"
@@ -157,16 +159,16 @@ def test_what_the_file_says_counts_before_what_the_configuration_does() -> None:
         resources=(ResourceRow(name="example.com/gpu"),),
     )
     settings, _ = apply(before, text.encode(), file="/f")
-    found = offer(example(), (DEFAULT,), lambda _: True, settings)
+    found = advertise(example(), (DEFAULT,), lambda _: True, settings)
     assert counts(found) == {"nvidia.com/gpu": 16}
 
 
-def test_an_unknown_key_is_passed_over_and_named_with_its_line() -> None:
+def test_an_unknown_key_is_ignored_and_reported_with_its_line() -> None:
     settings, found = read("version: v1\nflags:\n  migStrategy: single\n  newFlag: 3\nsharing: {fair: {}}")
     assert settings.mig_strategy == "single"
     assert [(one.severity, one.message, one.place) for one in found] == [
-        ("warning", "flags.newFlag is unknown, and passed over", (4, 3)),
-        ("warning", "sharing.fair is unknown, and passed over", (5, 11)),
+        ("warning", "flags.newFlag is unknown and ignored", (4, 3)),
+        ("warning", "sharing.fair is unknown and ignored", (5, 11)),
     ]
 
 
@@ -182,7 +184,7 @@ def test_an_unknown_key_is_passed_over_and_named_with_its_line() -> None:
         ("flags: {plugin: {sharedDevicesAllocationPolicy: [packed]}}", "must be distributed or packed"),
         ("version: [v1]", "version must be 'v1'"),
         ("flags: {mpsRoot: ../mps}", "flags.mpsRoot must be an absolute path"),
-        ("flags: {plugin: {deviceListStrategy: other}}", "'other', which is no strategy"),
+        ("flags: {plugin: {deviceListStrategy: other}}", "'other' is not a strategy"),
         ("sharing: {timeSlicing: {resources: [{name: gpu}]}}", "replicas must be a number from 1 to 5000"),
         (
             "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 5001}]}}",
@@ -195,24 +197,24 @@ def test_an_unknown_key_is_passed_over_and_named_with_its_line() -> None:
         ("sharing: {timeSlicing: {resources: [{name: gpu, replicas: 2, devices: some}]}}", "must be 'all'"),
         (
             "sharing: {timeSlicing: {resources: [{name: mig-1g.5gb, replicas: 2, devices: 2}]}}",
-            "a count is of GPUs",
+            "a count is only for GPUs",
         ),
-        ("flags: {gdsEnabled: true, gdsEnabled: true}", "is given a second time"),
+        ("flags: {gdsEnabled: true, gdsEnabled: true}", "is set a second time"),
         ("resources: {gpus: [{name: gpu}]}", "resources.gpus.pattern is missing"),
         ("a: [", ""),
     ],
 )
-def test_a_value_that_is_wrong_is_named_and_changes_nothing_else(text: str, message: str) -> None:
+def test_an_invalid_value_is_an_error_and_changes_no_sharing(text: str, message: str) -> None:
     settings, found = read(text)
     errors = [one for one in found if one.severity == "error"]
     assert message in errors[0].message
     assert settings.sharing == ()
 
 
-def test_what_is_not_done_is_said() -> None:
+def test_each_unsupported_key_is_a_finding() -> None:
     text = "deviceListStrategy: volume-mounts, deviceIDStrategy: index, cdiAnnotationPrefix: a/"
-    assert [one for one, _ in said(f"flags: {{plugin: {{{text}}}}}")] == ["warning", "warning", "warning"]
-    assert [severity for severity, _ in said("flags: {gfd: {oneshot: true}}")] == ["info"]
+    assert [one for one, _ in findings(f"flags: {{plugin: {{{text}}}}}")] == ["warning", "warning", "warning"]
+    assert [severity for severity, _ in findings("flags: {gfd: {oneshot: true}}")] == ["info"]
 
 
 _WORDS = st.sampled_from(
@@ -233,19 +235,19 @@ _TREES = st.recursive(
 
 
 @given(tree=_TREES)
-def test_no_file_stops_anything(tree: object) -> None:
+def test_no_tree_of_yaml_raises_an_exception(tree: object) -> None:
 
     settings, _ = read(json.dumps(tree))
     assert isinstance(settings, KubeletConfig)
-    offer(example(), (DEFAULT,), lambda _: True, settings)
+    advertise(example(), (DEFAULT,), lambda _: True, settings)
 
 
 @given(data=st.binary(max_size=200))
-def test_no_bytes_stop_anything(data: bytes) -> None:
+def test_no_bytes_raise_an_exception(data: bytes) -> None:
     assert isinstance(apply(KubeletConfig(), data, file="n")[0], KubeletConfig)
 
 
-def test_what_a_mapping_merges_counts_where_it_does_not_say_so_itself() -> None:
+def test_a_merged_yaml_mapping_sets_only_keys_that_are_not_set_directly() -> None:
     text = """
 base: &base {migStrategy: single, gdsEnabled: true}
 row: &row {name: nvidia.com/gpu, replicas: 4}
@@ -259,7 +261,7 @@ sharing: {timeSlicing: {resources: [{<<: [*row, *base], replicas: 2}]}}
 
 
 @pytest.mark.parametrize(
-    "place",
+    "line",
     [
         "version: *i",
         "flags: *i",
@@ -274,20 +276,20 @@ sharing: {timeSlicing: {resources: [{<<: [*row, *base], replicas: 2}]}}
         "{? *i : 1}",
     ],
 )
-def test_a_file_that_is_endless_by_its_aliases_is_read_at_once(place: str) -> None:
+def test_a_file_with_deeply_nested_aliases_is_read_at_once(line: str) -> None:
     layers = [f"{name}: &{name} [{', '.join(['*' + below] * 9)}]" for below, name in pairwise("abcdefghi")]
-    settings, found = read("\n".join(["a: &a [x]", *layers, place]))
+    settings, found = read("\n".join(["a: &a [x]", *layers, line]))
     assert settings == KubeletConfig()
     assert found
 
 
-def test_a_mapping_that_merges_itself_ends() -> None:
+def test_a_mapping_that_merges_itself_is_read_without_a_loop() -> None:
     assert read("flags: &a {<<: *a, migStrategy: single}")[0].mig_strategy == "single"
     rows = "\n".join(f"k{n}: &k{n} {{<<: *k{n - 1}}}" for n in range(1, 3000))
     assert read(f"k0: &k0 {{}}\n{rows}\nflags: {{<<: *k2999}}")[0] == KubeletConfig()
 
 
-def test_a_config_map_as_nvidias_documents_show_it_is_named_as_such() -> None:
+def test_a_config_map_of_kubernetes_is_an_error() -> None:
     text = """
 apiVersion: v1
 kind: ConfigMap
@@ -304,7 +306,7 @@ data:
     assert "is a ConfigMap" in found[0].message
 
 
-def test_what_nvidias_file_says_of_health_is_the_daemons() -> None:
+def test_the_key_health_is_a_finding_and_changes_no_setting() -> None:
     settings, found = read("version: v1\nhealth: {disabled: false, ignoredXIDs: [13, 31], criticalXIDs: all}")
     assert settings == KubeletConfig()
     assert [one.severity for one in found] == ["info"]

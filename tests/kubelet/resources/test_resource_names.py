@@ -1,4 +1,4 @@
-"""Resources have the names that users of the vendors' own plugins know, and units lasting ids."""
+"""Resources have the names that the vendors' own plugins use, and units have stable ids."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,13 +7,21 @@ import pytest
 from support.hosts import nvidia_platforms
 from support.hosts.intel import discover
 from support.hosts.intel_tree import Device, b60, flex_170, gaudi_3, laptop
-from support.kubelet.offering import counts, h100, in_mig, names_of, offered, resource_of, with_gpus
-from support.values.unhealthy_gpus import ECC, FELL, example, ill, split
+from support.kubelet.advertised_resources import (
+    counts,
+    h100,
+    in_mig,
+    names_of,
+    offered,
+    resource_of,
+    with_gpus,
+)
+from support.values.unhealthy_gpus import ECC, FELL, example, split, with_causes
 
 from cdigen.config import KubeletConfig, SharingRow
 from cdigen.host.root import Root
 from cdigen.kubelet.resources.naming import MAX_ID
-from cdigen.kubelet.resources.offer import offer
+from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import replace
@@ -23,7 +31,7 @@ from cdigen.vendors.registry import VENDORS, load, resource_names
 HOSTS = ("debian13-8xh100", "ubuntu-2xmi300x-cpx", "ubuntu-flex170-sriov")
 
 
-def test_gpus_of_nvidia_are_known_by_uuid_and_given_by_it() -> None:
+def test_nvidias_gpus_have_their_uuids_as_ids_and_names() -> None:
     units = resource_of(offered(example()), "nvidia.com/gpu").units
     assert [unit.id for unit in units] == [gpu.uuid for gpu in example()["nvidia"].accelerators]
     assert units[0].cdi_names == (f"nvidia.com/gpu={units[0].id}",)
@@ -38,19 +46,19 @@ def test_ids_differ_and_leave_room_for_the_number_of_a_replica(host: str) -> Non
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_each_unit_is_given_by_one_name_that_is_its_own(host: str) -> None:
+def test_each_unit_has_one_cdi_name_that_no_other_unit_has(host: str) -> None:
     names = [unit.cdi_names for each in offered(example(host)).resources for unit in each.units]
     assert all(len(each) == 1 for each in names)
     assert len(set(names)) == len(names)
 
 
-def test_partitions_of_amd_are_gpus_or_have_names_of_their_size() -> None:
+def test_amd_partitions_are_gpus_or_have_a_resource_for_their_profile() -> None:
     host = example("ubuntu-2xmi300x-cpx")
     assert counts(offered(host)) == {"amd.com/gpu": 16}
     assert counts(offered(host, amd_strategy="mixed")) == {"amd.com/cpx_nps1": 16}
 
 
-def test_a_whole_gpu_of_amd_that_could_be_split_is_named_by_its_modes_among_mixed() -> None:
+def test_with_mixed_the_resource_name_of_a_partitionable_whole_amd_gpu_has_its_mode() -> None:
     amd = example("ubuntu-2xmi300x-cpx")["amd"]
     first, second = amd.accelerators
     whole = replace(first, model="AMD Instinct MI300X (SPX, NPS1)", partitioned=False, partitions=())
@@ -62,12 +70,12 @@ def test_a_whole_gpu_of_amd_that_could_be_split_is_named_by_its_modes_among_mixe
     assert counts(offered(host, amd_strategy="mixed")) == {"amd.com/gpu": 1, "amd.com/cpx_nps1": 8}
 
 
-def test_partitions_of_amd_are_known_as_amds_plugin_knows_them() -> None:
+def test_amd_partitions_have_the_ids_of_amds_plugin() -> None:
     units = resource_of(offered(example("ubuntu-2xmi300x-cpx")), "amd.com/gpu").units
     assert [unit.id for unit in units[:3]] == ["0000:05:00.0", "amdgpu_xcp_0", "amdgpu_xcp_1"]
 
 
-def test_a_gpu_of_intel_with_virtual_functions_is_left_out_and_they_are_offered() -> None:
+def test_virtual_functions_of_an_intel_gpu_are_advertised_instead_of_the_gpu() -> None:
     found = offered(example("ubuntu-flex170-sriov"))
     assert counts(found) == {"gpu.intel.com/i915": 5}
     assert [(each.rule, each.path) for each in found.findings] == [("resource-left-out", "intel.com/gpu=1")]
@@ -76,7 +84,7 @@ def test_a_gpu_of_intel_with_virtual_functions_is_left_out_and_they_are_offered(
 
 @pytest.mark.usefixtures("real_nodes")
 @pytest.mark.parametrize(
-    ("devices", "wanted"),
+    ("devices", "expected"),
     [
         (flex_170(), {"gpu.intel.com/i915": 5}),
         (b60(2), {"gpu.intel.com/xe": 2}),
@@ -84,10 +92,10 @@ def test_a_gpu_of_intel_with_virtual_functions_is_left_out_and_they_are_offered(
         (gaudi_3(3), {"habana.ai/gaudi": 3}),
     ],
 )
-def test_devices_of_intel_are_named_by_their_driver_or_class(
-    tmp_path: Path, devices: tuple[Device, ...], wanted: dict[str, int]
+def test_resources_of_intel_have_the_name_of_the_driver_or_of_the_device_class(
+    tmp_path: Path, devices: tuple[Device, ...], expected: dict[str, int]
 ) -> None:
-    assert counts(offered({"intel": discover(tmp_path, *devices)})) == wanted
+    assert counts(offered({"intel": discover(tmp_path, *devices)})) == expected
 
 
 def test_a_gpu_for_virtual_machines_is_in_no_resource() -> None:
@@ -98,12 +106,12 @@ def test_a_gpu_for_virtual_machines_is_in_no_resource() -> None:
     assert "its driver is vfio-pci" in found.findings[0].message
 
 
-def test_each_vendor_names_a_resource_of_gpus() -> None:
+def test_each_vendor_has_a_resource_name_for_gpus() -> None:
     assert all(any(row.device_class == "gpu" for row in resource_names(name)) for name in VENDORS)
 
 
-def test_an_unhealthy_gpu_is_unhealthy_with_all_its_replicas_and_nobody_else_is() -> None:
-    host = ill(example(), 3, FELL)
+def test_only_the_replicas_of_an_unhealthy_gpu_are_unhealthy() -> None:
+    host = with_causes(example(), 3, FELL)
     row = SharingRow(resource="nvidia.com/gpu", replicas=4)
     units = offered(host, sharing=(row,)).resources[0].units
     assert [unit.id for unit in units if unit.health == "unhealthy"] == [
@@ -111,7 +119,7 @@ def test_an_unhealthy_gpu_is_unhealthy_with_all_its_replicas_and_nobody_else_is(
     ]
 
 
-def test_an_instance_is_unhealthy_by_itself() -> None:
+def test_only_the_unit_of_an_unhealthy_mig_instance_is_unhealthy() -> None:
     units = resource_of(offered(with_gpus(split(h100(0)))), "nvidia.com/mig-1g.10gb").units
     assert [unit.health for unit in units] == ["healthy", "unhealthy"]
     assert units[1].partition is not None
@@ -122,20 +130,20 @@ def test_a_gpu_without_a_name_in_a_spec_is_unhealthy_and_stays_in_the_list() -> 
     host = example()
     gone = h100(2).uuid or ""
     names = {name for name in names_of(host) if gone not in name and name != "nvidia.com/gpu=2"}
-    found = offer(host, (DEFAULT,), names.__contains__, KubeletConfig())
+    found = advertise(host, (DEFAULT,), names.__contains__, KubeletConfig())
     units = found.resources[0].units
     assert [unit.health for unit in units].count("unhealthy") == 1
     assert (units[2].health, units[2].cdi_names) == ("unhealthy", ())
     assert [each.rule for each in found.findings] == ["resource-without-name"]
 
 
-def test_without_specs_every_unit_is_there_and_none_is_healthy() -> None:
-    found = offer(example(), (DEFAULT,), lambda _: False, KubeletConfig())
+def test_without_specs_all_units_are_advertised_as_unhealthy() -> None:
+    found = advertise(example(), (DEFAULT,), lambda _: False, KubeletConfig())
     assert {unit.health for unit in found.resources[0].units} == {"unhealthy"}
     assert counts(found) == {"nvidia.com/gpu": 8}
 
 
-def test_without_uuids_in_specs_the_address_names_a_gpu_and_then_its_number() -> None:
+def test_if_specs_have_no_uuids_the_cdi_name_of_a_unit_has_the_address_or_the_index() -> None:
     host = example()
     by_address = replace(DEFAULT, names=("index", "pci"))
     (name,) = offered(host, profiles=(by_address,)).resources[0].units[1].cdi_names
@@ -144,40 +152,40 @@ def test_without_uuids_in_specs_the_address_names_a_gpu_and_then_its_number() ->
     assert offered(host, profiles=(by_number,)).resources[0].units[1].cdi_names == ("nvidia.com/gpu=1",)
 
 
-def test_a_gpu_whose_uuid_is_not_known_is_known_by_its_address() -> None:
+def test_a_gpu_of_unknown_uuid_has_its_address_as_id() -> None:
     found = offered(with_gpus(replace(h100(0), uuid=None)))
     assert found.resources[0].units[0].id == h100(0).address
 
 
 def test_a_gpu_that_cannot_be_used_is_unhealthy_although_a_spec_names_it() -> None:
     host = with_gpus(replace(h100(0), usable=False, problem="it has fallen off the bus"))
-    found = offer(host, (DEFAULT,), lambda _: True, KubeletConfig())
+    found = advertise(host, (DEFAULT,), lambda _: True, KubeletConfig())
     assert [unit.health for unit in found.resources[0].units] == ["unhealthy"] + ["healthy"] * 7
 
 
-def test_of_several_kinds_the_first_profiles_name_is_given() -> None:
+def test_with_several_kinds_the_cdi_name_in_the_kind_of_the_first_profile_is_used() -> None:
     profiles = (DEFAULT, Profile(name="compute", device_class="gpu-compute"))
     known = names_of(example(), profiles)
-    # By number in the first kind, and by UUID in the second.
+    # The specs have no UUIDs in the first kind, and UUIDs in the second kind.
     lasting = {name for name in known if name.startswith("nvidia.com/gpu=GPU-")}
-    found = offer(example(), profiles, (known - lasting).__contains__, KubeletConfig())
+    found = advertise(example(), profiles, (known - lasting).__contains__, KubeletConfig())
     assert found.resources[0].units[3].cdi_names == ("nvidia.com/gpu=3",)
 
 
-def test_ids_that_are_too_long_differ_as_their_ends_do() -> None:
+def test_ids_that_are_too_long_are_shortened_and_still_differ() -> None:
     gpus = [replace(h100(0), uuid=None, address=f"{'0' * 80}:0{n}:00.0") for n in range(8)]
     units = offered(with_gpus(*gpus)).resources[0].units
     assert len({unit.id for unit in units}) == 8
 
 
-def test_an_instance_that_the_library_has_not_named_is_known_by_its_ids() -> None:
+def test_an_instance_of_unknown_uuid_has_its_instance_numbers_in_the_id() -> None:
     gpu = in_mig(h100(0), "1g.10gb")
     part = replace(gpu.partitions[0], uuid=None, index=None, instance="gi9/ci0")
     found = offered(with_gpus(replace(gpu, partitions=(part,))))
     assert resource_of(found, "nvidia.com/mig-1g.10gb").units[0].id == f"{h100(0).uuid}:gi9-ci0"
 
 
-def test_numa_nodes_are_those_of_the_gpus_and_none_where_unknown() -> None:
+def test_units_have_the_numa_nodes_of_their_gpus_or_none_if_unknown() -> None:
     host = with_gpus(replace(h100(0), numa_node=1), replace(h100(1), numa_node=None))
     assert [unit.numa for unit in offered(host).resources[0].units[:2]] == [1, None]
 

@@ -1,7 +1,7 @@
-"""Names by configuration: any for any selection, each device in one resource."""
+"""The configuration can set any resource name for any devices; each device is in one resource."""
 
 import pytest
-from support.kubelet.offering import counts, h100, in_mig, offered, resource_of, with_gpus
+from support.kubelet.advertised_resources import counts, h100, in_mig, offered, resource_of, with_gpus
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow
@@ -28,7 +28,7 @@ def two_models() -> dict[str, Inventory]:
         {"min_memory_gb": 40, "max_memory_gb": 79},
     ],
 )
-def test_devices_are_named_by_what_they_are(condition: dict[str, object]) -> None:
+def test_each_condition_of_a_row_selects_devices(condition: dict[str, object]) -> None:
     found = offered(two_models(), resources=(ResourceRow(name="nvidia.com/a100", **condition),))  # type: ignore[arg-type]
     assert counts(found) == {"nvidia.com/a100": 2, "nvidia.com/gpu": 6}
 
@@ -47,7 +47,7 @@ def test_all_conditions_of_a_row_have_to_match(condition: dict[str, object]) -> 
     assert counts(found) == {"nvidia.com/gpu": 8}
 
 
-def test_the_first_row_that_matches_counts_and_a_device_is_in_one_resource() -> None:
+def test_only_the_first_row_that_matches_applies_to_a_device() -> None:
     rows = (
         ResourceRow(name="example.com/first", devices=("0",)),
         ResourceRow(name="example.com/a100", models=("*A100*",)),
@@ -59,7 +59,7 @@ def test_the_first_row_that_matches_counts_and_a_device_is_in_one_resource() -> 
     }
 
 
-def test_a_kind_is_also_what_devices_are_given_by() -> None:
+def test_the_kind_of_a_row_also_selects_the_kind_of_the_cdi_names() -> None:
     profiles = (DEFAULT, replace(DEFAULT, name="compute", device_class="gpu-compute"))
     rows = (ResourceRow(name="example.com/compute", kind="nvidia.com/gpu-compute", devices=("2",)),)
     found = offered(example(), profiles=profiles, resources=rows)
@@ -72,7 +72,7 @@ def test_a_kind_is_also_what_devices_are_given_by() -> None:
     )
 
 
-def test_profiles_name_partitions_and_none_names_whole_gpus() -> None:
+def test_profiles_select_partitions_and_the_profile_none_selects_whole_gpus() -> None:
     host = with_gpus(in_mig(h100(0), "1g.10gb", "3g.40gb"))
     rows = (
         ResourceRow(name="example.com/small", profiles=("1g.*",)),
@@ -85,13 +85,13 @@ def test_profiles_name_partitions_and_none_names_whole_gpus() -> None:
     }
 
 
-def test_memory_of_a_partition_is_that_of_its_profile() -> None:
+def test_the_memory_of_a_partition_is_the_size_in_its_profile() -> None:
     host = with_gpus(in_mig(h100(0), "1g.10gb", "3g.40gb"))
     rows = (ResourceRow(name="example.com/large", min_memory_gb=40),)
     assert counts(offered(host, resources=rows)) == {"nvidia.com/mig-1g.10gb": 1, "example.com/large": 8}
 
 
-def test_a_gpu_whose_memory_is_not_known_matches_no_limit_of_it_which_is_said() -> None:
+def test_a_gpu_of_unknown_memory_matches_no_row_with_a_memory_limit_and_is_reported() -> None:
     rows = (ResourceRow(name="example.com/any", min_memory_gb=1),)
     found = offered(example("ubuntu-2xmi300x-cpx"), resources=rows)
     assert counts(found) == {"amd.com/gpu": 16}
@@ -102,7 +102,7 @@ def test_a_gpu_whose_memory_is_not_known_matches_no_limit_of_it_which_is_said() 
     assert offered(example("ubuntu-2xmi300x-cpx"), resources=others).findings == ()
 
 
-def test_memory_that_nobody_asks_for_need_not_be_known() -> None:
+def test_unknown_memory_is_not_reported_if_no_memory_limit_applies_to_the_gpu() -> None:
     limit = ResourceRow(name="example.com/large", min_memory_gb=100)
     earlier = (ResourceRow(name="example.com/any"), limit)
     assert offered(example("ubuntu-2xmi300x-cpx"), resources=earlier).findings == ()
@@ -112,7 +112,7 @@ def test_memory_that_nobody_asks_for_need_not_be_known() -> None:
     assert {one.rule for one in found.findings} == {"resource-left-out"}
 
 
-def test_memory_that_the_kernel_tells_counts_to_a_whole_gib() -> None:
+def test_memory_that_the_kernel_reports_is_rounded_up_to_a_gib() -> None:
     host = example("ubuntu-2xmi300x-cpx")
     amd = host["amd"]
     gpus = tuple(
@@ -131,24 +131,24 @@ def test_memory_that_the_kernel_tells_counts_to_a_whole_gib() -> None:
         ("Tesla V100-SXM2-32GB", 32),
         ("Tesla T4", 16),
         ("NVIDIA H200", 141),
-        # The size in its name is that of the processor's memory.
+        # In this name, 480GB is the memory of the CPU.
         ("NVIDIA GH200 480GB", 96),
     ],
 )
-def test_memory_of_a_model_is_what_it_is_sold_by(model: str, size: int) -> None:
+def test_the_memory_of_a_gpu_is_the_size_for_its_model(model: str, size: int) -> None:
     host = with_gpus(replace(h100(0), model=model))
     rows = (ResourceRow(name="example.com/it", models=(model,), min_memory_gb=size, max_memory_gb=size),)
     assert counts(offered(host, resources=rows))["example.com/it"] == (8 if model in h100(1).model else 1)
 
 
-def test_a_model_is_what_it_is_sold_by_also_once_the_driver_has_told_its_memory() -> None:
-    """A T4 has 15 GiB for programs: the row for it is the same before NVML was asked and after."""
+def test_the_memory_for_the_model_has_precedence_over_the_reported_memory() -> None:
+    """A T4 has 15 GiB for programs. The same row matches before and after NVML has reported the memory."""
     host = with_gpus(replace(h100(0), model="Tesla T4", memory_mib=15360))
     rows = (ResourceRow(name="example.com/it", models=("Tesla T4",), min_memory_gb=16, max_memory_gb=16),)
     assert counts(offered(host, resources=rows))["example.com/it"] == 1
 
 
-def test_a_gpu_that_has_a_row_of_its_own_does_not_count_for_single() -> None:
+def test_the_strategy_single_ignores_gpus_that_a_row_selects() -> None:
     host = with_gpus(*(in_mig(h100(number), "1g.10gb") for number in range(3)), replace(h100(3), model=A100))
     rows = (ResourceRow(name="nvidia.com/h100", models=("*H100*",), profiles=("none",)),)
     found = offered(host, mig_strategy="single", resources=rows)
@@ -156,7 +156,7 @@ def test_a_gpu_that_has_a_row_of_its_own_does_not_count_for_single() -> None:
 
 
 @pytest.mark.parametrize("word", ["0", h100(0).uuid, h100(0).address, "nvidia.com/gpu=0"])
-def test_what_is_ignored_is_not_offered_with_all_its_partitions(word: str) -> None:
+def test_an_ignored_gpu_and_its_partitions_are_not_advertised(word: str) -> None:
     host = with_gpus(in_mig(h100(0), "1g.10gb", "1g.10gb"))
     found = offered(host, ignore=(word,))
     assert counts(found) == {"nvidia.com/gpu": 7}

@@ -1,17 +1,17 @@
-"""Replicas: per resource and per GPU, under another name or the same, and as many as a message holds."""
+"""Replicas of a resource or a GPU, under the same or another name, up to the size of a message."""
 
 import time
 
 import pytest
-from support.kubelet.offering import counts, h100, in_mig, offered, resource_of, with_gpus
+from support.kubelet.advertised_resources import counts, h100, in_mig, offered, resource_of, with_gpus
 from support.kubelet.resources import GPU
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow, SharingRow
-from cdigen.kubelet.resources.offer import MAX_MESSAGE
+from cdigen.kubelet.resources.resource_set import MAX_MESSAGE
 
 
-def test_replicas_are_units_of_the_same_device_with_ids_as_nvidias_plugin_has_them() -> None:
+def test_replicas_of_a_device_have_the_ids_of_nvidias_plugin() -> None:
     units = offered(example(), sharing=(SharingRow(resource=GPU, replicas=4),)).resources[0].units
     assert len(units) == 32
     assert [unit.id for unit in units[:5]] == [
@@ -22,13 +22,13 @@ def test_replicas_are_units_of_the_same_device_with_ids_as_nvidias_plugin_has_th
     assert {unit.cdi_names for unit in units[:4]} == {(f"{GPU}={h100(0).uuid}",)}
 
 
-def test_one_gpu_can_be_shared_alone_and_under_a_name_of_its_own() -> None:
+def test_a_single_gpu_can_be_shared_under_another_resource_name() -> None:
     row = SharingRow(resource=GPU, replicas=8, devices=("0",), rename="nvidia.com/notebook")
     found = offered(example(), sharing=(row,))
     assert counts(found) == {"nvidia.com/notebook": 8, GPU: 7}
 
 
-def test_a_row_with_devices_comes_before_one_without() -> None:
+def test_a_row_with_devices_has_precedence_over_a_row_without_devices() -> None:
     rows = (
         SharingRow(resource=GPU, replicas=2),
         SharingRow(resource=GPU, replicas=10, devices=(h100(0).uuid or "",)),
@@ -37,13 +37,13 @@ def test_a_row_with_devices_comes_before_one_without() -> None:
     assert counts(offered(example(), sharing=rows)) == {GPU: 10 + 1 + 6 * 2}
 
 
-def test_shares_are_renamed_where_the_configuration_says_so_and_what_is_not_shared_is_not() -> None:
+def test_with_rename_shared_replicas_are_renamed_and_whole_devices_are_not() -> None:
     rows = (SharingRow(resource=GPU, replicas=2, devices=("0",)),)
     found = offered(example(), sharing=rows, rename_shared=True)
     assert counts(found) == {f"{GPU}.shared": 2, GPU: 7}
 
 
-def test_instances_are_shared_by_the_name_of_their_profile() -> None:
+def test_instances_are_shared_under_the_resource_name_of_their_profile() -> None:
     host = with_gpus(in_mig(h100(0), "1g.10gb", "3g.40gb"))
     rows = (SharingRow(resource="nvidia.com/mig-1g.10gb", replicas=3),)
     assert counts(offered(host, sharing=rows)) == {
@@ -53,34 +53,39 @@ def test_instances_are_shared_by_the_name_of_their_profile() -> None:
     }
 
 
-def test_of_which_resources_more_than_one_share_is_refused() -> None:
+def test_resources_with_replicas_are_in_fails_many_if_configured() -> None:
     rows = (SharingRow(resource="amd.com/gpu", replicas=2),)
     host = {**example(), **example("ubuntu-2xmi300x-cpx")}
-    assert offered(host, sharing=rows, single_shares=True).fails_many == {"amd.com/gpu"}
+    assert offered(host, sharing=rows, fail_requests_greater_than_one=True).fails_many == {"amd.com/gpu"}
     assert offered(host, sharing=rows).fails_many == frozenset()
 
 
-def test_mps_is_told_apart() -> None:
+def test_resources_that_are_shared_by_mps_are_in_by_mps() -> None:
     found = offered(example(), sharing=(SharingRow(resource=GPU, replicas=4, mps=True),))
     assert found.by_mps == {GPU}
 
 
 @pytest.mark.parametrize(
-    ("row", "why"),
+    ("row", "reason"),
     [
-        (SharingRow(resource="nvidia.com/mig-1g.10gb", replicas=2, mps=True), "MPS is not for MIG instances"),
-        (SharingRow(resource=GPU, replicas=49, mps=True), "MPS serves 48 clients, not 49"),
-        (SharingRow(resource="amd.com/gpu", replicas=2, mps=True), "MPS is NVIDIA's alone"),
+        (
+            SharingRow(resource="nvidia.com/mig-1g.10gb", replicas=2, mps=True),
+            "MPS does not support MIG instances",
+        ),
+        (SharingRow(resource=GPU, replicas=49, mps=True), "MPS supports 48 clients, not 49"),
+        (SharingRow(resource="amd.com/gpu", replicas=2, mps=True), "MPS supports NVIDIA's devices only"),
     ],
 )
-def test_what_mps_cannot_do_is_refused_and_the_device_is_offered_unshared(row: SharingRow, why: str) -> None:
+def test_an_impossible_use_of_mps_is_reported_and_the_device_stays_unshared(
+    row: SharingRow, reason: str
+) -> None:
     host = {**with_gpus(in_mig(h100(0), "1g.10gb")), **example("ubuntu-2xmi300x-cpx")}
     found = offered(host, sharing=(row,))
     assert counts(found) == counts(offered(host))
-    assert why in found.findings[0].message
+    assert reason in found.findings[0].message
 
 
-def test_a_name_that_renaming_makes_too_long_is_refused() -> None:
+def test_a_resource_name_that_renaming_makes_too_long_is_refused() -> None:
     name = f"example.com/{'a' * 60}"
     found = offered(
         example(),
@@ -89,10 +94,10 @@ def test_a_name_that_renaming_makes_too_long_is_refused() -> None:
         rename_shared=True,
     )
     assert counts(found) == {name: 8}
-    assert "longer than the 63 characters" in found.findings[0].message
+    assert "more than 63 characters" in found.findings[0].message
 
 
-def test_five_thousand_replicas_of_each_of_eight_gpus_fit_and_take_a_moment() -> None:
+def test_five_thousand_replicas_of_each_of_eight_gpus_fit_and_take_less_than_5_s() -> None:
     begun_s = time.process_time()
     found = offered(example(), sharing=(SharingRow(resource=GPU, replicas=5_000),))
     assert time.process_time() - begun_s < 5
@@ -100,11 +105,11 @@ def test_five_thousand_replicas_of_each_of_eight_gpus_fit_and_take_a_moment() ->
     assert found.findings == ()
 
 
-def test_more_than_a_message_holds_is_refused_and_costs_no_other_resource() -> None:
+def test_a_list_that_is_longer_than_a_message_affects_no_other_resource() -> None:
     gpus = tuple(in_mig(h100(number), *("1g.10gb",) * 7) for number in range(4))
     rows = (SharingRow(resource="nvidia.com/mig-1g.10gb", replicas=5_000),)
     found = offered(with_gpus(*gpus), sharing=rows)
     assert counts(found) == {"nvidia.com/mig-1g.10gb": 0, GPU: 4}
-    assert "its 140000 units takes up to" in found.findings[0].message
+    assert "its 140000 units is too long: up to" in found.findings[0].message
     assert str(MAX_MESSAGE) in found.findings[0].message
     assert resource_of(found, GPU).units

@@ -1,4 +1,4 @@
-"""What a container asks for, annotation by annotation."""
+"""Device requests in annotations of a pod."""
 
 from time import process_time
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from support.nri.host import devices, outcome
 
 from cdigen.nri.decision.annotations import PREFIXES
-from cdigen.nri.decision.refusal import CAUSES
+from cdigen.nri.decision.refusal import REFUSAL_CAUSES
 
 GPU = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -27,27 +27,27 @@ OWN = "devices.cdigen.dev"
         ("cdi-devices.nri.io", f'["{GPU}=0","nvidia.com/gds=all"]'),
     ],
 )
-def test_annotations_name_devices_in_full(prefix: str, end: str, value: str) -> None:
-    assert devices(asked={f"{prefix}{end}": value}) == (f"{GPU}=0", "nvidia.com/gds=all")
+def test_annotations_contain_qualified_device_names(prefix: str, end: str, value: str) -> None:
+    assert devices(pod_annotations={f"{prefix}{end}": value}) == (f"{GPU}=0", "nvidia.com/gds=all")
 
 
-def test_the_closest_annotation_counts_alone() -> None:
+def test_only_the_most_specific_annotation_applies() -> None:
     asked = {OWN: f"{GPU}=0", f"{OWN}/pod": f"{GPU}=1:0", f"{OWN}/container.other": f"{GPU}=all"}
-    assert devices(asked=asked) == (f"{GPU}=1:0",)
+    assert devices(pod_annotations=asked) == (f"{GPU}=1:0",)
 
 
-def test_annotations_of_several_readers_are_put_together() -> None:
+def test_annotations_with_different_prefixes_are_combined() -> None:
     asked = {"nvidia.cdi.k8s.io/pod": f"{GPU}=0", OWN: f"{GPU}=1:0,{GPU}=0"}
-    assert devices(asked=asked) == (f"{GPU}=1:0", f"{GPU}=0")
+    assert devices(pod_annotations=asked) == (f"{GPU}=1:0", f"{GPU}=0")
 
 
-def test_readers_that_the_policy_leaves_out_are_not_read() -> None:
-    assert devices(asked={"nvidia.cdi.k8s.io": f"{GPU}=0"}, annotations=("cdigen",)) == ()
+def test_an_annotation_is_ignored_if_the_policy_does_not_list_its_prefix() -> None:
+    assert devices(pod_annotations={"nvidia.cdi.k8s.io": f"{GPU}=0"}, annotations=("cdigen",)) == ()
 
 
-def test_an_annotation_comes_before_the_environment_and_an_empty_one_asks_for_nothing() -> None:
-    assert devices(f"{VISIBLE}=all", asked={OWN: f"{GPU}=0"}) == (f"{GPU}=0",)
-    assert devices(f"{VISIBLE}=all", asked={OWN: ""}) == ()
+def test_an_annotation_overrides_the_environment_even_if_the_annotation_is_empty() -> None:
+    assert devices(f"{VISIBLE}=all", pod_annotations={OWN: f"{GPU}=0"}) == (f"{GPU}=0",)
+    assert devices(f"{VISIBLE}=all", pod_annotations={OWN: ""}) == ()
 
 
 DEEP = "[" * 50_000
@@ -78,9 +78,9 @@ DEEP = "[" * 50_000
     ids=range(17),
 )
 def test_an_annotation_that_is_no_list_of_names_is_refused(prefix: str, value: str) -> None:
-    begun = process_time()
-    decision = outcome(asked={prefix: value})
-    assert process_time() - begun < 0.5
+    start_s = process_time()
+    decision = outcome(pod_annotations={prefix: value})
+    assert process_time() - start_s < 0.5
     assert (decision.outcome, decision.cause) == ("refuse", "annotation")
     assert decision.reason.isprintable()
     assert len(decision.reason) < 300
@@ -92,6 +92,6 @@ TEXTS = st.text(max_size=40) | st.sampled_from(["0", "all", "[]", "- a", "a,b", 
 @given(TEXTS, st.sampled_from(sorted(prefix for row in PREFIXES.values() for prefix in row)))
 @example("\ud800", OWN)
 @example("!!python/object/apply:os.system [true]", OWN)
-def test_no_annotation_raises_anything_but_a_refusal(value: str, prefix: str) -> None:
-    decision = outcome(asked={prefix: value})
-    assert decision.outcome in {"nothing", "inject"} or decision.cause in CAUSES
+def test_any_annotation_is_accepted_or_refused(value: str, prefix: str) -> None:
+    decision = outcome(pod_annotations={prefix: value})
+    assert decision.outcome in {"nothing", "inject"} or decision.cause in REFUSAL_CAUSES

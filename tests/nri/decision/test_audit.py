@@ -1,4 +1,4 @@
-"""Who asked and was missed, from a runtime's state in any order."""
+"""The audit finds uninjected containers in the state of a runtime, whatever the order of the state."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.nri.host import allowed
 from support.nri.runtime import container, there
-from support.nri.serving import known_of
+from support.nri.serving import context_on
 from support.nri.synchronization import parts
 
 from cdigen.config import NriConfig, Settings
-from cdigen.nri.decision.answer import MARK
 from cdigen.nri.decision.audit import AuditResult, audit
-from cdigen.nri.decision.handover import SEAL
+from cdigen.nri.decision.handover import INJECTED_INTO_ANNOTATION
+from cdigen.nri.decision.injection import INJECTED_ANNOTATION
 from cdigen.nri.wire.messages import read_synchronize
 from cdigen.nri.wire.protobuf import message_class
 
@@ -25,48 +25,58 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.context import DecisionContext
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"
+DEVICE = "nvidia.com/gpu=all"
+
+
+def marked(container: str) -> dict[str, str]:
+    """Return the annotations of the injected CONTAINER."""
+    return {INJECTED_ANNOTATION: DEVICE, INJECTED_INTO_ANNOTATION: f"{container}/1"}
 
 
 def found(context: DecisionContext, *messages: Any) -> AuditResult:
-    """Return what there is to say of MESSAGES, requests of Synchronize, in this order."""
+    """Return the result of an audit of MESSAGES (Synchronize requests) in this order."""
     return audit([read_synchronize(message.SerializeToString()) for message in messages], context)
 
 
 def by(root: Path, **row: Any) -> DecisionContext:
-    """Return what decisions on the host below ROOT know, by a policy of one ROW."""
-    return known_of(root, Settings(nri=NriConfig(allow=allowed(**row))))
+    """Return the context of decisions on the host below ROOT. The policy has one rule, with ROW."""
+    return context_on(root, Settings(nri=NriConfig(allow=allowed(**row))))
 
 
 PRIVILEGED = {"devices": [{"allow": True, "access": "rwm"}]}
 
 
 def part(*rows: Any) -> Any:
-    kind, asked = message_class("SynchronizeRequest"), message_class("Pod")
-    pods = [row.SerializeToString() for row in rows if isinstance(row, asked)]
-    containers = [row.SerializeToString() for row in rows if not isinstance(row, asked)]
+    kind, pod = message_class("SynchronizeRequest"), message_class("Pod")
+    pods = [row.SerializeToString() for row in rows if isinstance(row, pod)]
+    containers = [row.SerializeToString() for row in rows if not isinstance(row, pod)]
     return kind(pods=pods, containers=containers)
 
 
 def names(findings: AuditResult) -> list[str]:
-    return sorted(one.name.pod for one in findings.missed)
+    return sorted(one.name.pod for one in findings.uninjected)
 
 
-def test_a_container_that_comes_before_its_pod_is_found(known: DecisionContext) -> None:
-    one, its = there(1, ALL)
-    for messages in ([part(its), part(one)], [part(one), part(its)], [part(one, its)]):
-        findings = found(known, *messages)
+def test_a_container_reported_before_its_pod_is_found(context: DecisionContext) -> None:
+    sandbox, created = there(1, ALL)
+    for messages in (
+        [part(created), part(sandbox)],
+        [part(sandbox), part(created)],
+        [part(sandbox, created)],
+    ):
+        findings = found(context, *messages)
         assert names(findings) == ["pod-1"]
         assert findings.is_complete
 
 
 @given(st.randoms(use_true_random=False), st.integers(1, 5))
-def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
-    known: DecisionContext, chance: Any, count: int
+def test_the_order_of_the_runtimes_state_does_not_change_the_audit(
+    context: DecisionContext, chance: Any, count: int
 ) -> None:
     rows = [
         there(1, ALL),
         there(2, "NVIDIA_VISIBLE_DEVICES=77", "NVIDIA_REQUIRE_CUDA=cuda>=1"),
-        there(3, ALL, annotations={MARK: "nvidia.com/gpu=all"}),
+        there(3, ALL, annotations=marked("c3")),
         there(4, ALL, namespace="other"),
         there(5, ALL, linux={"devices": [{"path": "/dev/nvidia0"}]}),
         there(6, ALL, linux={"devices": [{"path": "/dev/nvidia0"}], "resources": PRIVILEGED}),
@@ -80,97 +90,94 @@ def test_the_order_in_which_a_runtime_tells_its_state_changes_nothing(
     flat = [row for pair in rows for row in pair]
     chance.shuffle(flat)
     size = -(-len(flat) // count)
-    findings = found(known, *[part(*flat[at : at + size]) for at in range(0, len(flat), size)])
+    findings = found(context, *[part(*flat[at : at + size]) for at in range(0, len(flat), size)])
     assert names(findings) == ["pod-1", "pod-10", "pod-2", "pod-6", "pod-8"]
-    assert findings.foreign == ("nvidia.cdi.k8s.io",)
+    assert findings.foreign_annotations == ("nvidia.cdi.k8s.io",)
     assert findings.is_complete
 
 
-def test_a_mark_that_came_with_a_checkpoint_or_from_the_pod_hides_no_container(
-    known: DecisionContext,
+def test_the_audit_ignores_a_marker_that_was_copied_from_a_checkpoint_or_a_pod(
+    context: DecisionContext,
 ) -> None:
-    gpu = "nvidia.com/gpu=all"
     rows = [
-        there(1, ALL, annotations={MARK: gpu, SEAL: "c1/1"}),
-        # Restored while no plugin was there: the marks are those of the container that was saved.
-        there(2, ALL, annotations={MARK: gpu, SEAL: "c1/1"}),
-        # The runtime passes the pod's annotations on to its containers.
-        there(3, ALL, annotations={MARK: gpu}),
-        there(4, ALL, annotations={MARK: gpu, SEAL: "c4/1"}),
-        # Of version 0.1, which writes no seal.
-        there(5, ALL, annotations={MARK: gpu}),
+        there(1, ALL, annotations=marked("c1")),
+        # The container was restored, without a plugin, with the annotations of the saved container.
+        there(2, ALL, annotations=marked("c1")),
+        # The runtime copies the annotations of the pod to the container.
+        there(3, ALL, annotations={INJECTED_ANNOTATION: DEVICE}),
+        there(4, ALL, annotations=marked("c4")),
     ]
-    for asking, _ in rows[2:4]:
-        asking.annotations[MARK] = gpu
-    findings = found(known, part(*[row for pair in rows for row in pair]))
+    for sandbox, _ in rows[2:4]:
+        sandbox.annotations[INJECTED_ANNOTATION] = DEVICE
+    findings = found(context, part(*[row for pair in rows for row in pair]))
     assert names(findings) == ["pod-2", "pod-3"]
-    assert [held.id for held in findings.given] == ["c1", "c4", "c5"]
+    assert [injected.id for injected in findings.injected] == ["c1", "c4"]
 
 
-def test_a_container_whose_devices_mounts_list_is_found(host_root: Path) -> None:
+def test_an_uninjected_container_whose_mounts_list_devices_is_found(host_root: Path) -> None:
     mounts = [{"source": "/dev/null", "destination": "/var/run/nvidia-container-devices/0"}]
     rows = [
         *there(1, mounts=mounts),
         *there(2, mounts=[{**mounts[0], "source": "/dev/zero"}]),
         *there(3, ALL),
     ]
-    for sources, missed in ((("mounts",), ["pod-1"]), (("environment",), ["pod-3"])):
-        assert names(found(by(host_root, sources=sources), part(*rows))) == missed
+    for sources, uninjected in ((("mounts",), ["pod-1"]), (("environment",), ["pod-3"])):
+        assert names(found(by(host_root, sources=sources), part(*rows))) == uninjected
 
 
-def test_a_container_is_missed_by_a_row_for_privileged_ones_if_it_is_one(host_root: Path) -> None:
+def test_a_rule_for_privileged_containers_applies_in_the_audit(host_root: Path) -> None:
     rows = [*there(1, ALL), *there(2, ALL, linux={"resources": PRIVILEGED})]
     assert names(found(by(host_root, privileged=True), part(*rows))) == ["pod-2"]
 
 
-def test_labels_that_the_policy_names_count_in_any_order(host_root: Path) -> None:
+def test_the_labels_of_a_rule_apply_whatever_the_order_of_the_state(host_root: Path) -> None:
     context = by(host_root, labels=(("gpus", "yes"),))
-    one, its = there(1, ALL)
-    assert names(found(context, part(its), part(one))) == []
-    one.labels["gpus"] = "yes"
-    one.labels["long"] = "x" * 1000
-    assert names(found(context, part(its), part(one))) == ["pod-1"]
+    sandbox, created = there(1, ALL)
+    assert names(found(context, part(created), part(sandbox))) == []
+    sandbox.labels["gpus"] = "yes"
+    sandbox.labels["long"] = "x" * 1000
+    assert names(found(context, part(created), part(sandbox))) == ["pod-1"]
 
 
-def test_a_container_whose_pod_never_comes_makes_the_audit_incomplete(known: DecisionContext) -> None:
-    assert not found(known, part(there(1, ALL)[1])).is_complete
+def test_a_container_without_a_pod_makes_the_audit_incomplete(context: DecisionContext) -> None:
+    assert not found(context, part(there(1, ALL)[1])).is_complete
 
 
-def test_a_container_that_containerd_is_removing_leaves_the_audit_complete(known: DecisionContext) -> None:
+def test_a_container_that_containerd_is_removing_leaves_the_audit_complete(context: DecisionContext) -> None:
     removed = container(pod_sandbox_id="", name="", env=[])
-    findings = found(known, part(*there(1, ALL), removed))
+    findings = found(context, part(*there(1, ALL), removed))
     assert names(findings) == ["pod-1"]
     assert findings.is_complete
 
 
-def test_a_container_that_was_served_needs_no_pod(known: DecisionContext) -> None:
-    _, its = there(1, ALL, annotations={MARK: "nvidia.com/gpu=all"})
-    assert found(known, part(its)).is_complete
+def test_the_audit_is_complete_without_the_pod_of_an_injected_container(context: DecisionContext) -> None:
+    _, created = there(1, ALL, annotations=marked("c1"))
+    assert found(context, part(created)).is_complete
 
 
-def test_what_cannot_be_read_makes_the_audit_incomplete(known: DecisionContext) -> None:
-    one, its = there(1, ALL)
+def test_invalid_state_makes_the_audit_incomplete(context: DecisionContext) -> None:
+    sandbox, created = there(1, ALL)
     for field in ("pods", "containers"):
-        broken = part(one, its)
+        broken = part(sandbox, created)
         getattr(broken, field).append(b"\xff\xff\xff")
-        findings = found(known, broken)
+        findings = found(context, broken)
         assert names(findings) == ["pod-1"]
         assert not findings.is_complete
 
 
-def test_five_thousand_pods_in_the_order_of_go_are_found(known: DecisionContext) -> None:
+def test_the_audit_finds_uninjected_containers_among_five_thousand_pods(context: DecisionContext) -> None:
     env = [
         ALL,
         f"NVIDIA_REQUIRE_CUDA={'cuda>=1 ' * 200}",
         *[f"E{number}=" + "y" * 40 for number in range(20)],
     ]
     rows = [there(number, *env, namespace="ml" if number % 10 == 0 else "web") for number in range(5000)]
-    for one, _ in rows:
-        one.annotations["filler"] = "x" * 1500
-        one.labels["app"] = "y" * 60
-    pods = random.Random(1).sample([one for one, _ in rows], len(rows))
-    messages = list(parts(pods, [its for _, its in rows], limit=4 << 20))
+    for sandbox, _ in rows:
+        sandbox.annotations["filler"] = "x" * 1500
+        sandbox.labels["app"] = "y" * 60
+    pods = random.Random(1).sample([sandbox for sandbox, _ in rows], len(rows))
+    messages = list(parts(pods, [created for _, created in rows], limit=4 << 20))
     assert len(messages) > 3
-    findings = found(known, *messages)
-    assert len(findings.missed) == 500
+    findings = found(context, *messages)
+    assert len(findings.uninjected) == 500
     assert findings.is_complete

@@ -1,4 +1,4 @@
-"""What runtimes can do, by what they say of themselves."""
+"""The name and version of a runtime determine its abilities (CDI devices, events of NRI)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from cdigen.runtimes.releases import NRI
         ("podman", "5.4.2", "unknown"),
     ],
 )
-def test_what_becomes_of_cdi_devices(runtime: str, version: str, cdi: str) -> None:
+def test_the_handling_of_cdi_devices_depends_on_the_version(runtime: str, version: str, cdi: str) -> None:
     assert abilities(runtime, version).cdi == cdi
 
 
@@ -51,7 +51,7 @@ def test_what_becomes_of_cdi_devices(runtime: str, version: str, cdi: str) -> No
         ("1.7.0-beta.1", "drops", 0x0408),
     ],
 )
-def test_before_a_release_the_less_is_assumed(version: str, cdi: str, events: int) -> None:
+def test_a_pre_release_lacks_the_abilities_that_its_release_adds(version: str, cdi: str, events: int) -> None:
     assert (abilities("containerd", version).cdi, abilities("containerd", version).events) == (cdi, events)
 
 
@@ -72,44 +72,44 @@ def test_before_a_release_the_less_is_assumed(version: str, cdi: str, events: in
         ("docker", "29.7.2", "v0.12.2", (0, 12), 0x0408),
     ],
 )
-def test_only_events_that_the_runtime_knows_are_subscribed_to(
+def test_cdigen_subscribes_only_to_events_that_the_runtime_supports(
     runtime: str, version: str, nri_version: str, nri: tuple[int, int], events: int
 ) -> None:
     known = abilities(runtime, version, nri_version)
     assert (known.nri, known.events) == (nri, events)
 
 
-def test_after_a_runtime_has_refused_validations_they_are_not_subscribed_to() -> None:
-    # Built with an older NRI than the release has.
+def test_cdigen_does_not_subscribe_to_validations_that_the_runtime_refused() -> None:
+    # The runtime was built with an older NRI than the table has for its release.
     able = abilities("containerd", "2.2.0")
-    assert is_rejected(able, was_told=False)
-    assert not is_rejected(able, was_told=True)
-    assert not is_rejected(None, was_told=False)
+    assert is_rejected(able, was_synchronized=False)
+    assert not is_rejected(able, was_synchronized=True)
+    assert not is_rejected(None, was_synchronized=False)
     again = abilities("containerd", "2.2.0", may_validate=False)
     assert (again.events, again.validates, again.cdi) == (0x0408, False, "injects")
-    assert not is_rejected(again, was_told=False)
+    assert not is_rejected(again, was_synchronized=False)
 
 
-def test_only_docker_takes_no_device_nodes() -> None:
+def test_only_docker_accepts_no_device_nodes() -> None:
     assert not abilities("docker", "29.2.0").takes_devices
     assert abilities("containerd", "1.7.24").takes_devices
 
 
-def test_a_runtime_that_drops_devices_is_told_which_release_does_not() -> None:
+def test_the_remedy_for_a_runtime_that_drops_devices_is_a_release_that_injects() -> None:
     assert abilities("containerd", "2.0.5").remedy == "containerd injects CDI devices since 1.7.30 and 2.1.0"
     assert abilities("cri-o", "1.33.0").remedy == "cri-o injects CDI devices since 1.34.0"
     assert abilities("containerd", "2.1.9").remedy == ""
     assert abilities("docker", "29.2.0").remedy == ""
 
 
-def test_the_rows_are_in_order() -> None:
+def test_the_rows_of_the_nri_table_are_in_order() -> None:
     for rows in NRI.values():
         assert list(rows) == sorted(rows, key=lambda row: row[0])
         assert [row[1] for row in rows] == sorted(row[1] for row in rows)
 
 
 @given(st.sampled_from([*NRI, ""]) | st.text(), st.text(), st.text())
-def test_any_text_has_an_answer_that_is_safe_to_subscribe_with(runtime: str, version: str, nri: str) -> None:
+def test_any_version_text_results_in_valid_abilities(runtime: str, version: str, nri: str) -> None:
     known = abilities(runtime, version, nri)
     assert known.events in (0x0408, 0x2408)
     assert known.cdi in ("injects", "drops", "refuses", "unknown")

@@ -1,4 +1,4 @@
-"""What a decision is made of is gone with it: garbage is looked for while containers wait."""
+"""A decision leaves no garbage: a garbage collection would delay waiting containers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.nri.host import POD, container
 
-from cdigen.nri.decision.answer import created
 from cdigen.nri.decision.compat import abilities
+from cdigen.nri.decision.injection import adjust_container
 
 if TYPE_CHECKING:
     from cdigen.nri.decision.context import DecisionContext
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 ASKS = {"nothing": (), "a GPU": ("NVIDIA_VISIBLE_DEVICES=0", "NVIDIA_DRIVER_CAPABILITIES=compute")}
 
 
-@pytest.mark.parametrize("asks", ASKS)
-def test_a_decision_leaves_no_garbage(known: DecisionContext, asks: str) -> None:
+@pytest.mark.parametrize("request_name", ASKS)
+def test_a_decision_leaves_no_garbage(context: DecisionContext, request_name: str) -> None:
     able = abilities("containerd", "2.1.9")
-    # What is imported and compiled at the first time stays.
-    first = created(POD, container(*ASKS[asks]), known, able)
-    assert first.outcome == ("inject" if ASKS[asks] else "nothing")
+    # The first call imports modules and compiles patterns, which stay in memory.
+    first = adjust_container(POD, container(*ASKS[request_name]), context, able)
+    assert first.outcome == ("inject" if ASKS[request_name] else "nothing")
     found = []
     gc.disable()
     try:
         for _ in range(10):
             gc.collect()
-            created(POD, container(*ASKS[asks]), known, able)
+            adjust_container(POD, container(*ASKS[request_name]), context, able)
             found.append(gc.collect())
     finally:
         gc.enable()
-    # A decision would leave some each time; threads of earlier tests do at times.
+    # A leak would leave garbage in each run. Threads of earlier tests leave garbage in some runs.
     assert min(found) == 0

@@ -1,13 +1,13 @@
-"""What somebody else has given a container already, and who else may."""
+"""Devices that a container already has (outcome "served"), and other plugins that inject devices."""
 
 import pytest
 from support.nri.host import container, content, devices, inventory, outcome
-from support.nri.host import machine as machine_by
+from support.nri.host import host_gpus as host_gpus_by
 
 from cdigen.config import GpuKind
 from cdigen.model.inventory import HostNode, Partition
-from cdigen.nri.decision.existing_devices import injected_by_another, other_injectors
-from cdigen.nri.decision.machine import Machine
+from cdigen.nri.decision.existing_devices import conflicting_plugins, injected_by_other_plugin
+from cdigen.nri.decision.host_gpus import HostGpus
 from cdigen.value import replace
 
 GPU0 = "NVIDIA_VISIBLE_DEVICES=0"
@@ -17,7 +17,7 @@ OWN = {"devices.cdigen.dev": "nvidia.com/gpu=0"}
 
 
 @pytest.mark.parametrize(
-    ("path", "asked"),
+    ("path", "annotations"),
     [
         ("/dev/nvidia0", None),
         ("/dev/nvidia0", OWN),
@@ -26,14 +26,18 @@ OWN = {"devices.cdigen.dev": "nvidia.com/gpu=0"}
         ("/dev/nvgpu/igpu0/channel", None),
     ],
 )
-def test_a_container_with_nodes_of_gpus_gets_no_gpu_again(path: str, asked: dict[str, str] | None) -> None:
-    decision = outcome(GPU0, asked=asked, here=container(devices=("/dev/null", path), mounts=DRIVER))
+def test_a_container_with_nodes_of_gpus_gets_no_gpu(path: str, annotations: dict[str, str] | None) -> None:
+    decision = outcome(
+        GPU0, pod_annotations=annotations, here=container(devices=("/dev/null", path), mounts=DRIVER)
+    )
     assert (decision.outcome, decision.devices) == ("served", ())
-    assert [path in note.text for note in decision.notes if note.cause == "served"] == [True]
+    assert [path in ignored.text for ignored in decision.ignored_requests if ignored.cause == "served"] == [
+        True
+    ]
 
 
 @pytest.mark.parametrize(
-    ("asked", "nodes"),
+    ("name", "nodes"),
     [
         ("nvidia.com/gpu=0", ("/dev/nvidia1",)),
         ("nvidia.com/gpu=1:0", ("/dev/nvidia0",)),
@@ -41,7 +45,7 @@ def test_a_container_with_nodes_of_gpus_gets_no_gpu_again(path: str, asked: dict
         ("nvidia.com/gpu=all", ("/dev/nvidia0",)),
     ],
 )
-def test_what_was_named_in_full_is_not_taken_for_another_gpu(asked: str, nodes: tuple[str, ...]) -> None:
+def test_a_qualified_name_is_injected_beside_another_gpu(name: str, nodes: tuple[str, ...]) -> None:
     part = Partition(
         index=0,
         uuid=None,
@@ -52,14 +56,20 @@ def test_what_was_named_in_full_is_not_taken_for_another_gpu(asked: str, nodes: 
         usable=True,
     )
     first, second, *_ = inventory().accelerators
-    machine = machine_by(content(inventory(accelerators=(first, replace(second, partitions=(part,))))))
-    annotated = {"devices.cdigen.dev": asked}
-    assert devices(asked=annotated, machine=machine, here=container(devices=nodes)) == (asked,)
+    host_gpus = host_gpus_by(content(inventory(accelerators=(first, replace(second, partitions=(part,))))))
+    annotated = {"devices.cdigen.dev": name}
+    assert devices(pod_annotations=annotated, host_gpus=host_gpus, here=container(devices=nodes)) == (name,)
     every = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-caps/nvidia-cap12", "/dev/nvidia-caps/nvidia-cap13")
-    assert devices(asked=annotated, machine=machine, here=container(devices=every, mounts=DRIVER)) == ()
-    # Who cannot tell which node is whose takes any for it.
-    unknown = Machine(problem="there is no inventory")
-    assert devices(asked=annotated, machine=unknown, here=container(devices=nodes, mounts=DRIVER)) == ()
+    assert (
+        devices(pod_annotations=annotated, host_gpus=host_gpus, here=container(devices=every, mounts=DRIVER))
+        == ()
+    )
+    # Without an inventory, a node of any GPU means that the request is served.
+    unknown = HostGpus(problem="there is no inventory")
+    assert (
+        devices(pod_annotations=annotated, host_gpus=unknown, here=container(devices=nodes, mounts=DRIVER))
+        == ()
+    )
 
 
 def capability(number: int) -> HostNode:
@@ -67,13 +77,15 @@ def capability(number: int) -> HostNode:
     return HostNode(path=path, host_path=path, role="mig", major=236, minor=number, mode=0o444, uid=0, gid=0)
 
 
-def test_all_for_those_who_administer_gpus_is_not_served_by_the_node_of_one() -> None:
+def test_one_gpu_node_does_not_serve_a_management_request() -> None:
     asked = {"devices.cdigen.dev": "nvidia.com/management=all"}
     here = container(devices=NODES)
-    assert devices(asked=asked, management_namespaces=("ml",), here=here) == ("nvidia.com/management=all",)
+    assert devices(pod_annotations=asked, management_namespaces=("ml",), here=here) == (
+        "nvidia.com/management=all",
+    )
 
 
-def test_the_one_node_of_wsl_is_nvidias_where_its_files_are() -> None:
+def test_the_wsl_node_is_an_nvidia_gpu_if_nvidias_files_are_mounted() -> None:
     here = container(devices=("/dev/dxg",))
     assert devices(GPU0, here=here) == ("nvidia.com/gpu=0",)
     files = container(devices=("/dev/dxg",), mounts=("/usr/lib/wsl/lib/libdxcore.so",))
@@ -90,7 +102,7 @@ def test_the_one_node_of_wsl_is_nvidias_where_its_files_are() -> None:
         "/dev/nvidia-fs0",
     ],
 )
-def test_other_nodes_are_no_gpus(path: str) -> None:
+def test_nodes_of_other_devices_do_not_serve_a_gpu_request(path: str) -> None:
     assert devices(GPU0, here=container(devices=(path,))) == ("nvidia.com/gpu=0",)
 
 
@@ -108,7 +120,7 @@ def test_other_nodes_are_no_gpus(path: str) -> None:
         "nvidia.com/management=all",
     ],
 )
-def test_what_kubelet_asked_for_is_not_asked_for_again_by_the_environment(name: str) -> None:
+def test_a_cdi_device_of_the_kubelet_serves_the_gpu_request_in_the_environment(name: str) -> None:
     assert outcome(GPU0, here=container(cdi=(name,))).outcome == "served"
 
 
@@ -125,30 +137,34 @@ def test_what_kubelet_asked_for_is_not_asked_for_again_by_the_environment(name: 
         "notnvidia.com/gpu=0",
     ],
 )
-def test_what_is_no_gpu_for_programs_does_not_stand_for_one(name: str) -> None:
+def test_a_device_that_is_no_application_gpu_does_not_serve_a_gpu_request(name: str) -> None:
     assert devices(GPU0, here=container(cdi=(name,))) == ("nvidia.com/gpu=0",)
 
 
-def test_kinds_of_the_configuration_are_gpus_by_whatever_name() -> None:
+def test_configured_gpu_kinds_serve_gpu_requests() -> None:
     kinds = (GpuKind(kind="nvidia.com/compute"), GpuKind(kind="nvidia.com/gpu"))
     here = container(cdi=("nvidia.com/compute=0",))
     assert outcome(GPU0, here=here, gpu_kinds=kinds).outcome == "served"
     assert devices(GPU0, here=here) == ("nvidia.com/gpu=0",)
 
 
-def test_a_family_that_the_device_plugin_gave_under_its_own_name_is_there() -> None:
-    given = container(cdi=("k8s.device-plugin.nvidia.com/gpu=GPU-x", "k8s.device-plugin.nvidia.com/gds=all"))
-    assert outcome(GPU0, "NVIDIA_GDS=enabled", here=given).outcome == "served"
+def test_a_gds_device_of_the_device_plugin_serves_the_request() -> None:
+    here = container(cdi=("k8s.device-plugin.nvidia.com/gpu=GPU-x", "k8s.device-plugin.nvidia.com/gds=all"))
+    assert outcome(GPU0, "NVIDIA_GDS=enabled", here=here).outcome == "served"
 
 
-def test_notes_quote_what_anybody_may_have_written() -> None:
-    (note,) = outcome("NVIDIA_VISIBLE_DEVICES=\x1b[31m", here=container(cdi=("nvidia.com/gpu=0",))).notes
-    assert note.text.startswith("'\\x1b[31m'")
+def test_untrusted_text_in_ignored_requests_is_quoted() -> None:
+    (ignored,) = outcome(
+        "NVIDIA_VISIBLE_DEVICES=\x1b[31m", here=container(cdi=("nvidia.com/gpu=0",))
+    ).ignored_requests
+    assert ignored.text.startswith("'\\x1b[31m'")
 
 
-def test_an_annotation_adds_what_kubelet_did_not_ask_for() -> None:
+def test_an_annotation_adds_devices_to_the_devices_of_the_kubelet() -> None:
     asked = {"devices.cdigen.dev": "nvidia.com/gpu=0,nvidia.com/gds=all"}
-    assert devices(asked=asked, here=container(cdi=("nvidia.com/gpu=0",))) == ("nvidia.com/gds=all",)
+    assert devices(pod_annotations=asked, here=container(cdi=("nvidia.com/gpu=0",))) == (
+        "nvidia.com/gds=all",
+    )
 
 
 @pytest.mark.parametrize(
@@ -161,32 +177,32 @@ def test_an_annotation_adds_what_kubelet_did_not_ask_for() -> None:
         ("nvidia.com/nvswitch=all", "/dev/nvidia-nvswitchctl"),
     ],
 )
-def test_each_family_shows_by_its_own_nodes(name: str, path: str) -> None:
+def test_other_nvidia_devices_are_recognized_by_their_nodes(name: str, path: str) -> None:
     asked = {"devices.cdigen.dev": name}
-    given = {"asked": asked, "management_namespaces": ("ml",)}
-    assert devices(here=container(devices=(path,)), **given) == ()
-    assert devices(here=container(devices=NODES), **given) == (name,)
+    settings = {"pod_annotations": asked, "management_namespaces": ("ml",)}
+    assert devices(here=container(devices=(path,)), **settings) == ()
+    assert devices(here=container(devices=NODES), **settings) == (name,)
 
 
-def test_a_privileged_container_has_every_node_of_the_host_and_no_driver() -> None:
+def test_gpu_nodes_of_a_privileged_container_do_not_serve_its_request() -> None:
     here = container(devices=(*NODES, "/dev/mem", "/dev/kmsg"))
     assert devices(GPU0, here=replace(here, may_use_all_devices=True)) == ("nvidia.com/gpu=0",)
 
 
-def test_a_container_is_not_privileged_for_a_node_that_a_device_plugin_may_pass() -> None:
+def test_a_device_plugins_node_does_not_make_a_container_privileged() -> None:
     here = container(devices=(*NODES, "/dev/kmsg"), mounts=DRIVER)
     assert outcome(GPU0, here=here).outcome == "served"
 
 
-def test_void_asks_for_nothing_and_with_gpus_there_means_that_they_were_given() -> None:
+def test_void_requests_nothing_and_a_container_with_void_and_gpu_nodes_is_served() -> None:
     void = "NVIDIA_VISIBLE_DEVICES=void"
     assert outcome(void).outcome == "nothing"
     assert outcome(void, here=container(devices=NODES)).outcome == "served"
-    assert outcome(void, asked=OWN, here=container(devices=NODES)).outcome == "served"
+    assert outcome(void, pod_annotations=OWN, here=container(devices=NODES)).outcome == "served"
 
 
-def test_void_alone_does_not_take_away_what_an_annotation_gives() -> None:
-    assert devices("NVIDIA_VISIBLE_DEVICES=void", asked=OWN) == ("nvidia.com/gpu=0",)
+def test_void_does_not_cancel_an_annotation() -> None:
+    assert devices("NVIDIA_VISIBLE_DEVICES=void", pod_annotations=OWN) == ("nvidia.com/gpu=0",)
 
 
 @pytest.mark.parametrize(
@@ -208,34 +224,34 @@ def test_nodes_without_the_drivers_files_are_reported(
     here = container(devices=NODES, **more)
     decision = outcome(GPU0, here=here, nodes_without_driver="warn")
     assert decision.outcome == "served"
-    assert any(note.cause == "nodes_without_driver" for note in decision.notes) is lacks
+    assert any(ignored.cause == "nodes_without_driver" for ignored in decision.ignored_requests) is lacks
     refused = outcome(GPU0, here=here, nodes_without_driver="refuse")
     assert (refused.outcome, refused.cause) == (
         ("refuse", "nodes_without_driver") if lacks else ("served", "")
     )
 
 
-def test_a_container_that_has_its_gpus_is_not_refused_for_names_that_no_spec_has() -> None:
+def test_a_container_with_its_gpus_is_not_refused_for_unknown_names() -> None:
     asked = "NVIDIA_VISIBLE_DEVICES=GPU-of-another-spec"
     assert outcome(asked).outcome == "refuse"
     here = container(devices=NODES, mounts=DRIVER)
     assert outcome(asked, "NVIDIA_REQUIRE_CUDA=cuda>=99", here=here).outcome == "served"
 
 
-def test_other_injectors_are_known_by_their_names() -> None:
+def test_conflicting_plugins_are_recognized_by_name() -> None:
     names = ["10-device-injector", "20-cdigen", "05-acme_device-injector.v2", "ulimit", "device-injector"]
-    found = other_injectors(names, ("cdigen", "nvidia", "noderesource"))
+    found = conflicting_plugins(names, ("cdigen", "nvidia", "noderesource"))
     assert found == (("05-acme_device-injector.v2", "noderesource"), ("10-device-injector", "noderesource"))
-    assert other_injectors(names, ("cdigen", "nvidia")) == ()
-    told = [
+    assert conflicting_plugins(names, ("cdigen", "nvidia")) == ()
+    registered = [
         "00-default-validator",
         "10-nvidia-ctk-installer",
         "20-cdigen",
         "10-nvidia-toolkit",
         "30-x-nvidia",
     ]
-    assert other_injectors(told, ("cdigen", "noderesource")) == ()
-    assert other_injectors(told, ("nvidia",)) == (
+    assert conflicting_plugins(registered, ("cdigen", "noderesource")) == ()
+    assert conflicting_plugins(registered, ("nvidia",)) == (
         ("10-nvidia-ctk-installer", "nvidia"),
         ("10-nvidia-toolkit", "nvidia"),
     )
@@ -245,8 +261,8 @@ ASKED = (("devices.cdigen.dev", "cdigen"), ("nvidia.cdi.k8s.io/pod", "nvidia"))
 MARK = "cdigen.dev/injected"
 
 
-def test_gpus_that_an_annotation_asked_for_and_cdigen_did_not_give_came_from_another() -> None:
+def test_gpu_nodes_without_a_marker_are_from_another_plugin() -> None:
     here = container(devices=NODES)
-    assert injected_by_another(here, ASKED) == ("nvidia.cdi.k8s.io/pod",)
-    assert injected_by_another(container(), ASKED) == ()
-    assert injected_by_another(container(devices=NODES, cdi=("a.b/c=d",)), ASKED) == ()
+    assert injected_by_other_plugin(here, ASKED) == ("nvidia.cdi.k8s.io/pod",)
+    assert injected_by_other_plugin(container(), ASKED) == ()
+    assert injected_by_other_plugin(container(devices=NODES, cdi=("a.b/c=d",)), ASKED) == ()

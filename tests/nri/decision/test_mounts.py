@@ -1,4 +1,4 @@
-"""What a container requests by mounts of /dev/null, beside its variables and annotations."""
+"""Device requests by mounts, together with variables and annotations."""
 
 from time import process_time
 
@@ -22,7 +22,7 @@ from support.nri.host import (
 
 from cdigen.nri.decision import mounts
 from cdigen.nri.decision.policy import needs_decision, requests_devices
-from cdigen.nri.decision.refusal import CAUSES
+from cdigen.nri.decision.refusal import REFUSAL_CAUSES
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.nri.pods import Container, ContainerMount
 from cdigen.value import replace
@@ -37,7 +37,7 @@ ONLY = allowed("mounts")
 
 
 @pytest.mark.parametrize(
-    ("names", "given_devices"),
+    ("names", "expected"),
     [
         (["0"], [f"{GPU}=0"]),
         ([UUID], [f"{GPU}={UUID}"]),
@@ -56,11 +56,11 @@ ONLY = allowed("mounts")
         (["0", "0", UUID], [f"{GPU}=0"]),
     ],
 )
-def test_each_mount_asks_for_a_device(names: list[str], given_devices: list[str]) -> None:
-    assert devices(LISTED, here=listing(*names), allow=ONLY) == tuple(given_devices)
+def test_each_mount_requests_a_device(names: list[str], expected: list[str]) -> None:
+    assert devices(LISTED, here=listing(*names), allow=ONLY) == tuple(expected)
 
 
-def test_channels_are_given_beside_gpus_alone() -> None:
+def test_channels_are_injected_only_together_with_gpus() -> None:
     assert outcome(here=listing("0", "imex/9")).cause == "unknown_device"
     assert devices("HOME=/", here=listing("imex/7")) == ()
     assert devices("NVIDIA_VISIBLE_DEVICES=0", here=listing("imex/7")) == (
@@ -69,11 +69,11 @@ def test_channels_are_given_beside_gpus_alone() -> None:
     )
 
 
-def test_channels_count_by_the_rows_for_mounts_beside_gpus_of_the_environment_too() -> None:
+def test_channels_in_mounts_need_a_rule_with_their_kind() -> None:
     rows = (*allowed("environment"), *allowed("mounts", kinds=(GPU,)))
     decision = outcome("NVIDIA_VISIBLE_DEVICES=0", here=listing("imex/7"), allow=rows)
     assert decision.devices == (f"{GPU}=0",)
-    assert [note.cause for note in decision.notes] == ["not_counted"]
+    assert [ignored.cause for ignored in decision.ignored_requests] == ["not_permitted"]
 
 
 @pytest.mark.parametrize(
@@ -94,21 +94,21 @@ def test_channels_count_by_the_rows_for_mounts_beside_gpus_of_the_environment_to
     ],
     ids=range(12),
 )
-def test_other_mounts_ask_for_nothing(here: Container) -> None:
+def test_other_mounts_request_nothing(here: Container) -> None:
     assert not mounts.lists_devices(here.mounts)
     assert outcome(here=here) == outcome()
 
 
 @pytest.mark.parametrize("source", ["/dev/null", "/dev//null", "//dev/null", "/dev/x/../null", "/dev/null/"])
 @pytest.mark.parametrize("folder", [LISTS, f"/{LISTS}", "/var/x/../run//nvidia-container-devices"])
-def test_paths_are_read_as_go_cleans_them(source: str, folder: str) -> None:
+def test_paths_of_mounts_are_normalized_like_paths_in_go(source: str, folder: str) -> None:
     assert devices(here=listing("0", source=source, folder=folder), allow=ONLY) == (f"{GPU}=0",)
 
 
 @pytest.mark.parametrize(
     ("name", "cause", "words"),
     [
-        ("9", "unknown_device", "asks for '9'"),
+        ("9", "unknown_device", "requests '9'"),
         ("1", "unknown_device", "is in MIG mode"),
         ("0,1:0", "unknown_device", "'0,1:0'"),
         ("void", "unknown_device", "'void'"),
@@ -126,9 +126,7 @@ def test_paths_are_read_as_go_cleans_them(source: str, folder: str) -> None:
         ("cdi/nvidia.com/management/all", "not_permitted", "nvidia.com/management"),
     ],
 )
-def test_a_mount_that_cannot_be_served_is_refused_and_the_reason_named(
-    name: str, cause: str, words: str
-) -> None:
+def test_an_invalid_mount_is_refused_with_a_reason(name: str, cause: str, words: str) -> None:
     decision = outcome(LISTED, here=listing(name))
     assert (decision.outcome, decision.cause) == ("refuse", cause)
     assert words in decision.reason
@@ -136,35 +134,35 @@ def test_a_mount_that_cannot_be_served_is_refused_and_the_reason_named(
     assert len(decision.reason) < 400
 
 
-def test_annotations_come_before_mounts_and_mounts_before_the_environment() -> None:
-    assert devices(ALL, asked=OWN, here=listing("0")) == (f"{GPU}=1:0",)
+def test_annotations_override_mounts_and_mounts_override_the_environment() -> None:
+    assert devices(ALL, pod_annotations=OWN, here=listing("0")) == (f"{GPU}=1:0",)
     assert devices(ALL, here=listing("0")) == (f"{GPU}=0",)
     assert devices("NVIDIA_VISIBLE_DEVICES=void", here=listing("0")) == (f"{GPU}=0",)
     assert devices(ALL, here=listing("0"), allow=allowed("environment")) == (f"{GPU}=all",)
-    assert devices(ALL, asked=OWN, here=listing("0"), allow=ONLY) == (f"{GPU}=0",)
+    assert devices(ALL, pod_annotations=OWN, here=listing("0"), allow=ONLY) == (f"{GPU}=0",)
 
 
-def test_the_environment_says_nothing_where_mounts_list_the_gpus() -> None:
+def test_mounts_with_gpus_replace_the_environment() -> None:
     assert devices("NVIDIA_VISIBLE_DEVICES=nonsense", here=listing("0")) == (f"{GPU}=0",)
     decision = outcome("NVIDIA_VISIBLE_DEVICES=all", here=listing("0"), allow=ONLY)
-    assert (decision.devices, decision.notes) == ((f"{GPU}=0",), ())
+    assert (decision.devices, decision.ignored_requests) == ((f"{GPU}=0",), ())
 
 
-def test_gated_devices_count_as_the_gpus_beside_them() -> None:
+def test_switch_variables_apply_if_mounts_request_the_gpus() -> None:
     switched = (LISTED, "NVIDIA_GDS=enabled", "NVIDIA_NVSWITCH=enabled")
     assert devices(*switched, here=listing("0"), allow=ONLY) == (f"{GPU}=0", "nvidia.com/gds=all")
     narrow = allowed("mounts", kinds=(GPU,))
     assert devices(*switched, here=listing("0"), allow=narrow) == (f"{GPU}=0",)
 
 
-def test_other_makers_variables_count_beside_mounts_where_the_environment_does() -> None:
+def test_other_vendors_variables_apply_beside_mounts_if_the_environment_is_permitted() -> None:
     names = DeviceNames((*DEVICES, *AMD))
     asked = (LISTED, "AMD_VISIBLE_DEVICES=1")
     assert devices(*asked, here=listing("0"), names=names) == (f"{GPU}=0", "amd.com/gpu=1")
     assert devices(*asked, here=listing("0"), names=names, allow=ONLY) == (f"{GPU}=0",)
 
 
-def test_channels_of_the_environment_count_where_it_does_and_no_mount_names_any() -> None:
+def test_channels_of_the_environment_apply_if_no_mount_lists_channels() -> None:
     channels = (LISTED, "NVIDIA_IMEX_CHANNELS=0")
     zero, seven = "nvidia.com/imex-channel=0", "nvidia.com/imex-channel=7"
     assert devices(*channels, here=listing("0")) == (f"{GPU}=0", zero)
@@ -173,23 +171,26 @@ def test_channels_of_the_environment_count_where_it_does_and_no_mount_names_any(
     assert devices("NVIDIA_VISIBLE_DEVICES=0", channels[1], here=listing("imex/7")) == (f"{GPU}=0", seven)
 
 
-def test_a_list_that_the_policy_does_not_let_count_stops_the_container_that_refers_to_it() -> None:
+def test_a_variable_that_refers_to_mounts_is_refused_if_no_rule_permits_mounts() -> None:
     decision = outcome(LISTED, here=listing("0"), allow=allowed("annotation", "environment"))
     assert (decision.outcome, decision.cause) == ("refuse", "not_permitted")
-    assert "'sources'" in decision.reason
-    assert [note.cause for note in decision.notes] == ["not_counted"]
+    assert "no rule in nri.allow permits source 'mounts' in namespace 'ml'" in decision.reason
+    assert [ignored.cause for ignored in decision.ignored_requests] == ["not_permitted"]
     decision = outcome(LISTED, here=listing("0"), allow=allowed("annotation"))
-    assert (decision.outcome, {note.cause for note in decision.notes}) == ("nothing", {"not_counted"})
+    assert (decision.outcome, {ignored.cause for ignored in decision.ignored_requests}) == (
+        "nothing",
+        {"not_permitted"},
+    )
 
 
-def test_a_variable_that_refers_to_a_list_that_is_not_there_stops_the_container() -> None:
+def test_a_variable_that_refers_to_missing_mounts_is_refused() -> None:
     for here in (container(), listing("imex/7"), listing("0", source="/dev/zero")):
         decision = outcome(LISTED, here=here)
         assert (decision.outcome, decision.cause) == ("refuse", "unknown_device")
-        assert "and none asks for a GPU" in decision.reason
+        assert "and no mount requests a GPU" in decision.reason
 
 
-def test_a_container_that_has_its_gpus_is_not_refused_for_its_list() -> None:
+def test_a_container_with_its_gpus_is_not_refused_for_its_device_list() -> None:
     listed = listing(UUID)
     driver = ContainerMount(destination="/usr/lib/libcuda.so.1", source="/s", type="bind", options=())
     nodes = ("/dev/nvidia0", "/dev/nvidiactl")
@@ -198,13 +199,16 @@ def test_a_container_that_has_its_gpus_is_not_refused_for_its_list() -> None:
         assert outcome(LISTED, here=here, allow=allowed(*sources)).outcome == "served"
 
 
-def test_an_empty_annotation_takes_mounts_back_and_that_is_said() -> None:
-    decision = outcome(LISTED, asked={"devices.cdigen.dev": ""}, here=listing("0"))
-    assert (decision.outcome, [note.cause for note in decision.notes]) == ("nothing", ["overruled"])
-    assert "mounts do not count" in decision.notes[0].text
+def test_an_empty_annotation_cancels_mounts_and_is_reported() -> None:
+    decision = outcome(LISTED, pod_annotations={"devices.cdigen.dev": ""}, here=listing("0"))
+    assert (decision.outcome, [ignored.cause for ignored in decision.ignored_requests]) == (
+        "nothing",
+        ["request_cancelled"],
+    )
+    assert "mounts ignored" in decision.ignored_requests[0].text
 
 
-def test_whoever_has_such_mounts_waits_for_the_devices_of_the_host_to_be_read() -> None:
+def test_a_container_with_mounts_that_request_devices_needs_a_decision() -> None:
     here, pod = listing("0"), POD
     assert requests_devices(pod, here)
     assert needs_decision(pod, here, policy(allow=ONLY))
@@ -222,10 +226,10 @@ def test_whoever_has_such_mounts_waits_for_the_devices_of_the_host_to_be_read() 
     ],
     ids=range(3),
 )
-def test_more_than_anybody_needs_is_refused_at_once(here: Container) -> None:
-    begun = process_time()
+def test_excessive_requests_are_refused_at_once(here: Container) -> None:
+    start_s = process_time()
     decision = outcome(LISTED, here=here)
-    assert process_time() - begun < 0.5
+    assert process_time() - start_s < 0.5
     assert (decision.outcome, decision.cause) == ("refuse", "too_much")
 
 
@@ -235,9 +239,9 @@ PATHS = st.lists(
 
 
 @given(PATHS, PATHS)
-def test_no_mount_raises_anything_but_a_refusal(one: list[str], two: list[str]) -> None:
+def test_any_mount_is_accepted_or_refused(one: list[str], two: list[str]) -> None:
     decision = outcome(LISTED, here=listing("/".join(one), "/".join(two)))
-    assert decision.outcome in {"nothing", "inject"} or decision.cause in CAUSES
+    assert decision.outcome in {"nothing", "inject"} or decision.cause in REFUSAL_CAUSES
 
 
 GPUS, CHANNELS = st.sets(st.sampled_from(["0", "1:0"])), st.sets(st.sampled_from(["0", "7"]))
@@ -246,7 +250,7 @@ GPUS, CHANNELS = st.sets(st.sampled_from(["0", "1:0"])), st.sets(st.sampled_from
 def by_nvidia(
     listed: set[str], variable: set[str], *, accepts_mounts: bool, accepts_variable: bool
 ) -> set[str]:
-    """Return what nvidia-container-toolkit takes (cuda_image.go, VisibleDevices, ImexChannelRequests)."""
+    """Return the devices of nvidia-container-toolkit (cuda_image.go, VisibleDevices, ImexChannelRequests)."""
     if accepts_mounts and listed:
         return listed
     return variable if accepts_variable else set()
@@ -257,10 +261,12 @@ def by_nvidia(
     st.tuples(CHANNELS, CHANNELS),
     st.tuples(st.booleans(), st.booleans(), st.booleans()),
 )
-def test_rows_that_say_what_the_switches_of_nvidias_runtime_say_give_the_same(
-    asked: tuple[set[str], set[str]], beside: tuple[set[str], set[str]], switches: tuple[bool, bool, bool]
+def test_rules_equal_to_the_settings_of_nvidias_runtime_inject_the_same_devices(
+    gpu_names: tuple[set[str], set[str]],
+    channel_names: tuple[set[str], set[str]],
+    switches: tuple[bool, bool, bool],
 ) -> None:
-    (gpus, visible), (channels, imex) = asked, beside
+    (gpus, visible), (channels, imex) = gpu_names, channel_names
     accepts_mounts, accepts_unprivileged, is_privileged = switches
     allow = allowed("environment", privileged=not accepts_unprivileged)
     if accepts_mounts:
@@ -269,10 +275,10 @@ def test_rows_that_say_what_the_switches_of_nvidias_runtime_say_give_the_same(
         listing(*gpus, *(f"imex/{number}" for number in channels)), may_use_all_devices=is_privileged
     )
     env = (f"NVIDIA_VISIBLE_DEVICES={','.join(visible)}", f"NVIDIA_IMEX_CHANNELS={','.join(imex)}")
-    given_devices = devices(*env, here=here, allow=allow)
+    expected = devices(*env, here=here, allow=allow)
     accepted = {"accepts_mounts": accepts_mounts, "accepts_variable": is_privileged or accepts_unprivileged}
     found = by_nvidia(gpus, visible, **accepted)
     found_channels = by_nvidia(channels, imex, **accepted) if found else set()
-    assert set(given_devices) == {f"{GPU}={name}" for name in found} | {
+    assert set(expected) == {f"{GPU}={name}" for name in found} | {
         f"nvidia.com/imex-channel={name}" for name in found_channels
     }

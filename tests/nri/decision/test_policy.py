@@ -1,4 +1,4 @@
-"""Which requests count, and how the configuration says so."""
+"""Device requests that the configuration permits."""
 
 from typing import Any
 
@@ -21,49 +21,52 @@ OWN = {"devices.cdigen.dev": "nvidia.com/gpu=0"}
 ELSEWHERE = replace(POD, namespace="other")
 
 
-def test_by_default_nothing_counts_anywhere() -> None:
-    for decision in (outcome(ALL, allow=()), outcome(asked=OWN, allow=())):
+def test_by_default_no_request_is_permitted() -> None:
+    for decision in (outcome(ALL, allow=()), outcome(pod_annotations=OWN, allow=())):
         assert (decision.outcome, decision.devices) == ("nothing", ())
-        assert [note.cause for note in decision.notes] == ["not_counted"]
+        assert [ignored.cause for ignored in decision.ignored_requests] == ["not_permitted"]
 
 
-def test_nothing_counts_outside_the_namespaces_that_are_listed() -> None:
+def test_no_request_is_permitted_outside_the_listed_namespaces() -> None:
     assert devices(ALL) == ("nvidia.com/gpu=all",)
     assert devices(ALL, pod=ELSEWHERE) == ()
-    assert devices(asked=OWN, pod=ELSEWHERE) == ()
+    assert devices(pod_annotations=OWN, pod=ELSEWHERE) == ()
 
 
-def test_annotations_where_they_do_not_count_can_be_refused() -> None:
-    decision = outcome(asked=OWN, pod=ELSEWHERE, default_action="refuse")
+def test_annotations_that_are_not_permitted_can_be_refused() -> None:
+    decision = outcome(pod_annotations=OWN, pod=ELSEWHERE, default_action="refuse")
     assert (decision.outcome, decision.cause) == ("refuse", "default_action")
     assert "'other'" in decision.reason
     assert outcome(ALL, pod=ELSEWHERE, default_action="refuse").outcome == "nothing"
 
 
 @pytest.mark.parametrize("empty", ["", " ", ","])
-def test_an_empty_annotation_takes_the_environment_back_and_that_is_said(empty: str) -> None:
-    decision = outcome(ALL, asked={"devices.cdigen.dev": empty})
+def test_an_empty_annotation_cancels_the_environment_and_is_reported(empty: str) -> None:
+    decision = outcome(ALL, pod_annotations={"devices.cdigen.dev": empty})
     assert (decision.outcome, decision.devices) == ("nothing", ())
-    (note,) = decision.notes
-    assert note.cause == "overruled"
-    assert "devices.cdigen.dev is empty" in note.text
+    (ignored,) = decision.ignored_requests
+    assert ignored.cause == "request_cancelled"
+    assert "devices.cdigen.dev is empty" in ignored.text
 
 
 @pytest.mark.parametrize("visible", ["NVIDIA_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=", "HOME=/"])
-def test_an_empty_annotation_above_nothing_is_nothing_to_say(visible: str) -> None:
-    assert outcome(visible, asked={"devices.cdigen.dev": ""}).notes == ()
+def test_an_empty_annotation_without_other_requests_is_not_reported(visible: str) -> None:
+    assert outcome(visible, pod_annotations={"devices.cdigen.dev": ""}).ignored_requests == ()
 
 
 @pytest.mark.parametrize(
-    ("pattern", "counts"),
+    ("pattern", "is_permitted"),
     [("ml", True), ("m", False), ("m*", True), ("ml*", True), ("*", True), ("l*", False)],
 )
-def test_a_namespace_is_named_or_how_it_begins(pattern: str, *, counts: bool) -> None:
-    assert policy(allow=(AllowRule(namespaces=(pattern,)),)).grant(POD).counts("environment") is counts
+def test_a_namespace_matches_by_name_or_prefix(pattern: str, *, is_permitted: bool) -> None:
+    assert (
+        policy(allow=(AllowRule(namespaces=(pattern,)),)).grant(POD).permits_source("environment")
+        is is_permitted
+    )
 
 
 @pytest.mark.parametrize(
-    ("row", "counts"),
+    ("row", "is_permitted"),
     [
         ({"runtime_handlers": ("runc",)}, True),
         ({"runtime_handlers": ("nvidia",)}, False),
@@ -82,21 +85,22 @@ def test_a_namespace_is_named_or_how_it_begins(pattern: str, *, counts: bool) ->
         ({"kinds": ("amd.com/gpu",)}, False),
     ],
 )
-def test_a_container_has_to_fit_in_every_respect(row: dict[str, Any], *, counts: bool) -> None:
-    assert bool(devices(ALL, allow=allowed(**row))) is counts
+def test_a_container_must_match_all_conditions_of_a_rule(row: dict[str, Any], *, is_permitted: bool) -> None:
+    assert bool(devices(ALL, allow=allowed(**row))) is is_permitted
 
 
 PRIVILEGED = replace(container(), may_use_all_devices=True)
-# As accept-nvidia-visible-devices-as-volume-mounts, and not -envvar-when-unprivileged, of NVIDIA's runtime.
+# The settings of NVIDIA's runtime: accept-nvidia-visible-devices-as-volume-mounts = true, and
+# accept-nvidia-visible-devices-envvar-when-unprivileged = false.
 AS_BY_NVIDIA = (
     AllowRule(namespaces=("*",), sources=("mounts",)),
     AllowRule(namespaces=("*",), sources=("environment",), privileged=True),
 )
 
 
-def test_an_empty_runtime_handler_is_a_pod_without_a_runtime_class() -> None:
+def test_the_empty_runtime_handler_matches_a_pod_without_a_runtime_class() -> None:
     rows = policy(allow=allowed(runtime_handlers=("",)))
-    assert rows.grant(replace(POD, runtime_handler="")).counts("environment")
+    assert rows.grant(replace(POD, runtime_handler="")).permits_source("environment")
 
 
 @pytest.mark.parametrize(
@@ -108,22 +112,22 @@ def test_an_empty_runtime_handler_is_a_pod_without_a_runtime_class() -> None:
         (replace(listing("0"), may_use_all_devices=True), "0"),
     ],
 )
-def test_the_environment_can_count_for_privileged_containers_alone(here: Container, gpu: str) -> None:
+def test_the_environment_can_be_permitted_for_privileged_containers_only(here: Container, gpu: str) -> None:
     found = devices(ALL, here=here, allow=AS_BY_NVIDIA)
     assert found == ((f"nvidia.com/gpu={gpu}",) if gpu else ())
-    given = replace(here, env=(ALL,))
-    assert needs_decision(POD, given, policy(allow=AS_BY_NVIDIA)) is bool(gpu)
+    requesting = replace(here, env=(ALL,))
+    assert needs_decision(POD, requesting, policy(allow=AS_BY_NVIDIA)) is bool(gpu)
 
 
-def test_what_counts_for_privileged_containers_alone_may_count_for_a_pod() -> None:
-    assert policy(allow=AS_BY_NVIDIA).grant(POD).counts("environment")
-    assert not policy(allow=AS_BY_NVIDIA).grant(POD, container()).counts("environment")
+def test_a_rule_for_privileged_containers_matches_a_pod_whose_container_is_unknown() -> None:
+    assert policy(allow=AS_BY_NVIDIA).grant(POD).permits_source("environment")
+    assert not policy(allow=AS_BY_NVIDIA).grant(POD, container()).permits_source("environment")
 
 
-def test_sources_count_one_by_one() -> None:
+def test_each_source_is_permitted_separately() -> None:
     allow = allowed("environment")
-    assert devices(ALL, asked=OWN, allow=allow) == ("nvidia.com/gpu=all",)
-    assert devices(asked=OWN, allow=allow) == ()
+    assert devices(ALL, pod_annotations=OWN, allow=allow) == ("nvidia.com/gpu=all",)
+    assert devices(pod_annotations=OWN, allow=allow) == ()
 
 
 @pytest.mark.parametrize(
@@ -131,18 +135,18 @@ def test_sources_count_one_by_one() -> None:
     ["nvidia.com/management", "nvidia.com/mig", "nvidia.com/nvswitch", "management.nvidia.com/gpu"],
 )
 @pytest.mark.parametrize("source", ["annotation", "environment"])
-def test_kinds_for_administrators_count_only_in_their_own_namespaces(kind: str, source: str) -> None:
+def test_management_kinds_are_permitted_only_in_management_namespaces(kind: str, source: str) -> None:
     allow = (AllowRule(namespaces=("*",), kinds=("*", kind)),)
     assert not policy(allow=allow).grant(POD).permits(source, kind)
     assert policy(allow=(), management_namespaces=("ml",)).grant(POD).permits(source, kind)
     assert not policy(allow=(), management_namespaces=("ml",)).grant(POD).permits(source, "nvidia.com/gpu")
 
 
-def test_a_kind_that_is_named_and_not_allowed_is_refused() -> None:
+def test_a_qualified_request_that_is_not_permitted_is_refused() -> None:
     asked = "NVIDIA_VISIBLE_DEVICES=nvidia.com/management=all"
     for decision in (
-        outcome(asked={"devices.cdigen.dev": "nvidia.com/gpu=0,nvidia.com/management=all"}),
-        outcome(asked={"nvidia.cdi.k8s.io/pod": "nvidia.com/management=all"}),
+        outcome(pod_annotations={"devices.cdigen.dev": "nvidia.com/gpu=0,nvidia.com/management=all"}),
+        outcome(pod_annotations={"nvidia.cdi.k8s.io/pod": "nvidia.com/management=all"}),
         outcome(asked),
     ):
         assert (decision.outcome, decision.cause) == ("refuse", "not_permitted"), decision
@@ -152,7 +156,7 @@ def test_a_kind_that_is_named_and_not_allowed_is_refused() -> None:
 
 @pytest.mark.parametrize("source", ["annotation", "environment"])
 @pytest.mark.parametrize(
-    ("kind", "counts"),
+    ("kind", "is_permitted"),
     [
         ("nvidia.com/gpu", True),
         ("amd.com/gpu", True),
@@ -167,30 +171,30 @@ def test_a_kind_that_is_named_and_not_allowed_is_refused() -> None:
         ("intel.com/gpu", False),
     ],
 )
-def test_without_kinds_of_its_own_a_row_allows_what_variables_can_name(
-    kind: str, source: str, *, counts: bool
+def test_a_rule_without_the_key_kinds_permits_the_kinds_that_variables_request(
+    kind: str, source: str, *, is_permitted: bool
 ) -> None:
-    assert policy().grant(POD).permits(source, kind) is counts
+    assert policy().grant(POD).permits(source, kind) is is_permitted
     written = policy(allow=allowed(kinds=(kind,))).grant(POD)
     assert written.permits(source, kind) is (kind != "nvidia.com/nvswitch")
 
 
-def test_without_kinds_of_its_own_a_row_allows_the_kinds_of_gpus_that_are_configured() -> None:
+def test_a_rule_without_the_key_kinds_permits_the_configured_gpu_kinds() -> None:
     named = policy(gpu_kinds=(GpuKind(kind="nvidia.com/compute"),)).grant(POD)
     assert named.permits("annotation", "nvidia.com/compute")
     assert not named.permits("annotation", "nvidia.com/gpu")
 
 
-def test_devices_of_other_pods_and_vendors_have_to_be_allowed_by_name() -> None:
+def test_devices_of_claims_and_other_vendors_need_a_rule_with_their_kind() -> None:
     names = DeviceNames([*DEVICES, "k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"])
     for device in ("k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"):
-        assert outcome(asked={"devices.cdigen.dev": device}, names=names).cause == "not_permitted"
+        assert outcome(pod_annotations={"devices.cdigen.dev": device}, names=names).cause == "not_permitted"
         assert outcome(f"NVIDIA_VISIBLE_DEVICES={device}", names=names).cause == "not_permitted"
         allow = allowed(kinds=(device.partition("=")[0],))
-        assert devices(asked={"devices.cdigen.dev": device}, names=names, allow=allow) == (device,)
+        assert devices(pod_annotations={"devices.cdigen.dev": device}, names=names, allow=allow) == (device,)
 
 
-def test_profiles_are_the_kinds_of_gpus_where_none_are_named() -> None:
+def test_profiles_are_the_default_gpu_kinds() -> None:
     compute = Profile(name="compute", device_class="gpu-compute", capabilities=("compute",), compat32=True)
     found = policy_of(Settings(profiles=(Profile(name="all", device_class="gpu"), compute))).gpu_kinds
     assert found == (
@@ -215,7 +219,7 @@ nri:
   annotations: [cdigen]
   default_action: refuse
   gpu_kinds: [{kind: nvidia.com/gpu}, {kind: nvidia.com/gpu-32, capabilities: [compute, compat32]}]
-  require: off
+  image_requirements: off
   unsupported_cdi: raw
 """
     assert VALIDATOR.is_valid(yaml.safe_load(text))
@@ -239,7 +243,7 @@ nri:
             GpuKind(kind="nvidia.com/gpu"),
             GpuKind(kind="nvidia.com/gpu-32", capabilities=("compute", "compat32")),
         ),
-        require="off",
+        image_requirements="off",
         unsupported_cdi="raw",
     )
 
@@ -265,14 +269,14 @@ nri:
         ("nri: {allow: [{namespaces: [a], privileged: 1}]}", "privileged must be true or false"),
         ("nri: {gpu_kinds: [{kind: nvidia.com/*}]}", "kind must be a kind"),
         ("nri: {gpu_kinds: [{kind: nvidia.com/gpu, capabilities: [all]}]}", "capabilities must be one of"),
-        ("nri: {require: on}", "require must be one of enforce, warn, off"),
+        ("nri: {image_requirements: on}", "image_requirements must be one of enforce, warn, off"),
         ("nri: {unsupported_cdi: ignore}", "unsupported_cdi must be one of refuse, raw"),
         ("nri: {annotations: [gke]}", "annotations must be one of"),
     ],
 )
-def test_what_is_wrong_with_the_policy_is_named(text: str, problem: str) -> None:
+def test_an_invalid_policy_is_reported_with_its_error(text: str, problem: str) -> None:
     assert problem in refusal(text)
-    if "twice" not in problem:  # a mapping in Python has no key twice
+    if "twice" not in problem:  # a mapping in Python cannot have a key twice
         assert not VALIDATOR.is_valid(yaml.safe_load(text))
 
 
@@ -298,7 +302,7 @@ DOCUMENTS = st.fixed_dictionaries(
         "management_kinds": NAMES,
         "annotations": st.lists(st.sampled_from(["cdigen", "nvidia", "x"]), max_size=2),
         "gpu_kinds": st.lists(st.fixed_dictionaries({"kind": WORDS}), max_size=2),
-        "require": st.sampled_from(["enforce", "off", False, True, 0]),
+        "image_requirements": st.sampled_from(["enforce", "off", False, True, 0]),
         "unsupported_cdi": WORDS,
     },
 )
@@ -314,11 +318,11 @@ NAMESPACES = st.text("amlx-", max_size=3)
 
 
 @given(NAMESPACES, st.lists(NAMESPACES | NAMESPACES.map("{}*".format), max_size=3))
-def test_who_is_not_listed_gets_nothing(namespace: str, listed: list[str]) -> None:
+def test_a_namespace_without_a_rule_gets_nothing(namespace: str, listed: list[str]) -> None:
     found = policy(allow=tuple(AllowRule(namespaces=(name,)) for name in listed))
     expected = any(
         namespace.startswith(name.removesuffix("*")) if name.endswith("*") else namespace == name
         for name in listed
     )
-    assert found.grant(replace(POD, namespace=namespace)).counts("environment") is expected
+    assert found.grant(replace(POD, namespace=namespace)).permits_source("environment") is expected
     assert ALLOWED[0].namespaces == ("ml",)

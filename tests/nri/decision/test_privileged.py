@@ -1,4 +1,4 @@
-"""A privileged container is one by what its runtime made of it, which nobody else can."""
+"""Evidence that a container is privileged."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ SYS = ContainerMount(
 )
 
 
-def test_a_cgroup_that_allows_all_devices_is_a_privileged_containers() -> None:
+def test_a_cgroup_that_permits_all_devices_is_evidence() -> None:
     assert is_privileged(replace(container(), may_use_all_devices=True))
 
 
 @pytest.mark.parametrize("options", [SYS.options, ("nosuid", "noexec", "nodev", "rw", "rslave"), ()])
-def test_a_sysfs_that_can_be_written_to_is_a_privileged_containers(options: tuple[str, ...]) -> None:
-    """A handler may be `privileged_without_host_devices`."""
+def test_a_writable_sysfs_is_evidence(options: tuple[str, ...]) -> None:
+    """A writable sysfs is the only evidence if a handler has the option `privileged_without_host_devices`."""
     assert is_privileged(replace(container(), mounts=(replace(SYS, options=options),)))
 
 
@@ -32,12 +32,12 @@ def test_a_sysfs_that_can_be_written_to_is_a_privileged_containers(options: tupl
         replace(SYS, destination="/mnt"),
     ],
 )
-def test_other_mounts_say_nothing(mount: ContainerMount) -> None:
+def test_other_mounts_are_no_evidence(mount: ContainerMount) -> None:
     assert not is_privileged(replace(container(), mounts=(mount,)))
 
 
-def test_what_an_author_of_pods_can_have_makes_nobody_privileged() -> None:
-    """Host paths of nodes are mounts, and annotations anybody's."""
+def test_settings_of_a_pods_author_do_not_make_a_container_privileged() -> None:
+    """The author of a pod can mount host paths such as /dev/kmsg, and writes the annotations of the pod."""
     nodes = ("/dev/kmsg", "/dev/mem", "/dev/port", "/dev/loop-control")
     here = container(devices=nodes, mounts=nodes)
     assert not is_privileged(replace(here, annotations={"io.kubernetes.cri-o.PrivilegedRuntime": "true"}))

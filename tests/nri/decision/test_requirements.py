@@ -1,4 +1,4 @@
-"""What an image requires of driver and GPU, against facts and against an evaluator of another make."""
+"""The requirements of an image are evaluated with facts of a driver. A second evaluator checks the values."""
 
 import re
 from contextlib import suppress
@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.nri.host import DRIVER, content, devices, inventory, outcome
-from support.nri.host import machine as machine_by
+from support.nri.host import host_gpus as host_gpus_by
 
-from cdigen.nri.decision.machine import Machine, canonical
-from cdigen.nri.decision.requirements import Facts, holds, parse, unknown
+from cdigen.nri.decision.host_gpus import HostGpus, canonical
+from cdigen.nri.decision.requirements import DriverFacts, holds, parse, unknown
 from cdigen.value import replace
 from cdigen.vendors.nvidia.cuda import of_branch
 from cdigen.vendors.nvidia.model_names import arch_of, brands_of
 
-FACTS = Facts(cuda="12.4", driver="550.163.01", arch="9.0", brands=("nvidia", "tesla"))
-# As the image nvidia/cuda:12.6 has it, shortened.
+FACTS = DriverFacts(cuda="12.4", driver="550.163.01", arch="9.0", brands=("nvidia", "tesla"))
+# The requirement of the image nvidia/cuda:12.6, shortened.
 CUDA_IMAGE = (
     "cuda>=12.6 brand=unknown,driver>=470,driver<471 brand=grid,driver>=470,driver<471 "
     "brand=tesla,driver>=470,driver<471 brand=nvidia,driver>=550,driver<551 "
@@ -57,14 +57,14 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES=0"
         ("cuda>=12.6 brand=tesla,driver>=535,driver<536", False),
     ],
 )
-def test_requirements_are_met_or_not(text: str, *, met: bool) -> None:
+def test_requirements_are_evaluated(text: str, *, met: bool) -> None:
     assert holds(parse(text), FACTS) is met
 
 
 @pytest.mark.parametrize("text", ["cuda>=99", "driver<1", "arch=0", "brand=none", "brand!=x"])
-def test_what_is_not_known_of_the_host_holds(text: str) -> None:
-    assert holds(parse(text), Facts())
-    assert unknown(parse(text), Facts()) == (re.split("[!=<>]", text)[0],)
+def test_a_condition_on_an_unknown_property_holds(text: str) -> None:
+    assert holds(parse(text), DriverFacts())
+    assert unknown(parse(text), DriverFacts()) == (re.split("[!=<>]", text)[0],)
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_what_is_not_known_of_the_host_holds(text: str) -> None:
     ],
     ids=ascii,
 )
-def test_what_is_no_requirement_is_refused_in_words(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no|none of|a brand is") as caught:
+def test_an_invalid_requirement_raises_an_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"is no|none of|a brand can only") as caught:
         holds(parse(text), FACTS)
     assert len(str(caught.value)) < 300
 
 
-def judged(text: str, facts: dict[str, str]) -> bool:
-    """Evaluate TEXT in the most direct way: the judge of ``holds``."""
+def evaluated(text: str, facts: dict[str, str]) -> bool:
+    """Return the value of TEXT by the most direct implementation, to check ``holds``."""
     operators = {"=": "__eq__", "!=": "__ne__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}
 
     def fits(condition: str) -> bool:
@@ -129,24 +129,26 @@ EXPRESSIONS = st.lists(st.lists(COMPARISONS, max_size=3).map(",".join), max_size
     st.fixed_dictionaries(dict.fromkeys(("cuda", "driver", "arch"), VERSIONS | st.just(""))),
     BRANDS,
 )
-def test_the_evaluator_agrees_with_one_of_another_make(text: str, facts: dict[str, str], brand: str) -> None:
-    known = Facts(**facts, brands=(brand.lower(),))
-    assert holds(parse(text), known) == judged(text, {**facts, "brand": brand})
+def test_the_evaluator_agrees_with_a_direct_implementation(
+    text: str, facts: dict[str, str], brand: str
+) -> None:
+    known = DriverFacts(**facts, brands=(brand.lower(),))
+    assert holds(parse(text), known) == evaluated(text, {**facts, "brand": brand})
 
 
 @given(EXPRESSIONS, EXPRESSIONS)
-def test_one_more_alternative_never_takes_away(one: str, other: str) -> None:
+def test_another_alternative_never_makes_a_requirement_fail(one: str, other: str) -> None:
     if one.strip() and holds(parse(one), FACTS):
         assert holds(parse(f"{one} {other}"), FACTS)
 
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from([*"<>=!, .019", "cuda", "brand"])).map("".join))
-def test_no_text_raises_anything_but_a_value_error(text: str) -> None:
+def test_any_text_is_evaluated_or_raises_a_value_error(text: str) -> None:
     with suppress(ValueError):
         assert holds(parse(text), FACTS) in {True, False}
 
 
-def test_a_container_whose_requirement_the_driver_meets_starts() -> None:
+def test_a_container_with_a_met_requirement_starts() -> None:
     assert devices(VISIBLE, f"NVIDIA_REQUIRE_CUDA={CUDA_IMAGE}") == ("nvidia.com/gpu=0",)
 
 
@@ -159,25 +161,23 @@ def test_a_container_whose_requirement_the_driver_meets_starts() -> None:
         ("CUDA_VERSION=13.1.2", ["CUDA_VERSION='cuda>=13.1'"]),
     ],
 )
-def test_a_container_whose_requirement_is_not_met_is_refused_with_the_reason(
-    env: str, words: list[str]
-) -> None:
+def test_a_container_with_an_unmet_requirement_is_refused_with_a_reason(env: str, words: list[str]) -> None:
     decision = outcome(VISIBLE, env)
     assert (decision.outcome, decision.cause) == ("refuse", "requirement")
     assert [word for word in words if word not in decision.reason] == []
 
 
-def test_every_requirement_has_to_be_met_and_jetpacks_is_none() -> None:
+def test_all_requirements_must_be_met_and_the_jetpack_variables_are_ignored() -> None:
     assert outcome(VISIBLE, "NVIDIA_REQUIRE_A=cuda>=12", "NVIDIA_REQUIRE_B=cuda>=13").outcome == "refuse"
     assert devices(VISIBLE, "NVIDIA_REQUIRE_JETPACK_HOST_MOUNTS=x", "NVIDIA_REQUIRE_JETPACK=csv-mounts=all")
 
 
-def test_every_gpu_that_is_given_has_to_meet_it() -> None:
+def test_every_injected_gpu_must_meet_the_requirement() -> None:
     first, *others = inventory().accelerators
     mixed = inventory(accelerators=(replace(first, model="Tesla T4"), *others))
     env = ("NVIDIA_REQUIRE_ARCH=arch>=8.0", "NVIDIA_VISIBLE_DEVICES={}")
     found = {
-        asked: outcome(env[0], env[1].format(asked), machine=machine_by(content(mixed))).outcome
+        asked: outcome(env[0], env[1].format(asked), host_gpus=host_gpus_by(content(mixed))).outcome
         for asked in ("0", "1:0", "all")
     }
     assert found == {"0": "refuse", "1:0": "inject", "all": "refuse"}
@@ -191,7 +191,7 @@ def test_a_container_may_disable_its_own_requirements(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["cuda", "cuda>=99 x", "\x00"])
-def test_a_requirement_that_cannot_be_read_is_not_met(value: str) -> None:
+def test_a_malformed_requirement_is_refused(value: str) -> None:
     assert outcome(VISIBLE, f"NVIDIA_REQUIRE_CUDA={value}").cause == "requirement_malformed"
     assert outcome(VISIBLE, "CUDA_VERSION=twelve").cause == "requirement_malformed"
 
@@ -199,62 +199,69 @@ def test_a_requirement_that_cannot_be_read_is_not_met(value: str) -> None:
 @pytest.mark.wall_clock
 @pytest.mark.parametrize("value", ["cuda>=1," * 131_072, "9" * (1 << 20), " " * (1 << 20)], ids=range(3))
 def test_a_requirement_of_a_megabyte_is_refused_at_once(value: str) -> None:
-    begun = process_time()
+    start_s = process_time()
     assert outcome(VISIBLE, f"NVIDIA_REQUIRE_CUDA={value}").cause == "too_much"
-    assert process_time() - begun < 0.2
+    assert process_time() - start_s < 0.2
 
 
 @pytest.mark.wall_clock
-def test_the_longest_requirement_that_is_read_takes_a_moment() -> None:
+def test_the_longest_requirement_is_evaluated_quickly() -> None:
     value = ("cuda>=99," * 3600)[:32_000].rstrip(",")
-    begun = process_time()
+    start_s = process_time()
     assert outcome(VISIBLE, f"NVIDIA_REQUIRE_CUDA={value}").outcome == "refuse"
-    assert process_time() - begun < 0.5
+    assert process_time() - start_s < 0.5
 
 
-STALE = machine_by(content(), running_driver="570.10")
-ABSENT = machine_by(None)
+STALE = host_gpus_by(content(), running_driver="570.10")
+ABSENT = host_gpus_by(None)
 
 
 @pytest.mark.parametrize(
-    "machine",
-    [ABSENT, STALE, machine_by(b"{}"), machine_by(b"\xff"), machine_by(b"[" * 100_000)],
+    "host_gpus",
+    [ABSENT, STALE, host_gpus_by(b"{}"), host_gpus_by(b"\xff"), host_gpus_by(b"[" * 100_000)],
     ids=range(5),
 )
-def test_without_a_current_inventory_the_policy_decides(machine: Machine) -> None:
+def test_without_a_current_inventory_the_policy_decides(host_gpus: HostGpus) -> None:
     env = (VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12")
-    enforced = outcome(*env, machine=machine)
+    enforced = outcome(*env, host_gpus=host_gpus)
     assert (enforced.outcome, enforced.cause) == ("refuse", "no_inventory")
-    warned = outcome(*env, machine=machine, require="warn")
-    assert (warned.outcome, [note.cause for note in warned.notes]) == ("inject", ["no_inventory"])
-    off = outcome(*env, machine=machine, require="off")
-    assert (off.outcome, off.notes) == ("inject", ())
-    assert outcome(VISIBLE, machine=machine).outcome == "inject"
+    warned = outcome(*env, host_gpus=host_gpus, image_requirements="warn")
+    assert (warned.outcome, [ignored.cause for ignored in warned.ignored_requests]) == (
+        "inject",
+        ["no_inventory"],
+    )
+    off = outcome(*env, host_gpus=host_gpus, image_requirements="off")
+    assert (off.outcome, off.ignored_requests) == ("inject", ())
+    assert outcome(VISIBLE, host_gpus=host_gpus).outcome == "inject"
 
 
 def test_an_inventory_is_stale_once_another_driver_runs() -> None:
-    assert STALE.problem == f"the inventory is stale: it is of driver {DRIVER}, and 570.10 runs"
-    assert machine_by(content(), running_driver=DRIVER).problem == ""
+    problem = f"it describes driver {DRIVER}, but driver 570.10 is loaded"
+    assert STALE.problem == f"the inventory is stale: {problem}"
+    assert host_gpus_by(content(), running_driver=DRIVER).problem == ""
 
 
-def test_an_inventory_is_stale_once_nobody_keeps_it_true() -> None:
-    problem = machine_by(content(), running_driver=DRIVER, has_daemon=False).problem
+def test_an_inventory_is_stale_if_no_daemon_runs() -> None:
+    problem = host_gpus_by(content(), running_driver=DRIVER, has_daemon=False).problem
     assert problem == "the inventory is stale: the cdigen daemon, which updates it, does not run"
 
 
 @pytest.mark.parametrize("mode", ["gpu", "management", "wsl", "csv"])
-def test_where_no_driver_tells_its_version_an_inventory_counts_as_it_is(mode: str) -> None:
-    assert machine_by(content(inventory(mode=mode)), running_driver="").problem == ""
+def test_the_inventory_is_used_if_the_version_of_the_loaded_driver_is_unknown(mode: str) -> None:
+    assert host_gpus_by(content(inventory(mode=mode)), running_driver="").problem == ""
 
 
-def test_where_requirements_are_only_warned_of_the_container_starts() -> None:
-    decision = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=99", require="warn")
-    assert (decision.outcome, [note.cause for note in decision.notes]) == ("inject", ["requirement"])
+def test_with_the_policy_warn_an_unmet_requirement_is_reported_and_not_refused() -> None:
+    decision = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=99", image_requirements="warn")
+    assert (decision.outcome, [ignored.cause for ignored in decision.ignored_requests]) == (
+        "inject",
+        ["requirement"],
+    )
 
 
-def test_requirements_count_for_devices_by_annotation_as_well() -> None:
+def test_requirements_apply_to_devices_from_annotations() -> None:
     asked = {"devices.cdigen.dev": "nvidia.com/gpu=0"}
-    assert outcome("NVIDIA_REQUIRE_CUDA=cuda>=99", asked=asked).cause == "requirement"
+    assert outcome("NVIDIA_REQUIRE_CUDA=cuda>=99", pod_annotations=asked).cause == "requirement"
 
 
 @pytest.mark.parametrize(
@@ -271,23 +278,27 @@ def test_requirements_count_for_devices_by_annotation_as_well() -> None:
         ("x.1", ""),
     ],
 )
-def test_a_drivers_branch_tells_its_cuda(driver: str, cuda: str) -> None:
+def test_the_driver_branch_determines_the_cuda_version(driver: str, cuda: str) -> None:
     assert of_branch(driver) == cuda
 
 
-@pytest.mark.parametrize(("told", "cause"), [("12.8", ""), ("12.3", "requirement"), (None, "requirement")])
-def test_the_drivers_own_word_on_cuda_comes_before_its_branch(told: str | None, cause: str) -> None:
-    # The branch 550 has 12.4.
+@pytest.mark.parametrize(
+    ("reported", "cause"), [("12.8", ""), ("12.3", "requirement"), (None, "requirement")]
+)
+def test_the_cuda_version_that_the_driver_reports_overrides_the_version_of_its_branch(
+    reported: str | None, cause: str
+) -> None:
+    # The driver branch 550 has CUDA 12.4.
     own = inventory()
-    own = replace(own, driver=replace(own.driver, cuda=told))
-    decided = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12.6", machine=machine_by(content(own)))
+    own = replace(own, driver=replace(own.driver, cuda=reported))
+    decided = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12.6", host_gpus=host_gpus_by(content(own)))
     assert decided.cause == cause
 
 
-def test_a_driver_of_wsl_is_judged_by_its_own_word() -> None:
+def test_a_wsl_driver_has_the_cuda_version_that_it_reports() -> None:
     own = inventory(mode="wsl")
     own = replace(own, driver=replace(own.driver, cuda="12.3"))
-    decided = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12.4", machine=machine_by(content(own)))
+    decided = outcome(VISIBLE, "NVIDIA_REQUIRE_CUDA=cuda>=12.4", host_gpus=host_gpus_by(content(own)))
     assert decided.cause == "requirement"
 
 
@@ -315,12 +326,12 @@ def test_a_driver_of_wsl_is_judged_by_its_own_word() -> None:
         ("Orin (nvgpu)", "", ()),
     ],
 )
-def test_a_models_name_tells_its_architecture_and_brands(
+def test_the_model_name_determines_architecture_and_brands(
     model: str, arch: str, brands: tuple[str, ...]
 ) -> None:
     assert (arch_of(model), brands_of(model)) == (arch, brands or ())
 
 
 @pytest.mark.parametrize("token", ["0", "0:1", "GPU-A", "1b:00", "x:y:z.0", "fffffffff:00:00.0"])
-def test_what_is_no_pci_address_stays_as_it_is(token: str) -> None:
+def test_a_text_without_a_pci_address_is_only_converted_to_lower_case(token: str) -> None:
     assert canonical(token) == token.lower()

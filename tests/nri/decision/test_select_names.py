@@ -1,9 +1,9 @@
-"""GPUs by the beginning of their UUID, and by the kind that NVIDIA's runtime makes up."""
+"""GPU requests by the prefix of a UUID, and by the kind of NVIDIA's runtime (`runtime.nvidia.com/gpu`)."""
 
 import pytest
 from support.nri.host import (
     DEVICES,
-    MACHINE,
+    HOST_GPUS,
     MIG,
     UUID,
     UUID1,
@@ -11,31 +11,31 @@ from support.nri.host import (
     container,
     content,
     devices,
+    host_gpus,
     inventory,
     listing,
-    machine,
     outcome,
 )
 
-from cdigen.nri.decision.machine import Machine
+from cdigen.nri.decision.host_gpus import HostGpus
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.value import replace
 
 GPU, RUNTIME = "nvidia.com/gpu", "runtime.nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 OWN = "devices.cdigen.dev"
-UNKNOWN = Machine(problem="there is no inventory")
+UNKNOWN = HostGpus(problem="there is no inventory")
 TWIN = "GPU-3c7f6a52-0000-0000-0000-000000000000"
 
 
-def twins() -> Machine:
-    """Return the machine with a third GPU whose UUID begins as the first one's."""
+def twins() -> HostGpus:
+    """Return the GPUs of a host. The UUIDs of the first and the fourth GPU have the same prefix."""
     first, *rest = inventory().accelerators
     twin = replace(first, index=3, uuid=TWIN, minor=3, address="0000:61:00.0")
-    return machine(content(inventory(accelerators=(first, *rest, twin))))
+    return host_gpus(content(inventory(accelerators=(first, *rest, twin))))
 
 
-@pytest.mark.parametrize("known", [MACHINE, UNKNOWN], ids=["inventory", "none"])
+@pytest.mark.parametrize("gpus", [HOST_GPUS, UNKNOWN], ids=["inventory", "none"])
 @pytest.mark.parametrize(
     ("value", "index", "uuid"),
     [
@@ -48,76 +48,80 @@ def twins() -> Machine:
         (MIG[:8], "1:0", MIG),
     ],
 )
-def test_the_beginning_of_a_uuid_names_a_gpu(value: str, index: str, uuid: str, known: Machine) -> None:
-    name = f"{GPU}={index if known is MACHINE else uuid}"
-    assert devices(f"{VISIBLE}={value}", machine=known) == (name,)
-    assert devices(here=listing(value), machine=known) == (name,)
+def test_the_prefix_of_a_uuid_matches_a_gpu(value: str, index: str, uuid: str, gpus: HostGpus) -> None:
+    name = f"{GPU}={index if gpus is HOST_GPUS else uuid}"
+    assert devices(f"{VISIBLE}={value}", host_gpus=gpus) == (name,)
+    assert devices(here=listing(value), host_gpus=gpus) == (name,)
 
 
-@pytest.mark.parametrize("known", [twins(), UNKNOWN], ids=["inventory", "none"])
-def test_a_beginning_of_two_uuids_is_refused_and_both_are_named(known: Machine) -> None:
+@pytest.mark.parametrize("gpus", [twins(), UNKNOWN], ids=["inventory", "none"])
+def test_an_ambiguous_uuid_prefix_is_refused_with_the_candidates(gpus: HostGpus) -> None:
     names = DeviceNames((*DEVICES, f"{GPU}={TWIN}"))
-    decision = outcome(f"{VISIBLE}={UUID[:12]}", machine=known, names=names)
+    decision = outcome(f"{VISIBLE}={UUID[:12]}", host_gpus=gpus, names=names)
     assert (decision.outcome, decision.cause) == ("refuse", "unknown_device")
-    assert [word for word in (f"'{UUID[:12]}': so begin", UUID, TWIN) if word not in decision.reason] == []
-    assert devices(f"{VISIBLE}={UUID[:14]}", machine=known, names=names) != ()
-    assert devices(f"{VISIBLE}={TWIN}", machine=known, names=names) == (f"{GPU}={TWIN}",)
+    assert [
+        word
+        for word in (f"'{UUID[:12]}': several UUIDs have this prefix", UUID, TWIN)
+        if word not in decision.reason
+    ] == []
+    assert devices(f"{VISIBLE}={UUID[:14]}", host_gpus=gpus, names=names) != ()
+    assert devices(f"{VISIBLE}={TWIN}", host_gpus=gpus, names=names) == (f"{GPU}={TWIN}",)
 
 
 @pytest.mark.parametrize("value", ["GPU-", "MIG-", "GPU", "3c7f6a52", "GPU-3c7f6a52x", f"{UUID}0", "GPU-*"])
-def test_what_begins_no_uuid_is_unknown(value: str) -> None:
+def test_a_text_that_is_the_prefix_of_no_uuid_is_unknown(value: str) -> None:
     assert outcome(f"{VISIBLE}={value}").cause == "unknown_device"
 
 
-def test_the_beginning_of_a_gpu_in_mig_mode_is_that_gpu() -> None:
+def test_the_uuid_prefix_of_a_gpu_in_mig_mode_is_refused() -> None:
     assert "is in MIG mode" in outcome(f"{VISIBLE}={UUID1[:9]}").reason
 
 
-def test_a_gpu_is_not_given_twice_by_two_beginnings() -> None:
+def test_two_prefixes_of_one_gpu_inject_it_once() -> None:
     assert len(devices(f"{VISIBLE}={UUID[:6]},{UUID[:9]},0,{UUID}")) == 1
 
 
-def test_a_name_of_another_spec_is_not_taken_for_the_beginning_of_a_uuid() -> None:
-    """gpu-3 is a whole name there, and not GPU-3c7f6a52-..., which is GPU 0."""
+def test_a_device_name_has_priority_over_a_uuid_prefix() -> None:
+    """In this kind, gpu-3 is a complete name. It does not request GPU 0, whose UUID is GPU-3c7f6a52-..."""
     kind = "k8s.gpu.nvidia.com/device"
     names = DeviceNames((*DEVICES, f"{kind}=gpu-3", f"{kind}=0"))
-    asked = {OWN: f"{kind}=0,{kind}=gpu-3"}
+    device = {OWN: f"{kind}=0,{kind}=gpu-3"}
     allow = allowed(kinds=(kind,))
-    assert devices(asked=asked, names=names, allow=allow) == (f"{kind}=0", f"{kind}=gpu-3")
+    assert devices(pod_annotations=device, names=names, allow=allow) == (f"{kind}=0", f"{kind}=gpu-3")
 
 
-def test_in_an_annotation_a_name_is_whole() -> None:
-    assert outcome(asked={OWN: f"{GPU}={UUID[:12]}"}).cause == "unknown_device"
+def test_an_annotation_does_not_accept_a_uuid_prefix() -> None:
+    assert outcome(pod_annotations={OWN: f"{GPU}={UUID[:12]}"}).cause == "unknown_device"
 
 
 @pytest.mark.parametrize(
     ("token", "name"),
     [("0", "0"), (UUID, UUID), (UUID.lower(), UUID), ("all", "all"), ("1:0", "1:0"), ("0000:1b:00.0", "0")],
 )
-def test_the_kind_that_nvidias_runtime_makes_up_is_that_of_gpus(token: str, name: str) -> None:
-    asked = f"{RUNTIME}={token}"
+def test_the_kind_of_nvidias_runtime_is_resolved_to_the_gpu_kind(token: str, name: str) -> None:
+    device = f"{RUNTIME}={token}"
     expected = (f"{GPU}={name}",)
-    assert devices(f"{VISIBLE}={asked}") == expected
-    assert devices(asked={OWN: asked}) == expected
-    assert devices(asked={"nvidia.cdi.k8s.io/pod": asked}) == expected
-    assert devices(here=listing(f"cdi/{asked}")) == expected
-    assert devices(f"{VISIBLE}={asked},{GPU}={name}") == expected
+    assert devices(f"{VISIBLE}={device}") == expected
+    assert devices(pod_annotations={OWN: device}) == expected
+    assert devices(pod_annotations={"nvidia.cdi.k8s.io/pod": device}) == expected
+    assert devices(here=listing(f"cdi/{device}")) == expected
+    assert devices(f"{VISIBLE}={device},{GPU}={name}") == expected
 
 
-def test_it_is_allowed_as_the_kind_of_gpus_is() -> None:
-    decision = outcome(asked={OWN: f"{RUNTIME}=0"}, management_kinds=(GPU,))
+def test_the_kind_of_nvidias_runtime_is_permitted_with_the_gpu_kind() -> None:
+    decision = outcome(pod_annotations={OWN: f"{RUNTIME}=0"}, management_kinds=(GPU,))
     assert (decision.outcome, decision.cause) == ("refuse", "not_permitted")
 
 
-def test_an_unknown_one_is_named_as_it_was_asked_for() -> None:
-    decision = outcome(asked={OWN: f"{RUNTIME}=9"})
+def test_an_unknown_device_is_reported_with_its_requested_name() -> None:
+    decision = outcome(pod_annotations={OWN: f"{RUNTIME}=9"})
     assert (decision.outcome, decision.cause) == ("refuse", "unknown_device")
     assert f"'{RUNTIME}=9'" in decision.reason
 
 
 @pytest.mark.parametrize("token", ["0", UUID, UUID[:12]])
-def test_it_is_there_already_where_that_gpu_is(token: str) -> None:
-    asked = {OWN: f"{RUNTIME}={token}"}
+def test_an_injected_gpu_serves_the_kind_of_nvidias_runtime(token: str) -> None:
+    device = {OWN: f"{RUNTIME}={token}"}
     there = container(devices=("/dev/nvidia0",), mounts=("/usr/lib/libcuda.so.1",))
-    assert outcome(asked=asked, here=there).outcome == "served"
-    assert devices(asked=asked, here=replace(there, devices=("/dev/nvidia1",))) != ()
+    assert outcome(pod_annotations=device, here=there).outcome == "served"
+    assert devices(pod_annotations=device, here=replace(there, devices=("/dev/nvidia1",))) != ()

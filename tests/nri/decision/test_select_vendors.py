@@ -1,4 +1,4 @@
-"""AMD_VISIBLE_DEVICES and HABANA_VISIBLE_DEVICES against the names that specs have, by `cdigen resolve`."""
+"""`cdigen resolve` resolves AMD_VISIBLE_DEVICES and HABANA_VISIBLE_DEVICES by the device names in specs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Resolve = Callable[[str], tuple[int, list[str], str]]
 
 @pytest.fixture
 def resolve(tmp_path: Path, cdigen: Run) -> Resolve:
-    """Return a function that writes the specs of the host below `tmp_path`, and resolves a variable by them.
+    """Return a function that writes the specs of the host below `tmp_path`, and resolves a variable.
 
     It returns the exit code, the devices without their kind, and the reason of a refusal.
     """
@@ -60,7 +60,7 @@ def resolve(tmp_path: Path, cdigen: Run) -> Resolve:
         (IDS[1].removeprefix("0x"), [IDS[1]]),
         (IDS[1].removeprefix("0x").lower(), [IDS[1]]),
         (IDS[1].replace("0x", "0X"), [IDS[1]]),
-        # As sysfs has them.
+        # The spelling of sysfs.
         (f"{amd_tree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
         (f"0x{amd_tree.UNIQUE_IDS[0]:016x}", [IDS[0]]),
         (f"{IDS[0]},{IDS[2]}", [IDS[0], IDS[2]]),
@@ -79,7 +79,7 @@ def test_whole_gpus_are_found_by_number_range_id_and_all(
         ("15", ["15"]),
         ("6-9", ["6", "7", "8", "9"]),
         ("all", ["all"]),
-        # The id that all partitions of a GPU share is the GPU.
+        # All partitions of a GPU share one id, which selects the GPU.
         (IDS[1], [IDS[1]]),
     ],
 )
@@ -90,7 +90,7 @@ def test_partitions_are_found_by_number_and_their_gpu_by_its_id(
     assert resolve(f"AMD_VISIBLE_DEVICES={value}")[:2] == (0, names)
 
 
-def test_an_id_of_digits_alone_is_no_index(tmp_path: Path, resolve: Resolve) -> None:
+def test_an_id_that_has_only_digits_is_not_an_index(tmp_path: Path, resolve: Resolve) -> None:
     first, second = amd_tree.mi210(2)
     amd_tree.write(tmp_path, (first, replace(second, unique_id=0x1234567890123456)))
     assert resolve("AMD_VISIBLE_DEVICES=1234567890123456")[:2] == (0, ["0x1234567890123456"])
@@ -98,7 +98,7 @@ def test_an_id_of_digits_alone_is_no_index(tmp_path: Path, resolve: Resolve) -> 
 
 
 @pytest.mark.parametrize("value", ["4", "2-4", "0x1234ABCD", "1234ABCD", "12345678", "GPU-1"])
-def test_what_is_not_there_is_refused_and_what_there_is_is_named(
+def test_a_missing_device_is_refused_with_the_existing_names(
     tmp_path: Path, resolve: Resolve, value: str
 ) -> None:
     amd_tree.write(tmp_path, amd_tree.mi210(4))

@@ -1,4 +1,4 @@
-"""Protobuf: the descriptors are those of nri.proto, and values survive the wire."""
+"""Protobuf: the descriptors match nri.proto, and encoded values are decoded to equal values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ADJUSTMENTS = st.builds(
     env=MAPS,
     mounts=st.lists(MOUNTS, max_size=3).map(tuple),
     devices=st.lists(DEVICES, max_size=3).map(tuple),
-    # Stages are separate lists on the wire, so that only the order within each is kept.
+    # A message has a separate list for each stage, so only the order within a stage is kept.
     hooks=st.lists(HOOKS, max_size=3).map(
         lambda hooks: tuple(sorted(hooks, key=lambda hook: STAGES.index(hook.stage)))
     ),
@@ -63,9 +63,9 @@ ADJUSTMENTS = st.builds(
 )
 
 
-def test_the_shipped_descriptors_are_what_protoc_makes_of_nri_proto(tmp_path: Path) -> None:
+def test_the_shipped_descriptors_equal_protocs_output_for_nri_proto(tmp_path: Path) -> None:
     if find_spec("grpc_tools") is None:
-        cannot_run("protoc is not there: pip install grpcio-tools")
+        cannot_run("protoc is not installed: pip install grpcio-tools")
     source = Path(DESCRIPTORS).with_name("nri.proto")
     made = tmp_path / "nri.binpb"
     command = ["-m", "grpc_tools.protoc", f"-I{source.parent}", f"--descriptor_set_out={made}", source.name]
@@ -75,7 +75,7 @@ def test_the_shipped_descriptors_are_what_protoc_makes_of_nri_proto(tmp_path: Pa
 
 
 @given(ADJUSTMENTS)
-def test_an_adjustment_written_is_the_adjustment_read(adjustment: Adjustment) -> None:
+def test_an_adjustment_is_equal_after_encoding_and_decoding(adjustment: Adjustment) -> None:
     created = message_class("CreateContainerResponse").FromString(messages.write_created(adjustment))
     asked = message_class("ValidateContainerAdjustmentRequest")(
         pod={"id": "p"},
@@ -88,8 +88,8 @@ def test_an_adjustment_written_is_the_adjustment_read(adjustment: Adjustment) ->
     assert (pod.id, container.id, plugins) == ("p", "c", ("20-cdigen",))
 
 
-def test_whose_part_is_whose_is_read_by_the_numbers_of_nri_for_the_container_alone() -> None:
-    # OwningPlugins.owners["c"].compound[6].owners["A"] = "-30-other", by api.proto.
+def test_the_owners_of_the_changes_of_a_container_are_decoded() -> None:
+    # OwningPlugins.owners["c"].compound[6].owners["A"] = "-30-other", with the field numbers of api.proto.
     pair = b"\x0a\x01A\x12\x09-30-other"
     compound = b"\x0a" + bytes([len(pair)]) + pair
     field = b"\x08\x06\x12" + bytes([len(compound)]) + compound
@@ -102,21 +102,21 @@ def test_whose_part_is_whose_is_read_by_the_numbers_of_nri_for_the_container_alo
         assert (owners.env, owners.annotations, owners.mounts, owners.devices) == (env, {}, {}, {})
 
 
-def test_owners_that_cannot_be_read_do_so_when_they_are_asked_for() -> None:
+def test_invalid_owners_raise_an_error_when_they_are_read() -> None:
     owners = messages.read_validate(b"\x2a\x02\xff\xff")[-1]
     with pytest.raises(MessageError):
         owners()
 
 
 @given(TEXTS, TEXTS, st.binary(max_size=20), INT64)
-def test_a_request_written_is_the_request_read(
+def test_a_request_is_equal_after_encoding_and_decoding(
     service: str, method: str, payload: bytes, timeout_ns: int
 ) -> None:
     request = TtrpcRequest(service=service, method=method, payload=payload, timeout_ns=timeout_ns)
     assert messages.read_request(messages.write_request(request)) == request
 
 
-def test_a_container_is_read_with_all_that_decides() -> None:
+def test_a_container_is_read_with_all_relevant_fields() -> None:
     request = message_class("CreateContainerRequest")(
         pod={
             "id": "p",
@@ -172,27 +172,25 @@ ONE = {"allow": True, "type": "c", "major": {"value": 195}, "minor": {"value": 0
         (({**ALL, "minor": {}},), False),
     ],
 )
-def test_all_devices_may_be_used_where_the_last_rule_about_all_says_so(
-    rules: tuple[dict[str, object], ...], *, may: bool
-) -> None:
+def test_the_last_rule_for_all_devices_applies(rules: tuple[dict[str, object], ...], *, may: bool) -> None:
     linux = {"resources": {"devices": rules}}
     request = message_class("CreateContainerRequest")(container={"id": "c", "linux": linux})
     assert messages.read_create(request.SerializeToString())[1].may_use_all_devices is may
 
 
-def test_fields_that_we_do_not_know_are_skipped() -> None:
+def test_unknown_fields_are_skipped() -> None:
     args_and_pid = b"\x3a\x02sh" + b"\x60\x07"
     container = message_class("Container")(id="c", env=["A=1"]).SerializeToString() + args_and_pid
     request = b"\x12" + bytes([len(container)]) + container + b"\xfa\x07\x01x"
     assert messages.read_create(request)[1].env == ("A=1",)
 
 
-def test_an_empty_message_is_a_container_that_wants_nothing() -> None:
+def test_an_empty_message_is_decoded_as_a_container_without_requests() -> None:
     pod, container = messages.read_create(b"")
     assert (pod.id, container.env, container.devices) == ("", (), ())
 
 
-def test_text_that_is_not_utf_8_cannot_be_read() -> None:
+def test_text_that_is_not_utf_8_raises_an_error() -> None:
     with pytest.raises(MessageError, match="CreateContainerRequest cannot be read"):
         messages.read_create(b"\x12\x04\x42\x02\xff\xfe")
 
@@ -214,18 +212,18 @@ def test_text_that_is_not_utf_8_cannot_be_read() -> None:
         ),
     ],
 )
-def test_values_that_the_wire_has_no_room_for_are_an_error(write: Callable[[], bytes]) -> None:
+def test_values_that_do_not_fit_into_a_message_raise_an_error(write: Callable[[], bytes]) -> None:
     with pytest.raises(MessageError):
         write()
 
 
-def test_an_error_can_always_be_written() -> None:
+def test_an_error_with_any_text_can_be_encoded() -> None:
     response = messages.read_response(messages.write_error(2, "\udcff" + "x" * 10_000_000))
     assert response == TtrpcResponse(code=2, message="?" + "x" * (messages.MAX_ERROR - 1), payload=b"")
 
 
 @given(st.binary(max_size=200))
-def test_any_bytes_are_a_message_or_an_error(data: bytes) -> None:
+def test_any_bytes_are_decoded_or_raise_a_message_error(data: bytes) -> None:
     for read in READERS:
         with suppress(MessageError):
             read(data)

@@ -1,4 +1,4 @@
-"""Frames: two streams of bytes on one socket, and what the Go side takes of them."""
+"""Frames carry two streams of bytes on one socket, in the format that NRI's Go code accepts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cdigen.nri.wire.mux import MAX_FIRST, MAX_PAYLOAD, PLUGIN, RUNTIME, Mux, MuxError, frames
 
-# Containerd 1.7.24 and 2.3.4 have taken these bytes.
+# containerd 1.7.24 and 2.3.4 accepted these bytes.
 REGISTER = bytes.fromhex(
     "000000020000004c"
     "00000042000000010100"
@@ -22,14 +22,14 @@ REGISTER = bytes.fromhex(
 
 
 def received(data: bytes, mux: Mux | None = None) -> dict[int, bytes]:
-    """Return what each connection gets of DATA."""
+    """Return the payload of each connection in DATA."""
     streams: dict[int, bytes] = {}
     for connection, piece in (mux or Mux()).feed(data):
         streams[connection] = streams.get(connection, b"") + piece
     return streams
 
 
-def test_a_real_frame_is_taken_apart_and_made_again() -> None:
+def test_a_real_frame_is_decoded_and_encoded_again() -> None:
     streams = received(REGISTER)
     assert streams == {RUNTIME: REGISTER[8:]}
     assert frames(RUNTIME, streams[RUNTIME]) == REGISTER
@@ -41,7 +41,7 @@ def test_a_short_message_is_one_frame(size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [MAX_FIRST + 1, 2 * MAX_FIRST, 1 << 20, MAX_PAYLOAD])
-def test_of_a_long_message_the_first_frame_fits_into_the_buffer_of_the_go_side(size: int) -> None:
+def test_the_first_frame_of_a_long_message_fits_into_gos_buffer(size: int) -> None:
     message = bytes(range(256)) * (size // 256) + bytes(size % 256)
     made = frames(PLUGIN, message)
     assert struct.unpack_from(">II", made) == (PLUGIN, 4096)
@@ -50,12 +50,12 @@ def test_of_a_long_message_the_first_frame_fits_into_the_buffer_of_the_go_side(s
     assert received(made) == {PLUGIN: message}
 
 
-def test_a_message_that_no_receiver_takes_is_not_sent() -> None:
+def test_a_message_that_is_too_long_is_not_sent() -> None:
     with pytest.raises(MuxError, match="4194315 bytes is more than 4194314"):
         frames(PLUGIN, bytes(MAX_PAYLOAD + 1))
 
 
-def test_a_frame_may_come_in_two_pieces_at_any_byte() -> None:
+def test_a_frame_may_be_split_at_any_byte() -> None:
     data = frames(PLUGIN, b"one") + frames(RUNTIME, b"") + frames(RUNTIME, b"two") + frames(PLUGIN, b"three")
     for at in range(len(data) + 1):
         mux = Mux()
@@ -64,7 +64,7 @@ def test_a_frame_may_come_in_two_pieces_at_any_byte() -> None:
         assert b"".join(piece for number, piece in pieces if number == RUNTIME) == b"two"
 
 
-def test_what_is_for_unknown_connections_is_dropped() -> None:
+def test_payload_for_unknown_connections_is_dropped() -> None:
     data = (
         frames(0, b"reserved") + frames(3, b"unknown") + frames(0xFFFFFFFF, b"far") + frames(PLUGIN, b"mine")
     )
@@ -73,7 +73,9 @@ def test_what_is_for_unknown_connections_is_dropped() -> None:
 
 @pytest.mark.parametrize("connection", [0, PLUGIN, RUNTIME, 7])
 @pytest.mark.parametrize("length", [MAX_PAYLOAD + 1, 1 << 31, 0xFFFFFFFF])
-def test_a_length_that_nobody_sends_ends_it_for_good(connection: int, length: int) -> None:
+def test_after_an_impossible_frame_length_the_decoder_only_raises_errors(
+    connection: int, length: int
+) -> None:
     mux = Mux()
     with pytest.raises(MuxError, match=f"connection {connection} has {length} bytes"):
         mux.feed(struct.pack(">II", connection, length))
@@ -81,7 +83,7 @@ def test_a_length_that_nobody_sends_ends_it_for_good(connection: int, length: in
         mux.feed(frames(PLUGIN, b"as if nothing had happened"))
 
 
-def test_the_longest_frame_is_taken() -> None:
+def test_the_longest_frame_is_accepted() -> None:
     assert received(struct.pack(">II", PLUGIN, MAX_PAYLOAD) + bytes(MAX_PAYLOAD)) == {
         PLUGIN: bytes(MAX_PAYLOAD)
     }
@@ -91,7 +93,7 @@ def test_the_longest_frame_is_taken() -> None:
     st.lists(st.tuples(st.sampled_from([PLUGIN, RUNTIME]), st.binary(max_size=9000))),
     st.lists(st.integers(1, 5000), min_size=1),
 )
-def test_the_streams_are_the_same_however_the_bytes_arrive(
+def test_the_decoded_streams_do_not_depend_on_the_split_of_the_bytes(
     messages: list[tuple[int, bytes]], sizes: list[int]
 ) -> None:
     data = b"".join(frames(connection, message) for connection, message in messages)
@@ -108,7 +110,7 @@ def test_the_streams_are_the_same_however_the_bytes_arrive(
 
 
 @given(st.lists(st.binary(max_size=64)))
-def test_any_bytes_are_frames_or_an_error(pieces: list[bytes]) -> None:
+def test_any_bytes_are_decoded_or_raise_a_mux_error(pieces: list[bytes]) -> None:
     mux = Mux()
     try:
         for piece in pieces:

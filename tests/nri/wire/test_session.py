@@ -1,4 +1,4 @@
-"""A registration: what the runtime may ask, in every release of NRI, and what becomes of nonsense."""
+"""The session of a plugin with a runtime: requests of every release of NRI, and invalid requests."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from support.nri.runtime import PLUGIN, Dropped, Rejected, Runtime, container, p
 from support.nri.session import (
     GPU,
     Directly,
-    asked,
     codes,
     configured,
     connected,
     gives_gpu,
-    is_silent,
+    ignores_requests,
     on,
     only,
+    request_frames,
 )
 
 from cdigen.nri.pods import Adjustment
@@ -36,7 +36,7 @@ from cdigen.nri.wire.session import (
 # Registration.
 
 
-def test_the_registration_is_the_bytes_that_containerd_took_but_for_the_time() -> None:
+def test_the_registration_has_the_bytes_that_containerd_accepted() -> None:
     sent = Session("cdigen", "10").start()
     assert sent.hex() == (
         "000000020000004c00000042000000010100"
@@ -47,20 +47,20 @@ def test_the_registration_is_the_bytes_that_containerd_took_but_for_the_time() -
     )
 
 
-def test_answers_are_the_bytes_that_containerd_took() -> None:
+def test_responses_have_the_bytes_that_containerd_accepted() -> None:
     session = Session("cdigen", "10")
-    session.feed(asked(1, method="Configure"))
+    session.feed(request_frames(1, method="Configure"))
     assert session.subscribe(1, 8).hex() == "000000010000000e0000000400000001020012021008"
-    session.feed(asked(5))
+    session.feed(request_frames(5))
     expected = "000000010000002200000018000000050200" + "12160a1442120a106e76696469612e636f6d2f6770753d30"
     assert session.adjust(5, GPU).hex() == expected
     session = configured()
-    session.feed(asked(5))
+    session.feed(request_frames(5))
     assert session.refuse(5, "x").hex() == "0000000100000011000000070000000502000a050802120178"
 
 
 @pytest.mark.parametrize("reply_first", [True, False])
-def test_configure_may_come_before_and_after_the_answer_to_the_registration(*, reply_first: bool) -> None:
+def test_configure_may_come_before_or_after_the_response_to_the_registration(*, reply_first: bool) -> None:
     ends = Directly(Session("cdigen", "20"), gives_gpu)
     runtime = Runtime(ends)
     runtime.start(reply_first=reply_first)
@@ -72,16 +72,18 @@ def test_configure_may_come_before_and_after_the_answer_to_the_registration(*, r
     ("nri", "timeout_ms", "nri_version"),
     [((0, 6), 0, ""), ((0, 8), 2000, ""), ((0, 12), 2000, "v0.12.0")],
 )
-def test_the_runtime_introduces_itself(nri: tuple[int, int], timeout_ms: int, nri_version: str) -> None:
+def test_configure_has_the_data_of_the_runtime(
+    nri: tuple[int, int], timeout_ms: int, nri_version: str
+) -> None:
     _, ends = connected(nri=nri)
     (event,) = only(ends.events, Configure)
-    told = event.configuration
-    assert (told.runtime, told.version, told.nri_version) == ("containerd", "2.1.9+unknown", nri_version)
-    assert told.request_timeout_ms == timeout_ms
+    info = event.configuration
+    assert (info.runtime, info.version, info.nri_version) == ("containerd", "2.1.9+unknown", nri_version)
+    assert info.request_timeout_ms == timeout_ms
     assert event.timeout_s == 2.0
 
 
-def test_events_that_the_runtime_does_not_know_end_the_connection() -> None:
+def test_a_subscription_to_events_that_the_runtime_lacks_ends_the_connection() -> None:
     subscribes = on(Configure, lambda session, event: session.subscribe(event.call, 0x2008))
     ends = Directly(Session("cdigen", "20"), subscribes)
     with pytest.raises(Dropped, match="invalid plugin events: 0x2000"):
@@ -89,28 +91,28 @@ def test_events_that_the_runtime_does_not_know_end_the_connection() -> None:
     assert ends.is_closed
 
 
-def test_a_refused_registration_ends_the_session_with_the_runtime_s_words() -> None:
+def test_a_refused_registration_ends_the_session_with_the_runtimes_reason() -> None:
     ends = Directly(Session("no/name", "20"), gives_gpu)
     with pytest.raises(SessionError, match=r"refuses the plugin: invalid plugin name \(code 2\)"):
         Runtime(ends).refuse_registration("invalid plugin name")
 
 
-def test_a_container_before_the_configuration_is_refused() -> None:
-    sent, events = Session("cdigen", "20").feed(asked(1))
+def test_a_container_request_before_the_configure_request_is_refused() -> None:
+    sent, events = Session("cdigen", "20").feed(request_frames(1))
     assert codes(sent) == [(1, 9)]
     assert [type(event) for event in events] == [InvalidCall]
 
 
 def test_a_configuration_can_be_refused() -> None:
     session = Session("cdigen", "20")
-    session.feed(asked(1, method="Configure"))
+    session.feed(request_frames(1, method="Configure"))
     assert codes(session.refuse(1, "a bad configuration")) == [(1, 2)]
 
 
 # Synchronize.
 
 
-def test_what_is_there_already_is_told() -> None:
+def test_existing_pods_and_containers_are_reported() -> None:
     runtime, ends = connected()
     assert runtime.synchronize([pod()], [container(env=["NVIDIA_VISIBLE_DEVICES=all"])]) == 1
     (event,) = only(ends.events, Synchronize)
@@ -119,28 +121,28 @@ def test_what_is_there_already_is_told() -> None:
     assert not event.part.more
 
 
-def test_a_container_that_cannot_be_read_is_left_out_of_what_is_there() -> None:
+def test_an_invalid_container_is_left_out_of_the_state() -> None:
     request = message_class("SynchronizeRequest")()
     for number in range(3):
         request.containers.append(container(id=f"c{number}").SerializeToString())
     sent, (event,) = configured().feed(
-        asked(3, request.SerializeToString().replace(b"c1", b"\xff\xff"), "Synchronize")
+        request_frames(3, request.SerializeToString().replace(b"c1", b"\xff\xff"), "Synchronize")
     )
     assert codes(sent) == [(3, 0)]
     assert isinstance(event, Synchronize)
     assert [one.id for one in event.part.containers()] == ["c0", "c2"]
 
 
-def test_a_big_node_is_told_in_parts_and_each_is_acknowledged() -> None:
+def test_a_large_state_has_several_parts_and_each_part_is_acknowledged() -> None:
     runtime, ends = connected()
     pods = [pod(id=f"p{number}", annotations={"filler": "x" * 1500}) for number in range(5000)]
     containers = [container(id=f"c{number}", env=["F=" + "x" * 1500]) for number in range(5000)]
     parts = runtime.synchronize(pods, containers)
     assert parts == 4
-    told = [event.part for event in ends.events if isinstance(event, Synchronize)]
-    assert [part.more for part in told] == [True, True, True, False]
-    assert len({one.id for part in told for one in part.pods()}) == 5000
-    assert len({one.id for part in told for one in part.containers()}) == 5000
+    received = [event.part for event in ends.events if isinstance(event, Synchronize)]
+    assert [part.more for part in received] == [True, True, True, False]
+    assert len({one.id for part in received for one in part.pods()}) == 5000
+    assert len({one.id for part in received for one in part.containers()}) == 5000
 
 
 # Containers.
@@ -158,15 +160,15 @@ def test_a_container_gets_its_device(nri: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 8, 9, 4096])
-def test_a_container_gets_its_device_however_the_bytes_arrive(step: int) -> None:
+def test_a_container_gets_its_device_for_any_split_of_the_bytes(step: int) -> None:
     runtime, _ = connected(step=step)
     runtime.synchronize([pod()], [container()])
     for number in range(3):
         assert runtime.create(pod(), container(id=f"c{number}", env=["F=" + "x" * 5000])).cdi_devices
 
 
-def test_answers_may_come_in_any_order() -> None:
-    runtime, ends = connected(is_silent)
+def test_responses_may_be_sent_in_any_order() -> None:
+    runtime, ends = connected(ignores_requests)
     request = message_class("CreateContainerRequest")
     calls = [
         runtime.begin(
@@ -183,7 +185,7 @@ def test_answers_may_come_in_any_order() -> None:
         assert adjustment.cdi_devices[0].name == f"x/y=c{number}"
 
 
-def test_a_refusal_fails_the_container_with_its_reason_and_not_the_connection() -> None:
+def test_a_refusal_affects_the_container_and_not_the_connection() -> None:
     reason = "no such device: nvidia.com/gpu=9"
     runtime, _ = connected(on(CreateContainer, lambda session, event: session.refuse(event.call, reason)))
     for _ in range(2):
@@ -192,15 +194,15 @@ def test_a_refusal_fails_the_container_with_its_reason_and_not_the_connection() 
 
 
 @pytest.mark.parametrize("size", [0, 3000, 4069, 4070, 4071, 4072, 4073, 5000, 8192, 1_500_000, 4_194_000])
-def test_answers_of_any_length_arrive(size: int) -> None:
+def test_responses_of_any_length_arrive(size: int) -> None:
     long = Adjustment(env={"F": "x" * size})
     runtime, _ = connected(on(CreateContainer, lambda session, event: session.adjust(event.call, long)))
     for _ in range(2):
         assert len(runtime.create(pod(), container()).env[0].value) == size
 
 
-def test_an_answer_in_one_frame_would_have_cost_the_connection() -> None:
-    runtime, ends = connected(is_silent)
+def test_a_long_response_in_one_frame_would_end_the_connection() -> None:
+    runtime, ends = connected(ignores_requests)
     call = runtime.begin("CreateContainer", b"")
     data = ttrpc.encode(
         ttrpc.RESPONSE, call, write_response(write_created(Adjustment(env={"F": "x" * 5000})))
@@ -213,17 +215,17 @@ def test_an_answer_in_one_frame_would_have_cost_the_connection() -> None:
 @pytest.mark.parametrize(
     "adjustment", [Adjustment(env={"F": "x" * (4 << 20)}), Adjustment(env={"F": "\ud800"})]
 )
-def test_an_answer_that_does_not_fit_leaves_the_call_to_be_refused(adjustment: Adjustment) -> None:
+def test_a_response_that_does_not_fit_into_a_message_leaves_the_call_open(adjustment: Adjustment) -> None:
     session = configured()
-    session.feed(asked(3))
+    session.feed(request_frames(3))
     with pytest.raises(MessageError):
         session.adjust(3, adjustment)
-    assert codes(session.refuse(3, "the answer does not fit")) == [(3, 2)]
+    assert codes(session.refuse(3, "the response does not fit")) == [(3, 2)]
 
 
-def test_a_call_is_answered_once() -> None:
+def test_a_call_gets_one_response() -> None:
     session = configured()
-    session.feed(asked(3))
+    session.feed(request_frames(3))
     assert codes(session.refuse(3, "too late")) == [(3, 2)]
     assert session.adjust(3, GPU) == b""
     assert session.refuse(3, "again") == b""
@@ -233,13 +235,13 @@ def test_a_call_is_answered_once() -> None:
 @pytest.mark.parametrize(
     ("timeout_ns", "timeout_s"), [(0, None), (1, 1e-9), (1_500_000_000, 1.5), (-5, 0.0), (-(2**63), 0.0)]
 )
-def test_the_time_that_is_left_is_handed_on(timeout_ns: int, timeout_s: float | None) -> None:
-    _, (event,) = configured().feed(asked(3, timeout_nano=timeout_ns))
+def test_the_event_has_the_remaining_time_of_the_request(timeout_ns: int, timeout_s: float | None) -> None:
+    _, (event,) = configured().feed(request_frames(3, timeout_nano=timeout_ns))
     assert isinstance(event, CreateContainer)
     assert event.timeout_s == timeout_s
 
 
-def test_what_all_plugins_did_is_judged() -> None:
+def test_a_validation_request_has_the_changes_and_names_of_all_plugins() -> None:
     runtime, ends = connected(nri=(0, 10))
     adjustment = runtime.create(pod(), container())
     assert runtime.validate(pod(), container(), adjustment, ["10-nvidia", "20-cdigen"]) == ""
@@ -249,8 +251,8 @@ def test_what_all_plugins_did_is_judged() -> None:
 
 
 def test_an_adjustment_that_lacks_the_device_can_be_rejected() -> None:
-    def judge(session: Session, event: ValidateAdjustment) -> bytes:
+    def reject(session: Session, event: ValidateAdjustment) -> bytes:
         return session.validate(event.call, "" if event.adjustment.cdi_devices else "no GPU")
 
-    runtime, _ = connected(on(ValidateAdjustment, judge), nri=(0, 10))
+    runtime, _ = connected(on(ValidateAdjustment, reject), nri=(0, 10))
     assert runtime.validate(pod(), container(), message_class("Adjustment")()) == "no GPU"

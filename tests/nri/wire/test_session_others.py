@@ -1,4 +1,4 @@
-"""A registration: calls that ask for nothing, calls that nobody knows, and nonsense."""
+"""The session of a plugin with a runtime: notifications, unknown calls, and invalid input."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.nri.runtime import PLUGIN, RUNTIME, Rejected, container, pod
-from support.nri.session import asked, codes, configured, connected
+from support.nri.session import codes, configured, connected, request_frames
 
 from cdigen.nri.wire import mux, ttrpc
 from cdigen.nri.wire.messages import read_create, write_error
@@ -32,22 +32,24 @@ from cdigen.nri.wire.session import (
 @pytest.mark.parametrize(
     "method", [name for name in NOTIFICATIONS if name not in {"StateChange", "Shutdown"}]
 )
-def test_whatever_happens_is_acknowledged_in_both_ways_of_telling(method: str, nri: tuple[int, int]) -> None:
+def test_notifications_are_acknowledged_as_their_own_method_and_as_state_change(
+    method: str, nri: tuple[int, int]
+) -> None:
     runtime, ends = connected(nri=nri)
     before = list(ends.events)
-    taken = runtime.tell(method, pod="p1", container="c1")
-    assert taken in (method, "StateChange")
-    assert (taken == method) == (
+    method_used = runtime.notify(method, pod="p1", container="c1")
+    assert method_used in (method, "StateChange")
+    assert (method_used == method) == (
         nri >= (0, 12) or method in {"UpdateContainer", "StopContainer", "UpdatePodSandbox"}
     )
-    # The only one that is read as well.
+    # RemoveContainer is the only notification with a decoded payload.
     added = [ContainerRemoved(container="c1")] if method == "RemoveContainer" else []
     assert ends.events == [*before, *added]
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x08\x63", b"\xff"])
 @pytest.mark.parametrize("method", ["StateChange", "Shutdown"])
-def test_a_state_change_and_a_shutdown_are_acknowledged_unread(method: str, payload: bytes) -> None:
+def test_a_state_change_and_a_shutdown_are_acknowledged_without_decoding(method: str, payload: bytes) -> None:
     runtime, ends = connected()
     before = list(ends.events)
     assert runtime.call(method, payload) == b""
@@ -64,7 +66,7 @@ def test_a_state_change_and_a_shutdown_are_acknowledged_unread(method: str, payl
         ("", "CreateContainer"),
     ],
 )
-def test_what_is_not_known_is_answered_with_code_12(service: str, method: str) -> None:
+def test_an_unknown_method_gets_the_error_code_12(service: str, method: str) -> None:
     runtime, ends = connected()
     with pytest.raises(Rejected) as caught:
         runtime.finish(runtime.begin(method, b"", service=service))
@@ -73,27 +75,27 @@ def test_what_is_not_known_is_answered_with_code_12(service: str, method: str) -
     assert runtime.create(pod(), container()).cdi_devices
 
 
-# Bad input.
+# Invalid input.
 
 
 @pytest.mark.parametrize(
     "method", ["Configure", "Synchronize", "CreateContainer", "ValidateContainerAdjustment"]
 )
-def test_a_request_that_cannot_be_read_fails_alone(method: str) -> None:
-    sent, (event,) = configured().feed(asked(3, b"\x0a\xff", method))
+def test_an_invalid_request_gets_the_error_code_3(method: str) -> None:
+    sent, (event,) = configured().feed(request_frames(3, b"\x0a\xff", method))
     assert codes(sent) == [(3, 3)]
     assert isinstance(event, InvalidCall)
     assert (event.method, event.code) == (method, 3)
 
 
-def test_an_envelope_that_cannot_be_read_fails_alone() -> None:
+def test_a_request_with_an_invalid_envelope_fails_and_the_next_request_is_read() -> None:
     session = configured()
     sent, _ = session.feed(mux.frames(PLUGIN, ttrpc.encode(ttrpc.REQUEST, 3, b"\x0a\x02\xff\xff")))
     assert codes(sent) == [(3, 3)]
-    assert session.feed(asked(5))[1]
+    assert session.feed(request_frames(5))[1]
 
 
-def test_a_request_that_is_too_long_fails_alone() -> None:
+def test_a_request_that_is_too_long_fails_and_the_next_request_is_read() -> None:
     session = configured()
     data = struct.pack(">IIBB", 5 << 20, 3, ttrpc.REQUEST, 0) + bytes(5 << 20)
     sent = b""
@@ -101,17 +103,17 @@ def test_a_request_that_is_too_long_fails_alone() -> None:
         piece = data[at : at + mux.MAX_PAYLOAD]
         sent += session.feed(struct.pack(">II", PLUGIN, len(piece)) + piece)[0]
     assert codes(sent) == [(3, 8)]
-    _, (event,) = session.feed(asked(5))
+    _, (event,) = session.feed(request_frames(5))
     assert isinstance(event, CreateContainer)
 
 
 @pytest.mark.parametrize("stream", [0, 2, 4, 1])
-def test_streams_that_are_even_or_not_greater_are_refused(stream: int) -> None:
+def test_even_and_repeated_stream_numbers_are_refused(stream: int) -> None:
     session = configured()
-    sent, events = session.feed(asked(stream))
+    sent, events = session.feed(request_frames(stream))
     assert codes(sent) == [(stream, 3)]
     assert [type(event) for event in events] == [InvalidCall]
-    assert isinstance(session.feed(asked(3))[1][0], CreateContainer)
+    assert isinstance(session.feed(request_frames(3))[1][0], CreateContainer)
 
 
 @pytest.mark.parametrize("connection", [PLUGIN, RUNTIME])
@@ -122,7 +124,7 @@ def test_messages_of_other_types_are_ignored(connection: int) -> None:
         assert session.feed(mux.frames(connection, data)) == (b"", [])
 
 
-def test_an_answer_on_another_stream_is_no_registration() -> None:
+def test_a_response_on_another_stream_is_no_registration() -> None:
     session = Session("cdigen", "20")
     refusal = write_error(2, "late")
     assert session.feed(mux.frames(RUNTIME, ttrpc.encode(ttrpc.RESPONSE, 3, refusal))) == (b"", [])
@@ -141,12 +143,14 @@ def test_an_answer_on_another_stream_is_no_registration() -> None:
     ],
 )
 def test_bytes_that_are_not_nri_end_the_session(data: bytes) -> None:
-    with pytest.raises(SessionError, match=r"^the runtime's"):
+    with pytest.raises(
+        SessionError, match=r"^the (bytes from the runtime are|runtime's response to .* is) invalid: "
+    ):
         configured().feed(data)
 
 
 @given(st.lists(st.binary(max_size=64)))
-def test_any_bytes_bring_events_or_the_end_of_the_session(pieces: list[bytes]) -> None:
+def test_any_bytes_result_in_events_or_end_the_session(pieces: list[bytes]) -> None:
     session = configured()
     with suppress(SessionError):
         for piece in pieces:
@@ -155,25 +159,25 @@ def test_any_bytes_bring_events_or_the_end_of_the_session(pieces: list[bytes]) -
 
 @given(st.binary(max_size=120), st.sampled_from(["CreateContainer", "Configure", "Synchronize"]))
 def test_any_payload_is_served_or_refused(payload: bytes, method: str) -> None:
-    sent, (event,) = configured().feed(asked(3, payload, method))
+    sent, (event,) = configured().feed(request_frames(3, payload, method))
     assert bool(sent) != isinstance(event, (CreateContainer, Configure))
 
 
 @given(st.data())
-def test_a_stream_with_a_flipped_byte_is_served_or_ends(data: st.DataObject) -> None:
+def test_a_stream_with_a_flipped_byte_is_read_or_ends_the_session(data: st.DataObject) -> None:
     payload = message_class("CreateContainerRequest")(pod=pod(), container=container()).SerializeToString()
-    good = bytearray(asked(3, payload) + asked(5, payload))
+    good = bytearray(request_frames(3, payload) + request_frames(5, payload))
     good[data.draw(st.integers(0, len(good) - 1))] ^= data.draw(st.integers(1, 255))
     session = configured()
     try:
         session.feed(bytes(good))
     except SessionError:
         return
-    assert session.refuse(7, "nobody asked") == b""
+    assert session.refuse(7, "no such call") == b""
 
 
-def test_a_session_reads_what_it_is_asked_as_messages_does() -> None:
+def test_a_session_reads_requests_like_the_messages_module() -> None:
     payload = message_class("CreateContainerRequest")(pod=pod(), container=container()).SerializeToString()
-    _, (event,) = configured().feed(asked(3, payload))
+    _, (event,) = configured().feed(request_frames(3, payload))
     assert isinstance(event, CreateContainer)
     assert (event.pod, event.container) == read_create(payload)

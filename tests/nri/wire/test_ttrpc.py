@@ -1,4 +1,4 @@
-"""Messages of ttrpc: taken apart however they arrive, and refused where Go refuses them."""
+"""Messages of ttrpc are decoded from bytes in pieces of any size. A message that Go rejects is rejected."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ def message(stream: int, data: bytes, kind: int = REQUEST) -> Message:
     return Message(stream=stream, kind=kind, data=data, length=len(data))
 
 
-def test_a_message_is_header_and_data() -> None:
+def test_a_message_has_a_header_and_data() -> None:
     assert encode(RESPONSE, 5, b"\x12\x02") == bytes.fromhex("00000002000000050200") + b"\x12\x02"
     assert Decoder().feed(bytes.fromhex("000000020000000502001202")) == [message(5, b"\x12\x02", RESPONSE)]
 
 
-def test_messages_may_come_in_two_pieces_at_any_byte() -> None:
+def test_messages_may_be_split_at_any_byte() -> None:
     data = encode(REQUEST, 1, b"one") + encode(REQUEST, 3, b"") + encode(RESPONSE, 1, b"two")
     expected = [message(1, b"one"), message(3, b""), message(1, b"two", RESPONSE)]
     for at in range(len(data) + 1):
@@ -43,7 +43,7 @@ def test_messages_may_come_in_two_pieces_at_any_byte() -> None:
     st.lists(st.tuples(st.integers(0, 2**32 - 1), st.integers(0, 255), st.binary(max_size=300))),
     st.lists(st.integers(1, 50), min_size=1),
 )
-def test_messages_are_the_same_however_the_bytes_arrive(
+def test_the_decoded_messages_do_not_depend_on_the_split_of_the_bytes(
     rows: list[tuple[int, int, bytes]], sizes: list[int]
 ) -> None:
     data = b"".join(encode(kind, stream, body) for stream, kind, body in rows)
@@ -58,22 +58,24 @@ def test_messages_are_the_same_however_the_bytes_arrive(
 
 
 @pytest.mark.parametrize("flags", [0, 1, 2, 4, 255])
-def test_flags_change_nothing(flags: int) -> None:
+def test_flags_are_ignored(flags: int) -> None:
     assert Decoder().feed(struct.pack(">IIBB", 1, 1, REQUEST, flags) + b"x") == [message(1, b"x")]
 
 
-def test_the_longest_message_is_taken() -> None:
+def test_the_longest_message_is_accepted() -> None:
     assert Decoder().feed(encode(REQUEST, 1, bytes(MAX_DATA))) == [message(1, bytes(MAX_DATA))]
 
 
 def test_data_that_is_too_long_is_not_sent() -> None:
-    with pytest.raises(TtrpcError, match="4194305 bytes are more than a message of 4194304 holds"):
+    with pytest.raises(TtrpcError, match=r"^message too long \(4194305 bytes, limit 4194304\)$"):
         encode(RESPONSE, 1, bytes(MAX_DATA + 1))
 
 
 @pytest.mark.parametrize("step", [1000, 1 << 16, 1 << 25])
 @pytest.mark.parametrize("length", [MAX_DATA + 1, MAX_SKIPPED])
-def test_a_message_that_is_too_long_is_skipped_and_the_next_one_taken(length: int, step: int) -> None:
+def test_a_message_that_is_too_long_is_skipped_and_the_next_message_is_accepted(
+    length: int, step: int
+) -> None:
     data = struct.pack(">IIBB", length, 1, REQUEST, 0) + bytes(length) + encode(REQUEST, 3, b"next")
     decoder = Decoder()
     got = [one for at in range(0, len(data), step) for one in decoder.feed(data[at : at + step])]
@@ -81,7 +83,7 @@ def test_a_message_that_is_too_long_is_skipped_and_the_next_one_taken(length: in
     assert [one.is_too_long for one in got] == [True, False]
 
 
-def test_a_message_that_is_too_long_is_known_by_its_header_and_never_kept() -> None:
+def test_a_message_that_is_too_long_is_never_kept() -> None:
     decoder = Decoder()
     (got,) = decoder.feed(struct.pack(">IIBB", MAX_SKIPPED, 1, REQUEST, 0))
     assert got.is_too_long
@@ -94,7 +96,7 @@ def test_a_message_that_is_too_long_is_known_by_its_header_and_never_kept() -> N
 
 
 @pytest.mark.parametrize("length", [MAX_SKIPPED + 1, 1 << 31, 0xFFFFFFFF])
-def test_a_length_that_no_message_has_ends_it_for_good(length: int) -> None:
+def test_after_an_impossible_message_length_the_decoder_only_raises_errors(length: int) -> None:
     decoder = Decoder()
     with pytest.raises(TtrpcError, match=f"stream 1 has {length} bytes"):
         decoder.feed(struct.pack(">IIBB", length, 1, REQUEST, 0))
@@ -103,7 +105,7 @@ def test_a_length_that_no_message_has_ends_it_for_good(length: int) -> None:
 
 
 @given(st.lists(st.binary(max_size=64)))
-def test_any_bytes_are_messages_or_an_error(pieces: list[bytes]) -> None:
+def test_any_bytes_are_decoded_or_raise_a_ttrpc_error(pieces: list[bytes]) -> None:
     decoder = Decoder()
     try:
         for piece in pieces:
@@ -112,7 +114,7 @@ def test_any_bytes_are_messages_or_an_error(pieces: list[bytes]) -> None:
         pass
 
 
-def test_streams_are_odd_and_ever_greater() -> None:
+def test_stream_numbers_must_be_odd_and_increase() -> None:
     given = ((1, 0), (3, 1), (9, 3), (2**32 - 1, 9))
     assert [wrong_stream(stream, last) for stream, last in given] == ["", "", "", ""]
     wrong = ((3, 3), (1, 3), (2, 3), (0, 3), (7, 9), (5, 2**32 - 1))

@@ -1,4 +1,4 @@
-"""What each runtime's configuration needs, by release and by what its files say already."""
+"""The changes that cdigen plans for a runtime's configuration depend on the release and the present files."""
 
 import tomllib
 from pathlib import Path
@@ -19,10 +19,10 @@ OLD_CRI = 'plugins."io.containerd.grpc.v1.cri"'
 NEW_CRI = 'plugins."io.containerd.cri.v1.runtime"'
 
 
-def said(
+def documents(
     tree: Tree, runtime: str, release: Release | None, desired: DesiredConfig = DESIRED
 ) -> dict[str, Any]:
-    """Return the documents that are to be written, by their paths without folders."""
+    """Return the documents of the plan, by their file names."""
     changes = tree.plan(runtime, release, desired).changes
     return {Path(one.path).name: tomllib.loads((one.after or b"").decode()) for one in changes}
 
@@ -38,14 +38,14 @@ def said(
         (("/etc/cdi/", "/run/cdi"), ("/etc/cdi", "/var/run/cdi"), ("/etc/cdi/", "/run/cdi")),
     ],
 )
-def test_no_directory_is_lost_and_the_last_desired_has_priority(
+def test_no_directory_is_lost_and_the_last_desired_directory_has_priority(
     present: tuple[str, ...], desired: tuple[str, ...], merged: tuple[str, ...]
 ) -> None:
     assert merged_dirs(present, desired) == merged
 
 
 @pytest.mark.parametrize("release", [(5, 5, 0), (5, 8, 6), None])
-def test_podman_gets_a_drop_in_of_its_own(tree: Tree, release: Release | None) -> None:
+def test_podman_gets_a_new_drop_in(tree: Tree, release: Release | None) -> None:
     tree.put("etc/containers/containers.conf", "[engine]\nruntime = 'crun'\n")
     (change,) = tree.plan("podman", release, DESIRED).changes
     assert change.path.startswith("/etc/containers/containers.conf.d/")
@@ -60,23 +60,23 @@ def test_podman_before_5_5_has_nothing_to_configure(tree: Tree) -> None:
     assert "4.3.1" in plan.findings[0].message
 
 
-def test_podman_before_5_5_cannot_be_given_another_directory(tree: Tree) -> None:
-    with pytest.raises(ConfigError, match=r"4\.3\.1 reads /etc/cdi and /var/run/cdi"):
+def test_a_directory_besides_the_default_directories_is_refused_for_podman_before_5_5(tree: Tree) -> None:
+    with pytest.raises(ConfigError, match=r"4\.3\.1 always reads /etc/cdi and /var/run/cdi"):
         tree.plan("podman", (4, 3, 1), DesiredConfig(spec_dirs=("/srv/cdi",)))
 
 
-def test_podman_keeps_the_directories_that_it_has(tree: Tree) -> None:
+def test_podman_keeps_its_configured_directories(tree: Tree) -> None:
     tree.put("etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
-    (document,) = said(tree, "podman", (5, 8, 0)).values()
+    (document,) = documents(tree, "podman", (5, 8, 0)).values()
     assert document["engine"]["cdi_spec_dirs"] == ["/srv/cdi", "/etc/cdi", "/var/run/cdi"]
 
 
-def test_podman_is_left_alone_where_its_files_say_so_already(tree: Tree) -> None:
+def test_podman_is_not_changed_if_its_files_have_the_directories(tree: Tree) -> None:
     tree.put("etc/containers/containers.conf", '[engine]\ncdi_spec_dirs = ["/etc/cdi", "/run/cdi"]\n')
     assert tree.plan("podman", (5, 8, 0), DESIRED).changes == ()
 
 
-def test_a_drop_in_that_comes_later_is_edited_itself(tree: Tree) -> None:
+def test_a_later_drop_in_that_sets_the_directories_is_edited(tree: Tree) -> None:
     path = "etc/containers/containers.conf.d/zz.conf"
     tree.put(path, '# mine\n[engine]\ncdi_spec_dirs = ["/srv/cdi"]\n')
     (change,) = tree.plan("podman", (5, 8, 0), DESIRED).changes
@@ -84,17 +84,17 @@ def test_a_drop_in_that_comes_later_is_edited_itself(tree: Tree) -> None:
     assert (change.after or b"").startswith(b"# mine\n")
 
 
-def test_podman_has_no_nri(tree: Tree) -> None:
+def test_a_plan_with_nri_is_refused_for_podman(tree: Tree) -> None:
     with pytest.raises(ConfigError, match="NRI"):
         tree.plan("podman", (5, 8, 0), WITH_NRI)
 
 
-def test_docker_before_28_2_needs_its_switch(tree: Tree) -> None:
+def test_docker_before_28_2_needs_the_cdi_feature(tree: Tree) -> None:
     (change,) = tree.plan("docker", (27, 5, 0), DESIRED).changes
     assert list(change.keys) == ["features.cdi", "cdi-spec-dirs"]
 
 
-def test_docker_from_28_2_on_needs_it_only_where_it_is_off(tree: Tree) -> None:
+def test_docker_from_28_2_on_needs_the_cdi_feature_only_if_it_is_off(tree: Tree) -> None:
     (change,) = tree.plan("docker", (28, 5, 2), DESIRED).changes
     assert list(change.keys) == ["cdi-spec-dirs"]
     tree.put("etc/docker/daemon.json", '{"features": {"cdi": false}}')
@@ -102,12 +102,12 @@ def test_docker_from_28_2_on_needs_it_only_where_it_is_off(tree: Tree) -> None:
     assert list(change.keys) == ["features.cdi", "cdi-spec-dirs"]
 
 
-def test_docker_that_reads_no_specs_is_refused(tree: Tree) -> None:
+def test_a_docker_release_that_reads_no_specs_is_refused(tree: Tree) -> None:
     with pytest.raises(ConfigError, match=r"24\.0\.7 reads no CDI specs"):
         tree.plan("docker", (24, 0, 7), DESIRED)
 
 
-def test_a_restart_of_docker_is_said_to_stop_its_containers_unless_they_live_on(tree: Tree) -> None:
+def test_a_plan_for_docker_warns_if_the_restart_stops_containers(tree: Tree) -> None:
     assert "no-live-restore" in {
         finding.rule for finding in tree.plan("docker", (28, 5, 2), DESIRED).findings
     }
@@ -115,8 +115,8 @@ def test_a_restart_of_docker_is_said_to_stop_its_containers_unless_they_live_on(
     assert tree.plan("docker", (28, 5, 2), DESIRED).findings == ()
 
 
-def test_what_dockers_command_line_sets_is_never_set_in_the_file_as_well(tree: Tree) -> None:
-    # dockerd does not start with both.
+def test_an_option_of_dockers_command_line_is_not_set_in_the_file(tree: Tree) -> None:
+    # dockerd does not start if both the file and the command line set an option.
     unit = "[Service]\nExecStart=/usr/sbin/dockerd --cdi-spec-dir /etc/cdi --cdi-spec-dir /var/run/cdi\n"
     tree.put("usr/lib/systemd/system/docker.service", unit)
     assert tree.plan("docker", (28, 5, 2), DESIRED).changes == ()
@@ -125,35 +125,37 @@ def test_what_dockers_command_line_sets_is_never_set_in_the_file_as_well(tree: T
         tree.plan("docker", (28, 5, 2), DESIRED)
 
 
-def test_crio_gets_a_drop_in_and_nri_where_it_is_wanted(tree: Tree) -> None:
-    (document,) = said(tree, "cri-o", (1, 30, 0), WITH_NRI).values()
+def test_crio_gets_a_drop_in_with_the_directories_and_nri(tree: Tree) -> None:
+    (document,) = documents(tree, "cri-o", (1, 30, 0), WITH_NRI).values()
     assert document["crio"] == {
         "runtime": {"cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]},
         "nri": {"enable_nri": True},
     }
 
 
-def test_containerd_1_7_gets_its_keys_into_the_main_file(tree: Tree) -> None:
+def test_containerd_1_7_gets_its_keys_in_the_main_file(tree: Tree) -> None:
     tree.put(MAIN, f"version = 2\n{IMPORTING}")
-    document = said(tree, "containerd", (1, 7, 24), WITH_NRI)["config.toml"]
+    document = documents(tree, "containerd", (1, 7, 24), WITH_NRI)["config.toml"]
     assert document["plugins"] == {
         "io.containerd.grpc.v1.cri": {"enable_cdi": True, "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"]},
         "io.containerd.nri.v1.nri": {"disable": False},
     }
 
 
-def test_containerd_1_7_gets_its_keys_where_the_last_table_of_the_plugin_is(tree: Tree) -> None:
-    # It replaces the others, so a table in the main file would not be read, and one after it would be all.
+def test_containerd_1_7_gets_its_keys_in_the_last_file_with_the_plugins_table(tree: Tree) -> None:
+    # The last table replaces all other tables, so containerd would ignore a table in the main file.
     tree.put(MAIN, f"version = 2\n{IMPORTING}[{OLD_CRI}]\nx = 1\n")
     tree.put("etc/containerd/conf.d/user.toml", f"[{OLD_CRI}.cni]\nbin_dir = '/b'\n")
-    document = said(tree, "containerd", (1, 7, 24))["user.toml"]
+    document = documents(tree, "containerd", (1, 7, 24))["user.toml"]
     cri = document["plugins"]["io.containerd.grpc.v1.cri"]
     assert (cri["cni"], cri["enable_cdi"]) == ({"bin_dir": "/b"}, True)
     assert "version" not in document
 
 
 @pytest.mark.parametrize(("version", "plugin"), [(2, OLD_CRI), (3, NEW_CRI), (4, NEW_CRI)])
-def test_containerd_2_gets_a_drop_in_of_the_main_files_version(tree: Tree, version: int, plugin: str) -> None:
+def test_containerd_2_gets_a_drop_in_with_the_version_of_the_main_file(
+    tree: Tree, version: int, plugin: str
+) -> None:
     tree.put(MAIN, f"version = {version}\n{IMPORTING}")
     (change,) = tree.plan("containerd", (2, 3, 0), DESIRED).changes
     assert change.path.startswith("/etc/containerd/conf.d/")
@@ -162,36 +164,37 @@ def test_containerd_2_gets_a_drop_in_of_the_main_files_version(tree: Tree, versi
     assert f'[{plugin}]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n' in text
 
 
-def test_containerd_2_that_imports_nothing_gets_its_keys_into_the_main_file(tree: Tree) -> None:
+def test_containerd_2_without_imports_gets_its_keys_in_the_main_file(tree: Tree) -> None:
     tree.put(MAIN, f"version = 3\n[{NEW_CRI}]\nenable_cdi = false\n")
-    document = said(tree, "containerd", (2, 1, 9))["config.toml"]
+    document = documents(tree, "containerd", (2, 1, 9))["config.toml"]
     assert document["plugins"]["io.containerd.cri.v1.runtime"] == {
         "enable_cdi": True,
         "cdi_spec_dirs": ["/etc/cdi", "/var/run/cdi"],
     }
 
 
-def test_containerd_without_a_configuration_gets_one_of_its_releases_version(tree: Tree) -> None:
-    assert said(tree, "containerd", (2, 1, 9))["config.toml"]["version"] == 3
-    assert said(tree, "containerd", (1, 7, 24))["config.toml"]["version"] == 2
-    document = said(tree, "containerd", None)["config.toml"]
-    assert document["version"] == 2  # 1.7 and 2.x read it
+def test_containerd_without_a_configuration_gets_a_file_with_the_version_of_its_release(tree: Tree) -> None:
+    assert documents(tree, "containerd", (2, 1, 9))["config.toml"]["version"] == 3
+    assert documents(tree, "containerd", (1, 7, 24))["config.toml"]["version"] == 2
+    document = documents(tree, "containerd", None)["config.toml"]
+    assert document["version"] == 2  # 1.7 and 2.x read version 2
     assert document["plugins"]["io.containerd.grpc.v1.cri"]["enable_cdi"] is True
 
 
-def test_a_later_import_that_sets_the_directories_is_edited_itself(tree: Tree) -> None:
+def test_a_later_import_that_sets_the_directories_is_edited(tree: Tree) -> None:
     tree.put(MAIN, 'version = 3\nimports = ["/srv/containerd.toml"]\n')
     tree.put("srv/containerd.toml", f'version = 3\n[{NEW_CRI}]\ncdi_spec_dirs = ["/x"]\n')
-    document = said(tree, "containerd", (2, 1, 9))["containerd.toml"]
+    document = documents(tree, "containerd", (2, 1, 9))["containerd.toml"]
     dirs = document["plugins"]["io.containerd.cri.v1.runtime"]["cdi_spec_dirs"]
     assert dirs == ["/x", "/etc/cdi", "/var/run/cdi"]
 
 
 @pytest.mark.parametrize("name", ["cri", "io.containerd.grpc.v1.cri"])
-def test_a_containerd_without_cri_is_refused(tree: Tree, name: str) -> None:
-    # Docker's own package of containerd comes so; with a version the short name would stop containerd.
+def test_a_containerd_configuration_that_disables_cri_is_refused(tree: Tree, name: str) -> None:
+    # Docker's containerd package has this file with the short name. If the file also had a version,
+    # containerd would not start.
     tree.put(MAIN, f'disabled_plugins = ["{name}"]\n')
-    with pytest.raises(ConfigError, match="CRI plugin off"):
+    with pytest.raises(ConfigError, match="disables the CRI plugin"):
         tree.plan("containerd", (2, 1, 9), DESIRED)
 
 
@@ -204,7 +207,7 @@ def test_a_configuration_of_version_1_is_refused(tree: Tree) -> None:
 def test_imports_of_a_higher_version_than_the_main_file_are_refused(tree: Tree) -> None:
     tree.put(MAIN, f"version = 2\n{IMPORTING}")
     tree.put("etc/containerd/conf.d/a.toml", "version = 3\n")
-    with pytest.raises(ConfigError, match=r"a\.toml is of version 3 and .* of version 2"):
+    with pytest.raises(ConfigError, match=r"a\.toml has version 3 and .* has version 2"):
         tree.plan("containerd", (2, 1, 9), DESIRED)
 
 
@@ -225,7 +228,7 @@ def test_containerd_1_6_is_refused(tree: Tree) -> None:
         ("cri-o", (1, 28, 0)),
     ],
 )
-def test_a_second_plan_finds_nothing_to_do(tree: Tree, runtime: str, release: Release | None) -> None:
+def test_a_second_plan_has_no_changes(tree: Tree, runtime: str, release: Release | None) -> None:
     desired = WITH_NRI if runtime in {"containerd", "cri-o"} else DESIRED
     tree.apply(tree.plan(runtime, release, desired))
     assert tree.plan(runtime, release, desired).changes == ()

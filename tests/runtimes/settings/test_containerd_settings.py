@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.hosts.runtime_config import BOTH, Tree, said
+from support.hosts.runtime_config import BOTH, Tree, finding_keys
 
 MAIN = "/etc/containerd/config.toml"
 DROP = "/etc/containerd/conf.d/x.toml"
@@ -21,32 +21,32 @@ def config(version: int | None, *parts: str) -> str:
 ON, OFF = "enable_cdi = true", "enable_cdi = false"
 M, D = 'cdi_spec_dirs = ["/m"]', 'cdi_spec_dirs = ["/d"]'
 
-# Main file, imported file, and what `containerd config dump` of that release made of them.
-SEEN = {
+# Release, main file, imported file, and the directories and enable_cdi that `containerd config dump` prints.
+DUMPS = {
     "1.7: off by default": (V1_7, config(2), "", BOTH, False),
-    "1.7: the table is replaced whole": (
+    "1.7: the whole table is replaced": (
         V1_7,
         config(2, GLOB, table(OLD, ON, M)),
         config(2, table(OLD, D)),
         ("/d",),
         False,
     ),
-    "1.7: by a file without a version too": (
+    "1.7: also by a file without a version": (
         V1_7,
         config(2, GLOB, table(OLD, ON, M)),
         config(None, table(OLD, D)),
         ("/d",),
         False,
     ),
-    "1.7: a version 1 makes all version 1": (
+    "1.7: version 1 of the last file applies to all files": (
         V1_7,
         config(2, GLOB, table(OLD, ON, M)),
         config(1, table(OLD, D)),
         BOTH,
         False,
     ),
-    "1.7: without a version it is 1": (V1_7, config(None, table("cri", ON, M)), "", ("/m",), True),
-    "1.7: where the long name is not read": (V1_7, config(None, table(OLD, ON, M)), "", BOTH, False),
+    "1.7: the default version is 1": (V1_7, config(None, table("cri", ON, M)), "", ("/m",), True),
+    "1.7: in version 1 the long name is ignored": (V1_7, config(None, table(OLD, ON, M)), "", BOTH, False),
     "2.1: on by default": (V2_1, config(3), "", BOTH, True),
     "2.1: tables are merged": (
         V2_1,
@@ -55,14 +55,14 @@ SEEN = {
         ("/d",),
         False,
     ),
-    "2.1: false is a value": (
+    "2.1: false replaces true": (
         V2_1,
         config(2, GLOB, table(OLD, ON, M)),
         config(2, table(OLD, OFF)),
         ("/m",),
         False,
     ),
-    "2.1: an empty list is one": (
+    "2.1: an empty list is a value": (
         V2_1,
         config(3, GLOB, table(NEW, M)),
         config(3, table(NEW, "cdi_spec_dirs = []")),
@@ -76,31 +76,37 @@ SEEN = {
         BOTH,
         True,
     ),
-    "2.1: a lower one brings it back": (
+    "2.1: a lower version also reads the old name": (
         V2_1,
         config(3, GLOB, table(NEW, M)),
         config(2, table(OLD, OFF, D)),
         ("/m",),
         False,
     ),
-    "2.1: the new name wins in version 2": (
+    "2.1: in version 2 the new name has priority": (
         V2_1,
         config(2, table(NEW, M), table(OLD, OFF, D)),
         "",
         ("/m",),
         False,
     ),
-    "2.1: and fills up": (
+    "2.1: in version 2 the tables of both names are merged": (
         V2_1,
         config(2, GLOB, table(OLD, OFF, M)),
         config(None, table(NEW, ON)),
         ("/m",),
         True,
     ),
-    "2.1: the old name in version 3": (V2_1, config(3, table(OLD, OFF, M)), "", BOTH, True),
-    "2.1: or without a version": (V2_1, config(None, table(OLD, OFF, M)), "", BOTH, True),
-    "2.1: or in version 1": (V2_1, config(1, table("cri", OFF, M)), "", BOTH, True),
-    "2.3: each file is migrated by itself": (
+    "2.1: in version 3 the old name is ignored": (V2_1, config(3, table(OLD, OFF, M)), "", BOTH, True),
+    "2.1: without a version the old name is ignored": (
+        V2_1,
+        config(None, table(OLD, OFF, M)),
+        "",
+        BOTH,
+        True,
+    ),
+    "2.1: in version 1 the short name is ignored": (V2_1, config(1, table("cri", OFF, M)), "", BOTH, True),
+    "2.3: each file is migrated separately": (
         V2_3,
         config(2, GLOB, table(OLD, OFF, M)),
         config(3, table(NEW, D)),
@@ -110,8 +116,8 @@ SEEN = {
 }
 
 
-@pytest.mark.parametrize(("release", "main", "drop", "dirs", "is_on"), SEEN.values(), ids=SEEN)
-def test_files_are_merged_as_config_dump_of_the_release_showed(
+@pytest.mark.parametrize(("release", "main", "drop", "dirs", "is_on"), DUMPS.values(), ids=DUMPS)
+def test_files_are_merged_as_in_the_config_dump_of_the_release(
     tree: Tree, *, release: tuple[int, int, int], main: str, drop: str, dirs: tuple[str, ...], is_on: bool
 ) -> None:
     tree.put(MAIN, main)
@@ -132,7 +138,7 @@ def test_nri_is_off_in_1_7_and_on_in_2(
     assert tree.read("containerd", release).nri_enabled is nri
 
 
-def test_nri_has_a_table_of_its_own_in_both(tree: Tree) -> None:
+def test_nri_has_its_own_table_in_1_7_and_2_1(tree: Tree) -> None:
     tree.put(MAIN, config(2, table(NRI, "disable = false")))
     for release in (V1_7, V2_1):
         settings = tree.read("containerd", release)
@@ -141,14 +147,14 @@ def test_nri_has_a_table_of_its_own_in_both(tree: Tree) -> None:
     assert tree.read("containerd", V2_1).nri_enabled is False
 
 
-def test_the_cri_plugin_may_be_disabled_altogether(tree: Tree) -> None:
+def test_cdi_is_off_if_the_cri_plugin_is_disabled(tree: Tree) -> None:
     tree.put(MAIN, 'disabled_plugins = ["cri"]\n')  # as in Docker's own package of containerd
     settings = tree.read("containerd", V1_7)
     assert settings.cdi_enabled is False
-    assert said(settings) == [("info", "cri-disabled", MAIN)]
+    assert finding_keys(settings) == [("info", "cri-disabled", MAIN)]
 
 
-def test_imports_are_read_level_by_level_relative_to_their_file_and_once(tree: Tree) -> None:
+def test_imports_are_read_breadth_first_and_once_and_relative_to_their_file(tree: Tree) -> None:
     tree.put(MAIN, config(3, 'imports = ["conf.d/*.toml", "z.toml", "config.toml"]'))
     tree.put(DROP, config(3, 'imports = ["sub/*", "../z.toml"]', table(NEW, D)))
     tree.put("/etc/containerd/z.toml", config(3))
@@ -174,11 +180,11 @@ def test_imports_are_read_level_by_level_relative_to_their_file_and_once(tree: T
         (
             config(3, 'disabled_plugins = ["cri"]'),
             "config-version",
-            f"{MAIN}: the plugin cri has its name of",
+            f"{MAIN}: the plugin name cri is valid only in version 1 of",
         ),
     ],
 )
-def test_what_containerd_does_not_start_with_is_an_error(
+def test_a_file_that_prevents_the_start_of_containerd_is_an_error(
     tree: Tree, text: str, rule: str, message: str
 ) -> None:
     tree.put(MAIN, text)
@@ -187,17 +193,17 @@ def test_what_containerd_does_not_start_with_is_an_error(
     found = [finding for finding in settings.findings if finding.severity == "error"]
     assert [finding.rule for finding in found] == [rule]
     assert found[0].message.startswith(message)
-    assert found[0].message.endswith("; containerd does not start with it")
+    assert found[0].message.endswith("; containerd does not start")
 
 
-def test_what_a_release_passes_over_is_a_warning(tree: Tree) -> None:
+def test_a_table_that_a_release_ignores_is_a_warning(tree: Tree) -> None:
     tree.put(MAIN, config(3, table(OLD, OFF)))
-    assert said(tree.read("containerd", V2_1)) == [("warning", "config-passed-over", MAIN)]
+    assert finding_keys(tree.read("containerd", V2_1)) == [("warning", "config-passed-over", MAIN)]
     tree.put(MAIN, config(2, GLOB, table(OLD, ON)))
     tree.put(DROP, config(2, table(OLD, D)))
     found = tree.read("containerd", V1_7).findings
     assert [finding.rule for finding in found] == ["config-passed-over"]
-    assert f"replaced as a whole by that of {DROP}" in found[0].message
+    assert f"the table in {DROP} replaces this table" in found[0].message
 
 
 @pytest.mark.parametrize(
@@ -214,7 +220,7 @@ def test_what_a_release_passes_over_is_a_warning(tree: Tree) -> None:
         ),
     ],
 )
-def test_the_file_to_write_is_a_drop_in_where_tables_are_merged(
+def test_the_edited_file_is_a_drop_in_if_the_release_merges_tables(
     tree: Tree, *, release: tuple[int, int, int], text: str, wanted: str, is_read: bool
 ) -> None:
     tree.put(MAIN, text)

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.hosts.runtime_config import BOTH, Tree, said
+from support.hosts.runtime_config import BOTH, Tree, finding_keys
 
 MAIN = "/etc/crio/crio.conf"
 FOLDER = "/etc/crio/crio.conf.d"
@@ -22,7 +22,7 @@ def dirs(*paths: str) -> str:
         (None, True, True),
     ],
 )
-def test_the_defaults_are_those_of_the_release(
+def test_the_defaults_depend_on_the_release(
     tree: Tree, *, release: tuple[int, int, int] | None, cdi: bool, nri: bool | None
 ) -> None:
     settings = tree.read("cri-o", release)
@@ -30,7 +30,7 @@ def test_the_defaults_are_those_of_the_release(
     assert settings.edited_file == f"{FOLDER}/99-cdigen.conf"
 
 
-def test_every_file_below_the_folder_counts_in_the_order_of_names_backups_too(tree: Tree) -> None:
+def test_every_file_below_the_folder_applies_in_the_order_of_names(tree: Tree) -> None:
     tree.put(MAIN, dirs("/main"))
     for name in ("10-a.conf", "20/x.toml", "20.conf~"):
         tree.put(f"{FOLDER}/{name}", dirs(f"/{name}"))
@@ -40,13 +40,13 @@ def test_every_file_below_the_folder_counts_in_the_order_of_names_backups_too(tr
     assert settings.source("spec_dirs") == f"{FOLDER}/20.conf~"
 
 
-def test_nri_has_a_table_of_its_own(tree: Tree) -> None:
+def test_nri_has_its_own_table(tree: Tree) -> None:
     tree.put(f"{FOLDER}/a", "[crio.nri]\nenable_nri = false\n")
     settings = tree.read("cri-o", (1, 34, 0))
     assert (settings.nri_enabled, settings.source("nri")) == (False, f"{FOLDER}/a")
 
 
-def test_arguments_and_variables_of_the_unit_are_stronger_than_files(tree: Tree) -> None:
+def test_arguments_and_variables_of_the_unit_override_files(tree: Tree) -> None:
     tree.put(MAIN, dirs("/main"))
     tree.put(
         UNIT,
@@ -70,7 +70,10 @@ def test_a_broken_file_is_an_error_with_its_line(tree: Tree) -> None:
     tree.put(MAIN, "[crio.runtime]\ncdi_spec_dirs = 1\n")
     tree.put(f"{FOLDER}/a.conf", "[crio\n")
     settings = tree.read("cri-o", (1, 34, 0))
-    assert said(settings) == [("error", "config-type", MAIN), ("error", "config-syntax", f"{FOLDER}/a.conf")]
+    assert finding_keys(settings) == [
+        ("error", "config-type", MAIN),
+        ("error", "config-syntax", f"{FOLDER}/a.conf"),
+    ]
     wrong_type, syntax = (found.message for found in settings.findings)
     assert wrong_type.startswith(f"{MAIN}, line 2: ")
     assert syntax.startswith(f"{FOLDER}/a.conf is not TOML: ")

@@ -3,7 +3,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.hosts.runtime_config import ALICE, BOTH, Tree, said
+from support.hosts.runtime_config import ALICE, BOTH, Tree, finding_keys
 
 FILE = "/etc/docker/daemon.json"
 UNIT = "/usr/lib/systemd/system/docker.service"
@@ -24,7 +24,7 @@ def unit(arguments: str) -> str:
         ((29, 2, 0), True, False),
     ],
 )
-def test_the_defaults_are_those_of_the_release(
+def test_the_defaults_depend_on_the_release(
     tree: Tree, *, release: tuple[int, int, int], is_on: bool, nri: bool | None
 ) -> None:
     settings = tree.read("docker", release)
@@ -35,36 +35,36 @@ def test_the_defaults_are_those_of_the_release(
 
 
 @pytest.mark.parametrize("release", [(27, 5, 0), (28, 5, 2)])
-@pytest.mark.parametrize("wish", [True, False])
-def test_the_feature_decides_in_every_release(
-    tree: Tree, *, release: tuple[int, int, int], wish: bool
+@pytest.mark.parametrize("value", [True, False])
+def test_the_cdi_feature_overrides_the_default_of_every_release(
+    tree: Tree, *, release: tuple[int, int, int], value: bool
 ) -> None:
-    tree.put(FILE, json.dumps({"features": {"cdi": wish}}))
+    tree.put(FILE, json.dumps({"features": {"cdi": value}}))
     settings = tree.read("docker", release)
-    assert settings.cdi_enabled is wish
+    assert settings.cdi_enabled is value
     assert settings.source("cdi") == FILE
 
 
-def test_the_directories_of_the_file_count(tree: Tree) -> None:
+def test_the_directories_of_the_file_apply(tree: Tree) -> None:
     tree.put(FILE, '{"cdi-spec-dirs": ["/a", "/b"], "debug": true}')
     settings = tree.read("docker", (28, 5, 2))
     assert (settings.spec_dirs, settings.source("spec_dirs"), settings.files) == (("/a", "/b"), FILE, (FILE,))
 
 
-def test_one_empty_directory_switches_cdi_off(tree: Tree) -> None:
+def test_one_empty_directory_disables_cdi(tree: Tree) -> None:
     tree.put(FILE, '{"cdi-spec-dirs": [""]}')
     settings = tree.read("docker", (28, 5, 2))
     assert (settings.spec_dirs, settings.cdi_enabled) == ((), False)
 
 
 @pytest.mark.parametrize("content", [b"", b" \n", b"null", b"{}", b"\xef\xbb\xbf{}", b'{"features": null}'])
-def test_what_says_nothing_leaves_the_defaults(tree: Tree, content: bytes) -> None:
+def test_a_file_without_cdi_keys_does_not_change_the_defaults(tree: Tree, content: bytes) -> None:
     tree.put(FILE, content)
     settings = tree.read("docker", (28, 5, 2))
     assert (settings.spec_dirs, settings.cdi_enabled, settings.findings) == (BOTH, True, ())
 
 
-# dockerd 28.5.2 --validate refused every one of these.
+# dockerd 28.5.2 --validate refused each of these files.
 @pytest.mark.parametrize(
     ("text", "rule", "line"),
     [
@@ -86,7 +86,7 @@ def test_what_says_nothing_leaves_the_defaults(tree: Tree, content: bytes) -> No
 def test_a_file_that_dockerd_refuses_is_an_error(tree: Tree, text: str, rule: str, line: int | None) -> None:
     tree.put(FILE, text)
     settings = tree.read("docker", (28, 5, 2))
-    assert said(settings) == [("error", rule, FILE)]
+    assert finding_keys(settings) == [("error", rule, FILE)]
     message = settings.findings[0].message
     assert message.startswith(FILE)
     assert "dockerd does not start" in message
@@ -94,7 +94,7 @@ def test_a_file_that_dockerd_refuses_is_an_error(tree: Tree, text: str, rule: st
         assert f"line {line}" in message
 
 
-def test_arguments_count_where_the_file_is_silent(tree: Tree) -> None:
+def test_arguments_apply_if_the_file_does_not_set_the_key(tree: Tree) -> None:
     tree.put(UNIT, unit("--cdi-spec-dir=/a --cdi-spec-dir /b --feature cdi=false --feature other=true"))
     settings = tree.read("docker", (28, 5, 2))
     assert (settings.spec_dirs, settings.cdi_enabled) == (("/a", "/b"), False)
@@ -106,32 +106,32 @@ def test_arguments_count_where_the_file_is_silent(tree: Tree) -> None:
     ("arguments", "text"),
     [("--cdi-spec-dir /b", '{"cdi-spec-dirs": ["/a"]}'), ("--feature cdi=true", '{"features": {"x": true}}')],
 )
-def test_what_file_and_arguments_both_set_keeps_dockerd_from_starting(
+def test_an_option_in_both_the_file_and_the_arguments_is_an_error(
     tree: Tree, arguments: str, text: str
 ) -> None:
     tree.put(UNIT, unit(arguments))
     tree.put(FILE, text)
-    assert said(tree.read("docker", (28, 5, 2))) == [("error", "config-twice", FILE)]
+    assert finding_keys(tree.read("docker", (28, 5, 2))) == [("error", "config-twice", FILE)]
 
 
-def test_the_file_may_be_another_and_must_be_there_then(tree: Tree) -> None:
+def test_a_file_in_the_arguments_replaces_the_default_file_and_must_exist(tree: Tree) -> None:
     tree.put(UNIT, unit("--config-file /etc/other.json"))
-    assert said(tree.read("docker", (28, 5, 2))) == [("error", "config-missing", "/etc/other.json")]
+    assert finding_keys(tree.read("docker", (28, 5, 2))) == [("error", "config-missing", "/etc/other.json")]
     tree.put("/etc/other.json", '{"cdi-spec-dirs": ["/o"]}')
     settings = tree.read("docker", (28, 5, 2))
     assert (settings.spec_dirs, settings.edited_file) == (("/o",), "/etc/other.json")
 
 
-def test_a_rootless_daemon_has_a_file_and_from_29_2_on_directories_of_its_own(tree: Tree) -> None:
+def test_a_rootless_daemon_has_its_own_file_and_from_29_2_on_its_own_directories(tree: Tree) -> None:
     tree.put(FILE, '{"cdi-spec-dirs": ["/root-only"]}')
-    mine = "/home/alice/.config/docker/daemon.json"
-    tree.put(mine, '{"features": {"cdi": true}}')
+    user_file = "/home/alice/.config/docker/daemon.json"
+    tree.put(user_file, '{"features": {"cdi": true}}')
     old, new = tree.read("docker", (28, 5, 2), ALICE), tree.read("docker", (29, 2, 0), ALICE)
-    assert (old.files, old.spec_dirs, old.rootless) == ((mine,), BOTH, True)
+    assert (old.files, old.spec_dirs, old.rootless) == ((user_file,), BOTH, True)
     assert new.spec_dirs == (*BOTH, "/home/alice/.config/cdi", "/run/user/1234/cdi")
 
 
-def test_nri_is_read_where_the_release_has_it(tree: Tree) -> None:
+def test_nri_is_read_if_the_release_supports_it(tree: Tree) -> None:
     tree.put(FILE, '{"nri-opts": {"enable": true}}')
     settings = tree.read("docker", (29, 2, 0))
     assert (settings.nri_enabled, settings.source("nri")) == (True, FILE)

@@ -1,4 +1,4 @@
-"""Which OCI runtimes container runtimes know by name, and which of them is the default."""
+"""The OCI runtimes that the configuration of a container runtime registers, and the default OCI runtime."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def nvidia(*files: str, path: str = WRAPPER, is_default: bool = False) -> OciRun
 
 
 @pytest.mark.parametrize("runtime", ["docker", "containerd", "cri-o", "podman"])
-def test_without_configuration_none_is_registered(tree: Tree, runtime: str) -> None:
+def test_without_configuration_no_runtime_is_registered(tree: Tree, runtime: str) -> None:
     assert tree.read(runtime, None).oci_runtimes == ()
 
 
-def test_docker_has_them_in_its_file_and_on_its_command_line(tree: Tree) -> None:
+def test_docker_registers_runtimes_in_its_file_and_its_command_line(tree: Tree) -> None:
     tree.put(
         DAEMON_JSON, json.dumps({"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": WRAPPER}}})
     )
@@ -44,7 +44,9 @@ def test_docker_has_them_in_its_file_and_on_its_command_line(tree: Tree) -> None
 @pytest.mark.parametrize(
     ("version", "plugin"), [(2, "io.containerd.grpc.v1.cri"), (3, "io.containerd.cri.v1.runtime")]
 )
-def test_containerd_has_them_under_either_name_of_its_plugin(tree: Tree, version: int, plugin: str) -> None:
+def test_containerd_registers_runtimes_under_both_names_of_its_plugin(
+    tree: Tree, version: int, plugin: str
+) -> None:
     tree.put(MAIN, f'version = {version}\nimports = ["/etc/containerd/conf.d/*.toml"]\n')
     table = f"plugins.'{plugin}'.containerd"
     tree.put(DROP_IN, f"version = {version}\n[{table}.runtimes.nvidia.options]\nBinaryName = '{WRAPPER}'\n")
@@ -54,7 +56,7 @@ def test_containerd_has_them_under_either_name_of_its_plugin(tree: Tree, version
     assert tree.read("containerd", None).oci_runtimes == (nvidia(MAIN, DROP_IN, is_default=True),)
 
 
-def test_of_crio_the_last_file_that_names_a_default_counts(tree: Tree) -> None:
+def test_the_last_default_runtime_of_crio_applies(tree: Tree) -> None:
     first, last = "/etc/crio/crio.conf", "/etc/crio/crio.conf.d/99-nvidia.toml"
     tree.put(first, "[crio.runtime]\ndefault_runtime = 'crun'\n")
     tree.put(last, f"[crio.runtime.runtimes.nvidia]\nruntime_path = '{WRAPPER}'\n")
@@ -71,12 +73,12 @@ def test_of_crio_the_last_file_that_names_a_default_counts(tree: Tree) -> None:
     "document",
     [{"runtimes": []}, {"runtimes": "nvidia"}, {"default-runtime": ["nvidia"]}, {"default-runtime": ""}],
 )
-def test_what_has_another_type_is_passed_over(tree: Tree, document: dict[str, object]) -> None:
+def test_values_of_a_wrong_type_are_ignored(tree: Tree, document: dict[str, object]) -> None:
     tree.put(DAEMON_JSON, json.dumps(document))
     assert tree.read("docker", None).oci_runtimes == ()
 
 
 @pytest.mark.parametrize("entry", [None, 7, {}, {"path": 7}])
-def test_a_runtime_without_a_program_is_known_by_its_name(tree: Tree, entry: object) -> None:
+def test_a_runtime_without_a_program_has_only_its_name(tree: Tree, entry: object) -> None:
     tree.put(DAEMON_JSON, json.dumps({"runtimes": {"nvidia": entry}}))
     assert tree.read("docker", None).oci_runtimes == (nvidia(DAEMON_JSON, path=""),)

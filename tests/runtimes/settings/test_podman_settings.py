@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from support.hosts.runtime_config import ALICE, BOTH, Tree, said
+from support.hosts.runtime_config import ALICE, BOTH, Tree, finding_keys
 
 MAIN = "/etc/containers/containers.conf"
 DROP = "/etc/containers/containers.conf.d/10.conf"
@@ -25,21 +25,21 @@ def dirs(value: str) -> str:
         (None, BOTH),
     ],
 )
-def test_the_default_directories_are_those_of_the_release(
+def test_the_default_directories_depend_on_the_release(
     tree: Tree, release: tuple[int, int, int] | None, found: tuple[str, ...]
 ) -> None:
     settings = tree.read("podman", release)
     assert (settings.spec_dirs, settings.files, settings.findings) == (found, (), ())
 
 
-def test_before_5_5_the_configuration_does_not_move_the_directories(tree: Tree) -> None:
+def test_before_5_5_the_configuration_does_not_change_the_directories(tree: Tree) -> None:
     tree.put(MAIN, dirs('["/a"]'))
     settings = tree.read("podman", (5, 4, 2))
     assert (settings.spec_dirs, settings.has_dirs_key, settings.files) == (BOTH, False, (MAIN,))
 
 
-# What podman 5.8.6 opened, step by step, was seen with strace.
-SEEN = (
+# Files in the order in which podman 5.8.6 opens them (strace), their values, and the resulting directories.
+OBSERVED = (
     (MAIN, '["/a"]', ("/a",)),
     (DROP, '["/b", {append=true}]', ("/a", "/b")),
     (ROOT_MAIN, '["/c"]', ("/a", "/b", "/c")),
@@ -49,8 +49,8 @@ SEEN = (
 )
 
 
-def test_files_add_up_as_podman_5_8_6_was_seen_to_add_them_up(tree: Tree) -> None:
-    for path, value, found in SEEN:
+def test_files_are_merged_as_podman_5_8_6_merges_them(tree: Tree) -> None:
+    for path, value, found in OBSERVED:
         tree.put(path, dirs(value))
         settings = tree.read("podman", (5, 8, 6))
         assert settings.spec_dirs == found
@@ -58,7 +58,7 @@ def test_files_add_up_as_podman_5_8_6_was_seen_to_add_them_up(tree: Tree) -> Non
         assert settings.findings == ()
 
 
-def test_the_files_of_a_user_come_in_the_order_in_which_podman_5_8_6_was_seen_to_read_them(
+def test_the_files_of_a_user_are_read_in_the_order_of_podman_5_8_6(
     tree: Tree,
 ) -> None:
     order = (
@@ -91,7 +91,7 @@ def test_only_names_that_end_in_conf_are_drop_ins(tree: Tree) -> None:
     assert tree.read("podman", (5, 8, 6)).files == ("/etc/containers/containers.conf.d/.hidden.conf",)
 
 
-def test_podman_6_reads_one_main_file_and_of_drop_ins_of_one_name_the_last(tree: Tree) -> None:
+def test_podman_6_reads_one_main_file_and_the_last_of_drop_ins_with_equal_names(tree: Tree) -> None:
     tree.put("/usr/share/containers/containers.conf", dirs('["/share"]'))
     tree.put(MAIN, "")
     tree.put("/usr/share/containers/containers.conf.d/10.conf", dirs('["/hidden"]'))
@@ -103,7 +103,7 @@ def test_podman_6_reads_one_main_file_and_of_drop_ins_of_one_name_the_last(tree:
     assert settings.spec_dirs == ("/ten", "/twenty")
 
 
-def test_the_variable_replaces_all_files_and_the_override_is_last(tree: Tree) -> None:
+def test_containers_conf_replaces_all_files_and_containers_conf_override_is_last(tree: Tree) -> None:
     tree.put(MAIN, dirs('["/a"]'))
     tree.put("/one.conf", dirs('["/one"]'))
     tree.put("/two.conf", dirs('["/two", {append=true}]'))
@@ -114,13 +114,13 @@ def test_the_variable_replaces_all_files_and_the_override_is_last(tree: Tree) ->
     assert not settings.edited_file_is_read
 
 
-def test_a_file_that_a_variable_names_must_be_there(tree: Tree) -> None:
+def test_a_file_that_a_variable_names_must_exist(tree: Tree) -> None:
     settings = tree.read("podman", (5, 8, 6), CONTAINERS_CONF="/none.conf")
-    assert said(settings) == [("error", "config-missing", "/none.conf")]
+    assert finding_keys(settings) == [("error", "config-missing", "/none.conf")]
 
 
 @pytest.mark.parametrize(
-    ("text", "place"),
+    ("text", "position"),
     [
         ("[engine\n", "line 1"),
         ('[engine]\nx = 1\ncdi_spec_dirs = "/d"\n', "line 3"),
@@ -130,8 +130,8 @@ def test_a_file_that_a_variable_names_must_be_there(tree: Tree) -> None:
         ("[engine]\nx = [\n", "end of document"),
     ],
 )
-def test_a_broken_file_is_a_finding_with_its_line_and_the_others_count(
-    tree: Tree, text: str, place: str
+def test_a_broken_file_is_a_finding_with_its_line_and_the_other_files_apply(
+    tree: Tree, text: str, position: str
 ) -> None:
     tree.put(MAIN, dirs('["/a"]'))
     tree.put(DROP, text)
@@ -140,13 +140,13 @@ def test_a_broken_file_is_a_finding_with_its_line_and_the_others_count(
     assert [(found.severity, found.path) for found in settings.findings] == [("error", DROP)]
     message = settings.findings[0].message
     assert message.startswith(DROP)
-    assert place in message
+    assert position in message
     assert "podman stops" in message
 
 
-def test_a_file_that_only_root_can_read_stops_a_users_podman_and_not_roots(tree: Tree) -> None:
+def test_a_file_that_only_root_can_read_is_an_error_only_for_a_users_podman(tree: Tree) -> None:
     tree.put(MAIN, dirs('["/a"]'), mode=0o600)
     assert tree.read("podman", (5, 8, 6)).findings == ()
     settings = tree.read("podman", (5, 8, 6), ALICE)
-    assert said(settings) == [("error", "config-unreadable", MAIN)]
-    assert settings.findings[0].hint == "let that user read it"
+    assert finding_keys(settings) == [("error", "config-unreadable", MAIN)]
+    assert settings.findings[0].hint == "add read permission for that user"

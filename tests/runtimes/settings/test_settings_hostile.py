@@ -1,4 +1,4 @@
-"""Configuration that nobody means well: any bytes, links, modes and sizes give settings and findings."""
+"""Hostile configuration: any bytes, links, modes and sizes result in settings and findings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.hosts.runtime_config import Tree, said
+from support.hosts.runtime_config import Tree, finding_keys
 from support.law_examples import examples
 
 from cdigen.runtimes.settings.config_files import MAX_TEXTS
@@ -48,7 +48,7 @@ def read_all(tree: Tree) -> None:
 
 @examples(4)
 @given(content=st.binary(max_size=200))
-def test_any_bytes_give_settings(content: bytes) -> None:
+def test_any_bytes_result_in_settings(content: bytes) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree(Path(folder))
         for path in FILES.values():
@@ -58,7 +58,7 @@ def test_any_bytes_give_settings(content: bytes) -> None:
 
 @examples(4)
 @given(pairs=st.lists(st.tuples(KEYS, VALUES), max_size=4))
-def test_any_values_under_the_keys_that_matter_give_settings(pairs: list[tuple[str, str]]) -> None:
+def test_any_values_of_the_known_keys_result_in_settings(pairs: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         tree = Tree(Path(folder))
         for path in FILES.values():
@@ -84,7 +84,9 @@ def test_any_values_under_the_keys_that_matter_give_settings(pairs: list[tuple[s
         b"1" * 10_000,
     ],
 )
-def test_depth_and_size_end_in_a_finding_and_soon(tmp_path: Path, runtime: str, content: bytes) -> None:
+def test_a_deeply_nested_or_large_file_is_reported_quickly(
+    tmp_path: Path, runtime: str, content: bytes
+) -> None:
     tree = Tree(tmp_path)
     tree.put(FILES[runtime], content)
     begin = time.monotonic()
@@ -96,7 +98,7 @@ def test_depth_and_size_end_in_a_finding_and_soon(tmp_path: Path, runtime: str, 
 
 @pytest.mark.parametrize("runtime", FILES)
 @pytest.mark.parametrize("what", ["fifo", "folder", "dangling link", "link to itself", "link out"])
-def test_what_is_no_file_is_a_finding_or_nothing_and_never_waited_for(
+def test_a_path_without_a_regular_file_is_a_finding_or_ignored_and_does_not_block(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, runtime: str, what: str
 ) -> None:
     place = tmp_path / FILES[runtime].lstrip("/")
@@ -115,13 +117,13 @@ def test_what_is_no_file_is_a_finding_or_nothing_and_never_waited_for(
             outside.write_text("broken [")
             place.symlink_to(outside)
     found = Tree(tmp_path).read(runtime, None)
-    is_there = what in {"fifo", "folder", "link to itself"}
-    assert said(found) == ([("error", "config-unreadable", FILES[runtime])] if is_there else [])
+    is_found = what in {"fifo", "folder", "link to itself"}
+    assert finding_keys(found) == ([("error", "config-unreadable", FILES[runtime])] if is_found else [])
     assert found.files == ()
 
 
 @pytest.mark.wall_clock
-def test_imports_without_end_come_to_an_end(tmp_path: Path) -> None:
+def test_the_number_of_imported_files_is_limited(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     tree.put(FILES["containerd"], 'version = 3\nimports = ["*", "../containerd/./*", "/etc/*/*/../*"]\n')
     for number in range(300):
@@ -131,7 +133,7 @@ def test_imports_without_end_come_to_an_end(tmp_path: Path) -> None:
     assert time.monotonic() - begin < 20
 
 
-def test_names_that_are_no_plain_text_are_shown_as_such(tmp_path: Path) -> None:
+def test_a_file_name_with_control_characters_is_escaped_in_the_message(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     name = os.fsdecode(b"\xff\x1b.conf")
     tree.put(f"/etc/containers/containers.conf.d/{name}", "[")
@@ -139,14 +141,14 @@ def test_names_that_are_no_plain_text_are_shown_as_such(tmp_path: Path) -> None:
     assert found.message.isprintable()
 
 
-def test_a_byte_order_mark_is_passed_over_as_the_runtimes_do(tmp_path: Path) -> None:
+def test_a_byte_order_mark_is_ignored_as_in_the_runtimes(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for path in FILES.values():
         tree.put(path, b"\xef\xbb\xbf" + (b"{}" if path.endswith(".json") else b"version = 2"))
-    assert [said(tree.read(runtime, None)) for runtime in FILES] == [[]] * len(FILES)
+    assert [finding_keys(tree.read(runtime, None)) for runtime in FILES] == [[]] * len(FILES)
 
 
-def test_of_many_large_files_some_are_read_and_the_rest_are_findings(tmp_path: Path) -> None:
+def test_files_above_the_total_size_limit_are_findings(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in range(8):
         tree.put(f"/etc/containers/containers.conf.d/{number}.conf", b"#" * (600 << 10))
@@ -155,7 +157,7 @@ def test_of_many_large_files_some_are_read_and_the_rest_are_findings(tmp_path: P
     assert {finding.rule for finding in found.findings} == {"config-unreadable"}
 
 
-def test_of_many_spec_directories_the_last_are_read(tmp_path: Path) -> None:
+def test_only_the_last_of_many_spec_directories_are_read(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     dirs = [f"/d{number}" for number in range(5000)]
     tree.put(FILES["podman"], f"[engine]\ncdi_spec_dirs = {dirs}\n".encode())
@@ -165,10 +167,10 @@ def test_of_many_spec_directories_the_last_are_read(tmp_path: Path) -> None:
         assert found.spec_dirs == tuple(dirs[-MAX_TEXTS:])
         (finding,) = found.findings
         assert (finding.severity, finding.rule) == ("warning", "config-too-long")
-        assert f"has 5000 entries, and cdigen reads the last {MAX_TEXTS}" in finding.message
+        assert f"has 5000 entries; cdigen reads only the last {MAX_TEXTS}" in finding.message
 
 
-def test_drop_ins_that_append_have_no_more_directories_than_one_file(tmp_path: Path) -> None:
+def test_the_limit_of_directories_applies_to_all_appending_drop_ins_together(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     for number in range(4):
         dirs = ", ".join(f'"/{number}/{each}"' for each in range(100))

@@ -1,6 +1,7 @@
-"""Chromium without a window, told what to do over a pipe (DevTools protocol): `Chromium`, `Page`.
+"""Headless Chromium, controlled over a pipe (DevTools protocol): `Chromium`, `Page`.
 
-Messages end with a NUL byte (--remote-debugging-pipe); the browser reads descriptor 3 and writes 4.
+Each message ends with a NUL byte (--remote-debugging-pipe). The browser reads messages from descriptor 3 and
+writes messages to descriptor 4.
 """
 
 import base64
@@ -30,13 +31,13 @@ _OPTIONS = (
 
 
 class Chromium:
-    """A browser with a profile of its own; a context."""
+    """A browser with its own profile; a context manager."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="cdigen-chromium-", ignore_cleanup_errors=True)
         to_read, self._to = os.pipe()
         self._from, to_write = os.pipe()
-        # The browser has the ends as 3 and 4: the shell puts them there, whatever their numbers are here.
+        # The browser uses the descriptors 3 and 4. The shell duplicates the pipes' descriptors to them.
         self._process = subprocess.Popen(
             [
                 "/bin/bash",
@@ -74,8 +75,8 @@ class Chromium:
             self._process.wait()
         self._folder.cleanup()
 
-    def ask(self, method: str, *, session: str = "", **parameters: Any) -> dict[str, Any]:
-        """Send a command and return its result; events that come before it are kept."""
+    def send(self, method: str, *, session: str = "", **parameters: Any) -> dict[str, Any]:
+        """Send a command and return its result; `events` keeps the events that arrive before the result."""
         self._number += 1
         message = {"id": self._number, "method": method, "params": parameters}
         if session:
@@ -90,7 +91,7 @@ class Chromium:
             self.events.append(found)
 
     def wait_for(self, method: str, session: str) -> dict[str, Any]:
-        """Return the next event of METHOD of SESSION."""
+        """Return the next event with the name METHOD in SESSION, and remove it from `events`."""
         until = time.monotonic() + 20
         while time.monotonic() < until:
             for place, event in enumerate(self.events):
@@ -101,13 +102,13 @@ class Chromium:
 
     @contextmanager
     def page(self) -> Iterator["Page"]:
-        """Give a new page, closed in the end."""
-        target = self.ask("Target.createTarget", url="about:blank")["targetId"]
-        session = self.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        """Yield a new page, and close the page after the body."""
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
-            self.ask(f"{domain}.enable", session=session)
+            self.send(f"{domain}.enable", session=session)
         yield Page(self, session)
-        self.ask("Target.closeTarget", targetId=target)
+        self.send("Target.closeTarget", targetId=target)
 
     def _receive(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
@@ -126,13 +127,13 @@ class Page:
         self._browser = browser
         self._session = session
 
-    def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
+    def send(self, method: str, **parameters: Any) -> dict[str, Any]:
         """Send a command to the page."""
-        return self._browser.ask(method, session=self._session, **parameters)
+        return self._browser.send(method, session=self._session, **parameters)
 
     def show(self, url: str, *, width: int, height: int = 900, dark: bool = False) -> None:
         """Load URL into a window of WIDTH and HEIGHT."""
-        self.ask(
+        self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
             height=height,
@@ -140,38 +141,38 @@ class Page:
             mobile=width < 500,
         )
         scheme = "dark" if dark else "light"
-        self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-        self.ask("Page.navigate", url=url)
+        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.send("Page.navigate", url=url)
         self._browser.wait_for("Page.loadEventFired", self._session)
 
     def wait_for_load(self) -> None:
-        """Wait until the page has loaded once more since the last wait."""
+        """Wait until the page has loaded; each load ends only one wait."""
         self._browser.wait_for("Page.loadEventFired", self._session)
 
     def forget_loads(self) -> None:
-        """Let ``wait_for_load`` wait for a load that comes after this call."""
-        self.run("0")  # all events before its result are read
+        """Discard the loads until now, so that ``wait_for_load`` waits for a load after this call."""
+        self.run("0")  # reads all events that arrive before the result
         loaded = ("Page.loadEventFired", self._session)
         events = self._browser.events
         events[:] = [each for each in events if (each.get("method"), each.get("sessionId")) != loaded]
 
     def run(self, script: str) -> Any:
-        """Return what the expression SCRIPT gives in the page."""
-        found = self.ask("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        """Return the value of the expression SCRIPT in the page."""
+        found = self.send("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
 
     def picture(self) -> bytes:
         """Return the whole page as a PNG."""
-        found = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=True)
+        found = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)
         return base64.b64decode(found["data"])
 
     def window(self) -> bytes:
-        """Return what is in the window as a PNG."""
-        found = self.ask("Page.captureScreenshot", format="png")
+        """Return the visible part of the page as a PNG."""
+        found = self.send("Page.captureScreenshot", format="png")
         return base64.b64decode(found["data"])
 
     def complaints(self) -> list[str]:
-        """Return what the browser has said is wrong: of the policy, of scripts, of what it could not load."""
+        """Return the errors in the browser's log: policy violations, script errors, failed loads."""
         events = [each for each in self._browser.events if each.get("sessionId") == self._session]
         return [each["params"]["entry"]["text"] for each in events if each["method"] == "Log.entryAdded"]

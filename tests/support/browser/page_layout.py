@@ -1,8 +1,9 @@
-"""What a page looks like, asked of the browser: `LOOKS`, a script that returns the faults it sees.
+"""The layout of a page in a browser: `LAYOUT_FAULTS`, a script that returns the faults of the open page.
 
-Overflow of the page; texts that are cut, run past their boxes in the picture of the topology, or lie upon
-each other; short words that are torn; texts whose contrast to what is behind them is below 4.5 (3
-for large ones); what can be reached by the keyboard and shows no focus; headings that leave out a level.
+The script reports: a page wider than the window; a text that is cut off, overlaps another text, is smaller
+than 12 px, or exceeds its box in the picture of the topology; a table cell in which a short word (12
+characters or fewer) is broken into lines; a text whose contrast to its background is below 4.5 (3 for large
+texts); a link or an element with a tabindex that cannot receive the focus; a heading that skips a level.
 """
 
 import threading
@@ -12,7 +13,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from cdigen.daemon.page.page import POLICY
 
-LOOKS = r"""
+LAYOUT_FAULTS = r"""
 (() => {
   const faults = [];
   const root = document.documentElement;
@@ -44,8 +45,8 @@ LOOKS = r"""
     if (!text || e.closest('svg, style, thead')) continue;
     const style = getComputedStyle(e), size = parseFloat(style.fontSize);
     const large = size >= 24 || (size >= 18.66 && style.fontWeight >= 700);
-    const seen = contrast(parse(style.color), behind(e));
-    if (seen < (large ? 3 : 4.5)) faults.push(`contrast ${seen.toFixed(2)}: ${text.slice(0, 40)}`);
+    const found = contrast(parse(style.color), behind(e));
+    if (found < (large ? 3 : 4.5)) faults.push(`contrast ${found.toFixed(2)}: ${text.slice(0, 40)}`);
     if (size < 12) faults.push(`small: ${size}px ${text.slice(0, 40)}`);
     const range = document.createRange();
     range.selectNodeContents(node);
@@ -75,13 +76,13 @@ LOOKS = r"""
       if (!area || box.left < area.left - 1 || box.right > area.right + 1)
         faults.push(`past its box in the picture: ${text.textContent.slice(0, 60)}`);
       if (text.classList.contains('page')) continue;
-      const seen = contrast(parse(getComputedStyle(text).fill), page);
-      if (seen < 4.5) faults.push(`contrast in the picture ${seen.toFixed(2)}: ${text.textContent}`);
+      const found = contrast(parse(getComputedStyle(text).fill), page);
+      if (found < 4.5) faults.push(`contrast in the picture ${found.toFixed(2)}: ${text.textContent}`);
     }
   }
   for (const cell of document.querySelectorAll('table tbody th, table tbody td:not(:last-child)')) {
-    const words = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-    for (let node; node = words.nextNode();) {
+    const texts = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
+    for (let node; node = texts.nextNode();) {
       if (node.data.length > 12 || /\W/.test(node.data)) continue;
       const range = document.createRange();
       range.selectNodeContents(node);
@@ -106,12 +107,12 @@ LOOKS = r"""
 
 @contextmanager
 def served(body: str, *, reload_s: int = 0, policy: str = POLICY) -> Iterator[tuple[str, list[str]]]:
-    """Serve the page BODY as the daemon does; gives the address, and the paths that were asked for."""
-    asked: list[str] = []
+    """Serve the page BODY as the daemon does; yield the address and a list of the requested paths."""
+    requested: list[str] = []
 
     class Answer(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(200)
             self.send_header("Content-Type", "text/html; charset=utf-8")
             self.send_header("Content-Security-Policy", policy)
@@ -127,7 +128,7 @@ def served(body: str, *, reload_s: int = 0, policy: str = POLICY) -> Iterator[tu
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            yield f"http://127.0.0.1:{server.server_port}/", asked
+            yield f"http://127.0.0.1:{server.server_port}/", requested
         finally:
             server.shutdown()
             thread.join()

@@ -1,4 +1,4 @@
-"""Kubernetes' API as the tests speak it: `Api`, for an API server in a network of its own."""
+"""A client of the Kubernetes API: `Api`, for an API server in a network namespace."""
 
 import ctypes
 import http.client
@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-ADDRESS, PORT = "10.99.0.1", 6443  # hold-node gives the address
+ADDRESS, PORT = "10.99.0.1", 6443  # hold-node sets the address
 TOKEN = "admin"
 CLONE_NEWNET = 0x40000000  # linux/sched.h
 TIMEOUT_S = 60
 
 
 class ApiError(Exception):
-    """The API server refuses: STATUS is HTTP's, the text is its own."""
+    """The API server refused a request: STATUS is the HTTP status, the text is the server's message."""
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(f"{status}: {text}")
@@ -25,64 +25,64 @@ class ApiError(Exception):
 
 
 class Api:
-    """The API server in the network of the process HOLDER, asked with TOKEN."""
+    """A client of the API server in the network namespace of the process HOLDER; requests have TOKEN."""
 
     def __init__(self, holder: int, token: str = TOKEN) -> None:
         self._holder = holder
         self._token = token
-        self._of_thread = threading.local()
+        self._thread_local = threading.local()
 
     def close(self) -> None:
-        """Give up this thread's connection."""
+        """Close the connection of this thread."""
         self._connection().close()
 
     def get(self, path: str) -> Any:
-        """Return the object at PATH, or a text where it is none; ApiError."""
+        """Return the object at PATH, or the text of a response that is not JSON; raises ApiError."""
         return self.call("GET", path)
 
     def create(self, manifest: Mapping[str, Any]) -> Any:
-        """Create what MANIFEST describes, and return the object as it is then; ApiError."""
+        """Create the object of MANIFEST, and return it; raises ApiError."""
         return self.call("POST", folder_of(manifest), manifest)
 
     def patch(self, path: str, change: object, *, kind: str = "merge") -> Any:
-        """Change the object at PATH by a patch of a KIND (merge, strategic-merge, json); ApiError."""
+        """Patch the object at PATH by a patch of KIND (merge, strategic-merge, json); raises ApiError."""
         return self.call("PATCH", path, change, kind=f"application/{kind}-patch+json")
 
     def delete(self, path: str) -> Any:
-        """Delete the object at PATH; ApiError."""
+        """Delete the object at PATH; raises ApiError."""
         return self.call("DELETE", path)
 
     def call(self, method: str, path: str, body: object = None, *, kind: str = "application/json") -> Any:
-        """Send a request and return what is answered; ApiError, OSError where nobody listens."""
+        """Send a request and return the response; raises ApiError, or OSError if there is no connection."""
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind}
         content = None if body is None else json.dumps(body)
         connection = self._connection()
         try:
             connection.request(method, path, content, headers)
             answer = connection.getresponse()
-            told = answer.read().decode()
+            text = answer.read().decode()
         except BaseException:
-            connection.close()  # the next request opens it anew
+            connection.close()  # the next request opens it again
             raise
         is_json = (answer.headers.get("Content-Type") or "").startswith("application/json")
-        said: Any = json.loads(told) if is_json else told
+        result: Any = json.loads(text) if is_json else text
         if answer.status >= 400:
-            raise ApiError(answer.status, said["message"] if is_json else told)
-        return said
+            raise ApiError(answer.status, result["message"] if is_json else text)
+        return result
 
     def _connection(self) -> "_Connection":
-        if not hasattr(self._of_thread, "connection"):
-            self._of_thread.connection = _Connection(self._holder)
-        connection: _Connection = self._of_thread.connection
+        if not hasattr(self._thread_local, "connection"):
+            self._thread_local.connection = _Connection(self._holder)
+        connection: _Connection = self._thread_local.connection
         return connection
 
 
 class _Connection(http.client.HTTPSConnection):
-    """A connection to the API server that is opened in the network of a process."""
+    """A connection to the API server, opened in the network namespace of a process."""
 
     def __init__(self, holder: int) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname = False  # it signs its own certificate
+        context.check_hostname = False  # the server's certificate is self-signed
         context.verify_mode = ssl.CERT_NONE
         super().__init__(ADDRESS, PORT, timeout=TIMEOUT_S, context=context)
         self._holder = holder
@@ -94,7 +94,7 @@ class _Connection(http.client.HTTPSConnection):
 
 @contextmanager
 def network_of(process: int) -> Iterator[None]:
-    """Let this thread open sockets in the network of a PROCESS; they stay there."""
+    """Move this thread into the network namespace of PROCESS for the body; its new sockets stay there."""
     libc = ctypes.CDLL(None, use_errno=True)
 
     def enter(namespace: int) -> None:
@@ -117,7 +117,7 @@ def network_of(process: int) -> Iterator[None]:
 
 
 def folder_of(manifest: Mapping[str, Any]) -> str:
-    """Return the path below which objects like this one are; without a namespace it is in none."""
+    """Return the API path at which the object of MANIFEST is created."""
     version = manifest["apiVersion"]
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
     namespace = manifest["metadata"].get("namespace")

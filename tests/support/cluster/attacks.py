@@ -1,4 +1,4 @@
-"""Requests that would take over a cluster: `ATTACKS`, and the pod and node that they are aimed at."""
+"""Requests that would take over a cluster: `ATTACKS`, and the pod and the node that they attack."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ADMIN = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name":
 
 
 class Attack(NamedTuple):
-    """A request that the API server has to refuse with 403."""
+    """A request that the API server must refuse with 403."""
 
     aim: str
     method: str
@@ -30,7 +30,7 @@ class Attack(NamedTuple):
 MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
 ATTACKS = (
     Attack("replace an image", "PATCH", POD_PATH, {"spec": OWN_IMAGE}, STRATEGIC),
-    Attack("annotate a pod by itself", "PATCH", POD_PATH, {"metadata": {"annotations": {"a": "b"}}}, MERGE),
+    Attack("annotate a pod directly", "PATCH", POD_PATH, {"metadata": {"annotations": {"a": "b"}}}, MERGE),
     Attack("delete a pod", "DELETE", POD_PATH),
     Attack("evict a pod", "POST", f"{POD_PATH}/eviction", {"metadata": {"name": POD}}),
     Attack("run a program in a pod", "POST", f"{POD_PATH}/exec?command=id&stdout=true"),
@@ -41,7 +41,7 @@ ATTACKS = (
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "own"}, "spec": OWN_IMAGE},
     ),
     Attack("remove a taint", "PATCH", NODE_PATH, {"spec": {"taints": None}}, MERGE),
-    Attack("label a node by itself", "PATCH", NODE_PATH, {"metadata": {"labels": {"a": "b"}}}, MERGE),
+    Attack("label a node directly", "PATCH", NODE_PATH, {"metadata": {"labels": {"a": "b"}}}, MERGE),
     Attack("delete a node", "DELETE", NODE_PATH),
     Attack("read secrets", "GET", f"/api/v1/namespaces/{NAMESPACE}/secrets"),
     Attack("read the ledgers' secrets", "GET", "/api/v1/namespaces/cdigen/secrets"),
@@ -52,7 +52,7 @@ ATTACKS = (
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own"}},
     ),
     Attack(
-        "make a token",
+        "create a token",
         "POST",
         f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default/token",
         {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"audiences": []}},
@@ -73,8 +73,8 @@ ATTACKS = (
 )
 
 
-def lay_victims(node: Node) -> None:
-    """Create the pod POD on the node OTHER_NODE, which has a taint."""
+def create_victims(node: Node) -> None:
+    """Create the node OTHER_NODE with a taint, and the pod POD on this node."""
     node.add_bare_node(OTHER_NODE, {"cpu": "1", "memory": "1Gi", "pods": "10"})
     node.api.patch(NODE_PATH, {"spec": {"taints": [TAINT]}})
     container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never"}

@@ -1,4 +1,4 @@
-"""Device plugins of a real kubelet that answer as NVIDIA's does: `running_device_plugin`."""
+"""A device plugin for a real kubelet, with the responses of NVIDIA's plugin: `running_device_plugin`."""
 
 import threading
 from collections.abc import Iterator
@@ -12,15 +12,15 @@ from support.containers.cri_client import messages_of
 from support.nri.host import LISTS
 
 PROTO = Path(__file__).with_name("deviceplugin.proto")
-# The kind of the plugin's own specs.
+# The kind of the CDI specs that NVIDIA's plugin writes.
 KIND = "k8s.device-plugin.nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
 
 def answer(strategy: str, ids: list[str]) -> dict[str, Any]:
-    """Return what Allocate answers for the devices IDS (k8s-device-plugin, internal/plugin/server.go).
+    """Return the response to Allocate for the devices IDS (k8s-device-plugin, internal/plugin/server.go).
 
-    Without cdi-cri: a kubelet before 1.28 drops what it answers.
+    The strategy cdi-cri is omitted, because kubelets before 1.28 drop its response.
     """
     match strategy:
         case "envvar":
@@ -38,7 +38,7 @@ def answer(strategy: str, ids: list[str]) -> dict[str, Any]:
 def running_device_plugin(
     folder: Path, resource: str, strategy: str, *ids: str, endpoint: str = ""
 ) -> Iterator[None]:
-    """Offer the devices IDS as RESOURCE to the kubelet with its sockets in FOLDER, until the context ends."""
+    """Advertise the devices IDS as RESOURCE to the kubelet whose sockets are in FOLDER."""
     kinds = messages_of(PROTO)
     ended = threading.Event()
 
@@ -74,8 +74,8 @@ def running_device_plugin(
                 request_serializer=lambda message: message.SerializeToString(),
                 response_deserializer=kinds["Empty"].FromString,
             )
-            told = kinds["RegisterRequest"](version="v1beta1", endpoint=endpoint, resource_name=resource)
-            register(told, timeout=20, wait_for_ready=True)
+            request = kinds["RegisterRequest"](version="v1beta1", endpoint=endpoint, resource_name=resource)
+            register(request, timeout=20, wait_for_ready=True)
         yield
     finally:
         ended.set()

@@ -1,6 +1,6 @@
-"""Pods made all the while that a node's daemon and plugins change: `loading`, and what became of them.
+"""`loading` creates pods while a node's daemon and plugins change, and records the outcomes of the pods.
 
-They are bound to the node as they are made: a scheduler would hide from the kubelet what this refuses.
+Each pod is created with a node name, because the scheduler would bind no pod that the kubelet would reject.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
 
 NAMESPACE = "load"
 EVERY_S = 0.2
-# So many are on their way at most: more than there are GPUs would be refused for want of them.
+# The highest number of unfinished pods. The kubelet rejects a pod if no GPU is free.
 AT_ONCE = 3
 ENDED = {"Succeeded", "Failed"}
-# A container that has not what it asked for ends with this.
-WITHOUT = 7
-BY_PLUGIN = f"set -- /dev/nvidia[0-9]*; [ -e $1 ] && [ $# = 1 ] && [ -e /dev/nvidiactl ] || exit {WITHOUT}"
-BY_NRI = f"set -- /dev/nvidia[0-9]*; [ $# = 1 ] && [ $1 = /dev/nvidia3 ] || exit {WITHOUT}"
+# The exit code of a container without the requested device.
+NO_DEVICE = 7
+BY_PLUGIN = f"set -- /dev/nvidia[0-9]*; [ -e $1 ] && [ $# = 1 ] && [ -e /dev/nvidiactl ] || exit {NO_DEVICE}"
+BY_NRI = f"set -- /dev/nvidia[0-9]*; [ $# = 1 ] && [ $1 = /dev/nvidia3 ] || exit {NO_DEVICE}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fate:
-    """What became of a pod: when it was made (Unix time), its phase, and why it was refused."""
+class PodOutcome:
+    """The outcome of a pod: its creation (Unix time), its phase, and the kubelet's reason for a rejection."""
 
     name: str
-    made_s: float
+    created_s: float
     phase: str
     reason: str
     exit_code: int | None
@@ -49,76 +49,89 @@ class Fate:
 
 @dataclass(kw_only=True)
 class Load:
-    """What was made and seen. ``allocatable``: each other number that the API server knew, and since when."""
+    """The created pods. ``allocatable`` has time and value of each change of the GPU count in the API."""
 
     fleet: Fleet
-    made: dict[str, float] = field(default_factory=dict)
+    created: dict[str, float] = field(default_factory=dict)
     allocatable: list[tuple[float, int]] = field(default_factory=list)
 
-    def fates(self) -> list[Fate]:
-        """Wait until all pods have ended, and return what became of them, in their order."""
-        rows = eventually(self._ended, "the pods have ended", told=self.fleet.told)
-        return [_fate(rows[name], made_s) for name, made_s in self.made.items()]
+    def outcomes(self) -> list[PodOutcome]:
+        """Wait until all pods have ended; return their outcomes in the order of creation."""
+        rows = eventually(self._ended, "the pods have ended", details=self.fleet.logs)
+        return [_outcome(rows[name], created_s) for name, created_s in self.created.items()]
 
     def _ended(self) -> dict[str, Any] | None:
         rows = self.fleet.node.pods(NAMESPACE)
-        phases = {rows[name]["status"]["phase"] for name in self.made}
+        phases = {rows[name]["status"]["phase"] for name in self.created}
         return rows if phases <= ENDED else None
 
-    def on_their_way(self) -> list[str]:
-        """Return which pods have not ended."""
+    def unfinished(self) -> list[str]:
+        """Return the pods that have not ended."""
         rows = self.fleet.node.pods(NAMESPACE)
         return [name for name, row in rows.items() if row["status"]["phase"] not in ENDED]
 
-    def api_gap_s(self, right: int) -> float:
-        """Return for how long the API server knew another number than RIGHT, in all."""
+    def api_gap_s(self, expected: int) -> float:
+        """Return the total time in which the number of GPUs in the API server differed from EXPECTED."""
         ends = [at_s for at_s, _ in self.allocatable[1:]] + [time.time()]
         rows = zip(self.allocatable, ends, strict=True)
-        return sum(end_s - at_s for (at_s, number), end_s in rows if number != right)
+        return sum(end_s - at_s for (at_s, number), end_s in rows if number != expected)
 
 
-def refused(fates: list[Fate]) -> list[Fate]:
-    """Return those that the kubelet refused."""
-    return [fate for fate in fates if fate.phase == "Failed" and fate.exit_code is None]
+def rejected(outcomes: list[PodOutcome]) -> list[PodOutcome]:
+    """Return the pods that the kubelet rejected."""
+    return [outcome for outcome in outcomes if outcome.phase == "Failed" and outcome.exit_code is None]
 
 
-def gap_s(fates: list[Fate]) -> float:
-    """Return the most for which the kubelet had no devices: from the last pod before to the first after."""
-    asked = [fate for fate in fates if fate.name.startswith("plugin")]
-    gone = [place for place, fate in enumerate(asked) if fate in refused(asked)]
-    return asked[gone[-1] + 1].made_s - asked[gone[0] - 1].made_s if gone else 0.0
+def gap_s(outcomes: list[PodOutcome]) -> float:
+    """Return the length of the gap, which is the time in which the kubelet has no devices.
+
+    It lasts from the last pod before the first rejected pod to the first pod after the last rejected pod.
+    """
+    requesting = [outcome for outcome in outcomes if outcome.name.startswith("plugin")]
+    rejected_at = [place for place, outcome in enumerate(requesting) if outcome in rejected(requesting)]
+    if not rejected_at:
+        return 0.0
+    return requesting[rejected_at[-1] + 1].created_s - requesting[rejected_at[0] - 1].created_s
 
 
-def is_one_gap(fates: list[Fate]) -> bool:
-    """Return whether all for whom there were no devices came one after the other, and others after them."""
-    asked = [fate for fate in fates if fate.name.startswith("plugin") and not fate.reason.startswith("OutOf")]
-    gone = [place for place, fate in enumerate(asked) if fate in refused(asked)]
-    return not gone or (gone[-1] - gone[0] + 1 == len(gone) and gone[-1] + 1 < len(asked))
+def is_one_gap(outcomes: list[PodOutcome]) -> bool:
+    """Return whether the rejected pods, if any, are consecutive, and another pod follows them."""
+    # Pods that the kubelet rejected because all GPUs were in use (OutOfnvidia.com/gpu) are left out.
+    by_plugin = [outcome for outcome in outcomes if outcome.name.startswith("plugin")]
+    requesting = [outcome for outcome in by_plugin if not outcome.reason.startswith("OutOf")]
+    rejected_at = [place for place, outcome in enumerate(requesting) if outcome in rejected(requesting)]
+    if not rejected_at:
+        return True
+    first, last = rejected_at[0], rejected_at[-1]
+    return last - first + 1 == len(rejected_at) and last + 1 < len(requesting)
 
 
-def reasons(fates: list[Fate]) -> dict[str, int]:
-    """Return how many the kubelet refused, by its reasons."""
-    return dict(Counter(fate.reason for fate in refused(fates)))
+def reasons(outcomes: list[PodOutcome]) -> dict[str, int]:
+    """Return the number of rejected pods by reason."""
+    return dict(Counter(outcome.reason for outcome in rejected(outcomes)))
 
 
 @contextmanager
 def loading(fleet: Fleet) -> Iterator[Load]:
-    """Make pods until the context ends, each other one by the plugin and by NRI, and ask the API server."""
+    """Create pods until the context ends, and sample the API server.
+
+    Of three pods, two pods request a GPU from the plugin, and the third pod requests a GPU through NRI.
+    """
     load, ended = Load(fleet=fleet), threading.Event()
-    maker = threading.Thread(target=_make, args=(load, ended))
-    with sampling(lambda: _look(load), fleet.node.api.close, every_s=0.02):
-        maker.start()
+    creator = threading.Thread(target=_create_pods, args=(load, ended))
+    with sampling(lambda: _sample(load), fleet.node.api.close, every_s=0.02):
+        creator.start()
         try:
             yield load
         finally:
             ended.set()
-            maker.join()
+            creator.join()
 
 
-def _make(load: Load, ended: threading.Event) -> None:
+def _create_pods(load: Load, ended: threading.Event) -> None:
     api = load.fleet.node.api
     for number in count():
-        while len(load.on_their_way()) >= AT_ONCE and not ended.wait(0.05):
+        while len(load.unfinished()) >= AT_ONCE and not ended.wait(0.05):
             pass
         by_plugin = number % 3 < 2
         name = f"{'plugin' if by_plugin else 'nri'}-{time.time_ns()}"
@@ -126,29 +139,30 @@ def _make(load: Load, ended: threading.Event) -> None:
         if by_plugin:
             fields["container"] = {"resources": {"limits": {GPU: "1"}}}
         env = () if by_plugin else ("NVIDIA_VISIBLE_DEVICES=3",)
-        load.made[name] = time.time()
+        load.created[name] = time.time()
         api.create(pod_manifest(name, *env, namespace=NAMESPACE, **fields))
-        # The last pod is made by the plugin, after the context has ended: it shows the end of a gap.
+        # The last pod uses the plugin, and is created after the end of the context. Therefore a gap always
+        # ends before the last pod.
         if ended.is_set() and by_plugin:
             break
         ended.wait(EVERY_S)
     api.close()
 
 
-def _look(load: Load) -> None:
+def _sample(load: Load) -> None:
     with suppress(OSError, ApiError):
         number = load.fleet.allocatable()
         if not load.allocatable or load.allocatable[-1][1] != number:
             load.allocatable.append((time.time(), number))
 
 
-def _fate(row: dict[str, Any], made_s: float) -> Fate:
+def _outcome(row: dict[str, Any], created_s: float) -> PodOutcome:
     status = row["status"]
     states = [each["state"] for each in status.get("containerStatuses", ())]
     codes = [state["terminated"]["exitCode"] for state in states if "terminated" in state]
-    return Fate(
+    return PodOutcome(
         name=row["metadata"]["name"],
-        made_s=made_s,
+        created_s=created_s,
         phase=status["phase"],
         reason=status.get("reason", ""),
         exit_code=codes[0] if codes else None,

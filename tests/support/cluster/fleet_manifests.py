@@ -1,4 +1,4 @@
-"""The manifests of packaging/kubernetes as a user's own overlay has them: `rendered`."""
+"""The manifests of packaging/kubernetes with a user's overlay: `rendered`."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 MANIFESTS = REPOSITORY / "packaging/kubernetes"
 NAMESPACE = "cdigen-system"
-# Which nodes are labelled so by NFD.
+# NFD sets this label on nodes with NVIDIA GPUs.
 LABEL = "feature.node.kubernetes.io/pci-10de.present"
-# The nodes have no driver behind them, which the daemon's look at devices would find.
+# The device nodes have no driver. Without the key `health`, the daemon would report them as unusable.
 CONFIG = """\
 profiles: [{name: default, class: gpu, layout: files, hook: none}]
 health: {ignore: [node-unusable]}
@@ -42,7 +42,7 @@ def rendered(
     suffix: str = "",
     config: str = CONFIG,
 ) -> list[dict[str, Any]]:
-    """Return the objects of OVERLAYS with CONFIG, as `kubectl kustomize` makes them; names end in SUFFIX."""
+    """Return the objects of `kubectl kustomize` for OVERLAYS with CONFIG; names end with SUFFIX."""
     with tempfile.TemporaryDirectory(prefix="overlay-") as name:
         folder = Path(name)
         resources = ", ".join(relpath(MANIFESTS / overlay, folder.resolve()) for overlay in overlays)
@@ -53,7 +53,7 @@ def rendered(
 
 
 def kustomized(kubectl: Path, folder: Path) -> list[dict[str, Any]]:
-    """Return the objects of the kustomization in FOLDER, which uses nothing that is deprecated."""
+    """Return the objects of the kustomization in FOLDER; fails if it uses a deprecated field."""
     done = captured([kubectl, "kustomize", folder])
     assert (done.returncode, done.stderr) == (0, "")
     return list(yaml.safe_load_all(done.stdout))

@@ -1,7 +1,7 @@
-"""A real Kubernetes node whose GPUs are served by pods of the image alone: `running_fleet`.
+"""A real Kubernetes node on which only pods of cdigen's image serve the GPUs: `running_fleet`.
 
-The host is gpu_node's tree, with real driver packages and real device nodes; nothing of cdigen is installed
-there. Its folders are in the place of the node's own, but for those hostPaths that are patched (OWN_PLACES).
+The host is gpu_node's tree, with real driver packages and real device nodes. cdigen is not installed on the
+host. The host's folders are mounted over the node's folders, except for the folders OWN_PLACES.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 
 CGROUPS = Path("/sys/fs/cgroup")
 
-# What is the host's own, while the node has another there, with the kubelet's folder in it.
+# `Fleet.adapted` moves these hostPaths into the host's tree. The host's folders cannot be mounted over the
+# node's folders, because the kubelet's folder is in /var/lib of the node.
 OWN_PLACES = ("/", "/var/lib", "/var/lib/cdigen")
 
-# In the node's namespaces. Mounts reach pods as they are made (HostToContainer), which asks for shared ones,
-# as systemd makes all of a host. kubelet wants the kernel's own log.
+# A script for the node's namespaces. Pods receive new mounts (HostToContainer) only if mounts are shared. On
+# a host, systemd makes all mounts shared. The kubelet needs the kernel's log.
 MOUNT = """
 root=$1 folder=$2
 mount --bind "$root" "$root"
@@ -52,58 +53,59 @@ mount --bind "$root/etc" /etc
 mount --bind "$root/usr" /usr
 mount --make-rshared /
 """
-# What programs of the driver's packages see: their own root, with the kernel's processes.
+# A script that mounts /proc and enters the host's root, in which scripts of the driver's packages then run.
 CHROOT = 'mount -t proc proc "$0/proc" && exec chroot "$0" sleep infinity'
 
 
 @dataclass(kw_only=True)
 class Fleet:
-    """A node with GPUs whose daemon and plugins are pods."""
+    """A node with GPUs; cdigen's daemon and plugins run in pods."""
 
     node: Node
     root: Path
     upgraded: Upgraded
 
     def apply(self, documents: list[dict[str, Any]]) -> None:
-        """Apply DOCUMENTS, whose hostPaths are this host's."""
+        """Apply DOCUMENTS with the hostPaths of this host."""
         text = yaml.safe_dump_all(self.adapted(each) for each in documents)
         self.node.kubectl("apply", "-f", "-", stdin=text)
 
     def delete(self, documents: list[dict[str, Any]]) -> None:
-        """Delete what DOCUMENTS describe, and wait until all is gone."""
+        """Delete the objects of DOCUMENTS, and wait until they are gone."""
         self.node.kubectl("delete", "-f", "-", stdin=yaml.safe_dump_all(documents))
 
     def adapted(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Return DOCUMENT for this host."""
+        """Return a copy of DOCUMENT with this host's hostPaths and a short period of the readiness probe."""
         made: dict[str, Any] = json.loads(json.dumps(document))
         if made["kind"] == "DaemonSet":
             for volume in made["spec"]["template"]["spec"]["volumes"]:
                 if volume.get("hostPath", {}).get("path") in OWN_PLACES:
                     volume["hostPath"]["path"] = f"{self.root}{volume['hostPath']['path']}"
-            # After a start-up, readiness is asked at its next turn; at once from 1.22 on (kubernetes#101738).
+            # After the startup probe, Kubernetes 1.20 waits for the next period of the readiness probe;
+            # Kubernetes 1.22 probes at once (kubernetes#101738).
             for container in made["spec"]["template"]["spec"]["containers"]:
                 container.get("readinessProbe", {})["periodSeconds"] = 2
         return made
 
     def allocatable(self, resource: str = GPU) -> int:
-        """Return how many of RESOURCE pods can have, as the API server knows it."""
+        """Return the node's allocatable number of RESOURCE, as the API server reports it."""
         return self.node.allocatable(resource)
 
     def has(self, count: int, resource: str = GPU, *, timeout_s: float = HOST_PATIENCE_S) -> float:
-        """Wait until so many of RESOURCE are allocatable; returns how many seconds that took."""
+        """Wait until COUNT units of RESOURCE are allocatable; return the waiting time in seconds."""
         begun_s = time.monotonic()
         eventually(
             lambda: self.allocatable(resource) == count or None,
             f"{count} of {resource}",
             timeout_s=timeout_s,
-            told=self.told,
+            details=self.logs,
         )
         return time.monotonic() - begun_s
 
     def pods_of(self, labels: Mapping[str, str], namespace: str) -> list[dict[str, Any]]:
-        """Return the pods with LABELS."""
-        chosen = "%2C".join(f"{key}%3D{value}" for key, value in labels.items())
-        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={chosen}"
+        """Return the pods of NAMESPACE with LABELS."""
+        selector = "%2C".join(f"{key}%3D{value}" for key, value in labels.items())
+        path = f"/api/v1/namespaces/{namespace}/pods?labelSelector={selector}"
         rows: list[dict[str, Any]] = self.node.api.get(path)["items"]
         return rows
 
@@ -116,53 +118,53 @@ class Fleet:
         self.node.remove_pods()
 
     def files(self) -> set[str]:
-        """Return what is in the host's folders that programs write to, the kubelet's of plugins included."""
+        """Return all paths in the host's writable folders and in the kubelet's folder of plugins."""
         places = [self.root / name for name in ("etc", "run", "var")]
         places.append(self.node.folder / "kubelet/device-plugins")
         return {str(path) for place in places for path in place.rglob("*")}
 
-    def told(self) -> str:
-        """Return what everybody has said last."""
-        said = []
+    def logs(self) -> str:
+        """Return status, events and log of cdigen's pods, and the end of the kubelet's log."""
+        texts = []
         for row in self.node.api.get("/api/v1/pods")["items"]:
             metadata, status = row["metadata"], row["status"]
             if metadata["namespace"] in ("ml", "load", "kube-system"):
                 continue
             pod = Pod(node=self.node, namespace=metadata["namespace"], name=metadata["name"])
-            said.append(f"{pod.name}: {json.dumps(status)[:600]}\n{pod.events()[-8:]}")
+            texts.append(f"{pod.name}: {json.dumps(status)[:600]}\n{pod.events()[-8:]}")
             for container in (*row["spec"].get("initContainers", ()), *row["spec"]["containers"]):
                 with suppress(ApiError):
-                    said.append(f"{container['name']}: {pod.log(container['name'])[-2500:]}")
-        return "\n".join((*said, self.node.kubelet.log[-1500:]))
+                    texts.append(f"{container['name']}: {pod.log(container['name'])[-2500:]}")
+        return "\n".join((*texts, self.node.kubelet.log[-1500:]))
 
     def memory_mb(self, pod: Mapping[str, Any]) -> dict[str, float]:
-        """Return how many MB are resident of the process of each container."""
+        """Return the resident memory of each container's processes, in MB."""
         found: dict[str, float] = {}
         for row in pod["status"]["containerStatuses"]:
             container = row["containerID"].removeprefix("containerd://")
-            # In version 1 of cgroups one hierarchy is enough; the numbers are this machine's.
-            place = f"{self.node.folder.name}/kubepods/**/{container}/cgroup.procs"
-            (file,) = [*CGROUPS.glob(f"memory/{place}"), *CGROUPS.glob(place)]
+            # In cgroup v1, the hierarchy `memory` suffices. The file has process IDs of this PID namespace.
+            pattern = f"{self.node.folder.name}/kubepods/**/{container}/cgroup.procs"
+            (file,) = [*CGROUPS.glob(f"memory/{pattern}"), *CGROUPS.glob(pattern)]
             found[row["name"]] = sum(map(_resident_mb, file.read_text().split()))
         return found
 
     def registered_since(self, since_s: float) -> bool:
-        """Return whether somebody has registered GPUs with the kubelet since SINCE_S (Unix time)."""
+        """Return whether a plugin has registered GPUs with the kubelet since SINCE_S (Unix time)."""
         return any(kind == "registered" and at_s >= since_s for at_s, kind in self._registrations())
 
     def kubelet_gap_s(self, since_s: float) -> float:
-        """Return for how long nobody was registered, by the kubelet's own log since SINCE_S (Unix time)."""
+        """Return the seconds without a registered plugin, by the kubelet's log since SINCE_S (Unix time)."""
         gap_s, ended_s = 0.0, None
         for at_s, kind in self._registrations():
             if at_s >= since_s and kind == "ended":
                 ended_s = at_s
             elif at_s >= since_s and ended_s is not None:
                 gap_s, ended_s = gap_s + at_s - ended_s, None
-        assert ended_s is None, "nobody is registered"
+        assert ended_s is None, "no plugin is registered"
         return gap_s
 
     def _registrations(self) -> list[tuple[float, str]]:
-        """Return when somebody registered GPUs with the kubelet, and when the stream of devices ended."""
+        """Return the times at which a plugin registered GPUs, and at which the stream of a plugin ended."""
         found = []
         year = datetime.now(tz=UTC).year
         for line in self.node.kubelet.log_file.read_text(errors="replace").splitlines():
@@ -174,7 +176,7 @@ class Fleet:
         return found
 
     def gpu_pod(self, name: str, count: int = 1, **fields: Any) -> Pod:
-        """Create a pod that asks the kubelet for COUNT GPUs."""
+        """Create a pod that requests COUNT GPUs."""
         container = {"resources": {"limits": {GPU: str(count)}}}
         self.node.api.create(pod_manifest(name, container=container, **fields))
         return Pod(node=self.node, name=name, namespace="ml")
@@ -182,9 +184,9 @@ class Fleet:
 
 @contextmanager
 def running_fleet(cache: Path, tree: Path, release: Release, archive: Path) -> Iterator[Fleet]:
-    """Run a node with eight GPUs of NVIDIA, two partitions of one of AMD's, and one of Intel's.
+    """Run a node with eight NVIDIA GPUs, two partitions of an AMD GPU, and an Intel GPU.
 
-    TREE is a Debian with two versions of the driver, of which the older runs; ARCHIVE is the image.
+    TREE is a Debian root with two driver versions. The older version is loaded. ARCHIVE is cdigen's image.
     """
     with tempfile.TemporaryDirectory(prefix="fleet-", dir=cache) as folder:
         root = Path(folder) / "root"
@@ -192,7 +194,7 @@ def running_fleet(cache: Path, tree: Path, release: Release, archive: Path) -> I
         (root / "run/nri").mkdir()
         with running_node(cache, replace(release, snapshotter="overlayfs")) as node:
             subprocess.run(node.enter("bash", "-euc", MOUNT, "mount", root, node.folder), check=True)
-            read_specs_of_the_host(node)
+            use_default_spec_folder(node)
             load(node, archive)
             with within(node, "unshare", "--mount", "bash", "-euc", CHROOT, root) as host:
                 upgraded = Upgraded(host=host, root=root)
@@ -202,8 +204,8 @@ def running_fleet(cache: Path, tree: Path, release: Release, archive: Path) -> I
                 fleet.remove()
 
 
-def read_specs_of_the_host(node: Node) -> None:
-    """Let containerd read /run/cdi, as it does where nobody configures it."""
+def use_default_spec_folder(node: Node) -> None:
+    """Configure containerd to read /run/cdi, which is its default, and restart it."""
     config = node.folder / "config.toml"
     config.write_text(config.read_text().replace(str(node.specs), "/run/cdi"))
     node.containerd.stop()
@@ -211,14 +213,14 @@ def read_specs_of_the_host(node: Node) -> None:
 
 
 def load(node: Node, archive: Path) -> None:
-    """Load an image as the page says."""
+    """Load cdigen's image from ARCHIVE with `ctr images import`, as docs/fleet.md describes."""
     local = ("--local",) if node.containerd.release.version > 2 else ()
     snapshotter = f"--snapshotter={node.containerd.release.snapshotter}"
     node.containerd.ctr("images", "import", *local, snapshotter, archive)
 
 
 def _resident_mb(process: str) -> float:
-    """Return what a process of a container has, none where it is a probe's, or has ended."""
+    """Return the resident memory of a container's process in MB; 0 for a probe, runc or an ended process."""
     with suppress(OSError):
         command = Path(f"/proc/{process}/cmdline").read_text()
         status = Path(f"/proc/{process}/status").read_text()

@@ -1,8 +1,9 @@
 """A real Kubernetes node with the GPUs of a fake host: `running_gpu_node`.
 
-The host is a tree with real driver packages, a kernel's side written as files, and real device nodes; what
-of it containers are given is mounted over the node's own folders. `cdigen run` and `cdigen kubelet` are real
-processes, which work on that tree and on the kubelet's folder from outside, as in containers of their own.
+The host is a tree with real driver packages, files of the kernel's interfaces, and real device nodes. Its
+folders are mounted over the node's folders that containers use. `cdigen run` and `cdigen kubelet` are real
+processes outside of the node's namespaces. They use the tree and the kubelet's folder, as if
+both were mounted into a container.
 """
 
 from __future__ import annotations
@@ -49,16 +50,16 @@ if TYPE_CHECKING:
     from support.containers.containerd_host import Release
 
 GPU, AMD, INTEL = "nvidia.com/gpu", "amd.com/gpu", "gpu.intel.com/i915"
-# No DRM driver is loaded for NVIDIA's: the other vendors' nodes have those numbers.
+# The NVIDIA GPUs have no DRM nodes, because these would have the minor numbers of the AMD and Intel nodes.
 GPUS = tuple(replace(gpu, card=None, render=None) for gpu in example_gpus(8))
 AMDS = amd_tree.mi300x(2, count=1)
 FLEX = intel_tree.gpu(40, "0000:e7:00.0", intel_tree.FLEX_170, "i915")
 BOOT = "11111111-2222-3333-4444-555555555555\n"
-# The nodes have no driver behind them, which the daemon's look at devices would find.
-# The daemon runs no cycle without an event while a test waits: what a wait sees is the effect of an event.
+# The device nodes have no driver. Without the key `health`, the daemon would report them as unusable. The
+# daemon makes no resync while a test waits, so that each change is the effect of an event.
 CONFIG = "health: {ignore: [node-unusable]}\ndaemon: {settle_timeout_s: 2, resync_s: 3600}\n"
 
-# In the node's namespaces: the host's folders in the place of the node's, but for the kernel's own files.
+# A script for the node's namespaces: it mounts the host's folders, but not its fake /proc and /sys.
 MOUNT = """
 root=$1 specs=$2
 mount --bind "$root/run/cdi" "$specs"
@@ -76,17 +77,18 @@ mount --bind "$root/etc" /etc
 mount --bind "$root/usr" /usr
 """
 
-# In a container: which versions of the driver have files there.
+# A script for a container: it prints each driver version whose libcuda is in the container.
 LIBRARIES = "find /usr /lib -name 'libcuda.so.[0-9][0-9]*' | sed 's/.*so[.]//' | sort -u"
-# Nodes as "name major:minor" without udev's other names of them, a line "--", and where something is mounted.
-LOOK = """find /dev -type c -not -path '*/by-path/*' -exec stat -c '%n %t:%T' {} +
+# A script for a container: it prints a line "path major:minor" (hexadecimal) for each device node that is not
+# in a folder `by-path`, a line "--", and the mount points.
+CONTAINER_DEVICES = """find /dev -type c -not -path '*/by-path/*' -exec stat -c '%n %t:%T' {} +
 echo --
 cut -d' ' -f5 /proc/self/mountinfo"""
 
 
 @dataclass(kw_only=True)
 class Program:
-    """A command of cdigen, as a process that can be killed and started; its log is appended to a file."""
+    """A process of cdigen that can be stopped and started; it appends its log to a file."""
 
     arguments: tuple[str, ...]
     log_file: Path
@@ -94,24 +96,24 @@ class Program:
 
     @property
     def log(self) -> str:
-        """The last that it has said."""
+        """The last 4,000 characters of the log."""
         return self.log_file.read_text(errors="replace")[-4000:]
 
     def start(self) -> None:
-        """Start it, without waiting for anything."""
+        """Start the process without waiting."""
         with self.log_file.open("ab") as log:
             command = (sys.executable, "-m", "cdigen", *self.arguments)
             self.process = subprocess.Popen(command, cwd=REPOSITORY, stdout=log, stderr=log)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal; told to end, it ends well, or at once if it has just begun to start."""
+        """Stop the process with a signal. SIGTERM must result in exit code 0, or kill a starting process."""
         assert self.process
         self.process.send_signal(number)
         code = self.process.wait(timeout=HOST_PATIENCE_S)
         assert code in ((0, -number) if number == signal.SIGTERM else (-number,)), (code, self.log)
 
     def close(self) -> None:
-        """End it if it runs."""
+        """Kill the process if it runs."""
         if self.process:
             self.process.kill()
             self.process.wait()
@@ -119,7 +121,7 @@ class Program:
 
 @dataclass(kw_only=True)
 class GpuNode:
-    """A node with GPUs, the daemon and the device plugins beside it."""
+    """A node with GPUs, the daemon and the device plugins."""
 
     node: Node
     root: Path
@@ -135,9 +137,9 @@ class GpuNode:
     # The host.
 
     def load(self, version: str = "") -> None:
-        """Let the module of that version run, and NVML show what there is."""
+        """Configure the fake NVML, and load the module of VERSION if VERSION is given."""
         self.version = version or self.version
-        shown = tuple(
+        gpus = tuple(
             standin.Gpu(
                 address=gpu.bdf,
                 uuid=gpu.uuid,
@@ -147,12 +149,12 @@ class GpuNode:
             )
             for gpu in GPUS[: self.gpus]
         )
-        standin.install(self.nvml, standin.Machine(driver=self.version, gpus=shown))
+        standin.install(self.nvml, standin.Machine(driver=self.version, gpus=gpus))
         if version:
             self.upgraded.load_module(version, GPUS[: self.gpus])
 
     def split(self, gpu: int, profiles: Mapping[int, str]) -> None:
-        """Bring a GPU into MIG mode with instances of PROFILES by their numbers; out of it without any."""
+        """Enable MIG on GPU with the instances PROFILES (number: profile); disable MIG if there are none."""
         folder = self.root / f"proc/driver/nvidia/capabilities/gpu{gpu}/mig"
         self.instances.pop(gpu, None)
         if profiles:
@@ -173,7 +175,7 @@ class GpuNode:
                 remove_tree(old, within=self.root)
 
     def take_out(self) -> None:
-        """Take the last GPU out, as its hot removal does; NVML, here, has no holes."""
+        """Remove the last GPU, like a hot removal. (The fake NVML supports no gap in the indexes.)"""
         self.gpus -= 1
         self.load()
         gpu = GPUS[self.gpus]
@@ -184,7 +186,7 @@ class GpuNode:
             self.root.joinpath(node.path.lstrip("/")).unlink()
 
     def put_in(self) -> None:
-        """Put it in again."""
+        """Add the last GPU again."""
         gpu = GPUS[self.gpus]
         self.gpus += 1
         self.load()
@@ -195,16 +197,16 @@ class GpuNode:
             make_node(self.root, node)
 
     def configure(self, text: str = "") -> None:
-        """Write the configuration; what reads it has to be started anew."""
+        """Write CONFIG and TEXT as the configuration; programs read it at their start."""
         write(self.root / "etc/cdigen/config.yaml", CONFIG + text)
 
     def cdigen(self, *arguments: str) -> str:
-        """Call a command of cdigen for this host, which must succeed, and return its output."""
+        """Run a command of cdigen for this host, and return its output; the command must succeed."""
         command = (sys.executable, "-m", "cdigen", *arguments, "--root", str(self.root))
         return succeeded(command, cwd=REPOSITORY)
 
     def driver_files(self) -> set[str]:
-        """Return where the spec mounts something into a container with GPU 0."""
+        """Return the container paths that the spec mounts for GPU 0."""
         document = json.loads((self.root / "run/cdi/nvidia.com-gpu.json").read_text())
         edits = [document["containerEdits"]]
         edits += [row["containerEdits"] for row in document["devices"] if row["name"] == "0"]
@@ -213,11 +215,11 @@ class GpuNode:
     # The node.
 
     def allocatable(self, resource: str = GPU) -> int:
-        """Return how many of RESOURCE pods can have, as the API server knows it."""
+        """Return the node's allocatable number of RESOURCE, as the API server reports it."""
         return self.node.allocatable(resource)
 
     def has(self, count: int, resource: str = GPU, *, timeout_s: float = HOST_PATIENCE_S) -> float:
-        """Wait until so many of RESOURCE are allocatable; returns how many seconds that took."""
+        """Wait until COUNT units of RESOURCE are allocatable; return the waiting time in seconds."""
         begun_s = time.monotonic()
 
         def reached() -> bool | None:
@@ -226,11 +228,11 @@ class GpuNode:
                 return self.allocatable(resource) == count or None
             return None
 
-        eventually(reached, f"{count} of {resource}", timeout_s=timeout_s, told=self.told)
+        eventually(reached, f"{count} of {resource}", timeout_s=timeout_s, details=self.logs)
         return time.monotonic() - begun_s
 
-    def told(self) -> str:
-        """Return what everybody has said last."""
+    def logs(self) -> str:
+        """Return the last log lines of all programs."""
         return f"{self.plugin.log}\n{self.daemon.log[-1500:]}\n{self.node.kubelet.log}"
 
     def status(self) -> dict[str, Any]:
@@ -239,15 +241,15 @@ class GpuNode:
         return found
 
     def stop(self, name: str, number: signal.Signals) -> None:
-        """End a program by a signal: kubelet, containerd, plugin or daemon."""
+        """Stop a program by a signal: kubelet, containerd, plugin or daemon."""
         self._program(name).stop(number)
 
     def start(self, name: str) -> None:
-        """Start it again, without waiting for what it does."""
+        """Start a program again without waiting."""
         self._program(name).start()
 
     def revive(self) -> None:
-        """Start the kubelet again if it has ended: it gives up where no runtime listens."""
+        """Start the kubelet again if it has ended: a kubelet exits if no runtime listens."""
         self.node.kubelet.check()
 
     def _program(self, name: str) -> Any:
@@ -255,9 +257,9 @@ class GpuNode:
         return programs.get(name, self.node.kubelet)
 
     def manifest(self, name: str, limits: Mapping[str, int], **fields: Any) -> dict[str, Any]:
-        """Describe a pod whose container asks for LIMITS, a number of each resource."""
-        asked = {resource: str(count) for resource, count in limits.items()}
-        return pod_manifest(name, container={"resources": {"limits": asked}}, **fields)
+        """Return the manifest of a pod whose container has LIMITS, by resource."""
+        quantities = {resource: str(count) for resource, count in limits.items()}
+        return pod_manifest(name, container={"resources": {"limits": quantities}}, **fields)
 
     def create(self, manifest: Mapping[str, Any]) -> Pod:
         """Create a pod."""
@@ -266,35 +268,36 @@ class GpuNode:
         return Pod(node=self.node, name=metadata["name"], namespace=metadata["namespace"])
 
     def pod(self, name: str, limits: Mapping[str, int], **fields: Any) -> Pod:
-        """Create a pod of `manifest`."""
+        """Create the pod of the manifest that `manifest` returns."""
         return self.create(self.manifest(name, limits, **fields))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """What a container finds: NODES with their numbers, and MOUNTS, in their order."""
+class ContainerDevices:
+    """The device nodes of a container ("path major:minor", hexadecimal), and its mount points in order."""
 
     nodes: tuple[str, ...]
     mounts: tuple[str, ...]
 
 
-def look(pod: Pod) -> Seen:
-    """Return what the container of POD finds."""
-    nodes, _, mounts = pod.sh(LOOK).partition("--\n")
-    return Seen(nodes=tuple(nodes.splitlines()), mounts=tuple(mounts.splitlines()))
+def container_devices(pod: Pod) -> ContainerDevices:
+    """Return the device nodes and the mounts in the container of POD."""
+    nodes, _, mounts = pod.sh(CONTAINER_DEVICES).partition("--\n")
+    return ContainerDevices(nodes=tuple(nodes.splitlines()), mounts=tuple(mounts.splitlines()))
 
 
 def gpu_nodes(*numbers: int) -> set[str]:
-    """Return the nodes of NVIDIA's GPUs with these numbers, and those that all GPUs share."""
+    """Return "path major:minor" of the nodes of the NVIDIA GPUs NUMBERS, and of the control nodes."""
     own = (node for number in numbers for node in GPUS[number].nodes)
     return {f"{node.path} {node.major:x}:{node.minor:x}" for node in (*own, *control_nodes())}
 
 
 @contextmanager
 def running_gpu_node(cache: Path, tree: Path, release: Release, config: str = "") -> Iterator[GpuNode]:
-    """Run a node with eight GPUs of NVIDIA, two partitions of one of AMD's, and one of Intel's.
+    """Run a node with eight NVIDIA GPUs, two partitions of an AMD GPU, and an Intel GPU.
 
-    TREE is a Debian with two versions of the driver's packages. It begins with the older one, and CONFIG.
+    TREE is a Debian root with two versions of the driver's packages. The node starts with the older version
+    and with CONFIG.
     """
     with tempfile.TemporaryDirectory(prefix="gpus-", dir=cache) as folder, standin.trusted_folder() as nvml:
         root = Path(folder) / "root"
@@ -335,7 +338,7 @@ def running_gpu_node(cache: Path, tree: Path, release: Release, config: str = ""
 
 
 def make_host(root: Path, tree: Path, *, hook: bool = True) -> str:
-    """Lay the host with the HOOK or not, whose driver was not looked at yet; returns its version."""
+    """Create the host from TREE, with cdigen's hook if HOOK is true; return the loaded module's version."""
     copy_tree(tree, root, own=WRITTEN_IN_PLACE)
     older = min(path.name for path in (root / PACKAGES).iterdir())
     make_basic_nodes(root)
@@ -348,7 +351,7 @@ def make_host(root: Path, tree: Path, *, hook: bool = True) -> str:
     write(root / "proc/sys/kernel/random/boot_id", BOOT)
     if hook:
         install_hook(root)
-    # containerd copies them for each pod.
+    # containerd copies these files for each pod.
     for name in ("hosts", "resolv.conf"):
         write(root / "etc" / name, "")
     return older
@@ -356,9 +359,9 @@ def make_host(root: Path, tree: Path, *, hook: bool = True) -> str:
 
 @contextmanager
 def within(node: Node, *command: str | Path) -> Iterator[Host]:
-    """Yield the host as its own programs see it, such as those of the driver's packages.
+    """Yield the host, in which a test can run programs such as the scripts of the driver's packages.
 
-    COMMAND enters it in the node's namespaces, and becomes `sleep` there.
+    COMMAND enters the host in the node's namespaces, and then executes `sleep`.
     """
     with subprocess.Popen(node.enter(*command)) as process:
         try:

@@ -1,4 +1,4 @@
-"""Waiting until the resources of a node with GPUs are registered with its present kubelet: `registered_s`."""
+"""Wait until the resources of a node are registered with its present kubelet: `registered_s`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def registered_s(gpu_node: GpuNode, since_s: float) -> float:
-    """Wait until all resources are registered with a kubelet whose socket was made since SINCE_S (Unix time).
+    """Wait until all resources are registered with a kubelet whose socket is newer than SINCE_S (Unix time).
 
-    Returns how long that took from the making of the socket on.
+    Returns the time from the creation of the socket to the last registration.
     """
     socket = gpu_node.node.folder / "kubelet/device-plugins/kubelet.sock"
 
@@ -25,13 +25,13 @@ def registered_s(gpu_node: GpuNode, since_s: float) -> float:
         except OSError:
             return None
         states = {row["state"] for row in status["resources"]}
-        # One that was killed has left its status.
+        # A killed plugin leaves its status file.
         is_now = gpu_node.plugin.process and status["pid"] == gpu_node.plugin.process.pid
         if not is_now or states != {"registered"} or born_s < since_s:
             return None
-        # When the last resource was registered, or came to be what it is.
+        # The time of the last change of each resource's state.
         times = (datetime.fromisoformat(row["since"]).timestamp() for row in status["resources"])
         after_s = max(times) - born_s
         return after_s if after_s >= 0 else None
 
-    return eventually(registered, "all are registered", told=gpu_node.told)
+    return eventually(registered, "all are registered", details=gpu_node.logs)

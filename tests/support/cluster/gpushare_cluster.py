@@ -1,13 +1,14 @@
-"""A real Kubernetes with the manifests of examples/kubernetes/gpushare: `running_gpushare`.
+"""A real Kubernetes cluster with the manifests of examples/kubernetes/gpushare: `running_gpushare`.
 
-The extender runs as its Deployment says, but on the node itself: the image comes from elsewhere. `cdigen
-kubelet` has the kubeconfig that docs/sharing.md makes of the token.
+The extender runs with the settings of its Deployment, but as a process of the node, because the tests
+load no image of cdigen. `cdigen kubelet` uses the kubeconfig that the commands of docs/sharing.md create.
 """
 
 from __future__ import annotations
 
 import base64
 import http.client
+import itertools
 import json
 import re
 import signal
@@ -27,7 +28,7 @@ from support.paths import REPOSITORY
 from support.processes import captured, succeeded
 
 from cdigen.gpushare.names import GPUS, Resources, ledger_name
-from cdigen.gpushare.nodes import Gpu, node_annotation
+from cdigen.gpushare.nodes import NodeGpu, node_annotation
 
 if TYPE_CHECKING:
     import subprocess
@@ -37,15 +38,17 @@ FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
 RESOURCES = Resources()
 LEDGERS = "cdigen"
 OF_DAEMONSET = "cdigen-system"
-# With which the node's kubelet is known to the API server.
+# The token of the node's kubelet.
 NODE_TOKEN = "of-the-node"
 FENCED = re.compile(r"^ *```[a-z]*\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 ROLES = "/apis/rbac.authorization.k8s.io/v1"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 
-# Another user, who may write to nothing but what is its own; the tests' Python may be in root's home.
+# Runs a program as another user. The user may read all files: the tests' Python may be in root's home.
 MAY_READ = (f"--{which}=-all,+dac_read_search" for which in ("bounding-set", "inh-caps", "ambient-caps"))
 USER = ("setpriv", "--reuid=65532", "--regid=65532", "--clear-groups", "--no-new-privs", *MAY_READ)
-# As the Deployment's pod: another user, no capabilities, a root that nobody writes to; RUN is an emptyDir's.
+# Runs a program with a read-only root, as the Deployment's pod has. /run is writable, and has the files from
+# `write_pod_files`. $1 is the node's folder, the other arguments are the program.
 AS_POD = """
 cp -r "$1/pod/." /run/
 mkdir -p /run/cdigen-extender && chmod 777 /run/cdigen-extender
@@ -64,23 +67,23 @@ def running_gpushare(cache: Path) -> Iterator[Node]:
         modes = {"--authorization-mode": "Node,RBAC", "--enable-admission-plugins": "NodeRestriction"}
         restart(node, "api-server", **modes)
         node.answers(node.daemons["api-server"], "/readyz")
-        # Nodes without a kubelet would be called dead.
+        # Otherwise nodes without a kubelet would become not ready.
         restart(
             node, "controllers", **{"--node-monitor-grace-period": "1h", "--node-startup-grace-period": "1h"}
         )
-        as_the_page_says(node, "apply -k examples", REPOSITORY)
-        as_the_page_says(node, "create secret", node.folder)
-        as_the_page_says(node, "node-token.yaml", REPOSITORY)
+        run_commands_of_page(node, "apply -k examples", REPOSITORY)
+        run_commands_of_page(node, "create secret", node.folder)
+        run_commands_of_page(node, "node-token.yaml", REPOSITORY)
         add_account_of_daemonset(node)
         add_node(node)
-        lay_pod(node)
+        write_pod_files(node)
         start_extender(node)
         start_scheduler(node)
         yield node
 
 
 def add_account_of_daemonset(node: Node) -> None:
-    """Create the DaemonSet's ServiceAccount, with the rights of the component shared-memory."""
+    """Create the ServiceAccount of cdigen's DaemonSet, with the rights of the component `shared-memory`."""
     node.kubectl("create", "namespace", OF_DAEMONSET)
     folder = REPOSITORY / "packaging/kubernetes"
     node.kubectl("--namespace", OF_DAEMONSET, "apply", "--filename", f"{folder}/base/serviceaccount.yaml")
@@ -89,28 +92,28 @@ def add_account_of_daemonset(node: Node) -> None:
 
 def restart(node: Node, name: str, **flags: str) -> None:
     daemon = node.daemons[name]
-    daemon.stop(signal.SIGKILL)  # the API server would wait for those who watch
+    daemon.stop(signal.SIGKILL)  # after SIGTERM, the API server would wait for watches
     kept = [flag for flag in daemon.flags if flag.partition("=")[0] not in flags]
     daemon.flags = [*kept, *(f"{flag}={value}" for flag, value in flags.items())]
     daemon.start()
 
 
 def add_node(node: Node) -> None:
-    """Add the node of gpushare's guide, without a kubelet: two GPUs, of 15 GiB and less."""
+    """Add the node `guide` (of gpushare's guide) without a kubelet; its two GPUs have 15 GiB and 8 GiB."""
     node.add_bare_node("guide", {"cpu": "64", "memory": "64Gi", "pods": "200"}, address="10.99.0.7")
-    offer(node, 15, 8)
+    set_gpus(node, 15, 8)
 
 
-def offer(node: Node, *sizes: int) -> None:
-    """Let the node of the guide have GPUs of SIZES, in units."""
-    gpus = [Gpu(index=index, units=units, uuid=f"GPU-{index}") for index, units in enumerate(sizes)]
+def set_gpus(node: Node, *sizes: int) -> None:
+    """Set the memory of each GPU of the node `guide` to SIZES, in units."""
+    gpus = [NodeGpu(index=index, units=units, uuid=f"GPU-{index}") for index, units in enumerate(sizes)]
     node.api.patch("/api/v1/nodes/guide", {"metadata": {"annotations": {GPUS: node_annotation(gpus)}}})
     amounts = {RESOURCES.memory: str(sum(sizes)), RESOURCES.count: str(len(sizes))}
     node.api.patch("/api/v1/nodes/guide/status", {"status": {"capacity": amounts, "allocatable": amounts}})
 
 
-def lay_pod(node: Node) -> None:
-    """Write what the kubelet would mount into the extender's pod; it is copied to /run."""
+def write_pod_files(node: Node) -> None:
+    """Write the files that the kubelet would mount into the extender's pod; AS_POD copies them to /run."""
     account = node.folder / "pod/secrets/kubernetes.io/serviceaccount"
     account.mkdir(parents=True)
     (account / "token").write_text(token_of(node, "cdigen-extender"))
@@ -129,11 +132,11 @@ def token_of(node: Node, account: str, namespace: str = LEDGERS) -> str:
                 return base64.b64decode(row["data"]["token"]).decode()
         return None
 
-    return str(eventually(found, f"the token of {account}", told=str))
+    return str(eventually(found, f"the token of {account}", details=str))
 
 
 def secret_of(node: Node) -> dict[str, bytes]:
-    """Return the Secret that the page's commands create for the extender and its scheduler."""
+    """Return the Secret that the commands of docs/sharing.md create for the extender and the scheduler."""
     found = node.api.get(f"/api/v1/namespaces/{LEDGERS}/secrets/cdigen-extender")
     return {key: base64.b64decode(value) for key, value in found["data"].items()}
 
@@ -161,9 +164,9 @@ def start_extender(node: Node) -> None:
 
 
 def begin_extender(node: Node) -> None:
-    """Start the extender, and wait until it is ready, as the Deployment's probe asks it."""
+    """Start the extender, and wait until the readiness probe of the Deployment succeeds."""
 
-    def asked() -> bool | None:
+    def is_ready() -> bool | None:
         node.daemons["extender"].check()
         try:
             with network_of(node.holder):
@@ -179,28 +182,28 @@ def begin_extender(node: Node) -> None:
     assert probe["scheme"] == "HTTPS"
     context = ssl.create_default_context(cafile=node.folder / "pod/tls.crt")
     node.daemons["extender"].start()
-    eventually(asked, "the extender is ready", told=lambda: said(node))
+    eventually(is_ready, "the extender is ready", details=lambda: logs(node))
 
 
 def start_scheduler(node: Node) -> None:
     node.daemons["scheduler"].stop()
     text = (FOLDER / "scheduler-v1beta1.yaml").read_text()
     config = node.folder / "scheduler.yaml"
-    config.write_text(own(node, text))
+    config.write_text(adapted_configuration(node, text))
     node.start("scheduler", "kube-scheduler", config=str(config))
 
 
-def own(node: Node, text: str) -> str:
-    """Return a scheduler's configuration with this cluster's own file, token and port."""
+def adapted_configuration(node: Node, text: str) -> str:
+    """Return TEXT, a scheduler's configuration, with the files, the token and the port of this cluster."""
     token = secret_of(node)["token"].decode()
-    for words, own_words in (
+    for words, replacement in (
         ("/etc/kubernetes/scheduler.conf", f"{node.folder}/kubeconfig"),
         ("/etc/kubernetes/cdigen-extender.crt", f"{node.folder}/pod/tls.crt"),
         ("cdigen:TOKEN@", f"cdigen:{token}@"),
         (":32766/", ":12345/"),
     ):
         assert words in text or words.endswith(".conf")
-        text = text.replace(words, own_words)
+        text = text.replace(words, replacement)
     return text
 
 
@@ -216,47 +219,91 @@ def delete(node: Node, name: str) -> None:
     node.api.delete(f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
 
 
-def said(node: Node, name: str = "extender") -> str:
+def logs(node: Node, name: str = "extender") -> str:
     return f"{node.daemons[name].log}\n{node.daemons['scheduler'].log[-1500:]}"
 
 
-def is_said(node: Node, name: str, words: str) -> None:
-    """Wait until a program has said WORDS."""
+def wait_for_log(node: Node, name: str, text: str) -> None:
+    """Wait until the log of a program contains TEXT."""
     log = node.daemons[name].log_file
-    eventually(lambda: words in log.read_text() or None, words, told=lambda: said(node, name))
+    eventually(lambda: text in log.read_text() or None, text, details=lambda: logs(node, name))
 
 
-def told_of(node: Node, name: str, words: str) -> str:
-    """Wait until an event or the status of a pod has WORDS, and return them."""
+def wait_for_message(node: Node, name: str, text: str) -> str:
+    """Wait until the message of a pod's event or status contains TEXT; return the message."""
 
     def found() -> str | None:
         rows = node.api.get("/api/v1/namespaces/default/events")["items"]
         texts = [row["message"] for row in rows if row["involvedObject"]["name"] == name]
         texts.append(str(node.pods("default")[name]["status"].get("message")))
-        return next((text for text in texts if words in text), None)
+        return next((each for each in texts if text in each), None)
 
-    return str(eventually(found, f"{name} is told {words}", told=lambda: said(node)))
+    def details() -> str:
+        programs = (
+            f"== {each}\n{node.daemons[each].log}" for each in ("plugin", "kubelet") if each in node.daemons
+        )
+        return "\n".join((logs(node), json.dumps(node.pods("default")[name]["status"]), *programs))
+
+    return str(eventually(found, f"message of {name}: {text}", details=details))
 
 
 @contextmanager
-def without(node: Node, role: str, resource: str, *verbs: str) -> Iterator[None]:
-    """Take VERBS on RESOURCE out of a ROLE until the context ends."""
+def without_verbs(node: Node, role: str, resource: str, *verbs: str) -> Iterator[None]:
+    """Remove VERBS on RESOURCE from ROLE for the body, which starts after the API server uses the change."""
     before = node.api.get(role)
     rules = json.loads(json.dumps(before["rules"]))
-    taken = [rule for rule in rules if resource in rule["resources"] and set(verbs) <= set(rule["verbs"])]
-    assert len(taken) == 1, (role, resource, verbs)
-    others = [each for each in taken[0]["resources"] if each != resource]
-    rest = [verb for verb in taken[0]["verbs"] if verb not in verbs]
-    rules.remove(taken[0])
+    found = [rule for rule in rules if resource in rule["resources"] and set(verbs) <= set(rule["verbs"])]
+    assert len(found) == 1, (role, resource, verbs)
+    others = [each for each in found[0]["resources"] if each != resource]
+    rest = [verb for verb in found[0]["verbs"] if verb not in verbs]
+    rules.remove(found[0])
     if others:
-        rules.append({**taken[0], "resources": others})
+        rules.append({**found[0], "resources": others})
     if rest:
-        rules.append({**taken[0], "resources": [resource], "verbs": rest})
+        rules.append({**found[0], "resources": [resource], "verbs": rest})
+    rights = list(itertools.product(subjects_of(node, role), verbs))
     node.api.patch(role, {"rules": rules})
     try:
+        for subject, verb in rights:
+            wait_for_access(node, role, subject, resource, verb, allowed=False)
         yield
     finally:
         node.api.patch(role, {"rules": before["rules"]})
+    for subject, verb in rights:
+        wait_for_access(node, role, subject, resource, verb, allowed=True)
+
+
+def subjects_of(node: Node, role: str) -> list[dict[str, str]]:
+    """Return the subjects of the RoleBindings of ROLE."""
+    path, _, name = role.rpartition("/")
+    bindings = node.api.get(path.removesuffix("roles") + "rolebindings")["items"]
+    return [each for row in bindings if row["roleRef"]["name"] == name for each in row["subjects"]]
+
+
+def wait_for_access(
+    node: Node, role: str, subject: dict[str, str], resource: str, verb: str, *, allowed: bool
+) -> None:
+    """Wait until the API server uses a changed ROLE for SUBJECT: it reads roles by a watch."""
+    kind, _, part = resource.partition("/")
+    namespace = role.partition("/namespaces/")[2].partition("/")[0] or "default"
+    attributes = {"namespace": namespace, "verb": verb, "resource": kind, "subresource": part}
+    name = subject["name"]
+    accounts: dict[str, dict[str, object]] = {
+        "ServiceAccount": {"user": f"system:serviceaccount:{subject.get('namespace')}:{name}"},
+        "User": {"user": name},
+        "Group": {"user": "anyone", "groups": [name]},
+    }
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {"resourceAttributes": attributes, **accounts[subject["kind"]]},
+    }
+
+    def is_used() -> bool | None:
+        found = node.api.call("POST", REVIEWS, review)["status"]
+        return found["allowed"] == allowed or None
+
+    eventually(is_used, f"{subject}: {verb} {resource}: {allowed}")
 
 
 def remove_ledger(node: Node, name: str) -> None:
@@ -264,7 +311,7 @@ def remove_ledger(node: Node, name: str) -> None:
 
 
 def inspect(node: Node, config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Let a user who is not root call `kubectl inspect gpushare` with a kubeconfig."""
+    """Return the result of `kubectl inspect gpushare` as an ordinary user, with the kubeconfig CONFIG."""
     programs = node.folder / "programs"
     if not programs.exists():
         programs.mkdir()
@@ -279,7 +326,7 @@ def inspect(node: Node, config: Path, *arguments: str) -> subprocess.CompletedPr
 
 
 def user_of(node: Node, name: str) -> Path:
-    """Make a service account in the namespace default, and return a kubeconfig of it that all can read."""
+    """Create the service account NAME in the namespace `default`; return its kubeconfig, readable by all."""
     metadata = {"name": name, "namespace": "default"}
     node.api.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     document = json.loads((node.folder / "kubeconfig").read_text())
@@ -292,18 +339,18 @@ def user_of(node: Node, name: str) -> Path:
 
 
 def kubeconfig_of_the_page(node: Node, kubectl: Path) -> Path:
-    """Run the commands of docs/sharing.md with KUBECTL 1.24 or later, as administrator; returns the file."""
+    """Create kubelet.conf by the commands of docs/sharing.md with KUBECTL 1.24 or later; return the file."""
     work = node.folder / "work"
     (work / "bin").mkdir(parents=True)
     (work / "bin/kubectl").symlink_to(kubectl)
-    as_the_page_says(node, "set-cluster", work, programs=f"{work}/bin")
+    run_commands_of_page(node, "set-cluster", work, programs=f"{work}/bin")
     made = work / "kubelet.conf"
     assert made.stat().st_mode & 0o077 == 0
     return made
 
 
 def kubeconfig_of_the_kubelet(node: Node) -> Path:
-    """Write a kubeconfig with the identity of the node's kubelet, and return the file."""
+    """Write a kubeconfig with the identity of the node's kubelet; return the file."""
     document = json.loads((node.folder / "kubeconfig").read_text())
     document["users"] = [{"name": "admin", "user": {"token": NODE_TOKEN}}]
     config = node.folder / "kubelet.conf"
@@ -311,8 +358,8 @@ def kubeconfig_of_the_kubelet(node: Node) -> Path:
     return config
 
 
-def as_the_page_says(node: Node, words: str, folder: Path, *, programs: str = "/nowhere") -> None:
-    """Run the commands of docs/sharing.md that have WORDS in FOLDER, as administrator of the cluster."""
+def run_commands_of_page(node: Node, words: str, folder: Path, *, programs: str = "/nowhere") -> None:
+    """Run docs/sharing.md's only code block with WORDS, in FOLDER and as the cluster's administrator."""
     page = (REPOSITORY / "docs/sharing.md").read_text()
     (commands,) = [dedent(block) for block in FENCED.findall(page) if words in block]
     admin = json.loads((node.folder / "kubeconfig").read_text())

@@ -1,8 +1,9 @@
-"""A Kubernetes of one node, of which nothing is the machine's own: `running_node`.
+"""A Kubernetes cluster of one node, isolated from the machine: `running_node`.
 
-etcd, API server, scheduler, controllers and kubelet are 1.20.2 (the part `kubernetes` of provision), and
-containerd is one of containerd_host's. What they write is in a folder; processes, mounts and network are in
-namespaces; what the kernel has for the whole machine (flags, cgroups) is guarded, or removed by hold-node.
+API server, scheduler, controllers and kubelet have version 1.20.2. The part `kubernetes` of provision has
+these programs and Debian's etcd. containerd is a release of containerd_host.py. The files of the node are in
+one folder. Its processes, mounts and network are in namespaces. hold-node protects the machine's sysctls, and
+removes the node's cgroups.
 """
 
 import json
@@ -33,7 +34,7 @@ from support.waiting import HOST_PATIENCE_S
 NODE = "node1"
 ETCD = "http://127.0.0.1:2379"
 
-# The bridge's network is the node's own; nothing is translated, as nothing leads out of it.
+# The bridge is in the node's network namespace. It needs no NAT, because no route leads out of the node.
 NETWORK = {
     "cniVersion": "0.4.0",
     "name": "pods",
@@ -43,8 +44,8 @@ NETWORK = {
     "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.98.0.0/16"}]]},
 }
 
-# oomScoreAdj: less needs CAP_SYS_RESOURCE. Queries are limited to 5 a second by default, and with them how
-# fast pods start and end.
+# oomScoreAdj: a lower value needs CAP_SYS_RESOURCE. By default, the kubelet sends 5 requests per second,
+# which limits how fast pods start and end.
 KUBELET = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
@@ -66,9 +67,9 @@ KUBELET = {
 
 @dataclass(kw_only=True)
 class Daemon:
-    """A program in a node's namespaces that can be stopped and started; FLAGS can be changed in between.
+    """A program in a node's namespaces. It can be stopped, and started with the same or other FLAGS.
 
-    One that COMES_BACK is started again where it has ended by itself, as by its unit.
+    If COMES_BACK is true, ``check`` restarts a program that has exited, as the program's systemd unit does.
     """
 
     enter: Callable[..., list[str | Path]]
@@ -80,23 +81,23 @@ class Daemon:
 
     @property
     def log(self) -> str:
-        """The last that it has said."""
+        """The last 4,000 characters of the log."""
         return self.log_file.read_text(errors="replace")[-4000:]
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended since it was started."""
+        """Whether the program is running."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def peak_kib(self) -> int:
-        """The most memory that it has had in RAM, in KiB (proc(5), VmHWM)."""
+        """The program's peak resident memory, in KiB (proc(5), VmHWM)."""
         assert self._process
         text = Path(f"/proc/{only_child(self._process.pid)}/status").read_text()
         return int(text.partition("VmHWM:")[2].split()[0])
 
     def start(self) -> None:
-        """Start it, without waiting for anything."""
+        """Start the program without waiting."""
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -108,20 +109,20 @@ class Daemon:
             )
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it by a signal, if it runs."""
+        """Send a signal to the program if it runs, and wait for its end."""
         assert self._process
         if self.runs:
-            # nsenter does not pass signals on to the process that it waits for.
+            # nsenter does not forward signals to its child.
             os.kill(only_child(self._process.pid), number)
         self.wait()
 
     def wait(self) -> None:
-        """Wait for its end."""
+        """Wait for the end of the program."""
         assert self._process
         self._process.wait(timeout=HOST_PATIENCE_S)
 
     def check(self) -> None:
-        """Make sure that it runs."""
+        """Fail if the program does not run; with `comes_back`, start it again instead."""
         assert self._process
         if self.comes_back and not self.runs:
             self.start()
@@ -130,7 +131,7 @@ class Daemon:
 
 @dataclass(kw_only=True)
 class Node(Place):
-    """A node that runs pods, and the control plane beside it; both have everything below FOLDER."""
+    """A node that runs pods, and the node's control plane; all files are below FOLDER."""
 
     tree: Path
     holder: int
@@ -140,65 +141,68 @@ class Node(Place):
 
     @property
     def kubelet(self) -> Daemon:
-        """Its kubelet."""
+        """The kubelet of the node."""
         return self.daemons["kubelet"]
 
     def enter(self, *command: str | Path) -> list[str | Path]:
-        """Return COMMAND as one that runs in the node's namespaces."""
+        """Return COMMAND with a prefix that runs it in the node's namespaces."""
         return self.containerd.enter(*command)
 
     def reap(self) -> None:
-        """Wait for the programs, which the end of their namespaces has ended."""
+        """Wait for the programs, which end with their namespaces."""
         for daemon in self.daemons.values():
             daemon.wait()
 
     def kubectl(self, *arguments: str | Path, stdin: str = "") -> str:
-        """Call kubectl as administrator, which must succeed, and return its output."""
+        """Run kubectl as administrator, and return its output; kubectl must succeed."""
         command = (self.tree / "bin/kubectl", f"--kubeconfig={self.folder}/kubeconfig", *arguments)
         return succeeded(self.enter(*command), input=stdin, timeout=HOST_PATIENCE_S)
 
     def start(self, name: str, program: str, **flags: str) -> Daemon:
-        """Start a program of Kubernetes; FLAGS have underscores where theirs have dashes."""
-        given = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items()]
+        """Start a program of Kubernetes; FLAGS have underscores instead of dashes."""
+        arguments = [f"--{flag.replace('_', '-')}={value}" for flag, value in flags.items()]
         log_file = self.folder / f"{name}.log"
         daemon = Daemon(
-            enter=self.containerd.enter, program=self.tree / "bin" / program, flags=given, log_file=log_file
+            enter=self.containerd.enter,
+            program=self.tree / "bin" / program,
+            flags=arguments,
+            log_file=log_file,
         )
         daemon.start()
         self.daemons[name] = daemon
         return daemon
 
     def answers(self, daemon: Daemon, path: str, *, truth: Callable[[Any], bool] = bool) -> None:
-        """Wait until the API server answers for PATH what is TRUTH; DAEMON has to run meanwhile."""
+        """Wait until the API server's response for PATH satisfies TRUTH; DAEMON must run meanwhile."""
 
-        def asked() -> bool | None:
+        def is_satisfied() -> bool | None:
             daemon.check()
             try:
                 return truth(self.api.get(path)) or None
             except (ApiError, OSError):
                 return None
 
-        eventually(asked, f"{path} is as it should be", told=lambda: daemon.log)
+        eventually(is_satisfied, f"expected response of {path}", details=lambda: daemon.log)
 
     def is_ready(self) -> None:
-        """Wait until pods can run on it."""
+        """Wait until pods can run on the node."""
 
         def ready(node: Mapping[str, Any]) -> bool:
             return {row["type"]: row["status"] for row in node["status"]["conditions"]}.get("Ready") == "True"
 
         self.answers(self.kubelet, f"/api/v1/nodes/{NODE}", truth=ready)
-        # What the API server has of a node whose kubelet was away is what that said before.
+        # After an outage of the kubelet, the API server has the old status. So the kubelet must respond too.
         self.answers(self.kubelet, f"/api/v1/nodes/{NODE}/proxy/healthz")
 
     def allocatable(self, resource: str) -> int:
-        """Return how many of RESOURCE pods can have on it, as the API server has it."""
+        """Return the node's allocatable number of RESOURCE, as the API server reports it."""
         found = self.api.get(f"/api/v1/nodes/{NODE}")["status"]["allocatable"]
         return int(found.get(resource, "0"))
 
     def add_bare_node(
         self, name: str, amounts: Mapping[str, str], *, address: str = "", **metadata: object
     ) -> None:
-        """Add a node without a kubelet that can have AMOUNTS, with METADATA beside its name."""
+        """Add a node without a kubelet, with the capacity AMOUNTS and further METADATA."""
         self.api.create({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, **metadata}})
         ready = {"type": "Ready", "status": "True", "reason": "x", "message": "x"}
         addresses = [{"type": "InternalIP", "address": address}] if address else []
@@ -207,9 +211,9 @@ class Node(Place):
         self.api.patch(f"/api/v1/nodes/{name}", {"spec": {"taints": None}})
 
     def mount_specs(self, script: str, *arguments: str | Path) -> None:
-        """Run a SCRIPT that mounts another folder over that of the specs."""
+        """Run SCRIPT, which mounts another folder over the folder of specs, and restart containerd."""
         subprocess.run(self.enter("bash", "-euc", script, "mount", *arguments), check=True)
-        # It watches the folder of specs that was there when it started.
+        # containerd watches the folder that existed at its start.
         self.containerd.stop()
         self.containerd.start()
 
@@ -219,25 +223,25 @@ class Node(Place):
         self.answers(self.daemons["controllers"], f"/api/v1/namespaces/{name}/serviceaccounts/default")
 
     def pod(self, name: str, *env: str, **fields: Any) -> "Pod":
-        """Create a pod of `pod_manifest`."""
+        """Create a pod with the manifest that `pod_manifest` returns."""
         manifest = pod_manifest(name, *env, **fields)
         self.api.create(manifest)
         return Pod(node=self, name=name, namespace=manifest["metadata"]["namespace"])
 
     def pods(self, namespace: str = NAMESPACE) -> dict[str, Any]:
-        """Return all pods of a namespace as they are, by their names."""
+        """Return all Pod objects of a namespace, by name."""
         rows = self.api.get(f"/api/v1/namespaces/{namespace}/pods")["items"]
         return {row["metadata"]["name"]: row for row in rows}
 
     def remove_pods(self) -> None:
-        """Delete all pods of all namespaces, and wait until none of their containers runs."""
+        """Delete all pods of all namespaces, and wait until containerd has stopped all pod sandboxes."""
         for pod in self.api.get("/api/v1/pods")["items"]:
             Pod(node=self, namespace=pod["metadata"]["namespace"], name=pod["metadata"]["name"]).delete()
         list_pods = partial(self.containerd.cri.call, "ListPodSandbox")
         eventually(
             lambda: all(pod.state for pod in list_pods().items) or None,
             "the pods are gone",
-            told=lambda: self.kubelet.log,
+            details=lambda: self.kubelet.log,
         )
 
 
@@ -245,7 +249,7 @@ class Node(Place):
 def running_node(cache: Path, release: Release) -> Iterator[Node]:
     """Run a node until the context ends.
 
-    Its pods and all else that it has are gone then, and when the tests were killed, too.
+    The node's pods and state are removed at the end, even if the tests are killed.
     """
     with ExitStack() as ended, holding_node() as (holder, folder), ExitStack() as running:
         tree = cache / "kubernetes"
@@ -269,7 +273,7 @@ def running_node(cache: Path, release: Release) -> Iterator[Node]:
 
 
 def network_settings(release: Release, folder: Path, tree: Path) -> str:
-    """Describe pods' network below FOLDER, and return the table of containerd's configuration for it."""
+    """Write the configuration of the pod network below FOLDER; return containerd's table for it."""
     (folder / "net.d").mkdir()
     (folder / "net.d/10-pods.conf").write_text(json.dumps(NETWORK))
     programs = f'bin_dirs = ["{tree}/cni"]' if release.version > 2 else f'bin_dir = "{tree}/cni"'
@@ -277,7 +281,7 @@ def network_settings(release: Release, folder: Path, tree: Path) -> str:
 
 
 def start_control_plane(node: Node) -> None:
-    """Start etcd, API server, scheduler and controllers, and wait until pods can be made."""
+    """Start etcd, API server, scheduler and controllers, and wait until pods can be created."""
     folder, tree = node.folder, node.tree
     key = f"{tree}/service-accounts.key"
     (folder / "tokens.csv").write_text(f"{TOKEN},admin,admin,system:masters\n")
@@ -316,7 +320,7 @@ def start_control_plane(node: Node) -> None:
 
 
 def kubeconfig(folder: Path) -> str:
-    """Write what tells programs where the API server is, and return the file's path."""
+    """Write a kubeconfig for programs of the cluster; return its path."""
     server = {"server": f"https://{ADDRESS}:{PORT}", "insecure-skip-tls-verify": True}
     document = {
         "apiVersion": "v1",

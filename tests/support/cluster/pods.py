@@ -1,4 +1,4 @@
-"""Pods of a node of Kubernetes as the tests make them and look at them: `Pod`, `pod_manifest`."""
+"""Creates and reads pods of a Kubernetes node: `Pod`, `pod_manifest`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from support.cluster.node import Node
 
 NAMESPACE = "ml"
-# Ends as soon as it is told to: a first process without a handler is not ended by SIGTERM.
+# The script ends at once on SIGTERM. Without a handler, process 1 of a container ignores SIGTERM.
 WAIT = "trap exit TERM; sleep 1000000 & wait"
-# A pod ends a second after it was told to at the latest, and its container is never started again. It has no
-# volume with a token: a kubelet that is restarted may remove that before the container starts.
+# A pod ends within a second after its deletion, and its container is never started again. A pod has no volume
+# with a token, because a restarted kubelet may remove such a volume before the container starts.
 POD = {
     "automountServiceAccountToken": False,
     "dnsPolicy": "Default",
@@ -28,7 +28,7 @@ POD = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that was created; its container is `main`."""
+    """A created pod; its container is `main`."""
 
     node: Node
     namespace: str
@@ -36,72 +36,72 @@ class Pod:
 
     @property
     def path(self) -> str:
-        """Where the API has it."""
+        """Its path in the API."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.name}"
 
     def status(self) -> dict[str, Any]:
-        """Return its status."""
+        """Return the status of the pod."""
         status: dict[str, Any] = self.node.api.get(self.path)["status"]
         return status
 
     def waiting(self) -> str:
-        """Return why its container waits, empty where it does not."""
+        """Return the reason why the pod's container waits, "" if it does not wait."""
         for container in self.status().get("containerStatuses", ()):
             reason: str = container["state"].get("waiting", {}).get("reason", "")
             return reason
         return ""
 
     def events(self) -> list[str]:
-        """Return what happened to it: each event's reason and message."""
-        chosen = f"fieldSelector=involvedObject.name={self.name}"
-        rows = self.node.api.get(f"/api/v1/namespaces/{self.namespace}/events?{chosen}")["items"]
+        """Return the events of the pod: reason and message."""
+        selector = f"fieldSelector=involvedObject.name={self.name}"
+        rows = self.node.api.get(f"/api/v1/namespaces/{self.namespace}/events?{selector}")["items"]
         return [f"{row['reason']}: {row['message']}" for row in rows]
 
     def become(self, phase: str = "Running") -> Pod:
-        """Wait until it is in that phase, and return it."""
+        """Wait until the pod is in PHASE; return the pod."""
         eventually(
             lambda: self.status()["phase"] == phase or None,
             f"{self.name} is {phase}",
-            told=lambda: (self.status(), self.events(), self.node.kubelet.log),
+            details=lambda: (self.status(), self.events(), self.node.kubelet.log),
         )
         return self
 
     def refused(self) -> str:
-        """Wait until its container cannot be created, and return the event that says why."""
+        """Wait until the creation of the pod's container fails; return the event with the reason."""
 
         def failed() -> str | None:
             return next((event for event in self.events() if event.startswith("Failed: ")), None)
 
-        return eventually(failed, f"{self.name} is refused", told=self.status)
+        return eventually(failed, f"{self.name} is refused", details=self.status)
 
     def sh(self, script: str, container: str = "main") -> str:
-        """Run a shell script in a container of it by kubectl exec, and return its output."""
-        chosen = (f"--namespace={self.namespace}", f"--container={container}")
-        return self.node.kubectl("exec", *chosen, self.name, "--", "sh", "-c", script)
+        """Run a shell script in a container of the pod by kubectl exec; return its output."""
+        options = (f"--namespace={self.namespace}", f"--container={container}")
+        return self.node.kubectl("exec", *options, self.name, "--", "sh", "-c", script)
 
     def gpus(self) -> dict[str, str]:
-        """Return the GPU nodes in it, each with its numbers in hexadecimal."""
+        """Return the paths /dev/nvidia* in the pod, each with its major and minor number in hexadecimal."""
         rows = self.sh("stat -c '%n %t:%T' /dev/nvidia* 2>/dev/null || true").split()
         return dict(zip(rows[::2], rows[1::2], strict=True))
 
     def log(self, container: str = "main") -> str:
-        """Return what a container of it has said."""
-        said: str = self.node.api.get(f"{self.path}/log?container={container}")
-        return said
+        """Return the log of a container of the pod."""
+        text: str = self.node.api.get(f"{self.path}/log?container={container}")
+        return text
 
     def containers(self) -> list[tuple[str, int]]:
-        """Return what is another where a container of it was started again."""
+        """Return the ID and the restart count of each container; both change if a container is restarted."""
         return [(row["containerID"], row["restartCount"]) for row in self.status()["containerStatuses"]]
 
     def delete(self) -> None:
-        """Delete it; it ends soon after.
+        """Delete the pod without a grace period; its containers end soon afterwards.
 
-        At once: kubelet looks only every 10 s for pods whose end it has not told yet (manager.go: syncBatch).
+        If the pod is deleted with `end`, the kubelet may report its end 10 s late (manager.go: syncBatch).
         """
         self.node.api.delete(f"{self.path}?gracePeriodSeconds=0")
 
     def end(self) -> None:
-        """Delete it as users do: what it has is its own until its containers have ended."""
+        """Delete the pod as users do: the pod keeps its devices until its containers have ended."""
         self.node.api.delete(self.path)
 
 
@@ -114,7 +114,7 @@ def pod_manifest(
     container: Mapping[str, Any] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Describe a pod whose container `main` has ENV (KEY=value) and runs SCRIPT; further fields are added."""
+    """Return the manifest of a pod; its container `main` has ENV (KEY=value) and runs SCRIPT."""
     pairs = (variable.partition("=") for variable in env)
     main = {
         "name": "main",

@@ -1,4 +1,4 @@
-"""Samples of a node, taken all the time that a test acts: `sampling`; and its runtime's containers."""
+"""Takes samples of a node during a test (`sampling`), and reads the containers of the node's runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RUNNING = 1  # cri.proto: ContainerState
 def sampling(
     sample: Callable[[], None], end: Callable[[], None], *, every_s: float = EVERY_S
 ) -> Iterator[None]:
-    """Call SAMPLE again and again in a thread until the context ends, and then END there."""
+    """Call SAMPLE repeatedly in a thread until the context ends; then call END in the same thread."""
     ended = threading.Event()
 
     def run() -> None:
@@ -38,12 +38,12 @@ def sampling(
 
 
 def running_ids(cri: Cri) -> list[str]:
-    """Return the ids of the containers that run; CriError."""
+    """Return the ids of running containers; raises CriError."""
     return [row.id for row in cri.call("ListContainers").containers if row.state == RUNNING]
 
 
 def container_info(cri: Cri, container: str) -> dict[str, Any]:
-    """Return what containerd reports of a container: `config` of CRI, `runtimeSpec` of runc; CriError."""
+    """Return containerd's data about a container, such as `config` and `runtimeSpec`; raises CriError."""
     info: dict[str, Any] = json.loads(
         cri.call("ContainerStatus", container_id=container, verbose=True).info["info"]
     )

@@ -1,4 +1,4 @@
-"""Fixtures of the command's tests: a fake GPU host, and the real command, in this process or in its own."""
+"""Fixtures of the command's tests: a fake GPU host, and the real command in this or in another process."""
 
 import json
 import os
@@ -21,7 +21,7 @@ GPUS = example_gpus(2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Done:
-    """What became of a run of the command."""
+    """The result of a run of the command."""
 
     code: int
     out: str
@@ -29,11 +29,11 @@ class Done:
 
     @property
     def json(self) -> Any:
-        """Its standard output, which must be one JSON document."""
+        """The standard output, parsed as one JSON document."""
         return json.loads(self.out)
 
     def failed(self, code: int, *words: str) -> bool:
-        """Whether it ended with CODE and one line on stderr that holds all WORDS, and no traceback."""
+        """Return whether it ended with CODE and one line on stderr with all WORDS, and no traceback."""
         lines = [line for line in self.err.splitlines() if not line.startswith("cdigen: warning")]
         text = lines[-1] if lines else ""
         return self.code == code and "Traceback" not in self.err and all(word in text for word in words)
@@ -42,13 +42,13 @@ class Done:
 Run = Callable[..., Done]
 
 
-# How 'make coverage' measures the processes that the tests start.
+# The variables by which 'make coverage' measures the processes that the tests start.
 COVERAGE = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_PROCESS")}
 
 
 @pytest.fixture
 def cdigen() -> Run:
-    """Return the command as a function of its arguments, run within this process."""
+    """Return a function that runs the command with the function's arguments within this process."""
 
     def run(*arguments: str | Path, stdin: bytes = b"", **environment: str) -> Done:
         words = tuple(map(str, arguments))
@@ -59,9 +59,9 @@ def cdigen() -> Run:
 
 @pytest.fixture
 def cdigen_process() -> Run:
-    """Return the command as a function of its arguments, each run a process of its own.
+    """Return a function that runs the command with the function's arguments in a new process.
 
-    For tests of what the interpreter does: its start and end, its streams, signals and its environment.
+    Use it for tests of the interpreter's start and end, and of its streams, signals and environment.
     """
 
     def run(*arguments: str | Path, stdin: bytes = b"", **environment: str) -> Done:
@@ -79,19 +79,19 @@ def cdigen_process() -> Run:
     return run
 
 
-def _environment(given: dict[str, str]) -> dict[str, str]:
-    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS, **given}
+def _environment(variables: dict[str, str]) -> dict[str, str]:
+    return {"PATH": os.environ["PATH"], "LANG": "C.UTF-8", "PYTHONWARNINGS": WARNINGS, **variables}
 
 
 def _done(arguments: tuple[str, ...], code: int, out: bytes, err: bytes) -> Done:
-    """Return the result of a run; the schemas judge each output of ``--json``."""
+    """Return the result of a run, after a check of the output of ``--json`` by its schema."""
     if "--json" in arguments:
         json_output.check(arguments, code, out.decode())
     return Done(code=code, out=out.decode(), err=err.decode(errors="surrogateescape"))
 
 
 @pytest.fixture
-def host(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - it makes sure that nodes can be made
+def host(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - checks that nodes can be made
     """Return the root of a Debian 13 host with two GPUs, with real character devices."""
     root = tmp_path / "host"
     driver_files.debian_13(root)

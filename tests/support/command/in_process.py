@@ -1,7 +1,7 @@
-"""Run the command line within the test's process, with the result that a process of its own would have.
+"""Runs the command line within the test's process, with the same result as in a separate process.
 
-A run has its own arguments, environment and descriptors 0, 1 and 2. Modules stay imported: their
-import is most of the time of a process. A run must not change other state of the process, see ``_state``.
+A run has its own arguments, environment and descriptors 0, 1 and 2. Modules stay imported, because their
+import takes most of the time of a process. A run must not change other state of the process (``_state``).
 """
 
 import gc
@@ -19,17 +19,17 @@ from cdigen.cli.main import run
 
 
 def needs_process(arguments: tuple[str, ...]) -> bool:
-    """Return whether ARGUMENTS are of the daemon, which handles signals before it parses them."""
+    """Return whether ARGUMENTS start the daemon, which handles signals before it parses its arguments."""
     return "run" in arguments[:2]
 
 
 def run_here(
     arguments: tuple[str, ...], *, stdin: bytes, environment: Mapping[str, str]
 ) -> tuple[int, bytes, bytes]:
-    """Run ARGUMENTS in ENVIRONMENT; returns the exit code, standard output and standard error.
+    """Run ARGUMENTS in ENVIRONMENT; return the exit code, standard output and standard error.
 
-    AssertionError: ARGUMENTS or ENVIRONMENT need a process of their own, or the run changed this process. It
-    raises an exception that the command does not catch (``--verbose``).
+    Raises AssertionError if ARGUMENTS or ENVIRONMENT need a separate process, or if the run changed this
+    process. Also raises each exception that the command does not catch (``--verbose``).
     """
     files = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
     try:
@@ -43,7 +43,7 @@ def run_here(
 
 
 def run_on(files: Sequence[int], arguments: tuple[str, ...], environment: Mapping[str, str]) -> int:
-    """Run ARGUMENTS in ENVIRONMENT with FILES as descriptors 0, 1 and 2; returns the exit code."""
+    """Run ARGUMENTS in ENVIRONMENT with FILES as descriptors 0, 1 and 2; return the exit code."""
     assert not needs_process(arguments), f"{arguments[0]}: this command needs cdigen_process"
     own = [name for name in environment if name.startswith(("PYTHON", "LC_")) and name != "PYTHONWARNINGS"]
     assert not own, f"{', '.join(own)}: Python reads them at its start, which needs cdigen_process"
@@ -58,7 +58,7 @@ def run_on(files: Sequence[int], arguments: tuple[str, ...], environment: Mappin
 
 
 def _state() -> dict[str, object]:
-    """Return the state of this process that a command must leave as it is."""
+    """Return the state of this process that a command must not change."""
     umask = os.umask(0o022)
     os.umask(umask)
     root = logging.getLogger()
@@ -77,12 +77,12 @@ def _state() -> dict[str, object]:
 
 @contextmanager
 def _start(arguments: tuple[str, ...], environment: Mapping[str, str]) -> Iterator[None]:
-    """Give the process ARGUMENTS, ENVIRONMENT and Python's streams at its descriptors, as its start does."""
+    """Set ARGUMENTS, ENVIRONMENT and Python's streams for the body, as at the start of a process."""
     streams, argv, variables = (sys.stdin, sys.stdout, sys.stderr), sys.argv, dict(os.environ)
     collects = gc.isenabled()
-    # cdigen.kubelet.wire sets it at its import, which happens once in this process.
+    # cdigen.kubelet.wire sets GRPC_VERBOSITY at its import, which happens only once in this process.
     own = {"GRPC_VERBOSITY": "NONE", **environment}
-    # As Python opens them where LANG is C.UTF-8.
+    # Python opens its streams with these arguments if LANG is C.UTF-8.
     with (
         open(0, encoding="utf-8", errors="surrogateescape", closefd=False) as stdin,
         open(1, "w", encoding="utf-8", errors="surrogateescape", closefd=False) as stdout,
@@ -106,7 +106,7 @@ def _start(arguments: tuple[str, ...], environment: Mapping[str, str]) -> Iterat
 
 @contextmanager
 def _descriptors(files: Sequence[int]) -> Iterator[None]:
-    """Replace the descriptors 0, 1 and 2 by FILES for a while."""
+    """Replace the descriptors 0, 1 and 2 by FILES until the body ends."""
     saved = [os.dup(number) for number in range(3)]
     try:
         for number, file in enumerate(files):

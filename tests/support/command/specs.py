@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from support.command.fixtures import Run
 
-# A valid spec; the same of a kind that cdigen writes, which another program wrote.
+# A valid spec, and a foreign spec of a kind that cdigen writes too.
 GOOD: dict[str, Any] = {
     "cdiVersion": "0.5.0",
     "kind": "example.com/gpu",
@@ -25,26 +25,26 @@ FOREIGN = {
 
 
 def put(path: Path, content: object) -> Path:
-    """Write a file, of a text or of a document as JSON, and the folders above it."""
+    """Write CONTENT (a text or a JSON document) to the file PATH, and create the folders above the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(content if isinstance(content, str) else json.dumps(content))
     return path
 
 
 def configure(host: Path, text: str) -> Path:
-    """Write the configuration of HOST; returns its file."""
+    """Write the configuration of HOST; return its file."""
     return put(host / "etc/cdigen/config.yaml", text)
 
 
 def written(cdigen: Run, host: Path, *options: str | Path) -> list[str]:
-    """Write the specs of HOST; returns the names of all files beside them."""
+    """Write the specs of HOST; return the names of all files in their folder."""
     done = cdigen("generate", "--root", host, "--write", *options)
     assert done.code == 0, done.err
     return sorted(os.listdir(host / "run/cdi"))
 
 
 def add_family(host: Path) -> None:
-    """Add a node of InfiniBand, which is the kind nvidia.com/mofed."""
+    """Add an InfiniBand device node, which is a device of the kind nvidia.com/mofed."""
     (host / "dev/infiniband").mkdir()
     os.mknod(host / "dev/infiniband/uverbs0", 0o020666, os.makedev(231, 192))
 

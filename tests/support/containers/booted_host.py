@@ -1,8 +1,8 @@
 """Debian roots booted by their own systemd, in namespaces (tests/support/containers/boot-systemd).
 
-`booted` boots a root. `gpu_host` makes one with the real driver, and cdigen installed as its administrator
-would, by `make install` in it if nothing else is said. Its GPUs are at /, all files below one mount, copied
-by hard links on the file system of the cache: there is no overlay, which has hard links of its own kind.
+`booted` boots a root. `gpu_host` boots a root with the real driver and cdigen, which `make install` installs
+there by default. cdigen reads the GPUs without `--root`. The root is a copy by hard links, on the file system
+of the cache. It is not an overlay, because hard links behave differently on an overlay.
 """
 
 import json
@@ -27,20 +27,20 @@ from support.waiting import HOST_PATIENCE_S, until
 BOOT = REPOSITORY / "tests/support/containers/boot-systemd"
 UNITS = ("cdigen", "cdigen-once")
 GPUS = example_gpus(2)
-# Of processes: the control groups may be without controllers.
+# No limit for the number of processes, because the control groups may have no controllers.
 NO_LIMIT = "pids_limit = 0\n"
-# Where the tree has what the kernel would show of its GPUs.
+# The folder of the tree with the kernel's files for the GPUs.
 KERNEL = "kernel"
-# The units start with a /proc of their own, which has nothing of a driver that the machine lacks.
+# A drop-in for cdigen's units. They have their own /proc, which lacks the driver's files.
 SHOWN = (
     f"[Service]\nBindReadOnlyPaths=/{KERNEL}/proc/driver:/proc/driver /{KERNEL}/proc/devices:/proc/devices\n"
 )
-# What would reach out of a systemd in namespaces: settings of the machine's kernel and devices.
+# Units that would change the machine from inside the namespaces: settings of its kernel and devices.
 MASKED = (
     "systemd-binfmt.service", "systemd-modules-load.service", "systemd-network-generator.service",
     "systemd-random-seed.service", "systemd-remount-fs.service", "systemd-sysctl.service",
 )  # fmt: skip
-# In the root, with the sources at /cdigen and the modules that it needs in /wheels: nothing is fetched.
+# A script that runs `make install` in the root. The sources are at /cdigen, the dependencies in /wheels.
 INSTALL = """
 mount --bind {repository} {root}/cdigen
 mount -o remount,bind,ro {root}/cdigen
@@ -52,9 +52,9 @@ exec chroot {root} env -i PATH=/usr/sbin:/usr/bin HOME=/root PIP_NO_INDEX=1 PIP_
 
 @contextmanager
 def booted(root: Path, *, kernel: Path | None = None, images: Path | None = None) -> Iterator[int]:
-    """Boot the systemd of ROOT, and give the number of its first process once multi-user.target is there.
+    """Boot the systemd of ROOT; when multi-user.target is active, yield the ID of the first process.
 
-    KERNEL has the nodes of its /dev, IMAGES are podman's.
+    KERNEL has files of a driver for /proc and /dev. IMAGES is an image store for podman.
     """
     units = root / "etc/systemd/system"
     for name in MASKED:
@@ -64,19 +64,19 @@ def booted(root: Path, *, kernel: Path | None = None, images: Path | None = None
     started = subprocess.Popen([BOOT, root, kernel or "", images or ""], stderr=subprocess.PIPE, text=True)
     try:
         if not eventually(lambda: started.poll() is not None or bool(_first_process(started))):
-            cannot_run(f"systemd does not come up as first process here: {_waits_for(started)}")
+            cannot_run(f"systemd as first process: multi-user.target not reached: {_waits_for(started)}")
         if started.poll() is not None:
-            cannot_run(f"systemd does not start as first process here: {started.returncode}")
+            cannot_run(f"systemd as first process: does not start (exit code {started.returncode})")
         yield _first_process(started)
     finally:
         started.kill()
         started.communicate(timeout=HOST_PATIENCE_S)
-        # Its processes end with it, a moment later.
+        # The processes in the namespaces end a moment later.
         eventually(lambda: not _left_over_groups(started.pid))
 
 
 def _first_process(started: "subprocess.Popen[str]") -> int:
-    """Return the number of the first process once multi-user.target is active, and 0 before."""
+    """Return the ID of the first process after multi-user.target is active, 0 before."""
     with suppress(OSError, subprocess.TimeoutExpired):
         first = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
         target = "systemctl show --property=ActiveState multi-user.target"
@@ -86,14 +86,14 @@ def _first_process(started: "subprocess.Popen[str]") -> int:
 
 
 def _waits_for(started: "subprocess.Popen[str]") -> str:
-    """Return what a systemd that has not come up has still to do, and the last of its journal."""
+    """Return the pending jobs of a systemd that has not started, and the end of its journal."""
     first = Path(f"/proc/{started.pid}/task/{started.pid}/children").read_text().split()
     if not first:
-        return "it has no first process"
-    asked = Host(pid=int(first[0])).attempt(
+        return "no first process"
+    result = Host(pid=int(first[0])).attempt(
         "systemctl list-jobs; systemctl --failed; journalctl -n 40 --no-pager"
     )
-    return asked.stdout + asked.stderr
+    return result.stdout + result.stderr
 
 
 def _left_over_groups(booter: int) -> list[Path]:
@@ -107,7 +107,7 @@ def _left_over_groups(booter: int) -> list[Path]:
 
 
 def eventually(truth: Callable[[], object]) -> bool:
-    """Return whether TRUTH comes true in time."""
+    """Return whether TRUTH becomes true within HOST_PATIENCE_S."""
     return until(truth, HOST_PATIENCE_S)
 
 
@@ -126,7 +126,7 @@ class GpuHost:
         return tuple(sorted(path.name for path in folder.iterdir())) if folder.exists() else (self.version,)
 
     def load_module(self, version: str) -> None:
-        """Show the kernel module of VERSION, as after a reload."""
+        """Write the kernel's files for a module of VERSION, as after a reload."""
         driver = self.root / KERNEL / "proc/driver/nvidia"
         write_driver(driver, version, open_module=False)
         for gpu in GPUS:
@@ -134,16 +134,16 @@ class GpuHost:
 
 
 def status(gpus: GpuHost) -> dict[str, Any]:
-    """Return what the daemon of that host reports."""
+    """Return the status of the daemon on the host GPUS."""
     found: dict[str, Any] = json.loads(gpus.host.attempt("cdigen status --json").stdout or "{}")
     return found
 
 
 def troubles(gpus: GpuHost) -> list[dict[str, Any]]:
-    """Return the daemon's warnings and errors, but for those about what this machine cannot show.
+    """Return the daemon's warnings and errors, except those that this machine always causes.
 
-    NVML: the real one misses the driver's module. /sys: a unit with a network namespace of its own has a
-    fresh one, in which the GPUs are not.
+    The real NVML finds no module of the driver. A unit with its own network namespace has a new /sys, which
+    lacks the GPUs.
     """
     return [
         row
@@ -166,9 +166,9 @@ def make_install(root: Path) -> None:
 def gpu_host(
     tree: Path, version: str, *, images: Path, install: Callable[[Path], None] = make_install
 ) -> Iterator[GpuHost]:
-    """Boot a copy of TREE (host-SUITE), with GPUs whose module is of VERSION, and cdigen as INSTALL puts it.
+    """Boot a copy of TREE (host-SUITE) with GPUs; their module has VERSION, and INSTALL installs cdigen.
 
-    Copied by hard links, but for what dpkg and cdigen write into.
+    The copy consists of hard links, except the folders that dpkg and cdigen write into.
     """
     work = tree.parent / f"booted-{tree.name}-{os.getpid()}"
     root = work / "root"
@@ -191,9 +191,9 @@ def gpu_host(
 
 
 def locked_wheels(root: Path) -> None:
-    """Put the wheels of requirements.lock for the Python of ROOT into its folder /wheels."""
+    """Download the wheels of requirements.lock, for the Python of ROOT, into the folder wheels of ROOT."""
     code = "import sys; print(*sys.version_info[:2], sep='.')"
-    said = succeeded(("chroot", root, "python3", "-c", code))
+    version = succeeded(("chroot", root, "python3", "-c", code))
     lock = ("--requirement", REPOSITORY / "requirements.lock", "--require-hashes", "--only-binary=:all:")
-    wheels = (f"--python-version={said.strip()}", "--dest", root / "wheels")
+    wheels = (f"--python-version={version.strip()}", "--dest", root / "wheels")
     succeeded((sys.executable, "-m", "pip", "--quiet", "download", *lock, *wheels))

@@ -10,13 +10,13 @@ from support.containers.booted_host import GpuHost
 from support.kubelet.double import Kubelet
 
 GPU = "nvidia.com/gpu"
-# The configuration: no driver is behind the nodes, and no PCI device in a unit's own /sys.
+# A configuration that accepts device nodes without a driver, and missing PCI devices in a unit's own /sys.
 PRETENDED = "health: {ignore: [node-unusable, pci-gone]}"
 
 
 @contextmanager
 def kubelet_at(gpus: GpuHost, folder: str) -> Iterator[Kubelet]:
-    """Run a kubelet with its sockets in FOLDER of the host, by a name short enough for them."""
+    """Run the double with its sockets in the host's FOLDER; a short link keeps socket addresses short."""
     with tempfile.TemporaryDirectory(prefix="k") as short:
         link = Path(short) / "h"
         link.symlink_to(f"{gpus.root}{os.path.dirname(folder)}")
@@ -30,7 +30,7 @@ def kubelet_at(gpus: GpuHost, folder: str) -> Iterator[Kubelet]:
 
 
 def healthy(kubelet: Kubelet) -> list[str]:
-    """Return the ids of the GPUs that KUBELET may give away."""
+    """Return the device IDs that KUBELET may allocate."""
     try:
         return [id_ for id_, (health, _) in kubelet.list_of(GPU).items() if health == "Healthy"]
     except LookupError:

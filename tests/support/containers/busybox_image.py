@@ -1,4 +1,4 @@
-"""An OCI image made here, as no registry can be asked: busybox with a command that waits."""
+"""An OCI image that is made here, without a registry: busybox with a command that waits."""
 
 import hashlib
 import io

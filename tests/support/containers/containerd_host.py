@@ -1,8 +1,8 @@
-"""A real containerd with CRI and NRI, of which nothing is the machine's own: `running_containerd`.
+"""A real containerd with CRI and NRI, separate from the machine's containerd: `running_containerd`.
 
-`RELEASES` are those that `provision` unpacks. Root, state and sockets are in a folder; its processes and
-mounts are in namespaces of their own and end with them. Pods share the network in there, so that no CNI is
-needed. There is one image, busybox, made here.
+`RELEASES` are the releases that `provision` unpacks. Root, state and sockets are in a folder. Processes and
+mounts are in new namespaces, and end with these namespaces. Pods share the network of the namespaces, so no
+CNI plugin is necessary. The only image is that of busybox_image.py.
 """
 
 import itertools
@@ -25,15 +25,15 @@ from support.waiting import HOST_PATIENCE_S
 
 T = TypeVar("T")
 
-HOST = 2  # NamespaceMode NODE: the namespace is the machine's own
+HOST = 2  # NamespaceMode NODE: pods have no network namespace of their own
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Release:
-    """A containerd: the tree below the cache that has it, and the tables of its configuration.
+    """A release of containerd: its tree below the cache, and the tables of its configuration.
 
-    `image` is the key that names the pause image, in a table of its own or in that of the images. The
-    `snapshotter` copies by default what an image has, so that it works on every file system.
+    `image` is the key of the pause image in the table `images`. A part before a dot is a subtable. The
+    default `snapshotter` copies the files of an image, so that it works on every file system.
     """
 
     tree: str
@@ -52,7 +52,7 @@ RELEASES = {
         images="io.containerd.cri.v1.images",
         image="pinned_images.sandbox",
     ),
-    # 1.7: its NRI, 0.6, drops CDI devices silently.
+    # containerd 1.7. Its NRI 0.6 drops CDI devices without a message.
     "trixie": Release(
         tree="containerd-trixie",
         version=2,
@@ -62,7 +62,7 @@ RELEASES = {
     ),
 }
 
-# restrict_oom_score_adj: lowering it needs CAP_SYS_RESOURCE, which a test machine may lack.
+# restrict_oom_score_adj: to lower oom_score_adj, containerd needs CAP_SYS_RESOURCE, which a machine may lack.
 CONFIG = """\
 version = {version}
 root = "{folder}/root"
@@ -93,13 +93,13 @@ state = "{folder}/state"
 
 @dataclass(kw_only=True)
 class Place:
-    """Where a runtime and its plugins meet, all below FOLDER."""
+    """The sockets and folders of a runtime and its plugins, all below FOLDER."""
 
     folder: Path
 
     @property
     def specs(self) -> Path:
-        """The one folder with CDI specs."""
+        """The only folder from which the runtime reads CDI specs."""
         return self.folder / "cdi"
 
     @property
@@ -121,11 +121,11 @@ class Containerd(Place):
 
     @property
     def log(self) -> str:
-        """The last that containerd has said."""
+        """The last lines of containerd's log."""
         return (self.folder / "log").read_text(errors="replace")[-4000:]
 
     def enter(self, *command: str | Path) -> list[str | Path]:
-        """Return COMMAND as one that runs where containerd does."""
+        """Return COMMAND as a command in containerd's namespaces."""
         there = ("--mount", "--pid", "--net", "--uts", "--wd=/")
         return ["nsenter", f"--target={self.holder}", *there, *command]
 
@@ -146,17 +146,17 @@ class Containerd(Place):
             assert process.poll() is None, self.log
             return self._sockets().isdisjoint({*before, None}) or None
 
-        eventually(is_up, "containerd listens", told=lambda: self.log)
+        eventually(is_up, "containerd listens", details=lambda: self.log)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End the daemon as its service manager does, or by another signal; containers live on."""
+        """End the daemon with SIGTERM, as a service manager does, or with NUMBER; containers keep running."""
         if self._process and self._process.poll() is None:
-            # nsenter does not pass signals on to the process that it waits for.
+            # nsenter does not forward signals to its child.
             os.kill(only_child(self._process.pid), number)
             self._process.wait(timeout=HOST_PATIENCE_S)
 
     def _sockets(self) -> set[tuple[int, int] | None]:
-        """Return what tells its sockets from those of its last run, which stay; None: one is not there."""
+        """Return inode and time of each socket, None if it is missing; sockets of the last run remain."""
         found: set[tuple[int, int] | None] = set()
         for path in (self.folder / "c.sock", self.nri):
             try:
@@ -168,14 +168,14 @@ class Containerd(Place):
         return found
 
     def ctr(self, *arguments: str | Path) -> None:
-        """Call ctr in the namespace of CRI."""
+        """Run ctr with containerd's namespace k8s.io, which CRI uses."""
         command = (self.binaries / "ctr", "--address", self.folder / "c.sock", "--namespace", "k8s.io")
         succeeded(self.enter(*command, *arguments), timeout=HOST_PATIENCE_S)
 
     def version(self) -> str:
-        """Return the version that CRI tells."""
-        said: str = self.cri.call("Version", wait=True).runtime_version
-        return said
+        """Return the version that CRI reports."""
+        version: str = self.cri.call("Version", wait=True).runtime_version
+        return version
 
     # Pods and containers.
 
@@ -187,7 +187,7 @@ class Containerd(Place):
         privileged: bool = False,
         **fields: Mapping[str, str],
     ) -> "Pod":
-        """Run a pod (FIELDS are annotations and labels), whose containers may be PRIVILEGED, and are then."""
+        """Run a pod (FIELDS are annotations and labels); PRIVILEGED permits privileged containers."""
         name = f"pod{next(self._numbers)}"
         config: dict[str, Any] = {
             "metadata": {"name": name, "uid": f"uid-{name}", "namespace": namespace},
@@ -203,7 +203,7 @@ class Containerd(Place):
     def container(
         self, *env: str, namespace: str = "ml", annotations: Mapping[str, str] | None = None, **fields: object
     ) -> "Container":
-        """Run a pod with a container that has ENV (KEY=value); CriError."""
+        """Run a pod with a container that has ENV (KEY=value); raises CriError."""
         pod = self.pod(namespace=namespace, annotations=annotations or {})
         return pod.container(*env, **fields)
 
@@ -216,7 +216,7 @@ class Containerd(Place):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pod:
-    """A pod that runs."""
+    """A running pod."""
 
     host: Containerd
     id: str
@@ -224,11 +224,11 @@ class Pod:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the pod."""
         return str(self.config["metadata"]["name"])
 
     def create(self, *env: str, name: str = "main", **fields: object) -> "Container":
-        """Create a container with ENV (KEY=value) and FIELDS of cri.proto's ContainerConfig; CriError."""
+        """Create a container with ENV (KEY=value) and FIELDS of ContainerConfig; raises CriError."""
         pairs = (variable.partition("=") for variable in env)
         config: dict[str, object] = {
             "metadata": {"name": name},
@@ -243,7 +243,7 @@ class Pod:
         return Container(pod=self, id=answer.container_id, name=name)
 
     def container(self, *env: str, **fields: Any) -> "Container":
-        """Create and start a container; CriError."""
+        """Create and start a container; raises CriError."""
         made = self.create(*env, **fields)
         self.host.cri.call("StartContainer", container_id=made.id)
         return made
@@ -258,26 +258,26 @@ class Container:
     name: str
 
     def sh(self, script: str) -> str:
-        """Run a shell script in it, and return all that it says."""
+        """Run a shell script in the container, and return its output."""
         answer = self.pod.host.cri.call(
             "ExecSync", container_id=self.id, cmd=["sh", "-c", script], timeout=30
         )
-        said: str = (answer.stdout + answer.stderr).decode()
-        return said
+        output: str = (answer.stdout + answer.stderr).decode()
+        return output
 
     def nodes(self) -> dict[str, str]:
-        """Return the GPU nodes in it, each with its numbers in hexadecimal."""
+        """Return the GPU nodes in the container, each with its major and minor number in hexadecimal."""
         rows = self.sh("stat -c '%n %t:%T' /dev/nvidia* 2>/dev/null").split()
         return dict(zip(rows[::2], rows[1::2], strict=True))
 
     def spec(self) -> dict[str, Any]:
-        """Return what runc was given."""
+        """Return the OCI configuration that runc received."""
         answer = self.pod.host.cri.call("ContainerStatus", container_id=self.id, verbose=True)
         spec: dict[str, Any] = json.loads(answer.info["info"])["runtimeSpec"]
         return spec
 
     def environment(self) -> dict[str, str]:
-        """Return its variables."""
+        """Return the variables of the container."""
         return dict(row.split("=", 1) for row in self.spec()["process"]["env"])
 
 
@@ -287,23 +287,23 @@ def security(*, privileged: bool) -> dict[str, object]:
 
 
 def eventually(
-    ask: Callable[[], T | None],
+    read: Callable[[], T | None],
     what: str,
     *,
     timeout_s: float = HOST_PATIENCE_S,
-    told: Callable[[], object] = lambda: "",
+    details: Callable[[], object] = lambda: "",
 ) -> T:
-    """Ask until the answer is not None, and return it; AssertionError names WHAT did not come."""
+    """Call READ until its result is not None; return the result. AssertionError with WHAT after TIMEOUT_S."""
     deadline = time.monotonic() + timeout_s
-    while (answer := ask()) is None:
-        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}\n{told()}"
+    while (result := read()) is None:
+        assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}\n{details()}"
         time.sleep(0.02)
-    return answer
+    return result
 
 
 @contextmanager
 def running_containerd(cache: Path, release: Release) -> Iterator[Containerd]:
-    """Run containerd until the context ends, with its image."""
+    """Run containerd, with the busybox image, until the context ends."""
     with (
         holding_node() as (holder, folder),
         containerd_within(holder, folder, cache=cache, release=release) as host,
@@ -317,8 +317,8 @@ def running_containerd(cache: Path, release: Release) -> Iterator[Containerd]:
 def containerd_within(
     holder: int, folder: Path, *, cache: Path, release: Release, settings: str = ""
 ) -> Iterator[Containerd]:
-    """Run containerd, configured by further SETTINGS, in the namespaces of HOLDER until the context ends."""
-    # Nothing else of the release's tree: what it comes with may need a newer libc than the machine has.
+    """Run containerd with additional SETTINGS in the namespaces of process HOLDER until the context ends."""
+    # Only these three programs are linked: others of the release may need a newer libc than the machine has.
     binaries = folder / "bin"
     for made in ("bin", "cdi", "plugins", "conf.d", "nri", "opt"):
         (folder / made).mkdir()
@@ -340,13 +340,14 @@ def containerd_within(
 
 @contextmanager
 def holding_node() -> Iterator[tuple[int, Path]]:
-    """Hold new namespaces, and yield their first process and a folder; all ends together (hold-node).
+    """Make namespaces and a folder; yield the ID of the first process in them, and the folder.
 
-    So do cgroups of the folder's name, and all processes in the namespaces.
+    At the end, hold-node ends all processes in the namespaces, and removes the folder and the cgroups with
+    its name.
     """
     # A socket's path has 107 characters at most.
     folder = Path(tempfile.mkdtemp(prefix="cdigen-node-"))
-    # Not with the tests' own group: it cleans up after tests that were killed.
+    # In a new session, so that hold-node continues and cleans up if the tests are killed.
     with subprocess.Popen(
         [Path(__file__).with_name("hold-node"), folder, folder.name],
         stdin=subprocess.PIPE,
@@ -355,7 +356,7 @@ def holding_node() -> Iterator[tuple[int, Path]]:
         start_new_session=True,
     ) as outer:
         assert outer.stdout
-        # The process outside and the one inside write a line each, in any order.
+        # hold-node outside of the namespaces and hold-node inside write a line each, in any order.
         lines = sorted(outer.stdout.readline() for _ in range(2))
         assert lines[1] == "ready\n", lines
         first = lines[0]
@@ -366,7 +367,7 @@ def holding_node() -> Iterator[tuple[int, Path]]:
 
 
 def only_child(pid: int) -> int:
-    """Return the one child of a process."""
+    """Return the ID of the only child of a process."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 

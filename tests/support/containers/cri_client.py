@@ -1,7 +1,7 @@
-"""What a kubelet says to a container runtime, over gRPC: `Cri`.
+"""Calls of a kubelet to a container runtime, over gRPC: `Cri`.
 
-The messages are those of cri.proto, compiled when a client is first made: generated code would bind the tests
-to one release of protobuf.
+The first call compiles the messages of cri.proto, because generated code would work only with one release of
+protobuf.
 """
 
 import subprocess
@@ -18,12 +18,12 @@ from google.protobuf.message_factory import GetMessageClass
 
 PROTO = Path(__file__).with_name("cri.proto")
 SERVICE = "runtime.v1.RuntimeService"
-# Under load, as in CI, a container takes seconds; a runtime that is stuck is to be told apart from that.
+# Under load, as in CI, a call takes seconds. If a call takes longer than this time, the runtime hangs.
 TIMEOUT_S = 60
 
 
 class CriError(Exception):
-    """The runtime refuses a call: the text is what a kubelet shows."""
+    """The runtime refused a call; the text is the runtime's message."""
 
 
 class Cri:
@@ -33,13 +33,13 @@ class Cri:
         self._channel = grpc.insecure_channel(f"unix:{address}")
 
     def close(self) -> None:
-        """Give up the connection."""
+        """Close the connection."""
         self._channel.close()
 
     def call(self, method: str, *, wait: bool = False, **fields: object) -> Any:
-        """Call METHOD with the FIELDS of its request, and return its response; CriError.
+        """Call METHOD with the FIELDS of its request, and return its response; raises CriError.
 
-        WAIT for a runtime that does not listen yet.
+        If WAIT is true, the call waits for a runtime that does not listen yet.
         """
         called = self._channel.unary_unary(
             f"/{SERVICE}/{method}",
@@ -61,7 +61,7 @@ def messages() -> dict[str, Any]:
 
 @cache
 def messages_of(proto: Path) -> dict[str, Any]:
-    """Return the classes of the messages of a file PROTO by their names."""
+    """Return the classes of the messages in the file PROTO, by their names."""
     with tempfile.NamedTemporaryFile(suffix=".binpb") as compiled:
         protoc = (sys.executable, "-m", "grpc_tools.protoc", f"-I{proto.parent}")
         subprocess.run([*protoc, f"--descriptor_set_out={compiled.name}", proto], check=True)

@@ -1,7 +1,10 @@
-"""The Debian packages, built once, a next version of them, and hosts without a network for apt."""
+"""cdigen's Debian packages in this and a next version, and hosts whose apt uses local repositories."""
 
+import hashlib
+import importlib.util
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,7 +16,7 @@ from support.paths import REPOSITORY
 from support.processes import succeeded
 
 NEXT = "0.2.0"
-# What brings its own modules.
+# The suites whose package contains the dependencies of cdigen.
 SELF_CONTAINED = frozenset({"bookworm"})
 APT = (
     "DEBIAN_FRONTEND=noninteractive apt-get --quiet --assume-yes --no-install-recommends --allow-downgrades "
@@ -24,25 +27,25 @@ APT = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Debs:
-    """Folders with the packages of this version, of a next one, and what they need as a repository."""
+    """Folders with the packages of this version, of a next version, and of their dependencies."""
 
     now: Path
     later: Path
     archives: Path | None
 
     def lay_into(self, root: Path) -> None:
-        """Put all of them below the root of a host, whose apt asks for nothing else."""
+        """Copy all folders into the tree ROOT of a host. After this, its apt uses no other repository."""
         (root / "debs").mkdir()
         for name, folder in (("now", self.now), ("later", self.later), ("archives", self.archives)):
             if folder is not None:
                 copy_tree(folder, root / "debs" / name)
         sources = root / "etc/apt/sources.list"
-        sources.unlink()  # a hard link, perhaps
+        sources.unlink()  # the file may be a hard link
         sources.write_text("deb [trusted=yes] file:/debs/archives ./\n" if self.archives else "")
 
 
 def build(cache: Path, suite: str, folder: Path) -> Debs:
-    """Build the packages for SUITE into FOLDER, and a next version; FOLDER is in the file system of CACHE."""
+    """Build this and a next version of the packages for SUITE into FOLDER, in CACHE's file system."""
     now, later = folder / "now", folder / "later"
     packager = cache / f"packager-{suite}"
     environment = {**os.environ, "DEB_ROOT": str(packager)}
@@ -57,17 +60,39 @@ def build(cache: Path, suite: str, folder: Path) -> Debs:
 
 
 def one_file(folder: Path, path: str) -> Path:
-    """Make a package of one file, which lies at PATH, as those of drivers have theirs there."""
+    """Make and return a package in FOLDER with one file at PATH, like a file of a driver's package."""
     with tempfile.TemporaryDirectory(dir=folder.parent) as made:
         tree = Path(made) / "tree"
         (tree / "DEBIAN").mkdir(parents=True)
         name = "a-driver"
-        fields = f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: Nobody <root@localhost>\n"
+        fields = f"Package: {name}\nVersion: 1\nArchitecture: all\nMaintainer: Tests <root@localhost>\n"
         (tree / "DEBIAN/control").write_text(f"{fields}Description: a file\n")
         (tree / path).parent.mkdir(parents=True)
         (tree / path).touch()
         _pack(tree, folder / f"{name}.deb")
     return folder / f"{name}.deb"
+
+
+def pynvml_repository(folder: Path) -> None:
+    """Make Debian's python3-pynvml in FOLDER from this Python's module, with an index for apt."""
+    spec = importlib.util.find_spec("pynvml")
+    assert spec is not None
+    assert spec.origin is not None
+    deb = folder / "python3-pynvml_1_all.deb"
+    fields = (
+        "Package: python3-pynvml\nVersion: 1\nArchitecture: all\nMaintainer: Tests <root@localhost>\n"
+        "Depends: libnvidia-ml1 | libnvidia-ml.so.1, python3:any\nDescription: a module\n"
+    )
+    with tempfile.TemporaryDirectory(dir=folder) as made:
+        modules = Path(made) / "usr/lib/python3/dist-packages"
+        modules.mkdir(parents=True)
+        shutil.copy(spec.origin, modules)
+        (Path(made) / "DEBIAN").mkdir()
+        (Path(made) / "DEBIAN/control").write_text(fields)
+        _pack(Path(made), deb)
+    digest = hashlib.sha256(deb.read_bytes()).hexdigest()
+    index = f"{fields}Filename: ./{deb.name}\nSize: {deb.stat().st_size}\nSHA256: {digest}\n"
+    (folder / "Packages").write_text(index)
 
 
 def _next_version(deb: Path, folder: Path) -> None:
@@ -84,7 +109,7 @@ def _next_version(deb: Path, folder: Path) -> None:
             (hook / "loader.py").rename(hook / "next_loader.py")
             for module in hook.glob("*.py"):
                 module.write_text(module.read_text().replace("cdigen.hook.loader", "cdigen.hook.next_loader"))
-            # Where there is byte code, it is for the sources as they were, and nothing compares the two.
+            # The byte code is that of the old sources, and Python would not detect this.
             for stale in init.parent.rglob("*.pyc"):
                 stale.unlink()
         _pack(tree, folder)

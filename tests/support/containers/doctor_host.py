@@ -1,7 +1,7 @@
-"""A GPU host with real runtimes whose own `cdigen` looks at it, to be broken and fixed.
+"""A GPU host with real runtimes and a `cdigen` that diagnoses it; tests break and fix the host.
 
-`diagnosed` is the one to call. What a driver shows in /proc and /sys is mounted over the machine's own, the
-runtimes' daemons run, and a stand-in for systemctl restarts them, for there is no systemd to do so.
+Use `diagnosed`. The driver's files in /proc and /sys are mounted over the machine's files. The daemons of the
+runtimes run. A double of systemctl restarts them, because the host has no systemd.
 """
 
 import importlib.util
@@ -23,7 +23,7 @@ import cdigen
 
 DEVICE = "nvidia.com/gpu=0"
 SPEC = "/var/run/cdi/nvidia.com-gpu.json"
-# Below the host's root: what the kernel shows of the driver, kept where no real /proc and /sys hides it.
+# A folder of the host with copies of the driver's files: the real /proc and /sys hide the original files.
 KERNEL = "opt/kernel"
 
 COMMAND = '#!/bin/sh\nPYTHONPATH=/opt/cdigen exec python3 -m cdigen "$@"\n'
@@ -39,7 +39,7 @@ cp -r /{KERNEL}/pci/. /sys/bus/pci/devices/
 
 UNMOUNT_KERNEL = "umount /proc/driver /proc/devices /sys/bus/pci"
 
-# What 'systemctl restart docker' does, for daemons that nobody watches.
+# A double of systemctl that restarts daemons without a service manager.
 SYSTEMCTL = """#!/bin/bash
 [ "$1" = restart ] || exit 0
 case "$2" in docker*) name=dockerd;; containerd*) name=containerd;; *) exit 5;; esac
@@ -56,9 +56,15 @@ exit 1
 """
 
 
+# A double of rc-service, the program of OpenRC that restarts services on hosts without systemd.
+RC_SERVICE = """#!/bin/sh
+exec systemctl "$2" "$1"
+"""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """How a runtime starts a container with the device."""
+    """The command (`run`) with which a runtime starts a container with the device."""
 
     name: str
     run: str
@@ -87,13 +93,13 @@ def copy_packages(root: Path, *names: str) -> None:
         assert spec.origin is not None
         packages.append(Path(spec.origin).parent)
     for package in packages:
-        # Compiled modules are for this machine's Python; PyYAML does without its own.
+        # Compiled modules work only with this machine's Python. PyYAML works without a compiled module.
         left_out = shutil.ignore_patterns("__pycache__", "*.so")
         shutil.copytree(package, root / "opt/cdigen" / package.name, ignore=left_out)
 
 
 def install_cdigen(root: Path) -> None:
-    """Copy this cdigen and what it needs into the tree ROOT, for the Python that is there."""
+    """Copy this cdigen and its dependencies into the tree ROOT, for the Python of the tree."""
     copy_packages(root, "tomlkit", "yaml")
     shutil.copytree(Path(cdigen.__file__).parents[1] / "schemas", root / "opt/cdigen/schemas")
     put_program(root / "usr/bin/cdigen", COMMAND)
@@ -106,7 +112,7 @@ def put_program(path: Path, text: str) -> None:
 
 
 def keep_kernel_side(root: Path, version: str) -> None:
-    """Write the kernel side, and keep a copy of what the host's own /proc and /sys will hide."""
+    """Write the kernel's files, and copy the files that the real /proc and /sys of the host will hide."""
     write_kernel_side(root, GPUS, driver_version=version)
     kept = root / KERNEL
     shutil.copytree(root / "proc/driver", kept / "proc/driver")
@@ -128,9 +134,9 @@ def keep_kernel_side(root: Path, version: str) -> None:
 def diagnosed(
     cache: Path, *, tree: Path, driver_tree: Path | None, images: Path, version: str
 ) -> Iterator[Host]:
-    """Run a host of TREE, with Docker and containerd if they are in it, until the context ends.
+    """Run a host of TREE, with Docker and containerd if TREE has Docker, until the context ends.
 
-    DRIVER_TREE has the driver's files, which are of VERSION, where TREE has not.
+    DRIVER_TREE has the driver's files of VERSION if TREE has none.
     """
     with copied_tree(tree, cache) as root:
         if driver_tree is not None:
@@ -139,6 +145,7 @@ def diagnosed(
         install_hook(root)
         install_cdigen(root)
         put_program(root / "usr/bin/systemctl", SYSTEMCTL)
+        put_program(root / "usr/sbin/rc-service", RC_SERVICE)
         has_docker = (root / "usr/sbin/dockerd").exists()
         with running_host(root, images=images) as host:
             host.run(MOUNT_KERNEL)
@@ -148,7 +155,7 @@ def diagnosed(
 
 
 def verdicts(host: Host, *options: str) -> list[dict[str, Any]]:
-    """Ask the host's doctor."""
+    """Run the doctor on HOST, and return its results."""
     done = host.attempt(f"cdigen doctor --json {' '.join(options)}")
     assert done.returncode in {0, 1}, done.stderr
     rows: list[dict[str, Any]] = json.loads(done.stdout)

@@ -1,7 +1,7 @@
-"""A GPU host with the newest runtimes that Debian packages, their daemons running.
+"""A GPU host with the newest container runtimes of Debian, on which Docker and containerd run.
 
-`running_forky` is the one to call; `RUNTIMES` says how each runtime starts a container. The host has one spec
-for each of `KINDS`. Its daemons, containers and their storage are in the host's namespaces and end with it.
+Use `running_forky`. `RUNTIMES` has each runtime's command that starts a container. The host has one spec
+for each of `KINDS`. Its daemons, containers and storage are in the host's namespaces and end with it.
 """
 
 import json
@@ -16,27 +16,28 @@ from support.containers.gpu_hosts import GPUS, LONE_CGROUP2, Driven, generate, i
 from support.hosts.nvidia_kernel import write_kernel_side
 from support.own_trees import copied_tree
 
-# The class of the kind nvidia.com/CLASS for each way in which the driver reaches a container.
+# The class of the kind nvidia.com/CLASS for each delivery of the driver.
 KINDS = {"view+hook": "gpu", "files": "gpu-files", "hwcaps": "gpu-hwcaps"}
-REQUIRED = "gpu-required"  # view+hook, and no container without it
+REQUIRED = "gpu-required"  # view+hook; a container does not start if the hook fails
 PROFILES = f"""\
 profiles:
   - {{name: view, class: {KINDS["view+hook"]}, layout: view, hook: cdigen}}
   - {{name: files, class: {KINDS["files"]}, layout: files, hook: none}}
-  - {{name: required, class: {REQUIRED}, layout: view, hook: cdigen, hook_required: [update-ldcache]}}
+  - {{name: required, class: {REQUIRED}, layout: view, hook: cdigen, required_hook_steps: [update-ldcache]}}
 """
 
-# The folders of this layout are the default kind's alone: here its spec lies under another name beside it.
+# cdigen permits the layout hwcaps only for the default kind. `write_specs` changes the kind and the file name
+# of this spec.
 HWCAPS_PROFILE = "profiles:\n  - {name: hwcaps, class: gpu, layout: hwcaps, hook: none}\n"
 
 # The source packages of the driver's files in driver-trixie.
 DRIVER_SOURCES = ("egl-wayland", "nvidia-graphics-drivers", "nvidia-persistenced")
 
-# The namespace in which Docker keeps its images in containerd: ctr starts the same image from there.
+# Docker's namespace in containerd. ctr starts Docker's image from this namespace.
 NAMESPACE = "moby"
 
-# Storage on file systems of its own, because an overlay (the host's root) cannot carry another one. Docker's
-# network would need iptables; the older of its two image stores would copy the image for each container.
+# The storage has its own file systems, because an overlay (the host's root) cannot contain another overlay.
+# Docker's network would need iptables. Docker's older image store would copy the image for each container.
 START_DAEMONS = """
 mkdir --parents /etc/docker /var/lib/docker /var/lib/containerd
 mount -t tmpfs docker /var/lib/docker
@@ -59,15 +60,15 @@ tail --lines 20 /run/containerd.log /run/dockerd.log >&2
 exit 1
 """
 
-# By hand: containers' cgroups lie outside of every namespace of the host.
+# The containers' cgroups do not end with the host's namespaces.
 REMOVE_CONTAINERS = f"""
 docker ps --all --quiet | xargs --no-run-if-empty docker rm --force
 ctr --namespace {NAMESPACE} tasks list --quiet |
     xargs --no-run-if-empty ctr --namespace {NAMESPACE} tasks delete --force
 """
 
-# ctr discards the output of a container that ends before ctr has opened its pipes. So the container first
-# writes an empty line to each of them, and its command begins when ctr has passed both on.
+# ctr discards the output of a container that ends before ctr has opened its pipes. Therefore the container
+# first writes an empty line to each pipe, and its command begins after ctr has forwarded both lines.
 AFTER_HANDSHAKE = 'echo; echo >&2; read -r _; read -r _; exec "$@"'
 INSTALL_CTR_RUN = f"""
 cat >/usr/local/bin/ctr-run <<'SCRIPT'
@@ -92,18 +93,18 @@ VERSIONS = "podman --version; docker --version; containerd --version; runc --ver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
-    """How containers are started: the command up to its options, and the image (and name) before theirs."""
+    """A command that starts a container: `run` is before the options, `image` (and ctr's name) after them."""
 
     run: str
     image: str = DEBIAN_IMAGE
     volume: str = "--volume {path}:{path}:{mode}"
 
     def on(self, host: Host, kind: str = KINDS["view+hook"], device: str = "0") -> Driven:
-        """Return what containers with this device of nvidia.com/KIND find."""
+        """Return a `Driven` whose containers have the DEVICE of nvidia.com/KIND."""
         return Driven(host=host, podman=f"{self.run} --device nvidia.com/{kind}={device}")
 
     def host_folder(self, path: str, mode: str) -> str:
-        """Return the option that mounts the host's folder in its own place; mode is rw or ro."""
+        """Return the option that mounts the host's folder at the same path; mode is rw or ro."""
         return self.volume.format(path=path, mode=mode)
 
 
@@ -121,9 +122,9 @@ RUNTIMES = {
 
 @contextmanager
 def running_forky(tree: Path, *, driver_tree: Path, images: Path) -> Iterator[Host]:
-    """Run a host until the context ends that has the runtimes of TREE and the driver's files.
+    """Run a host with the runtimes of TREE and the driver's files until the context ends.
 
-    Prints the runtimes' versions: forky moves, and whoever reads a failure must know where it is.
+    The function prints the runtimes' versions, because the versions in forky change.
     """
     with copied_tree(tree, tree.parent) as root:
         lay_driver(root, driver_tree)
@@ -149,7 +150,7 @@ def running_daemons(host: Host) -> Iterator[None]:
 
 
 def write_specs(root: Path) -> None:
-    """Write the specs of all kinds: ``generate --write`` those of PROFILES, and the one of ``hwcaps``."""
+    """Write the specs of PROFILES, and the spec of HWCAPS_PROFILE with a kind of its own."""
     config = root / "etc/cdigen/config.yaml"
     config.parent.mkdir()
     config.write_text(HWCAPS_PROFILE)
@@ -162,11 +163,11 @@ def write_specs(root: Path) -> None:
 
 
 def lay_driver(root: Path, driver_tree: Path) -> None:
-    """Hard-link the driver's files of one tree into another, at the same places.
+    """Hard-link the driver's files of one tree into another, at the same paths.
 
-    The packages themselves cannot be installed there: forky has the driver in other versions, or not at all,
-    from one month to the next. Which files are the driver's, the tree's dpkg knows; the links that their
-    scripts made through /etc/alternatives are found by their targets.
+    The driver's packages of forky cannot be installed, because their versions change, and they may be
+    missing. dpkg of DRIVER_TREE lists the driver's files. Links of update-alternatives are found by their
+    paths and targets.
     """
     in_tree = ("chroot", str(driver_tree))
     shown = succeed(*in_tree, "dpkg-query", "--show", "--showformat=${source:Package} ${Package}\n")

@@ -1,7 +1,7 @@
-"""GPU hosts whose spec the real cdigen wrote, one for each way in which the driver reaches containers.
+"""GPU hosts, one host for each delivery of the driver to containers; the real cdigen writes the spec.
 
-`gpu_root` makes a host's root, `Way` says how it delivers the driver, and `Driven` asks its containers what
-they find: which file the loader takes for a name, what `ldconfig -p` lists.
+`gpu_root` makes a host's root for a `Way` (the layout and the hook of a delivery). `Driven` runs containers,
+and returns the file that the loader loads for each name, or the output of a command.
 """
 
 import shlex
@@ -26,7 +26,8 @@ AS_USER = (
 GPUS = example_gpus(2)
 DEVICE = "nvidia.com/gpu=0"
 
-# In the container: for each name the file that the loader took, or why it took none; then the files' numbers.
+# A script for the container. For each name, it prints the file that the loader loaded, or the error. Then it
+# prints device and inode of each file.
 LOAD = """dlopen-all "$@" | {
     paths=
     while read -r state rest; do echo "$state $rest"; [ "$state" = fail ] || paths="$paths $rest"; done
@@ -36,7 +37,7 @@ LOAD = """dlopen-all "$@" | {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Way:
-    """How the driver reaches containers: the options of `cdigen generate`."""
+    """A delivery of the driver to containers, as values of `--layout` and `--hook` of `cdigen generate`."""
 
     layout: str
     hook: str
@@ -52,7 +53,7 @@ HOOKED = tuple(name for name, way in WAYS.items() if way.hook == "cdigen")
 HOOKLESS = tuple(name for name, way in WAYS.items() if way.hook == "none")
 
 
-# crun refuses to work where both versions of cgroups are mounted.
+# crun refuses to work if both versions of cgroups are mounted.
 LONE_CGROUP2 = (
     "unshare --mount --propagation private sh -c 'umount --recursive --lazy /sys && "
     'mount -t sysfs sysfs /sys && mount -t cgroup2 cgroup2 /sys/fs/cgroup && exec "$@"\' sh'
@@ -70,21 +71,21 @@ def gpu_root(root: Path, driver_tree: Path, way: Way) -> None:
 def generate(root: Path, *options: str | Path) -> None:
     """Run `cdigen generate` for the host at ROOT; it must succeed without a warning.
 
-    A layout that the host cannot give is replaced by another, with a warning.
+    If the host does not support the layout, cdigen uses another layout, with a warning.
     """
     printed = succeed(sys.executable, "-m", "cdigen", "generate", "--root", root, *options)
     assert "warning" not in printed, printed
 
 
 def install_hook(root: Path) -> None:
-    """Install the hook as `make install-hook` on that host would, where it is compiled for its Python."""
+    """Install the hook with `make install-hook`, and compile it for the Python of the host at ROOT."""
     succeed("make", "--silent", "install-hook", f"DESTDIR={root}", f"HOOK_PYTHON={sys.executable}")
     compiled = ("-m", "compileall", "-q", "-f", "--invalidation-mode", "checked-hash")
     succeed("chroot", str(root), "/usr/bin/python3", "-I", *compiled, "/usr/libexec/cdigen/lib")
 
 
 def succeed(*command: str | Path) -> str:
-    """Run a command of this machine, which must succeed, and return all that it printed."""
+    """Run a command on this machine, and return all its output; the command must succeed."""
     done = subprocess.run(
         command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=REPOSITORY
     )
@@ -94,14 +95,14 @@ def succeed(*command: str | Path) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Driven:
-    """A running host, and what containers with its GPU find. `podman` starts the command of a container."""
+    """A running host that starts containers with a GPU. `podman` is the command before further options."""
 
     host: Host
     podman: str = f"podman run --rm --device {DEVICE}"
 
     @cached_property
     def driver(self) -> dict[str, str]:
-        """The host's driver libraries: each SONAME that its `ldconfig -p` lists, and the file behind it."""
+        """The host's driver libraries: the file of each SONAME that the host's `ldconfig -p` lists."""
         entries = [entry.split() for entry in cache_entries(self.host.run("ldconfig -p"))]
         files = self.host.run(f"readlink -f {' '.join(entry[-1] for entry in entries)}").splitlines()
         return {
@@ -113,10 +114,10 @@ class Driven:
     def loaded(
         self, image: str, names: list[str] | None = None, *, options: str = "", before: str = "true"
     ) -> dict[str, str]:
-        """Load libraries by name (all of the driver's) and return for each the host's file that came.
+        """Load NAMES (by default all driver libraries) in a container; return the host's file for each name.
 
-        Where it was no file of the host's driver, that is said: "not the host's PATH" or "fail REASON".
-        The command `before` is run in the container first.
+        If the loader loads another file, the value is "not the host's PATH". If the loader fails, the value
+        is "fail REASON". The container runs the command BEFORE first.
         """
         names = list(self.driver) if names is None else names
         stat = f"stat -c '%d:%i' {' '.join(self.driver.values())}"
@@ -134,42 +135,42 @@ class Driven:
         return found
 
     def run(self, image: str, command: str, *, options: str = "") -> str:
-        """Run a command in a container with the GPU, which must succeed, and return its output."""
+        """Run a command in a container with the GPU, and return its output; the command must succeed."""
         return self.host.run(f"{self.podman} {options} {image} {command}")
 
     def attempt(self, image: str, command: str, *, options: str = "") -> subprocess.CompletedProcess[str]:
-        """Run a command in a container with the GPU and return what became of it."""
+        """Run a command in a container with the GPU and return the result."""
         return self.host.attempt(f"{self.podman} {options} {image} {command}")
 
     def plain(self, image: str, command: str, *, options: str = "") -> str:
-        """Run a command in the same container without the GPU."""
+        """Run a command in a container without the GPU, and return its output; the command must succeed."""
         return self.host.run(f"{self.podman.replace(f' --device {DEVICE}', '')} {options} {image} {command}")
 
 
 def with_crun(host: Host, options: str = f"--device {DEVICE}") -> Driven:
-    """Start containers with crun."""
+    """Return a `Driven` that starts containers with crun."""
     podman = f"{LONE_CGROUP2} podman --runtime crun run --cgroups=disabled --rm {options}"
     return Driven(host=host, podman=podman)
 
 
-# Returns the running host of a way in WAYS (the fixture `driven`).
+# The type of the fixture `driven`, a function that returns the running host for a name in WAYS.
 HostOf = Callable[[str], Driven]
 
 
 def cache_entries(listed: str) -> list[str]:
-    """Return the entries of `ldconfig -p` in their order, without the line before and after them."""
+    """Return the entries of `ldconfig -p` in their order, without its first and last line."""
     return [line.strip() for line in listed.splitlines() if "=>" in line]
 
 
 def without_root(host: Host) -> Driven:
-    """Let a user of the host run podman, with an image of their own (the store's files belong to root)."""
+    """Return a `Driven` for an ordinary user of HOST with a copy of the image: root owns the image store."""
     host.run(
         f"""id rl >/dev/null 2>&1 && exit
         useradd --create-home --shell /bin/bash rl
         install -d -o rl -m 700 /run/user/$(id -u rl)
         install -d -o rl /home/rl/.config /home/rl/.config/containers
         printf '[storage]\\ndriver = "overlay"\\ngraphroot = "%s"\\n' /run/user/$(id -u rl)/storage \
-            >/home/rl/.config/containers/storage.conf # no overlay can carry another: not in its home
+            >/home/rl/.config/containers/storage.conf # not in the home folder: it is on an overlay
         podman save --quiet --output /tmp/image.tar {REDHAT_IMAGE}
         chmod 644 /tmp/image.tar
         {AS_USER} podman load --quiet --input /tmp/image.tar

@@ -1,7 +1,8 @@
-"""Containers of images that want out: prepared as root of the host, started by podman with the real hook.
+"""Containers of hostile images, which podman starts with the real hook.
 
-`arm` makes a `Target` of a GPU host: its `start` starts such a container, and `untouched` says whether
-anything of the host was written, read or executed meanwhile.
+`arm` makes a `Target` from a GPU host. `Target.start` changes a container's files as root of the host, and
+starts the container. `Target.untouched` checks that no file of the host was changed, no file in OUTSIDE was
+read, and no program of the image was executed with the host's root.
 """
 
 import base64
@@ -20,20 +21,20 @@ from support.abilities import cannot_run
 from support.containers.chroot_host import DEBIAN_IMAGE, Host
 from support.containers.gpu_hosts import DEVICE
 
-# What links out of a root lead to: a copy of what the hook works on, on a file system that keeps times of
-# last access, which a read renews.
+# The targets of links that lead out of a container's root: copies of the files that the hook uses. Their file
+# system has access times, so that the test detects a read.
 OUTSIDE = "/run/outside"
-# What of an image was executed with the host's root as its own leaves a file here. Containers have no such
-# folder, so their own processes leave none.
+# A program of an image that runs with the host's root writes a file here. Containers do not have this
+# folder, so their own processes write none.
 EXECUTED = "/run/executed"
 EVIL = "/evil"  # in images
-# The same spec with every step required, so that runc shows what the hook said (cdigen/hook/main.py).
+# A device of a copy of SPEC with every hook step required: runc prints the hook's messages (hook/main.py).
 STRICT = "example.com/strict=0"
 SPEC = "/run/cdi/nvidia.com-gpu.json"
 
 LINE = re.compile(r"cdigen-hook: [\w.-]+: \S.*")
 
-# Where an image may put links, FIFOs and so on.
+# The paths at which an image may have links, FIFOs and so on.
 PLACES = (
     "/etc",
     "/etc/ld.so.cache",
@@ -56,7 +57,7 @@ PLACES = (
     "/usr/share",
 )
 
-# A program without libraries, and a library without any: what they do, they do wherever they run.
+# A program without libraries, and a library without dependencies, so that both work in any root.
 _CANARY = r"""
 static long call(long number, const char *path, long flags, long mode) {
     long result;
@@ -86,7 +87,7 @@ Files = dict[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A GPU host with canaries (`arm`), and the folder whose files nobody else changes meanwhile."""
+    """A GPU host with canaries. `untouched` checks the folder `watched`, which no program changes."""
 
     host: Host
     watched: str
@@ -100,7 +101,7 @@ class Target:
         command: str = f"{EVIL}/program",
         image: str = DEBIAN_IMAGE,
     ) -> subprocess.CompletedProcess[str]:
-        """Make a container, run a bash script on the host in the folder of its root, and start it."""
+        """Create a container, run a bash script in its root folder (on the host), and start the container."""
         return self.host.attempt(
             f"""id=$(podman create --device {device} {options} {image} {command})
             trap 'podman rm --force --time 0 $id >/dev/null' EXIT
@@ -111,11 +112,11 @@ class Target:
             podman start --attach $id"""
         )
 
-    def said(self, script: str, **how: str) -> str:
-        """Start such a container, which must start; return what its hook says where no step may fail."""
-        lenient = self.start(script, **how)
+    def hook_messages(self, script: str, **settings: str) -> str:
+        """Return the hook's messages of a container with STRICT; a container without STRICT must start."""
+        lenient = self.start(script, **settings)
         assert (lenient.returncode, lenient.stdout) == (0, "started\n"), lenient.stderr
-        strict = self.start(script, device=STRICT, **how)
+        strict = self.start(script, device=STRICT, **settings)
         if strict.returncode == 0:
             return ""
         lines = hook_lines(strict.stderr)
@@ -124,7 +125,7 @@ class Target:
 
     @contextmanager
     def untouched(self) -> Iterator[None]:
-        """Make sure that nothing of the host is changed, read outside of an image, or executed from one."""
+        """Check that `files` is the same after the body, and that no program of an image ran on the host."""
         before = self.files()
         yield
         after = self.files()
@@ -137,9 +138,10 @@ class Target:
         assert self.host.run(f"ls {EXECUTED}") == ""
 
     def files(self) -> Files:
-        """Map each path of the host to all that tells whether it was touched, of OUTSIDE the last read too.
+        """Return properties of each path of the host: a change alters them, in OUTSIDE also a read.
 
-        Not the number of links, nor the time of a change to it: the tree shares files with other hosts.
+        Only paths in OUTSIDE have the number of links and the change time, because the host's tree shares its
+        other files with other hosts.
         """
         folders = r"-type d -printf '%p %y %m %U %G\n' -o -printf '%p %y %m %U %G %i %s %T@ %l"
         listed = self.host.run(
@@ -151,12 +153,12 @@ class Target:
 
 
 def hook_lines(stderr: str) -> list[str]:
-    """Return what the hook said of all that podman prints, which has it in quoted form."""
+    """Return the hook's messages from podman's output, which quotes them."""
     return LINE.findall(stderr.replace("\\n", "\n").replace('"', "\n"))
 
 
 def arm(host: Host, folder: Path, *, watched: str = "/") -> Target:
-    """Put canaries and the strict spec into a host; FOLDER is for building."""
+    """Put canaries and the strict spec into HOST; the canaries are compiled in FOLDER."""
     host.run(
         f"""mkdir -p {EXECUTED} /run/canaries {OUTSIDE}
         chmod 1777 {EXECUTED}
@@ -168,7 +170,7 @@ def arm(host: Host, folder: Path, *, watched: str = "/") -> Target:
             esac
         done
         cp /usr/lib/x86_64-linux-gnu/libcuda.so.1 usr/local/cuda/compat/libcuda.so.999.1
-        touch etc/mtab # which podman itself makes where a root has none, through whatever /etc is then
+        touch etc/mtab # if a root has no such file, podman makes it, even if /etc is a link
         find . -type f -exec touch --date=2001-01-01 {{}} +"""
     )
     for name, content in build(folder).items():
@@ -180,7 +182,7 @@ def arm(host: Host, folder: Path, *, watched: str = "/") -> Target:
 
 
 def strict(spec: dict[str, object]) -> dict[str, object]:
-    """Return SPEC as another kind whose hook may not fail in any step."""
+    """Return a copy of SPEC with the kind of STRICT, in which each step of the hook is required."""
     made = json.loads(json.dumps(spec))
     made["kind"] = STRICT.partition("=")[0]
     (hook,) = made["containerEdits"]["hooks"]
@@ -190,21 +192,21 @@ def strict(spec: dict[str, object]) -> dict[str, object]:
 
 
 def build(folder: Path) -> dict[str, bytes]:
-    """Compile the canaries."""
+    """Compile the canaries in FOLDER; return their contents by file name."""
     compiler = shutil.which("cc")
     if compiler is None or os.uname().machine != "x86_64":
         cannot_run("needs a C compiler (gcc) on x86-64")
     bare = (compiler, "-x", "c", "-nostdlib", "-Os", "-fno-stack-protector", "-w")
-    for name, source, how in (
+    for name, source, options in (
         ("program", PROGRAM, ("-static",)),
         ("library.so", LIBRARY, ("-shared", "-fPIC")),
     ):
-        subprocess.run([*bare, *how, "-o", folder / name, "-"], input=source, text=True, check=True)
+        subprocess.run([*bare, *options, "-o", folder / name, "-"], input=source, text=True, check=True)
     return {name: (folder / name).read_bytes() for name in ("program", "library.so")} | {
         "module.py": MODULE.encode()
     }
 
 
 def quoted(path: str) -> str:
-    """Return a path for a script that runs in the root: relative to it."""
+    """Return PATH, relative to a container's root and quoted, for a script that runs in this root."""
     return shlex.quote(f".{path}")

@@ -1,4 +1,4 @@
-"""The image of cdigen as an archive, made of this tree and the provisioned layer: `build`, `contents`."""
+"""The image of cdigen as an archive, from this tree and the provisioned layer: `build`, `contents`."""
 
 import json
 import os
@@ -19,7 +19,7 @@ PROBE = "/usr/libexec/cdigen/cdigen-probe"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What an archive has: the image's configuration, and its files by paths without a first slash."""
+    """The content of an archive: the image's configuration, and its files by paths without a first slash."""
 
     config: dict[str, Any]
     files: dict[str, tarfile.TarInfo]
@@ -27,14 +27,14 @@ class Contents:
 
 
 def build(cache: Path, target: Path, *options: str | Path) -> Path:
-    """Make the archive TARGET as `packaging/image` does, and return it."""
+    """Make the archive TARGET with `packaging/image`, and return its path."""
     command = (REPOSITORY / "packaging/image", "--base", cache / "cdigen-base.tar", *options, target)
     succeeded(command, env={**os.environ, "DEB_ROOT": str(cache / "packager-trixie")})
     return target
 
 
 def contents(archive: Path, folder: Path) -> Contents:
-    """Read an archive by way of its OCI layout, as an engine does; FOLDER is empty."""
+    """Read an archive by its OCI layout, as an engine does; it is extracted into the empty FOLDER."""
     subprocess.run(["tar", "--extract", "--file", archive, "--directory", folder], check=True)
 
     def blob(descriptor: dict[str, Any]) -> Path:

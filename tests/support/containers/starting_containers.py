@@ -9,10 +9,10 @@ REFUSAL = "unresolvable CDI devices nvidia.com/gpu=0"
 
 
 class Starts:
-    """Starts containers with a GPU, one after the other, until the context ends; says what each was worth."""
+    """Starts containers with a GPU, one after the other, until the context ends; records each result."""
 
     def __init__(self, host: Host, versions: tuple[str, ...], *, below: str = "/") -> None:
-        """Start them on HOST, which has or gets one of VERSIONS; BELOW is where containers find it."""
+        """Set HOST and all VERSIONS of its driver; BELOW is the folder of the driver in containers."""
         self._host = host
         self._below = below
         self._versions = versions
@@ -28,7 +28,8 @@ class Starts:
         self._thread.join(60)
 
     def _work(self) -> None:
-        # The version by its name, and by what it says itself where it does: names can be those of links.
+        # The script searches the name and the content of each file for a version, because the name may be
+        # that of a link.
         versions = "|".join(version.replace(".", "[.]") for version in self._versions)
         script = (
             f"dlopen-all {' '.join(LOADED)} | while read -r state path; do "
@@ -53,10 +54,10 @@ class Starts:
         return ("driver", "") if consistent and len(found.pop()) == 1 else ("wrong", listed)
 
     def counts(self) -> dict[str, int]:
-        """Return how many starts had which end: driver, refused, wrong."""
+        """Return the number of starts by result: driver, refused, wrong."""
         ends = [end for end, _ in self._found]
         return {end: ends.count(end) for end in dict.fromkeys(ends)}
 
     def wrong(self) -> list[str]:
-        """Return what was seen of each start that was neither."""
+        """Return the details of each wrong start."""
         return [text for end, text in self._found if end == "wrong"]

@@ -1,10 +1,11 @@
-"""A host whose driver is upgraded for real while `cdigen run` watches it.
+"""A host with a real upgrade of its driver while `cdigen run` watches it.
 
-The daemon runs outside with `--root` on the host's tree, as it does in a container that has the host's root
-mounted: what it sees of a running host, its /dev and /run included, is that tree. So the host cannot be an
-overlay over the tree (chroot_host): the kernel does not define what becomes of changes below an overlay. It
-is the tree itself, which apt, dpkg and podman inside share with the daemon. /proc and /sys inside are this
-machine's, as podman needs them; what the daemon finds there is what `nvidia_kernel` wrote into the tree.
+The daemon runs outside of the host, with `--root` on the host's tree. The tree with its /dev and /run is all
+that the daemon reads, as in a container with the host's root. The host is the tree itself: apt, dpkg
+and podman in the host share the tree with the daemon. The host is not an overlay over the tree (as in
+chroot_host), because the kernel does not define the effect of changes below an overlay. In the host, /proc
+and /sys are those of this machine, because podman needs them. The daemon reads the files that `nvidia_kernel`
+wrote into the tree.
 """
 
 import json
@@ -37,11 +38,11 @@ from support.waiting import HOST_PATIENCE_S
 
 GPUS = example_gpus(2)
 SPEC = "run/cdi/nvidia.com-gpu.json"
-PACKAGES = "opt/driver"  # one folder with packages for each version
-REPLAYED = "opt/replayed"  # the same for some of them, which take no time to unpack
+PACKAGES = "opt/driver"  # has a folder of packages for each version
+REPLAYED = "opt/replayed"  # the same with few packages, uncompressed: dpkg unpacks them quickly
 BASIC_NODES = ("null 1 3", "zero 1 5", "full 1 7", "random 1 8", "urandom 1 9", "tty 5 0", "console 5 1")
 
-# As enter-host, but without the overlay: the host's first process, ended by the end of its standard input.
+# The script of the host's first process: enter-host without the overlay. It ends with its standard input.
 ENTER = """
 tree=$1 images=$2 work=$3
 read -r pid _ </proc/self/stat
@@ -80,9 +81,9 @@ events_logger = "none"
 runtime = "runc"
 """
 
-# Runs in the host, with nothing of cdigen: reads the spec as a runtime does, and says what it is worth, until
-# its standard input is closed. One line for each reading that differs from the one before, with its time; one
-# for each time that the file came, was written into or went; one for each new state of the daemon.
+# This program runs in the host, without code of cdigen. It reads the spec as a runtime does, until its
+# standard input is closed. It prints a line with the time for each result that differs from the previous
+# result, for each event of the file (written, removed), and for each new state of the vendor nvidia.
 READER = r"""
 import ctypes, json, os, select, stat, struct, sys, time
 SPEC, STATUS = sys.argv[1:]
@@ -92,7 +93,7 @@ DELETE, MOVED_TO, MODIFY = 0x200, 0x80, 0x2
 if libc.inotify_add_watch(watch, os.path.dirname(SPEC).encode(), DELETE | MOVED_TO | MODIFY) < 0:
     sys.exit("no watch")
 last = {}
-def tell(**what):
+def report(**what):
     kind = what["kind"]
     if kind == "event" or last.get(kind) != what:
         last[kind] = dict(what)
@@ -122,12 +123,12 @@ def look():
             text = file.read()
             number = os.fstat(file.fileno()).st_ino
     except FileNotFoundError:
-        return tell(kind="spec", found="none")
+        return report(kind="spec", found="none")
     try:
         gone = sorted(missing(json.loads(text)))
     except (ValueError, KeyError, TypeError) as error:
-        return tell(kind="spec", found="torn", error=repr(error), text=text[:200])
-    tell(kind="spec", found="broken" if gone else "whole", inode=number, gone=gone[:3])
+        return report(kind="spec", found="torn", error=repr(error), text=text[:200])
+    report(kind="spec", found="broken" if gone else "whole", inode=number, gone=gone[:3])
 def state():
     try:
         with open(STATUS) as file:
@@ -136,7 +137,7 @@ def state():
         return
     for row in found["vendors"]:
         if row["vendor"] == "nvidia":
-            tell(kind="state", state=row["state"], reason=row["reason"])
+            report(kind="state", state=row["state"], reason=row["reason"])
 while True:
     ready, _, _ = select.select([watch, 0], [], [], 0.02)
     if watch in ready:
@@ -146,7 +147,7 @@ while True:
             name = data[16:16 + size].rstrip(b"\0").decode()
             data = data[16 + size:]
             if name == os.path.basename(SPEC):
-                tell(kind="event", what="removed" if mask & DELETE else "written")
+                report(kind="event", what="removed" if mask & DELETE else "written")
     look()
     state()
     if 0 in ready:
@@ -156,7 +157,7 @@ while True:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upgraded:
-    """A running GPU host with two versions of the driver to choose from; ``root`` is its tree."""
+    """A running GPU host with two versions of the driver; ``root`` is its tree."""
 
     host: Host
     root: Path
@@ -168,12 +169,12 @@ class Upgraded:
         return older, newer
 
     def install(self, version: str) -> None:
-        """Bring the driver to VERSION with apt, from the local folder, as an administrator would."""
+        """Upgrade the driver to VERSION with apt from the local folder, as an administrator does."""
         options = "--assume-yes --allow-downgrades --no-install-recommends --option=Dpkg::Use-Pty=0"
         self.apt(f"install {options} /{PACKAGES}/{version}/*.deb")
 
     def remove(self) -> None:
-        """Remove every package of the driver with apt, and not what came with it alone (autoremove)."""
+        """Remove every package of the driver with apt, without autoremove."""
         folder = self.root / PACKAGES / self.versions[0]
         names = " ".join(sorted(file.name.partition("_")[0] for file in folder.glob("*.deb")))
         self.apt(f"remove --assume-yes --option=Dpkg::Use-Pty=0 {names}")
@@ -182,7 +183,7 @@ class Upgraded:
         self.host.run(f"DEBIAN_FRONTEND=noninteractive apt-get {words}", timeout_s=300)
 
     def load_module(self, version: str, gpus: tuple[Gpu, ...] = GPUS) -> None:
-        """Show the kernel module of VERSION, as after a reload; its nodes stay."""
+        """Write the kernel's files for a module of VERSION, as after a reload; device nodes stay."""
         write_driver(self.root / "proc/driver/nvidia", version, open_module=False)
         write(self.root / "sys/module/nvidia/version", f"{version}\n")
         for gpu in gpus:
@@ -190,12 +191,12 @@ class Upgraded:
             write(information, information_text(gpu, version))
 
     def unload_module(self) -> None:
-        """Take away what the kernel module shows of itself."""
+        """Remove the files of the kernel module."""
         for path in ("proc/driver/nvidia", "sys/module/nvidia"):
             remove_tree(self.root / path, within=self.root)
 
     def spec(self) -> dict[str, Any] | None:
-        """Read the spec that is there now."""
+        """Return the present spec, None if there is none."""
         try:
             found: dict[str, Any] = json.loads((self.root / SPEC).read_text())
         except FileNotFoundError:
@@ -203,7 +204,7 @@ class Upgraded:
         return found
 
     def status(self) -> dict[str, Any]:
-        """Read the daemon's own status; empty before its first cycle."""
+        """Return the daemon's status, {} before the daemon's first cycle."""
         try:
             found: dict[str, Any] = json.loads((self.root / "run/cdigen/status.json").read_text())
         except FileNotFoundError:
@@ -212,20 +213,20 @@ class Upgraded:
 
     @property
     def state(self) -> str:
-        """The state of NVIDIA's side, by the daemon's status."""
+        """The state of the vendor nvidia in the daemon's status."""
         rows = self.status().get("vendors", [])
         return next((row["state"] for row in rows if row["vendor"] == "nvidia"), "")
 
     def becomes(self, state: str) -> None:
-        """Wait until the daemon reports that state."""
+        """Wait until the daemon reports STATE for the vendor nvidia."""
         wait_until(lambda: self.state == state, f"the state {state}")
 
     def wait_for(self, version: str) -> float:
-        """Wait until containers would get the driver of VERSION; returns how many seconds that took."""
+        """Wait until the spec mounts only files of VERSION; return the waiting time in seconds."""
         return wait_until(lambda: self.served() == {version}, f"a spec of {version}")
 
     def served(self) -> set[str]:
-        """Return the versions in the names of all files that the spec brings into containers."""
+        """Return the versions in the names of all files that the spec mounts into containers."""
         found = self.spec()
         if found is None:
             return set()
@@ -244,7 +245,8 @@ def upgrade_host(
 ) -> Iterator[Upgraded]:
     """Run a copy of the Debian 12 tree as a host with GPUS until the context ends.
 
-    Copied by hard links, but for WRITTEN_IN_PLACE: dpkg, apt and ldconfig replace files elsewhere by rename.
+    The copy consists of hard links, except in WRITTEN_IN_PLACE. In other folders, dpkg, apt and ldconfig
+    replace files by rename.
     """
     with tempfile.TemporaryDirectory(prefix="upgrade-", dir=driver_tree.parent) as folder:
         root, work = Path(folder) / "root", Path(folder) / "work"
@@ -269,7 +271,7 @@ def entered(root: Path, *, images: Path, work: Path) -> Iterator[Host]:
 
 
 def _make_running(root: Path) -> None:
-    """Give the copy the nodes that every machine has, and podman's settings."""
+    """Add the device nodes of every machine and podman's settings to the tree ROOT."""
     make_basic_nodes(root)
     (root / "run/cdi").mkdir(parents=True, exist_ok=True)
     configure_podman(root)
@@ -286,7 +288,7 @@ def make_basic_nodes(root: Path) -> None:
 
 
 def configure_podman(root: Path, containers: str = "") -> None:
-    """Write podman's settings; CONTAINERS are further rows of the table of containers."""
+    """Write podman's settings; CONTAINERS are further rows of the table `containers`."""
     write(root / "etc/containers/storage.conf", STORAGE)
     text = CONTAINERS.replace("[containers]\n", f"[containers]\n{containers}")
     write(root / "etc/containers/containers.conf", text)
@@ -294,7 +296,7 @@ def configure_podman(root: Path, containers: str = "") -> None:
 
 @contextmanager
 def daemon(upgraded: Upgraded, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """Run the real daemon on the host's tree; it must end well within 2 s of SIGTERM."""
+    """Run the real daemon on the host's tree. At the end, it must exit with code 0 after SIGTERM."""
     log = upgraded.root.parent / "daemon.log"
     command = (sys.executable, "-m", "cdigen", "run", "--root", str(upgraded.root), *options)
     with log.open("ab") as output:
@@ -314,7 +316,7 @@ def daemon(upgraded: Upgraded, *options: str) -> Iterator["subprocess.Popen[byte
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What a reader of the spec saw, in the order in which it saw it."""
+    """The results of a `Reader`, in order."""
 
     rows: tuple[dict[str, Any], ...]
 
@@ -323,12 +325,12 @@ class Reading:
 
     @property
     def writes(self) -> int:
-        """How often the spec file was written, or replaced."""
+        """The number of times that the spec file was written or replaced."""
         return sum(row["what"] == "written" for row in self.of("event"))
 
     @property
     def states(self) -> list[str]:
-        """The states of the vendor, each time that it became another."""
+        """The states of the vendor, one entry for each change."""
         found = [row["state"] for row in self.of("state")]
         return [state for place, state in enumerate(found) if not place or found[place - 1] != state]
 
@@ -342,7 +344,7 @@ class Reading:
 
     @property
     def broken_s(self) -> float:
-        """The longest time for which the spec named a missing file."""
+        """The longest time in seconds for which the spec named a missing or replaced file."""
         longest, since = 0.0, None
         for row in self.of("spec"):
             if row["found"] == "broken":
@@ -354,7 +356,7 @@ class Reading:
 
 
 class Reader:
-    """A program in the host that reads the spec all the time, as runtimes do."""
+    """A program in the host that reads the spec continuously, as runtimes do."""
 
     def __init__(self, upgraded: Upgraded) -> None:
         enter = ("nsenter", f"--target={upgraded.host.pid}", "--mount", "--pid", "--root", "--wd")
@@ -363,14 +365,14 @@ class Reader:
         self._process = subprocess.Popen([*enter, *run], stdin=subprocess.PIPE, stdout=self._output)
 
     def end(self) -> Reading:
-        """Stop reading and return what was seen."""
+        """Stop the program and return its results."""
         self._process.communicate(timeout=HOST_PATIENCE_S)
         assert self._process.returncode == 0
         self._output.seek(0)
         return Reading(rows=tuple(json.loads(line) for line in self._output))
 
     def close(self) -> None:
-        """End the program, if it is still there, and forget what it said."""
+        """End the program if it still runs, and discard its output."""
         self._process.kill()
         self._process.communicate()
         self._output.close()
@@ -378,7 +380,7 @@ class Reader:
 
 @contextmanager
 def reading(upgraded: Upgraded) -> Iterator[Reader]:
-    """Read the spec until the context ends, at the latest."""
+    """Run a `Reader`; end it after the body if it still runs."""
     reader = Reader(upgraded)
     try:
         yield reader
@@ -387,7 +389,7 @@ def reading(upgraded: Upgraded) -> Iterator[Reader]:
 
 
 def wait_until(true: Callable[[], bool], what: str, *, timeout_s: float = HOST_PATIENCE_S) -> float:
-    """Wait until something is true and return how many seconds that took."""
+    """Wait until TRUE() is true, and return the waiting time in seconds; raises AssertionError."""
     begun = time.monotonic()
     while not true():
         assert time.monotonic() - begun < timeout_s, f"not within {timeout_s:g} s: {what}"

@@ -1,4 +1,4 @@
-"""Cycles of the daemon on a host, within the test's process: `Looker`, `looked`."""
+"""Cycles of the daemon on a host, within the test's process: `CycleRunner`, `after_first_cycle`."""
 
 from __future__ import annotations
 
@@ -15,36 +15,36 @@ if TYPE_CHECKING:
     from cdigen.daemon.setup import DaemonSetup
 
 
-class Looker:
-    """The cycles of a daemon, one by one, by a clock that the test moves."""
+class CycleRunner:
+    """Runs the cycles of a daemon one by one, with a clock that the test sets."""
 
     def __init__(self, host: Host, *options: str) -> None:
         self.host = host
         self.now_s = 1000.0
         self._options = options
-        self._keeper = Reconciler(clock=lambda: self.now_s)
+        self._reconciler = Reconciler(clock=lambda: self.now_s)
 
     def setup(self) -> DaemonSetup:
         parser = argparse.ArgumentParser()
         command.add_options(parser)
         return command.setup(parser.parse_args(["--root", str(self.host.root), *self._options]))
 
-    def look(self, after_s: float = 0.0) -> CycleOutcome:
-        """Let time pass, and run a cycle."""
+    def run_cycle(self, after_s: float = 0.0) -> CycleOutcome:
+        """Advance the clock, and run a cycle."""
         self.now_s += after_s
-        return self._keeper.cycle(self.setup(), NO_EVENTS)
+        return self._reconciler.cycle(self.setup(), NO_EVENTS)
 
     def state(self, after_s: float = 0.0) -> str:
-        """Run a cycle and return the state that it found; no look may end in an error."""
-        report = self.look(after_s).report
+        """Run a cycle, and return the vendor's state; the cycle must not end with an error."""
+        report = self.run_cycle(after_s).report
         assert report.error == "", report.error
         (vendor,) = report.vendors
         return vendor.state
 
 
-def looked(host: Host, *options: str) -> Looker:
-    """Return a looker that has written the spec."""
-    looker = Looker(host, *options)
-    assert looker.state() == "ready"
+def after_first_cycle(host: Host, *options: str) -> CycleRunner:
+    """Return a runner whose first cycle has written the spec."""
+    cycles = CycleRunner(host, *options)
+    assert cycles.state() == "ready"
     assert host.spec.exists()
-    return looker
+    return cycles

@@ -1,4 +1,4 @@
-"""An engine's API socket that answers as the test says: `EngineDouble`."""
+"""An engine's API socket whose responses the test sets: `EngineDouble`."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LISTED = "/containers/json"
 
 
 class EngineDouble:
-    """Listens at PATH until it is closed. ANSWERS are the bodies by target.
+    """Listens at PATH until it is closed. ANSWERS has the response body for each target.
 
-    ``mode``: ``answers``; ``hangs`` (accepts, and says nothing), ``drips`` (a byte each 50 ms, for ever),
-    ``floods`` (without end), ``garbage``, ``refuses`` (a status 500). ``asked`` are the targets.
+    ``mode``: ``answers``, ``hangs`` (accepts and sends nothing), ``drips`` (a byte each 50 ms, without end),
+    ``floods`` (without end), ``garbage``, ``refuses`` (status 500). ``targets`` has the requested targets.
     """
 
     def __init__(self, path: Path, answers: Mapping[str, Any] | None = None, mode: str = "answers") -> None:
@@ -30,7 +30,7 @@ class EngineDouble:
         self.answers = dict(answers or {LISTED: []})
         self.mode = mode
         self.server = b"Docker/28.5.2 (linux)"
-        self.asked: list[str] = []
+        self.targets: list[str] = []
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(path))
         self._listening.listen(8)
@@ -38,7 +38,7 @@ class EngineDouble:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening; those that hang are let go."""
+        """Stop listening; hanging connections are released."""
         self._is_open = False
         self._listening.close()
 
@@ -54,7 +54,7 @@ class EngineDouble:
             while b"\r\n\r\n" not in request:
                 request += connection.recv(4096)
             target = request.split(b" ")[1].decode()
-            self.asked.append(target)
+            self.targets.append(target)
             head = b"HTTP/1.0 200 OK\r\nServer: " + self.server + b"\r\n\r\n"
             match self.mode:
                 case "hangs":
@@ -83,7 +83,7 @@ class EngineDouble:
 
 
 def answers(*containers: dict[str, Any]) -> dict[str, Any]:
-    """Return what Docker says of CONTAINERS: its list, and the inspection of each."""
+    """Return Docker's responses about CONTAINERS: the list, and the inspection of each container."""
     listed = [
         {"Id": one["Id"], "Names": [f"/{one['Name']}"], "Created": 1_795_446_000, "Labels": {"a": "b"}}
         for one in containers
@@ -92,7 +92,7 @@ def answers(*containers: dict[str, Any]) -> dict[str, Any]:
 
 
 def container(name: str, letter: str = "a", **host: Any) -> dict[str, Any]:
-    """Return the inspection of a container, which has a secret in its variables."""
+    """Return the inspection of a container with a secret in its variables."""
     return {
         "Id": letter * 64,
         "Name": name,
@@ -102,5 +102,5 @@ def container(name: str, letter: str = "a", **host: Any) -> dict[str, Any]:
 
 
 def cdi(*names: str) -> dict[str, Any]:
-    """Return what HostConfig has for CDI devices."""
+    """Return the members of HostConfig for CDI devices."""
     return {"DeviceRequests": [{"Driver": "cdi", "Count": 0, "DeviceIDs": list(names), "Options": {}}]}

@@ -1,6 +1,6 @@
-"""A file system in user space whose server does not answer: each read in it hangs until the server ends.
+"""A FUSE file system whose server does not respond, so that each read hangs until the server ends.
 
-As a program, it mounts it over the first argument, and becomes the command in the others.
+As a program, the module mounts the file system over its first argument, and executes the other arguments.
 """
 
 import ctypes
@@ -9,7 +9,7 @@ import sys
 
 
 def mount(folder: str) -> int:
-    """Mount it over FOLDER, in a mount namespace of the caller; returns the server's descriptor."""
+    """Mount the file system over FOLDER in the caller's mount namespace; return the server's descriptor."""
     server = os.open("/dev/fuse", os.O_RDWR)
     options = f"fd={server},rootmode=40000,user_id=0,group_id=0".encode()
     libc = ctypes.CDLL(None, use_errno=True)
@@ -19,7 +19,7 @@ def mount(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    # The command inherits the server, and reads no request.
+    # The command inherits the server's descriptor, but reads no request from it.
     server = mount(sys.argv[1])
     os.set_inheritable(server, True)  # noqa: FBT003 - it takes no keywords
     os.execvp(sys.argv[2], sys.argv[2:])

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from support.waiting import PATIENCE_S
 
-from cdigen.frontend import http
-from cdigen.frontend.http import Server, standard_routes
+from cdigen.service import http
+from cdigen.service.http import HttpServer, standard_routes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ AGE_S = 1.5
 
 
 class Daemon:
-    """What the server is asked for."""
+    """The state that the server's routes return."""
 
     def __init__(self) -> None:
         self.dead = ""
@@ -31,9 +31,9 @@ class Daemon:
 
 
 @contextmanager
-def serving(routes: Mapping[str, http.Route], path: str, **options: Any) -> Iterator[Server]:
+def serving(routes: Mapping[str, http.Route], path: str, **options: Any) -> Iterator[HttpServer]:
     """Serve ROUTES on the socket PATH until the body ends."""
-    server = Server(routes, path, **options)
+    server = HttpServer(routes, path, **options)
     server.start()
     try:
         yield server
@@ -42,7 +42,7 @@ def serving(routes: Mapping[str, http.Route], path: str, **options: Any) -> Iter
 
 
 def connected(place: str | int) -> socket.socket:
-    """Return a client of the socket with that path, or of that port."""
+    """Return a client that is connected to PLACE, the path of a socket or a port."""
     if isinstance(place, int):
         return socket.create_connection((http.LOOPBACK, place), timeout=PATIENCE_S)
     # The path of a socket has 107 bytes at most.
@@ -60,7 +60,7 @@ def connected(place: str | int) -> socket.socket:
 
 
 def received(client: socket.socket) -> bytes:
-    """Return all that comes until the server closes."""
+    """Return all bytes until the server closes the connection."""
     data = b""
     try:
         while piece := client.recv(65536):
@@ -70,7 +70,7 @@ def received(client: socket.socket) -> bytes:
     return data
 
 
-def asked(path: str, request: bytes) -> bytes:
+def raw_response(path: str, request: bytes) -> bytes:
     with connected(path) as client:
         with suppress(BrokenPipeError, ConnectionResetError):
             client.sendall(request)
@@ -78,13 +78,15 @@ def asked(path: str, request: bytes) -> bytes:
 
 
 def get(path: str, target: str, method: str = "GET") -> tuple[int, bytes, bytes]:
-    answer = asked(path, f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    answer = raw_response(
+        path, f"{method} {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+    )
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split(b" ")[1]), head, body
 
 
 def answer(place: str | int, target: str) -> tuple[int, str]:
-    """Return status and body of the answer at a socket's path or a port; 0 and "" while nothing answers."""
+    """Return status and body of PLACE's response for TARGET; 0 and "" if there is no response."""
     try:
         with connected(place) as client:
             client.sendall(f"GET {target} HTTP/1.0\r\n\r\n".encode())

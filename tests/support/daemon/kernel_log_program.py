@@ -1,4 +1,4 @@
-"""The program that reads the kernel's log, as a child."""
+"""cdigen's program that reads the kernel log, as a child process."""
 
 import json
 import os
@@ -13,7 +13,7 @@ PROGRAM = REPOSITORY / "cdigen/kernellog"
 
 
 class Program:
-    """The program, reading LOG, which is open."""
+    """A process of the program, which reads the log at the open descriptor LOG."""
 
     def __init__(self, log: int, *arguments: str) -> None:
         self.process = subprocess.Popen(
@@ -26,25 +26,25 @@ class Program:
         assert self.process.stdout is not None
         self.lines = self.process.stdout
 
-    def says(self) -> dict[str, Any]:
-        """Return the next line that it says."""
-        said: dict[str, Any] = json.loads(self.lines.readline())
-        return said
+    def next_line(self) -> dict[str, Any]:
+        """Return the next line that the program prints."""
+        line: dict[str, Any] = json.loads(self.lines.readline())
+        return line
 
-    def hears(self) -> dict[str, Any]:
-        """Return the next record that it passes on; others may overwrite the machine's own log meanwhile."""
-        said = self.says()
-        while "lost" in said:
-            said = self.says()
-        return said
+    def next_record(self) -> dict[str, Any]:
+        """Return the next record that the program prints; skip its reports of overwritten records."""
+        line = self.next_line()
+        while "lost" in line:
+            line = self.next_line()
+        return line
 
     def status(self) -> dict[str, str]:
-        """Return what /proc tells of the process."""
+        """Return the fields of the process's file /proc/PID/status."""
         text = Path(f"/proc/{self.process.pid}/status").read_text()
         return dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
 
     def cpu_s(self) -> float:
-        """Return how long it has been on a processor."""
+        """Return the CPU time of the process in seconds."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

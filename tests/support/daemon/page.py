@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 
 
 class Reader(HTMLParser):
-    """Keeps what a browser would see: elements with their attributes, and text."""
+    """Keeps the content of a page: the elements with their attributes, and the text."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
@@ -26,7 +26,7 @@ def read(markup: str) -> Reader:
     return reader
 
 
-def words(text: str) -> str:
-    """Return what people read of a page."""
+def visible_text(text: str) -> str:
+    """Return the text that people read on a page, without the texts of pictures."""
     plain = re.sub(r"<style>.*?</style>|<svg.*?</svg>", "", text, flags=re.DOTALL)
     return " ".join(re.sub(r"<[^>]*>", " ", plain).split())

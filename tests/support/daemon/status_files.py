@@ -9,9 +9,9 @@ from support.values.cycle_reports import CHANGED, MISMATCH, QUIET, STARTING
 
 from cdigen.daemon import status as files
 from cdigen.daemon.report import next_status
-from cdigen.frontend import rundir
-from cdigen.frontend.status import Process, this_process
 from cdigen.model.inventory_json import from_document
+from cdigen.service import rundir
+from cdigen.service.status import ServiceProcess, this_process
 from cdigen.value import replace
 
 STATUS = next_status(
@@ -20,7 +20,7 @@ STATUS = next_status(
     {"files": "", "uevents": "no permission"},
 )
 HOST = from_document(json.loads((REPOSITORY / "examples/hosts/debian13-8xh100.json").read_text()))
-PROCESS = Process(pid=1, started=1, namespace="pid:[1]")
+PROCESS = ServiceProcess(pid=1, started=1, namespace="pid:[1]")
 
 
 def document() -> dict[str, Any]:

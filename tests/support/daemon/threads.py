@@ -1,4 +1,4 @@
-"""Work in threads beside a test."""
+"""Runs work in threads while a test continues."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def beside(
     work: Callable[..., object], *arguments: object, count: int = 1
 ) -> Iterator[list[threading.Thread]]:
-    """Run WORK in COUNT threads beside the body, and wait for their end after it."""
+    """Run WORK in COUNT threads during the body, and wait for the threads after the body."""
     threads = [threading.Thread(target=work, args=arguments) for _ in range(count)]
     for thread in threads:
         thread.start()

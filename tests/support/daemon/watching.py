@@ -1,4 +1,4 @@
-"""Tests of event sources: an inbox that starts them, ways to break a thread, other namespaces and limits."""
+"""Helpers for tests of event sources: a recorder of triggers, the end of a thread, inotify, namespaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from support.waiting import PATIENCE_S, until
 
 from cdigen.watch.files import FileSource
 from cdigen.watch.poll import PollSource
-from cdigen.watch.triggers import Inbox, Trigger
+from cdigen.watch.triggers import Trigger, TriggerQueue
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,23 +31,23 @@ if TYPE_CHECKING:
 
 
 NULL = Path("/sys/devices/virtual/mem/null/uevent")
-# Namespaces of a script's own, for ``run_apart``.
+# Commands that create namespaces: values of START of ``run_apart``.
 OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private")
 OWN_USER = ("unshare", "--user", "--map-root-user")
 
 
-class Ear:
-    """An inbox that starts sources, and remembers every reason that it has heard."""
+class TriggerRecorder:
+    """Starts sources that put triggers into one queue, and records the received triggers."""
 
     def __init__(self) -> None:
-        self.inbox = Inbox()
-        self.heard: list[Trigger] = []
+        self.queue = TriggerQueue()
+        self.received: list[Trigger] = []
         self._sources: list[Source] = []
 
     def start(self, source: S) -> S:
-        """Start SOURCE, which reports to this inbox until ``stop``; returns it."""
+        """Start SOURCE, which puts its triggers into the queue until ``stop``; return SOURCE."""
         self._sources.append(source)
-        source.start(self.inbox.put)
+        source.start(self.queue.put)
         return source
 
     def watch(self, *paths: object, roots: tuple[str, ...] = ()) -> FileSource:
@@ -59,39 +59,39 @@ class Ear:
         return self.start(PollSource(tuple(map(str, paths)), interval_s))
 
     def stop(self) -> None:
-        """Stop the sources that were started."""
+        """Stop all sources that this recorder started."""
         for source in self._sources:
             source.stop()
 
     @property
     def reasons(self) -> list[str]:
-        return [trigger.reason for trigger in self.heard]
+        return [trigger.reason for trigger in self.received]
 
-    def hears(self, *reasons: str, within_s: float = PATIENCE_S) -> bool:
-        """Return whether each of REASONS has been heard, or is soon."""
+    def receives(self, *reasons: str, within_s: float = PATIENCE_S) -> bool:
+        """Return whether all REASONS are received within WITHIN_S."""
         deadline = time.monotonic() + within_s
         while not set(reasons) <= set(self.reasons):
             left = deadline - time.monotonic()
-            if left <= 0 or not self.inbox.wait(left):
+            if left <= 0 or not self.queue.wait(left):
                 return False
-            self.heard += self.inbox.take().triggers
+            self.received += self.queue.take().triggers
         return True
 
-    def hears_nothing(self, for_s: float = 0.2) -> bool:
-        """Return whether nothing comes for a while; afterwards, the ear remembers nothing."""
-        quiet = not self.inbox.wait(for_s)
-        self.forget()
+    def receives_nothing(self, for_s: float = 0.2) -> bool:
+        """Return whether no trigger arrives within FOR_S; afterwards the recorder is empty."""
+        quiet = not self.queue.wait(for_s)
+        self.clear()
         return quiet
 
-    def forget(self) -> None:
-        """Forget what was heard, and what is just being said."""
-        while self.inbox.wait(0.1):
-            self.inbox.take()
-        self.heard.clear()
+    def clear(self) -> None:
+        """Drop all received and pending triggers."""
+        while self.queue.wait(0.1):
+            self.queue.take()
+        self.received.clear()
 
 
 def quickest(work: Callable[[], object]) -> float:
-    """Return how long WORK takes: the least of three times, for a busy machine is not busy in all of them."""
+    """Return the shortest duration of three runs of WORK: a busy machine delays only some of the runs."""
     took = []
     for _ in range(3):
         began = time.monotonic()
@@ -101,7 +101,7 @@ def quickest(work: Callable[[], object]) -> float:
 
 
 def thread_of(source: str) -> threading.Thread:
-    """Return the thread that works for the source called SOURCE."""
+    """Return the thread of the event source with the name SOURCE."""
     (thread,) = [thread for thread in threading.enumerate() if thread.name == f"cdigen-{source}"]
     return thread
 
@@ -112,7 +112,7 @@ def threads() -> list[str]:
 
 
 def is_in(thread: threading.Thread, function: str) -> bool:
-    """Return whether THREAD is in FUNCTION, or in what that has called."""
+    """Return whether THREAD is in FUNCTION, or in a function that it has called."""
     frame = sys._current_frames().get(thread.ident or 0)
     return frame is not None and any(
         each.f_code.co_name == function for each, _ in traceback.walk_stack(frame)
@@ -120,10 +120,10 @@ def is_in(thread: threading.Thread, function: str) -> bool:
 
 
 def kills_threads(test: Callable[..., None]) -> Callable[..., None]:
-    """Mark TEST, which calls ``kill``: pytest ignores the warning, and coverage traces no thread of the test.
+    """Mark a TEST that calls ``kill``: pytest ignores the thread's exception, and coverage traces no thread.
 
-    While an exception waits for a thread that sleeps, CPython 3.11 does not leave the first instruction of a
-    traced function (RESUME), in any thread: the sleeping thread is never woken.
+    While an exception is pending for a blocked thread, CPython 3.11 does not leave the first instruction
+    (RESUME) of a traced function in any thread. Then the blocked thread would never continue.
     """
     ignored = pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
     marked: Callable[..., None] = ignored(pytest.mark.usefixtures("untraced")(test))
@@ -131,48 +131,51 @@ def kills_threads(test: Callable[..., None]) -> Callable[..., None]:
 
 
 def kill(thread: threading.Thread, within: str = "_work") -> None:
-    """End THREAD from outside, as soon as it runs Python again; it is to be WITHIN that function."""
-    # Before its work has begun, nothing of ours is there yet to notice.
+    """Wait until THREAD is in the function WITHIN, then end THREAD when it next runs Python code."""
+    # Before the thread has entered WITHIN, no code of cdigen can detect its end.
     assert until(lambda: is_in(thread, within))
     assert thread.ident is not None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
 
 
 def descriptors(kind: str) -> set[int]:
-    """Return this process's descriptors of that KIND: inotify, eventfd, pipe, socket."""
+    """Return this process's descriptors of KIND: inotify, eventfd, pipe or socket."""
     found = set()
     for name in os.listdir("/proc/self/fd"):
         try:
             link = os.readlink(f"/proc/self/fd/{name}")
         except OSError:
             continue
-        # A path is no kind.
+        # A path is an opened file, whose name may contain KIND.
         if kind in link and not link.startswith("/"):
             found.add(int(name))
     return found
 
 
 def watches() -> list[str]:
-    """Return what the kernel lists of this process's inotify watches: number and inode of each."""
+    """Return this process's inotify watches as the kernel lists them: number and inode of each."""
     (descriptor,) = descriptors("inotify")
     lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
     return sorted(line for line in lines if line.startswith("inotify"))
 
 
 def is_watched(folder: Path) -> bool:
-    """Return whether the kernel tells this process of what happens in FOLDER, which exists."""
+    """Return whether the kernel reports events of FOLDER, which exists, to this process."""
     return any(f" ino:{folder.stat().st_ino:x} " in line for line in watches())
 
 
 def put_null_in_place_of(descriptor: int) -> None:
-    """Make DESCRIPTOR another file; its number stays in use, so that nobody else's is closed later."""
+    """Replace the file of DESCRIPTOR by /dev/null.
+
+    The number stays in use. Therefore a later close of this number closes no other file.
+    """
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, descriptor, inheritable=False)
     os.close(null)
 
 
 def run_apart(script: str, *arguments: str, start: tuple[str, ...]) -> list[str]:
-    """Run the Python text SCRIPT in the namespaces that START makes; returns the lines that it prints."""
+    """Run the Python code SCRIPT in the namespaces that START creates; return the lines that it prints."""
     tool(start[0], "util-linux")
     trial = subprocess.run([*start, "true"], check=False, capture_output=True, text=True)
     if trial.returncode != 0:

@@ -1,4 +1,4 @@
-"""Hosts that something is wrong with: a fake tree, what breaks it, and the doctor's word on it."""
+"""A fake host in a folder, methods that change its files, and the doctor's results for the host."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 
 KIND, NAME = "nvidia.com/gpu", "nvidia.com-gpu.json"
 DEVICE = f"{KIND}=0"
-# A /etc/passwd with an ordinary user.
+# The text of an /etc/passwd with an ordinary user.
 ALICE = "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n"
-# The binaries that make a tree a host of these runtimes; none of them is ever started.
+# The binaries of the runtimes in the tree; no test runs them.
 BINARIES = {"podman": "podman", "docker": "dockerd", "containerd": "containerd", "crio": "crio"}
 
 
 class BrokenHost:
-    """A fake host with two GPUs and a good spec, that was well until a test came."""
+    """A fake host with two GPUs and a valid spec, without failures until a test breaks it."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.tools = root.parent / "tools"
 
     def make(self, *runtimes: str, lay: Callable[[Path], object] | None = None) -> BrokenHost:
-        """Lay the host with RUNTIMES, by LAY if it has other devices, and let cdigen write its specs."""
+        """Create the host with RUNTIMES and two GPUs (or the devices that LAY writes), and its specs."""
         if lay is None:
             driver_files.debian_13(self.root)
             write_kernel_side(self.root, example_gpus(2))
@@ -44,15 +44,20 @@ class BrokenHost:
         self.link("var/run", "/run")
         for runtime in runtimes:
             self.put(f"usr/bin/{BINARIES[runtime]}", "", mode=0o755)
+        self.install_cdigen()
+        self.shell(f"cdigen generate --write --root {self.root}")
+        return self
+
+    def install_cdigen(self) -> BrokenHost:
+        """Install a command `cdigen` that runs this repository's code, for ``shell``."""
         tool = self.tools / "cdigen"
         tool.parent.mkdir()
         tool.write_text(f'#!/bin/sh\nPYTHONPATH={REPOSITORY} exec {sys.executable} -m cdigen "$@"\n')
         tool.chmod(0o755)
-        self.shell(f"cdigen generate --write --root {self.root}")
         return self
 
     def path(self, name: str) -> Path:
-        """Return a path of the host, links on the way followed as the host would."""
+        """Return the path of the host's file NAME, with the link var/run resolved."""
         return self.root / name.replace("var/run/", "run/")
 
     def put(self, name: str, content: str | dict[str, Any], mode: int = 0o644) -> Path:
@@ -77,18 +82,18 @@ class BrokenHost:
         return self.root / "run/cdi" / NAME
 
     def document(self) -> dict[str, Any]:
-        """Return what stands in cdigen's own spec."""
+        """Return the document of cdigen's own spec."""
         found: dict[str, Any] = json.loads(self.spec.read_bytes())
         return found
 
     def changed(self, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-        """Return the spec's document with a change."""
+        """Return the spec's document after the function CHANGE has changed it."""
         document = self.document()
         change(document)
         return document
 
     def shell(self, command: str, code: int = 0) -> str:
-        """Run a command line as it is printed, on this machine."""
+        """Run a command line on this machine, and return its output; the exit code must be CODE."""
         done = subprocess.run(
             ["/bin/sh", "-c", command],
             check=False,
@@ -101,31 +106,31 @@ class BrokenHost:
         return done.stdout
 
     def doctor(self, *options: str, wrong: bool) -> list[dict[str, Any]]:
-        """Ask the doctor, who must say by its exit code whether anything is WRONG."""
+        """Return the doctor's results. If WRONG is true, they must contain a failure, otherwise none."""
         words = " ".join(("cdigen doctor --json", f"--root {self.root}", *options))
         rows: list[dict[str, Any]] = json.loads(self.shell(words, code=int(wrong)))
         assert any(not row["ok"] for row in rows) == wrong
         return rows
 
     def diagnosis(self, *options: str) -> dict[str, Any]:
-        """Return the first thing that is wrong."""
+        """Return the doctor's first result, which must be a failure."""
         row = self.doctor(*options, wrong=True)[0]
         assert not row["ok"]
         return row
 
-    def told(self, row: dict[str, Any]) -> str:
-        """Return the commands that ROW says are for that host, and no remedy for this machine."""
+    def remedy_on_host(self, row: dict[str, Any]) -> str:
+        """Return the commands in ROW for the examined host, "" if ROW has a remedy for this machine."""
         return "" if row["remedy"] else str(row["detail"].partition("; on that host: ")[2])
 
     def fixed(self, row: dict[str, Any], *options: str) -> None:
-        """Run the remedy in ROW as it is printed, after which nothing may be wrong."""
+        """Run the printed remedy of ROW, and assert that the host has no failure afterwards."""
         assert row["remedy"], row
         self.shell(row["remedy"])
-        rows = [row for row in self.ask(*options) if not row["ok"]]
+        rows = [row for row in self.results(*options) if not row["ok"]]
         assert rows == []
 
-    def ask(self, *options: str) -> list[dict[str, Any]]:
-        """Return all results, whatever they are."""
+    def results(self, *options: str) -> list[dict[str, Any]]:
+        """Return all results of the doctor."""
         done = subprocess.run(
             ["/bin/sh", "-c", " ".join(("cdigen doctor --json", f"--root {self.root}", *options))],
             check=False,
@@ -139,6 +144,6 @@ class BrokenHost:
 
     def result(self, check: str, *options: str) -> dict[str, Any]:
         """Return the first result of CHECK."""
-        rows = [row for row in self.ask(*options) if row["check"] == check]
-        assert rows, f"nothing was said of {check}"
+        rows = [row for row in self.results(*options) if row["check"] == check]
+        assert rows, f"no result of {check}"
         return rows[0]

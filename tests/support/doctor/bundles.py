@@ -1,4 +1,4 @@
-"""Bundles of `cdigen doctor --bundle`, packed and read: `packed`."""
+"""Packs and reads bundles of `cdigen doctor --bundle`: `packed`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def packed(host: BrokenHost, *options: str, code: int | None = 0) -> dict[str, str]:
-    """Pack the evidence and return its texts by their names; the doctor ends with CODE, None for 0 or 1."""
+    """Pack a bundle and return its texts by file name; the exit code must be CODE (None: 0 or 1)."""
     file = host.root.parent / "report.tar.gz"
     file.unlink(missing_ok=True)
     words = " ".join(("cdigen doctor --quiet", f"--root {host.root} --bundle {file}", *options))

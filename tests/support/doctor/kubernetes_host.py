@@ -1,4 +1,4 @@
-"""A fake host that is a node of Kubernetes and lacks nothing, as a folder: `KubeNode`."""
+"""A fake Kubernetes node without failures, as a folder: `KubeNode`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from support.doctor.broken_host import BrokenHost
 from support.kubelet.resources import GPU, units
 from support.paths import REPOSITORY
 
-from cdigen.frontend.rundir import prepare, save_status
-from cdigen.frontend.status import this_process
 from cdigen.kubelet.resources.model import Resource
-from cdigen.kubelet.status import Served, View, document
+from cdigen.kubelet.status import KubeletPluginStatus, RegisteredResource, document
+from cdigen.service.rundir import prepare, save_status
+from cdigen.service.status import this_process
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,15 +26,15 @@ POD = "0b1c2d3e-0000-4000-8000-00000000000a"
 CONTAINERD = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\nenable_cdi = true\n'
 
 
-def registered(*ids: str, of: str = GPU, **more: Any) -> Served:
+def registered(*ids: str, of: str = GPU, **more: Any) -> RegisteredResource:
     fields = {"state": "registered", "since_s": time.time() - 3600, "is_confirmed": True, **more}
-    return Served(resource=Resource(name=of, units=units(*ids)), **fields)
+    return RegisteredResource(resource=Resource(name=of, units=units(*ids)), **fields)
 
 
 def checkpoint(
-    *held: tuple[str, str, list[str]], registered: dict[str, list[str] | None] | None = None
+    *allocated: tuple[str, str, list[str]], registered: dict[str, list[str] | None] | None = None
 ) -> dict[str, Any]:
-    """Return the kubelet's record: pods with a resource and its devices, and the devices that it knows."""
+    """Return the kubelet's checkpoint. Each row of ALLOCATED has a pod's UID, a resource and device IDs."""
     rows = [
         {
             "PodUID": pod,
@@ -43,13 +43,13 @@ def checkpoint(
             "DeviceIDs": {"0": ids},
             "AllocResp": "GhAK",
         }
-        for pod, resource, ids in held
+        for pod, resource, ids in allocated
     ]
     return {"Data": {"PodDeviceEntries": rows, "RegisteredDevices": registered or {}}, "Checksum": 4}
 
 
 class KubeNode(BrokenHost):
-    """A host with two GPUs and containerd, whose kubelet has both from us."""
+    """A host with two GPUs and containerd; cdigen has registered both GPUs with the host's kubelet."""
 
     def make_node(self) -> KubeNode:
         self.make("containerd")
@@ -60,15 +60,15 @@ class KubeNode(BrokenHost):
         self.listen("kubelet.sock")
         self.listen("cdigen-nvidia.com_gpu-01234567.sock")
         self.put(CHECKPOINT, checkpoint(registered={GPU: ["GPU-a", "GPU-b"]}))
-        self.say(registered("GPU-a", "GPU-b"))
+        self.write_status(registered("GPU-a", "GPU-b"))
         return self
 
     def listen(self, name: str, folder: str = PLUGINS) -> Path:
-        """Make a socket; in a folder it is not known whether anybody listens."""
+        """Create a socket without a listener: the doctor cannot check for a listener on a fake host."""
         path = self.root / folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         with socket.socket(socket.AF_UNIX) as made:
-            # The whole path is too long for an address.
+            # The whole path is too long for a socket address.
             fd = os.open(path.parent, os.O_PATH)
             try:
                 made.bind(f"/proc/self/fd/{fd}/{name}")
@@ -76,14 +76,14 @@ class KubeNode(BrokenHost):
                 os.close(fd)
         return path
 
-    def say(self, *served: Served, **more: Any) -> None:
-        """Write the status of a `cdigen kubelet` that serves SERVED."""
+    def write_status(self, *served: RegisteredResource, **more: Any) -> None:
+        """Write the status of a `cdigen kubelet` with the resources SERVED."""
         run_dir = str(self.root / "run/cdigen-kubelet")
         prepare(run_dir)
         fields = {"started_s": time.time() - 3600, "kubelet_dir": f"/{FOLDER}", **more}
-        save_status(run_dir, document(View(served=served, **fields), this_process()))
+        save_status(run_dir, document(KubeletPluginStatus(served=served, **fields), this_process()))
 
     def wrong(self, *options: str) -> dict[str, dict[str, Any]]:
-        """Return what is wrong, by check."""
-        rows = self.ask("--for kubelet", *options)
+        """Return the first failure of each check, by check."""
+        rows = self.results("--for kubelet", *options)
         return {row["check"]: row for row in reversed(rows) if not row["ok"]}

@@ -1,4 +1,4 @@
-"""A container's root beside a "host" folder, the installed hook started on it, and what changed."""
+"""A container's root beside a "host" folder, the installed hook, and the changes that the hook makes."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ VIEW = "/usr/local/nvidia/lib64"
 LDCACHE = ("--update-ldcache", "x86_64", VIEW, "libcuda.so.1", "libnvidia-ml.so.1")
 PROFILE = ("--update-application-profile",)
 LINKS = ("--create-symlinks", "libcuda.so.1", "/usr/lib/libcuda.so")
-# The state of an unread file: older than its content, so that a read shows (mount(8), relatime).
+# An access time before the modification time: a read then changes the access time (mount(8), relatime).
 LONG_AGO_NS = 10**18
 LINE = re.compile(r"cdigen-hook: [\w.-]+: [^\n]+")
 
 
 def image_cache(*names: str) -> bytes:
-    """Return a loader cache with a library of each of NAMES in /usr/lib."""
+    """Return a loader cache with an entry in /usr/lib for each of NAMES (by default, for two libraries)."""
     libraries = [
         (name, f"/usr/lib/{name}", ldcache.FLAGS_X86_64) for name in names or ("libz.so.1", "liba.so")
     ]
@@ -37,7 +37,7 @@ def image_cache(*names: str) -> bytes:
 
 
 class Case:
-    """A bundle with an image's root, and a folder beside it that stands for the rest of the host."""
+    """A bundle with an image's root, and a folder beside it that represents the host."""
 
     def __init__(self, folder: Path, program: Path) -> None:
         self.program = program
@@ -104,9 +104,9 @@ class Case:
     def start_mounted(
         self, before: str, *steps: str, after: str = "", state: bytes | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Start the hook in a mount namespace of its own, after the shell script BEFORE, before AFTER.
+        """Start the hook in its own mount namespace, between the shell scripts BEFORE and AFTER.
 
-        Both scripts see $root and $host.
+        Both scripts can use $root and $host.
         """
         script = f'root={self.root}; host={self.host}\n{before}\nrc=0; "$@" || rc=$?\n{after}\nexit $rc'
         done = subprocess.run(
@@ -130,14 +130,14 @@ def pairs(data: bytes) -> tuple[tuple[str, str], ...]:
 
 
 def lines_only(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
-    """Make sure that whatever was said are lines of ours, and no traceback."""
+    """Assert that standard error has only lines of the hook, and no traceback; return DONE."""
     assert all(LINE.fullmatch(line) for line in done.stderr.splitlines()), done.stderr
     return done
 
 
 def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
-    """Return all that can be seen of FOLDER without changing it, the time of the last read included."""
-    seen: dict[str, tuple[object, ...]] = {}
+    """Return the properties of all files in FOLDER, also their access times, which it does not change."""
+    found: dict[str, tuple[object, ...]] = {}
     for parent, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = os.path.join(parent, name)
@@ -151,5 +151,5 @@ def snapshot(folder: Path) -> dict[str, tuple[object, ...]]:
                 content = os.readlink(path)
             read = status.st_atime_ns if stat.S_ISREG(status.st_mode) else 0
             times = (status.st_mtime_ns, status.st_ctime_ns, read)
-            seen[path] = (status.st_mode, status.st_ino, status.st_nlink, times, content)
-    return seen
+            found[path] = (status.st_mode, status.st_ino, status.st_nlink, times, content)
+    return found

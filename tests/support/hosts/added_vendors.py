@@ -1,7 +1,8 @@
-"""Vendors that other packages add: the one in examples/, really installed, a minimal one, and broken ones.
+"""Vendors in packages outside cdigen: Acme of examples/vendor-accel, a minimal vendor, and broken vendors.
 
-`install` puts the example into a folder. `vendor` and `like_acme` put packages beside it whose code a test
-writes. `minimal` returns such code. `lay_npus` makes a host of Acme's.
+`install` installs the example into a folder. `vendor` and `like_acme` write packages with the code of a test
+into such a folder. `minimal` returns the code of a vendor without devices. `lay_npus` writes a host with
+Acme's NPUs.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ INVENTORY = (
     "from cdigen.model.inventory import Driver, Inventory\n"
     "        driver = Driver(version='1', flavour='dkms', architecture='x86_64')\n"
     "        return Inventory(vendor='added', driver=driver, accelerators=(), nodes=(),\n"
-    "                         files=(), sought=(), findings=())"
+    "                         files=(), searched=(), findings=())"
 )
 DEFECTLESS = {
     "name": "added",
@@ -68,7 +69,7 @@ DEFECTLESS = {
     "missing_nodes": "return ()",
     "diagnostics": "return ()",
 }
-# A vendor that is Acme's but for what comes below.
+# A subclass of Acme's vendor with a changed name and the code of a test.
 LIKE_ACME = """\
 from cdigen_acme import Acme
 
@@ -82,7 +83,7 @@ VENDOR = Vendor()
 
 
 def lay_npus(root: Path, count: int = 2, *, nodes: bool = True) -> None:
-    """Lay Acme's NPUs below ROOT, with real nodes."""
+    """Write Acme's NPUs below ROOT, with real nodes."""
     devices = (
         intel_tree.Device(
             address=f"0000:{0x41 + number:02x}:00.0",
@@ -98,7 +99,7 @@ def lay_npus(root: Path, count: int = 2, *, nodes: bool = True) -> None:
 
 
 def install(source: Path, target: Path) -> None:
-    """Install the package in SOURCE into the folder TARGET, as pip does, and without the network."""
+    """Install the package in SOURCE into the folder TARGET, like pip, and without the network."""
     copy = target.with_name(f"{target.name}.source")
     shutil.copytree(source, copy, ignore=shutil.ignore_patterns("__pycache__"))
     options = ("--no-index", "--no-build-isolation", "--no-deps", "--root-user-action", "ignore")
@@ -116,9 +117,9 @@ def install(source: Path, target: Path) -> None:
 
 
 def vendor(guests: Path, name: str, code: str, *, entry: str = "") -> None:
-    """Put a package with the vendor NAME and its CODE beside the others, as an installer lays it.
+    """Write a package with the vendor NAME and its CODE into the folder GUESTS, like an installer.
 
-    ENTRY is the name of its entry point, if it is another one.
+    ENTRY is the name of the entry point, by default NAME.
     """
     (guests / f"cdigen_{name}.py").write_text(code)
     folder = guests / f"cdigen_{name}-1.0.dist-info"
@@ -128,11 +129,11 @@ def vendor(guests: Path, name: str, code: str, *, entry: str = "") -> None:
 
 
 def minimal(**parts: str) -> str:
-    """Return the code of a vendor without devices, with PARTS instead of those without a defect."""
+    """Return the code of a vendor without devices, in which PARTS replace the correct parts."""
     return MINIMAL.format(**{**DEFECTLESS, **parts})
 
 
 def like_acme(guests: Path, name: str, body: str = "") -> None:
-    """Put a vendor NAME that is Acme's but for BODY beside the others."""
+    """Write a package with the vendor NAME into GUESTS: Acme's vendor with the changes of BODY."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     vendor(guests, name, LIKE_ACME.format(name=name, body=lines))

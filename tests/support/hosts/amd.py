@@ -1,4 +1,4 @@
-"""Hosts with AMD's GPUs for the tests: what is found there, and what is offered."""
+"""Hosts with AMD's GPUs for the tests: discovery, and the devices of the specs."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def places(root: Path, *, rocm: bool = False) -> DiscoveryContext:
 
 
 def discover(root: Path, *gpus: AmdGpu, spelling: str = amd_tree.UNDERSCORE) -> Inventory:
-    """Write GPUS, if any, and read the host."""
+    """Write the files of GPUS, if any, and return the inventory of the host."""
     if gpus:
         amd_tree.write(root, gpus, spelling=spelling)
     return VENDOR.discover(places(root))
 
 
 def refusal(root: Path) -> HostError:
-    """Return the error that ends discovery: one line, and what to do next."""
+    """Return the error that ends discovery, with its hint."""
     return refused(discover, root)
 
 
 def document(root: Path, inventory: Inventory, **profile: object) -> dict[str, Any]:
-    """Return the checked spec of INVENTORY, for a profile with these fields."""
+    """Return the checked spec of INVENTORY for the default profile with the fields PROFILE."""
     made = documents(places(root).host, inventory, replace(DEFAULT, **profile))
     return next(iter(made.values()), {"devices": []})
 
 
 def offered(root: Path, inventory: Inventory | None = None, **profile: object) -> dict[str, list[str]]:
-    """Return what is offered: device -> paths of its nodes in a container."""
+    """Return the devices of the spec: device -> paths of its nodes in a container."""
     return node_paths(document(root, discover(root) if inventory is None else inventory, **profile))
 
 
 def numbered(offers: dict[str, list[str]]) -> list[str]:
-    """Return the render nodes of the devices that have numbers, in the order of these."""
+    """Return the render nodes of the devices whose names are numbers, in the order of these numbers."""
     numbers = sorted(int(name) for name in offers if name.isdigit())
     assert numbers == list(range(len(numbers)))
     return [next(path for path in offers[str(number)] if "renderD" in path) for number in numbers]

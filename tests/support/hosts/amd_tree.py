@@ -1,9 +1,8 @@
 """Hosts with AMD's GPUs, written as plain files below a fake root from a few lines of description.
 
-`write` is the one to call with `AmdGpu`s; `mi210`, `mi300x`, `mi308x` and `radeon` describe whole machines.
-Only the device nodes need root. Forms and numbers are those of Linux 6.8 and ROCm 6.2: render nodes count
-from 128, and the kernel makes partition devices for all that a GPU could be split into; KFD knows those in
-use.
+Call `write` with `AmdGpu`s; `mi210`, `mi300x`, `mi308x` and `radeon` describe whole machines. Only the device
+nodes need root. Formats and numbers are those of Linux 6.8 and ROCm 6.2. The first render node has the number
+128. The kernel creates devices for the highest number of partitions; KFD lists only the partitions in use.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 KFD_MAJOR, ACCEL_MAJOR = 235, 261
-XCC_PLACES = 8  # render nodes that the kernel keeps for each GPU that can be split
+XCC_PLACES = 8  # render nodes that the kernel creates for each GPU that supports partitions
 UNDERSCORE, DOT = "amdgpu_xcp_{}", "amdgpu_xcp.{}"
 RENDER_GID, VIDEO_GID = 105, 44
 # Real machines: the addresses of eight MI300X, and unique_ids (k8s-device-plugin, testdata).
@@ -33,10 +32,10 @@ NODES = "sys/class/kfd/kfd/topology/nodes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AmdGpu:
-    """A GPU: its place, the number of its first render node, and into how many partitions it is split.
+    """A GPU: its address, the number of its first render node, and the number of its partitions (`split`).
 
-    `places` is how many render nodes the kernel keeps for it; `own_ids` whether its partitions have
-    unique_ids of their own, as from ROCm 7.0 on.
+    `places` is the number of render nodes that the kernel creates for the GPU. With `own_ids`, its partitions
+    have different unique_ids, as in ROCm 7.0 and newer.
     """
 
     bdf: str
@@ -55,12 +54,12 @@ class AmdGpu:
 
     @property
     def renders(self) -> tuple[int, ...]:
-        """The render nodes that KFD knows."""
+        """The render nodes that KFD lists."""
         return tuple(range(self.render, self.render + self.split)) if self.kfd else ()
 
 
 def mi210(count: int = 8) -> tuple[AmdGpu, ...]:
-    """Describe MI210s, which cannot be split."""
+    """Describe MI210s, which cannot be partitioned."""
     return tuple(
         AmdGpu(
             bdf=_address(place), render=128 + place, card=1 + place, unique_id=_unique_id(place),
@@ -71,7 +70,7 @@ def mi210(count: int = 8) -> tuple[AmdGpu, ...]:
 
 
 def mi300x(split: int = 8, *, count: int = 8, own_ids: bool = False) -> tuple[AmdGpu, ...]:
-    """Describe MI300Xs, each split into 1, 2, 4 or 8."""
+    """Describe MI300Xs, each with 1, 2, 4 or 8 partitions."""
     mode = {1: "SPX", 2: "DPX", 4: "QPX", 8: "CPX"}[split]
     return tuple(
         AmdGpu(
@@ -84,14 +83,14 @@ def mi300x(split: int = 8, *, count: int = 8, own_ids: bool = False) -> tuple[Am
 
 
 def mi308x(count: int = 8) -> tuple[AmdGpu, ...]:
-    """Describe MI308Xs in QPX: four partitions of each, and none that is idle beyond the kernel's eight."""
+    """Describe MI308Xs in QPX mode: each has four partitions, and eight render nodes of the kernel."""
     return tuple(
         replace(gpu, product="AMD Instinct MI308X", device_id=0x74A2) for gpu in mi300x(4, count=count)
     )
 
 
 def radeon(bdf: str = "0000:03:00.0") -> AmdGpu:
-    """Describe a desktop's GPU, which KFD does not know."""
+    """Describe a desktop's GPU, which KFD does not list."""
     return AmdGpu(bdf=bdf, render=128, card=1, kfd=False, device_id=0x744C, pci_class=0x030000)
 
 
@@ -104,7 +103,7 @@ def write(
     version: str = "",
     cpus: int = 2,
 ) -> None:
-    """Write what amdgpu, KFD and udev show of GPUS; without NODES, /dev stays as it is."""
+    """Write the files of amdgpu, KFD and udev for GPUS; without NODES, /dev does not change."""
     put(root / "proc/sys/kernel/osrelease", b"6.8.0-60-generic\n")
     put(root / "proc/sys/kernel/arch", b"x86_64\n")
     put(root / "etc/group", f"root:x:0:\nvideo:x:{VIDEO_GID}:\nrender:x:{RENDER_GID}:\n".encode())
@@ -127,7 +126,7 @@ def write(
 
 
 def write_npu(root: Path, *, number: int = 0, bdf: str = "0000:c5:00.1", nodes: bool = True) -> None:
-    """Write an NPU of amdxdna, as a Ryzen AI has it: one accelerator node."""
+    """Write the NPU of a Ryzen AI, whose driver is amdxdna: it has one accelerator node."""
     folder = root / "sys/devices/pci0000:00" / bdf
     for name, text in {"vendor": "0x1022", "device": "0x17f0", "class": "0x118000"}.items():
         put(folder / name, f"{text}\n".encode())
@@ -143,16 +142,17 @@ def write_npu(root: Path, *, number: int = 0, bdf: str = "0000:c5:00.1", nodes: 
 
 
 def write_properties(root: Path, node: int, **values: int) -> Path:
-    """Write the properties of a KFD node; returns the file."""
+    """Write the properties of a KFD node; return the file."""
     file = root / NODES / str(node) / "properties"
     put(file, "".join(f"{key} {value}\n" for key, value in values.items()).encode())
     return file
 
 
 def link_hive(root: Path, gpus: tuple[AmdGpu, ...], hive: int, count: int = 1, *, hops: int = 1) -> None:
-    """Write that GPUS, of one hive, have COUNT links to each other, or reach each other by so many HOPS.
+    """Write links between each two of GPUS, which form the hive HIVE: COUNT links, each over HOPS hops.
 
-    With the numbers of an MI300X, whose links have 64 GB/s; every partition has links to every other.
+    The numbers are those of an MI300X, whose links have 64 GB/s. Every partition has links to every other
+    partition.
     """
     nodes = {render: int(node_of(root, render).parent.name) for gpu in gpus for render in gpu.renders}
     for render, node in nodes.items():
@@ -160,7 +160,7 @@ def link_hive(root: Path, gpus: tuple[AmdGpu, ...], hive: int, count: int = 1, *
         lines = [line for line in properties.read_text().splitlines() if not line.startswith("hive_id ")]
         put(properties, "\n".join([*lines, f"hive_id {hive}", ""]).encode())
         others = [other for number, other in nodes.items() if number != render]
-        # The first link leads to the processor, by PCI.
+        # The first link leads to the CPU, by PCI.
         rows = [(2, 0, 20, 0, 64000), *((11, other, 15 * hops, 64000, 64000 * count) for other in others)]
         for number, (kind, other, weight, least, most) in enumerate(rows):
             put(
@@ -172,28 +172,29 @@ def link_hive(root: Path, gpus: tuple[AmdGpu, ...], hive: int, count: int = 1, *
 
 
 def node_of(root: Path, render: int) -> Path:
-    """Return the properties of the KFD node with a render node."""
+    """Return the file `properties` of the KFD node whose render node has the number RENDER."""
     found = (root / NODES).glob("*/properties")
     return next(file for file in found if f"drm_render_minor {render}\n" in file.read_text())
 
 
 def edit_properties(root: Path, render: int, pattern: str, text: str) -> None:
-    """Replace PATTERN in the properties of the KFD node with a render node."""
+    """Replace PATTERN by TEXT in the properties of the KFD node whose render node has the number RENDER."""
     file = node_of(root, render)
     file.write_text(re.sub(pattern, text, file.read_text(), flags=re.MULTILINE))
 
 
 def make_unreadable(file: Path) -> None:
-    """Put a folder in the place of a file, which then cannot be read, not even by root."""
+    """Replace a file by a folder, so that even root cannot read it."""
     file.unlink()
     file.mkdir()
 
 
 def counted_by_amd(root: Path) -> list[str]:
-    """Return the render nodes as container-toolkit 1.3.0 counts their devices, told from its description.
+    """Return the render nodes in the order of AMD's container-toolkit 1.3.0, according to its description.
 
-    PCI devices, then partition devices, each by its path as text; those whose render node KFD has, grouped by
-    domain, bus and device of KFD's location; groups as they are met, within one by render node.
+    The toolkit reads the PCI devices, then the partition devices, each sorted by path as text. It ignores
+    devices whose render node KFD lacks. It groups the others by domain, bus and device of KFD's location. The
+    groups are in the order of their first device. The nodes of a group are sorted by number.
     """
     places: dict[int, tuple[int, int, int]] = {}
     for file in sorted((root / NODES).glob("*/properties"), key=str):

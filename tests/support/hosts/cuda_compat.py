@@ -23,7 +23,7 @@ _SHT_STRTAB, _SHT_NOTE = 3, 7
 
 
 def compat_library(text: str) -> bytes:
-    """Return a 64-bit libcuda.so.1 whose note says TEXT; without one, as packages up to CUDA 12.8 had it."""
+    """Return a 64-bit libcuda.so.1 with the note TEXT ("": no note, as in packages up to CUDA 12.8)."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "libcuda.so")
         write_library(path, "libcuda.so.1")

@@ -1,4 +1,4 @@
-"""What the tests of every vendor do with a discovery: its refusal, and the devices of specs."""
+"""Common steps of the tests of every vendor: an error of discovery, and the devices of specs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def refused(discover: Callable[[Path], Inventory], root: Path) -> HostError:
-    """Return the error that ends a discovery: one line, and a hint."""
+    """Return the error that ends a discovery; assert that it has one line and a hint."""
     with pytest.raises(HostError) as caught:
         discover(root)
     assert caught.value.message.isprintable()
@@ -28,7 +28,7 @@ def refused(discover: Callable[[Path], Inventory], root: Path) -> HostError:
 
 
 def documents(host: Root, inventory: Inventory, *profiles: Profile) -> dict[str, dict[str, Any]]:
-    """Return the checked specs of INVENTORY by their kinds."""
+    """Return the checked specs of INVENTORY: kind -> spec."""
     options = generate.GenerateOptions(profiles=profiles) if profiles else generate.GenerateOptions()
     products, broken = generate.generate_specs({inventory.vendor: inventory}, host=host, options=options)
     assert broken == {}

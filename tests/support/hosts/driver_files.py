@@ -1,12 +1,12 @@
-"""Driver user-space trees of the distributions, laid as small files below a fake root.
+"""Driver user-space trees of the distributions, written as small files below a fake root.
 
-One function per layout (`debian_13`, `ubuntu`, ...) lays a whole driver of one version, links included, and
-returns a `Laid`: what a container shall get, and from which file of the host. Libraries are real ELF files of
-some hundred bytes (`write_library`). nvidia_kernel.py writes the kernel's side.
+One function per layout (`debian_13`, `ubuntu`, ...) writes a whole driver of one version, links included, and
+returns a `Laid`, which maps the files for containers to files on the host. Libraries are real ELF files of
+some hundred bytes (`write_library`). nvidia_kernel.py writes the files in /proc, /sys and /dev.
 
-Sources: `dpkg -L` of Debian 12 and 13, and of Ubuntu 24.04's nvidia-*-550; RPM Fusion's and negativo17's
-spec files; Arch's nvidia-utils; nixpkgs' nvidia-x11/builder.sh; Container-Optimized OS's cos-gpu-installer;
-Talos' extensions (siderolabs/extensions); Bottlerocket's kmod packages.
+Sources: `dpkg -L` of Debian 12 and 13, and of Ubuntu 24.04's nvidia-*-550; RPM Fusion's and negativo17's spec
+files; Arch's nvidia-utils; nixpkgs' nvidia-x11/builder.sh; Container-Optimized OS's cos-gpu-installer; Talos'
+extensions (siderolabs/extensions); Bottlerocket's kmod packages.
 """
 
 import json
@@ -24,9 +24,10 @@ VERSIONED = ""  # a SONAME that ends in the driver's version
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library of the driver: how its SONAME ends, and what else software asks for.
+    """A library of the driver: its name, the end of its SONAME, and further names that software loads.
 
-    `dev`: by a link without any version as well. `own`: the version of its own in its file's name.
+    `dev`: software also loads a link without any version. `own`: the version in the file's name, if it is not
+    the driver's version.
     """
 
     stem: str
@@ -91,7 +92,7 @@ BINARIES = tuple(f"nvidia-{program}" for program in PROGRAMS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Laid:
-    """What was laid: a library's name or a file's place in the container -> its file on the host."""
+    """The files of a layout: a library's name or a file's path in the container -> its file on the host."""
 
     libraries: dict[str, str] = field(default_factory=dict)
     files: dict[str, str] = field(default_factory=dict)
@@ -108,7 +109,7 @@ def write_library(
 ) -> None:
     """Write a shared object: header, PT_LOAD, PT_DYNAMIC, dynamic section, names, then CONTAINS.
 
-    It has no SONAME where SONAME is empty.
+    If SONAME is empty, the file has no SONAME.
     """
     word, header_size, segment_size = ("Q", 64, 56) if bits == 64 else ("I", 52, 32)
     strings = [b"", os.fsencode(soname), *(os.fsencode(name) for name in needed)]
@@ -140,14 +141,14 @@ def put(path: Path, content: bytes = b"", mode: int = 0o644) -> None:
 
 
 def link(path: Path, target: str) -> None:
-    """Make a symbolic link, in place of an old one."""
+    """Create a symbolic link, or replace an old link."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.symlink_to(target)
 
 
 class _Tree:
-    """A driver of one version being laid below a root."""
+    """A driver of one version that is written below a root."""
 
     def __init__(self, root: Path, version: str, machine: int = X86_64) -> None:
         self.root = root
@@ -162,7 +163,7 @@ class _Tree:
         link(self.at(path), target)
 
     def library(self, library: Library, folder: str) -> None:
-        """Lay a library and the links beside it."""
+        """Write a library and the links beside it."""
         file, soname = library.file(self.version), library.soname(self.version)
         needed = tuple(name.format(v=self.version) for name in library.needed)
         write_library(self.at(f"{folder}/{file}"), soname, needed, machine=self.machine)
@@ -173,13 +174,13 @@ class _Tree:
         self.laid.libraries.update(dict.fromkeys(library.names(self.version), f"{folder}/{file}"))
 
     def libraries(self, libraries: tuple[Library, ...], folder: str) -> None:
-        """Lay libraries as most distributions do: all in one folder, those of VDPAU one below."""
+        """Write libraries as in most distributions: all in FOLDER, but VDPAU's library in a subfolder."""
         for library in libraries:
             self.library(library, f"{folder}/{library.folder}".rstrip("/"))
         self.link(f"{folder}/gbm/nvidia-drm_gbm.so", "../libnvidia-allocator.so.1")
 
     def file(self, path: str, target: str = "", *, content: bytes = b"laid\n", mode: int = 0o644) -> None:
-        """Lay a file that a container gets at TARGET."""
+        """Write a file that containers have at TARGET."""
         put(self.at(path), content, mode)
         self.laid.files[target or path] = path
 
@@ -193,7 +194,7 @@ class _Tree:
             self.file(f"{folder}/{below}", f"/lib/firmware/{below}")
 
     def xorg(self, drivers: str, extensions: str, *, versioned: bool = True) -> None:
-        """Lay the X server's modules; packages of Red Hat's kind drop the version from one's name."""
+        """Write the X server's modules; without VERSIONED (Red Hat), the GLX module's file has no version."""
         put(self.at(f"{drivers}/nvidia_drv.so"), self.version.encode())
         name, plain = f"libglxserver_nvidia.so.{self.version}", "libglxserver_nvidia.so"
         real = f"{extensions}/{name if versioned else plain}"
@@ -206,7 +207,7 @@ class _Tree:
             self.laid.files[f"{top}/extensions/{name}"] = real
 
     def manifests(self, share: str, etc: str, *, libraries: str = "", icd: str = "nvidia_icd.json") -> None:
-        """Lay what names libraries; LIBRARIES is the folder that NixOS puts before each name."""
+        """Write the manifests; LIBRARIES is the folder that NixOS puts before each library's name."""
         for name, library, target in (
             (
                 "egl/egl_external_platform.d/10_nvidia_wayland.json",
@@ -228,7 +229,7 @@ class _Tree:
                 self.laid.files[libraries + library] = self.laid.libraries[library]
 
     def data(self, share: str) -> None:
-        """Lay the files that the libraries themselves read."""
+        """Write the files that the libraries themselves read."""
         for name in ("nvoptix.bin", f"nvidia-application-profiles-{self.version}-rc"):
             self.file(f"{share}/nvidia/{name}", f"/usr/share/nvidia/{name}")
 
@@ -239,17 +240,17 @@ class _Tree:
 
 
 def debian_13(root: Path) -> Laid:
-    """Lay Debian 13's driver: libraries in two folders, one behind update-alternatives."""
+    """Write Debian 13's driver: libraries in two folders; update-alternatives has links to one of them."""
     return _debian(root, V550, "current", DRIVER_550)
 
 
 def debian_12(root: Path) -> Laid:
-    """Lay Debian 12's driver."""
+    """Write Debian 12's driver."""
     return _debian(root, V535, "current", DRIVER_535)
 
 
 def debian_tesla_470(root: Path) -> Laid:
-    """Lay Debian 12's legacy driver: a folder of its own, and an NVVM without the driver's version."""
+    """Write Debian 12's legacy driver: in a folder of its own, with an NVVM of another version."""
     return _debian(root, V470, "tesla-470", DRIVER_470)
 
 
@@ -289,7 +290,7 @@ def _debian(root: Path, version: str, flavour: str, libraries: tuple[Library, ..
 
 
 def ubuntu(root: Path, version: str = V550, *, machine: int = X86_64) -> Laid:
-    """Lay Ubuntu's driver: everything in one folder, 32-bit libraries in another."""
+    """Write Ubuntu's driver: 64-bit libraries in one folder, 32-bit libraries in another folder."""
     tree = _Tree(root, version, machine)
     _usr_merge(root)
     folder = f"/usr/lib/{'x86_64' if machine == X86_64 else 'aarch64'}-linux-gnu"
@@ -303,12 +304,12 @@ def ubuntu(root: Path, version: str = V550, *, machine: int = X86_64) -> Laid:
 
 
 def ubuntu_aarch64(root: Path, version: str = V550) -> Laid:
-    """Lay Ubuntu's driver of an Arm server."""
+    """Write Ubuntu's driver of an Arm server."""
     return ubuntu(root, version, machine=AARCH64)
 
 
 def red_hat(root: Path, version: str = V550) -> Laid:
-    """Lay the driver as on Red Hat Enterprise Linux and Fedora: /usr/lib64, 32-bit ones in /usr/lib."""
+    """Write the driver of RHEL and Fedora: libraries in /usr/lib64, 32-bit libraries in /usr/lib."""
     tree = _Tree(root, version)
     _usr_merge(root)
     tree.libraries(DRIVER_550, "/usr/lib64")
@@ -323,7 +324,7 @@ def red_hat(root: Path, version: str = V550) -> Laid:
 
 
 def arch(root: Path, version: str = V550) -> Laid:
-    """Lay Arch Linux's driver: everything in /usr/lib, of which /usr/lib64 is another name."""
+    """Write Arch Linux's driver: 64-bit libraries in /usr/lib; /usr/lib64 is a link to /usr/lib."""
     tree = _Tree(root, version)
     for path, target in (("lib", "usr/lib"), ("lib64", "usr/lib"), ("bin", "usr/bin"), ("sbin", "usr/bin")):
         link(root / path, target)
@@ -338,11 +339,11 @@ def arch(root: Path, version: str = V550) -> Laid:
 
 
 def nixos(root: Path, version: str = V550) -> Laid:
-    """Lay NixOS's driver: packages in /nix/store, a farm of links at /run/opengl-driver."""
+    """Write NixOS's driver: packages in /nix/store, a farm of links at /run/opengl-driver."""
     tree = _Tree(root, version)
     package = f"/nix/store/0a1b2c3d4e5f6g7h8i9j0k1l2m3n4p5q-nvidia-x11-{version}-6.12.30"
     tree.libraries(DRIVER_550, f"{package}/lib")
-    for library in DRIVER_550:  # builder.sh links every library under .so and .so.1 as well
+    for library in DRIVER_550:  # builder.sh links every library under .so and .so.1 too
         folder = f"{package}/lib/{library.folder}".rstrip("/")
         for name in (f"{library.stem}.so", f"{library.stem}.so.1"):
             if not tree.at(f"{folder}/{name}").is_symlink():
@@ -356,7 +357,7 @@ def nixos(root: Path, version: str = V550) -> Laid:
             tree.link(f"{farm}/{below}/{name}", f"{package}/{below}/{name}")
     tree.link("/run/opengl-driver", farm)
     tree.binaries(f"{package}-bin/origBin")
-    for name in BINARIES:  # patched to load libraries from the store: of no use in a container
+    for name in BINARIES:  # patched to load libraries from the store, so that they fail in a container
         put(tree.at(f"{package}-bin/bin/{name}"), package.encode(), 0o755)
         tree.link(f"/nix/store/2c3d-system-path/bin/{name}", f"{package}-bin/bin/{name}")
     tree.firmware(f"{package}-firmware/lib/firmware")
@@ -367,7 +368,7 @@ def nixos(root: Path, version: str = V550) -> Laid:
 
 
 def own_folder(root: Path, version: str = V550, *, folder: str) -> Laid:
-    """Lay a driver in a folder of its own, as on Container-Optimized OS, whose system is read-only."""
+    """Write a driver in a folder of its own, as on Container-Optimized OS, whose system is read-only."""
     tree = _Tree(root, version)
     tree.libraries(DRIVER_550, f"{folder}/lib64")
     tree.binaries(f"{folder}/bin")
@@ -379,12 +380,12 @@ def own_folder(root: Path, version: str = V550, *, folder: str) -> Laid:
 
 
 def container_optimized_os(root: Path, version: str = V550) -> Laid:
-    """Lay the driver where GKE's installer puts it."""
+    """Write the driver in the folder of GKE's installer."""
     return own_folder(root, version, folder="/home/kubernetes/bin/nvidia")
 
 
 def talos(root: Path, version: str = V550, *, libraries: str = "/usr/local/lib") -> Laid:
-    """Lay the driver as Talos' system extension does: all below /usr/local, of which /usr is read-only."""
+    """Write the driver of Talos' extension. /usr is read-only; all but the firmware is below /usr/local."""
     tree = _Tree(root, version)
     _usr_merge(root)
     tree.libraries(DRIVER_550, libraries)
@@ -396,7 +397,7 @@ def talos(root: Path, version: str = V550, *, libraries: str = "/usr/local/lib")
 
 
 def bottlerocket(root: Path, version: str = V550) -> Laid:
-    """Lay Bottlerocket's driver: libraries and programs each in a folder of the flavour's own."""
+    """Write Bottlerocket's driver: libraries and programs each in a folder of the flavour."""
     tree = _Tree(root, version)
     _usr_merge(root)
     tree.libraries(tuple(replace(library, folder="") for library in DRIVER_550), "/usr/lib/nvidia/tesla")

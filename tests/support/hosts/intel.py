@@ -1,4 +1,4 @@
-"""Hosts with Intel's accelerators for the tests: what is found there, and what is offered."""
+"""Hosts with Intel's accelerators for the tests: discovery, and the devices of the specs."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ def places(root: Path, *, vfio: bool = False) -> DiscoveryContext:
 
 
 def discover(root: Path, *devices: Device, vfio: bool = False) -> Inventory:
-    """Lay DEVICES, if any, and read the host."""
+    """Write the files of DEVICES, if any, and return the inventory of the host."""
     if devices:
         lay(root, *devices)
     return VENDOR.discover(places(root, vfio=vfio))
 
 
 def refusal(root: Path) -> HostError:
-    """Return the error that ends discovery: one line, and what to do next."""
+    """Return the error that ends discovery, with its hint."""
     return refused(lambda place: VENDOR.discover(places(place)), root)
 
 
 def kinds(root: Path, inventory: Inventory) -> dict[str, dict[str, list[str]]]:
-    """Return what is offered, from checked specs: kind -> device -> paths of its nodes in a container."""
+    """Return the devices of the checked specs: kind -> device -> paths of its nodes in a container."""
     return {kind: node_paths(made) for kind, made in documents(places(root).host, inventory).items()}
 
 
 def offered(root: Path, *devices: Device, kind: str = "intel.com/gpu") -> dict[str, list[str]]:
-    """Lay DEVICES, if any, and return the devices of KIND with the paths of their nodes."""
+    """Write DEVICES, if any, and return the devices of KIND with the paths of their nodes."""
     return kinds(root, discover(root, *devices))[kind]
 
 
@@ -51,7 +51,7 @@ def plain(paths: list[str]) -> list[str]:
 
 
 def rules(inventory: Inventory) -> dict[str, str]:
-    """Return the findings: rule -> severity; of one rule the last."""
+    """Return the severity of the findings by rule; for several findings of a rule, of the last finding."""
     for finding in inventory.findings:
         assert finding.message.isprintable(), finding
     return {finding.rule: finding.severity for finding in inventory.findings}

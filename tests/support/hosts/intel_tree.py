@@ -1,12 +1,11 @@
-"""Hosts with Intel's accelerators, from a few lines of description: /sys, and real nodes in /dev where root.
+"""Writes /sys of hosts with Intel's accelerators and, as root, device nodes in /dev, from short descriptions.
 
-`lay(root, *devices)` lays what the kernel and udev show of them; each `Device` is one line. `gpu`, `npu`
-and `gaudi` are the usual ones. The last functions lay the trees that Intel's own tests make, which lack
-much of what a kernel shows.
+`lay(root, *devices)` writes the files of the kernel and of udev for each `Device`. `gpu`, `npu` and `gaudi`
+return usual devices. The last functions write the trees of Intel's own tests, which lack many files of a
+kernel.
 
-Sources: the kernel's Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-drm and driver-api/vfio.rst;
-udev's 50-udev-default.rules and 60-drm.rules. Addresses and numbers of devices are those of Intel's system
-guides.
+Sources: the kernel's Documentation/ABI/testing/sysfs-bus-pci, sysfs-class-drm and driver-api/vfio.rst; udev's
+50-udev-default.rules and 60-drm.rules. Addresses and numbers of devices are those of Intel's system guides.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ VGA, DISPLAY, ACCELERATOR = "0x030000", "0x038000", "0x120000"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A PCI function: where, what, which driver has it, and the numbers of its nodes; None: no such node."""
+    """A PCI function: its address, type and driver, and the numbers of its nodes (None: no such node)."""
 
     address: str
     device_id: str
@@ -63,12 +62,12 @@ class Device:
 
     @property
     def folder(self) -> str:
-        """Its folder, as the kernel lays it out."""
+        """The folder of the function, as in the kernel."""
         return f"sys/devices/pci{self.address[:7]}/{self.address}"
 
 
 def gpu(number: int, address: str, device_id: str, driver: str, **more: Any) -> Device:
-    """Describe a GPU with a card and a render node, both with NUMBER."""
+    """Describe a GPU with the card NUMBER and the render node 128 + NUMBER."""
     return Device(
         address=address, device_id=device_id, driver=driver, card=number, render=128 + number, **more
     )
@@ -82,7 +81,7 @@ def npu(number: int = 0, address: str = "0000:00:0b.0", device_id: str = LUNAR_L
 
 
 def gaudi(number: int, address: str, *, uverbs: bool = True) -> Device:
-    """Describe a Gaudi with its control node and its network's."""
+    """Describe a Gaudi with its control node and the device node of its network."""
     return Device(
         address=address,
         device_id=GAUDI_3,
@@ -96,7 +95,7 @@ def gaudi(number: int, address: str, *, uverbs: bool = True) -> Device:
 
 
 def lay(root: Path, *devices: Device, nodes: bool = True) -> None:
-    """Lay DEVICES below ROOT, with real nodes unless told otherwise: these can be made by root only."""
+    """Write DEVICES below ROOT, by default with real nodes, which only root can create."""
     put(root / "proc/sys/kernel/osrelease", f"{RELEASE}\n".encode())
     put(root / "proc/sys/kernel/arch", b"x86_64\n")
     put(root / "etc/group", f"root:x:0:\nvideo:x:{VIDEO}:\nrender:x:{RENDER}:\n".encode())
@@ -156,7 +155,7 @@ def _lay_minors(root: Path, device: Device) -> None:
 
 
 def _minors(device: Device) -> list[tuple[str, str, int, int]]:
-    """Name the kernel's minors of a device: subsystem, name, major, minor."""
+    """Return the kernel's minors of a device: subsystem, name, major, minor."""
     found = []
     if device.card is not None:
         found.append(("drm", f"card{device.card}", DRM_MAJOR, device.card))
@@ -181,7 +180,7 @@ def _lay_virtual_functions(root: Path, device: Device) -> None:
 
 
 def lay_nodes(root: Path, device: Device) -> None:
-    """Make the nodes of DEVICE as devtmpfs and udev do."""
+    """Create the nodes of DEVICE like devtmpfs and udev."""
     places = {"drm": "dri", "accel": "accel", "infiniband_verbs": "infiniband"}
     for subsystem, name, major, minor in _minors(device):
         gid, mode = (VIDEO, 0o660) if name.startswith("card") else (RENDER, 0o660)
@@ -205,7 +204,7 @@ def lay_nodes(root: Path, device: Device) -> None:
 
 
 def make_node(path: Path, major: int, minor: int, *, gid: int = 0, mode: int = 0o660) -> None:
-    """Make a real character device, whatever the umask."""
+    """Create a real character device with exactly MODE, for any umask."""
     nvidia_kernel.make_node(path.parent, Node(path=path.name, major=major, minor=minor), mode, gid=gid)
 
 
@@ -213,9 +212,9 @@ def make_node(path: Path, major: int, minor: int, *, gid: int = 0, mode: int = 0
 
 
 def arc_a770() -> tuple[Device, ...]:
-    """Describe a desktop with an Arc of i915 and one of xe, and the processor's own management engine.
+    """Describe a desktop with a GPU of i915, a GPU of xe, and the CPU's own management engine.
 
-    The i915 one has both interfaces of its GSC; the number in their names is that of the PCI address.
+    The GPU of i915 has both interfaces of its GSC. The number in their names is the PCI bus and device.
     """
     return (
         Device(
@@ -230,7 +229,7 @@ def arc_a770() -> tuple[Device, ...]:
 
 
 def one_of_each_driver() -> tuple[Device, Device, Device, Device]:
-    """Describe a GPU of xe, one of i915, an NPU and a Gaudi."""
+    """Describe a GPU of the driver xe, a GPU of i915, an NPU and a Gaudi."""
     return (
         gpu(1, "0000:03:00.0", B60, "xe"),
         gpu(0, IGPU, "0xa780", "i915", pci_class=VGA),
@@ -245,7 +244,7 @@ def laptop() -> tuple[Device, ...]:
 
 
 def flex_170(vfs: int = 4, *, vfio: tuple[int, ...] = ()) -> tuple[Device, ...]:
-    """Describe a processor's GPU, and a Flex 170 with virtual functions, of which VFIO has the given ones."""
+    """Describe an integrated GPU and a Flex 170 with VFS functions; vfio-pci drives the functions in VFIO."""
     addresses = tuple(f"0000:4d:{number // 8:02x}.{number % 8}" for number in range(1, vfs + 1))
     parent = "0000:4d:00.0"
     virtual = (
@@ -269,7 +268,7 @@ def flex_170(vfs: int = 4, *, vfio: tuple[int, ...] = ()) -> tuple[Device, ...]:
 
 
 def b60(count: int = 4) -> tuple[Device, ...]:
-    """Describe Arc Pro B60s, beside a display adapter that is no GPU of Intel's and has card0."""
+    """Describe Arc Pro B60s from card1 on; card0 belongs to a display adapter of another vendor."""
     return tuple(
         gpu(1 + number, f"0000:{0x18 + 0x21 * number:02x}:00.0", B60, "xe", pci_class=VGA)
         for number in range(count)
@@ -277,7 +276,7 @@ def b60(count: int = 4) -> tuple[Device, ...]:
 
 
 def max_1550(count: int = 8) -> tuple[Device, ...]:
-    """Describe Max 1550s, whose cards the kernel numbered in another order than the bus."""
+    """Describe Max 1550s; the order of their card numbers is the reverse of the order on the bus."""
     return tuple(
         gpu(count - 1 - number, f"0000:{0x18 + 0x1A * number:02x}:00.0", MAX_1550, "i915")
         for number in range(count)
@@ -285,12 +284,12 @@ def max_1550(count: int = 8) -> tuple[Device, ...]:
 
 
 def gaudi_3(count: int = 8) -> tuple[Device, ...]:
-    """Describe Gaudis, which their driver numbers in another order than the bus."""
+    """Describe Gaudis; the order of their numbers in the driver is not the order on the bus."""
     buses = ("33", "9a", "34", "9b", "4d", "b3", "4e", "b4")
     return tuple(gaudi(number, f"0000:{bus}:00.0") for number, bus in enumerate(buses[:count]))
 
 
-# The trees of Intel's own tests: the kernel tells no numbers of nodes. (There, all are those of /dev/null.)
+# The trees of Intel's own tests have no numbers of device nodes. (Their nodes are copies of /dev/null.)
 
 _FORMS = (
     (r"card(\d+)|renderD(\d+)", DRM_MAJOR),
@@ -302,7 +301,7 @@ _FORMS = (
 
 
 def _make_by_name(path: Path) -> None:
-    """Make the node PATH with numbers that such a node has."""
+    """Create the device node PATH with numbers that fit its name."""
     for pattern, major in _FORMS:
         if found := re.fullmatch(pattern, path.name):
             make_node(path, major, int(next(filter(None, found.groups()))), mode=0o644)
@@ -313,7 +312,7 @@ def _make_by_name(path: Path) -> None:
 def lay_resource_driver_gpu(
     root: Path, address: str, device_id: str, driver: str, *, card: str, render: str = ""
 ) -> None:
-    """Lay a GPU as intel-resource-drivers' pkg/fakesysfs does: the class of cards leads out of the tree."""
+    """Write a GPU like intel-resource-drivers' pkg/fakesysfs: the link in class/drm is absolute."""
     folder = root / f"sys/devices/pci0000:00/{address}"
     for name, content in (
         ("device", device_id),
@@ -334,7 +333,7 @@ def lay_resource_driver_gpu(
 
 
 def lay_resource_driver_vfio(root: Path, address: str, device_id: str, vfio: str, group: str) -> None:
-    """Lay a GPU for virtual machines as pkg/fakesysfs does: the folder of its group does not exist."""
+    """Write a GPU for virtual machines like pkg/fakesysfs: the folder of its IOMMU group is missing."""
     folder = root / f"sys/devices/pci0000:00/{address}"
     for name, content in (("device", device_id), ("vendor", "0x8086"), ("class", VGA)):
         put(folder / name, content.encode())
@@ -348,7 +347,7 @@ def lay_resource_driver_vfio(root: Path, address: str, device_id: str, vfio: str
 
 
 def lay_resource_driver_gaudi(root: Path, address: str, number: int) -> None:
-    """Lay a Gaudi as intel-resource-drivers' pkg/fakesysfs does: without vendor and class."""
+    """Write a Gaudi like intel-resource-drivers' pkg/fakesysfs: without vendor and class."""
     folder = root / f"sys/devices/pci0000:15/{address}"
     for name, content in (("device", "0x1020"), ("pci_addr", address), ("module_id", str(number))):
         put(folder / name, content.encode())
@@ -367,7 +366,7 @@ def lay_resource_driver_gaudi(root: Path, address: str, number: int) -> None:
 
 
 def lay_older_gaudi(root: Path, address: str, number: int) -> None:
-    """Lay a Gaudi as older releases of pkg/fakesysfs do: its node belongs to a device of no bus."""
+    """Write a Gaudi like older releases of pkg/fakesysfs: its node belongs to a device without a bus."""
     put(root / f"sys/bus/pci/drivers/habanalabs/{address}/device", b"0x1020")
     put(root / f"sys/devices/virtual/accel/accel{number}/device/pci_addr", address.encode())
     (root / f"sys/devices/virtual/accel/accel_controlD{number}").mkdir(parents=True)
@@ -377,7 +376,7 @@ def lay_older_gaudi(root: Path, address: str, number: int) -> None:
 
 
 def lay_device_plugin_gpus(root: Path, count: int, driver: str = "i915") -> None:
-    """Lay GPUs as intel-device-plugins' pkg/fakedri does; from the tenth on their addresses are none."""
+    """Write GPUs like intel-device-plugins' pkg/fakedri; from the tenth on, their addresses are invalid."""
     for number in range(count):
         card, render = f"card{number}", f"renderD{128 + number}"
         bus = root / f"sys/bus/pci/drivers/{driver}/0000:00:0{number}.0"
@@ -395,7 +394,7 @@ def lay_device_plugin_gpus(root: Path, count: int, driver: str = "i915") -> None
 
 
 def lay_device_plugin_npu(root: Path, number: int, device_id: str) -> None:
-    """Lay an NPU as the tests of intel-device-plugins' npu_plugin do: in the class of accelerators alone."""
+    """Write an NPU like the tests of intel-device-plugins' npu_plugin: only in /sys/class/accel."""
     device = root / f"sys/class/accel/accel{number}/device"
     (device / f"drm/accel{number}").mkdir(parents=True)
     put(device / "vendor", b"0x8086")

@@ -1,4 +1,4 @@
-"""The kernel's side of MIG: capability files, mig-minors and the nodes of instances."""
+"""The kernel's files for MIG: capability files, mig-minors and the device nodes of instances."""
 
 from pathlib import Path
 
@@ -8,12 +8,12 @@ CAPS_MAJOR = 511
 
 
 def minor_of(gpu: int, gi: int, ci: int | None = None) -> int:
-    """Return the minor that the driver gives a capability: nine a GPU instance, 15 of these a GPU."""
+    """Return the minor of a capability. The driver has 15 instances per GPU, and nine minors per instance."""
     return 3 + gpu * 135 + gi * 9 + (0 if ci is None else ci + 1)
 
 
 def write_minors(root: Path, gpus: int) -> None:
-    """Write mig-minors, which lists every possible instance, and the capabilities that all share."""
+    """Write mig-minors, which lists every possible instance; also write the shared capabilities."""
     lines = ["config 1", "monitor 2"]
     for gpu in range(gpus):
         for gi in range(15):
@@ -29,7 +29,7 @@ def access_text(minor: int) -> str:
 
 
 def write_instance(root: Path, gpu: int, gi: int, ci: int = 0, *, nodes: bool = True) -> None:
-    """Make a MIG instance exist: its capability files and, unless nodes=False, its nodes."""
+    """Create a MIG instance: its capability files and, with NODES, its device nodes."""
     folder = root / f"proc/driver/nvidia/capabilities/gpu{gpu}/mig/gi{gi}"
     for path, minor in (
         (folder / "access", minor_of(gpu, gi)),

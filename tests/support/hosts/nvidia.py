@@ -1,4 +1,4 @@
-"""Whole hosts for the tests of vendors: a kernel's side and a driver's user space below one folder."""
+"""Whole NVIDIA hosts for the tests of vendors: the kernel's files and the driver's files in one folder."""
 
 import os
 import stat
@@ -24,7 +24,7 @@ DRIVER = Driver(version=V550, flavour="proprietary", architecture="x86_64")
 
 @contextmanager
 def empty_root() -> Iterator[Path]:
-    """Make a root for one example of a hypothesis test, which fixtures do not renew."""
+    """Yield a root for one example of a hypothesis test, because a fixture runs once for all examples."""
     with tempfile.TemporaryDirectory(prefix="host-") as folder:
         yield Path(folder)
 
@@ -46,7 +46,7 @@ def delivered(draft: Draft) -> Draft:
 def boot(
     root: Path, gpus: tuple[Gpu, ...] | int = 1, *, version: str = V550, machine: str = "x86_64"
 ) -> tuple[Gpu, ...]:
-    """Write the kernel's side, with real device nodes, and return the GPUs."""
+    """Write the kernel's files and real device nodes for GPUS, and return the GPUs."""
     gpus = example_gpus(gpus) if isinstance(gpus, int) else gpus
     write_kernel_side(root, gpus, driver_version=version)
     file = root / "proc/driver/nvidia/version"
@@ -55,7 +55,7 @@ def boot(
 
 
 def install(root: Path, layout: Callable[[Path], Laid], gpus: int = 1) -> Laid:
-    """Lay a driver and boot its version."""
+    """Write a driver by LAYOUT, and the kernel's files for its version."""
     laid = layout(root)
     machine = "aarch64" if "aarch64" in layout.__name__ else "x86_64"
     version = laid.libraries["libcuda.so.1"].partition(".so.")[2]
@@ -68,12 +68,12 @@ def discover(root: Path) -> Inventory:
 
 
 def refusal(root: Path) -> HostError:
-    """Return the error that ends discovery: one line, and what to do next."""
+    """Return the error that ends discovery, with its hint."""
     return refused(discover, root)
 
 
 def make_any_instead(path: Path, kind: str) -> None:
-    """Put something else in the place of a file; a device if the test has `real_nodes`."""
+    """Replace a file by a file of the type KIND; for a device, the test needs the fixture `real_nodes`."""
     mode = {"block device": stat.S_IFBLK, "character device": stat.S_IFCHR}.get(kind)
     if mode is None:
         make_instead(path, kind)
@@ -83,7 +83,7 @@ def make_any_instead(path: Path, kind: str) -> None:
 
 
 def make_instead(path: Path, kind: str) -> None:
-    """Put something else in the place of a file, as an ordinary user can."""
+    """Replace a file by a file of the type KIND, which an ordinary user can make."""
     path.unlink(missing_ok=True)
     match kind:
         case "FIFO":
@@ -101,5 +101,5 @@ def make_instead(path: Path, kind: str) -> None:
 
 
 def rules(inventory: Inventory) -> dict[str, str]:
-    """Return the findings: rule -> severity; of one rule the last."""
+    """Return the severity of the findings by rule; for several findings of a rule, of the last finding."""
     return {finding.rule: finding.severity for finding in inventory.findings}

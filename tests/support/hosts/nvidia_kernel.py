@@ -1,7 +1,7 @@
-"""What the NVIDIA kernel driver shows of itself, written as plain files below a fake root.
+"""The files of the NVIDIA kernel driver, written as plain files below a fake root.
 
-`write_kernel_side` is the one to call: after it, `--root` on that folder finds GPUs. Needs neither a GPU nor
-a driver; only the device nodes need root. The formats are those of driver 550.
+After `write_kernel_side`, cdigen with `--root` finds GPUs below the fake root. The function needs neither a
+GPU nor a driver. Only the device nodes need root. The formats are those of driver 550.
 """
 
 import os
@@ -15,7 +15,7 @@ from support.hosts.driver_files import link
 NVIDIA_MAJOR = 195
 DRM_MAJOR = 226
 
-# One processor of the level x86-64-v2 and no more, as far as the kernel tells its features.
+# /proc/cpuinfo with one CPU, whose flags are those of the level x86-64-v2.
 CPUINFO = (
     "processor\t: 0\n"
     "vendor_id\t: GenuineIntel\n"
@@ -37,7 +37,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU as the driver describes it. `card` and `render` are DRM minors; None: no DRM driver is loaded."""
+    """A GPU in the driver's files. `card` and `render` are DRM minors; None: no DRM driver is loaded."""
 
     minor: int
     bdf: str
@@ -52,7 +52,7 @@ class Gpu:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """Its own device nodes."""
+        """The device nodes of the GPU."""
         nodes = [Node(path=f"/dev/nvidia{self.minor}", major=NVIDIA_MAJOR, minor=self.minor)]
         if self.card is not None:
             nodes.append(Node(path=f"/dev/dri/card{self.card}", major=DRM_MAJOR, minor=self.card))
@@ -62,9 +62,9 @@ class Gpu:
 
 
 def example_gpus(count: int) -> tuple[Gpu, ...]:
-    """Name the GPUs of one machine, for each of which minor, bus, card and render number all differ.
+    """Return the GPUs of one machine, each with its own minor, bus number, card and render node.
 
-    card0 and renderD128 are left to a display adapter of another vendor, as on most servers.
+    card0 and renderD128 belong to a display adapter of another vendor, as on most servers.
     """
     return tuple(
         Gpu(
@@ -79,7 +79,7 @@ def example_gpus(count: int) -> tuple[Gpu, ...]:
 
 
 def control_nodes(uvm_major: int = 510) -> tuple[Node, ...]:
-    """Name the nodes that all GPUs share. The kernel chooses the major of nvidia-uvm when it is loaded."""
+    """Return the nodes that all GPUs share. The kernel sets UVM_MAJOR when it loads nvidia-uvm."""
     return (
         Node(path="/dev/nvidiactl", major=NVIDIA_MAJOR, minor=255),
         Node(path="/dev/nvidia-modeset", major=NVIDIA_MAJOR, minor=254),
@@ -98,9 +98,9 @@ def write_kernel_side(
     caps_major: int = 511,
     nodes: bool = True,
 ) -> None:
-    """Write below root what a loaded driver shows in /proc, /sys and /dev.
+    """Write the files of a loaded driver in /proc, /sys and, with NODES, /dev below ROOT.
 
-    nodes=False leaves /dev out: real character devices can be made by root only.
+    Only root can make real character devices in /dev.
     """
     write_driver(root / "proc/driver/nvidia", driver_version, open_module=open_module)
     write(root / "sys/module/nvidia/version", f"{driver_version}\n")
@@ -149,7 +149,7 @@ def write_driver(folder: Path, version: str, *, open_module: bool) -> None:
 
 
 def information_text(gpu: Gpu, driver_version: str) -> str:
-    """Render /proc/driver/nvidia/gpus/<bdf>/information."""
+    """Return the text of /proc/driver/nvidia/gpus/<bdf>/information."""
     return (
         f"Model: \t\t {gpu.model}\n"
         f"IRQ:   \t\t {96 + gpu.minor}\n"
@@ -166,7 +166,7 @@ def information_text(gpu: Gpu, driver_version: str) -> str:
 
 
 def devices_text(*, uvm_major: int, caps_major: int) -> str:
-    """Render /proc/devices of a small machine with the driver's modules loaded."""
+    """Return the text of /proc/devices of a small machine with the driver's modules loaded."""
     characters = {
         1: "mem",
         5: "/dev/tty",
@@ -187,7 +187,7 @@ def devices_text(*, uvm_major: int, caps_major: int) -> str:
 
 
 def write_pci_device(sys: Path, gpu: Gpu) -> None:
-    """Write a GPU's PCI device and DRM minors as sysfs lays them out: the device once, else links."""
+    """Write a GPU's PCI device and DRM minors as in sysfs: the device's folder, and links to it."""
     bridge = f"pci{gpu.bdf.rsplit(':', 2)[0]}:00"
     device = sys / "devices" / bridge / gpu.bdf
     write(device / "vendor", "0x10de\n")
@@ -197,7 +197,7 @@ def write_pci_device(sys: Path, gpu: Gpu) -> None:
         device / "uevent",
         f"DRIVER=nvidia\nPCI_CLASS={gpu.pci_class:X}\nPCI_ID=10DE:{gpu.device_id:04X}\nPCI_SLOT_NAME={gpu.bdf}\n",
     )
-    # The first 64 bytes of its config space: the ids, and a header of type 0.
+    # The first 64 bytes of the PCI config space: the ids, and a header of type 0.
     (device / "config").write_bytes(struct.pack("<HH60x", 0x10DE, gpu.device_id))
     (sys / "bus/pci/drivers/nvidia").mkdir(parents=True, exist_ok=True)
     link(device / "driver", "../../../bus/pci/drivers/nvidia")
@@ -217,7 +217,7 @@ def write_pci_device(sys: Path, gpu: Gpu) -> None:
 
 
 def link_by_path(folder: Path, gpu: Gpu) -> None:
-    """Make udev's links to a GPU's DRM nodes: /dev/dri/by-path/pci-<bdf>-card and -render."""
+    """Create udev's links to a GPU's DRM nodes: /dev/dri/by-path/pci-<bdf>-card and -render."""
     if gpu.card is not None:
         link(folder / f"pci-{gpu.bdf}-card", f"../card{gpu.card}")
     if gpu.render is not None:
@@ -225,7 +225,7 @@ def link_by_path(folder: Path, gpu: Gpu) -> None:
 
 
 def make_node(root: Path, node: Node, mode: int = 0o666, *, gid: int | None = None) -> None:
-    """Make a real character device below root, whatever the umask, of root and the group GID, if any."""
+    """Create a real character device below ROOT with exactly MODE; its group is GID if GID is not None."""
     path = root / node.path.lstrip("/")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
@@ -236,9 +236,9 @@ def make_node(root: Path, node: Node, mode: int = 0o666, *, gid: int | None = No
 
 
 def write(path: Path, content: str) -> None:
-    """Write a new file, never into an old one: root may be a tree of hard links to another (copy_tree)."""
+    """Replace PATH by a new file. An old file may be a hard link into another tree (copy_tree)."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # In one step, as /proc changes: a daemon that looks meanwhile must not find nothing.
+    # Atomic, like a change of /proc: a daemon that reads at the same time must not find an empty file.
     new = path.with_name(f"{path.name}.new")
     new.write_text(content)
     new.replace(path)

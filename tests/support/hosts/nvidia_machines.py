@@ -1,7 +1,7 @@
-"""Machines with NVIDIA GPUs, each as its kernel side, nodes and driver: from a desktop to a GB200.
+"""Machines with NVIDIA GPUs, from a desktop to a GB200, with the kernel's files, device nodes and the driver.
 
-Shapes (numbers of GPUs, PCI addresses, nodes of NVSwitch and IMEX) follow NVIDIA's system guides for
-DGX A100, DGX H100, DGX B200 and GB200 NVL72, and the MIG User Guide's geometries.
+Shapes (numbers of GPUs, PCI addresses, nodes of NVSwitch and IMEX) follow NVIDIA's system guides for DGX
+A100, DGX H100, DGX B200 and GB200 NVL72, and the MIG User Guide's geometries.
 """
 
 import shutil
@@ -67,7 +67,7 @@ def dgx_h100(root: Path) -> None:
 
 
 def dgx_b200(root: Path) -> None:
-    """Eight GPUs whose NVSwitches the host does not see, on Red Hat."""
+    """Eight GPUs whose NVSwitches are not on the host, on Red Hat."""
     driver_files.red_hat(root)
     boot(root, gpus(B200, DGX_H100))
 
@@ -91,7 +91,7 @@ def gb200(root: Path) -> None:
 
 
 def a100_with_mig(root: Path) -> None:
-    """GPU 0 as seven 1g, GPU 1 as 3g and 4g, GPUs 2 and 3 whole."""
+    """GPU 0 with seven 1g instances, GPU 1 with a 3g and a 4g instance, GPUs 2 and 3 whole."""
     driver_files.debian_13(root)
     boot(root, gpus(A100, DGX_A100[:4]))
     write_minors(root, 4)
@@ -102,7 +102,7 @@ def a100_with_mig(root: Path) -> None:
 
 
 def sixteen_with_one_lost(root: Path) -> None:
-    """Sixteen GPUs, the sixth of which has fallen off the bus: the module no longer lists it."""
+    """Sixteen GPUs; the sixth has fallen off the bus, and the module no longer lists it."""
     driver_files.debian_13(root)
     machine = gpus(H100, tuple(f"{0x10 + 4 * number:02x}" for number in range(16)))
     boot(root, machine)
@@ -110,20 +110,20 @@ def sixteen_with_one_lost(root: Path) -> None:
 
 
 def vgpu_guest(root: Path) -> None:
-    """A virtual machine with a vGPU: its PCI domain is the hypervisor's invention."""
+    """A virtual machine with a vGPU: the hypervisor sets its PCI domain."""
     driver_files.ubuntu(root)
     boot(root, gpus("NVIDIA A16-4Q", ("02",), graphics=True, domain="00000002"))
 
 
 def driver_container(root: Path) -> None:
-    """The driver's files and nodes below /run/nvidia/driver, the kernel's side on the host."""
+    """The driver's files and nodes below /run/nvidia/driver, the kernel's /proc and /sys on the host."""
     driver_files.ubuntu(root / "run/nvidia/driver")
     boot(root, gpus(H100, DGX_H100[:2]))
     shutil.move(root / "dev", root / "run/nvidia/driver/dev")
 
 
 def container_optimized_os(root: Path) -> None:
-    """A driver that only ld.so.cache names, as on Container-Optimized OS."""
+    """A driver in the folder of GKE's installer, on Container-Optimized OS."""
     driver_files.container_optimized_os(root)
     boot(root, gpus("Tesla T4", ("04",)))
 

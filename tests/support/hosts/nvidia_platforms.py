@@ -1,4 +1,4 @@
-"""Hosts that are no PCs with the nvidia module: Jetson Orin, Jetson Thor, WSL2; with real nodes.
+"""Hosts that differ from a PC with the nvidia module: Jetson Orin, Jetson Thor, WSL2; with real device nodes.
 
 Sources: the lists of Jetson Linux 36.3 and 38 as nvidia-container-toolkit keeps them (testdata/lookup:
 csv-mode, rootfs-orin, rootfs-thor-dgpu), shortened; meta-avocado pull request 248 (Thor's nvgpu nodes);
@@ -31,7 +31,7 @@ LISTS = "etc/nvidia-container-runtime/host-files-for-container.d"
 SYSTEM = "/usr/lib/aarch64-linux-gnu"
 OWN = f"{SYSTEM}/nvidia"
 OPENRM = "/opt/nvidia/l4t-gpu-libs/openrm"
-VIDEO = 44  # the group that Jetson Linux gives the GPU's nodes
+VIDEO = 44  # the group of the GPU's nodes in Jetson Linux
 
 ORIN_DEVICES = """\
 dev, /dev/dri/card*
@@ -113,7 +113,7 @@ def release(root: Path, major: int, revision: str) -> None:
 
 
 def module(root: Path, version: str) -> None:
-    """Write what the nvidia module says of itself; on Orin it drives the display only."""
+    """Write the version file of the nvidia module, which drives only the display on Orin."""
     name = "NVIDIA UNIX Open Kernel Module for aarch64"
     text = f"NVRM version: {name}  {version}  Release Build  (buildbrain@mobile)  Tue Jan  7\n"
     put(root / "proc/driver/nvidia/version", text.encode())
@@ -122,7 +122,7 @@ def module(root: Path, version: str) -> None:
 def list_gpu(
     root: Path, model: str, minor: int = 0, *, bdf: str = "0000:01:00.0", on_pci: bool = True
 ) -> None:
-    """Write what the nvidia module says of a GPU."""
+    """Write the module's information about a GPU."""
     gpu = Gpu(minor=minor, bdf=bdf, uuid=f"GPU-{minor:08d}-0000-0000-0000-000000000000", model=model)
     text = information_text(gpu, "580.00").encode()
     put(root / f"proc/driver/nvidia/gpus/{bdf}/information", text)
@@ -131,7 +131,7 @@ def list_gpu(
 
 
 def board(root: Path, drivers: str = "", devices: str = "dev, /dev/nvmap\n") -> None:
-    """Lay a Tegra board of one node, with the lines to be tested."""
+    """Write a Tegra board with one device node, and the lists DRIVERS and DEVICES."""
     node(root, "/dev/nvmap", 10, 124)
     write_list(root, "devices.csv", devices)
     if drivers:
@@ -139,7 +139,7 @@ def board(root: Path, drivers: str = "", devices: str = "dev, /dev/nvmap\n") -> 
 
 
 def orin(root: Path) -> None:
-    """Lay a Jetson Orin with Jetson Linux 36.4.3: libraries below nvidia/, nodes of the group video."""
+    """Write a Jetson Orin with Jetson Linux 36.4.3: libraries below nvidia/, nodes of the group video."""
     release(root, 36, "4.3")
     module(root, "540.4.0")
     put(root / "sys/devices/soc0/family", b"Tegra\n")
@@ -177,7 +177,7 @@ def orin(root: Path) -> None:
 
 
 def thor(root: Path) -> None:
-    """Lay a Jetson Thor with Jetson Linux 39: its GPU is on the PCI bus, libcuda in a folder of its own."""
+    """Write a Jetson Thor with Jetson Linux 39: its GPU is on the PCI bus, libcuda in a folder of its own."""
     release(root, 39, "2.0")
     module(root, "595.78")
     list_gpu(root, "NVIDIA Thor")
@@ -201,7 +201,7 @@ def thor(root: Path) -> None:
 
 
 def wsl2(root: Path) -> None:
-    """Lay WSL2 on a PC that has an Intel adapter as well."""
+    """Write WSL2 on a PC that also has an Intel adapter."""
     node(root, "/dev/dxg", 10, 125)
     for name in ("libcuda.so", "libcuda.so.1", "libcuda.so.1.1"):
         library(root, f"{LIBRARIES}/{name}", "libcuda.so.1", X86_64, b"loader of 581.15")
@@ -214,7 +214,7 @@ def wsl2(root: Path) -> None:
 
 
 def store(root: Path, name: str, version: str = "581.15") -> None:
-    """Lay a folder of the driver store."""
+    """Write a folder of the driver store."""
     folder = f"{STORES}/{name}"
     library(root, f"{folder}/libcuda.so.1.1", "libcuda.so.1", X86_64)
     library(root, f"{folder}/libcuda_loader.so", "libcuda.so.1", X86_64, f"loader of {version}".encode())
@@ -230,7 +230,7 @@ def store(root: Path, name: str, version: str = "581.15") -> None:
 
 
 def only_document(root: Path, inventory: Inventory) -> dict[str, Any]:
-    """Return the spec of the one group, which breaks no rule and names only what the host has."""
+    """Return the spec of the only group; assert that it has no errors, and that its paths exist."""
     (draft,) = group_drafts(inventory, (DEFAULT,))
     made = build(delivered(draft))
     findings = (*check(made), *check_host(made, Root(str(root))))
@@ -239,16 +239,16 @@ def only_document(root: Path, inventory: Inventory) -> dict[str, Any]:
 
 
 def only_files(inventory: Inventory) -> tuple[DriverFile, ...]:
-    """Return the files of the one group."""
+    """Return the files of the only group."""
     (group,) = inventory.groups
     return group.files
 
 
 def mounts(document: dict[str, Any]) -> dict[str, str]:
-    """Return what is mounted: container path -> host path."""
+    """Return the mounts: container path -> host path."""
     return {mount["containerPath"]: mount["hostPath"] for mount in document["containerEdits"]["mounts"]}
 
 
-def said(inventory: Inventory) -> set[tuple[str, str, str]]:
+def finding_keys(inventory: Inventory) -> set[tuple[str, str, str]]:
     """Return the findings as severity, rule and path."""
     return {(finding.severity, finding.rule, finding.path) for finding in inventory.findings}

@@ -1,4 +1,4 @@
-"""Moves PCI devices of a tree to their places: `place`, below bridges, at a NUMA node, next to processors."""
+"""Moves PCI devices of a tree below bridges, and sets their NUMA node and their CPUs: `place`."""
 
 import os
 from pathlib import Path
@@ -7,10 +7,10 @@ from support.hosts.driver_files import link, put
 
 
 def place(root: Path, address: str, above: str, *, numa_node: int = -1, cpus: str = "") -> Path:
-    """Move the device with that address below the folders ABOVE; return its folder.
+    """Move the device with ADDRESS below the folders ABOVE; return its folder.
 
-    ABOVE is such as `pci0000:40/0000:40:01.1`. The kernel says -1 where it does not know the NUMA
-    node; then it lists all processors.
+    ABOVE is a path such as `pci0000:40/0000:40:01.1`. The kernel writes the NUMA node -1 if the firmware does
+    not report a node. Then the kernel lists all CPUs.
     """
     old = (root / "sys/bus/pci/devices" / address).resolve()
     new = root / "sys/devices" / above / address

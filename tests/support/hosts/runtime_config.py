@@ -1,4 +1,4 @@
-"""A host's tree that holds runtimes' configuration files: ``Tree``."""
+"""A host's tree with the configuration files of runtimes: ``Tree``."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cdigen.runtimes.edits.plan import DesiredConfig, Plan
+    from cdigen.runtimes.edits.plan import DesiredConfig, EditPlan
     from cdigen.runtimes.releases import Release
     from cdigen.runtimes.settings.config_files import RuntimeSettings
 
-# The spec directories of a runtime whose configuration names none.
+# The spec directories of a runtime whose configuration names no spec directory.
 BOTH = ("/etc/cdi", "/var/run/cdi")
 ALICE = User(
     name="alice",
@@ -32,7 +32,7 @@ ALICE = User(
 
 
 class Tree:
-    """Files below FOLDER, as a host of its own."""
+    """The files of a host below FOLDER."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -49,14 +49,14 @@ class Tree:
     ) -> RuntimeSettings:
         return read(runtime, Root(str(self.folder)), release, user, environment=environment)
 
-    def plan(self, runtime: str, release: Release | None, desired: DesiredConfig) -> Plan:
+    def plan(self, runtime: str, release: Release | None, desired: DesiredConfig) -> EditPlan:
         """Return the changes that DESIRED needs, as ``cdigen configure`` makes them."""
         host = Root(str(self.folder))
         return _PLANS[runtime](
             self.read(runtime, release), release, desired, lambda path: current(host, path)
         )
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: EditPlan) -> None:
         """Write the files of PLAN."""
         for change in plan.changes:
             self.put(change.path, change.after or b"")
@@ -65,6 +65,6 @@ class Tree:
 _PLANS = {"podman": podman.plan, "docker": docker.plan, "containerd": containerd.plan, "cri-o": crio.plan}
 
 
-def said(settings: RuntimeSettings) -> list[tuple[str, str, str]]:
+def finding_keys(settings: RuntimeSettings) -> list[tuple[str, str, str]]:
     """Return severity, rule and path of every finding."""
     return [(found.severity, found.rule, found.path) for found in settings.findings]

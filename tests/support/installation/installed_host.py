@@ -18,18 +18,18 @@ from support.processes import succeeded
 
 NAMESPACES = ("--mount", "--pid", "--ipc", "--net", "--cgroup")
 HOST_PYTHON = "HOST_PYTHON=/usr/bin/python3"
-# The host whose GPUs are offered: cdigen gets it as --root.
+# The folder of the GPU host, which is the --root of cdigen.
 GPU_HOST = "gpu-host"
 
 
 @contextmanager
 def debian_root(cache: Path) -> Iterator[Path]:
-    """Make a clean Debian root of this machine's release, with systemd and Python, and a GPU host in it."""
+    """Yield a clean Debian root of this machine's release, with systemd and Python, and a GPU host in it."""
     release = dict(
         line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
     )
     if release.get("ID") != "debian" or not Path("/usr/bin/python3").exists():
-        cannot_run("needs Debian, and its python3: modules are installed for the same Python in a root")
+        cannot_run("needs Debian and its python3: a root gets modules for the same Python")
     with tempfile.TemporaryDirectory(prefix="installed-", dir=cache) as folder:
         root = Path(folder) / "root"
         recipe = (
@@ -55,12 +55,12 @@ def debian_root(cache: Path) -> Iterator[Path]:
 
 
 def main_pid(run: Callable[..., str], unit: str) -> int:
-    """Return the first process of a unit, 0 if there is none; RUN runs a command on its host."""
+    """Return the PID of a unit's main process (0 if there is none); RUN runs a command on the unit's host."""
     return int(run("systemctl", "show", "--property=MainPID", "--value", unit))
 
 
 def assert_confined(run: Callable[..., str], unit: str) -> None:
-    """Make sure that a unit's process has no capability, no network, and its system calls are filtered."""
+    """Assert that a unit's process has no capability, its own network, and filtered system calls."""
     process = main_pid(run, unit)
     text = run("cat", f"/proc/{process}/status")
     status = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
@@ -72,9 +72,9 @@ def assert_confined(run: Callable[..., str], unit: str) -> None:
 
 @contextmanager
 def started(root: Path, **commands: str) -> Iterator[Callable[..., str]]:
-    """Boot ROOT's own systemd with cdigen installed; gives what runs a command there.
+    """Boot ROOT's own systemd with cdigen installed; yield a function that runs a command there.
 
-    COMMANDS start units in the place of their own commands: a drop-in has them.
+    For each unit in COMMANDS, a drop-in replaces the unit's command.
     """
     done(make("install", root, HOST_PYTHON))
     for unit, command in commands.items():

@@ -1,4 +1,4 @@
-"""`make install` and `make uninstall` for tests, and what a tree looks like."""
+"""`make install` and `make uninstall` for tests, and the content of a tree."""
 
 import json
 import os
@@ -24,19 +24,19 @@ def make(
     tree: Path = REPOSITORY,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.CompletedProcess[str]:
-    """Run a target of the Makefile of TREE for DESTINATION, with this Python; return what became of it."""
+    """Run a target of the Makefile of TREE for DESTINATION, with this Python; return its result."""
     command = [tool("make"), "-s", target, f"DESTDIR={destination}", f"PYTHON={sys.executable}", *settings]
     return captured(command, cwd=tree, umask=umask, env={**_environment(), **environment})
 
 
 def done(result: subprocess.CompletedProcess[str]) -> str:
-    """Return what a command printed, which must have succeeded."""
+    """Return the output of a command, which must have succeeded."""
     assert result.returncode == 0, f"{result.stdout}{result.stderr}"
     return result.stdout
 
 
 def publish_script(directory: str, kind: str, program: str) -> str:
-    """Return Python code that writes a spec of KIND that runs PROGRAM, as cdigen does it."""
+    """Return Python code that writes a spec of KIND whose hook is PROGRAM, as cdigen writes it."""
     hook = {"hookName": "createContainer", "path": program}
     devices = [{"name": "0", "containerEdits": {"hooks": [hook]}}]
     spec = json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": devices})
@@ -49,19 +49,25 @@ def publish_script(directory: str, kind: str, program: str) -> str:
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, int, int, int, str]]:
-    """Return everything below ROOT: its mode, whose it is, where a link leads or a file's size."""
+    """Return all paths below ROOT with mode, owner, and the target of a link or the size of a file."""
     found: dict[str, tuple[int, int, int, int, str]] = {}
     for top, folders, files in os.walk(root):
         for name in (*folders, *files):
             path = os.path.join(top, name)
             status = os.lstat(path)
             is_link = os.path.islink(path)
-            told = os.readlink(path) if is_link else str(status.st_size * (name in files))
-            found[os.path.relpath(path, root)] = (status.st_mode, status.st_uid, status.st_gid, is_link, told)
+            report = os.readlink(path) if is_link else str(status.st_size * (name in files))
+            found[os.path.relpath(path, root)] = (
+                status.st_mode,
+                status.st_uid,
+                status.st_gid,
+                is_link,
+                report,
+            )
     return found
 
 
 def _environment() -> dict[str, str]:
-    # What a 'make test' around us hands down would be taken for settings of the installation.
-    handed = ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS")
-    return {name: value for name, value in os.environ.items() if name not in handed}
+    # Variables of an outer 'make test' would be settings of the installation.
+    inherited = ("MAKEFLAGS", "MAKEOVERRIDES", "MAKELEVEL", "MFLAGS")
+    return {name: value for name, value in os.environ.items() if name not in inherited}

@@ -1,4 +1,4 @@
-"""Real shells for tests of completions: what they offer for a line, and make of it when tab is pressed."""
+"""Real shells for tests of completions: the completions of a line, and the line after a tab key."""
 
 import os
 import pty
@@ -30,16 +30,16 @@ class Shells:
         shutil.copy(completions / "cdigen.zsh", home / "functions/_cdigen")
 
     def offers(self, shell: str, line: str) -> set[str]:
-        """Return what SHELL offers for LINE, at its end."""
+        """Return the completions of SHELL at the end of LINE."""
         return {"bash": self._bash_offers, "fish": self._fish_offers, "zsh": self._zsh_offers}[shell](line)
 
     def line_after_tab(self, shell: str, line: str) -> str:
-        """Type LINE and the tab key into SHELL; return the line as it is then."""
-        said = self._typed(shell, f"{line}\t{SHOW_KEYS}")
-        return str(re.findall(r"\[\[(.*?)\]\]", said, re.DOTALL)[-1])
+        """Type LINE and the tab key into SHELL; return the resulting line."""
+        message = self._typed(shell, f"{line}\t{SHOW_KEYS}")
+        return str(re.findall(r"\[\[(.*?)\]\]", message, re.DOTALL)[-1])
 
     def _bash_offers(self, line: str) -> set[str]:
-        # bash itself splits the line: a completion of the test is asked with the same words.
+        # The completion receives the words into which bash splits the line.
         script = f"""
             . {self.completions}/cdigen.bash
             COMP_LINE=$1 COMP_POINT=${{#1}}
@@ -57,9 +57,9 @@ class Shells:
         return {row.partition("\t")[0] for row in rows}
 
     def _zsh_offers(self, line: str) -> set[str]:
-        # Ctrl-D lists, and changes nothing.
-        said = self._typed("zsh", f"{line}\x04{SHOW_KEYS}")
-        listed = said.partition("\n")[2].rpartition("[[")[0].replace(_PROMPT, "\n")
+        # Ctrl-D lists the completions, without a change of the line.
+        message = self._typed("zsh", f"{line}\x04{SHOW_KEYS}")
+        listed = message.partition("\n")[2].rpartition("[[")[0].replace(_PROMPT, "\n")
         return {
             word for row in listed.splitlines() if not row.startswith(line.strip()) for word in row.split()
         }
@@ -70,7 +70,7 @@ class Shells:
         return {row for row in done.stdout.splitlines() if row}
 
     def _typed(self, shell: str, keys: str) -> str:
-        """Return what SHELL writes on its terminal from its prompt on, when KEYS are typed there."""
+        """Type KEYS at the prompt of SHELL; return the output on its terminal after the prompt."""
         start, setup = {
             "bash": ([tool("bash"), "--norc", "--noprofile", "-i"], self._bash_setup()),
             "zsh": ([tool("zsh"), "-f", "-i"], self._zsh_setup()),
@@ -108,13 +108,13 @@ class _Terminal:
         os.write(self.descriptor, keys.encode())
 
     def read_until(self, *ends: str, within_s: float = 20.0) -> str:
-        said = b""
+        message = b""
         deadline = time.monotonic() + within_s
-        while not any(end.encode() in said for end in ends):
+        while not any(end.encode() in message for end in ends):
             ready, _, _ = select.select([self.descriptor], [], [], max(0.0, deadline - time.monotonic()))
-            assert ready, f"nothing more came after {said!r}"
-            said += os.read(self.descriptor, 1 << 16)
-        return said.decode(errors="replace")
+            assert ready, f"nothing more came after {message!r}"
+            message += os.read(self.descriptor, 1 << 16)
+        return message.decode(errors="replace")
 
     def close(self) -> None:
         os.kill(self.process, signal.SIGKILL)

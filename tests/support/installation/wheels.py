@@ -7,11 +7,12 @@ import venv
 from pathlib import Path
 
 import jsonschema
+from support.abilities import cannot_run
 from support.installation.installing import done
 from support.paths import REPOSITORY
-from support.processes import captured
+from support.processes import captured, succeeded
 
-# Any time does, as long as it is the same: archives hold it.
+# A fixed time, because archives contain it.
 TIME = "1700000000"
 
 
@@ -25,12 +26,23 @@ def build(target: str, folder: Path, *, sources: Path = REPOSITORY) -> Path:
     return made
 
 
-def installed(wheel: Path, folder: Path) -> Path:
-    """Install WHEEL into a new virtual environment FOLDER; return its command.
+def system_python() -> str:
+    """Return the path of the system's Python of this minor version; services and other users can run it."""
+    python, minor = "/usr/bin/python3", sys.version_info[:2]
+    if succeeded([python, "-c", "import sys; print(sys.version_info[:2])"]).strip() != str(minor):
+        cannot_run(f"{python}: not version {minor[0]}.{minor[1]}, the version of the tests' Python")
+    return python
 
-    What cdigen needs is this Python's.
+
+def installed(wheel: Path, folder: Path, *, base: str = "") -> Path:
+    """Install WHEEL into a new virtual environment FOLDER; return the path of cdigen in it.
+
+    cdigen's dependencies are those of this Python. BASE is another Python of the same minor version.
     """
-    venv.create(folder, symlinks=True)
+    if base:
+        done(captured([base, "-m", "venv", "--without-pip", folder]))
+    else:
+        venv.create(folder, symlinks=True)
     python = folder / "bin/python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check"]
     done(captured([*pip, "install", "--quiet", "--no-index", "--no-deps", str(wheel)]))

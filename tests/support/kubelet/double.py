@@ -1,8 +1,8 @@
 """A double of a kubelet's device manager in grpcio: `Kubelet`.
 
-It does what pkg/kubelet/cm/devicemanager of 1.34 does: it empties its folder at the start, connects back
-while Register is running, asks for the options and then for the list. Other than there, it ends the stream of
-who had the resource before: from 1.25 on the kubelet goes on reading that list as well.
+It imitates pkg/kubelet/cm/devicemanager of Kubernetes 1.34: it empties its folder at the start. During
+Register it connects to the plugin, and requests the options and then the list. Unlike a kubelet of 1.25 or
+newer, it ends the stream of the plugin that had the resource before.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PLUGIN_SERVICE = "/v1beta1.DevicePlugin/"
-# Of go-grpc: what a message may have.
+# The default limit of go-grpc for a message.
 _OPTIONS = [("grpc.max_receive_message_length", 4 << 20), ("grpc.use_local_subchannel_pool", 1)]
 
 
 class Endpoint:
-    """A registered plugin: `lists` are those that it has sent, each by id with health and NUMA nodes."""
+    """A registered plugin. `lists` has each list that it sent: health and NUMA nodes by device id."""
 
     def __init__(self, resource: str, path: str) -> None:
         self.resource = resource
@@ -49,25 +49,25 @@ class Endpoint:
         own = [*(options or {}).items(), ("grpc.use_local_subchannel_pool", 1)]
         return grpc.insecure_channel(f"unix:{self.path}", options=own)
 
-    def ask(self, method: str, request: Any, answer: str, timeout_s: float = PATIENCE_S) -> Any:
+    def request(self, method: str, request: Any, answer: str, timeout_s: float = PATIENCE_S) -> Any:
         call = self._channel.unary_unary(PLUGIN_SERVICE + method)
         return PLUGIN[answer].FromString(call(request.SerializeToString(), timeout=timeout_s))
 
     def options(self) -> Any:
-        return self.ask("GetDevicePluginOptions", PLUGIN["Empty"](), "DevicePluginOptions")
+        return self.request("GetDevicePluginOptions", PLUGIN["Empty"](), "DevicePluginOptions")
 
     def allocate(self, *ids: str) -> Any:
         request = PLUGIN["AllocateRequest"](container_requests=[{"device_ids": ids}])
-        return self.ask("Allocate", request, "AllocateResponse").container_responses[0]
+        return self.request("Allocate", request, "AllocateResponse").container_responses[0]
 
-    def prefer(self, available: list[str], must: list[str], count: int) -> list[str]:
-        asked = {
+    def preferred_allocation(self, available: list[str], must: list[str], count: int) -> list[str]:
+        fields = {
             "available_device_ids": available,
             "must_include_device_ids": must,
             "allocation_size": count,
         }
-        request = PLUGIN["PreferredAllocationRequest"](container_requests=[asked])
-        answer = self.ask("GetPreferredAllocation", request, "PreferredAllocationResponse")
+        request = PLUGIN["PreferredAllocationRequest"](container_requests=[fields])
+        answer = self.request("GetPreferredAllocation", request, "PreferredAllocationResponse")
         return list(answer.container_responses[0].device_ids)
 
     def watch(self) -> None:
@@ -99,11 +99,11 @@ class Endpoint:
 class Kubelet:
     """A kubelet with its sockets in FOLDER/device-plugins and FOLDER/pod-resources.
 
-    `registered` has each Register's time, resource and endpoint. `watches`: it asks for lists; `register` may
-    be replaced by what answers in its place; GetAllocatableResources shows what `shown` says, if it `shows`;
-    `forgets_after_s`: the end of a stream makes it forget what is registered under that name, so late, as
-    kubelets up to 1.35 do; None: as those of 1.36. `forgotten` counts those ends. List is answered once
-    `lists_at_once` is set.
+    `registered` has the time, resource and endpoint of each Register. If `watches` is set, the kubelet
+    requests lists. A test may replace the handler `register`. If `shows` is set, GetAllocatableResources
+    returns `shown()`. `forgets_after_s` is the time from the end of a stream to the removal of the endpoint
+    of this resource, as in kubelets up to 1.35; None imitates kubelet 1.36. `forgotten` counts these
+    removals. List waits until `lists_at_once` is set.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -127,25 +127,25 @@ class Kubelet:
             folder.mkdir(parents=True, exist_ok=True)
             for entry in folder.iterdir():
                 if not entry.is_dir():
-                    # A plugin may remove its own meanwhile.
+                    # A plugin may remove its own socket meanwhile.
                     entry.unlink(missing_ok=True)
         self.serve_registration()
-        asked = {"GetAllocatableResources": (self._show, None), "List": (self._list, None)}
-        self._serve(self.pods, "v1.PodResourcesLister", asked)
+        methods = {"GetAllocatableResources": (self._show, None), "List": (self._list, None)}
+        self._serve(self.pods, "v1.PodResourcesLister", methods)
 
     def serve_registration(self) -> None:
         """Make the socket at which plugins register."""
         self._serve(self.plugins, "v1beta1.Registration", {"Register": (self._take, "RegisterRequest")})
 
     def kill(self) -> None:
-        """End as by a kill: connections are closed, sockets stay."""
-        # Somebody may register meanwhile, in a thread of the server.
+        """End like a killed process: connections are closed, socket files stay."""
+        # A plugin may register meanwhile, in a thread of the server.
         while self.endpoints:
             self.endpoints.popitem()[1].stop()
         for server in self._servers:
             server.stop(grace=None).wait()
         self._servers.clear()
-        # grpcio removes the socket, a killed process does not.
+        # grpcio removes the socket; a killed process leaves it.
         for folder in (self.plugins, self.pods):
             if folder.is_dir():
                 leave_socket(folder / "kubelet.sock")
@@ -154,7 +154,7 @@ class Kubelet:
         self.kill()
 
     def has(self, *ids: str, resource: str = GPU, pod: str = "train") -> None:
-        """Let List name one container, which has IDS of RESOURCE."""
+        """Make List return one container, which has IDS of RESOURCE."""
         devices = [{"resource_name": resource, "device_ids": list(ids)}] if ids else []
         containers = [{"name": "main", "devices": devices}]
         self.listed = [{"name": pod, "namespace": "ml", "containers": containers}]
@@ -164,15 +164,15 @@ class Kubelet:
         return [health for health, _ in self.list_of(GPU).values()]
 
     def list_of(self, resource: str) -> dict[str, tuple[str, tuple[int, ...]]]:
-        """Return the last list of RESOURCE; LookupError: none."""
+        """Return the last list of RESOURCE; raises LookupError if there is none."""
         endpoint = self.endpoints[resource]
-        # What it has not forgotten yet it shows.
+        # A kubelet up to 1.35 shows the endpoint until the endpoint is removed.
         if endpoint.ended.is_set() and self.forgets_after_s is None:
             raise LookupError("the stream has ended")
         return endpoint.lists[-1]
 
     def lists(self, *ids: str, resource: str = GPU) -> bool:
-        """Return whether the last list of RESOURCE has IDS, and no others."""
+        """Return whether the last list of RESOURCE has exactly IDS."""
         return sorted(self.list_of(resource)) == sorted(ids)
 
     def _serve(self, folder: Path, service: str, methods: dict[str, Any]) -> None:
@@ -209,7 +209,7 @@ class Kubelet:
             endpoint.watch()
 
     def _forget(self, resource: str) -> None:
-        """Forget RESOURCE by its name alone, late: kubernetes/kubernetes#121994."""
+        """Remove the endpoint of RESOURCE late, even if it is a newer one (kubernetes/kubernetes#121994)."""
         if self.forgets_after_s is not None:
             pause(self.forgets_after_s)
             self.endpoints.pop(resource, None)
@@ -238,6 +238,6 @@ class Kubelet:
 
 
 def leave_socket(path: Path) -> None:
-    """Make the socket PATH at which nobody listens, as a killed process leaves it, unless it is there."""
+    """Make the socket file PATH without a listener, like a killed process; keep an existing file."""
     with suppress(OSError), socket.socket(socket.AF_UNIX) as left:
         left.bind(str(path))

@@ -1,15 +1,15 @@
-"""The labels of a node, of its inventories and a configuration: `labels`."""
+"""The labels of a node for inventories and a configuration: `labels`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from support.kubelet.advertised_resources import offered
 from support.kubelet.nfd_worker import parse
-from support.kubelet.offering import offered
 
 from cdigen.config import KubeletConfig
 from cdigen.kubelet.labels.feature_file import content
-from cdigen.kubelet.labels.rows import Offered, node_labels
+from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,10 +24,10 @@ def labels(
     running: Mapping[str, str] | None = None,
     **settings: Any,
 ) -> dict[str, str]:
-    """Return the labels that NFD makes of what is offered of INVENTORIES with these SETTINGS."""
+    """Return the labels that NFD makes for the resources of INVENTORIES with these SETTINGS."""
     found = offered(inventories, **settings)
     made = node_labels(
-        Offered(
+        NodeResources(
             resources=found.resources,
             inventories=inventories,
             by_mps=found.by_mps,
@@ -42,5 +42,5 @@ def labels(
 
 
 def some(found: Mapping[str, str], start: str) -> dict[str, str]:
-    """Return the labels of FOUND whose names begin with START, without it."""
+    """Return the labels of FOUND whose names begin with START; START is removed from the names."""
     return {name.removeprefix(start): value for name, value in found.items() if name.startswith(start)}

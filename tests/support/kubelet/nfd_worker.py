@@ -1,8 +1,8 @@
-"""What Node Feature Discovery makes of its folder, as its documentation says: `labels_of`.
+"""The labels that Node Feature Discovery makes of its folder, according to its documentation: `labels_of`.
 
 From NFD's customization guide, "Local feature source": lines ``<namespace>/<name>[=<value>]``, comments, the
-directives ``+expiry-time``, ``+no-label`` and ``+no-feature``; dot files and files of more than 64 kB do not
-count; of two files that set one label, the later by name does.
+directives ``+expiry-time``, ``+no-label`` and ``+no-feature``. NFD ignores dot files and files of more than
+64 kB. If two files set one label, NFD uses the last file by name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 LIMIT = 64 * 1024
 FOLDER = "etc/kubernetes/node-feature-discovery/features.d"
-# What Kubernetes takes (the documentation of labels, "Syntax and character set").
+# The names and values that Kubernetes accepts (the documentation of labels, "Syntax and character set").
 PREFIX = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 WORD = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]{0,61})?[A-Za-z0-9]")
 
 
 def labels_of(folder: Path, now_s: float | None = None) -> dict[str, str]:
-    """Return the labels that NFD makes of FOLDER at NOW_S, or now; AssertionError: Kubernetes refuses one."""
+    """Return the labels that NFD makes of FOLDER at NOW_S, or now; AssertionError if a label is invalid."""
     found: dict[str, str] = {}
     for file in sorted(folder.iterdir()):
         if file.name.startswith(".") or not file.is_file() or file.stat().st_size > LIMIT:

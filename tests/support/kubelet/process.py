@@ -1,4 +1,4 @@
-"""`cdigen kubelet` as a process on a host of its own, beside a double of a kubelet: `side_of`."""
+"""`cdigen kubelet` as a process on its own host, with a double of a kubelet: `side_of`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from support.abilities import WARNINGS
 from support.json_output import validator
 from support.kubelet.double import Kubelet
-from support.kubelet.host_offering import put
+from support.kubelet.host_resources import put
 from support.kubelet.resources import GPU
 from support.values import unhealthy_gpus
 from support.waiting import PATIENCE_S, until
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Side:
-    """A host below `root` with eight GPUs, whose daemon runs while `daemon` is held; and its kubelet."""
+    """A host below `root` with eight GPUs and a double of a kubelet; `daemon()` imitates its daemon."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -46,24 +46,24 @@ class Side:
         self.put(self.inventories)
 
     def put(self, inventories: dict[str, Inventory], *, names: set[str] | None = None) -> None:
-        """Let the daemon know INVENTORIES, and specs have NAMES, or all of their devices."""
+        """Write INVENTORIES as the daemon does, and specs of the devices NAMES (None: all devices)."""
         put(self.root, inventories, names=names)
 
     def configure(self, text: str, file: Path | None = None) -> None:
-        """Put TEXT into the configuration, renamed into its place as all do."""
+        """Write TEXT to the configuration by a rename, as programs do."""
         path = file or self.config
         new = path.with_name("new")
         new.write_text(text)
         new.rename(path)
 
     def driver_goes(self) -> None:
-        """Let the daemon find no devices, and take the specs away, as after rmmod."""
+        """Write an empty inventory and remove the specs, as the daemon does after rmmod."""
         unhealthy_gpus.save(self.root, {})
         for spec in (self.root / "run/cdi").glob("*.json"):
             spec.unlink()
 
     def status(self) -> dict[str, Any]:
-        """Return status.json, as its schema has it; nothing where there is none."""
+        """Return status.json, validated by its schema; an empty document if there is none."""
         try:
             found: dict[str, Any] = json.loads((self.run_dir / "status.json").read_bytes())
         except FileNotFoundError:
@@ -72,27 +72,27 @@ class Side:
         return found
 
     def resource(self, name: str = GPU) -> dict[str, Any]:
-        """Return the resource's row of the status; LookupError: there is none yet."""
+        """Return the resource's row of the status; raise LookupError if there is none yet."""
         rows = {row["resource"]: row for row in self.status()["resources"]}
         found: dict[str, Any] = rows[name]
         return found
 
     def lists(self, count: int, resource: str = GPU) -> bool:
-        """Whether the kubelet has COUNT devices of RESOURCE."""
+        """Return whether the kubelet has COUNT devices of RESOURCE."""
         return len(self.kubelet.list_of(resource)) == count
 
     def get(self, path: str) -> tuple[int, str]:
         """Return the status and the text of PATH on the process's socket."""
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(str(self.run_dir / "http.sock"))
-            asking = HTTPConnection("localhost")
-            asking.sock = client
-            asking.request("GET", path)
-            answer = asking.getresponse()
+            connection = HTTPConnection("localhost")
+            connection.sock = client
+            connection.request("GET", path)
+            answer = connection.getresponse()
             return answer.status, answer.read().decode()
 
     def serves_http(self) -> bool:
-        """Whether the process answers already."""
+        """Return whether the process responds to HTTP requests already."""
         try:
             return self.get("/healthz")[0] == 200
         except OSError:
@@ -100,7 +100,7 @@ class Side:
 
 
 class Process:
-    """A `cdigen kubelet` that runs; `lines` are what it has logged, `text` all that came on stderr."""
+    """A `cdigen kubelet` that runs; `lines` are its log lines, `text` is all of stderr."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self.process = process
@@ -111,7 +111,7 @@ class Process:
         return self._log.read_text()
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
-        """Return the lines of the log, all of which are JSON; those about EVENT, if it is given."""
+        """Return the lines of the log, or those of EVENT; each line must be JSON."""
         whole = [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
         return [line for line in whole if event in {"", line["event"]}]
 
@@ -119,12 +119,12 @@ class Process:
         self.process.send_signal(signal.SIGHUP)
 
     def kill(self) -> None:
-        """Kill it, as by the kernel."""
+        """Kill the process with SIGKILL."""
         self.process.kill()
         self.process.wait(PATIENCE_S)
 
     def stop(self) -> int:
-        """End it, and return its exit code."""
+        """End the process, and return its exit code."""
         self.process.terminate()
         return self.process.wait(PATIENCE_S)
 
@@ -137,7 +137,7 @@ def cdigen_kubelet(
     verbose: bool = False,
     log: str = "log",
 ) -> Iterator[Process]:
-    """Run the command on SIDE's host until the body ends; what it logs is in the file LOG there."""
+    """Run the command on SIDE's host until the body ends; its log is the file LOG of the host."""
     command = [sys.executable, "-m", "cdigen", "kubelet", "--root", str(side.root)]
     if "--kubelet-dir" not in arguments:
         command += ["--kubelet-dir", str(side.kubelet_dir)]
@@ -157,7 +157,7 @@ def cdigen_kubelet(
 
 @contextmanager
 def serving(side: Side, *arguments: str | Path, count: int = 8, **options: Any) -> Iterator[Process]:
-    """Run the command; the body begins once the kubelet has COUNT devices, and HTTP is served."""
+    """Run the command; the body begins when the kubelet has COUNT devices and HTTP is served."""
     with cdigen_kubelet(side, *arguments, **options) as process:
         assert until(lambda: side.lists(count))
         assert until(side.serves_http)
@@ -166,7 +166,7 @@ def serving(side: Side, *arguments: str | Path, count: int = 8, **options: Any) 
 
 @contextmanager
 def daemon(side: Side) -> Iterator[None]:
-    """Hold the daemon's lock and have its status there, as if one ran."""
+    """Hold the daemon's lock and write its status, as a running daemon does."""
     status = side.root / "run/cdigen/status.json"
     with (side.root / "run/cdigen/lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -177,8 +177,8 @@ def daemon(side: Side) -> Iterator[None]:
 
 @contextmanager
 def side_of() -> Iterator[Side]:
-    """Make a host, whose kubelet has not started yet."""
-    # Short: a socket's path has 107 bytes at most.
+    """Make a host whose kubelet has not started yet."""
+    # The name is short: a socket's path has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix="k") as root:
         made = Side(Path(root))
         try:

@@ -1,4 +1,4 @@
-"""Resources as the kubelet is offered them, from a few words: ``resource``, ``units``, ``replicas``."""
+"""Resources for tests: ``resource``, ``units``, ``replicas``."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def card(index: int, **more: Any) -> Accelerator:
 
 
 def unit(gpu: Accelerator, *, replica: int | None = None, part: Partition | None = None, **more: Any) -> Unit:
-    """Return a unit of GPU, or of its PART, that its UUID names."""
+    """Return a unit for GPU, or for its partition PART, with the UUID as id and CDI name."""
     device = part or gpu
     values: dict[str, Any] = {
         "id": str(device.uuid) if replica is None else f"{device.uuid}::{replica}",
@@ -48,24 +48,24 @@ def unit(gpu: Accelerator, *, replica: int | None = None, part: Partition | None
 
 
 def units(*ids: str, health: Health = "healthy", numa: int | None = 0) -> tuple[Unit, ...]:
-    """Return a whole GPU for each of IDS, with that UUID."""
+    """Return a whole GPU for each of IDS, which is its UUID."""
     cards = (card(index, uuid=id_, health=health, numa_node=numa) for index, id_ in enumerate(ids))
     return tuple(unit(one) for one in cards)
 
 
 def resource(count: int, **more: Any) -> Resource:
-    """Return COUNT whole GPUs, each with MORE, as nvidia.com/gpu."""
+    """Return the resource nvidia.com/gpu of COUNT whole GPUs, each with the fields MORE."""
     return Resource(name=GPU, units=tuple(unit(card(index, **more)) for index in range(count)))
 
 
 def replicas(gpus: int, count: int) -> Resource:
-    """Return GPUS of which each is shared by COUNT."""
+    """Return a resource of replicas: COUNT for each GPU; GPUS is the number of GPUs."""
     cards = [card(index) for index in range(gpus)]
     return Resource(name=GPU, units=tuple(unit(one, replica=n) for one in cards for n in range(count)))
 
 
 def migs(gpus: int, count: int) -> Resource:
-    """Return the MIG instances of GPUS that are split into COUNT each."""
+    """Return a resource of MIG instances: COUNT for each GPU; GPUS is the number of GPUs."""
     units = []
     for index in range(gpus):
         parts = tuple(
@@ -86,7 +86,7 @@ def migs(gpus: int, count: int) -> Resource:
 
 
 def spec_names(*of: Resource) -> set[str]:
-    """Return the CDI names that specs have where everything is OF is in one."""
+    """Return the CDI names of all units of the resources OF."""
     return {name for one in of for each in one.units for name in each.cdi_names}
 
 
@@ -106,7 +106,7 @@ def status(state: State, reason: str = "", **more: Any) -> ResourceStatus:
 
 
 def listed(*devices: PodDevices) -> PodList:
-    """Return the list of a kubelet whose pods have DEVICES, but for one that has none."""
+    """Return the list of a kubelet whose pods have DEVICES, with one more pod without devices."""
     names = {f"{one.namespace}/{one.pod}" for one in devices} | {"kube-system/idle"}
     return PodList(devices=devices, names=frozenset(names))
 
@@ -116,7 +116,7 @@ def ids(of: Resource, places: Iterable[int]) -> list[str]:
 
 
 def changed(of: Resource, place: int, **changes: Any) -> Resource:
-    """Return OF whose unit at PLACE has CHANGES."""
+    """Return the resource OF with CHANGES in its unit number PLACE."""
     units = list(of.units)
     units[place] = replace(units[place], **changes)
     return replace(of, units=tuple(units))

@@ -1,7 +1,7 @@
-"""A double of kube-apiserver over HTTP: `ApiServer` has a `Cluster`, lists in pages, watches, and misbehaves.
+"""A fake kube-apiserver over HTTP: `ApiServer` has a `Cluster`, pages of lists, watches, and faults.
 
-What it does wrong is said by ``faults``: a function of a request's method and path that answers with a
-status, or None (200: with nothing); it may also sleep.
+``faults`` is a function of the method and the path of a request. It returns the status of a fault (200: an
+empty response) or None; it may also sleep.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KINDS = {"pods": "Pod", "nodes": "Node", "configmaps": "ConfigMap"}
 
 
 class ApiServer(ThreadingHTTPServer):
-    """Serves CLUSTER on a port of 127.0.0.1, to who has TOKEN."""
+    """Serves CLUSTER on a port of 127.0.0.1 to clients with TOKEN."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -35,14 +35,14 @@ class ApiServer(ThreadingHTTPServer):
         self.cluster, self.token = cluster, token
         self.changed = threading.Condition()
         self.faults: Callable[[str, str], int | None] = lambda _method, _path: None
-        self.asked: list[str] = []
-        # Time spent in answering, what is not ours in a measurement.
+        self.requests: list[str] = []
+        # The time spent on responses, to subtract it from measurements.
         self.spent_s = 0.0
-        # Version and objects of the newest list by path and selectors: later pages are of the same list.
+        # Version and objects of the newest list, by path and selectors. Its later pages are read from here.
         self.lists: dict[tuple[str, str, str], tuple[str, list[Any]]] = {}
-        # Events before this position are forgotten: 410.
+        # Watches that start before this event get the status 410.
         self.oldest = 0
-        # Watches end when this changes.
+        # A change of this number ends all watches.
         self.generation = 0
 
     def __enter__(self) -> Self:
@@ -69,14 +69,14 @@ class ApiServer(ThreadingHTTPServer):
         )
         return path
 
-    def change(self, what: Callable[[Cluster], object]) -> None:
-        """Let WHAT change the cluster, and tell those who watch."""
+    def change(self, action: Callable[[Cluster], object]) -> None:
+        """Change the cluster by ACTION, and notify the watches."""
         with self.changed:
-            what(self.cluster)
+            action(self.cluster)
             self.changed.notify_all()
 
     def end_watches(self, *, forget: bool = False) -> None:
-        """End all watches; FORGET: who watches from before gets 410."""
+        """End all watches; if FORGET, a later watch from an earlier version gets the status 410."""
         with self.changed:
             self.generation += 1
             if forget:
@@ -106,24 +106,24 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def _serve(self) -> None:
-        place = urlsplit(self.path)
-        query = {name: values[0] for name, values in parse_qs(place.query).items()}
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.server.asked.append(f"{self.command} {self.path}")
+        url = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        content = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.server.requests.append(f"{self.command} {self.path}")
         begun_s = time.perf_counter()
         status = self.server.faults(self.command, self.path)
         if self.headers.get("Authorization") != f"Bearer {self.server.token}":
             status = 401
         if status is not None:
-            told = {"message": f"a fault, {status}", "code": status}
-            self._send(status, None if status == 200 else told)
+            body = {"message": f"a fault, {status}", "code": status}
+            self._send(status, None if status == 200 else body)
         elif query.get("watch"):
-            self._watch(place.path, int(query["resourceVersion"]))
-        elif self.command == "GET" and (kind := KINDS.get(place.path.rsplit("/", 1)[-1])):
+            self._watch(url.path, int(query["resourceVersion"]))
+        elif self.command == "GET" and (kind := KINDS.get(url.path.rsplit("/", 1)[-1])):
             with self.server.changed:
-                self._send(200, self._page(place.path, kind, query))
+                self._send(200, self._page(url.path, kind, query))
         else:
-            call = Call(method=self.command, path=place.path, body=json.loads(body) if body else None)
+            call = Call(method=self.command, path=url.path, body=json.loads(content) if content else None)
             with self.server.changed:
                 reply = self.server.cluster.answer(call)
                 self.server.changed.notify_all()
@@ -163,9 +163,9 @@ class _Handler(BaseHTTPRequestHandler):
                 if generation != server.generation:
                     break
                 new, position = events[position:], len(events)
-            for what, found in new:
+            for event, found in new:
                 if found["kind"] == kind and path.rsplit("/", 1)[0] in _folder(found):
-                    self._chunk({"type": what, "object": found})
+                    self._chunk({"type": event, "object": found})
         self._chunk(None)
 
     def _chunk(self, found: object) -> None:

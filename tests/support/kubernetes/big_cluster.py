@@ -1,22 +1,25 @@
-"""A large cluster for measurements: `big_cluster` has nodes with GPUs of several sizes, and long pods."""
+"""A large cluster for benchmarks: `big_cluster` has nodes with GPUs of several sizes, and large pods."""
 
 from __future__ import annotations
 
 import random
 
 from support.kubernetes.cluster_model import Cluster
-from support.kubernetes.shared_pods import node_object, pod_object
+from support.kubernetes.gpu_memory_pods import node_object, pod_object
 
-from cdigen.gpushare.claims import Placement, written
-from cdigen.gpushare.pods import Ask
+from cdigen.gpushare.pods import MemoryRequest
+from cdigen.gpushare.reservations import ContainerPlacement, pod_annotations
 
 GPUS = 8
-# What real pods have besides: variables, mounts, managedFields, conditions; some 5 kB.
+# A real pod also has variables, mounts, managedFields and conditions; the padding has their size, 5 kB.
 PADDING = {"managedFields": [{"manager": "kubelet", "fieldsV1": {f"f:field-{n}": {} for n in range(150)}}]}
 
 
 def big_cluster(nodes: int, pods: int, *, seed: int = 1, bare: int = 0) -> Cluster:
-    """Return a cluster of NODES and PODS that ask, all bound, and BARE ones that do not; a third is free."""
+    """Return a cluster of NODES nodes, with PODS pods on GPUs, and BARE pods without GPUs.
+
+    The pods leave at least about a third of the units of each GPU free.
+    """
     chance = random.Random(seed)
     cluster = Cluster()
     free: dict[tuple[str, int], int] = {}
@@ -33,10 +36,10 @@ def big_cluster(nodes: int, pods: int, *, seed: int = 1, bare: int = 0) -> Clust
         name, gpu = places[number % len(places)]
         units = chance.randint(1, max(1, min(8, free[name, gpu])))
         free[name, gpu] -= units
-        ask = Ask(shares=((0, units),))
-        at = Placement(containers=((0, gpu),), gpu=gpu)
-        given = written(ask, at, {gpu: sizes[name][gpu]}, number)
-        pod = pod_object(f"pod-{number:05}", units, annotations=given, node=name, phase="Running")
+        request = MemoryRequest(by_container=((0, units),))
+        placement = ContainerPlacement(containers=((0, gpu),), gpu=gpu)
+        annotations = pod_annotations(request, placement, {gpu: sizes[name][gpu]}, number)
+        pod = pod_object(f"pod-{number:05}", units, annotations=annotations, node=name, phase="Running")
         pod["metadata"] |= PADDING
         cluster.add_pod(pod)
     for number in range(bare):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def made(folder: Path, name: str, alias: str = "IP:127.0.0.1") -> tuple[str, str]:
-    """Make a certificate for NAME and ALIAS that vouches for itself; returns its file, and its key's."""
+    """Make a self-signed certificate for NAME and ALIAS; return the paths of certificate and key."""
     files = str(folder / f"{name}.crt"), str(folder / f"{name}.key")
     command = [tool("openssl"), "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
     command += ["-nodes", "-subj", f"/CN={name}", "-addext", f"subjectAltName={alias}"]

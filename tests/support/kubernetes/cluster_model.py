@@ -1,7 +1,7 @@
-"""A model of the API server, as far as binding asks it: `Cluster` has objects, versions, and a log of events.
+"""A model of the API server for binds: `Cluster` has objects, versions, and a log of events.
 
-It answers as kube-apiserver does: 409 where a resourceVersion or UID is another one, where something exists
-already, and where a pod is bound already.
+Like kube-apiserver, it responds with the status 409 if a resourceVersion or UID differs, if an object exists
+already, or if a pod is bound already.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from support.kubernetes.shared_pods import RESOURCES
+from support.kubernetes.gpu_memory_pods import RESOURCES
 
 from cdigen.extender.index import Index
-from cdigen.gpushare.claims import READ, claim_of, read_placement
 from cdigen.gpushare.pods import read_pod
+from cdigen.gpushare.reservations import ANNOTATION_KEYS, read_placement, reservation_of
 from cdigen.kubeapi.calls import Call, Reply
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ class Cluster:
 
     def __init__(self, *, has_binding_versions: bool = True) -> None:
         self.objects: Objects = {}
-        # What a watch tells: kind, and the object as it was then.
+        # The events of a watch: the kind, and the object after the event.
         self.events: list[tuple[str, dict[str, Any]]] = []
-        # Servers before 1.22 do not look at the version in a Binding.
+        # Servers before 1.22 ignore the version in a Binding.
         self._has_binding_versions = has_binding_versions
         self.version = 100
 
@@ -67,7 +67,7 @@ class Cluster:
         return [found for path, found in self.objects.items() if "/pods/" in path]
 
     def answer(self, call: Call) -> Reply:
-        """Do what CALL asks, and answer."""
+        """Process CALL; return the reply."""
         path = call.path
         if call.method == "GET":
             found = self.objects.get(path)
@@ -99,27 +99,28 @@ class Cluster:
         pod = self.objects.get(path)
         if pod is None:
             return _no(404)
-        wanted = body["metadata"]
+        binding = body["metadata"]
         keys = ["uid", "resourceVersion"] if self._has_binding_versions else ["uid"]
-        is_other = any(wanted[key] != pod["metadata"][key] for key in keys)
+        is_other = any(binding[key] != pod["metadata"][key] for key in keys)
         if is_other or pod["spec"].get("nodeName") or pod["status"]["phase"] != "Pending":
             return _no(409)
         bound = copy.deepcopy(pod)
         bound["spec"]["nodeName"] = body["target"]["name"]
         # As setPodHostAndAnnotations does (pkg/registry/core/pod/storage/storage.go).
-        bound["metadata"]["annotations"].update(wanted.get("annotations") or {})
+        bound["metadata"]["annotations"].update(binding.get("annotations") or {})
         self.put(path, bound)
         return Reply(status=201, body={})
 
     def used(self, node: str) -> dict[int, int]:
-        """Return the units by GPU of pods bound to NODE, by their annotations; -1 is an unknown GPU."""
+        """Return the used units of each GPU of NODE, by the pods' annotations; -1 is an unknown GPU."""
         used: dict[int, int] = {}
         for found in self.pods():
-            pod = read_pod(found, RESOURCES, READ)
+            pod = read_pod(found, RESOURCES, ANNOTATION_KEYS)
             if pod is None or pod.node != node or pod.is_ended:
                 continue
-            claim = claim_of(pod.ask, read_placement(pod))
-            for gpu, units in (*claim.on, *([(-1, claim.floating)] if claim.floating else [])):
+            reservation = reservation_of(pod.request, read_placement(pod))
+            unplaced = [(-1, reservation.unplaced)] if reservation.unplaced else []
+            for gpu, units in (*reservation.on, *unplaced):
                 used[gpu] = used.get(gpu, 0) + units
         return used
 
@@ -146,7 +147,7 @@ def cluster_of(*found: dict[str, Any]) -> Cluster:
 
 
 def drive(steps: Generator[Call, Reply, T], answer: Callable[[Call], Reply]) -> T:
-    """Run STEPS, whose requests get an ANSWER; return their result."""
+    """Run STEPS, send the reply of ANSWER to each of their requests, and return their result."""
     try:
         call = next(steps)
         while True:
@@ -157,15 +158,15 @@ def drive(steps: Generator[Call, Reply, T], answer: Callable[[Call], Reply]) -> 
 
 
 def index_of(cluster: Cluster, **options: Any) -> Index:
-    """Return the index of an extender that knows all of CLUSTER."""
+    """Return the index of an extender that has listed the objects of CLUSTER."""
     index = Index(RESOURCES, **options)
     for found in list(cluster.objects.values()):
-        tell(index, "ADDED", found)
+        send_event(index, "ADDED", found)
     return index
 
 
-def tell(index: Index, kind: str, found: dict[str, Any]) -> None:
-    """Tell INDEX of an event."""
+def send_event(index: Index, kind: str, found: dict[str, Any]) -> None:
+    """Update INDEX by an event."""
     name, uid = found["metadata"]["name"], found["metadata"].get("uid", "")
     if found["kind"] == "Pod":
         index.drop_pod(uid) if kind == "DELETED" else index.put_pod(found)

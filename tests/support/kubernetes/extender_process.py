@@ -1,4 +1,4 @@
-"""`cdigen extender` as a process that a scheduler asks: ``ready``, ``running``, ``run_once``."""
+"""`cdigen extender` as a process, and requests of a scheduler: ``ready``, ``running``, ``run_once``."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ PREFIX = "/gpushare-scheduler"
 
 
 class Extender:
-    """A running extender: its process, and how it is asked."""
+    """A running extender: its process, and requests to it."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int, token: str = "") -> None:
         self.process = process
         self.port = port
         self.headers = {"Authorization": f"Bearer {token}"} if token else {}
 
-    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
-        """Send a request; returns the status and what was answered, of JSON its meaning."""
+    def request(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Send a request; return the status and the body, parsed if it is JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_S)
         content = body if isinstance(body, bytes) or body is None else json.dumps(body)
         with closing(connection):
             connection.request(method, path, content, self.headers)
             answer = connection.getresponse()
-            told = answer.read()
-        return answer.status, json.loads(told) if told.startswith((b"{", b"[")) else told.decode()
+            text = answer.read()
+        return answer.status, json.loads(text) if text.startswith((b"{", b"[")) else text.decode()
 
     def filter(self, pod: dict[str, Any], *nodes: str) -> Any:
-        return self.ask("POST", f"{PREFIX}/filter", {"Pod": pod, "NodeNames": list(nodes)})[1]
+        return self.request("POST", f"{PREFIX}/filter", {"Pod": pod, "NodeNames": list(nodes)})[1]
 
     def bind(self, name: str, node: str = "node1") -> str:
-        asked = {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": node}
-        return str(self.ask("POST", f"{PREFIX}/bind", asked)[1]["Error"])
+        args = {"PodName": name, "PodNamespace": "default", "PodUID": f"uid-{name}", "Node": node}
+        return str(self.request("POST", f"{PREFIX}/bind", args)[1]["Error"])
 
 
 def _start(server: ApiServer, folder: Path, log: IO[Any], *options: str) -> subprocess.Popen[bytes]:
@@ -57,8 +57,8 @@ def _start(server: ApiServer, folder: Path, log: IO[Any], *options: str) -> subp
 def started(server: ApiServer, folder: Path, *options: str, token: str = "") -> Iterator[Extender]:
     folder.mkdir(exist_ok=True)
     log = folder / "log"
-    with log.open("wb") as written:
-        process = _start(server, folder, written, "--run-dir", str(folder / "run"), *options)
+    with log.open("wb") as output:
+        process = _start(server, folder, output, "--run-dir", str(folder / "run"), *options)
     status = folder / "run/status.json"
     try:
         assert until(lambda: status.exists() and json.loads(status.read_text())["port"]), log.read_text()
@@ -71,22 +71,22 @@ def started(server: ApiServer, folder: Path, *options: str, token: str = "") -> 
 @contextmanager
 def running(server: ApiServer, folder: Path, *options: str, token: str = "") -> Iterator[Extender]:
     with started(server, folder, *options, token=token) as extender:
-        assert until(lambda: extender.ask("GET", "/healthz")[0] == 200)
+        assert until(lambda: extender.request("GET", "/healthz")[0] == 200)
         yield extender
 
 
 @contextmanager
 def ready(server: ApiServer, folder: Path, *options: str) -> Iterator[Extender]:
     with running(server, folder, *options) as extender:
-        assert until(lambda: extender.ask("GET", "/readyz")[0] == 200)
+        assert until(lambda: extender.request("GET", "/readyz")[0] == 200)
         yield extender
 
 
 def run_once(server: ApiServer, folder: Path, *options: str) -> str:
-    """Start an extender and end it; returns its log."""
+    """Start an extender and stop it; return its log."""
     with (folder / "once").open("w+") as log:
         process = _start(server, folder, log, *options)
-        assert until(lambda: "watch=1" in " ".join(server.asked))
+        assert until(lambda: "watch=1" in " ".join(server.requests))
         process.terminate()
         assert process.wait(PATIENCE_S) == 0
         log.seek(0)

@@ -1,7 +1,7 @@
-"""A runtime with all of its plugins: which it calls, and when it drops one whose connection has ended.
+"""A double of a runtime that calls several plugins, and removes plugins whose connection has ended.
 
-As containerd/nri keeps them (pkg/adaptation/adaptation.go, v0.12.2): a plugin that has left stays in the
-lists until the next call is over, or another plugin is added.
+As in containerd/nri (pkg/adaptation/adaptation.go, v0.12.2), a plugin that has disconnected stays in the
+lists until the end of the next call, or until another plugin is added.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ CREATE, VALIDATE = 0x0008, 0x2000
 
 
 class Adaptation:
-    """The runtime on HOST; ``register`` takes the next plugin in."""
+    """The runtime on HOST; ``register`` adds the next plugin."""
 
-    def __init__(self, host: Host, **flavour: Any) -> None:
+    def __init__(self, host: Host, **identity: Any) -> None:
         self._host = host
-        self._flavour = INJECTS_12 | flavour
+        self._identity = INJECTS_12 | identity
         self._lock = threading.Lock()
         # Held while a container is created, and while a plugin is synchronized.
         self._sync = threading.Lock()
@@ -39,24 +39,24 @@ class Adaptation:
 
     @property
     def names(self) -> list[str]:
-        """The plugins in its list, whether they are there or not."""
+        """The plugins in the list, connected or not."""
         return [f"{plugin.plugin_index}-{plugin.plugin_name}" for plugin in self.plugins]
 
     def register(self) -> Runtime:
-        """Take in the next plugin that connects; those that have left are dropped then."""
+        """Add the next plugin that connects, and remove the disconnected plugins."""
         plugin = self.begin()
         plugin.start()
         self.end(plugin)
         return plugin
 
     def begin(self) -> Runtime:
-        """Return the next connection, on which nothing has been said yet."""
+        """Return the runtime's end of the next connection, before any message."""
         connection = self._host.accept()
         plugin = Runtime(
             SocketTransport(connection),
             request_timeout_s=REQUEST_S,
             registration_timeout_s=PATIENCE_S,
-            **self._flavour,
+            **self._identity,
         )
         self._connections[id(plugin)] = connection
         threading.Thread(target=_close_at_end, args=(connection, plugin), daemon=True).start()
@@ -73,27 +73,27 @@ class Adaptation:
             plugin.synchronize()
             with self._lock:
                 self.plugins.append(plugin)
-                self._drop_those_that_left()
+                self._remove_disconnected()
 
-    def asks(self, *env: str, id_: str = "c1", namespace: str = "ml") -> tuple[Any, Any]:
+    def request(self, *env: str, id_: str = "c1", namespace: str = "ml") -> tuple[Any, Any]:
         """Return a pod, and a container of it with the variables ENV."""
         return pod(namespace=namespace), container(id=id_, env=["PATH=/usr/bin", *env])
 
-    def create(self, *env: str, **asks: str) -> Any:
-        """Create a container that ASKS so; returns its adjustment, of all plugins. Rejected."""
+    def create(self, *env: str, **request: str) -> Any:
+        """Create a container for REQUEST; return the adjustment of all plugins, or raise Rejected."""
         with self._sync, self._lock:
             try:
-                return self._created(*self.asks(*env, **asks))
+                return self._created(*self.request(*env, **request))
             finally:
-                self._drop_those_that_left()
+                self._remove_disconnected()
 
     def _created(self, sandbox: Any, made: Any) -> Any:
         adjustment = None
-        seen = message_class("Container").FromString(made.SerializeToString())
+        visible = message_class("Container").FromString(made.SerializeToString())
         for plugin in self.plugins:
             if plugin.events & CREATE:
                 with suppress(Dropped):
-                    adjustment = _merged(adjustment, _alive(plugin).create(sandbox, seen), seen)
+                    adjustment = _merged(adjustment, _alive(plugin).create(sandbox, visible), visible)
         for plugin in self._validators:
             try:
                 reason = _alive(plugin).validate(sandbox, made, adjustment, self.names)
@@ -103,13 +103,13 @@ class Adaptation:
                 raise Rejected(2, reason)
         return adjustment
 
-    def _drop_those_that_left(self) -> None:
+    def _remove_disconnected(self) -> None:
         self.plugins = [plugin for plugin in self.plugins if not plugin.is_closed]
         self._validators = [plugin for plugin in self.plugins if plugin.events & VALIDATE]
 
 
-def _merged(whole: Any, own: Any, seen: Any) -> Any:
-    """Return WHOLE with a plugin's OWN, whose annotations the next one has SEEN. Rejected: a conflict."""
+def _merged(whole: Any, own: Any, visible: Any) -> Any:
+    """Return WHOLE with a plugin's OWN changes, and update VISIBLE; raise Rejected on a conflict."""
     if whole is None:
         whole = own
     else:
@@ -117,7 +117,7 @@ def _merged(whole: Any, own: Any, seen: Any) -> Any:
             if name in whole.annotations:
                 raise Rejected(2, f'plugins "20-cdigen" and "20-cdigen" both tried to set annotation {name}')
         whole.MergeFrom(own)
-    seen.annotations.update(own.annotations)
+    visible.annotations.update(own.annotations)
     return whole
 
 
@@ -128,7 +128,7 @@ def _alive(plugin: Runtime) -> Runtime:
 
 
 def _close_at_end(connection: socket.socket, plugin: Runtime) -> None:
-    """Take PLUGIN for closed when it has closed its end, and close the other, as Go's reader does."""
+    """When PLUGIN closes its end of CONNECTION, mark it as closed; close the other end like Go's reader."""
     poll = select.poll()
     poll.register(connection, select.POLLRDHUP)
     poll.poll()

@@ -1,4 +1,4 @@
-"""Files whose opening the kernel holds up until the test lets it go, as a disk that hangs does."""
+"""Files that other processes cannot open until the test releases them, as on a hanging disk."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _MARK_ADD = 0x1
 _OPEN_PERM, _EVENT_ON_CHILD = 0x00010000, 0x08000000
 _ALLOW = 1
 _EVENT = struct.Struct("=IBBHQii")  # length, version, reserved, metadata's length, mask, file, process
-_RESPONSE = struct.Struct("=iI")  # file, what is decided
+_RESPONSE = struct.Struct("=iI")  # file, response
 
 
-class Held:
-    """The folder's files that other processes open now wait; `waiting` is set when one does."""
+class BlockedFiles:
+    """Blocks other processes when they open a file of the folder; `waiting` is set when a process blocks."""
 
     def __init__(self, group: int) -> None:
         self.waiting = threading.Event()
@@ -38,7 +38,7 @@ class Held:
         self._thread.start()
 
     def release(self) -> None:
-        """Let go those that wait, and those that come."""
+        """Unblock the waiting and all later processes."""
         with self._lock:
             self._is_held = False
             for file in self._files:
@@ -61,9 +61,9 @@ class Held:
             while at < len(data):
                 length, *_, file, process = _EVENT.unpack_from(data, at)
                 at += length
-                self._judge(file, process)
+                self._decide(file, process)
 
-    def _judge(self, file: int, process: int) -> None:
+    def _decide(self, file: int, process: int) -> None:
         with self._lock:
             if self._is_held and process != os.getpid():
                 self._files.append(file)
@@ -77,8 +77,8 @@ class Held:
 
 
 @contextmanager
-def held(folder: Path) -> Iterator[Held]:
-    """Hold up whoever opens a file in FOLDER while the body runs, or until `release`."""
+def blocked(folder: Path) -> Iterator[BlockedFiles]:
+    """Block other processes that open a file in FOLDER, until the end of the body or `release`."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.fanotify_mark.argtypes = (
         ctypes.c_int,
@@ -93,7 +93,7 @@ def held(folder: Path) -> Iterator[Held]:
     if libc.fanotify_mark(group, _MARK_ADD, _OPEN_PERM | _EVENT_ON_CHILD, -1, os.fsencode(folder)) < 0:
         os.close(group)
         cannot_run(f"fanotify_mark: {os.strerror(ctypes.get_errno())}")
-    made = Held(group)
+    made = BlockedFiles(group)
     try:
         yield made
     finally:

@@ -1,15 +1,15 @@
-"""Plugins one after the other, as a runtime's adaptation calls them: each sees what those before it made.
+"""Calls plugins in order, as a runtime does: each receives the container as the previous plugins changed it.
 
-`chained` puts their adjustments together as containerd/nri, pkg/adaptation/result.go (v0.12) does: what a
-plugin takes away of another's is gone, what it takes away of the container's own stays in the result, but for
-variables.
+`chained` merges their adjustments as containerd/nri, pkg/adaptation/result.go (v0.12) does. If a plugin
+removes an item that an earlier plugin set, the item is not in the result. If a plugin removes an item of the
+container, the result contains the removal, except for variables.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdigen.nri.pods import Adjustment, Owners
+from cdigen.nri.pods import Adjustment, AdjustmentOwners
 from cdigen.value import replace
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def chained(container: Container, *plugins: Plugin) -> Adjustment:
-    """Return what PLUGINS together make of CONTAINER."""
+    """Return the merged adjustment of PLUGINS for CONTAINER."""
     whole = Adjustment()
     for plugin in plugins:
         made = plugin(container)
@@ -42,26 +42,26 @@ def chained(container: Container, *plugins: Plugin) -> Adjustment:
     return whole
 
 
-def owned(container: Container, plugins: Mapping[str, Plugin]) -> Owners:
-    """Return who has set what, or taken it away, of PLUGINS by their names.
+def owned(container: Container, plugins: Mapping[str, Plugin]) -> AdjustmentOwners:
+    """Return the owner of each change of PLUGINS: the plugin's name, with "-" before it for a removal.
 
     Source: containerd/nri, pkg/api/owners.go (v0.12).
     """
     owners: dict[str, dict[str, str]] = {"annotations": {}, "env": {}, "mounts": {}, "devices": {}}
     for name, plugin in plugins.items():
         made = plugin(container)
-        told = {
+        changes = {
             "annotations": [*made.annotations],
             "env": [*made.env],
             "mounts": [mount.destination for mount in made.mounts],
             "devices": [device.path for device in made.devices],
         }
-        # What is taken away and set anew is of who sets it.
-        for field, keys in told.items():
+        # An item that is removed and set again belongs to the plugin that sets it.
+        for field, keys in changes.items():
             for key in sorted(keys, key=lambda key: key[0] != "-"):
                 owners[field][key.removeprefix("-")] = f"-{name}" if key[0] == "-" else name
         container = _changed(container, made, {key.removeprefix("-") for key in _names(made)})
-    return Owners(**owners)
+    return AdjustmentOwners(**owners)
 
 
 def _names(made: Adjustment) -> list[str]:
@@ -80,7 +80,7 @@ def _without(made: Adjustment, gone: set[str]) -> Adjustment:
 
 
 def _changed(container: Container, made: Adjustment, touched: set[str]) -> Container:
-    """Return CONTAINER as the next plugin sees it: CDI devices are not told."""
+    """Return CONTAINER as the next plugin receives it: with the changes MADE, but not their CDI devices."""
     return replace(
         container,
         env=(

@@ -1,7 +1,7 @@
-"""Plugins of a real containerd: `cdigen nri` as a process of its own, and foreign ones; and specs for them.
+"""Plugins of a real containerd: `cdigen nri` as a process, and foreign plugins; also specs for the plugins.
 
-The specs' devices are the machine's own /dev/zero and /dev/null under the names of GPUs, so that a container
-that got them can be told by what it reads.
+The devices in the specs are the machine's own /dev/zero and /dev/null under the names of GPUs. The numbers of
+the nodes in a container show which devices the container has.
 """
 
 import json
@@ -33,9 +33,9 @@ from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire.session import Configure, CreateContainer, Session
 
 KIND = "nvidia.com/gpu"
-# Node in a container -> the machine's, and its numbers as `stat` shows them.
+# Device node in a container -> the machine's node, and its numbers as `stat` prints them.
 NODES = {"/dev/nvidia0": ("/dev/zero", "1:5"), "/dev/nvidia1": ("/dev/null", "1:3")}
-DEAD = "/dev/nvidia2"  # a node of NVIDIA's numbers, for which there is no driver
+DEAD = "/dev/nvidia2"  # a node with NVIDIA's numbers, but without a driver
 DEVICES = {
     "0": ("/dev/nvidia0",),
     "1": ("/dev/nvidia1",),
@@ -44,18 +44,18 @@ DEVICES = {
     "all": ("/dev/nvidia0", "/dev/nvidia1"),
 }
 LIBRARY = "/usr/local/nvidia/lib64/libfake.so.1"
-MARK = "cdigen.dev/injected"
-# Everything that may count, in one namespace.
+INJECTED_ANNOTATION = "cdigen.dev/injected"
+# All sources are permitted, in one namespace.
 POLICY: Mapping[str, object] = {"allow": [{"namespaces": ["ml"]}]}
 
 
 def numbers(*nodes: str) -> dict[str, str]:
-    """Return NODES as `Container.nodes` does."""
+    """Return the numbers of each of NODES, in the format of `Container.nodes`."""
     return {node: NODES[node][1] for node in nodes}
 
 
 def write_specs(folder: Path, devices: Mapping[str, tuple[str, ...]] = DEVICES, **edits: object) -> None:
-    """Write the spec of KIND with DEVICES (name, nodes), as cdigen does: renamed into its place.
+    """Write the spec of KIND with DEVICES (name, nodes) by a rename, as cdigen does.
 
     EDITS are for all devices.
     """
@@ -90,9 +90,9 @@ def write_specs(folder: Path, devices: Mapping[str, tuple[str, ...]] = DEVICES, 
 
 @dataclass(kw_only=True)
 class Plugin:
-    """`cdigen nri`; RUN_DIR has what it says of itself, LOG_FILE its log, where that is not beside it.
+    """A running `cdigen nri`, with its status in RUN_DIR, and its log in LOG_FILE or in RUN_DIR/../log.
 
-    Somebody else's child has no PROCESS here.
+    A plugin that another process started has no PROCESS.
     """
 
     run_dir: Path
@@ -101,11 +101,11 @@ class Plugin:
 
     @property
     def log(self) -> list[dict[str, Any]]:
-        """What it has logged."""
+        """The lines of its log."""
         file = self.log_file or self.run_dir.parent / "log"
         return [json.loads(line) for line in file.read_text().splitlines()]
 
-    def said(self, event: str) -> list[dict[str, Any]]:
+    def log_lines(self, event: str) -> list[dict[str, Any]]:
         """Return the lines of its log about EVENT."""
         return [line for line in self.log if line["event"] == event]
 
@@ -114,18 +114,19 @@ class Plugin:
         status: dict[str, Any] = json.loads((self.run_dir / "status.json").read_text())
         return status
 
-    def ask(self, path: str) -> tuple[int, str]:
-        """Return the status and the body of an HTTP answer from its socket."""
+    def http_get(self, path: str) -> tuple[int, str]:
+        """Return the status and the body of an HTTP response from its socket."""
         code, _, body = http_client.get(str(self.run_dir / "http.sock"), path)
         return code, body.decode()
 
     def metric(self, row: str) -> float:
-        """Return the value of a metric by its name with labels; 0 where it has none yet."""
-        rows = dict(line.rsplit(" ", 1) for line in self.ask("/metrics")[1].splitlines() if line[:1] != "#")
+        """Return the value of a metric by its name with labels; 0 if it has no value yet."""
+        lines = self.http_get("/metrics")[1].splitlines()
+        rows = dict(line.rsplit(" ", 1) for line in lines if line[:1] != "#")
         return float(rows.get(row, 0))
 
     def is_registered(self) -> bool:
-        """Tell whether it is, by its status."""
+        """Return whether its status is registered."""
         assert self.process is None or self.process.poll() is None, self.log
         try:
             return bool(self.status()["state"] == "registered")
@@ -134,7 +135,7 @@ class Plugin:
 
     def registered(self) -> None:
         """Wait until it is registered."""
-        eventually(lambda: self.is_registered() or None, "the plugin is registered", told=lambda: self.log)
+        eventually(lambda: self.is_registered() or None, "the plugin is registered", details=lambda: self.log)
 
     def send(self, number: signal.Signals) -> None:
         """Send it a signal."""
@@ -152,7 +153,7 @@ class Plugin:
 def running_plugin(
     host: Place, *, name: str = "cdigen", index: str = "20", wait: bool = True, **policy: object
 ) -> Iterator[Plugin]:
-    """Run `cdigen nri` until the context ends, with POLICY over the module's; wait until it is registered."""
+    """Run `cdigen nri` with the keys POLICY until the context ends; WAIT: wait for its registration."""
     folder = host.folder / f"plugin-{index}-{name}"
     plugin = started_plugin(host, folder, ("--index", index, "--name", name), policy)
     try:
@@ -166,11 +167,11 @@ def running_plugin(
 def started_plugin(
     host: Place, folder: Path, more: Sequence[str], policy: Mapping[str, object], *, log: str = "log"
 ) -> Plugin:
-    """Start `cdigen nri` with MORE options, by FOLDER, which several may share, each with a LOG there."""
+    """Start `cdigen nri` with the options MORE. Plugins may share FOLDER, each with its own file LOG."""
     config = plugin_config(host, folder, **policy)
     options: tuple[str | Path, ...] = ("--socket", host.nri, "--run-dir", folder / "run", *more)
     with (folder / log).open("ab") as file:
-        # It ends with the tests, however they end.
+        # The kernel kills the plugin when the tests end or are killed.
         tied = ("setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "cdigen", "nri")
         process = subprocess.Popen(
             [*tied, *options, "--spec-dir", host.specs, "--config", config],
@@ -182,14 +183,14 @@ def started_plugin(
 
 
 def ended(plugin: Plugin) -> None:
-    """End a PLUGIN that still runs."""
+    """End PLUGIN if it still runs."""
     if plugin.process is not None and plugin.process.poll() is None:
         plugin.send(signal.SIGCONT)
         plugin.end(signal.SIGTERM)
 
 
 def plugin_config(host: Place, folder: Path, **policy: object) -> Path:
-    """Write a plugin's configuration below FOLDER, which is made."""
+    """Make FOLDER, and write a plugin's configuration into it; return the file."""
     folder.mkdir(exist_ok=True)
     config = folder / "config.yaml"
     settings = {"daemon": {"run_dir": str(host.folder / "daemon")}, "nri": {**POLICY, **policy}}
@@ -198,7 +199,7 @@ def plugin_config(host: Place, folder: Path, **policy: object) -> Path:
 
 
 def write_inventory(host: Place) -> None:
-    """Put an inventory where the daemon does: driver 550.163.01, which has CUDA 12.4."""
+    """Write the inventory of the daemon: driver 550.163.01, which has CUDA 12.4."""
     folder = host.folder / "daemon"
     folder.mkdir(exist_ok=True)
     (folder / "inventory.json").write_bytes(content())
@@ -215,19 +216,19 @@ def containerd_with_specs(cache: Path, release: str, **edits: Any) -> Iterator[C
 
 @dataclass(kw_only=True)
 class Foreign:
-    """A plugin of somebody else: it makes the same ADJUSTMENT in every container, unless it `is_slow`."""
+    """A foreign plugin: it responds with `adjustment` for each container, or not at all if `is_slow`."""
 
     adjustment: Adjustment
-    seen: list[CreateContainer] = field(default_factory=list)
+    requests: list[CreateContainer] = field(default_factory=list)
     is_slow: bool = False
 
     def respond(self, session: Session, event: object) -> bytes:
-        """Return what it answers to EVENT."""
+        """Return its response to EVENT."""
         match event:
             case Configure(call=call):
                 return session.subscribe(call, 0x0008)
             case CreateContainer(call=call):
-                self.seen.append(event)
+                self.requests.append(event)
                 return b"" if self.is_slow else session.adjust(call, self.adjustment)
             case _:
                 return b""
@@ -256,6 +257,6 @@ def running_foreign(host: Place, adjustment: Adjustment, *, index: str = "30") -
             assert synchronized.wait(10)
             yield foreign
         finally:
-            with suppress(OSError):  # the runtime may have ended it
+            with suppress(OSError):  # the runtime may have closed the connection
                 connection.shutdown(socket.SHUT_RDWR)
             thread.join(10)

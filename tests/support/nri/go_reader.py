@@ -1,4 +1,4 @@
-"""How Go reads a connection of the mux: ``GoReader``. Source: containerd/nri, pkg/net/multiplex/mux.go."""
+"""Reads a connection of the mux like Go: ``GoReader``. Source: containerd/nri, pkg/net/multiplex/mux.go."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BUFFER = 4096  # bufio's default
 
 
 class GoReader:
-    """bufio.Reader over a connection of the mux, whose Read returns a frame or, if it is too long, ENOMEM."""
+    """A bufio.Reader on a connection of the mux; reading a frame that is too long fails with ENOMEM."""
 
     def __init__(self, runtime: Runtime, connection: int) -> None:
         self._runtime = runtime
@@ -26,7 +26,7 @@ class GoReader:
         return data
 
     def has_begun(self) -> bool:
-        """Tell whether there is something to read without waiting."""
+        """Return whether data can be read without waiting."""
         return bool(self._buffer or self._runtime.queues[self._connection])
 
     def _read(self, size: int, deadline: float) -> bytes:

@@ -1,4 +1,4 @@
-"""A host with two GPUs, one of them in MIG mode, and what becomes of containers on it."""
+"""A host with two GPUs (one in MIG mode) and a lost GPU, and the decisions about containers on this host."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 from typing import Any
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
-from cdigen.frontend.host_state import parse_inventory
 from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
 from cdigen.model.inventory_json import to_document
-from cdigen.nri.decision.decide import Decision, decide
-from cdigen.nri.decision.machine import VENDOR, Machine, machine_of
-from cdigen.nri.decision.policy import Policy, policy_of
+from cdigen.nri.decision.decide import InjectionDecision, decide
+from cdigen.nri.decision.host_gpus import VENDOR, HostGpus, host_gpus_of
+from cdigen.nri.decision.policy import InjectionPolicy, policy_of
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.nri.pods import Container, ContainerMount, Pod
+from cdigen.service.host_state import parse_inventory
 from cdigen.value import replace
 
 DRIVER = "550.163.01"
@@ -62,7 +62,7 @@ def inventory(**changes: Any) -> Inventory:
     )
     driver = Driver(version=DRIVER, flavour="open", architecture="x86_64")
     made = Inventory(
-        vendor="nvidia", driver=driver, accelerators=gpus, nodes=(), files=(), sought=(), findings=()
+        vendor="nvidia", driver=driver, accelerators=gpus, nodes=(), files=(), searched=(), findings=()
     )
     return replace(made, **changes)
 
@@ -71,18 +71,18 @@ def content(found: Inventory | None = None) -> bytes:
     return json.dumps(to_document({"nvidia": found or inventory()})).encode()
 
 
-def machine(found: bytes | None, *, running_driver: str = "", has_daemon: bool = True) -> Machine:
-    """Return the machine that decisions know by the inventory FOUND."""
+def host_gpus(found: bytes | None, *, running_driver: str = "", has_daemon: bool = True) -> HostGpus:
+    """Return the GPUs of the host according to the inventory FOUND."""
     drivers = {VENDOR: running_driver}
     inventory = parse_inventory(found, running_drivers=drivers, has_daemon=has_daemon)
-    return machine_of(*inventory.of(VENDOR))
+    return host_gpus_of(*inventory.of(VENDOR))
 
 
-MACHINE = machine(content())
+HOST_GPUS = host_gpus(content())
 NAMES = DeviceNames(DEVICES)
 POD = Pod(id="p", name="pod", namespace="ml", runtime_handler="runc", labels={"team": "a"}, annotations={})
 ALLOWED = (AllowRule(namespaces=("ml",)),)
-# Where NVIDIA's device plugin mounts /dev/null (internal/plugin/server.go).
+# The folder in which NVIDIA's device plugin mounts /dev/null (internal/plugin/server.go).
 LISTS = "/var/run/nvidia-container-devices"
 COMPUTE = (
     GpuKind(kind="nvidia.com/gpu"),
@@ -91,12 +91,12 @@ COMPUTE = (
 
 
 def allowed(*sources: str, **row: Any) -> tuple[AllowRule, ...]:
-    """Return the rows of a policy: a single one for the namespace `ml`; no SOURCES are all of them."""
+    """Return a policy's only rule, for the namespace `ml` and SOURCES; without SOURCES, for all sources."""
     keys = {"sources": sources, **row} if sources else row
     return (AllowRule(namespaces=("ml",), **keys),)
 
 
-def policy(**settings: Any) -> Policy:
+def policy(**settings: Any) -> InjectionPolicy:
     """Return the policy of SETTINGS: `profiles`, and keys of `nri`."""
     profiles = settings.pop("profiles", Settings().profiles)
     return policy_of(Settings(profiles=profiles, nri=NriConfig(**{"allow": ALLOWED, **settings})))
@@ -127,26 +127,26 @@ def listing(*names: str, source: str = "/dev/null", folder: str = LISTS) -> Cont
 
 def outcome(
     *env: str,
-    asked: dict[str, str] | None = None,
+    pod_annotations: dict[str, str] | None = None,
     pod: Pod = POD,
     names: DeviceNames = NAMES,
-    machine: Machine = MACHINE,
+    host_gpus: HostGpus = HOST_GPUS,
     here: Container | None = None,
     **settings: Any,
-) -> Decision:
-    """Return what becomes of a container with ENV in POD, annotated with ASKED, by a policy of SETTINGS."""
+) -> InjectionDecision:
+    """Return the decision about a container with ENV in POD with POD_ANNOTATIONS, by SETTINGS."""
     given = replace(here, env=(*here.env, *env)) if here else container(*env)
     return decide(
-        replace(pod, annotations=asked or {}),
+        replace(pod, annotations=pod_annotations or {}),
         given,
         policy=policy(**settings),
         names=names,
-        machine=machine,
+        host_gpus=host_gpus,
     )
 
 
 def devices(*env: str, **more: Any) -> tuple[str, ...]:
-    """Return the names of the devices that such a container gets; it must not be refused."""
+    """Return the devices that `outcome` selects for a container; assert that the container is not refused."""
     decision = outcome(*env, **more)
     assert decision.outcome != "refuse", decision.reason
     return decision.devices

@@ -1,7 +1,7 @@
-"""The plugin's real process on a host of its own: `plugin`, and the host, on which a test runtime listens.
+"""`cdigen nri` as a process (`plugin`), on a fake host (`host`) on which a double of a runtime listens.
 
-`Host.runtime` plays the runtime on the plugin's next connection. Nobody here waits for a fixed time: what has
-to happen is waited for, and only a failing test waits long.
+`Host.runtime` is the double on the plugin's next connection. The helpers wait for events and never for a
+fixed time, so that only a failing test waits long.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ from support.waiting import PATIENCE_S, until
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-# Of this the plugin takes half before it refuses by itself: on a busy machine nothing else takes so long.
+# The timeout of a request. After half of it, the plugin refuses the container. On a busy machine, no step
+# takes so long.
 REQUEST_S = 40.0
-MARK = "cdigen.dev/injected"
-SEAL = "cdigen.dev/injected-into"
+INJECTED_ANNOTATION = "cdigen.dev/injected"
+INJECTED_INTO_ANNOTATION = "cdigen.dev/injected-into"
 NAME = "nvidia.com-gpu.json"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 
-# Runtimes as they introduce themselves: name, version, NRI.
+# The names and versions that runtimes report, and their versions of NRI.
 DROPS_06: dict[str, Any] = {"name": "containerd", "version": "1.7.24~ds1", "nri": (0, 6)}
 INJECTS_08: dict[str, Any] = {"name": "containerd", "version": "2.1.9+unknown", "nri": (0, 8)}
 INJECTS_10: dict[str, Any] = {"name": "cri-o", "version": "1.34.0", "nri": (0, 10)}
@@ -61,7 +62,7 @@ class Host:
             "var",
         ):
             (root / folder).mkdir(parents=True)
-        # As it is everywhere, and in the host's own words: it leads to nowhere, or elsewhere, outside of it.
+        # The usual link of a host. It is valid only if it is resolved below the root.
         (root / "var/run").symlink_to("/run")
         self.specs = root / "run/cdi"
         self.run_dir = root / "run/cdigen-nri"
@@ -72,7 +73,7 @@ class Host:
         self.configure()
 
     def configure(self, *, namespaces: Sequence[str] = ("ml",), text: str = "", **nri: object) -> None:
-        """Write the configuration: NAMESPACES may ask for all, and the keys of `nri`; or TEXT."""
+        """Write a configuration: all kinds for NAMESPACES, and the keys NRI of `nri`; or TEXT, if any."""
         settings = {"nri": {"allow": [{"namespaces": list(namespaces), "kinds": ["*"]}], **nri}}
         put(self.root / "etc/cdigen/config.yaml", text or json.dumps(settings))
 
@@ -85,16 +86,16 @@ class Host:
         folder: str = "run/cdi",
         **edits: object,
     ) -> None:
-        """Write a spec with devices called NAMES, renamed into its place as all do; EDITS are for all."""
+        """Write a spec with devices called NAMES by a rename; EDITS are for all devices."""
         put(self.root / folder / file, json.dumps(spec(names, kind=kind, **edits)))
 
     def write_inventory(self, driver: str = "550.163.01", data: bytes | None = None) -> None:
-        """Let DRIVER run, and write the inventory of 550.163.01, or DATA."""
+        """Set the loaded module to DRIVER, and write an inventory of the driver 550.163.01, or DATA."""
         put(self.root / "sys/module/nvidia/version", f"{driver}\n")
         put(self.inventory, content() if data is None else data)
 
     def make_null(self) -> None:
-        """Make /dev/null, the node that all devices of `spec` are on the host."""
+        """Make /dev/null, which is the host's node of all devices of `spec`."""
         (self.root / "dev").mkdir()
         os.mknod(self.root / "dev/null", stat.S_IFCHR | 0o666, os.makedev(1, 3))
 
@@ -104,8 +105,8 @@ class Host:
         self._listener.bind(_short(self.socket))
         self._listener.listen(backlog)
 
-    def deaf(self) -> None:
-        """Listen no more, and take the socket away."""
+    def stop_listening(self) -> None:
+        """Stop listening, and remove the socket."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -122,7 +123,7 @@ class Host:
             try:
                 connection = self._listener.accept()[0]
             except TimeoutError:
-                # A plugin whose last runtimes were short-lived waits for seconds, or for its socket.
+                # After short connections, a plugin waits for seconds, or for a change of its socket.
                 self.socket.chmod(0o700)
                 continue
             self._connections.append(connection)
@@ -131,8 +132,8 @@ class Host:
         raise TimeoutError("the plugin does not connect")
 
     def close(self) -> None:
-        """Close all that is open."""
-        self.deaf()
+        """Close the listening socket and all connections."""
+        self.stop_listening()
         for connection in self._connections:
             connection.close()
 
@@ -142,27 +143,27 @@ class Host:
         containers: Sequence[Any] = (),
         *,
         reply_first: bool = True,
-        **flavour: Any,
+        **identity: Any,
     ) -> Runtime:
-        """Return a runtime with which the plugin is registered on its next connection; PODS are there."""
-        made = self.begun(**flavour)
+        """Return a runtime on the plugin's next connection, after registration, with PODS and CONTAINERS."""
+        made = self.unregistered_runtime(**identity)
         made.start(reply_first=reply_first)
         made.synchronize(pods, containers)
         return made
 
-    def begun(self, **flavour: Any) -> Runtime:
-        """Return a runtime on the plugin's next connection, before anything is said."""
-        given = {
+    def unregistered_runtime(self, **identity: Any) -> Runtime:
+        """Return a runtime on the plugin's next connection, before any message."""
+        options = {
             "request_timeout_s": REQUEST_S,
             "registration_timeout_s": PATIENCE_S,
             **INJECTS_08,
-            **flavour,
+            **identity,
         }
-        return Runtime(SocketTransport(self.accept()), **given)
+        return Runtime(SocketTransport(self.accept()), **options)
 
 
 class Plugin:
-    """A real `cdigen nri`, and what it shows of itself."""
+    """A real `cdigen nri`, with its log, status and metrics."""
 
     def __init__(self, host: Host, process: subprocess.Popen[bytes], log: Path) -> None:
         self.host = host
@@ -171,17 +172,17 @@ class Plugin:
 
     @property
     def text(self) -> str:
-        """What it has logged."""
+        """The text of the log."""
         return self._log.read_text()
 
     def lines(self, event: str = "") -> list[dict[str, Any]]:
-        """Return the whole lines of its log, about EVENT if that is given; each must be JSON."""
+        """Return the complete log lines, or only those with EVENT; each line must be JSON."""
         found = [json.loads(line) for line in self.text.splitlines(keepends=True) if line.endswith("\n")]
         return [line for line in found if event in ("", line["event"])]
 
     @property
     def status(self) -> dict[str, Any]:
-        """What status.json says, which must be whole; nothing before this process has written one."""
+        """The content of status.json, which must be complete; empty before this process has written it."""
         try:
             found: dict[str, Any] = json.loads((self.host.run_dir / "status.json").read_bytes())
         except FileNotFoundError:
@@ -193,30 +194,32 @@ class Plugin:
         return str(self.status.get("state", ""))
 
     def sees(self, truth: Callable[[], object]) -> None:
-        """Wait until TRUTH holds."""
+        """Wait until TRUTH returns a true value."""
 
         def holds() -> object:
-            assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.text}"
+            assert self.process.poll() is None, (
+                f"the plugin ended with {self.process.returncode}: {self.text}"
+            )
             return truth()
 
         assert until(holds), f"{json.dumps(self.status)}\n{self.text}"
 
     def get(self, target: str) -> tuple[int, str]:
-        """Return the code and the body of what it answers over HTTP; 0 before it does."""
-        # An empty answer has no code: IndexError.
+        """Return code and body of its HTTP response; before it serves HTTP, the code is 0."""
+        # An empty response has no code: IndexError.
         with suppress(FileNotFoundError, ConnectionError, IndexError):
             code, _, body = http_client.get(_short(self.host.run_dir / "http.sock"), target)
             return code, body.decode()
         return 0, ""
 
     def metric(self, row: str) -> float:
-        """Return the metric with that name and labels; it must be there."""
+        """Return the value of the metric ROW (name and labels), which must exist."""
         text = self.get("/metrics")[1]
         rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
         return float(rows[row])
 
     def serves(self) -> None:
-        """Wait until it answers over HTTP: all of its start is done."""
+        """Wait until the plugin responds over HTTP, which is the end of its start."""
         self.sees(lambda: self.get("/healthz")[0] == 200)
 
     def resident_kb(self) -> int:
@@ -224,12 +227,12 @@ class Plugin:
         return int(text.partition("VmRSS:")[2].split()[0])
 
     def processor_s(self) -> float:
-        """Return the processor time that it has taken so far; the kernel counts in hundredths of a second."""
+        """Return the used processor time; the kernel counts in hundredths of a second."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self, number: int = signal.SIGTERM) -> int:
-        """Send it a signal; returns its exit code."""
+        """Send the signal NUMBER; return the exit code of the plugin."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_S)
 
@@ -255,18 +258,18 @@ def plugin(
     before: Sequence[str] = (),
     **more: Any,
 ) -> Iterator[Plugin]:
-    """Start the plugin ON a host that listens, and kill it in the end if it still runs.
+    """Start the plugin on the host ON, which listens; kill the plugin in the end if it still runs.
 
-    ENVIRONMENT is all that it has, where it is given; BEFORE is a command that starts it, MORE is for Popen.
+    ENVIRONMENT replaces its environment. BEFORE is a command that starts it. MORE has arguments of Popen.
     """
     if listen and not on.socket.exists():
         on.listen()
-    given = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     with tempfile.TemporaryDirectory(prefix="cdigen-") as folder:
         log = Path(folder, "log")
         with log.open("wb") as stderr:
             process = subprocess.Popen(
-                # It ends with the tests, however they end.
+                # The kernel kills the plugin when the tests end or are killed.
                 [
                     tool("setpriv", "util-linux"),
                     "--pdeathsig",
@@ -284,7 +287,7 @@ def plugin(
                 stdout=stderr,
                 stderr=stderr,
                 cwd=REPOSITORY,
-                env={"PYTHONWARNINGS": WARNINGS, **COVERAGE, **given},
+                env={"PYTHONWARNINGS": WARNINGS, **COVERAGE, **variables},
                 **{"stdin": subprocess.DEVNULL, **more},
             )
         try:
@@ -299,7 +302,7 @@ def plugin(
 
 
 def put(path: Path, text: str | bytes) -> None:
-    """Write a file and rename it into its place."""
+    """Write a file by a rename."""
     new = path.with_name(f".{path.name}.new")
     new.write_bytes(text.encode() if isinstance(text, str) else text)
     new.rename(path)
@@ -315,34 +318,34 @@ def spec(names: Iterable[str], *, kind: str = "nvidia.com/gpu", **edits: object)
     return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices, "containerEdits": common}
 
 
-def asks(visible: str | None, *more: str, **fields: Any) -> tuple[Any, Any]:
-    """Return a pod that may ask, and a container of it whose variable has the value VISIBLE."""
+def gpu_request(visible: str | None, *more: str, **fields: Any) -> tuple[Any, Any]:
+    """Return a pod whose requests are permitted, and its container with the variable VISIBLE."""
     env = ["PATH=/usr/bin", *([f"{VISIBLE}={visible}"] if visible is not None else []), *more]
     return pod(namespace="ml", **fields), container(env=env)
 
 
-def gets_soon(runtime: Runtime, device: str, *asked: str) -> None:
-    """Wait until a container that asks, by the arguments ASKED of `asks`, gets DEVICE and no other.
+def gets_soon(runtime: Runtime, device: str, *arguments: str) -> None:
+    """Wait until a container with the ARGUMENTS of `gpu_request` gets DEVICE and no other device.
 
-    Until then the plugin may reject it.
+    Until then the plugin may reject containers.
     """
 
     def gets() -> bool:
         with suppress(Rejected):
-            assert given(runtime.create(*asks(*asked))) == [device]
+            assert cdi_devices(runtime.create(*gpu_request(*arguments))) == [device]
             return True
         return False
 
     assert until(gets), f"no container gets {device}"
 
 
-def given(adjustment: Any) -> list[str]:
+def cdi_devices(adjustment: Any) -> list[str]:
     """Return the CDI devices in ADJUSTMENT."""
     return [device.name for device in adjustment.cdi_devices]
 
 
 def _is_left(connection: socket.socket) -> bool:
-    """Return whether the plugin has closed CONNECTION already: it waits for 30 s to be registered."""
+    """Return whether the plugin has closed CONNECTION already (after 30 s without a registration)."""
     poll = select.poll()
     poll.register(connection, select.POLLRDHUP)
     return bool(poll.poll(0))

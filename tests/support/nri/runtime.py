@@ -1,9 +1,9 @@
-"""A runtime for tests: the other side of an NRI plugin's connection, as containerd's adaptation plays it.
+"""A double of a runtime: the other end of an NRI plugin's connection, like containerd's adaptation.
 
-``Runtime`` serves RegisterPlugin on connection 2, calls the plugin on connection 1, and insists on what Go
-insists on: the order of registration, the events it knows, streams, split Synchronize, and how Go reads. It
-shares only nri.proto's classes with cdigen; frames and messages are taken apart and made here anew.
-Source: containerd/nri, pkg/adaptation/plugin.go and pkg/net/multiplex/mux.go; containerd/ttrpc, channel.go.
+``Runtime`` serves RegisterPlugin on connection 2, calls the plugin on connection 1, and enforces the same
+rules as Go: the order of registration, valid events, streams, split Synchronize, and how Go reads. It shares
+only nri.proto's classes with cdigen, and has its own code for frames and messages. Source: containerd/nri,
+pkg/adaptation/plugin.go and pkg/net/multiplex/mux.go; containerd/ttrpc, channel.go.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 PLUGIN, RUNTIME = 1, 2
 MAX_DATA = 4 << 20
-QUEUE = 256  # frames of one connection that wait to be read
+QUEUE = 256  # the maximum number of unread frames of a connection
 REQUEST, RESPONSE = 1, 2
 UNIMPLEMENTED = 12
 SERVICES = {PLUGIN: "nri.pkg.api.v1alpha1.Plugin", RUNTIME: "nri.pkg.api.v1alpha1.Runtime"}
 
-# What containerd 2.1 and later sends with every request: metadata, field 5 of Request.
+# The metadata that containerd 2.1 and later sends with every request (field 5 of Request).
 _PAIR = b"\x0a\x1acontainerd-namespace-ttrpc\x12\x06k8s.io"
 METADATA = b"\x2a" + bytes([len(_PAIR)]) + _PAIR
 
-# Event -> number and method of its own in NRI 0.12 (the others are calls of their own in all releases).
+# Event -> its number in StateChange, before NRI 0.12. (Events that are not listed always have a method.)
 STATE_CHANGES = {
     "RunPodSandbox": 1,
     "StopPodSandbox": 2,
@@ -51,11 +51,11 @@ STATE_CHANGES = {
 
 
 class Dropped(Exception):
-    """The runtime has closed the connection: from here on containers start without the plugin."""
+    """The runtime has closed the connection. From now on, containers start without the plugin."""
 
 
 class Rejected(Exception):
-    """The plugin has answered with an error: the container is not created."""
+    """The plugin has responded with an error. The container is not created."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(f"{message} (code {code})")
@@ -64,12 +64,12 @@ class Rejected(Exception):
 
 
 class Transport(Protocol):
-    """Where bytes come from and go to: a socket, or a session of ours directly."""
+    """The source and target of bytes: a socket, or a session directly."""
 
     def send(self, data: bytes) -> None: ...
 
     def receive(self, timeout_s: float) -> bytes:
-        """Return some bytes, none at the end; TimeoutError."""
+        """Return some bytes, or none if the connection has ended; raise TimeoutError after TIMEOUT_S."""
 
     def close(self) -> None: ...
 
@@ -96,10 +96,10 @@ class SocketTransport:
 
 
 class Runtime:
-    """The runtime NAME of VERSION, with NRI of version NRI, on one plugin's connection.
+    """A runtime on the connection of one plugin: the runtime's name and version, and its version of NRI.
 
-    It tells the plugin ``request_timeout_s``, and drops a plugin that has not answered after PATIENCE_S: the
-    machine may be busy.
+    It reports ``request_timeout_s`` to the plugin. But it waits at least PATIENCE_S for a response before it
+    drops the plugin, because the machine may be busy.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class Runtime:
         self.queues: dict[int, deque[bytes]] = {PLUGIN: deque(), RUNTIME: deque()}
         self.plugin_name = self.plugin_index = ""
         self.events = 0
-        self.late = 0  # answers that nobody waited for
+        self.late = 0  # responses after their timeout
         self.is_closed = False
         self._unread = bytearray()
         self._readers = {number: GoReader(self, number) for number in self.queues}
@@ -130,7 +130,7 @@ class Runtime:
     # Registration.
 
     def start(self, *, config: str = "", reply_first: bool = True) -> None:
-        """Wait for RegisterPlugin, answer it, and configure the plugin, or the other way round."""
+        """Wait for RegisterPlugin, and respond to it before (or after) the plugin is configured."""
         deadline = time.monotonic() + self.registration_timeout_s
         stream, request = self._request(deadline)
         if request.service != SERVICES[RUNTIME] or request.method != "RegisterPlugin":
@@ -149,12 +149,12 @@ class Runtime:
         self._configured(self.finish(call))
 
     def refuse_registration(self, message: str) -> None:
-        """Wait for RegisterPlugin and answer it with an error."""
+        """Wait for RegisterPlugin and respond with an error."""
         stream, _ = self._request(time.monotonic() + self.registration_timeout_s)
         self._answer(stream, code=2, message=message)
 
     def configure(self, config: str = "") -> None:
-        """Call Configure, and take the plugin's events."""
+        """Call Configure, and store the events to which the plugin subscribes."""
         self._configured(self.call("Configure", self._configure_request(config)))
 
     def synchronize(
@@ -162,7 +162,7 @@ class Runtime:
     ) -> int:
         """Call Synchronize, in as many messages as are needed, and return their number.
 
-        SHUFFLED: in any order, as runtimes tell their state, and always the same.
+        If SHUFFLED, the order is random, because runtimes report in any order; all runs have the same order.
         """
         if shuffled:
             chance = random.Random(len(pods))
@@ -199,9 +199,9 @@ class Runtime:
         plugins: Sequence[str] = (),
         owners: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
     ) -> str:
-        """Call ValidateContainerAdjustment, and return why the adjustment is rejected, if it is.
+        """Call ValidateContainerAdjustment, and return the reason of a rejection, or "".
 
-        OWNERS are whose what is, by api.proto's Field (6: variables).
+        OWNERS has the owner of each item for each number of api.proto's Field (6: variables).
         """
         owning = message_class("OwningPlugins")()
         owning.owners[container.id].SetInParent()
@@ -219,8 +219,8 @@ class Runtime:
         )
         return answer.reason or "rejected" if answer.reject else ""
 
-    def tell(self, event: str, *, pod: str = "", container: str = "") -> str:
-        """Tell the plugin of an EVENT as this release does, and return the method that it took."""
+    def notify(self, event: str, *, pod: str = "", container: str = "") -> str:
+        """Send EVENT as the runtime's version of NRI does, and return the method of the request."""
         ids = {name: {"id": value} for name, value in (("pod", pod), ("container", container)) if value}
         if self.nri >= (0, 12) or event not in STATE_CHANGES:
             payload = message_class("CreateContainerRequest")(**ids).SerializeToString()
@@ -238,7 +238,7 @@ class Runtime:
     # Calls.
 
     def call(self, method: str, payload: bytes) -> bytes:
-        """Call METHOD of the plugin and return the answer's payload; Rejected, Dropped."""
+        """Call METHOD of the plugin and return the payload of the response; raises Rejected, Dropped."""
         return self.finish(self.begin(method, payload))
 
     def begin(self, method: str, payload: bytes, *, service: str = SERVICES[PLUGIN]) -> int:
@@ -256,7 +256,7 @@ class Runtime:
         return self._stream
 
     def finish(self, stream: int) -> bytes:
-        """Wait for the answer to STREAM, and return its payload; Rejected, Dropped."""
+        """Wait for the response on STREAM, and return its payload; raises Rejected, Dropped."""
         deadline = time.monotonic() + max(self.request_timeout_s, PATIENCE_S)
         while stream not in self._answers:
             kind, number, data = self._message(PLUGIN, deadline)
@@ -274,7 +274,7 @@ class Runtime:
         return payload
 
     def send(self, connection: int, message: bytes) -> None:
-        """Send MESSAGE as Go does: what fills its buffer first, then the rest. Dropped."""
+        """Send MESSAGE in two frames, as Go does: the first BUFFER bytes, then the rest; raises Dropped."""
         for piece in (message[:BUFFER], message[BUFFER:]):
             if piece:
                 try:
@@ -288,7 +288,7 @@ class Runtime:
         raise Dropped(reason)
 
     def close(self) -> None:
-        """Close the connection, as when the runtime ends."""
+        """Close the connection, like a runtime that ends."""
         self.is_closed = True
         self.transport.close()
 
@@ -367,6 +367,6 @@ def container(**fields: Any) -> Any:
 
 
 def there(number: int, *env: str, namespace: str = "ml", **fields: Any) -> tuple[Any, Any]:
-    """Return the pod with NUMBER and its container, which has the variables ENV and FIELDS."""
+    """Return the pod NUMBER and its container, which has the variables ENV and the fields FIELDS."""
     its_pod = pod(id=f"p{number}", name=f"pod-{number}", namespace=namespace)
     return its_pod, container(id=f"c{number}", pod_sandbox_id=f"p{number}", env=list(env), **fields)

@@ -1,4 +1,4 @@
-"""The loop of the link, `Serving`, in a thread of the test: a test runtime has the other end."""
+"""Runs `SessionServer`, the loop of a connection, in a thread; the other end is a double of a runtime."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from support.nri.runtime import Runtime, SocketTransport
 from support.waiting import PATIENCE_S, pause
 
 from cdigen.config import NriConfig, Settings
-from cdigen.frontend.host_state import HostSources, HostState, read_host_state
 from cdigen.nri.decision.context import LIBRARY, cache_for, context_of
-from cdigen.nri.serving import REGISTER_WITHIN_S, Serving
+from cdigen.nri.serving import REGISTER_WITHIN_S, SessionServer
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.wire.session import Session
+from cdigen.service.host_state import HostSources, HostState, read_host_state
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,23 +29,23 @@ SETTINGS = Settings(nri=NriConfig(allow=ALLOWED))
 
 
 class Served:
-    """A connection that is served; `ended` holds what the loop has raised, or None, after its end."""
+    """A connection with its loop; after the end of the loop, `ended` has the loop's exception, or None."""
 
     def __init__(self, *, register_within_s: float = REGISTER_WITHIN_S) -> None:
-        self.told: list[str] = []
-        self.shared = SharedState(self.told.append)
+        self.notifications: list[str] = []
+        self.shared = SharedState(self.notifications.append)
         self.ended: list[Exception | None] = []
-        ours, self.end = socket.socketpair()
-        ours.setblocking(False)  # noqa: FBT003 - the socket module's own signature
-        self._connection = ours
-        self.serving = Serving(
-            ours, Session("cdigen", "20"), self.shared, register_within_s=register_within_s
+        connection, self.end = socket.socketpair()
+        connection.setblocking(False)  # noqa: FBT003 - the socket module's own signature
+        self._connection = connection
+        self.serving = SessionServer(
+            connection, Session("cdigen", "20"), self.shared, register_within_s=register_within_s
         )
         self._thread = threading.Thread(target=self._serve)
         self._thread.start()
 
     def runtime(self, *, request_timeout_s: float = PATIENCE_S, is_synchronized: bool = True) -> Runtime:
-        """Return a runtime with which it is registered, or about to be."""
+        """Return a runtime that has configured the session, and synchronized it if IS_SYNCHRONIZED."""
         made = Runtime(
             SocketTransport(self.end),
             request_timeout_s=request_timeout_s,
@@ -58,7 +58,7 @@ class Served:
         return made
 
     def result(self) -> Exception | None:
-        """Return what it has raised, if anything, once it has ended."""
+        """Return the exception of the loop, if any, after its end."""
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive()
         return self.ended[0]
@@ -73,7 +73,7 @@ class Served:
         with self._connection:
             try:
                 self.serving.run()
-            except Exception as error:  # noqa: BLE001 - the test judges it
+            except Exception as error:  # noqa: BLE001 - the test checks it
                 self.ended.append(error)
             else:
                 self.ended.append(None)
@@ -83,7 +83,7 @@ class Served:
 def served(
     context: DecisionContext | None = None, *, register_within_s: float = REGISTER_WITHIN_S
 ) -> Iterator[Served]:
-    """Serve a connection by what is KNOWN, until the body ends."""
+    """Serve a connection by CONTEXT, until the end of the body."""
     made = Served(register_within_s=register_within_s)
     if context is not None:
         made.shared.set_context(context)
@@ -93,8 +93,8 @@ def served(
         made.close()
 
 
-def settled(root: Path, settings: Settings = SETTINGS) -> HostState:
-    """Return the state of the host below ROOT for SETTINGS, once that has not just been changed."""
+def settled_state(root: Path, settings: Settings = SETTINGS) -> HostState:
+    """Wait until the last change below ROOT is old enough; return the state of this host for SETTINGS."""
     tree = str(root)
     dirs = ("/etc/cdi", "/run/cdi")
     sources = HostSources(host=tree, specs=tree, spec_dirs=dirs, runs=tree, run_dir="/run/cdigen")
@@ -104,6 +104,6 @@ def settled(root: Path, settings: Settings = SETTINGS) -> HostState:
     return state
 
 
-def known_of(root: Path, settings: Settings = SETTINGS) -> DecisionContext:
-    """Return what decisions on the host below ROOT know, once that has not just been changed."""
-    return context_of(settled(root, settings), settings)
+def context_on(root: Path, settings: Settings = SETTINGS) -> DecisionContext:
+    """Wait until the last change below ROOT is old enough; return the context of decisions on this host."""
+    return context_of(settled_state(root, settings), settings)

@@ -1,4 +1,4 @@
-"""A session of ours as the other end of a test runtime, or of bytes made here, with no socket between."""
+"""A session without a socket: its other end is a double of a runtime, or the test itself."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GPU = Adjustment(cdi_devices=("nvidia.com/gpu=0",))
 
 
 class Directly:
-    """A transport into SESSION, which gets its bytes by STEP; RESPOND answers the events, or nobody does."""
+    """A transport to SESSION, which receives STEP bytes at a time; RESPOND responds to its events."""
 
     def __init__(
         self, session: Session, respond: Callable[[Session, SessionEvent], bytes], *, step: int = 1 << 30
@@ -41,7 +41,7 @@ class Directly:
             self.answer(sent, *[self._respond(self.session, event) for event in events])
 
     def answer(self, *answers: bytes) -> None:
-        """Send what was not sent when the event came."""
+        """Send a response later than its event."""
         self._sent += b"".join(answers)
 
     def receive(self, timeout_s: float) -> bytes:
@@ -55,7 +55,7 @@ class Directly:
 
 
 def gives_gpu(session: Session, event: SessionEvent) -> bytes:
-    """Answer as a plugin that gives each container a GPU."""
+    """Respond as a plugin that injects a GPU into each container."""
     match event:
         case Configure(call=call):
             return session.subscribe(call, 0x0008)
@@ -67,8 +67,8 @@ def gives_gpu(session: Session, event: SessionEvent) -> bytes:
             return b""
 
 
-def is_silent(session: Session, event: SessionEvent) -> bytes:
-    """Answer the configuration, and nothing else."""
+def ignores_requests(session: Session, event: SessionEvent) -> bytes:
+    """Respond to the configuration, and to nothing else."""
     return session.subscribe(event.call, 0x0008) if isinstance(event, Configure) else b""
 
 
@@ -78,7 +78,7 @@ def connected(
     step: int = 1 << 30,
     nri: tuple[int, int] = (0, 8),
 ) -> tuple[Runtime, Directly]:
-    """Return a runtime with a session that is registered."""
+    """Return a runtime on which a session is registered, and the transport between the two."""
     ends = Directly(Session("cdigen", "20"), respond, step=step)
     runtime = Runtime(ends, nri=nri)
     runtime.start()
@@ -86,7 +86,7 @@ def connected(
 
 
 def on(kind: type[T], respond: Callable[[Session, T], bytes]) -> Callable[[Session, SessionEvent], bytes]:
-    """Return a function that answers events of KIND by RESPOND, and others as `gives_gpu` does."""
+    """Return a function that responds to events of KIND by RESPOND, to other events as `gives_gpu`."""
     return lambda session, event: (
         respond(session, event) if isinstance(event, kind) else gives_gpu(session, event)
     )
@@ -96,7 +96,9 @@ def only(events: list[SessionEvent], kind: type[T]) -> list[T]:
     return [event for event in events if isinstance(event, kind)]
 
 
-def asked(stream: int, payload: bytes = b"", method: str = "CreateContainer", **fields: object) -> bytes:
+def request_frames(
+    stream: int, payload: bytes = b"", method: str = "CreateContainer", **fields: object
+) -> bytes:
     """Return the frames of a request."""
     request = {"service": "nri.pkg.api.v1alpha1.Plugin", "method": method, "payload": payload, **fields}
     data = message_class("Request")(**request).SerializeToString()
@@ -113,6 +115,6 @@ def codes(sent: bytes) -> list[tuple[int, int]]:
 def configured() -> Session:
     """Return a session whose next stream is 3."""
     session = Session("cdigen", "20")
-    session.feed(asked(1, method="Configure"))
+    session.feed(request_frames(1, method="Configure"))
     session.subscribe(1, 8)
     return session

@@ -1,4 +1,4 @@
-"""The messages in which a runtime tells its state to a plugin that registers: `parts`."""
+"""The messages with the state of a runtime for a plugin that registers: `parts`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from cdigen.nri.wire.protobuf import message_class
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-ENVELOPE = 256  # what a call has besides its payload, at most
+ENVELOPE = 256  # the maximum size of a call without its payload
 LEAST = 8  # minObjsPerMsg
 
 
 def parts(pods: Sequence[Any], containers: Sequence[Any], *, limit: int) -> Iterator[Any]:
-    """Yield the requests of Synchronize, none of more than LIMIT bytes.
+    """Yield the requests of Synchronize, each with at most LIMIT bytes.
 
-    One that is too large is tried again with fewer pods and containers, both in proportion, and as many of
-    each are in the next ones: so containers come before their pods. Source: containerd/nri,
-    pkg/adaptation/plugin.go, synchronize and recalcObjsPerSyncMsg, which gives up where eight are too large;
-    here they go one by one.
+    A request that is too large is split into smaller ones, with pods and containers in proportion. Therefore
+    containers may come before their pods. Source: containerd/nri, pkg/adaptation/plugin.go, synchronize and
+    recalcObjsPerSyncMsg. containerd fails if eight objects are too large; this function sends them singly.
     """
     left = [[row.SerializeToString() for row in rows] for rows in (pods, containers)]
     counts = [len(rows) for rows in left]
@@ -39,7 +38,7 @@ def parts(pods: Sequence[Any], containers: Sequence[Any], *, limit: int) -> Iter
 
 
 def fewer(counts: list[int], factor: float) -> list[int]:
-    """Return how many pods and containers are tried next."""
+    """Return smaller numbers of pods and containers for the next attempt."""
     less = [int(count * factor) for count in counts]
     if sum(less) >= LEAST:
         return less

@@ -28,13 +28,13 @@ BUSY = (
 
 @contextmanager
 def busy(*, faults: tuple[str, ...] = ()) -> Iterator[Path]:
-    """Give an NVML whose first GPU is at work for this process, and whose second tells little."""
+    """Yield an NVML with two GPUs: this process uses the first GPU, and the second GPU reports few values."""
     first, second = (gpu(each.minor, address=f"0000{each.bdf.upper()}", uuid=each.uuid) for each in GPUS[:2])
     at_work = gpu(
         first.minor or 0,
         address=first.address,
         uuid=first.uuid,
-        figures=BUSY,
+        results=BUSY,
         processes=((os.getpid(), 9 * GIB),),
     )
     with trusted_folder() as folder:

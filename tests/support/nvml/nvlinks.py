@@ -1,4 +1,4 @@
-"""GPUs with NVLinks for the stand-in of NVML: `linked` directly to others, or `switched`."""
+"""GPUs with NVLinks for the stand-in of NVML: `linked` to GPUs or switches, or `switched`."""
 
 from support.hosts import nvidia_kernel
 from support.nvml.standin import Gpu, gpu, uuid
@@ -11,16 +11,16 @@ def address(number: int) -> str:
 
 
 def linked(
-    number: int, *peers: int | None, figures: tuple[str, ...] = (), faults: tuple[str, ...] = ()
+    number: int, *peers: int | None, results: tuple[str, ...] = (), faults: tuple[str, ...] = ()
 ) -> Gpu:
-    """Return the GPU with a link to each of PEERS: a GPU's index, None for a switch, -1 for a link down."""
-    told = [*figures]
+    """Return GPU NUMBER with a link for each of PEERS: a GPU's index, None (switch) or -1 (inactive)."""
+    lines = [*results]
     for link, peer in enumerate(peers):
         bus = 0xF0 if peer is None else FIRST_BUS + peer
-        told.append(f"nvmlDeviceGetNvLinkState {link} {int(peer != -1)} 0")
-        told.append(f"nvmlDeviceGetNvLinkRemoteDeviceType {link} {2 if peer is None else 0} 0")
-        told.append(f"nvmlDeviceGetNvLinkRemotePciInfo_v2 {link} {bus} 0")
-    return gpu(number, figures=tuple(told), faults=faults)
+        lines.append(f"nvmlDeviceGetNvLinkState {link} {int(peer != -1)} 0")
+        lines.append(f"nvmlDeviceGetNvLinkRemoteDeviceType {link} {2 if peer is None else 0} 0")
+        lines.append(f"nvmlDeviceGetNvLinkRemotePciInfo_v2 {link} {bus} 0")
+    return gpu(number, results=tuple(lines), faults=faults)
 
 
 def switched(
@@ -29,17 +29,17 @@ def switched(
     links: int,
     *,
     reached: bool = True,
-    figures: tuple[str, ...] = (),
+    results: tuple[str, ...] = (),
     faults: tuple[str, ...] = (),
 ) -> Gpu:
-    """Return one of COUNT GPUs with so many LINKS to switches, which join it with all others if REACHED."""
+    """Return GPU NUMBER of COUNT GPUs; its LINKS links lead to switches, which reach all GPUs if REACHED."""
     others = (other for other in range(count) if other != number)
     p2p = tuple(f"nvmlDeviceGetP2PStatus {other} {0 if reached else 6} 0" for other in others)
-    return linked(number, *(None,) * links, figures=(*p2p, *figures), faults=faults)
+    return linked(number, *(None,) * links, results=(*p2p, *results), faults=faults)
 
 
 def on_the_bus(count: int) -> tuple[nvidia_kernel.Gpu, ...]:
-    """Return the same GPUs as the kernel shows them."""
+    """Return COUNT GPUs for the kernel's files, with the addresses and UUIDs that `linked` uses."""
     return tuple(
         nvidia_kernel.Gpu(minor=number, bdf=address(number), uuid=uuid(number)) for number in range(count)
     )

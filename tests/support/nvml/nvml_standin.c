@@ -1,7 +1,7 @@
 /* A stand-in for NVIDIA's libnvidia-ml.so.1, for tests on machines without a GPU.
  *
- * It answers from the text file "machine" in the folder where it lies. standin.py writes that file and
- * describes its lines; it is found by dladdr(3), because an environment does not reach the child that asks.
+ * It reads the text file "machine" in its own folder. standin.py writes that file and describes its lines. The
+ * library finds the folder by dladdr(3), because the environment does not reach the child that queries NVML.
  * The functions are those that pynvml calls for cdigen and those that `nvidia-smi -L` and `--query-gpu` need.
  * Signatures, structures, numbers: NVIDIA's NVML API reference; only what is used here is declared.
  */
@@ -17,7 +17,7 @@
 #define MAX_GPUS 32
 #define MAX_INSTANCES 8
 #define MAX_FAULTS 32
-#define MAX_FIGURES 4096
+#define MAX_RESULTS 4096
 #define MAX_PROCESSES 1024
 
 enum {
@@ -30,7 +30,7 @@ enum {
     UNKNOWN = 999,
 };
 
-/* A GPU, or one of its MIG devices: then parent is its GPU. missing: an index that no device has. */
+/* A GPU or a MIG device. parent: the GPU of a MIG device, otherwise NULL. missing: an index without a device. */
 struct device {
     struct device *parent;
     int missing;
@@ -42,13 +42,13 @@ struct device {
 };
 
 struct fault {
-    struct device *device; /* NULL: whatever is asked */
+    struct device *device; /* NULL: any device */
     char function[64], kind[16];
     double number;
 };
 
-/* What a function gives of a device, where it has one argument more for that: first, and of a pair second. */
-struct figure {
+/* The result of a function for a device and an argument: first, and second if the function returns a pair. */
+struct result {
     struct device *device;
     char function[64];
     unsigned argument;
@@ -61,10 +61,10 @@ struct process {
     unsigned gpu_instance, compute_instance;
 };
 
-static struct figure figures[MAX_FIGURES];
+static struct result results[MAX_RESULTS];
 static struct process processes[MAX_PROCESSES];
 static struct device *process_devices[MAX_PROCESSES];
-static int figure_count, process_count;
+static int result_count, process_count;
 static struct device gpus[MAX_GPUS], instances[MAX_GPUS][MAX_INSTANCES];
 static struct fault faults[MAX_FAULTS];
 static int gpu_count, fault_count, initialised;
@@ -112,7 +112,7 @@ static int suffer(const struct fault *fault, const char *function)
     return SUCCESS;
 }
 
-/* Let happen what the description wants of FUNCTION for DEVICE; anything but SUCCESS is the answer. */
+/* Cause the fault of FUNCTION for DEVICE, if any; a result other than SUCCESS is returned to the caller. */
 static int meet(const char *function, const struct device *device)
 {
     for (const struct fault *fault = faults; fault < faults + fault_count; fault++) {
@@ -170,15 +170,15 @@ static void read_instance(struct device *gpu, const char *value)
                                &instance->compute_instance, instance->uuid, instance->profile) < 4;
 }
 
-static void read_figure(struct device *device, const char *value)
+static void read_result(struct device *device, const char *value)
 {
-    struct figure *figure = &figures[figure_count];
+    struct result *result = &results[result_count];
 
-    if (figure_count == MAX_FIGURES)
+    if (result_count == MAX_RESULTS)
         return;
-    figure_count++;
-    figure->device = device;
-    sscanf(value, "%63s %u %llu %llu", figure->function, &figure->argument, &figure->first, &figure->second);
+    result_count++;
+    result->device = device;
+    sscanf(value, "%63s %u %llu %llu", result->function, &result->argument, &result->first, &result->second);
 }
 
 static void read_process(struct device *device, const char *value)
@@ -190,11 +190,11 @@ static void read_process(struct device *device, const char *value)
     process_count++;
 }
 
-static const struct figure *figure_of(const struct device *device, const char *function, unsigned argument)
+static const struct result *result_of(const struct device *device, const char *function, unsigned argument)
 {
-    for (const struct figure *figure = figures; figure < figures + figure_count; figure++)
-        if (figure->device == device && figure->argument == argument && !strcmp(figure->function, function))
-            return figure;
+    for (const struct result *result = results; result < results + result_count; result++)
+        if (result->device == device && result->argument == argument && !strcmp(result->function, function))
+            return result;
     return NULL;
 }
 
@@ -231,12 +231,12 @@ static void read_line(const char *key, const char *value)
     }
     if (gpu)
         read_gpu(gpu, key, value);
-    if (gpu && IS("figure")) read_figure(gpu, value);
+    if (gpu && IS("result")) read_result(gpu, value);
     if (gpu && IS("process")) read_process(gpu, value);
     if (gpu && gpu->instances) {
         struct device *instance = &instances[gpu - gpus][gpu->instances - 1];
 
-        if (IS("instance-figure")) read_figure(instance, value);
+        if (IS("instance-result")) read_result(instance, value);
         if (IS("instance-process")) read_process(instance, value);
     }
 }
@@ -266,7 +266,7 @@ __attribute__((constructor)) static void read_machine(void)
     meet("load", NULL);
 }
 
-/* A function that gives one number of a device, or is "not supported" where UNLESS holds. */
+/* A function that returns one number of a device, or "not supported" if UNLESS is true. */
 #define NUMBER(function, ENTRY, unless, number) \
     API int function(struct device *device, unsigned *value) \
     { \
@@ -283,9 +283,9 @@ API int nvmlInitWithFlags(unsigned flags)
     int met = meet(__func__, NULL);
 
     REQUIRE(met == SUCCESS, met);
-    /* NVML_INIT_FLAG_NO_GPUS is 1: without it, a machine without GPUs is an error. */
+    /* NVML_INIT_FLAG_NO_GPUS is 1: without this flag, a machine without GPUs is an error. */
     REQUIRE(gpu_count || flags & 1, NOT_FOUND);
-    /* NVML_INIT_FLAG_NO_ATTACH is 2: without it, GPUs are opened. */
+    /* NVML_INIT_FLAG_NO_ATTACH is 2: without this flag, NVML opens the GPUs. */
     met = flags & 2 ? SUCCESS : meet("attach", NULL);
     REQUIRE(met == SUCCESS, met);
     initialised = 1;
@@ -306,9 +306,9 @@ API const char *nvmlErrorString(int code)
     return code == SUCCESS ? "Success" : code == NOT_FOUND ? "Not Found" : "Error of the stand-in";
 }
 
-/* Undocumented. nvidia-smi (470, 535, 550 seen) refuses a library that has no table for its GUID, "Mismatch
- * in versions". The table's first word is its size in bytes; nvidia-smi does without any function that lies
- * beyond it, so a table of nothing but its size is enough. */
+/* Undocumented. nvidia-smi (tested: 470, 535, 550) rejects a library that has no table for its GUID, "Mismatch
+ * in versions". The table's first word is its size in bytes. nvidia-smi ignores functions beyond this size, so a
+ * table with only its size is sufficient. */
 API int nvmlInternalGetExportTable(const void **table, const unsigned char *guid)
 {
     static const unsigned char known[16] = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9, 0x8f, 0x6c, 0x4e,
@@ -397,24 +397,24 @@ API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct device **de
     return NOT_FOUND;
 }
 
-/* ---- figures ---- */
+/* ---- results ---- */
 
-/* A GPU's own memory; a MIG device has only what the description says. */
+/* The result "memory-total" of a device; without it, the GPU's own memory (0 for a MIG device). */
 static unsigned long long memory_of(const struct device *device)
 {
-    const struct figure *total = figure_of(device, "memory-total", 0);
+    const struct result *total = result_of(device, "memory-total", 0);
 
     return total ? total->first : device->memory;
 }
 
 static unsigned long long used_memory(const struct device *device)
 {
-    const struct figure *used = figure_of(device, "memory-used", 0);
+    const struct result *used = result_of(device, "memory-used", 0);
 
     return used ? used->first : 0;
 }
 
-/* The driver's own part of the memory, which is used in the older structure, and not in the newer. */
+/* The memory that the driver reserves: a part of "used" in the older structure, but not in the newer structure. */
 #define RESERVED (512ull << 20)
 
 struct memory {
@@ -453,24 +453,24 @@ struct bar1 {
 
 API int nvmlDeviceGetBAR1MemoryInfo(struct device *device, struct bar1 *bar1)
 {
-    const struct figure *figure;
+    const struct result *result;
 
     ENTER_DEVICE(device);
-    figure = figure_of(device, __func__, 0);
-    REQUIRE(figure, NOT_SUPPORTED);
-    *bar1 = (struct bar1){.total = figure->first, .free = figure->first - figure->second, .used = figure->second};
+    result = result_of(device, __func__, 0);
+    REQUIRE(result, NOT_SUPPORTED);
+    *bar1 = (struct bar1){.total = result->first, .free = result->first - result->second, .used = result->second};
     return SUCCESS;
 }
 
-/* The figure is the function's one result, or is "not supported". */
-#define FIGURE(function, type, PARAMETERS, argument) \
+/* A function that returns its result from the file "machine", or "not supported". */
+#define RESULT(function, type, PARAMETERS, argument) \
     API int function PARAMETERS(type) \
     { \
-        const struct figure *figure; \
+        const struct result *result; \
         ENTER_DEVICE(device); \
-        figure = figure_of(device, __func__, argument); \
-        REQUIRE(figure, NOT_SUPPORTED); \
-        *value = (type)figure->first; \
+        result = result_of(device, __func__, argument); \
+        REQUIRE(result, NOT_SUPPORTED); \
+        *value = (type)result->first; \
         return SUCCESS; \
     }
 #define ALONE(type) (struct device *device, type *value)
@@ -478,33 +478,33 @@ API int nvmlDeviceGetBAR1MemoryInfo(struct device *device, struct bar1 *bar1)
 #define OF_ERRORS(type) (struct device *device, unsigned errors, unsigned counter, type *value)
 #define OF_PLACE(type) (struct device *device, unsigned errors, unsigned counter, unsigned place, type *value)
 
-/* Two results. */
+/* A function that returns a pair of results. */
 #define PAIR(function, type) \
     API int function(struct device *device, type *first, type *second) \
     { \
-        const struct figure *figure; \
+        const struct result *result; \
         ENTER_DEVICE(device); \
-        figure = figure_of(device, __func__, 0); \
-        REQUIRE(figure, NOT_SUPPORTED); \
-        *first = (type)figure->first; \
-        *second = (type)figure->second; \
+        result = result_of(device, __func__, 0); \
+        REQUIRE(result, NOT_SUPPORTED); \
+        *first = (type)result->first; \
+        *second = (type)result->second; \
         return SUCCESS; \
     }
 
-FIGURE(nvmlDeviceGetTemperature, unsigned, OF_KIND, kind)
-FIGURE(nvmlDeviceGetPowerUsage, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetEnforcedPowerLimit, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetClockInfo, unsigned, OF_KIND, kind)
-FIGURE(nvmlDeviceGetMaxClockInfo, unsigned, OF_KIND, kind)
-FIGURE(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetCurrPcieLinkWidth, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetMaxPcieLinkWidth, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetPcieThroughput, unsigned, OF_KIND, kind)
-FIGURE(nvmlDeviceGetMemoryBusWidth, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetNumGpuCores, unsigned, ALONE, 0)
-FIGURE(nvmlDeviceGetTotalEccErrors, unsigned long long, OF_ERRORS, counter == 0 ? errors : 99)
-FIGURE(nvmlDeviceGetMemoryErrorCounter, unsigned long long, OF_PLACE, errors == 1 && counter == 0 ? place : 99)
+RESULT(nvmlDeviceGetTemperature, unsigned, OF_KIND, kind)
+RESULT(nvmlDeviceGetPowerUsage, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetEnforcedPowerLimit, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetClockInfo, unsigned, OF_KIND, kind)
+RESULT(nvmlDeviceGetMaxClockInfo, unsigned, OF_KIND, kind)
+RESULT(nvmlDeviceGetCurrPcieLinkGeneration, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetMaxPcieLinkGeneration, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetCurrPcieLinkWidth, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetMaxPcieLinkWidth, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetPcieThroughput, unsigned, OF_KIND, kind)
+RESULT(nvmlDeviceGetMemoryBusWidth, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetNumGpuCores, unsigned, ALONE, 0)
+RESULT(nvmlDeviceGetTotalEccErrors, unsigned long long, OF_ERRORS, counter == 0 ? errors : 99)
+RESULT(nvmlDeviceGetMemoryErrorCounter, unsigned long long, OF_PLACE, errors == 1 && counter == 0 ? place : 99)
 PAIR(nvmlDeviceGetEncoderUtilization, unsigned)
 PAIR(nvmlDeviceGetDecoderUtilization, unsigned)
 PAIR(nvmlDeviceGetEccMode, unsigned)
@@ -515,12 +515,12 @@ struct rates {
 
 API int nvmlDeviceGetUtilizationRates(struct device *device, struct rates *rates)
 {
-    const struct figure *figure;
+    const struct result *result;
 
     ENTER_DEVICE(device);
-    figure = figure_of(device, __func__, 0);
-    REQUIRE(figure, NOT_SUPPORTED);
-    *rates = (struct rates){.gpu = (unsigned)figure->first, .memory = (unsigned)figure->second};
+    result = result_of(device, __func__, 0);
+    REQUIRE(result, NOT_SUPPORTED);
+    *rates = (struct rates){.gpu = (unsigned)result->first, .memory = (unsigned)result->second};
     return SUCCESS;
 }
 
@@ -567,11 +567,11 @@ API int nvmlDeviceGetFieldValues(struct device *device, int count, struct field 
 {
     ENTER_GPU(device);
     for (struct field *field = fields; field < fields + count; field++) {
-        const struct figure *figure = figure_of(device, __func__, field->id);
+        const struct result *result = result_of(device, __func__, field->id);
 
         field->type = 1; /* NVML_VALUE_TYPE_UNSIGNED_INT */
-        field->result = figure ? (int)figure->second : NOT_SUPPORTED;
-        field->value.number = figure ? figure->first : 0;
+        field->result = result ? (int)result->second : NOT_SUPPORTED;
+        field->value.number = result ? result->first : 0;
     }
     return SUCCESS;
 }
@@ -579,14 +579,14 @@ API int nvmlDeviceGetFieldValues(struct device *device, int count, struct field 
 API int nvmlDeviceGetRemappedRows(struct device *device, unsigned *corrected, unsigned *uncorrected,
                                   unsigned *pending, unsigned *failed)
 {
-    const struct figure *figure;
+    const struct result *result;
 
     ENTER_GPU(device);
-    figure = figure_of(device, __func__, 0);
-    REQUIRE(figure, NOT_SUPPORTED);
+    result = result_of(device, __func__, 0);
+    REQUIRE(result, NOT_SUPPORTED);
     *corrected = *uncorrected = 0;
-    *pending = (unsigned)figure->first;
-    *failed = (unsigned)figure->second;
+    *pending = (unsigned)result->first;
+    *failed = (unsigned)result->second;
     return SUCCESS;
 }
 
@@ -599,18 +599,18 @@ struct fabric {
 
 API int nvmlDeviceGetGpuFabricInfoV(struct device *device, struct fabric *fabric)
 {
-    const struct figure *figure;
+    const struct result *result;
 
     ENTER_GPU(device);
     REQUIRE(fabric->version == 0x02000024, INVALID_ARGUMENT);
-    figure = figure_of(device, __func__, 0);
-    REQUIRE(figure, NOT_SUPPORTED);
-    fabric->state = (unsigned)figure->first;
-    fabric->status = (int)figure->second;
-    figure = figure_of(device, "fabric-clique", 0); /* the first byte of the cluster's UUID, and the clique */
-    if (figure) {
-        fabric->cluster[0] = (unsigned char)figure->first;
-        fabric->clique = (unsigned)figure->second;
+    result = result_of(device, __func__, 0);
+    REQUIRE(result, NOT_SUPPORTED);
+    fabric->state = (unsigned)result->first;
+    fabric->status = (int)result->second;
+    result = result_of(device, "fabric-clique", 0); /* the first byte of the cluster's UUID, and the clique */
+    if (result) {
+        fabric->cluster[0] = (unsigned char)result->first;
+        fabric->clique = (unsigned)result->second;
     }
     return SUCCESS;
 }
@@ -634,31 +634,31 @@ API int nvmlDeviceGetPciInfo_v3(struct device *device, struct pci *pci)
 
 /* ---- links ---- */
 
-/* Of a link: whether it is up, what is at its other end (0: a GPU, 2: a switch), and the bus of that. */
+/* Values of a link: whether it is up, the device at its other end (0: a GPU, 2: a switch), and that device's bus. */
 #define OF_LINK(function, type, give) \
     API int function(struct device *device, unsigned link, type *value) \
     { \
-        const struct figure *figure; \
+        const struct result *result; \
         ENTER_GPU(device); \
-        figure = figure_of(device, __func__, link); \
-        REQUIRE(figure, figure_of(device, __func__, 0) ? INVALID_ARGUMENT : NOT_SUPPORTED); \
+        result = result_of(device, __func__, link); \
+        REQUIRE(result, result_of(device, __func__, 0) ? INVALID_ARGUMENT : NOT_SUPPORTED); \
         give; \
         return SUCCESS; \
     }
 
-OF_LINK(nvmlDeviceGetNvLinkState, unsigned, *value = (unsigned)figure->first)
-OF_LINK(nvmlDeviceGetNvLinkRemoteDeviceType, unsigned, *value = (unsigned)figure->first)
-OF_LINK(nvmlDeviceGetNvLinkRemotePciInfo_v2, struct pci, *value = (struct pci){.bus = (unsigned)figure->first};
+OF_LINK(nvmlDeviceGetNvLinkState, unsigned, *value = (unsigned)result->first)
+OF_LINK(nvmlDeviceGetNvLinkRemoteDeviceType, unsigned, *value = (unsigned)result->first)
+OF_LINK(nvmlDeviceGetNvLinkRemotePciInfo_v2, struct pci, *value = (struct pci){.bus = (unsigned)result->first};
         snprintf(value->id, sizeof value->id, "00000000:%02X:00.0", value->bus & 0xff))
 
-/* Whether two GPUs reach each other in that way: by the index of the other. */
+/* Whether two GPUs reach each other over NVLink: a result by the index of the other GPU. */
 API int nvmlDeviceGetP2PStatus(struct device *one, struct device *other, unsigned way, unsigned *status)
 {
-    const struct figure *figure;
+    const struct result *result;
 
     ENTER_GPU(one);
-    figure = way == 2 ? figure_of(one, __func__, (unsigned)(other - gpus)) : NULL;
-    *status = figure ? (unsigned)figure->first : 5; /* NVML_P2P_STATUS_NOT_SUPPORTED */
+    result = way == 2 ? result_of(one, __func__, (unsigned)(other - gpus)) : NULL;
+    *status = result ? (unsigned)result->first : 5; /* NVML_P2P_STATUS_NOT_SUPPORTED */
     return SUCCESS;
 }
 
@@ -701,7 +701,7 @@ API int nvmlDeviceGetAttributes_v2(struct device *mig, struct attributes *attrib
         compute = slices;
     }
     *attributes = (struct attributes){.gpu_slices = slices, .compute_slices = compute};
-    /* An A100's 1g.5gb has 4864 MiB, an H100's 1g.10gb 9984 (NVIDIA MIG User Guide, nvidia-smi's output). */
+    /* An A100's 1g.5gb has 4864 MiB, an H100's 1g.10gb 9984 MiB (NVIDIA MIG User Guide, nvidia-smi's output). */
     attributes->memory_mib = gigabytes * 1024ull - 256;
     if (attributes->memory_mib > mig->parent->memory >> 20)
         attributes->memory_mib = mig->parent->memory >> 20;

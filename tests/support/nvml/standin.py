@@ -1,17 +1,18 @@
-"""The stand-in for libnvidia-ml.so.1 (nvml_standin.c): builds it, and describes the machine that it plays.
+"""The stand-in for libnvidia-ml.so.1 (nvml_standin.c): compiles it, and describes its machine.
 
-`install` is the one to call, with a `Machine` (`put` and `remove` where the file's own path is given). The
-library answers from the file "machine" beside it, one KEY VALUE a line: driver, cuda, gpu (its address), then
-for that GPU uuid, minor, name, brand, memory, capability, mig, plain-names, and an instance a line ("-" for a
-number that no MIG device has), what functions give ("figure FUNCTION ARGUMENT FIRST SECOND", also
-"memory-total" and "memory-used"), "process PID MEMORY"; behind an instance also "instance-figure" and
-"instance-process" of it.
+Call `install` with a `Machine` (`put` and `remove` have the library's path as an argument). The library reads
+the file "machine" in its folder, with a KEY and a VALUE per line:
+- of the machine: driver, cuda, gpu (an address);
+- after "gpu", of this GPU: uuid, minor, name, brand, memory, capability, mig, plain-names, "process PID
+  MEMORY", instance ("-" for a number without a MIG device), and "result FUNCTION ARGUMENT FIRST SECOND"
+  (FUNCTION may also be "memory-total" or "memory-used");
+- after "instance", of this MIG device: instance-result, instance-process.
 
-A fault is "fault FUNCTION KIND [NUMBER]", for every call or, below a GPU, for calls that concern it. FUNCTION
+A fault is "fault FUNCTION KIND [NUMBER]", for every call or, below a GPU, for calls about this GPU. FUNCTION
 is NVML's name, "load" for the moment when the library is loaded, or "*". Kinds: error CODE, slow SECONDS,
 hang (SIGTERM is ignored), crash, signal NUMBER, exit STATUS, rubbish (a line on standard output), flood
-DESCRIPTOR (such lines without end), grandchild (a process that keeps all descriptors open and hangs),
-trace (the function's name goes to the file "calls").
+DESCRIPTOR (that line without end), grandchild (a process that keeps all descriptors open and hangs), trace
+(the function's name goes to the file "calls").
 """
 
 import atexit
@@ -38,20 +39,20 @@ class Instance:
     compute_instance: int
     uuid: str
     profile: str
-    figures: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
     processes: tuple[tuple[int, int], ...] = ()
 
     def lines(self) -> list[str]:
         return [
             f"instance {self.gpu_instance} {self.compute_instance} {self.uuid} {self.profile}",
-            *(f"instance-figure {figure}" for figure in self.figures),
+            *(f"instance-result {result}" for result in self.results),
             *(f"instance-process {pid} {memory}" for pid, memory in self.processes),
         ]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """A GPU; mig is None where it has no MIG. plain_names: MIG devices bear only their GPU's name."""
+    """A GPU; mig is None for a GPU without MIG. plain_names: MIG devices have only the name of their GPU."""
 
     address: str
     uuid: str
@@ -64,7 +65,7 @@ class Gpu:
     instances: tuple[Instance | None, ...] = ()
     plain_names: bool = False
     faults: tuple[str, ...] = ()
-    figures: tuple[str, ...] = ()
+    results: tuple[str, ...] = ()
     processes: tuple[tuple[int, int], ...] = ()
 
     def lines(self) -> list[str]:
@@ -83,7 +84,7 @@ class Gpu:
                 for instance in self.instances
                 for line in (instance.lines() if instance else ["instance -"])
             ),
-            *(f"figure {figure}" for figure in self.figures),
+            *(f"result {result}" for result in self.results),
             *(f"process {pid} {memory}" for pid, memory in self.processes),
             *(f"fault {fault}" for fault in self.faults),
         ]
@@ -112,7 +113,7 @@ def uuid(number: int, prefix: str = "GPU") -> str:
 
 
 def instances(first: int, *profiles: str | None) -> tuple[Instance | None, ...]:
-    """Return MIG devices of these profiles, one GPU instance each; None is a number without a device."""
+    """Return a MIG device for each of PROFILES, in its own GPU instance; None: a number without a device."""
     return tuple(
         Instance(
             gpu_instance=7 + number, compute_instance=0, uuid=uuid(first + number, "MIG"), profile=profile
@@ -124,7 +125,7 @@ def instances(first: int, *profiles: str | None) -> tuple[Instance | None, ...]:
 
 
 def install(folder: Path, machine: Machine) -> Path:
-    """Put the library and its machine into a folder, which may be used again; return the library's path."""
+    """Write the library and its machine into FOLDER, which may exist; return the library's path."""
     folder.mkdir(parents=True, exist_ok=True)
     library = folder / f"libnvidia-ml.so.{machine.driver}"
     put(library, machine)
@@ -135,14 +136,14 @@ def install(folder: Path, machine: Machine) -> Path:
 
 
 def put(library: Path, machine: Machine) -> None:
-    """Put the library to a path, and its machine beside it. Where nothing can ask it, the test cannot run."""
+    """Write LIBRARY, and MACHINE into the same folder; without pynvml, the test cannot run."""
     module("pynvml", "nvidia-ml-py")
     shutil.copyfile(_built(), library)
     _machine_of(library).write_bytes(machine.text().encode("utf-8", "surrogateescape"))
 
 
 def remove(library: Path) -> None:
-    """Remove what `put` has put there."""
+    """Remove the files of `put`."""
     library.unlink(missing_ok=True)
     _machine_of(library).unlink(missing_ok=True)
 
@@ -153,20 +154,20 @@ def _machine_of(library: Path) -> Path:
 
 @contextmanager
 def trusted_folder() -> Iterator[Path]:
-    """Give a folder that only this user may write to, and all above it, so not below /tmp."""
+    """Yield a folder, not in /tmp, that other users cannot change; nor can they change a folder above it."""
     home = Path(pwd.getpwuid(os.geteuid()).pw_dir).resolve()
     if not os.access(home, os.W_OK):
-        cannot_run(f"{home} is not a folder to write to")
+        cannot_run(f"{home}: not writable")
     for place in (home, *home.parents):
         if place.stat().st_uid not in {0, os.geteuid()} or place.stat().st_mode & 0o022:
-            cannot_run(f"others may write to {place}")
+            cannot_run(f"{place}: writable by other users")
     with tempfile.TemporaryDirectory(prefix=".cdigen-test-", dir=home) as folder:
         yield Path(folder)
 
 
 @functools.cache
 def _built() -> Path:
-    """Build the library, once in a session."""
+    """Build the library, once per session."""
     folder = Path(tempfile.mkdtemp(prefix="cdigen-nvml-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     library = folder / SONAME

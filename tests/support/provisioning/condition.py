@@ -1,12 +1,14 @@
-"""The condition of a part: whether it is as its recipe made it.
+"""Checks whether a part still has the files that its recipe made.
 
-`record` writes a stamp: the recipe's digest, and a line for each file, link and folder of the part. `fault`
-compares the part with its stamp. A line has the mode; for a file also size and modification time, for a
-link its target. So `fault` finds a tree that was half deleted, a folder that was emptied, an archive that
-was cut off and a file that was written into through a hard link. It reads no contents: `--check` runs at
-the start of each test run, and lstat of all 159,000 entries costs 1.1 s of a processor, where reading 4.5
-GB takes a minute. Times of folders are left out, since a file that is made there and removed again does no
-harm; so are the lock files of podman's store, which podman writes into.
+`record` writes a stamp with the recipe's digest and a line for each file, link and folder of the part. A line
+has the mode, for a file also size and modification time, for a link its target. `fault` compares the part
+with its stamp. It finds a partly deleted tree, an emptied folder, a truncated archive and a file that was
+changed through a hard link.
+
+`fault` reads no contents, because `--check` runs at the start of each test run: reading 4.5 GB takes a
+minute, and lstat of all 159,000 entries takes 1.1 s of CPU time. A line of a folder has no time, because a
+temporary file in the folder does no harm. A line of a lock file of podman has no size and time, because
+podman writes into it.
 """
 
 import os
@@ -16,7 +18,7 @@ from pathlib import Path
 from support.own_trees import UnsafePathError
 from support.provisioning.parts import Part, digest
 
-# What a run keeps in the cache beside the parts.
+# The folders of the cache that are not parts.
 OWN_FOLDERS = ("logs", "stamps")
 SHOWN = 3
 
@@ -24,8 +26,8 @@ SHOWN = 3
 def require_no_links(cache: Path, parts: tuple[Part, ...]) -> None:
     """Raise UnsafePathError if a part, or a folder of the cache itself, is a symbolic link.
 
-    A recipe or a test that replaces something in such a part would do so in another cache. The path of CACHE
-    itself may have links.
+    A recipe or a test that replaces a file in such a part would replace the file of another cache. The path
+    of CACHE itself may have links.
     """
     for name in (*OWN_FOLDERS, *(part.name for part in parts)):
         if (cache / name).is_symlink():
@@ -45,7 +47,7 @@ def record(cache: Path, part: Part) -> None:
 
 
 def fault(cache: Path, part: Part) -> str:
-    """Return why a part has to be made, such as "missing" or "damaged: FILE ..."; empty if it need not."""
+    """Return the reason to make a part, such as "missing" or "damaged: FILE ..."; "" if it is complete."""
     if not os.path.lexists(cache / part.name):
         return "missing"
     try:
@@ -60,7 +62,7 @@ def fault(cache: Path, part: Part) -> str:
 
 
 def entries(top: Path) -> list[str]:
-    """Describe a file or all of a tree, a line each, sorted by name within each folder."""
+    """Return a line for each entry of the file or tree TOP, sorted by name within each folder."""
     lines: list[str] = []
     pending = [(str(top), ".")]
     while pending:

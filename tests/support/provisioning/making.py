@@ -1,4 +1,4 @@
-"""Making of parts: each by its recipe, several at a time, and a second time if it fails."""
+"""Makes parts by their recipes, several concurrently, and makes a failed part a second time."""
 
 import os
 import subprocess
@@ -11,20 +11,20 @@ from support.provisioning.condition import record
 from support.provisioning.parts import E2E, Part
 from support.provisioning.progress import Progress, tail
 
-# Parts that are made at a time, beside those that are apart.
+# The number of parts that are made concurrently, without the optional parts.
 AT_A_TIME = max(2, min(4, os.cpu_count() or 1))
-# The usual failure is a download that broke off.
+# The usual failure is an interrupted download.
 ATTEMPTS = 2
 
 
 class ProvisionError(Exception):
-    """The message that is printed when a step cannot be done."""
+    """A step has failed; its message is printed."""
 
 
 class Schedule:
-    """Makes the parts STALE, for the reasons given, each after those that it needs.
+    """Makes the parts in STALE, which has a reason for each. A part is made after the parts that it needs.
 
-    A part that fails is made again after those that wait. Parts that do not need it are made, too.
+    A failed part is made again after the waiting parts. All parts that do not need it are still made.
     """
 
     def __init__(self, cache: Path, stale: dict[Part, str], progress: Progress) -> None:
@@ -37,7 +37,7 @@ class Schedule:
         self._failures: dict[str, str] = {}
 
     def run(self) -> None:
-        """Make all parts; raises ProvisionError in the end with the logs of those that failed."""
+        """Make all parts. Then raise ProvisionError with the logs of the failed parts, if there are any."""
         with ThreadPoolExecutor(max_workers=max(1, len(self._stale))) as threads:
             while self._waiting or self._running:
                 while part := self._next():
@@ -51,8 +51,8 @@ class Schedule:
     def _next(self) -> Part | None:
         """Return the part that can be started now."""
         unmade = {part.name for part in (*self._waiting, *self._running.values())}
-        beside = sum(not part.is_apart for part in self._running.values())
-        ready = (part for part in self._waiting if part.is_apart or beside < AT_A_TIME)
+        shared = sum(not part.is_optional for part in self._running.values())
+        ready = (part for part in self._waiting if part.is_optional or shared < AT_A_TIME)
         return next((part for part in ready if not unmade & set(part.needs)), None)
 
     def _start(self, threads: ThreadPoolExecutor, part: Part) -> None:
@@ -79,9 +79,9 @@ class Schedule:
 
 
 def make(cache: Path, part: Part, *, is_first: bool = True) -> float:
-    """Run a part's recipe in FOLDER/making-NAME, put the result in its place, stamp it; return the seconds.
+    """Run the recipe of PART, move the result into CACHE, and write the stamp; return the seconds.
 
-    In a mount namespace of its own: what a recipe mounts is gone with it, however it ends.
+    The recipe writes to CACHE/making-NAME. It runs in its own mount namespace, so its mounts end with it.
     """
     started = time.monotonic()
     making = cache / f"making-{part.name}"

@@ -1,4 +1,4 @@
-"""The parts of the cache, what each is made of, and the Debian packages that this machine needs."""
+"""The parts of the cache, their sources, and the Debian packages that this machine needs."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,18 +12,18 @@ E2E = TESTS / "e2e"
 class Part:
     """A file or folder of the cache, made by recipes/NAME from its sources and the parts that it needs.
 
-    One that `is_apart` is made beside the others, since it is built for minutes, and only the tests that ask
-    for it are skipped without it.
+    A part that `is_optional` is made in parallel with other parts, because its build takes minutes. If it is
+    missing, only the tests that use it are skipped.
     """
 
     name: str
     what: str
     sources: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
-    is_apart: bool = False
+    is_optional: bool = False
 
 
-# In the order in which they are made.
+# The parts, in the order in which they are made.
 PARTS = (
     Part(
         name="driver-trixie",
@@ -72,7 +72,7 @@ PARTS = (
     ),
     Part(
         name="tools-forky",
-        what="runtimes-forky with Compose, buildah, Slurm and systemd-nspawn, for the examples",
+        what="runtimes-forky with Compose, buildah, Slurm, systemd-nspawn and udevadm",
         sources=("recipes/runtimes-forky", "recipes/debian-root"),
     ),
     Part(
@@ -82,29 +82,29 @@ PARTS = (
     ),
     Part(
         name="driver-bookworm",
-        what="root of a Debian 12 host: NVIDIA driver 535, and the packages to upgrade it to and fro",
+        what="root of a Debian 12 host: NVIDIA driver 535, and packages to upgrade and downgrade it",
         sources=("recipes/debian-root",),
     ),
     Part(
         name="host-trixie",
-        what="driver-trixie with systemd, to boot it, and what installs cdigen there",
+        what="driver-trixie with systemd to boot it, and with the tools that install cdigen",
         sources=("recipes/bootable-host", "recipes/debian-root"),
         needs=("driver-trixie",),
     ),
     Part(
         name="host-bookworm",
-        what="driver-bookworm with the same",
+        what="driver-bookworm with systemd to boot it, and with the tools that install cdigen",
         sources=("recipes/bootable-host", "recipes/debian-root"),
         needs=("driver-bookworm",),
     ),
     Part(
         name="python-trixie",
-        what="Debian 13's own Python with the modules that it has for cdigen and its tests",
+        what="Debian 13's own Python with its packages of the modules that cdigen and the tests import",
         sources=("recipes/debian-root",),
     ),
     Part(
         name="packager-trixie",
-        what="root to build Debian 13's packages in, and what these need",
+        what="root to build Debian 13's packages in, and the packages that cdigen's packages depend on",
         sources=("recipes/debian-root",),
     ),
     Part(
@@ -124,29 +124,30 @@ PARTS = (
         name="kubernetes",
         what="Kubernetes 1.20.2, built from Debian 12's sources, with etcd and CNI plugins",
         sources=("kubernetes.go", "recipes/debian-root"),
-        is_apart=True,
+        is_optional=True,
     ),
     Part(
         name="kubectl",
-        what="Debian 13's kubectl, which renders overlays of today's form",
+        what="Debian 13's kubectl, whose kustomize supports components",
         sources=("recipes/debian-root",),
-        is_apart=True,
+        is_optional=True,
     ),
 )
 
-# What the recipes and the tests run on this machine.
+# The programs that the recipes and the tests run on this machine.
 PACKAGES = (
     "arch-test",  # mmdebstrap
     "bash-completion",
     "btrfs-progs",
-    "chromium",  # looks at the daemon's page
-    "cpio",  # with rpm: what the RPM packages are built and looked into with
+    "chromium",  # displays the daemon's page
+    "cpio",  # with rpm: builds and examines the RPM packages
     "crun",
     "fish",
     "gcc",
     "gpg",  # mmdebstrap
-    "groff-base",  # with man-db and mandoc: what judges man pages
+    "groff-base",  # with man-db and mandoc: checks man pages
     "iproute2",
+    "kmod",  # modprobe
     "libc6-dev",
     "man-db",
     "mandoc",
@@ -166,14 +167,14 @@ PACKAGES = (
 
 
 def with_needs(name: str) -> tuple[Part, ...]:
-    """Return the part of that name and all that it needs, in the order in which they are made."""
+    """Return the part NAME and all parts that it needs, in the order in which they are made."""
     (part,) = (part for part in PARTS if part.name == name)
     names = {name} | {needed.name for need in part.needs for needed in with_needs(need)}
     return tuple(part for part in PARTS if part.name in names)
 
 
 def digest(part: Part) -> str:
-    """Compute a part's recipe digest: its recipe, its sources and the digests of what it needs."""
+    """Return the digest of a part's recipe, its sources and the digests of the parts that it needs."""
     state = hashlib.sha256()
     for source in (f"recipes/{part.name}", *part.sources):
         state.update((E2E / source).read_bytes())

@@ -29,17 +29,17 @@ class Progress:
         self.line(f"{part.name}: {part.what}: {why}, being made")
 
     def ended(self, part: Part, outcome: str) -> None:
-        """Print what became of a part, and how many are left."""
+        """Print the result of a part, and the number of remaining parts."""
         self._ended += 1
         left = self._total - self._ended
         self.line(f"{part.name}: {outcome}; {left} of {self._total} left after {self.elapsed()}")
 
     def line(self, text: str) -> None:
-        """Print a line, in the place of the one that `running` has drawn."""
+        """Print a line over the line that `running` has drawn."""
         print(f"{CLEAR_LINE if self._is_terminal else ''}  {text}", flush=True)
 
     def running(self, parts: Iterable[Part]) -> None:
-        """On a terminal, draw one line with the parts being made and the last line of the first one's log."""
+        """On a terminal, draw one line with the parts being made and the last log line of the first part."""
         if self._is_terminal and (names := [part.name for part in parts]):
             text = f"  {self.elapsed()} {', '.join(names)}: {last_line(self._logs / names[0])}"
             print(f"{CLEAR_LINE}{text[: shutil.get_terminal_size().columns - 1]}", end="", flush=True)

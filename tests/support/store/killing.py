@@ -1,4 +1,4 @@
-"""Children that work and are killed: when they have begun, and until a kill has hit."""
+"""Kills child processes at random times, until a kill interrupts their work."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Longer than anything takes on a busy machine; only a failing test waits so long.
+# Longer than any step takes on a busy machine; only a failing test waits so long.
 PATIENCE_S = 120.0
-# Times are drawn up to 1/64 of what a test gives, and later up to 64 times of it.
+# Times are drawn from 1/64 of the test's time up to 64 times the test's time.
 SCALES = 6
 
 
 def child(work: Callable[[], None]) -> int:
-    """Let a child WORK; returns its number. Its exit code is 0 where that raised nothing."""
+    """Start a child that runs WORK; return the child's PID. The exit code is 0 if WORK raises nothing."""
     pid = os.fork()
     if pid == 0:
         status = 1
@@ -33,17 +33,17 @@ def child(work: Callable[[], None]) -> int:
 
 @contextmanager
 def killed_after(work: Callable[[], None]) -> Iterator[None]:
-    """Let a child WORK while the body runs, then kill it as hard as the kernel can."""
-    begun, tell = os.pipe()
+    """Start a child that runs WORK while the body runs, then kill it with SIGKILL."""
+    begun, writing = os.pipe()
 
-    def tell_and_work() -> None:
-        os.write(tell, b"x")
+    def report_and_work() -> None:
+        os.write(writing, b"x")
         work()
 
-    pid = child(tell_and_work)
-    os.close(tell)
+    pid = child(report_and_work)
+    os.close(writing)
     try:
-        # A busy machine lets it begin when the body would have ended.
+        # On a busy machine, the child may begin only after the end of the body.
         os.read(begun, 1)
         yield
     finally:
@@ -53,15 +53,15 @@ def killed_after(work: Callable[[], None]) -> Iterator[None]:
 
 
 def moments(kills: int, longest_s: float, has_hit: Callable[[], object]) -> Iterator[float]:
-    """Give for each of KILLS a time to work until it; then more of them, until one HAS_HIT.
+    """Yield a waiting time for each of KILLS kills, and then further times until HAS_HIT returns true.
 
-    A busy machine does less in the same time, and a file system in memory makes the work a hundred times
-    shorter. So the time is drawn at a scale that is drawn first: each scale has the same chance.
+    On a busy machine the work is slower, and on a file system in memory it is a hundred times faster.
+    Therefore the scale of the time is drawn first, each scale with the same probability.
     """
     deadline = time.monotonic() + PATIENCE_S
     number = 0
     while not has_hit() or (number < kills and time.monotonic() < deadline):
-        assert time.monotonic() < deadline, "nobody was killed at work"
+        assert time.monotonic() < deadline, "no child was killed at work"
         scale = random.randint(-SCALES, min(number // kills, SCALES))
         yield random.uniform(0, longest_s * 2.0**scale)
         number += 1

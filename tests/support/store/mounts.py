@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def mounted(path: Path, *arguments: str) -> Iterator[Path]:
-    """Mount at PATH, which is made if it is missing, as ``mount ARGUMENTS PATH`` does."""
+    """Make PATH if it is missing, run ``mount ARGUMENTS PATH``, and unmount PATH after the body."""
     path.mkdir(exist_ok=True)
     subprocess.run(["mount", *arguments, str(path)], check=True)
     try:

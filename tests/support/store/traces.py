@@ -1,4 +1,4 @@
-"""What tells that a file was changed."""
+"""Properties that show a change of a file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def traces(path: Path) -> tuple[int, ...]:
-    """Return what a change of PATH leaves a trace in; that it was read may change its time of access."""
+    """Return the properties of PATH that a change alters, except the access time, which a read alters too."""
     status = path.lstat()
     return (
         status.st_ino,

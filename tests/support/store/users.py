@@ -1,4 +1,4 @@
-"""Work as other users."""
+"""Runs functions as other users."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ def folder(path: Path, owner: int = ROOT, mode: int = 0o1777) -> Path:
 
 
 def by(uid: int, work: Callable[[], object]) -> str:
-    """Do WORK as the user UID, in a process of its own; returns what it was refused with, or nothing."""
+    """Run WORK as the user UID in another process; return the text of its error, or ""."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
-        said = ""
+        text = ""
         try:
             os.setresgid(uid, uid, uid)
             os.setgroups([])
             os.setresuid(uid, uid, uid)
             work()
         except StoreError as error:
-            said = f"{error.message}; {error.hint}"
-        except BaseException as error:  # noqa: BLE001 - it ends this process, and is told to the other
-            said = repr(error)
-        os.write(writing, said.encode())
+            text = f"{error.message}; {error.hint}"
+        except BaseException as error:  # noqa: BLE001 - it ends this process; the parent gets its text
+            text = repr(error)
+        os.write(writing, text.encode())
         os._exit(0)
     os.close(writing)
     with open(reading, encoding="utf-8") as pipe:
-        said = pipe.read()
+        text = pipe.read()
     os.waitpid(child, 0)
-    return said
+    return text

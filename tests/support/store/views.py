@@ -1,4 +1,4 @@
-"""What the tests of views share: a small driver's files, plans, and mounts that nobody else sees."""
+"""Helpers for tests of views: the files of a small driver, plans, and private mounts."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ FILES = {file.path: file.source for file in PLAN.files}
 
 
 def driver(base: Path) -> Path:
-    """Make the files of PLAN below BASE and return it; each has content, mode and time of its own."""
+    """Make the files of PLAN below BASE, each with its own content and mode; return BASE."""
     for number, (path, mode) in enumerate({LIBRARY: 0o644, SMI: 0o755, LAYER: 0o644}.items()):
         put(base, path, bytes([65 + number]) * (30_000 + 5_000 * number), mode=mode)
     return base
 
 
 def put(base: Path, path: str, content: bytes, *, mode: int = 0o644) -> Path:
-    """Give the file PATH below BASE this content as a package manager does: a new file takes the name."""
+    """Replace the file PATH below BASE by the rename of a new file, as a package manager does."""
     file = base / path.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_name(f"{file.name}.dpkg-new")
@@ -85,13 +85,13 @@ def view(base: Path, published: publishing.PublishedView) -> Path:
 
 
 def left(base: Path) -> list[str]:
-    """Return what lies beside the record of the boot in the view directory."""
+    """Return the files in the view directory without the record of the boot."""
     folder = Path(state(base)) / "views"
     return sorted(set(os.listdir(folder)) - {"boot-id"}) if folder.exists() else []
 
 
 def while_locked(base: Path, work: Callable[[], Result]) -> Result:
-    """Return what WORK gives, which does not end before another gives up the lock of the state directory."""
+    """Return the result of WORK, which must wait while this function has the lock of the state directory."""
     with ThreadPoolExecutor() as pool:
         with open_or_create(state(base)) as home, exclusive(home):
             working = pool.submit(work)
@@ -101,7 +101,7 @@ def while_locked(base: Path, work: Callable[[], Result]) -> Result:
 
 
 def is_whole(base: Path, published: publishing.PublishedView) -> bool:
-    """Return whether the view holds exactly what PLAN says, byte for byte."""
+    """Return whether the view has exactly the content of PLAN, byte for byte."""
     folder = view(base, published)
     there = {
         str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_symlink() or path.is_file()
@@ -114,9 +114,10 @@ def is_whole(base: Path, published: publishing.PublishedView) -> bool:
 
 
 def in_namespace(script: str, *arguments: str | Path) -> str:
-    """Run SCRIPT where its mounts are nobody else's: sh, and Python after a line ``---``; returns its output.
+    """Run SCRIPT in a private mount namespace and return its output.
 
-    The Python part has everything of this module at hand, and ``base`` for its first argument.
+    SCRIPT is shell code, a line ``---``, and Python code. The Python code can use all names of this module,
+    and ``base`` for its first argument.
     """
     mounts, _, program = script.partition("---\n")
     path = ":".join((str(REPOSITORY), str(REPOSITORY / "tests")))

@@ -1,4 +1,4 @@
-"""Reports of cycles as the daemon makes them."""
+"""Reports of cycles in the daemon's format."""
 
 from cdigen.cdi.compare import compare
 from cdigen.daemon.report import CycleReport, DaemonStatus, SpecReport, VendorReport
@@ -39,6 +39,7 @@ WRITTEN = SpecReport(
 )
 UNCHANGED = SpecReport(kind=KIND, file=FILE, result="unchanged", served=2, written_s=STARTED_S)
 CHANGED = CycleReport(
+    devices=2,
     number=1,
     reasons=(Trigger(source="uevents", reason="pci add 0000:65:00.0"), Trigger(source="poll", reason="mig")),
     events=7,
@@ -50,8 +51,9 @@ CHANGED = CycleReport(
     findings=(FINDING,),
 )
 QUIET = CycleReport(
+    devices=2,
     number=2,
-    reasons=(Trigger(source="timer", reason="periodic look"),),
+    reasons=(Trigger(source="timer", reason="cycle without an event"),),
     events=1,
     started_s=STARTED_S + 300,
     duration_s=0.01,

@@ -1,4 +1,4 @@
-"""Accelerators, device nodes and inventories of which a test names only the fields that it needs."""
+"""Accelerators, device nodes and inventories; a test sets only the fields that it needs."""
 
 from typing import Any
 
@@ -32,6 +32,6 @@ def host_node(path: str, role: str = "gpu", **more: Any) -> HostNode:
 
 
 def inventory(vendor: str, *accelerators: Accelerator, **more: Any) -> Inventory:
-    """Return an inventory of VENDOR that has ACCELERATORS and nothing else; MORE replaces and adds fields."""
-    plain: dict[str, Any] = {"driver": DRIVER, "nodes": (), "files": (), "sought": (), "findings": ()}
+    """Return an inventory of VENDOR with only ACCELERATORS; MORE replaces and adds fields."""
+    plain: dict[str, Any] = {"driver": DRIVER, "nodes": (), "files": (), "searched": (), "findings": ()}
     return Inventory(vendor=vendor, accelerators=accelerators, **{**plain, **more})

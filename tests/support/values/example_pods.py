@@ -1,4 +1,4 @@
-"""Pods of examples/kubernetes as a runtime sees them, after what kubelet adds: `read_pods`"""
+"""The pods of examples/kubernetes as the kubelet passes them to a runtime: ``read_pods``."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +13,7 @@ UUID = "GPU-3c7f6a52-9b1d-4e08-a2c4-5d6e7f8091a2"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExamplePod:
-    """A pod with its only container; ``env`` is all that the file gives it."""
+    """A pod with its only container; ``env`` has the variables from the file."""
 
     name: str
     namespace: str

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from support.values import devices
 
-from cdigen.health.book import Clear, Moment, Policy
-from cdigen.health.keeper import KeeperOptions
+from cdigen.health.state import ClearingPolicy, ClockReading, ManualClear
+from cdigen.health.tracker import TrackerOptions
 from cdigen.host.root import Root
-from cdigen.model.health import CauseRule, DeviceEvent, Look, Recovery, Symptom
+from cdigen.model.health import CauseRule, DeviceEvent, HealthSample, Recovery, Symptom
 from cdigen.vendors import registry
 from cdigen.vendors.base import DiscoveryContext
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from cdigen.health.keeper import Keeper
-    from cdigen.model.figures import DeviceFigures
+    from cdigen.health.tracker import HealthTracker
     from cdigen.model.health import LogRecord
     from cdigen.model.inventory import Accelerator, Inventory, Partition
+    from cdigen.model.stats import DeviceStats
     from cdigen.vendors.health import VendorHealth
 
-QUIET_S = 300.0
+CLEAR_AFTER_S = 300.0
 FIRST, SECOND = "0000:65:00.0", "0000:66:00.0"
 
 
@@ -41,53 +41,57 @@ RULES = (
     rule("needs-reset", "reset"),
     rule("needs-reload", "reload", "reset"),
     rule("recovers", "recovered", "reset"),
-    rule("quiets", "quiet"),
-    rule("seen", "gone"),
-    rule("seen-or-reset", "gone", "reset"),
-    rule("boots"),
+    rule("expires", "clear_after"),
+    rule("found", "gone"),
+    rule("found-or-reset", "gone", "reset"),
+    rule("needs-reboot"),
 )
 
 
-class SilentHealth:
+class EmptyHealth:
     """The health of a vendor whose driver and library report nothing."""
 
     CAUSES: tuple[CauseRule, ...] = RULES
 
-    def look(self, context: DiscoveryContext, inventory: Inventory) -> Look:  # noqa: ARG002
-        return Look(source="files")
+    def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:  # noqa: ARG002
+        return HealthSample(source="files")
 
-    def heard(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
+    def parse_log(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
         return ()
 
-    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
+    def parse_uevents(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
         return ()
 
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:  # noqa: ARG002
-        return Look(source="probe")
+    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:  # noqa: ARG002
+        return HealthSample(source="probe")
 
     def load(self, context: DiscoveryContext) -> str:  # noqa: ARG002
         return "a"
 
-    def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:  # noqa: ARG002
+    def stats(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceStats, ...]:  # noqa: ARG002
         return ()
 
 
-def observe(keeper: Keeper, found: dict[str, Inventory], state_dir: Path, boot: str) -> None:
-    """Let KEEPER observe what a cycle has FOUND; the host's root is the folder of STATE_DIR."""
+def observe(tracker: HealthTracker, found: dict[str, Inventory], state_dir: Path, boot: str) -> None:
+    """Let TRACKER observe the devices FOUND by a cycle; the host's root is the parent of STATE_DIR."""
     root = Root(str(state_dir.parent))
-    keeper.observe(
+    tracker.observe(
         found,
         lambda: DiscoveryContext(host=root, driver=root, dev=root),
-        KeeperOptions(state_dir=str(state_dir), boot=boot, quiet_s=QUIET_S),
+        TrackerOptions(state_dir=str(state_dir), boot=boot, clear_after_s=CLEAR_AFTER_S),
     )
 
 
-def policy(vendor: str = "nvidia", *, quiet_s: float = QUIET_S, ignored: tuple[str, ...] = ()) -> Policy:
-    return Policy(rules={(vendor, one.cause): one for one in RULES}, quiet_s=quiet_s, ignored=ignored)
+def policy(
+    vendor: str = "nvidia", *, clear_after_s: float = CLEAR_AFTER_S, ignored: tuple[str, ...] = ()
+) -> ClearingPolicy:
+    return ClearingPolicy(
+        rules={(vendor, one.cause): one for one in RULES}, clear_after_s=clear_after_s, ignored=ignored
+    )
 
 
-def at(boot_s: float, *, wall_s: float | None = None) -> Moment:
-    return Moment(boot_s=boot_s, wall_s=1_700_000_000.0 + boot_s if wall_s is None else wall_s)
+def at(boot_s: float, *, wall_s: float | None = None) -> ClockReading:
+    return ClockReading(boot_s=boot_s, wall_s=1_700_000_000.0 + boot_s if wall_s is None else wall_s)
 
 
 def partition(instance: str, *, address: str = "") -> Partition:
@@ -120,14 +124,14 @@ def device_event(subsystem: str, action: str, address: str, *properties: tuple[s
 
 
 def named(found: Sequence[Symptom | Recovery]) -> list[tuple[str, str]]:
-    """Return the address of each, with the cause of a symptom and the clearance of a recovery."""
+    """Return the address of each of FOUND, with the cause of a symptom or the clearance of a recovery."""
     return [(each.address, each.cause if isinstance(each, Symptom) else each.clearance) for each in found]
 
 
 def cleared(
     at_s: float, address: str = FIRST, *, uuid: str | None = None, instance: str = "", boot: str = "boot"
-) -> Clear:
-    return Clear(
+) -> ManualClear:
+    return ManualClear(
         vendor="nvidia", address=address, uuid=uuid, device_id="", instance=instance, boot=boot, at_s=at_s
     )
 

@@ -1,4 +1,4 @@
-"""Inventories for hypothesis: `inventories` are any that the model holds, `hosts` such as discovery makes."""
+"""Hypothesis strategies: `inventories` for any valid inventory, `hosts` for inventories like discovery's."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def tuples(values: SearchStrategy[T], most: int = 1) -> SearchStrategy[tuple[T, 
     return st.lists(values, max_size=most).map(tuple)
 
 
-# What str.isprintable accepts: the space, and all but control, format, surrogate, private and unassigned
-# characters and the other separators.
+# The characters for which str.isprintable is true: the space, and all characters except control, format,
+# surrogate, private and unassigned characters, and other separators.
 printables = st.characters(exclude_categories=["C", "Z"], include_characters=" ")
 texts = st.text(printables, max_size=6)
 in_paths = st.characters(exclude_categories=["C", "Z"], include_characters=" ", exclude_characters="/")
@@ -66,7 +66,7 @@ files = st.builds(
     names=tuples(relative_paths),
     targets=tuples(paths),
 )
-sought = st.builds(
+searched = st.builds(
     ProbeResult,
     name=texts,
     kind=texts,
@@ -135,7 +135,7 @@ inventories = st.builds(
     accelerators=tuples(accelerators, most=2),
     nodes=tuples(nodes),
     files=tuples(files, most=2),
-    sought=tuples(sought),
+    searched=tuples(searched),
     findings=tuples(findings),
     mode=st.sampled_from(["gpu", "wsl", "csv", "management"]),
     groups=tuples(groups),
@@ -144,7 +144,7 @@ inventories = st.builds(
 
 @st.composite
 def hosts(draw: st.DrawFn) -> Inventory:
-    """Make an inventory such as discovery makes: GPUs counted from 0, no UUID, minor or place twice."""
+    """Draw an inventory as discovery makes it: GPUs with indices from 0, unique UUIDs, minors and paths."""
     count = draw(st.integers(0, 12))
     minors = draw(st.permutations(range(count)))
     places = draw(st.lists(paths, unique=True, max_size=6))
@@ -163,7 +163,7 @@ def hosts(draw: st.DrawFn) -> Inventory:
             )
             for number, place in enumerate(places)
         ),
-        sought=(),
+        searched=(),
         findings=(),
     )
 

@@ -1,4 +1,4 @@
-"""Documents of JSON with a change at any place: `places`, `at`, `changed`, `without`."""
+"""Reads and changes a value of a JSON document by its keys: `places`, `at`, `changed`, `without`."""
 
 import copy
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ Place = tuple[str | int, ...]
 
 
 def places(document: object, place: Place = ()) -> Iterator[Place]:
-    """Yield the way to every value of a document, the document itself first."""
+    """Yield the keys that lead to each value of DOCUMENT, first PLACE, which leads to DOCUMENT itself."""
     yield place
     if isinstance(document, dict | list):
         for key, item in document.items() if isinstance(document, dict) else enumerate(document):
@@ -32,7 +32,7 @@ def changed(document: object, place: Place, value: object) -> Any:
 
 
 def without(document: object, place: Place) -> Any:
-    """Return a copy of DOCUMENT that lacks PLACE."""
+    """Return a copy of DOCUMENT without the value at PLACE."""
     made = copy.deepcopy(document)
     del at(made, place[:-1])[place[-1]]
     return made

@@ -1,4 +1,4 @@
-"""The loader's look-up as glibc writes it down, and caches made by hand: what merging is judged by."""
+"""A model of glibc's library look-up, and ld.so.cache files, to check merged caches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LIBRARIES = tuple((name, f"{FOLDER}/{name}", FLAGS_X86_64) for name in DRIVER)
 
 
 def compare(one: bytes, other: bytes, *, signed: bool = True) -> int:
-    """Compare two names as glibc 2.36 does: elf/dl-cache.c, _dl_cache_libcmp."""
+    """Compare two names as glibc 2.36 does (elf/dl-cache.c, _dl_cache_libcmp)."""
     digits = b"0123456789"
     left, right = one + b"\0", other + b"\0"
     at = to = 0
@@ -55,8 +55,8 @@ def as_char(byte: int, *, signed: bool) -> int:
     return byte - 256 if signed and byte >= 128 else byte
 
 
-def look_up(data: bytes, name: str, flags: int, *, signed: bool = True) -> str | None:
-    """Return the path that a loader of the ABI FLAGS takes: elf/dl-cache.c, search_cache."""
+def find_library(data: bytes, name: str, flags: int, *, signed: bool = True) -> str | None:
+    """Return the path that a loader of the ABI FLAGS chooses (elf/dl-cache.c, search_cache)."""
     entries = parse(data)
 
     def difference(index: int) -> int:
@@ -81,7 +81,7 @@ def look_up(data: bytes, name: str, flags: int, *, signed: bool = True) -> str |
 
 
 def choose(equal: tuple[LdCacheEntry, ...], flags: int) -> str | None:
-    """Return the path taken of entries of one name, where all glibc-hwcaps are equally good."""
+    """Return the path that the loader chooses from the entries of a name; all glibc-hwcaps are usable."""
     best = None
     for one in equal:
         named = one.hwcap & HWCAP
@@ -103,7 +103,7 @@ def cache(
     generator: bytes = b"",
     byte_order: int = 2,
 ) -> bytes:
-    """Write a cache as ldconfig since 2.33 lays it out; names and paths are all apart."""
+    """Return a cache in the format of ldconfig 2.33 and later; names and paths share no bytes."""
     texts = [text for entry in entries for text in (entry.soname, entry.path)] + [*hwcaps]
     strings = [os.fsencode(text) + b"\0" for text in texts]
     begin = 48 + 24 * len(entries)
@@ -130,7 +130,7 @@ def entry(soname: str, path: str = "", *, flags: int = FLAGS_X86_64, hwcap: int 
 
 
 def ordered(entries: list[LdCacheEntry], *, signed: bool = True) -> tuple[LdCacheEntry, ...]:
-    """Sort ENTRIES as ldconfig does: elf/cache.c, compare."""
+    """Sort ENTRIES as ldconfig does (elf/cache.c, compare)."""
 
     def difference(one: LdCacheEntry, other: LdCacheEntry) -> int:
         names = compare(os.fsencode(other.soname), os.fsencode(one.soname), signed=signed)
@@ -140,7 +140,7 @@ def ordered(entries: list[LdCacheEntry], *, signed: bool = True) -> tuple[LdCach
 
 
 def combined(new: bytes, *, old_entries: int) -> bytes:
-    """Put an old table before NEW, as ``ldconfig -c compat`` does."""
+    """Return NEW after a table of the old format, as ``ldconfig -c compat`` writes it."""
     table = b"ld.so-1.7.0\0" + struct.pack("<I", old_entries) + bytes(12 * old_entries)
     return table + bytes(-len(table) % 8) + new
 
@@ -174,9 +174,9 @@ def places(data: bytes) -> list[tuple[str, str, int]]:
 
 
 def others(data: bytes, libraries: tuple[tuple[str, str, int], ...] = LIBRARIES) -> list[LdCacheEntry]:
-    """Return the entries of DATA that are none of LIBRARIES, in their order."""
-    ours = {(name, path) for name, path, _ in libraries}
-    return [one for one in parse(data) if (one.soname, one.path) not in ours]
+    """Return the entries of DATA that are not in LIBRARIES, in their order."""
+    added = {(name, path) for name, path, _ in libraries}
+    return [one for one in parse(data) if (one.soname, one.path) not in added]
 
 
 EXTENDED = cache((entry("liba.so"),), hwcaps=("v2", "v3"), generator=b"ldconfig 2.36")

@@ -1,16 +1,16 @@
-"""Devices as nvidia-docker 1.0 is asked for them: `two_p100`, of which one is idle, and `others`."""
+"""Devices in the format of nvidia-docker 1.0: `two_p100`, one of them idle, and `others`."""
 
 from support.values.devices import host_node
 from support.values.topology_machines import hives, pcie
 
-from cdigen.daemon.figures import VendorFigures
-from cdigen.daemon.nvidia_docker.devices import Device, listed
-from cdigen.model.figures import DeviceFigures, DeviceProcess
-from cdigen.topology.matrix import Device as Shown
+from cdigen.daemon.nvidia_docker.devices import NvidiaDockerDevice, listed
+from cdigen.daemon.stats import VendorStats
+from cdigen.model.stats import DeviceProcess, DeviceStats
+from cdigen.topology.matrix import MatrixDevice as Shown
 from cdigen.value import replace
 
 MIB = 1 << 20
-BUSY = DeviceFigures(
+BUSY = DeviceStats(
     address="0000:11:00.0", memory_total=16_276 * MIB, memory_used=8_195 * MIB + 17,
     bar1_total=16_384 * MIB, bar1_used=2 * MIB,
     utilization=87.0, memory_utilization=41.0, encoder_utilization=0.0, decoder_utilization=0.0,
@@ -26,7 +26,7 @@ BUSY = DeviceFigures(
 )  # fmt: skip
 
 
-def two_p100() -> tuple[Device, ...]:
+def two_p100() -> tuple[NvidiaDockerDevice, ...]:
     gpus = tuple(
         replace(
             gpu,
@@ -36,13 +36,13 @@ def two_p100() -> tuple[Device, ...]:
         )
         for n, gpu in enumerate(pcie(2, per_socket=2, per_switch=2))
     )
-    idle = DeviceFigures(address=gpus[1].address, temperature=0.0, ecc_enabled=False)
+    idle = DeviceStats(address=gpus[1].address, temperature=0.0, ecc_enabled=False)
     shown = tuple(Shown(label=f"GPU{n}", vendor="nvidia", accelerator=gpu) for n, gpu in enumerate(gpus))
-    return listed(shown, (VendorFigures(vendor="nvidia", devices=(BUSY, idle)),))
+    return listed(shown, (VendorStats(vendor="nvidia", devices=(BUSY, idle)),))
 
 
-def others() -> tuple[Device, ...]:
-    """Return a P100 of which nothing is known, and two of AMD's, joined by XGMI across sockets."""
+def others() -> tuple[NvidiaDockerDevice, ...]:
+    """Return a P100 without known properties, and two AMD GPUs with an XGMI link across sockets."""
     lone = replace(pcie(1, per_socket=1)[0], numa_node=None, nodes=(host_node("/dev/nvidia0", "gpu"),))
     amd = tuple(
         replace(

@@ -1,4 +1,4 @@
-"""Pages of hosts, as values: ``SAMPLES`` by name. All are of the same moment."""
+"""Values of hosts for the status page: ``SAMPLES`` has them by name. All values have the same time, NOW_S."""
 
 from collections.abc import Callable, Mapping
 
@@ -7,14 +7,23 @@ from support.values.devices import inventory as of_vendor
 from support.values.topology_machines import hives, nvswitch, partition, pcie, placed
 from support.values.unhealthy_gpus import example
 
-from cdigen.daemon.figures import VendorFigures
-from cdigen.daemon.page.view import Holder, HolderSource, PageView, Peer, Refusal, RuntimeView, device_views
-from cdigen.daemon.report import CycleReport, DaemonStatus, JournalEntry, SpecReport, VendorReport
-from cdigen.model.figures import DeviceFigures
+from cdigen.daemon.page.view import (
+    DeviceUser,
+    DeviceUserSource,
+    PageView,
+    RefusedContainer,
+    RuntimeView,
+    ServiceStatus,
+    device_views,
+    names_for_containers,
+)
+from cdigen.daemon.report import CycleReport, DaemonStatus, JournalEntry, SpecReport, VendorReport, verdict
+from cdigen.daemon.stats import VendorStats
 from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.model.profile import DEFAULT
+from cdigen.model.stats import DeviceStats
 from cdigen.pipeline.device_names import known_devices
 from cdigen.topology.matrix import devices_of
 from cdigen.value import replace
@@ -27,7 +36,8 @@ FELL = Cause(
     cause="xid-79",
     since="2026-11-23T11:42:10Z",
     detail="the GPU has fallen off the bus (NVRM: Xid (PCI:0000:61:00): 79, pid=3127)",
-    clears_when="the GPU is reset, its driver is loaded anew, or the host is rebooted",
+    clears_when="the GPU is reset, its driver is loaded again, or the host is rebooted",
+    next_step="reset the device, or reboot the host",
 )
 DRAM = Cause(
     cause="xid-94",
@@ -35,32 +45,32 @@ DRAM = Cause(
     detail="contained memory error",
     clears_when="the application that used it is restarted",
 )
-KUBELET = Peer(
+KUBELET = ServiceStatus(
     name="kubelet's device plugins",
     state="good",
-    word="registered",
+    status="registered",
     since_s=NOW_S - 3 * DAY_S,
     lines=("nvidia.com/gpu: 8 units, 5 allocated",),
 )
-NRI = Peer(
+NRI = ServiceStatus(
     name="NRI plugin",
     state="good",
-    word="registered",
+    status="registered",
     since_s=NOW_S - 3 * DAY_S,
-    lines=("with containerd 2.1.4", "214 containers given devices, 1 refused"),
+    lines=("with containerd 2.1.4", "214 containers with injected devices, 1 refused"),
     refusals=(
-        Refusal(
+        RefusedContainer(
             at_s=NOW_S - 2 * HOUR_S,
-            who="pod ml/sweep-41, container main",
-            reason="NVIDIA_REQUIRE_CUDA: the driver serves CUDA 12.4, the image wants cuda>=12.8",
+            container="pod ml/sweep-41, container main",
+            reason="NVIDIA_REQUIRE_CUDA: the driver serves CUDA 12.4, the image requires cuda>=12.8",
         ),
     ),
 )
 SOURCES = (
-    HolderSource(name="kubelet", state="asked"),
-    HolderSource(name="NRI plugin", state="asked"),
-    HolderSource(name="podman", state="off", detail="no socket of it is allowed"),
-    HolderSource(name="Docker", state="absent"),
+    DeviceUserSource(name="kubelet", state="responded"),
+    DeviceUserSource(name="NRI plugin", state="responded"),
+    DeviceUserSource(name="podman", state="off", detail="no socket of it is configured"),
+    DeviceUserSource(name="Docker", state="absent"),
 )
 RUNTIMES = (
     RuntimeView(name="containerd", version="2.1.4", found=8, offered=8),
@@ -69,21 +79,24 @@ RUNTIMES = (
 
 
 def healthy() -> PageView:
-    known = well(example("debian13-8xh100"))
-    figures = tuple(
-        busy(gpu, n, 0 if n > 4 else 97 - n) for n, gpu in enumerate(known["nvidia"].accelerators)
-    )
-    holders = {
-        (gpu.address, ""): (Holder(name=f"pod ml/train-{n // 2}, container trainer", said_by="kubelet, NRI"),)
+    known = all_healthy(example("debian13-8xh100"))
+    stats = tuple(busy(gpu, n, 0 if n > 4 else 97 - n) for n, gpu in enumerate(known["nvidia"].accelerators))
+    users = {
+        (gpu.address, ""): (
+            DeviceUser(name=f"pod ml/train-{n // 2}, container trainer", source="kubelet, NRI"),
+        )
         for n, gpu in enumerate(known["nvidia"].accelerators[:5])
     }
     return replace(
-        view("gpu-node-17", known, figures, holders), runtimes=RUNTIMES, peers=(KUBELET, NRI), sources=SOURCES
+        view("gpu-node-17", known, stats, users),
+        runtimes=RUNTIMES,
+        services=(KUBELET, NRI),
+        sources=SOURCES,
     )
 
 
 def degraded() -> PageView:
-    known = well(example("debian13-8xh100"))
+    known = all_healthy(example("debian13-8xh100"))
     gpus = list(known["nvidia"].accelerators)
     gpus[3] = replace(gpus[3], health="unhealthy", causes=(FELL,))
     gpus[6] = replace(gpus[6], usable=False, problem="/dev/nvidia6 is missing", health="unknown")
@@ -94,7 +107,7 @@ def degraded() -> PageView:
         rule="node-missing",
         path="/dev/nvidia6",
         message="/dev/nvidia6 is missing: GPU 6 is left out",
-        hint="run 'nvidia-modprobe -c 6', or set create_nodes: true",
+        hint="systemctl start cdigen-nodes.service",
     )
     vendor = VendorReport(
         vendor="nvidia",
@@ -123,14 +136,14 @@ def degraded() -> PageView:
         ),
     )
     nri = replace(
-        NRI, state="bad", word="not running", reason="its lock is free: the process has ended", since_s=None
+        NRI, state="bad", status="not running", reason="its lock is free: the process has ended", since_s=None
     )
     return replace(
         found,
         status=status,
         runtimes=runtimes,
-        peers=(KUBELET, nri),
-        figures_problem="NVML has not answered yet",
+        services=(KUBELET, nri),
+        stats_problem="NVML has not answered yet",
     )
 
 
@@ -144,7 +157,12 @@ def no_gpu() -> PageView:
         )
     )
     status = DaemonStatus(
-        version="1.2.3", started_s=NOW_S - 41, since_s=NOW_S - 40, state="absent", vendors=vendors
+        version="1.2.3",
+        started_s=NOW_S - 41,
+        since_s=NOW_S - 40,
+        state="absent",
+        verdict="there is no GPU, or its driver is not loaded",
+        vendors=vendors,
     )
     return PageView(at_s=NOW_S, host="build-03", status=status, runtimes=(), reload_s=15)
 
@@ -170,7 +188,7 @@ def mixed() -> PageView:
         usable=False,
         problem="vfio-pci has it",
     )
-    known = well(
+    known = all_healthy(
         {
             "nvidia": inventory("nvidia", nvidia),
             "amd": inventory("amd", (amd,)),
@@ -181,7 +199,7 @@ def mixed() -> PageView:
 
 
 def cpx() -> PageView:
-    return replace(view("mi300x-2", well(example("ubuntu-2xmi300x-cpx"))), sources=SOURCES)
+    return replace(view("mi300x-2", all_healthy(example("ubuntu-2xmi300x-cpx"))), sources=SOURCES)
 
 
 def large() -> PageView:
@@ -198,30 +216,35 @@ def large() -> PageView:
         )
         for n, gpu in enumerate(nvswitch(16, 6))
     )
-    known = well({"nvidia": inventory("nvidia", machine)})
+    known = all_healthy({"nvidia": inventory("nvidia", machine)})
     gpus = list(known["nvidia"].accelerators)
     parts = gpus[2].partitions
-    ill = replace(parts[1], health="unhealthy", causes=(DRAM,))
-    gpus[2] = replace(gpus[2], partitions=(parts[0], ill, *parts[2:]))
+    unhealthy = replace(parts[1], health="unhealthy", causes=(DRAM,))
+    gpus[2] = replace(gpus[2], partitions=(parts[0], unhealthy, *parts[2:]))
     known = {"nvidia": replace(known["nvidia"], accelerators=tuple(gpus))}
-    figures = tuple(
+    stats = tuple(
         replace(busy(gpu, n, 30), instance=part.instance, memory_total=19_968 << 20, memory_used=n << 29)
         for n, gpu in enumerate(gpus)
         for part in gpu.partitions
     )
-    holders = {
+    users = {
         (gpu.address, gpu.partitions[0].instance): (
-            Holder(name=f"pod notebooks/jupyter-user-{n}, container notebook", said_by="kubelet"),
+            DeviceUser(name=f"pod notebooks/jupyter-user-{n}, container notebook", source="kubelet"),
         )
         for n, gpu in enumerate(gpus)
         if n % 2
     }
-    return replace(view("dgx-2-mig", known, figures, holders), sources=SOURCES, peers=(KUBELET, NRI))
+    return replace(view("dgx-2-mig", known, stats, users), sources=SOURCES, services=(KUBELET, NRI))
+
+
+def one_cause() -> PageView:
+    gpus = tuple(replace(gpu, health="unhealthy", causes=(FELL,)) for gpu in nvswitch(16, 6))
+    return view("dgx-2", {"nvidia": inventory("nvidia", gpus)})
 
 
 def hive() -> PageView:
     gpus = tuple(replace(gpu, memory_mib=196_592) for gpu in hives(8, 8, per_socket=4))
-    return view("mi300x-8", well({"amd": inventory("amd", gpus)}))
+    return view("mi300x-8", all_healthy({"amd": inventory("amd", gpus)}))
 
 
 SAMPLES: Mapping[str, Callable[[], PageView]] = {
@@ -231,6 +254,7 @@ SAMPLES: Mapping[str, Callable[[], PageView]] = {
     "mixed": mixed,
     "large": large,
     "cpx": cpx,
+    "one-cause": one_cause,
 }
 
 
@@ -239,7 +263,7 @@ def inventory(vendor: str, gpus: tuple[Accelerator, ...]) -> Inventory:
     return of_vendor(vendor, *gpus, driver=driver)
 
 
-def well(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
+def all_healthy(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
     """Return INVENTORIES with every usable device healthy."""
 
     def fit(gpu: Accelerator) -> Accelerator:
@@ -252,8 +276,8 @@ def well(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
     }
 
 
-def busy(gpu: Accelerator, n: int, percent: float) -> DeviceFigures:
-    return DeviceFigures(
+def busy(gpu: Accelerator, n: int, percent: float) -> DeviceStats:
+    return DeviceStats(
         address=gpu.address,
         memory_total=80 * GIB,
         memory_used=int((percent * 0.7 + n) * GIB * 0.8) + (600 << 20),
@@ -266,10 +290,10 @@ def busy(gpu: Accelerator, n: int, percent: float) -> DeviceFigures:
 def view(
     host: str,
     inventories: Mapping[str, Inventory],
-    figures: tuple[DeviceFigures, ...] = (),
-    holders: Mapping[tuple[str, str], tuple[Holder, ...]] | None = None,
+    stats: tuple[DeviceStats, ...] = (),
+    users: Mapping[tuple[str, str], tuple[DeviceUser, ...]] | None = None,
 ) -> PageView:
-    """Return the page of a HOST that is ready since three days."""
+    """Return the page of a HOST that has been ready for three days."""
     known = known_devices(inventories, (DEFAULT,))
     vendors = tuple(
         VendorReport(
@@ -292,13 +316,16 @@ def view(
     )
     cycle = CycleReport(
         number=412,
-        reasons=(Trigger(source="timer", reason="looking without an event"),),
+        reasons=(Trigger(source="timer", reason="cycle without an event"),),
         started_s=NOW_S - 90,
         duration_s=0.021,
         result="unchanged",
         vendors=vendors,
         specs=specs,
+        devices=len(names_for_containers(known)),
+        unhealthy=sum(one.is_offered and one.health == "unhealthy" for one in known),
     )
+    state, text = verdict(cycle)
     journal = tuple(
         JournalEntry(
             at_s=NOW_S - 3 * DAY_S,
@@ -318,7 +345,8 @@ def view(
         version="1.2.3",
         started_s=NOW_S - 3 * DAY_S,
         since_s=NOW_S - 3 * DAY_S,
-        state="ready",
+        state=state,
+        verdict=text,
         vendors=vendors,
         specs=specs,
         cycle=cycle,
@@ -326,12 +354,12 @@ def view(
         sources=(("files", ""), ("uevents", "")),
         journal=journal,
     )
-    told = tuple(VendorFigures(vendor=vendor, devices=figures, at_s=NOW_S) for vendor in inventories)
+    by_vendor = tuple(VendorStats(vendor=vendor, devices=stats, at_s=NOW_S) for vendor in inventories)
     return PageView(
         at_s=NOW_S,
         host=host,
         status=status,
-        devices=device_views(known, inventories, told, holders),
+        devices=device_views(known, inventories, by_vendor, users),
         topology=devices_of(inventories),
         drivers=tuple((name, known.driver.version) for name, known in inventories.items()),
         cuda="12.4" if "nvidia" in inventories else "",

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 Document = dict[str, Any]
 
-# What JSON may hold as it is and the YAML parsers of the runtimes refuse, or change.
+# Characters that JSON permits unescaped, but the YAML parsers of the runtimes reject or change.
 _ESCAPED = re.compile("[\x7f-\x9f\u2028\u2029\ufffe\uffff]")
 
 
 def plain() -> Document:
-    """Return the least document that is good in every respect."""
+    """Return the smallest document without findings."""
     return {
         "cdiVersion": "0.5.0",
         "kind": "vendor.com/gpu",
@@ -29,7 +29,7 @@ def plain() -> Document:
 
 
 def of_devices(*names: str, kind: str = "nvidia.com/gpu", **changes: object) -> Document:
-    """Return a document with devices of NAMES, each with a variable of its own, and with CHANGES."""
+    """Return a document with the devices NAMES, each with its own variable, and with the keys CHANGES."""
     devices = [{"name": name, "containerEdits": {"env": [f"GPU={name}"]}} for name in names]
     return {"cdiVersion": "0.5.0", "kind": kind, "devices": devices, **changes}
 
@@ -43,12 +43,12 @@ def put_spec(directory: Path, file_name: str, *names: str, **changes: Any) -> st
 
 
 def rich() -> Document:
-    """Return a document that uses every field and is good in every respect."""
+    """Return a document that uses every field and has no findings."""
     return deepcopy(_RICH)
 
 
 def with_edits(**edits: object) -> Document:
-    """Return the plain document, with EDITS for its device too, and 1.1.0, which knows all of them."""
+    """Return the plain document with EDITS of its device, in version 1.1.0, which permits all edits."""
     document = plain()
     document["cdiVersion"] = "1.1.0"
     document["devices"][0]["containerEdits"].update(edits)
@@ -69,7 +69,7 @@ def with_hook(**fields: object) -> Document:
 
 
 def to_bytes(document: object) -> bytes:
-    """Return DOCUMENT as a JSON file that no loader trips over."""
+    """Return DOCUMENT as JSON, with escapes for characters that a loader would reject or change."""
     text = json.dumps(document, ensure_ascii=False)
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text).encode()
 
@@ -127,6 +127,6 @@ _RICH: Document = {
 
 
 def verdicts(data: bytes, *, yaml: bool, versions: tuple[str, ...] = DEFAULT_RELEASES) -> dict[str, str]:
-    """Return what each of VERSIONS of the CDI library does with DATA, without the reasons."""
+    """Return the verdict of each of VERSIONS of the CDI library on DATA, without the reasons."""
     found = loader_verdicts(data, yaml=yaml, versions=versions)
     return {version: verdict.verdict for version, verdict in found.items()}

@@ -1,4 +1,4 @@
-"""Accelerators at places of a machine, from a few words: ``gpu``."""
+"""Accelerators with a position on the PCI bus, from a short text: ``gpu``."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def gpu(index: int, path: str = "", **more: Any) -> Accelerator:
 
 
 def links(technology: Any, **peers: int) -> tuple[Link, ...]:
-    """Return links, so many to each of PEERS: ``b5`` stands for 0000:b5:00.0, ``switch`` for a switch."""
+    """Return links; PEERS has the number of links by peer: ``b5`` is 0000:b5:00.0, ``switch`` a switch."""
     return tuple(
         Link(
             peer="" if peer == "switch" else f"0000:{peer.removeprefix('at_')}:00.0",

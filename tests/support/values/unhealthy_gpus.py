@@ -1,4 +1,4 @@
-"""A host whose daemon runs and knows eight GPUs, of which some are unhealthy: ``save``."""
+"""Inventories with unhealthy GPUs; ``save`` writes the files of a running daemon on a host."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from support.values.cycle_reports import CHANGED, STARTING
 
 from cdigen.daemon import status as daemon_status
 from cdigen.daemon.report import next_status
-from cdigen.frontend import rundir
-from cdigen.frontend.status import this_process
 from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator, Inventory, Partition
 from cdigen.model.inventory_json import from_document
+from cdigen.service import rundir
+from cdigen.service.status import this_process
 from cdigen.value import replace
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ ECC = Cause(
 
 
 def example(name: str = "debian13-8xh100") -> dict[str, Inventory]:
-    """Return the inventories of a host in examples/hosts, every device of it healthy."""
+    """Return the inventories of the host NAME in examples/hosts, with every device healthy."""
     found = from_document(json.loads((EXAMPLES / f"{name}.json").read_bytes()))
     return {
         vendor: replace(one, accelerators=tuple(map(healthy, one.accelerators)))
@@ -49,10 +49,10 @@ def healthy(gpu: Accelerator) -> Accelerator:
     return replace(gpu, health="healthy", partitions=parts)
 
 
-def ill(
+def with_causes(
     inventories: dict[str, Inventory], index: int, *causes: Cause, vendor: str = "nvidia"
 ) -> dict[str, Inventory]:
-    """Return INVENTORIES with CAUSES of the GPU number INDEX, and of its partitions."""
+    """Return INVENTORIES with CAUSES on the GPU INDEX and on its partitions."""
     whole = inventories[vendor]
     gpus = [
         replace(
@@ -69,7 +69,7 @@ def ill(
 
 
 def split(gpu: Accelerator) -> Accelerator:
-    """Return GPU in MIG mode, with two instances; the second is unhealthy."""
+    """Return GPU in MIG mode, with two instances; the second instance is unhealthy."""
     uuid = "MIG-d2e3f4a5-b6c7-4d8e-9f0a-1b2c3d4e5f6{}"
     node = replace(
         gpu.nodes[0], path="/dev/nvidia-caps/nvidia-cap30", host_path="/dev/nvidia-caps/nvidia-cap30"
@@ -92,7 +92,7 @@ def split(gpu: Accelerator) -> Accelerator:
 
 
 def save(root: Path, inventories: dict[str, Inventory] | None = None) -> Path:
-    """Write below ROOT what a daemon shows that runs and found INVENTORIES; returns the inventory's file."""
+    """Write the files of a running daemon with INVENTORIES below ROOT; return the path of inventory.json."""
     run_dir = root / "run/cdigen"
     rundir.prepare(str(run_dir))
     status = next_status(STARTING, CHANGED, {"files": "", "kernel-log": ""})

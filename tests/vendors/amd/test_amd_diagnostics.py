@@ -1,4 +1,4 @@
-"""What keeps programs in containers from AMD's GPUs although these are there, and what tells of changes."""
+"""The diagnostics of AMD's devices, and the files and uevents that the daemon watches."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def found(root: Path, inventory: Inventory | None) -> list[tuple[str, str]]:
 
 
 def unbound(root: Path, bdf: str = "0000:03:00.0") -> None:
-    """Put a GPU on the bus that no driver has."""
+    """Write the files of a GPU that is on the PCI bus and has no driver."""
     put(root / "sys/bus/pci/devices" / bdf / "vendor", b"0x1002\n")
     put(root / "sys/bus/pci/devices" / bdf / "class", b"0x030000\n")
 
 
-def test_a_host_that_is_well_has_none(tmp_path: Path) -> None:
+def test_a_healthy_host_has_no_finding(tmp_path: Path) -> None:
     assert found(tmp_path, discover(tmp_path, *mi300x(2, count=1))) == []
 
 
-def test_nodes_that_only_root_can_open_are_named(tmp_path: Path) -> None:
+def test_nodes_that_only_root_can_open_are_reported(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(1))
     for node in ("dev/dri/renderD128", "dev/kfd"):
         (tmp_path / node).chmod(0o600)
@@ -47,13 +47,13 @@ def test_nodes_that_only_root_can_open_are_named(tmp_path: Path) -> None:
     assert "only root can open /dev/kfd (mode 0600)" in findings[1].message
 
 
-def test_a_kfd_that_is_closed_to_those_who_may_render_is_named(tmp_path: Path) -> None:
+def test_a_kfd_node_that_only_root_can_open_is_reported(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(1))
     (tmp_path / "dev/kfd").chmod(0o600)
     assert found(tmp_path, discover(tmp_path)) == [("warning", "kfd-mode")]
 
 
-def test_a_gpu_without_the_module_is_named(tmp_path: Path) -> None:
+def test_a_gpu_is_reported_if_the_module_amdgpu_is_not_loaded(tmp_path: Path) -> None:
     unbound(tmp_path)
     assert found(tmp_path, None) == [("warning", "gpu-not-bound")]
     (finding,) = VENDOR.diagnostics(places(tmp_path), None)
@@ -61,14 +61,14 @@ def test_a_gpu_without_the_module_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameters", [b"root=/dev/vda1 nomodeset quiet\n", b"quiet\tnomodeset\nro\n"])
-def test_a_kernel_that_sets_no_modes_is_named(tmp_path: Path, parameters: bytes) -> None:
+def test_the_kernel_parameter_nomodeset_is_reported(tmp_path: Path, parameters: bytes) -> None:
     unbound(tmp_path)
     put(tmp_path / "proc/cmdline", parameters)
     (finding,) = VENDOR.diagnostics(places(tmp_path), None)
     assert "nomodeset" in finding.message
 
 
-def test_missing_firmware_is_named_where_amdgpu_has_not_taken_a_gpu(tmp_path: Path) -> None:
+def test_missing_firmware_is_reported_if_amdgpu_is_not_bound_to_a_gpu(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *mi210(1))
     unbound(tmp_path)
     assert found(tmp_path, inventory) == [("warning", "firmware-missing")]
@@ -76,7 +76,7 @@ def test_missing_firmware_is_named_where_amdgpu_has_not_taken_a_gpu(tmp_path: Pa
     assert found(tmp_path, inventory) == [("warning", "gpu-not-bound")]
 
 
-def test_a_gpu_of_a_virtual_machine_is_no_trouble(tmp_path: Path) -> None:
+def test_a_gpu_with_a_vfio_driver_is_only_an_info_finding(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *mi210(1))
     unbound(tmp_path)
     (tmp_path / "sys/bus/pci/drivers/vfio-pci").mkdir()
@@ -100,11 +100,11 @@ def test_nodes_partitions_and_kfd_are_watched(tmp_path: Path) -> None:
     assert {"pci", "module", "drm", "accel", "kfd", "platform"} == set(watches.subsystems)
 
 
-def test_a_host_without_amdgpu_is_watched_for_it(tmp_path: Path) -> None:
+def test_a_host_without_amdgpu_is_watched_for_amdgpu(tmp_path: Path) -> None:
     watches = VENDOR.watches(places(tmp_path))
     assert f"{tmp_path}/sys/bus/pci/drivers/amdgpu" in watches.polled
     assert "module" in watches.subsystems
 
 
-def test_a_gpu_that_renders_only_is_no_problem(tmp_path: Path) -> None:
+def test_a_gpu_without_a_card_node_has_no_finding(tmp_path: Path) -> None:
     assert found(tmp_path, discover(tmp_path, replace(radeon(), card=None))) == []

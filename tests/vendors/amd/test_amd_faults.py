@@ -1,4 +1,4 @@
-"""Hosts of AMD's on which something is wrong: a finding for each trouble, and the others are served."""
+"""AMD hosts with faults: each fault is a finding, and the other devices are offered."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def first_is_left_out(root: Path, inventory: Inventory) -> None:
-    """Hold that the first GPU has no name at all, and the others are counted as AMD's tool does."""
+    """Check that the first GPU has no name, and that the other GPUs have the numbers of AMD's tool."""
     offers = offered(root, inventory)
     assert numbered(offers) == amd_tree.counted_by_amd(root)
     assert "0000:05:00.0" not in offers
@@ -47,7 +47,7 @@ def first_is_left_out(root: Path, inventory: Inventory) -> None:
     assert [(gpu.address, gpu.usable) for gpu in inventory.accelerators][-1] == ("0000:05:00.0", False)
 
 
-def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(root: Path) -> None:
+def test_a_gpu_without_a_location_id_in_kfd_is_numbered_last(root: Path) -> None:
     edit_properties(root, 128, r"^location_id .*\n", "")
     inventory = discover(root)
     assert rules(inventory) == [("error", "kfd-node-unusable")]
@@ -57,12 +57,12 @@ def test_a_gpu_whose_place_kfd_does_not_tell_comes_after_the_others(root: Path) 
     assert "/dev/kfd" in offers["2"]
 
 
-def test_a_partition_whose_place_kfd_does_not_tell_is_left_out(tmp_path: Path) -> None:
+def test_a_partition_without_a_location_id_in_kfd_is_left_out(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=2))
     edit_properties(tmp_path, 129, r"^location_id .*\n", "")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "kfd-node-unusable"), ("error", "partition-contradiction")]
-    assert "0000:05:00.0 says DPX, but KFD has one part" in inventory.findings[1].message
+    assert "0000:05:00.0 is in mode DPX, but KFD lists one device" in inventory.findings[1].message
     assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
     lost = inventory.accelerators[-1]
     assert (lost.usable, [part.address for part in lost.partitions]) == (False, ["amdgpu_xcp_0"])
@@ -77,7 +77,7 @@ UNUSABLE: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("damage", UNUSABLE.values(), ids=UNUSABLE)
-def test_a_node_whose_properties_make_no_sense_or_vanish_is_a_finding(
+def test_a_kfd_node_with_invalid_or_missing_properties_is_a_finding(
     root: Path, damage: Callable[[Path], object]
 ) -> None:
     damage(root)
@@ -86,7 +86,7 @@ def test_a_node_whose_properties_make_no_sense_or_vanish_is_a_finding(
     first_is_left_out(root, inventory)
 
 
-def test_properties_that_cannot_be_read_are_a_finding(root: Path) -> None:
+def test_a_kfd_node_whose_properties_cannot_be_read_is_a_finding(root: Path) -> None:
     file = node_of(root, 128)
     make_unreadable(file)
     inventory = discover(root)
@@ -96,7 +96,7 @@ def test_properties_that_cannot_be_read_are_a_finding(root: Path) -> None:
     first_is_left_out(root, inventory)
 
 
-def test_two_gpus_at_one_place_are_counted_together_as_amd_does(root: Path) -> None:
+def test_two_gpus_with_the_same_location_id_are_partitions_of_one_gpu_as_in_amds_tools(root: Path) -> None:
     place = re.search(r"^location_id .*", node_of(root, 128).read_text(), re.MULTILINE)
     assert place
     edit_properties(root, 130, "^location_id .*", place[0])
@@ -108,7 +108,7 @@ def test_two_gpus_at_one_place_are_counted_together_as_amd_does(root: Path) -> N
     assert offers["0000:46:00.0"] == offers["1"]
 
 
-def test_of_two_nodes_with_one_render_node_the_last_counts(root: Path) -> None:
+def test_the_last_of_two_kfd_nodes_with_the_same_render_node_is_used(root: Path) -> None:
     edit_properties(root, 130, "^drm_render_minor .*", "drm_render_minor 128")
     inventory = discover(root)
     assert ("warning", "kfd-node-repeated") in rules(inventory)
@@ -116,7 +116,7 @@ def test_of_two_nodes_with_one_render_node_the_last_counts(root: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["../nowhere", "0000:05:00.0"], ids=["dangling", "cyclic"])
-def test_a_link_that_leads_nowhere_costs_its_own_gpu_alone(root: Path, target: str) -> None:
+def test_a_broken_sysfs_link_of_a_gpu_affects_only_this_gpu(root: Path, target: str) -> None:
     link(root / "sys/bus/pci/drivers/amdgpu/0000:05:00.0", target)
     inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-lost")]
@@ -124,7 +124,7 @@ def test_a_link_that_leads_nowhere_costs_its_own_gpu_alone(root: Path, target: s
     assert [(gpu.index, gpu.usable) for gpu in inventory.accelerators] == [(0, True), (1, True), (2, False)]
 
 
-def test_a_gpu_that_vanishes_between_listing_and_reading_costs_no_other(root: Path) -> None:
+def test_a_gpu_that_disappears_during_the_read_does_not_affect_other_gpus(root: Path) -> None:
     for file in sorted((root / PCI / "0000:26:00.0").rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() and not file.is_symlink() else file.unlink()
     inventory = discover(root)
@@ -132,7 +132,7 @@ def test_a_gpu_that_vanishes_between_listing_and_reading_costs_no_other(root: Pa
     assert numbered(offered(root, inventory)) == ["/dev/dri/renderD128", "/dev/dri/renderD130"]
 
 
-def test_a_card_without_a_render_node_shows_pictures_only(tmp_path: Path) -> None:
+def test_a_graphics_card_without_a_render_node_is_offered_with_only_its_card_node(tmp_path: Path) -> None:
     first, *others = mi210(3)
     amd_tree.write(tmp_path, (replace(first, pci_class=0x030000), *others))
     os.unlink(tmp_path / PCI / "0000:05:00.0/drm/renderD128/dev")
@@ -152,7 +152,7 @@ def test_an_instinct_without_a_render_node_gets_no_device(root: Path) -> None:
 
 
 @pytest.mark.parametrize("word", ["XPX", "UNKNOWN", "", "cpx spx", "\x1b[2J"])
-def test_words_that_no_kernel_uses_are_a_finding_and_the_devices_count(tmp_path: Path, word: str) -> None:
+def test_an_unknown_partition_mode_is_a_finding_and_the_gpu_is_offered(tmp_path: Path, word: str) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=2))
     put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", word.encode())
     inventory = discover(tmp_path)
@@ -161,22 +161,22 @@ def test_words_that_no_kernel_uses_are_a_finding_and_the_devices_count(tmp_path:
     assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
-def test_a_mode_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
+def test_a_partition_mode_that_cannot_be_read_is_a_finding(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=1))
     make_unreadable(tmp_path / PCI / "0000:05:00.0/current_memory_partition")
     assert rules(discover(tmp_path)) == [("warning", "partition-unknown")]
 
 
-def test_a_gpu_that_says_it_is_whole_while_kfd_has_its_parts_is_offered_in_parts(tmp_path: Path) -> None:
+def test_a_gpu_in_mode_spx_is_offered_as_the_partitions_that_kfd_lists(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=1))
     put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", b"SPX\n")
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-contradiction")]
-    assert "says SPX, but KFD has 2 partitions of it" in inventory.findings[0].message
+    assert "is in mode SPX, but KFD lists 2 partitions" in inventory.findings[0].message
     assert set(offered(tmp_path, inventory)) >= {"0", "1"}
 
 
-def test_partitions_of_a_gpu_that_is_not_on_the_bus_are_offered(tmp_path: Path) -> None:
+def test_partitions_of_a_gpu_that_amdgpus_folder_in_sys_does_not_list_are_offered(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=2))
     (tmp_path / "sys/bus/pci/drivers/amdgpu/0000:05:00.0").unlink()
     inventory = discover(tmp_path)
@@ -184,7 +184,7 @@ def test_partitions_of_a_gpu_that_is_not_on_the_bus_are_offered(tmp_path: Path) 
     assert [gpu.address for gpu in inventory.accelerators] == ["0000:26:00.0", "0000:05:00.0"]
 
 
-def test_a_render_node_that_nobody_made_costs_its_gpu_and_can_be_made(root: Path) -> None:
+def test_a_missing_render_node_makes_its_gpu_unusable_and_can_be_created(root: Path) -> None:
     (root / "dev/dri/renderD129").unlink()
     inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-node-missing")]
@@ -194,15 +194,15 @@ def test_a_render_node_that_nobody_made_costs_its_gpu_and_can_be_made(root: Path
     assert (missing.mode, missing.gid) == (0o660, amd_tree.RENDER_GID)
 
 
-def test_a_node_of_another_device_is_none(root: Path) -> None:
+def test_a_node_of_another_device_is_not_used(root: Path) -> None:
     amd_tree._make(root, "/dev/dri/renderD129", 226, 130, 0)
     inventory = discover(root)
     assert rules(inventory) == [("error", "gpu-node-missing")]
-    assert "226:130, but the kernel's are 226:129" in inventory.findings[0].message
+    assert "226:130, but the kernel's numbers are 226:129" in inventory.findings[0].message
     assert [node.path for node in VENDOR.wrong_nodes(places(root))] == ["/dev/dri/renderD129"]
 
 
-def test_a_missing_card_costs_the_card_alone(tmp_path: Path) -> None:
+def test_a_gpu_whose_card_node_is_missing_is_offered_without_this_node(tmp_path: Path) -> None:
     lay(tmp_path, 1)
     (tmp_path / "dev/dri/card1").unlink()
     inventory = discover(tmp_path)
@@ -211,7 +211,7 @@ def test_a_missing_card_costs_the_card_alone(tmp_path: Path) -> None:
     assert VENDOR.missing_nodes(places(tmp_path))[0].gid == amd_tree.VIDEO_GID
 
 
-def test_without_kfds_node_nothing_that_computes_is_offered(tmp_path: Path) -> None:
+def test_without_dev_kfd_no_compute_gpu_is_offered(tmp_path: Path) -> None:
     lay(tmp_path, 2)
     (tmp_path / "dev/kfd").unlink()
     error = refusal(tmp_path)
@@ -219,7 +219,7 @@ def test_without_kfds_node_nothing_that_computes_is_offered(tmp_path: Path) -> N
     assert VENDOR.missing_nodes(places(tmp_path))[0].path == "/dev/kfd"
 
 
-def test_without_kfds_node_a_gpu_that_never_computes_is_offered(tmp_path: Path) -> None:
+def test_without_dev_kfd_a_gpu_for_graphics_is_offered(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, (*mi210(1), replace(radeon(), render=140, card=9)))
     (tmp_path / "dev/kfd").unlink()
     inventory = discover(tmp_path)
@@ -229,7 +229,7 @@ def test_without_kfds_node_a_gpu_that_never_computes_is_offered(tmp_path: Path) 
     assert inventory.accelerators[0].problem == "/dev/kfd cannot be used"
 
 
-def test_a_host_without_the_module_is_told_how_to_load_it(tmp_path: Path) -> None:
+def test_the_hint_for_a_host_without_amdgpu_is_modprobe(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert (error.kind, "modprobe amdgpu" in error.hint) == ("driver-not-loaded", True)
     assert VENDOR.missing_nodes(places(tmp_path)) == VENDOR.wrong_nodes(places(tmp_path)) == ()
@@ -250,45 +250,45 @@ def test_gpus_without_a_usable_node_are_an_error(tmp_path: Path) -> None:
     assert (error.kind, "/dev/dri/renderD128 does not exist" in error.message) == ("no-nodes", True)
 
 
-def test_all_gpus_lost_are_an_error(tmp_path: Path) -> None:
+def test_a_host_whose_gpus_are_all_lost_is_an_error(tmp_path: Path) -> None:
     lay(tmp_path, 1)
     link(tmp_path / "sys/bus/pci/drivers/amdgpu/0000:05:00.0", "../nowhere")
-    assert refusal(tmp_path).kind == "no-gpu"
+    assert refusal(tmp_path).kind == "no-usable-device"
 
 
-def test_a_domain_of_more_than_four_digits_is_not_counted_by_amd_and_comes_last(tmp_path: Path) -> None:
+def test_a_gpu_whose_pci_domain_has_more_than_four_digits_is_numbered_last(tmp_path: Path) -> None:
     gpus = mi210(2)
     inventory = discover(tmp_path, replace(gpus[0], bdf="10000:01:00.0"), gpus[1])
     assert [gpu.address for gpu in inventory.accelerators] == ["0000:26:00.0", "10000:01:00.0"]
 
 
-def test_a_radeon_beside_a_broken_kfd_is_offered(tmp_path: Path) -> None:
+def test_a_radeon_is_offered_on_a_host_without_kfd(tmp_path: Path) -> None:
     inventory = discover(tmp_path, radeon())
     assert offered(tmp_path, inventory)["0000:03:00.0"] == ["/dev/dri/card1", "/dev/dri/renderD128"]
 
 
-# What KFD has lost, or has not yet.
+# GPUs that KFD no longer lists, or does not list yet.
 
 
 def forget(root: Path, *renders: int) -> None:
-    """Take the KFD nodes with RENDERS away, as KFD does of a GPU that it has lost or that is being split."""
+    """Remove the KFD nodes of the render nodes RENDERS, as KFD does if a GPU is lost or is repartitioned."""
     for render in renders:
         shutil.rmtree(node_of(root, render).parent)
 
 
-def test_an_instinct_that_kfd_lost_takes_no_healthy_ones_number(tmp_path: Path) -> None:
+def test_an_instinct_that_kfd_no_longer_lists_has_no_number_and_no_device(tmp_path: Path) -> None:
     lay(tmp_path, 8)
     forget(tmp_path, 131)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "gpu-without-kfd")]
-    assert "cannot compute and gets no device" in inventory.findings[0].message
+    assert "cannot compute and gets no CDI device" in inventory.findings[0].message
     offers = offered(tmp_path, inventory)
     assert numbered(offers) == amd_tree.counted_by_amd(tmp_path)
     assert len(numbered(offers)) == 7
     assert not any("/dev/dri/renderD131" in paths for paths in offers.values())
 
 
-def test_an_instinct_that_kfd_lost_comes_after_gpus_for_graphics(tmp_path: Path) -> None:
+def test_an_instinct_that_kfd_no_longer_lists_is_numbered_after_gpus_for_graphics(tmp_path: Path) -> None:
     desktop = replace(radeon("0000:f3:00.0"), render=140, card=9)
     amd_tree.write(tmp_path, (*mi210(2), desktop))
     forget(tmp_path, 128)
@@ -298,9 +298,7 @@ def test_an_instinct_that_kfd_lost_comes_after_gpus_for_graphics(tmp_path: Path)
 
 
 @pytest.mark.parametrize("word", ["QPX", "SPX", "UNKNOWN"])
-def test_a_gpu_that_is_being_split_gets_no_device_and_is_said_to_be_uncertain(
-    tmp_path: Path, word: str
-) -> None:
+def test_a_gpu_that_is_being_partitioned_gets_no_device_and_is_reported(tmp_path: Path, word: str) -> None:
     amd_tree.write(tmp_path, mi300x(4, count=2))
     put(tmp_path / PCI / "0000:05:00.0/current_compute_partition", f"{word}\n".encode())
     forget(tmp_path, 128, 129, 130, 131)
@@ -309,26 +307,26 @@ def test_a_gpu_that_is_being_split_gets_no_device_and_is_said_to_be_uncertain(
     assert not any("/dev/dri/renderD128" in paths for paths in offered(tmp_path, inventory).values())
 
 
-def test_a_gpu_of_fewer_partitions_than_its_mode_has_is_said(tmp_path: Path) -> None:
+def test_a_gpu_with_fewer_partitions_than_its_mode_requires_is_reported(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(4, count=1))
     forget(tmp_path, 131)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-contradiction")]
-    assert "says QPX, but KFD has 3 partitions of it" in inventory.findings[0].message
+    assert "is in mode QPX, but KFD lists 3 partitions" in inventory.findings[0].message
     assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
-def test_seven_partitions_where_others_have_eight_are_said(tmp_path: Path) -> None:
+def test_a_gpu_with_seven_partitions_is_reported_if_other_gpus_have_eight(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(8, count=8))
     forget(tmp_path, 128 + 3 * amd_tree.XCC_PLACES + 7)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-missing")]
     text = inventory.findings[0].message
-    assert f"GPU {amd_tree.ADDRESSES[3]} has 7 partitions in CPX, others of its kind have 8" in text
+    assert f"GPU {amd_tree.ADDRESSES[3]} has 7 partitions in CPX, but another GPU of its type has 8" in text
     assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
-def test_gpus_of_another_kind_may_have_fewer_partitions(tmp_path: Path) -> None:
+def test_a_gpu_of_another_type_with_fewer_partitions_has_no_finding(tmp_path: Path) -> None:
     first, second = mi300x(8, count=2)
     fewer = replace(second, split=6, device_id=0x74A0, product="AMD Instinct MI300A")
     assert discover(tmp_path, first, fewer).findings == ()

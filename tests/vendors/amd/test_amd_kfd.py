@@ -1,4 +1,4 @@
-"""What is offered where KFD is old, knows less than amdgpu has, or cannot be asked."""
+"""The offered devices if KFD is of an old kernel, lists fewer GPUs than amdgpu, or cannot be read."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ FIRST = f"{PCI}/0000:05:00.0"
 
 
 def take_domains(root: Path, *renders: int) -> None:
-    """Let KFD tell no domain of the nodes with RENDERS, or of none, as kernels once did."""
+    """As in old kernels, remove the domains from all KFD nodes, or from those of the render nodes RENDERS."""
     files = [node_of(root, render) for render in renders] or (root / amd_tree.NODES).glob("*/properties")
     for file in files:
         file.write_text(re.sub(r"^domain .*\n", "", file.read_text(), flags=re.MULTILINE))
 
 
-# GPUs that KFD does not know.
+# GPUs that KFD does not list.
 
 
 @pytest.mark.parametrize("split", [1, 2, 4, 8])
-def test_where_kfd_knows_no_gpu_one_that_is_there_to_compute_is_an_error(tmp_path: Path, split: int) -> None:
+def test_a_host_with_a_compute_gpu_is_an_error_if_kfd_lists_no_gpu(tmp_path: Path, split: int) -> None:
     amd_tree.write(tmp_path, (replace(mi300x(split, count=1)[0], kfd=False),))
     error = refusal(tmp_path)
-    assert (error.kind, "KFD knows no GPU that computes" in error.message) == ("no-gpu", True)
+    assert (error.kind, "KFD lists no GPU that computes" in error.message) == ("no-usable-device", True)
     assert "HSA_AMD" in error.hint
 
 
-def test_of_split_gpus_the_one_that_kfd_does_not_know_gets_no_device(tmp_path: Path) -> None:
+def test_a_partitioned_gpu_that_kfd_does_not_list_gets_no_device(tmp_path: Path) -> None:
     first, second = mi300x(2, count=2)
     inventory = discover(tmp_path, replace(first, kfd=False), second)
     assert rules(inventory) == [("error", "partition-contradiction")]
@@ -51,16 +51,16 @@ def test_of_split_gpus_the_one_that_kfd_does_not_know_gets_no_device(tmp_path: P
     assert "0000:05:00.0" not in offers
 
 
-def test_a_partition_that_kfd_does_not_know_gets_no_device(tmp_path: Path) -> None:
+def test_a_partition_that_kfd_does_not_list_gets_no_device(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=1))
     shutil.rmtree(node_of(tmp_path, 128).parent)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("error", "partition-without-kfd")]
-    assert "KFD does not know this partition" in inventory.findings[0].message
+    assert "KFD does not list this partition" in inventory.findings[0].message
     assert offered(tmp_path, inventory)["0"] == ["/dev/dri/card2", "/dev/dri/renderD129", "/dev/kfd"]
 
 
-def test_gpus_whose_only_card_nobody_made_are_an_error_of_one_line(tmp_path: Path) -> None:
+def test_a_host_whose_only_gpu_lacks_a_render_node_and_its_card_node_is_an_error(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, (replace(mi210(1)[0], pci_class=0x030000),))
     shutil.rmtree(tmp_path / FIRST / "drm/renderD128")
     (tmp_path / "dev/dri/card1").unlink()
@@ -68,7 +68,7 @@ def test_gpus_whose_only_card_nobody_made_are_an_error_of_one_line(tmp_path: Pat
     assert (error.kind, "/dev/dri/card1 does not exist" in error.message) == ("no-nodes", True)
 
 
-def test_a_gpu_whose_only_card_nobody_made_is_one_finding(tmp_path: Path) -> None:
+def test_a_gpu_that_lacks_a_render_node_and_its_card_node_is_one_finding(tmp_path: Path) -> None:
     first, second = mi210(2)
     amd_tree.write(tmp_path, (replace(first, pci_class=0x030000), second))
     shutil.rmtree(tmp_path / FIRST / "drm/renderD128")
@@ -78,34 +78,34 @@ def test_a_gpu_whose_only_card_nobody_made_is_one_finding(tmp_path: Path) -> Non
     assert numbered(offered(tmp_path, inventory)) == ["/dev/dri/renderD129"]
 
 
-# KFD that cannot be asked.
+# KFD cannot be read.
 
 
-def test_a_gpu_whose_properties_cannot_be_read_is_not_said_to_be_unknown(tmp_path: Path) -> None:
+def test_a_gpu_whose_kfd_node_cannot_be_read_is_not_reported_as_missing_in_kfd(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(2))
     make_unreadable(node_of(tmp_path, 128))
-    told = discover(tmp_path).findings[-1]
-    assert told.rule == "gpu-without-kfd"
-    assert "KFD could not be asked about renderD128" in told.message
+    finding = discover(tmp_path).findings[-1]
+    assert finding.rule == "gpu-without-kfd"
+    assert "KFD cannot be read for renderD128" in finding.message
 
 
-def test_where_no_properties_can_be_read_kfd_is_not_said_to_know_no_gpu(tmp_path: Path) -> None:
+def test_a_kfd_that_cannot_be_read_is_not_reported_as_a_kfd_without_gpus(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(1))
     make_unreadable(node_of(tmp_path, 128))
-    assert "KFD could not be asked about any GPU" in refusal(tmp_path).message
+    assert "KFD cannot be read for any GPU" in refusal(tmp_path).message
 
 
-def test_many_broken_nodes_are_told_by_the_first_few_and_their_number(tmp_path: Path) -> None:
+def test_the_first_broken_kfd_nodes_and_the_number_of_other_broken_nodes_are_reported(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(1))
     for node in range(100, 200):
         put(tmp_path / amd_tree.NODES / str(node) / "properties", b"")
     found = discover(tmp_path).findings
-    assert len(found) == kfd.MAX_TOLD + 1
+    assert len(found) == kfd.MAX_REPORTED + 1
     assert {finding.rule for finding in found} == {"kfd-node-unusable"}
-    assert f"{100 - kfd.MAX_TOLD} more" in found[-1].message
+    assert f"{100 - kfd.MAX_REPORTED} more" in found[-1].message
 
 
-def test_nodes_beyond_what_is_read_are_told(tmp_path: Path) -> None:
+def test_kfd_nodes_beyond_the_limit_are_reported_as_unread(tmp_path: Path) -> None:
     first, second = mi210(2)
     amd_tree.write(tmp_path, (replace(first, pci_class=0x030000), second))
     for node in range(10_000, 10_000 + kfd.MAX_NODES):
@@ -113,28 +113,28 @@ def test_nodes_beyond_what_is_read_are_told(tmp_path: Path) -> None:
     assert ("warning", "kfd-nodes-unread") in rules(discover(tmp_path))
 
 
-# KFD of old kernels, which tells no domains.
+# In old kernels, KFD has no domains.
 
 
-def test_a_kernel_too_old_to_tell_domains_is_one_warning(tmp_path: Path) -> None:
+def test_an_old_kernel_without_domains_is_one_warning(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(3))
     take_domains(tmp_path)
     inventory = discover(tmp_path)
     assert rules(inventory) == [("warning", "kfd-without-domain")]
-    assert "kernel is old" in inventory.findings[0].hint
+    assert "use a newer kernel" in inventory.findings[0].hint
     offers = offered(tmp_path, inventory)
     assert numbered(offers) == [f"/dev/dri/renderD{render}" for render in (128, 129, 130)]
     assert all("/dev/kfd" in offers[number] for number in "012")
 
 
-def test_a_gpu_without_a_domain_comes_after_those_that_amd_counts(tmp_path: Path) -> None:
+def test_a_gpu_without_a_domain_is_numbered_after_the_gpus_that_amds_tools_list(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(3))
     take_domains(tmp_path, 128)
     offers = offered(tmp_path, discover(tmp_path))
     assert numbered(offers) == [*amd_tree.counted_by_amd(tmp_path), "/dev/dri/renderD128"]
 
 
-def test_partitions_without_a_domain_are_those_of_the_gpu_at_their_bus_and_device(tmp_path: Path) -> None:
+def test_partitions_without_a_domain_belong_to_the_gpu_with_the_same_bus_and_device(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(8, count=2))
     take_domains(tmp_path)
     inventory = discover(tmp_path)
@@ -147,7 +147,7 @@ def test_partitions_without_a_domain_are_those_of_the_gpu_at_their_bus_and_devic
     ]
 
 
-def test_partitions_without_a_domain_that_could_be_of_two_gpus_are_listed_and_unusable(
+def test_a_partition_without_a_domain_that_matches_two_gpus_is_unusable(
     tmp_path: Path,
 ) -> None:
     first, second = mi300x(2, count=2)
@@ -164,7 +164,7 @@ def test_partitions_without_a_domain_that_could_be_of_two_gpus_are_listed_and_un
     assert numbered(offered(tmp_path, inventory)) == amd_tree.counted_by_amd(tmp_path)
 
 
-def test_a_gpu_that_is_not_on_the_bus_is_told_nothing_by_files_of_the_hosts_root(tmp_path: Path) -> None:
+def test_no_file_in_the_root_folder_is_read_for_a_gpu_without_a_folder_in_sys(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(2, count=2))
     (tmp_path / "sys/bus/pci/drivers/amdgpu/0000:05:00.0").unlink()
     put(tmp_path / "device", b"0xdead\n")
@@ -176,7 +176,7 @@ def test_a_gpu_that_is_not_on_the_bus_is_told_nothing_by_files_of_the_hosts_root
 # Unique ids.
 
 
-def test_a_unique_id_that_partitions_share_in_pairs_names_the_pairs(tmp_path: Path) -> None:
+def test_a_unique_id_of_two_partitions_is_the_name_of_both(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi300x(4, count=1))
     for place in range(4):
         edit_properties(tmp_path, 128 + place, r"unique_id \d+", f"unique_id {0xA0 + place // 2}")
@@ -189,14 +189,14 @@ def test_a_unique_id_that_partitions_share_in_pairs_names_the_pairs(tmp_path: Pa
 
 
 @pytest.mark.parametrize("line", ["", "unique_id 0\n"])
-def test_a_unique_id_that_kfd_does_not_tell_is_that_of_sysfs(tmp_path: Path, line: str) -> None:
+def test_a_unique_id_that_kfd_does_not_report_is_read_from_sysfs(tmp_path: Path, line: str) -> None:
     amd_tree.write(tmp_path, mi210(1))
     edit_properties(tmp_path, 128, r"unique_id .*\n", line)
     assert discover(tmp_path).accelerators[0].uuid == f"0x{amd_tree.UNIQUE_IDS[0]:X}"
 
 
 @pytest.mark.parametrize("text", ["084CAFEAE17E7696", "0x084cafeae17e7696", "0X84CAFEAE17E7696"])
-def test_a_unique_id_is_understood_in_either_case_and_with_or_without_0x(tmp_path: Path, text: str) -> None:
+def test_a_unique_id_in_sysfs_can_have_any_case_and_the_prefix_0x(tmp_path: Path, text: str) -> None:
     amd_tree.write(tmp_path, mi210(1))
     edit_properties(tmp_path, 128, r"unique_id .*\n", "")
     put(tmp_path / FIRST / "unique_id", f"{text}\n".encode())

@@ -1,4 +1,4 @@
-"""The host's ROCm libraries in containers, by choice."""
+"""The host's ROCm libraries in containers, with the option rocm_libraries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SYSTEM = "usr/lib/x86_64-linux-gnu"
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host with ROCm 6.2 as AMD's packages lay it."""
+    """Return a host with ROCm 6.2 as in AMD's packages."""
     amd_tree.write(tmp_path, mi210(1))
     link(tmp_path / "opt/rocm", "rocm-6.2.0")
     library(tmp_path, ROCM, "libamdhip64.so.6", "6.2.41133", "libamd_comgr.so.2", "libhsa-runtime64.so.1")
@@ -49,13 +49,13 @@ def inventory(root: Path) -> Inventory:
     return VENDOR.discover(places(root, rocm=True))
 
 
-def test_without_the_option_nothing_is_looked_for(root: Path) -> None:
+def test_without_the_option_no_libraries_are_searched(root: Path) -> None:
     found = VENDOR.discover(places(root))
-    assert (found.files, found.sought) == ((), ())
+    assert (found.files, found.searched) == ((), ())
     assert "containerEdits" not in document(root, found)
 
 
-def test_libraries_are_found_with_what_they_need(root: Path) -> None:
+def test_libraries_are_found_with_the_libraries_that_they_need(root: Path) -> None:
     found = inventory(root)
     assert found.findings == ()
     assert {file.names[0]: file.host_path for file in found.files} == {
@@ -68,7 +68,7 @@ def test_libraries_are_found_with_what_they_need(root: Path) -> None:
     }
 
 
-def test_libraries_reach_containers_as_files_without_a_hook(root: Path) -> None:
+def test_libraries_are_mounted_as_files_without_a_hook(root: Path) -> None:
     edits = document(root, inventory(root))["containerEdits"]
     assert edits.keys() == {"mounts"}
     mounts = {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
@@ -76,39 +76,39 @@ def test_libraries_reach_containers_as_files_without_a_hook(root: Path) -> None:
     assert f"/{SYSTEM}/libamdhip64.so.6" in mounts
 
 
-def test_who_does_not_compute_gets_no_libraries(root: Path) -> None:
+def test_a_profile_without_compute_gets_no_libraries(root: Path) -> None:
     assert "containerEdits" not in document(root, inventory(root), capabilities=("graphics",))
 
 
-def test_a_library_that_is_needed_and_missing_is_a_finding(root: Path) -> None:
+def test_a_missing_library_that_another_library_needs_is_a_finding(root: Path) -> None:
     (root / SYSTEM / "libelf.so.1").unlink()
     found = inventory(root)
     assert rules(found) == [("warning", "library-incomplete")]
     assert "libelf.so.1" in found.findings[0].message
 
 
-def test_a_host_without_rocm_says_what_will_not_work(tmp_path: Path) -> None:
+def test_on_a_host_without_rocm_the_missing_libraries_are_findings(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, mi210(1))
     found = inventory(tmp_path)
     assert rules(found) == [("warning", "library-missing"), ("warning", "library-missing")]
     assert found.files == ()
-    assert {thing.name: thing.reason for thing in found.sought}["libamdhip64"] == "no such file"
+    assert {thing.name: thing.reason for thing in found.searched}["libamdhip64"] == "no such file"
 
 
-def test_a_broken_library_is_a_finding_and_the_next_is_taken(root: Path) -> None:
+def test_a_broken_library_is_a_finding_and_the_next_version_is_used(root: Path) -> None:
     put(root / ROCM / "libamdhip64.so.7", b"rubbish")
     found = inventory(root)
     assert rules(found) == [("warning", "library-unusable")]
     assert "libamdhip64.so.6" in {file.names[0] for file in found.files}
 
 
-def test_libraries_of_another_machine_are_passed_over(root: Path) -> None:
+def test_libraries_for_another_machine_are_skipped(root: Path) -> None:
     write_library(root / ROCM / "libamd_smi.so.24", "libamd_smi.so.24", machine=I386, bits=32)
     found = inventory(root)
     assert "libamd_smi.so.24" not in {file.names[0] for file in found.files}
 
 
-def test_libraries_that_need_each_other_come_once(root: Path) -> None:
+def test_libraries_that_need_each_other_are_added_once(root: Path) -> None:
     library(root, ROCM, "libamd_smi.so.24", "24.6", "libamdhip64.so.6")
     library(root, ROCM, "libamdhip64.so.6", "6.2.41133", "libamd_smi.so.24")
     names = [file.names[0] for file in inventory(root).files]
@@ -125,9 +125,9 @@ def test_libraries_that_need_each_other_come_once(root: Path) -> None:
         ("hwcaps", "none", ("hwcaps", "none")),
     ],
 )
-def test_an_image_keeps_its_own_rocm_unless_the_profile_asks_for_more(
+def test_libraries_are_files_without_a_hook_unless_the_profile_sets_another_delivery(
     root: Path, layout: str, hook: str, delivered: tuple[str, str]
 ) -> None:
-    """A hook puts the host's libraries before those that an image's cache names."""
+    """With a hook, the host's libraries would take precedence over the libraries in an image's cache."""
     (draft,) = VENDOR.edits(inventory(root), (replace(DEFAULT, layout=layout, hook=hook),))
     assert (draft.profile.layout, draft.profile.hook) == delivered

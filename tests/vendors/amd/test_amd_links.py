@@ -1,4 +1,4 @@
-"""How AMD's GPUs are linked: XGMI by KFD's links and hives, of whole and of split GPUs."""
+"""The XGMI links of AMD's GPUs, from the links and hives in KFD, for whole and for partitioned GPUs."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from support.hosts.amd_tree import AmdGpu, link_hive
 
 from cdigen.model.inventory import Inventory
 from cdigen.model.inventory_json import from_document, to_document
-from cdigen.pipeline.links import refreshed
+from cdigen.pipeline.links import refresh_links
 from cdigen.topology.levels import islands, relation
 from cdigen.topology.matrix import devices_of, matrix, text
 
@@ -17,19 +17,19 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
 def linked(root: Path, *gpus: AmdGpu) -> Inventory:
-    """Return the inventory of a host with GPUS, if any, as the daemon has it, with its links."""
-    return refreshed({"amd": discover(root, *gpus)}, lambda: places(root)).inventories["amd"]
+    """Return the inventory, with links, of the host at ROOT. If there are GPUS, write the host first."""
+    return refresh_links({"amd": discover(root, *gpus)}, lambda: places(root)).inventories["amd"]
 
 
 def hive(root: Path, gpus: tuple[AmdGpu, ...], count: int = 1, *, hops: int = 1) -> tuple[AmdGpu, ...]:
-    """Write a host whose GPUS are one hive."""
+    """Write a host whose GPUS are one hive; return GPUS."""
     amd_tree.write(root, gpus)
     link_hive(root, gpus, 0x2095, count, hops=hops)
     return gpus
 
 
 def every_pair(count: int) -> list[list[str]]:
-    """Return the cells of COUNT GPUs that are linked each with each."""
+    """Return the cells of the matrix for COUNT GPUs with a link between any two GPUs."""
     return [["X" if one == other else "XGMI1" for other in range(count)] for one in range(count)]
 
 
@@ -38,7 +38,7 @@ def cells(inventory: Inventory) -> list[list[str]]:
     return [[relation(one, other).cell for other in gpus] for one in gpus]
 
 
-def test_eight_mi300x_are_linked_each_with_each(tmp_path: Path) -> None:
+def test_any_two_of_eight_mi300x_are_linked(tmp_path: Path) -> None:
     hive(tmp_path, amd_tree.mi300x(1))
     found = linked(tmp_path)
     assert cells(found) == every_pair(8)
@@ -57,7 +57,7 @@ def test_eight_mi210_are_two_hives_of_four(tmp_path: Path) -> None:
     assert [gpu.island for gpu in found.accelerators] == ["xgmi-a"] * 4 + ["xgmi-b"] * 4
 
 
-def test_gpus_that_are_split_are_linked_as_whole_ones_are(tmp_path: Path) -> None:
+def test_partitioned_gpus_are_linked_like_whole_gpus(tmp_path: Path) -> None:
     hive(tmp_path, amd_tree.mi300x(8, count=3))
     found = linked(tmp_path)
     assert all(len(gpu.partitions) == 8 for gpu in found.accelerators)
@@ -69,23 +69,25 @@ def test_gpus_that_are_split_are_linked_as_whole_ones_are(tmp_path: Path) -> Non
     [
         # The two dies of an MI250X.
         pytest.param(4, 1, "XGMI4", id="joined links are counted by their bandwidth"),
-        pytest.param(1, 2, "XGMI", id="members of a hive that are no neighbours have no number"),
-        pytest.param(0, 1, "XGMI1", id="an old kernel that tells no bandwidth tells one link"),
+        pytest.param(1, 2, "XGMI", id="members of a hive that are not adjacent have no number"),
+        pytest.param(0, 1, "XGMI1", id="an old kernel without bandwidths reports one link"),
     ],
 )
-def test_the_number_of_links_is_that_of_kfd(tmp_path: Path, count: int, hops: int, cell: str) -> None:
+def test_the_number_of_links_is_calculated_from_kfds_values(
+    tmp_path: Path, count: int, hops: int, cell: str
+) -> None:
     hive(tmp_path, amd_tree.mi210(2), count, hops=hops)
     assert cells(linked(tmp_path))[0] == ["X", cell]
 
 
-def test_a_number_of_links_that_cannot_be_is_none(tmp_path: Path) -> None:
+def test_an_invalid_number_of_links_is_replaced_by_the_number_1(tmp_path: Path) -> None:
     hive(tmp_path, amd_tree.mi210(2), 1 << 40)
     found = linked(tmp_path)
     assert cells(found)[0] == ["X", "XGMI1"]
     assert from_document(to_document({"amd": found})) == {"amd": found}
 
 
-def test_gpus_without_a_hive_are_joined_by_the_bus_alone(tmp_path: Path) -> None:
+def test_gpus_without_a_hive_are_connected_by_the_bus_only(tmp_path: Path) -> None:
     found = linked(tmp_path, *amd_tree.mi210(2))
     assert cells(found)[0] == ["X", "PHB"]
     assert [gpu.island for gpu in found.accelerators] == ["", ""]
@@ -94,15 +96,15 @@ def test_gpus_without_a_hive_are_joined_by_the_bus_alone(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "content", [b"", b"type 11\nnode_to 99\n", b"\xff garbage 1 2\n", b"type 11 11\nnode_to -1\n"]
 )
-def test_a_broken_link_of_one_gpu_costs_no_other_its_links(tmp_path: Path, content: bytes) -> None:
+def test_a_gpu_with_invalid_link_files_does_not_affect_other_gpus(tmp_path: Path, content: bytes) -> None:
     gpus = hive(tmp_path, amd_tree.mi210(4))
     for file in amd_tree.node_of(tmp_path, gpus[1].render).parent.glob("io_links/*/properties"):
         file.write_bytes(content)
-    # What GPU 1 does not tell, the others do: a link has two ends.
+    # Both GPUs of a link report the link. The other GPUs report the links that GPU 1 does not report.
     assert cells(linked(tmp_path)) == every_pair(4)
 
 
-def test_a_node_of_which_nothing_can_be_read_is_far(tmp_path: Path) -> None:
+def test_a_gpu_whose_kfd_node_cannot_be_read_has_no_links(tmp_path: Path) -> None:
     gpus = hive(tmp_path, amd_tree.mi210(4))
     found = linked(tmp_path)
     properties = amd_tree.node_of(tmp_path, gpus[1].render)

@@ -1,4 +1,4 @@
-"""NPUs of AMD's processors: a kind of their own, beside GPUs or alone."""
+"""The NPUs of AMD's CPUs have a separate CDI kind, on hosts with and without GPUs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ KIND = "amd.com/npu"
 
 
 def offered(root: Path, *profiles: Profile) -> dict[str, dict[str, list[str]]]:
-    """Return what is offered: kind -> device -> paths of its nodes."""
+    """Return the offered devices: kind -> device -> paths of its nodes."""
     made = discovery.documents(places(root).host, discover(root), *profiles)
     return {kind: node_paths(document) for kind, document in made.items()}
 
 
-def test_an_npu_alone_is_offered_by_number_and_address(tmp_path: Path) -> None:
+def test_an_npu_on_a_host_without_gpus_is_offered_by_index_and_address(tmp_path: Path) -> None:
     amd_tree.write_npu(tmp_path)
     node = ["/dev/accel/accel0"]
     assert offered(tmp_path) == {KIND: {"0": node, "0000:c5:00.1": node, "all": node}}
@@ -41,7 +41,7 @@ def test_an_npu_alone_is_offered_by_number_and_address(tmp_path: Path) -> None:
     assert inventory.accelerators[0].model == "Ryzen AI NPU (Strix, Krackan)"
 
 
-def test_an_npu_beside_a_gpu_is_a_kind_of_its_own(tmp_path: Path) -> None:
+def test_an_npu_on_a_host_with_a_gpu_has_a_separate_kind(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, (amd_tree.radeon(),))
     amd_tree.write_npu(tmp_path)
     found = offered(tmp_path)
@@ -50,7 +50,7 @@ def test_an_npu_beside_a_gpu_is_a_kind_of_its_own(tmp_path: Path) -> None:
     assert found[KIND]["0"] == ["/dev/accel/accel0"]
 
 
-def test_a_gpu_that_cannot_be_used_costs_the_npu_nothing(tmp_path: Path) -> None:
+def test_an_unusable_gpu_does_not_affect_the_npu(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, amd_tree.mi210(1))
     amd_tree.write_npu(tmp_path)
     (tmp_path / "dev/kfd").unlink()
@@ -58,7 +58,7 @@ def test_a_gpu_that_cannot_be_used_costs_the_npu_nothing(tmp_path: Path) -> None
     assert ("error", "control-node-missing") in rules(discover(tmp_path))
 
 
-def test_an_npu_without_its_node_is_an_error_and_the_node_can_be_made(tmp_path: Path) -> None:
+def test_an_npu_without_its_node_is_an_error_and_the_node_can_be_created(tmp_path: Path) -> None:
     amd_tree.write_npu(tmp_path, nodes=False)
     error = refusal(tmp_path)
     assert (error.kind, "/dev/accel/accel0 does not exist" in error.message) == ("no-nodes", True)
@@ -69,7 +69,7 @@ def test_an_npu_without_its_node_is_an_error_and_the_node_can_be_made(tmp_path: 
     )
 
 
-def test_a_profile_of_the_class_chooses_the_names(tmp_path: Path) -> None:
+def test_a_profile_of_the_class_npu_determines_the_names_of_npus(tmp_path: Path) -> None:
     amd_tree.write(tmp_path, (amd_tree.radeon(),))
     amd_tree.write_npu(tmp_path)
     npus = replace(DEFAULT, name="npus", device_class="npu", names=("card",))
@@ -78,12 +78,12 @@ def test_a_profile_of_the_class_chooses_the_names(tmp_path: Path) -> None:
     assert "0" in found["amd.com/gpu"]
 
 
-def test_the_module_without_a_device_is_no_driver(tmp_path: Path) -> None:
+def test_amdxdna_without_a_device_is_the_error_driver_not_loaded(tmp_path: Path) -> None:
     (tmp_path / "sys/module/amdxdna").mkdir(parents=True)
     assert refusal(tmp_path).kind == "driver-not-loaded"
 
 
-def test_npus_of_two_makers_are_told_apart_by_their_devices(cdigen: Run, tmp_path: Path) -> None:
+def test_npus_of_two_vendors_have_separate_kinds(cdigen: Run, tmp_path: Path) -> None:
     amd_tree.write_npu(tmp_path, number=1)
     intel_tree.lay(tmp_path, intel_tree.npu(0))
     done = cdigen("generate", "--root", tmp_path, "--write")
@@ -91,7 +91,7 @@ def test_npus_of_two_makers_are_told_apart_by_their_devices(cdigen: Run, tmp_pat
     assert "claimed" not in done.err
 
 
-def test_the_daemon_follows_the_npus_module(tmp_path: Path) -> None:
+def test_the_daemon_writes_a_spec_for_a_new_npu(tmp_path: Path) -> None:
     host = Host(tmp_path / "host").prepare()
     host.configure()
     intel_tree.lay(host.root, *intel_tree.laptop()[:1])

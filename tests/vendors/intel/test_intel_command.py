@@ -1,4 +1,4 @@
-"""The command on hosts with Intel's accelerators; test_mixed_hosts.py has them beside others."""
+"""The command cdigen on hosts with Intel's devices. test_mixed_hosts.py has hosts with several vendors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return the root of a laptop, in which specs can be written."""
+    """Return the root of a laptop. cdigen can write specs below the root."""
     (tmp_path / "run").mkdir()
     (tmp_path / "var").mkdir()
     (tmp_path / "var/run").symlink_to("/run")
@@ -48,7 +48,7 @@ def test_list_and_inspect_show_gpus_and_npus(cdigen: Run, root: Path) -> None:
     assert "NPU (Lunar Lake)" in shown.out, shown.err
 
 
-def test_an_inventory_that_travelled_gives_the_same_spec(cdigen: Run, root: Path, tmp_path: Path) -> None:
+def test_an_inventory_gives_the_same_spec_on_another_machine(cdigen: Run, root: Path, tmp_path: Path) -> None:
     inspected = cdigen("inspect", "--root", root, "--vendor", "intel", "--json")
     assert inspected.code == 0, inspected.err
     (tmp_path / "host.json").write_text(inspected.out)
@@ -58,7 +58,7 @@ def test_an_inventory_that_travelled_gives_the_same_spec(cdigen: Run, root: Path
     assert there.out == here.out
 
 
-def test_the_configuration_offers_what_is_for_virtual_machines(cdigen: Run, root: Path) -> None:
+def test_the_configuration_offers_gpus_for_virtual_machines(cdigen: Run, root: Path) -> None:
     lay(root, *flex_170(2, vfio=(1,)))
     config = root / "config.yaml"
     config.write_text("vendors: [intel]\nvendor_options: {intel: {vfio: true}}\n")
@@ -67,7 +67,7 @@ def test_the_configuration_offers_what_is_for_virtual_machines(cdigen: Run, root
     assert "0000-4d-00-2-0x56c0" in kinds(root)["intel.com/gpu"]
 
 
-def test_a_gpu_that_cannot_be_used_costs_the_npu_nothing(cdigen: Run, root: Path) -> None:
+def test_an_unusable_gpu_does_not_affect_the_npu(cdigen: Run, root: Path) -> None:
     for node in (root / "dev/dri").glob("[cr]*"):
         node.unlink()
     cdigen("generate", "--root", root, "--write")

@@ -1,4 +1,4 @@
-"""What keeps programs from Intel's devices, and what tells that a host has changed."""
+"""The diagnostics of Intel's devices, and the files and uevents that the daemon watches."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def install_firmware(root: Path, folder: str = "lib/firmware", *, without: str =
 
 
 @pytest.mark.parametrize("folder", ["lib/firmware", "lib/firmware/updates", f"lib/firmware/{RELEASE}"])
-def test_a_host_with_firmware_and_groups_has_nothing_to_report(root: Path, folder: str) -> None:
+def test_a_host_with_firmware_and_groups_has_no_finding(root: Path, folder: str) -> None:
     lay(root, *laptop(), gpu(3, "0000:03:00.0", FLEX_170, "i915"))
     install_firmware(root, folder)
     assert diagnostics(root) == ()
 
 
-def test_firmware_is_also_where_the_kernel_was_told_to_look(root: Path) -> None:
+def test_firmware_is_also_searched_in_the_folder_of_the_kernel_parameter(root: Path) -> None:
     lay(root, *flex_170(0))
     install_firmware(root, "opt/firmware")
     put(root / "sys/module/firmware_class/parameters/path", b"/opt/firmware\n")
@@ -62,7 +62,7 @@ def test_firmware_is_also_where_the_kernel_was_told_to_look(root: Path) -> None:
 
 
 @pytest.mark.parametrize(("without", "word"), [("_guc", "GuC"), ("_huc", "HuC")])
-def test_missing_firmware_is_told_with_what_does_not_work_then(root: Path, without: str, word: str) -> None:
+def test_missing_firmware_is_reported_with_its_consequence(root: Path, without: str, word: str) -> None:
     lay(root, *flex_170(0))
     install_firmware(root, without=without)
     (finding,) = diagnostics(root)
@@ -71,12 +71,12 @@ def test_missing_firmware_is_told_with_what_does_not_work_then(root: Path, witho
     assert finding.hint
 
 
-def test_a_driver_that_has_a_device_has_found_the_firmware_that_it_cannot_do_without(root: Path) -> None:
+def test_missing_firmware_is_not_reported_if_a_driver_that_requires_it_has_a_device(root: Path) -> None:
     lay(root, *laptop())
     assert [finding.message.split()[1] for finding in diagnostics(root)] == ["HuC"]
 
 
-def test_an_npu_that_its_driver_does_not_take_may_lack_firmware(tmp_path: Path) -> None:
+def test_missing_firmware_is_reported_if_the_driver_of_an_npu_has_no_device(tmp_path: Path) -> None:
     device = Device(address=npu().address, device_id=npu().device_id, pci_class="0x120000")
     lay(tmp_path, device, nodes=False)
     (tmp_path / "sys/module/intel_vpu").mkdir(parents=True)
@@ -85,19 +85,21 @@ def test_an_npu_that_its_driver_does_not_take_may_lack_firmware(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("gid", "mode", "is_told"), [(0, 0o660, True), (993, 0o600, True), (0, 0o666, False)]
+    ("gid", "mode", "is_reported"), [(0, 0o660, True), (993, 0o600, True), (0, 0o666, False)]
 )
-def test_nodes_that_only_root_can_open_are_told(root: Path, gid: int, mode: int, *, is_told: bool) -> None:
+def test_nodes_that_only_root_can_open_are_reported(
+    root: Path, gid: int, mode: int, *, is_reported: bool
+) -> None:
     lay(root, *b60(1))
     install_firmware(root)
     make_node(root / "dev/dri/renderD129", 226, 129, gid=gid, mode=mode)
     found = diagnostics(root)
-    assert [finding.rule for finding in found] == (["render-group"] if is_told else [])
-    # By-path has another path of the same node.
-    assert [finding.message.count("/dev/dri/renderD129") for finding in found] == [1] * is_told
+    assert [finding.rule for finding in found] == (["render-group"] if is_reported else [])
+    # The folder by-path has another path of the same node.
+    assert [finding.message.count("/dev/dri/renderD129") for finding in found] == [1] * is_reported
 
 
-def test_a_host_without_intel_has_nothing_to_report(tmp_path: Path) -> None:
+def test_a_host_without_intels_devices_has_no_finding(tmp_path: Path) -> None:
     assert VENDOR.diagnostics(places(tmp_path), None) == ()
 
 
@@ -112,7 +114,7 @@ def test_the_daemon_watches_nodes_drivers_and_numbers_of_virtual_functions(tmp_p
     assert not any("vfio" in path for path in (*watched.files, *watched.polled, *watched.subsystems))
 
 
-def test_the_daemon_watches_vfio_by_choice(tmp_path: Path) -> None:
+def test_with_the_option_vfio_the_daemon_also_watches_vfio(tmp_path: Path) -> None:
     watched = VENDOR.watches(places(tmp_path, vfio=True))
     assert f"{tmp_path}/dev/vfio/*" in watched.files
     assert f"{tmp_path}/sys/bus/pci/drivers/xe-vfio-pci" in watched.polled

@@ -1,4 +1,4 @@
-"""Trees of hosts that are broken, change while they are read, or were made to mislead."""
+"""Broken file trees of hosts, file trees that change during the read, and hostile file trees."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ real_nodes = pytest.mark.usefixtures("real_nodes")
 
 
 @pytest.mark.parametrize("kind", ["dangling link", "looping link", "regular file"])
-def test_a_gpu_whose_folder_leads_nowhere_costs_no_other(root: Path, kind: str) -> None:
+def test_a_gpu_with_a_broken_folder_link_does_not_affect_other_gpus(root: Path, kind: str) -> None:
     first, second = b60(2)
     lay(root, first, second)
     shutil.rmtree(root / first.folder)
@@ -42,7 +42,7 @@ def test_a_gpu_whose_folder_leads_nowhere_costs_no_other(root: Path, kind: str) 
 
 
 @pytest.mark.parametrize("kind", ["dangling link", "looping link", "regular file", "folder"])
-def test_a_gpu_whose_drm_devices_cannot_be_listed_costs_no_other(root: Path, kind: str) -> None:
+def test_a_gpu_whose_drm_devices_cannot_be_listed_does_not_affect_other_gpus(root: Path, kind: str) -> None:
     first, second = b60(2)
     lay(root, first, second)
     shutil.rmtree(root / first.folder / "drm")
@@ -56,7 +56,7 @@ def test_a_gpu_whose_drm_devices_cannot_be_listed_costs_no_other(root: Path, kin
 
 
 @pytest.mark.parametrize("text", ["", "0x", "56c0", "0x56c", "0xzzzz", "0x56c0 0x56c0", "²", "\0"])
-def test_a_gpu_of_unreadable_id_is_offered_by_its_other_names(root: Path, text: str) -> None:
+def test_a_gpu_with_an_invalid_pci_device_number_is_offered_by_its_other_names(root: Path, text: str) -> None:
     (first,) = b60(1)
     lay(root, first)
     put(root / first.folder / "device", text.encode())
@@ -65,7 +65,7 @@ def test_a_gpu_of_unreadable_id_is_offered_by_its_other_names(root: Path, text: 
     assert list(kinds(root, inventory)["intel.com/gpu"]) == ["0", "card1", "all"]
 
 
-def test_a_gpu_without_an_id_is_offered_by_its_other_names(root: Path) -> None:
+def test_a_gpu_without_a_pci_device_number_is_offered_by_its_other_names(root: Path) -> None:
     (first,) = b60(1)
     lay(root, first)
     (root / first.folder / "device").unlink()
@@ -75,7 +75,7 @@ def test_a_gpu_without_an_id_is_offered_by_its_other_names(root: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"226", b"226:-1", b"\xff:\xff", b"226:99999999999"])
-def test_numbers_that_are_none_are_not_compared(root: Path, text: bytes) -> None:
+def test_invalid_device_numbers_in_sysfs_are_not_compared(root: Path, text: bytes) -> None:
     (first,) = b60(1)
     lay(root, first)
     put(root / first.folder / "drm/renderD129/dev", text)
@@ -96,7 +96,7 @@ def test_the_first_card_of_a_host_has_the_minor_zero(root: Path) -> None:
     ("name", "rule", "served"),
     [("renderD129", "gpu-node-missing", False), ("card1", "drm-node-missing", True)],
 )
-def test_a_node_that_is_no_device_is_a_finding_of_its_gpu(
+def test_a_node_that_is_not_a_character_device_is_a_finding_of_its_gpu(
     root: Path, kind: str, name: str, rule: str, *, served: bool
 ) -> None:
     lay(root, *b60(2))
@@ -107,7 +107,7 @@ def test_a_node_that_is_no_device_is_a_finding_of_its_gpu(
     assert ("0" in found, "1" in found) == (served, True)
 
 
-def test_a_node_that_two_gpus_claim_is_the_firsts(root: Path) -> None:
+def test_a_node_that_two_gpus_claim_belongs_to_the_first_gpu(root: Path) -> None:
     first, second = b60(2)
     lay(root, first, second)
     shutil.rmtree(root / second.folder / "drm")
@@ -117,7 +117,7 @@ def test_a_node_that_two_gpus_claim_is_the_firsts(root: Path) -> None:
     assert "node of another device" in inventory.accelerators[1].problem
 
 
-def test_one_address_in_two_spellings_counts_once(root: Path) -> None:
+def test_a_pci_address_that_is_listed_twice_is_one_device(root: Path) -> None:
     (first,) = b60(1)
     lay(root, first)
     link(root / "sys/bus/pci/drivers/xe/00000000:18:00.0", f"../../../../{first.folder[4:]}")
@@ -128,7 +128,7 @@ def test_one_address_in_two_spellings_counts_once(root: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["physfn", "/proc/self", "../../../../../../../../etc"])
-def test_a_physical_function_that_is_none_is_a_finding(root: Path, target: str) -> None:
+def test_an_invalid_physical_function_is_a_finding(root: Path, target: str) -> None:
     (first,) = b60(1)
     lay(root, first)
     link(root / first.folder / "physfn", target)
@@ -137,7 +137,7 @@ def test_a_physical_function_that_is_none_is_a_finding(root: Path, target: str) 
     assert "0" in kinds(root, inventory)["intel.com/gpu"]
 
 
-def test_links_of_udev_that_mislead_give_no_node_of_another_device(root: Path) -> None:
+def test_misleading_links_in_by_path_add_no_node_of_another_device(root: Path) -> None:
     lay(root, *b60(1))
     folder = root / "dev/dri/by-path"
     for name, target in (
@@ -156,7 +156,7 @@ def test_links_of_udev_that_mislead_give_no_node_of_another_device(root: Path) -
     ]
 
 
-def test_two_gaudis_that_claim_one_node_keep_numbers_of_their_own(root: Path) -> None:
+def test_two_gaudis_that_list_the_same_node_have_different_numbers(root: Path) -> None:
     first, second = gaudi_3(2)
     lay(root, first, second)
     accel = root / second.folder / "accel"
@@ -166,14 +166,14 @@ def test_two_gaudis_that_claim_one_node_keep_numbers_of_their_own(root: Path) ->
     assert [each.usable for each in inventory.accelerators].count(True) == 1
 
 
-def test_a_host_whose_gpus_are_all_broken_says_the_first_trouble(tmp_path: Path) -> None:
+def test_a_host_whose_gpus_are_all_broken_reports_the_first_problem(tmp_path: Path) -> None:
     lay(tmp_path, *b60(2), nodes=False)
     error = refusal(tmp_path)
     assert error.message.startswith("none of Intel's 2 devices can be used: GPU 0 (0000:18:00.0)")
 
 
 class _Vanishing(Root):
-    """A root from which a folder is taken away when it is asked for the names in a folder the Nth time."""
+    """A root that removes the folder ``victim`` at the call number ``at`` of the method ``names``."""
 
     def __init__(self, outer: Path, victim: Path, at: int) -> None:
         super().__init__(str(outer))
@@ -187,7 +187,7 @@ class _Vanishing(Root):
         return super().names(path)
 
 
-def test_a_gpu_that_vanishes_while_the_host_is_read_costs_no_other(root: Path) -> None:
+def test_a_gpu_that_disappears_during_the_read_leaves_other_gpus_usable(root: Path) -> None:
     victim = next(device for device in flex_170(2) if device.address == "0000:4d:00.1")
     lay(root, *flex_170(2))
     for at in range(1, 80, 3):
@@ -242,9 +242,9 @@ MAKINGS = st.lists(
 
 @examples(4)
 @given(MAKINGS, st.booleans())
-def test_no_tree_whatever_makes_more_than_findings_or_one_error(
+def test_any_file_tree_causes_findings_or_one_error(
     makings: list[tuple[str, str, str, str, bytes, str]],
-    vfio: bool,  # noqa: FBT001 - hypothesis gives it so
+    vfio: bool,  # noqa: FBT001 - hypothesis passes it by position
 ) -> None:
     with empty_root() as root:
         for folder, entry, below, kind, content, target in makings:
@@ -273,7 +273,7 @@ def _found(where: DiscoveryContext) -> Inventory | HostError:
 
 
 def _make_node(path: Path) -> None:
-    """Make a node as root, and a file as an ordinary user."""
+    """Create a node if this process runs as root, else a regular file."""
     if os.geteuid() == 0:
         make_node(path, 226, 0)
     else:
@@ -281,7 +281,7 @@ def _make_node(path: Path) -> None:
 
 
 def _make(root: Path, below: str, kind: str, content: bytes, target: str) -> None:
-    """Make an entry below ROOT, if nothing is in the way and no link made before leads out of it."""
+    """Create a file of the type KIND at ROOT/BELOW, unless the path exists or a link leads out of ROOT."""
     path = root / below
     if not os.path.realpath(path.parent).startswith(f"{os.path.realpath(root)}/") or os.path.lexists(path):
         return
@@ -299,5 +299,5 @@ def _make(root: Path, below: str, kind: str, content: bytes, target: str) -> Non
         return
 
 
-def test_a_laptop_with_everything_right_has_nothing_to_say(root: Path) -> None:
+def test_a_correct_laptop_has_no_finding(root: Path) -> None:
     assert rules(discover(root, *laptop())) == {}

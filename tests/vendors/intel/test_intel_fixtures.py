@@ -1,4 +1,8 @@
-"""The trees that Intel's own tests make lack much of what a kernel shows, and are served all the same."""
+"""File trees from Intel's own tests. The trees lack many files of a kernel, but cdigen offers their devices.
+
+The resource driver is intel-resource-drivers-for-kubernetes. The device plugin is
+intel-device-plugins-for-kubernetes.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
-def test_a_gpu_of_the_resource_drivers_tests(tmp_path: Path) -> None:
+def test_a_gpu_in_a_tree_of_the_resource_driver_is_offered(tmp_path: Path) -> None:
     lay_resource_driver_gpu(tmp_path, "0000:0f:00.0", "0x56c0", "i915", card="card0", render="renderD128")
     assert offered(tmp_path)["0000-0f-00-0-0x56c0"] == [
         "/dev/dri/by-path/pci-0000:0f:00.0-card",
@@ -32,12 +36,12 @@ def test_a_gpu_of_the_resource_drivers_tests(tmp_path: Path) -> None:
     ]
 
 
-def test_a_gpu_without_a_render_node_of_the_resource_drivers_tests(tmp_path: Path) -> None:
+def test_a_gpu_without_a_render_node_in_a_tree_of_the_resource_driver_is_offered(tmp_path: Path) -> None:
     lay_resource_driver_gpu(tmp_path, "0000:03:00.0", "0xe211", "xe", card="card7")
     assert plain(offered(tmp_path)["card7"]) == ["/dev/dri/card7"]
 
 
-def test_a_virtual_function_of_the_resource_drivers_tests(tmp_path: Path) -> None:
+def test_a_virtual_function_in_a_tree_of_the_resource_driver_is_offered(tmp_path: Path) -> None:
     lay_resource_driver_gpu(tmp_path, "0000:0f:00.0", "0x56c0", "i915", card="card0", render="renderD128")
     lay_resource_driver_gpu(tmp_path, "0000:0f:00.1", "0x56c0", "i915", card="card1", render="renderD129")
     folder = tmp_path / "sys/bus/pci/drivers/i915"
@@ -50,13 +54,13 @@ def test_a_virtual_function_of_the_resource_drivers_tests(tmp_path: Path) -> Non
     assert kinds(tmp_path, inventory)["intel.com/gpu"].keys() >= {"0", "1"}
 
 
-def test_a_gpu_for_virtual_machines_of_the_resource_drivers_tests(tmp_path: Path) -> None:
+def test_a_gpu_for_virtual_machines_in_a_tree_of_the_resource_driver_is_offered(tmp_path: Path) -> None:
     lay_resource_driver_vfio(tmp_path, "0000:af:00.0", "0x56c0", "vfio3", "11")
     found = kinds(tmp_path, discover(tmp_path, vfio=True))["intel.com/gpu"]
     assert found["0000-af-00-0-0x56c0"] == ["/dev/vfio/11", "/dev/vfio/devices/vfio3", "/dev/vfio/vfio"]
 
 
-def test_gpus_that_only_their_drivers_folder_lists(tmp_path: Path) -> None:
+def test_gpus_that_only_the_folder_of_their_driver_lists_are_found(tmp_path: Path) -> None:
     put(tmp_path / "sys/bus/pci/drivers/i915/0000:0f:00.0/device", b"0x56c0")
     lay_resource_driver_gpu(tmp_path, "0000:10:00.0", "0x56c0", "i915", card="card0", render="renderD128")
     drm = tmp_path / "sys/bus/pci/drivers/i915/0000:0f:00.0/drm"
@@ -66,7 +70,7 @@ def test_gpus_that_only_their_drivers_folder_lists(tmp_path: Path) -> None:
     assert plain(offered(tmp_path)["0000-0f-00-0-0x56c0"]) == ["/dev/dri/card1", "/dev/dri/renderD129"]
 
 
-def test_gaudis_of_the_resource_drivers_tests_now_and_before(tmp_path: Path) -> None:
+def test_new_and_old_gaudis_in_trees_of_the_resource_driver_are_offered(tmp_path: Path) -> None:
     lay_resource_driver_gaudi(tmp_path, "0000:0f:00.0", 1)
     lay_older_gaudi(tmp_path, "0000:19:00.0", 0)
     found = offered(tmp_path, kind="intel.com/gaudi")
@@ -75,7 +79,7 @@ def test_gaudis_of_the_resource_drivers_tests_now_and_before(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("count", [1, 8])
-def test_gpus_of_the_device_plugins_generator(tmp_path: Path, count: int) -> None:
+def test_gpus_in_trees_of_the_device_plugin_are_offered(tmp_path: Path, count: int) -> None:
     lay_device_plugin_gpus(tmp_path, count)
     inventory = discover(tmp_path)
     found = kinds(tmp_path, inventory)["intel.com/gpu"]
@@ -86,13 +90,13 @@ def test_gpus_of_the_device_plugins_generator(tmp_path: Path, count: int) -> Non
         assert found[f"0000-00-0{index}-0-0x4905"] == found[f"card{index}"] == found[str(index)]
 
 
-def test_gpus_of_the_device_plugins_generator_whose_addresses_are_none(tmp_path: Path) -> None:
+def test_gpus_with_invalid_addresses_in_trees_of_the_device_plugin_are_offered(tmp_path: Path) -> None:
     lay_device_plugin_gpus(tmp_path, 12, driver="xe")
     found = offered(tmp_path)
     assert plain(found["11"]) == plain(found["card11"]) == ["/dev/dri/card11", "/dev/dri/renderD139"]
 
 
-def test_npus_of_the_device_plugins_tests(tmp_path: Path) -> None:
+def test_npus_in_trees_of_the_device_plugin_are_offered(tmp_path: Path) -> None:
     lay_device_plugin_npu(tmp_path, 0, "0x7e4c\n")
     lay_device_plugin_npu(tmp_path, 1, "0xad1d")
     found = offered(tmp_path, kind="intel.com/npu")
@@ -105,7 +109,7 @@ def test_npus_of_the_device_plugins_tests(tmp_path: Path) -> None:
     }
 
 
-def test_plain_files_instead_of_nodes_are_no_devices(tmp_path: Path) -> None:
+def test_regular_files_in_dev_are_not_used_as_nodes(tmp_path: Path) -> None:
     lay_resource_driver_gpu(tmp_path, "0000:0f:00.0", "0x56c0", "i915", card="card0", render="renderD128")
     lay_resource_driver_gpu(tmp_path, "0000:10:00.0", "0x56c0", "i915", card="card1", render="renderD129")
     for name in ("card0", "renderD128"):

@@ -1,7 +1,7 @@
-"""What whole machines with Intel's accelerators offer, and whole specs, byte by byte.
+"""The devices of whole machines with Intel's accelerators, and whole specs, byte by byte.
 
-`pytest --update-golden tests/vendors/intel/test_intel_machines.py` writes tests/golden/intel anew: read the
-difference before keeping it.
+`pytest --update-golden tests/vendors/intel/test_intel_machines.py` writes tests/golden/intel again. Read the
+difference before you commit the files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ INTELS = GOLDEN / "intel"
 
 
 def flex_170_with_vms() -> tuple[Device, ...]:
-    """Describe a Flex 170 of whose virtual functions VFIO has two."""
+    """Describe a Flex 170 with two virtual functions that are bound to VFIO."""
     return flex_170(4, vfio=(1, 2))
 
 
@@ -35,7 +35,7 @@ MACHINES = (laptop, flex_170, flex_170_with_vms, b60, max_1550, gaudi_3, arc_a77
 
 
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine.__name__)
-def test_the_specs_of_a_machine_are_the_golden_ones(
+def test_the_specs_of_an_intel_machine_equal_their_golden_files(
     machine: Callable[[], tuple[Device, ...]], tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     inventory = discover(tmp_path, *machine(), vfio=machine is flex_170_with_vms)
@@ -46,7 +46,7 @@ def test_the_specs_of_a_machine_are_the_golden_ones(
         compare(request, file, product.content.decode())
 
 
-def test_every_golden_spec_has_its_machine() -> None:
+def test_every_golden_file_of_intel_has_a_machine() -> None:
     assert {path.name.partition(".")[0] for path in INTELS.iterdir()} == {
         machine.__name__ for machine in MACHINES
     }

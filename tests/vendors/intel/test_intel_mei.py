@@ -1,4 +1,4 @@
-"""The nodes by which the firmware of Intel's discrete GPUs is reached: a kind of their own."""
+"""The firmware access nodes of Intel's discrete GPUs have a separate CDI kind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 KIND = "intel.com/gpu-mei"
 
 
-def test_each_gpus_nodes_are_offered_by_its_number_and_address_and_each_by_itself(tmp_path: Path) -> None:
+def test_firmware_nodes_are_offered_by_gpu_index_by_gpu_address_and_by_node_name(tmp_path: Path) -> None:
     found = offered(tmp_path, *arc_a770(), kind=KIND)
     assert found == {
         "0": ["/dev/mei1", "/dev/mei2"],
@@ -37,30 +37,30 @@ def test_each_gpus_nodes_are_offered_by_its_number_and_address_and_each_by_itsel
     }
 
 
-def test_the_processors_own_engine_is_never_offered(tmp_path: Path) -> None:
+def test_the_management_engine_of_the_cpu_is_never_offered(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *arc_a770())
     assert rules(inventory) == {}
     for devices in kinds(tmp_path, inventory).values():
         assert not any("/dev/mei0" in paths for paths in devices.values())
 
 
-def test_a_gpus_own_device_has_none_of_them(tmp_path: Path) -> None:
+def test_a_device_of_the_kind_gpu_has_no_firmware_nodes(tmp_path: Path) -> None:
     found = offered(tmp_path, *arc_a770())
     assert not any("mei" in path for paths in found.values() for path in paths)
 
 
-def test_gpus_without_such_nodes_have_no_such_kind(tmp_path: Path) -> None:
+def test_a_host_without_firmware_nodes_does_not_have_their_kind(tmp_path: Path) -> None:
     assert kinds(tmp_path, discover(tmp_path, *laptop())).keys() == {"intel.com/gpu", "intel.com/npu"}
 
 
-def test_the_number_is_the_gpus(tmp_path: Path) -> None:
-    """A GPU without such a node keeps its number, and so do those after it."""
+def test_firmware_nodes_have_the_index_of_their_gpu(tmp_path: Path) -> None:
+    """A GPU without a firmware node keeps its index, so that the indices of later GPUs do not change."""
     first, second = b60(2)
     found = offered(tmp_path, first, replace(second, mei=(("xe.mei-gscfi.14592", 4),)), kind=KIND)
     assert (found["1"], "0" in found) == (["/dev/mei4"], False)
 
 
-def test_a_gpu_whose_firmware_is_broken_is_offered_by_them_alone(tmp_path: Path) -> None:
+def test_a_gpu_with_broken_firmware_is_offered_only_as_firmware_nodes(tmp_path: Path) -> None:
     broken = gpu(0, "0000:03:00.0", "0xe211", "xe", mei=(("xe.mei-gscfi.768", 1),))
     broken = replace(broken, card=None, render=None, entries={"survivability_mode": "Runtime"})
     inventory = discover(tmp_path, broken)
@@ -68,7 +68,7 @@ def test_a_gpu_whose_firmware_is_broken_is_offered_by_them_alone(tmp_path: Path)
     assert kinds(tmp_path, inventory).keys() == {KIND}
 
 
-def test_a_node_that_nobody_made_costs_the_gpu_nothing(tmp_path: Path) -> None:
+def test_a_missing_firmware_node_does_not_affect_the_gpu(tmp_path: Path) -> None:
     lay(tmp_path, *arc_a770())
     (tmp_path / "dev/mei2").unlink()
     inventory = discover(tmp_path)
@@ -80,7 +80,7 @@ def test_a_node_that_nobody_made_costs_the_gpu_nothing(tmp_path: Path) -> None:
     assert (missing.path, missing.major, missing.minor) == ("/dev/mei2", 238, 2)
 
 
-def test_what_is_no_such_node_is_not_taken_for_one(tmp_path: Path) -> None:
+def test_other_files_are_not_used_as_firmware_nodes(tmp_path: Path) -> None:
     lay(tmp_path, *b60(1))
     folder = tmp_path / b60(1)[0].folder
     for name in ("xe.mei-gscfi.x/mei/mei7", "evil.mei-gscfi.1/mei/mei7", "xe.mei-gscfi.1/mei/../mei7"):
@@ -89,7 +89,7 @@ def test_what_is_no_such_node_is_not_taken_for_one(tmp_path: Path) -> None:
     assert KIND not in kinds(tmp_path, discover(tmp_path))
 
 
-def test_a_profile_of_the_class_chooses_its_names(tmp_path: Path) -> None:
+def test_a_profile_for_firmware_nodes_chooses_the_names(tmp_path: Path) -> None:
     inventory = discover(tmp_path, *arc_a770())
     profile = changed(DEFAULT, name="mei", device_class="gpu-mei", names=("card",))
     by_kind = documents(places(tmp_path).host, inventory, DEFAULT, profile)

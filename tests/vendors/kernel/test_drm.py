@@ -1,4 +1,4 @@
-"""DRM minors: a device's cards, render nodes and accelerator nodes as /sys names them."""
+"""DRM minors: the cards, render nodes and accelerator nodes of a device, and their names in /sys."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def lay(root: Path, name: str, numbers: bytes = b"226:1\n", subsystem: str = "dr
     put(root / FOLDER.lstrip("/") / subsystem / name / "dev", numbers)
 
 
-def test_a_devices_minors_are_its_cards_and_render_nodes(tmp_path: Path) -> None:
+def test_the_minors_of_a_device_are_its_cards_and_render_nodes(tmp_path: Path) -> None:
     for name in ("renderD129", "card1", "controlD64", "card1-HDMI-A-1", "renderDx", "card", "card²"):
         lay(tmp_path, name)
     os.mkdir(os.fsencode(tmp_path) + FOLDER.encode() + b"/drm/card\xff")
@@ -32,7 +32,7 @@ def test_a_devices_minors_are_its_cards_and_render_nodes(tmp_path: Path) -> None
     ]
 
 
-def test_accelerators_that_are_no_gpus_have_a_folder_of_their_own(tmp_path: Path) -> None:
+def test_the_nodes_of_accelerators_that_are_not_gpus_are_in_the_folder_accel(tmp_path: Path) -> None:
     for name in ("accel10", "accel2", "accel_controlD2"):
         lay(tmp_path, name, b"261:2\n", "accel")
     found = [(minor.path, minor.numbers) for minor in minors(tmp_path, "accel")]
@@ -40,7 +40,7 @@ def test_accelerators_that_are_no_gpus_have_a_folder_of_their_own(tmp_path: Path
     assert minors(tmp_path) == ()
 
 
-def test_a_device_that_vanished_has_no_minors(tmp_path: Path) -> None:
+def test_a_removed_device_has_no_minors(tmp_path: Path) -> None:
     assert minors(tmp_path) == ()
 
 
@@ -48,14 +48,14 @@ def test_a_device_that_vanished_has_no_minors(tmp_path: Path) -> None:
     ("content", "numbers"),
     [(b"226:1\n", (226, 1)), (b"", None), (b"226\n", None), (b"226:-1\n", None), ("226:²".encode(), None)],
 )
-def test_the_kernel_tells_the_numbers_of_a_node(
+def test_the_numbers_of_a_node_are_read_from_sysfs(
     tmp_path: Path, content: bytes, numbers: tuple[int, int] | None
 ) -> None:
     lay(tmp_path, "card9", content)
     assert minors(tmp_path)[0].numbers == numbers
 
 
-def test_a_node_that_nobody_made_is_remembered_with_the_kernels_numbers(tmp_path: Path) -> None:
+def test_a_missing_node_is_recorded_with_the_kernels_numbers(tmp_path: Path) -> None:
     lay(tmp_path, "renderD128", b"226:128\n")
     reader = NodeReader(Root(str(tmp_path)), drm.NODE_CREATION)
     node, problem = drm.read_node(reader, minors(tmp_path)[0])
@@ -65,7 +65,7 @@ def test_a_node_that_nobody_made_is_remembered_with_the_kernels_numbers(tmp_path
     ]
 
 
-def test_what_is_no_device_is_remembered_as_wrong(tmp_path: Path) -> None:
+def test_a_regular_file_instead_of_a_node_is_recorded_as_wrong(tmp_path: Path) -> None:
     lay(tmp_path, "renderD128", b"226:128\n")
     put(tmp_path / "dev/dri/renderD128")
     reader = NodeReader(Root(str(tmp_path)), drm.NODE_CREATION)

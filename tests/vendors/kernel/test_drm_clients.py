@@ -1,4 +1,4 @@
-"""Processes that use DRM devices, by fdinfo as amdgpu, i915 and xe write it (drm-usage-stats.rst)."""
+"""Processes that use DRM devices, from the fdinfo of amdgpu, i915 and xe (drm-usage-stats.rst)."""
 
 import os
 from pathlib import Path
@@ -29,7 +29,7 @@ def node(number: int) -> HostNode:
 
 @pytest.fixture
 def host(tmp_path: Path, real_nodes: None) -> Path:  # noqa: ARG001 - nodes must be real
-    """Make two render nodes and a process that uses none."""
+    """Return a host with two render nodes, and with a process that uses no render node."""
     (tmp_path / "dev/dri").mkdir(parents=True)
     for number in (128, 129):
         os.mknod(tmp_path / f"dev/dri/renderD{number}", 0o20660, os.makedev(226, number))
@@ -66,14 +66,14 @@ def read(host: Path, *numbers: int) -> Clients:
         ("drm-memory-vram:\tlots\n", None),
     ],
 )
-def test_a_process_has_the_memory_of_the_device_that_its_driver_tells(
+def test_a_process_has_the_device_memory_that_its_driver_reports(
     host: Path, memory: str, expected: int | None
 ) -> None:
     use(host, 100, 5, 128, info(memory=memory))
     assert read(host) == Clients(by_address={AMD: {100: expected}}, is_complete=True)
 
 
-def test_a_client_with_several_files_counts_once_and_several_clients_together(host: Path) -> None:
+def test_the_memory_of_a_process_is_the_sum_of_its_clients_and_each_client_is_added_once(host: Path) -> None:
     use(host, 100, 5, 128, info(memory=OF_AMDGPU))
     use(host, 100, 6, 128, info(memory=OF_AMDGPU))
     use(host, 100, 7, 128, info(memory=OF_AMDGPU, client=8))
@@ -81,7 +81,7 @@ def test_a_client_with_several_files_counts_once_and_several_clients_together(ho
     assert read(host).by_address == {AMD: {100: 246 << 10}, XE: {200: (2 << 20) + 1024}}
 
 
-def test_devices_that_nobody_asked_for_are_not_asked(host: Path) -> None:
+def test_the_drivers_of_devices_that_are_not_requested_are_not_queried(host: Path) -> None:
     use(host, 100, 5, 128, "")
     (host / "proc/100/fdinfo/5").unlink()
     os.mkfifo(host / "proc/100/fdinfo/5")
@@ -90,7 +90,7 @@ def test_devices_that_nobody_asked_for_are_not_asked(host: Path) -> None:
     assert read_clients(Root(str(host)), []) == Clients(by_address={}, is_complete=True)
 
 
-def test_a_driver_that_hangs_makes_the_answer_incomplete(host: Path) -> None:
+def test_the_result_is_incomplete_if_a_driver_hangs(host: Path) -> None:
     use(host, 100, 5, 128, "")
     (host / "proc/100/fdinfo/5").unlink()
     os.mkfifo(host / "proc/100/fdinfo/5")
@@ -99,16 +99,16 @@ def test_a_driver_that_hangs_makes_the_answer_incomplete(host: Path) -> None:
     )
 
 
-def test_without_any_process_the_answer_is_incomplete(host: Path) -> None:
+def test_the_result_is_incomplete_if_there_is_no_process(host: Path) -> None:
     (host / "proc/1").rename(host / "proc/self")
     assert read(host) == Clients(by_address={}, is_complete=False)
 
 
-def test_a_file_that_says_nothing_of_a_device_is_passed_over(host: Path) -> None:
+def test_a_file_whose_fdinfo_has_no_device_is_skipped(host: Path) -> None:
     use(host, 100, 5, 128, "pos:\t0\n")
     use(host, 200, 5, 128, "\xff\x00drm-pdev:\n")
     assert read(host) == Clients(by_address={}, is_complete=True)
 
 
-def test_the_processes_of_this_machine_are_looked_at() -> None:
+def test_the_processes_of_this_machine_are_read() -> None:
     assert read_clients(Root("/"), [node(128)]).by_address == {}

@@ -1,4 +1,4 @@
-"""What sysfs and the kernel's log tell of PCI devices."""
+"""The health of PCI devices in sysfs and the kernel's log."""
 
 import os
 from pathlib import Path
@@ -9,8 +9,8 @@ from support.values.devices import accelerator, inventory
 from support.values.health_devices import named
 
 from cdigen.host.root import Root
-from cdigen.model.health import LogRecord, Look, Recovery, Symptom
-from cdigen.vendors.kernel.pci_health import PCI_CAUSES, heard, look_at, sleeps
+from cdigen.model.health import HealthSample, LogRecord, Recovery, Symptom
+from cdigen.vendors.kernel.pci_health import PCI_CAUSES, check_devices, is_suspended, parse_log
 
 GPU, OTHER, PORT, SWITCH = "0000:65:00.0", "0000:66:00.0", "0000:64:00.0", "0000:40:01.1"
 HEADER = bytes.fromhex("de10 3023 0604 1000 a100 0203".replace(" ", "")) + bytes(52)
@@ -42,87 +42,87 @@ def lay(
     return folder
 
 
-def look(root: Path, *addresses: str) -> Look:
-    return look_at(Root(str(root)), addresses or (GPU,))
+def check(root: Path, *addresses: str) -> HealthSample:
+    return check_devices(Root(str(root)), addresses or (GPU,))
 
 
-def hear(text: str) -> tuple[Symptom | Recovery, ...]:
-    """Return the meaning of a line on a host with two devices below one switch."""
+def parsed(text: str) -> tuple[Symptom | Recovery, ...]:
+    """Return the results for the line TEXT on a host with two devices below one switch."""
     devices = (
         accelerator(index, address, pci_path=("pci0000:40", SWITCH, port))
         for index, (address, port) in enumerate(((GPU, PORT), (OTHER, "0000:64:01.0")))
     )
-    return heard(LogRecord(sequence=7, at_s=12.5, text=text), inventory("nvidia", *devices))
+    return parse_log(LogRecord(sequence=7, at_s=12.5, text=text), inventory("nvidia", *devices))
 
 
-def test_a_device_that_answers_has_its_counters_and_lanes_measured(tmp_path: Path) -> None:
+def test_the_counters_and_lanes_of_a_device_are_measured(tmp_path: Path) -> None:
     lay(tmp_path, fatal=2, non_fatal=18446744073709551615)
-    seen = look(tmp_path)
-    assert (seen.source, seen.covered, seen.symptoms) == ("files", (GPU,), ())
-    assert [(each.cause, each.value, each.worse) for each in seen.measurements] == [
+    sample = check(tmp_path)
+    assert (sample.source, sample.covered, sample.symptoms) == ("files", (GPU,), ())
+    assert [(each.cause, each.value, each.worse) for each in sample.measurements] == [
         ("pci-fatal-error", 2, "higher"),
         ("pci-nonfatal-error", 18446744073709551615, "higher"),
         ("pci-link-narrow", 16, "lower"),
     ]
 
 
-def test_fatal_errors_that_the_port_above_counted_are_the_devices(tmp_path: Path) -> None:
+def test_fatal_errors_that_the_port_of_a_device_counts_are_measured_for_the_device(tmp_path: Path) -> None:
     folder = tmp_path / "sys/devices/pci0000:40" / PORT / GPU
     put(folder / "config", HEADER)
     put(folder.parent / "aer_dev_fatal", FATAL.format(3).encode())
     put(folder.parent / "aer_dev_nonfatal", NON_FATAL.format(3).encode())
     link(tmp_path / "sys/bus/pci/devices" / GPU, f"../../../devices/pci0000:40/{PORT}/{GPU}")
-    measured = look(tmp_path).measurements
+    measured = check(tmp_path).measurements
     assert [(each.cause, each.what, each.value) for each in measured] == [
         ("pci-fatal-error", "fatal PCIe errors of its port", 3)
     ]
 
 
-def test_a_device_whose_config_space_reads_as_ones_is_off_the_bus_and_nothing_else_is_asked(
+def test_a_device_whose_config_space_has_only_ones_is_reported_as_off_the_bus(
     tmp_path: Path,
 ) -> None:
     lay(tmp_path, config=b"\xff" * 256, width="63")
-    seen = look(tmp_path)
-    assert named(seen.symptoms) == [(GPU, "pci-off-bus")]
-    assert seen.measurements == ()
+    sample = check(tmp_path)
+    assert named(sample.symptoms) == [(GPU, "pci-off-bus")]
+    assert sample.measurements == ()
 
 
-def test_a_virtual_function_that_answers_ones_for_its_maker_alone_is_not_off_the_bus(tmp_path: Path) -> None:
+def test_a_virtual_function_whose_vendor_field_has_only_ones_is_not_off_the_bus(tmp_path: Path) -> None:
     lay(tmp_path, config=b"\xff" * 4 + HEADER[4:])
-    assert look(tmp_path).symptoms == ()
+    assert check(tmp_path).symptoms == ()
 
 
-def test_a_config_space_that_is_cut_short_says_nothing(tmp_path: Path) -> None:
+def test_an_incomplete_config_space_is_not_a_symptom(tmp_path: Path) -> None:
     lay(tmp_path, config=b"\xff" * 10)
-    assert look(tmp_path).symptoms == ()
+    assert check(tmp_path).symptoms == ()
 
 
 @pytest.mark.parametrize("status", ["suspended", "suspending"])
-def test_a_device_that_sleeps_is_not_read(tmp_path: Path, status: str) -> None:
+def test_a_suspended_device_is_not_read(tmp_path: Path, status: str) -> None:
     lay(tmp_path, config=b"\xff" * 64, status=status)
-    assert look(tmp_path) == Look(source="files")
-    assert sleeps(Root(str(tmp_path)), GPU)
+    assert check(tmp_path) == HealthSample(source="files")
+    assert is_suspended(Root(str(tmp_path)), GPU)
 
 
 def test_a_device_without_power_management_is_read(tmp_path: Path) -> None:
     lay(tmp_path, status="unsupported")
-    assert look(tmp_path).covered == (GPU,)
+    assert check(tmp_path).covered == (GPU,)
     lay(tmp_path, OTHER)
     (tmp_path / "sys/devices/pci0000:40" / OTHER / "power/runtime_status").unlink()
-    assert look(tmp_path, OTHER).covered == (OTHER,)
+    assert check(tmp_path, OTHER).covered == (OTHER,)
 
 
-def test_a_device_that_the_kernel_removed_is_told(tmp_path: Path) -> None:
+def test_a_device_that_the_kernel_removed_is_reported(tmp_path: Path) -> None:
     lay(tmp_path, OTHER)
-    seen = look(tmp_path, GPU, OTHER)
-    assert named(seen.symptoms) == [(GPU, "pci-gone")]
-    assert seen.covered == (GPU, OTHER)
+    sample = check(tmp_path, GPU, OTHER)
+    assert named(sample.symptoms) == [(GPU, "pci-gone")]
+    assert sample.covered == (GPU, OTHER)
 
 
-def test_without_a_pci_bus_and_for_other_addresses_nothing_is_said(tmp_path: Path) -> None:
-    assert look(tmp_path) == Look(source="files")
+def test_nothing_is_reported_without_a_pci_bus_or_for_invalid_addresses(tmp_path: Path) -> None:
+    assert check(tmp_path) == HealthSample(source="files")
     lay(tmp_path)
-    assert look(tmp_path, "", "amdgpu_xcp_3", "../../etc") == Look(source="files")
+    assert check(tmp_path, "", "amdgpu_xcp_3", "../../etc") == HealthSample(source="files")
 
 
 def test_a_device_whose_config_space_cannot_be_read_is_not_covered(tmp_path: Path) -> None:
@@ -130,24 +130,24 @@ def test_a_device_whose_config_space_cannot_be_read_is_not_covered(tmp_path: Pat
     (folder / "config").unlink()
     os.mkfifo(folder / "config")
     lay(tmp_path, OTHER)
-    assert look(tmp_path, GPU, OTHER).covered == (OTHER,)
+    assert check(tmp_path, GPU, OTHER).covered == (OTHER,)
 
 
 @pytest.mark.parametrize("width", ["63", "0", "", "x16", "Unknown", "-1", "²"])
-def test_lanes_that_cannot_be_are_not_measured(tmp_path: Path, width: str) -> None:
+def test_invalid_numbers_of_lanes_are_not_measured(tmp_path: Path, width: str) -> None:
     lay(tmp_path, width=width)
-    assert "pci-link-narrow" not in [each.cause for each in look(tmp_path).measurements]
+    assert "pci-link-narrow" not in [each.cause for each in check(tmp_path).measurements]
 
 
-def test_the_devices_of_this_machine_are_covered_or_asleep() -> None:
+def test_the_devices_of_this_machine_are_covered_or_suspended() -> None:
     host = Root("/")
     addresses = host.names("/sys/bus/pci/devices")
-    seen = look_at(host, addresses)
-    assert {address for address in addresses if not sleeps(host, address)} == set(seen.covered)
-    assert seen.symptoms == ()
+    sample = check_devices(host, addresses)
+    assert {address for address in addresses if not is_suspended(host, address)} == set(sample.covered)
+    assert sample.symptoms == ()
 
 
-# drivers/pci/pcie/aer.c and err.c, from Linux 4.19 to 6.12; the kernel adds "(Receiver ID)" or others.
+# The sources are drivers/pci/pcie/aer.c and err.c, from Linux 4.19 to 6.12.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -174,19 +174,19 @@ def test_the_devices_of_this_machine_are_covered_or_asleep() -> None:
         (f"pcieport {SWITCH}: AER: device recovery successful", []),
         (f"pcieport {PORT}: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)", []),
         ("pcieport 0000:00:1c.0: AER: device recovery failed", []),
-        (f"I say: nvidia {GPU}: PCIe Bus Error: severity=Uncorrected (Fatal), type=x", []),
+        (f"my text: nvidia {GPU}: PCIe Bus Error: severity=Uncorrected (Fatal), type=x", []),
         ("", []),
     ],
 )  # fmt: skip
-def test_lines_of_pcies_error_handling_are_for_the_devices_that_they_concern(
+def test_lines_of_the_pcie_error_handling_apply_to_the_devices_below_the_port(
     text: str, expected: list[tuple[str, str]]
 ) -> None:
-    found = hear(text)
+    found = parsed(text)
     assert named(found) == expected
     assert all((each.detail, each.at_s) == (text, 12.5) for each in found)
 
 
-def test_every_cause_that_is_told_has_its_rule(tmp_path: Path) -> None:
+def test_every_cause_of_the_pci_bus_has_a_rule(tmp_path: Path) -> None:
     lay(tmp_path, fatal=1)
-    told = {each.cause for each in look(tmp_path).measurements} | {"pci-gone", "pci-off-bus"}
-    assert told | {"pci-recovery-failed"} == {rule.cause for rule in PCI_CAUSES}
+    causes = {each.cause for each in check(tmp_path).measurements} | {"pci-gone", "pci-off-bus"}
+    assert causes | {"pci-recovery-failed"} == {rule.cause for rule in PCI_CAUSES}

@@ -1,4 +1,4 @@
-"""Where devices are on the PCI bus and beside which processors: for every maker's, from /sys alone."""
+"""The PCI paths and NUMA nodes of devices, and the CPUs of the NUMA nodes, for every vendor."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def gpu(address: str = "0000:1b:00.0") -> Accelerator:
 
 
 def laid(root: Path, numa_node: str = "1\n", cpus: str = "32-63,96-127\n", *, above: str = BRIDGES) -> Root:
-    """Lay the one device as sysfs has it: a folder, and a link to it."""
+    """Write the folder of a device in /sys/devices and the link to the folder; return the root."""
     folder = root / "sys/devices" / above / "0000:1b:00.0"
     folder.mkdir(parents=True)
     (folder / "numa_node").write_text(numa_node)
@@ -34,33 +34,33 @@ def laid(root: Path, numa_node: str = "1\n", cpus: str = "32-63,96-127\n", *, ab
     return Root(str(root))
 
 
-def test_the_folders_above_a_device_are_its_path(tmp_path: Path) -> None:
+def test_the_pci_path_of_a_device_is_the_folders_above_it(tmp_path: Path) -> None:
     (found,) = placed(laid(tmp_path), [gpu()])
     assert (found.pci_path, found.numa_node, found.cpus) == (PATH, 1, "32-63,96-127")
 
 
-def test_the_path_begins_at_the_root_complex_wherever_that_is(tmp_path: Path) -> None:
+def test_the_pci_path_begins_at_the_root_complex(tmp_path: Path) -> None:
     above = "LNXSYSTM:00/VMBUS:00/47505500-0001/pci0001:00"
     assert placed(laid(tmp_path, above=above), [gpu()])[0].pci_path == ("pci0001:00",)
 
 
 @pytest.mark.parametrize("text", ["-1\n", "", "garbage\n", "99999999999\n", "1 2\n"])
-def test_a_numa_node_that_is_not_known_is_none_and_never_the_first(tmp_path: Path, text: str) -> None:
+def test_an_unknown_numa_node_is_none(tmp_path: Path, text: str) -> None:
     assert placed(laid(tmp_path, text), [gpu()])[0].numa_node is None
 
 
 @pytest.mark.parametrize("text", ["", "\n", "all\n", "0-\n", "0-3;reboot\n"])
-def test_a_list_of_processors_that_is_none_is_empty(tmp_path: Path, text: str) -> None:
+def test_an_invalid_list_of_cpus_is_empty(tmp_path: Path, text: str) -> None:
     assert placed(laid(tmp_path, cpus=text), [gpu()])[0].cpus == ""
 
 
-def test_a_device_that_is_not_there_or_on_no_bus_has_no_place_and_costs_no_other(tmp_path: Path) -> None:
+def test_a_device_whose_address_is_not_on_the_bus_has_no_pci_path_and_no_numa_node(tmp_path: Path) -> None:
     lost, elsewhere, whole = placed(laid(tmp_path), [gpu("0000:5e:00.0"), gpu(""), gpu()])
     assert [(each.pci_path, each.numa_node, each.cpus) for each in (lost, elsewhere)] == [((), None, "")] * 2
     assert whole.pci_path == PATH
 
 
-def test_a_device_with_broken_files_costs_no_other_at_its_node_the_processors(tmp_path: Path) -> None:
+def test_a_device_with_missing_files_does_not_affect_the_cpus_of_other_devices(tmp_path: Path) -> None:
     host = laid(tmp_path)
     broken = tmp_path / "sys/devices/pci0000:40/0000:40:02.0"
     broken.mkdir()
@@ -70,7 +70,7 @@ def test_a_device_with_broken_files_costs_no_other_at_its_node_the_processors(tm
     assert (first.cpus, second.cpus) == ("", "32-63,96-127")
 
 
-def test_nvidia_gpus_have_their_places(root: Path) -> None:
+def test_nvidia_gpus_have_pci_paths_numa_nodes_and_cpus(root: Path) -> None:
     debian_13(root)
     first, second = boot(root, 2)
     place(root, first.bdf, BRIDGES, numa_node=1, cpus="32-63")
@@ -82,7 +82,7 @@ def test_nvidia_gpus_have_their_places(root: Path) -> None:
     ]
 
 
-def test_amd_gpus_and_npus_have_their_places(root: Path) -> None:
+def test_amd_gpus_and_npus_have_pci_paths_numa_nodes_and_cpus(root: Path) -> None:
     gpus = amd_tree.mi210(1)
     amd_tree.write(root, gpus)
     amd_tree.write_npu(root, bdf="0000:c5:00.1")
@@ -93,7 +93,7 @@ def test_amd_gpus_and_npus_have_their_places(root: Path) -> None:
     assert npu.pci_path == ("pci0000:00",)
 
 
-def test_intels_gpus_and_their_virtual_functions_have_their_places(root: Path) -> None:
+def test_intel_gpus_and_virtual_functions_have_pci_paths_numa_nodes_and_cpus(root: Path) -> None:
     intel_tree.lay(
         root,
         intel_tree.gpu(0, "0000:4d:00.0", "0x56c0", "i915", vfs=("0000:4d:00.1",)),

@@ -1,4 +1,4 @@
-"""The names of processes come from the processes: any bytes, and gone at any time."""
+"""Names of processes. A process can set its name to any bytes, and can end at any time."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ from cdigen.vendors.kernel.processes import MAX_NAME, process_name
 PR_SET_NAME = 15
 
 
-def test_a_process_of_this_machine_has_the_name_that_it_chose() -> None:
+def test_a_process_of_this_machine_has_the_name_that_it_set() -> None:
     pid = os.fork()
     if pid == 0:
         ctypes.CDLL(None).prctl(PR_SET_NAME, b"gpu\x1b[31m\nx\xff", 0, 0, 0)
@@ -29,6 +29,6 @@ def test_a_process_of_this_machine_has_the_name_that_it_chose() -> None:
 
 
 @pytest.mark.parametrize("content", [b"x" * 1000, b"y" * 300 + b"\n"])
-def test_a_name_is_short_or_none(tmp_path: Path, content: bytes) -> None:
+def test_the_name_of_a_process_is_limited(tmp_path: Path, content: bytes) -> None:
     put(tmp_path / "proc/7/comm", content)
     assert len(process_name(Root(str(tmp_path)), 7)) <= MAX_NAME

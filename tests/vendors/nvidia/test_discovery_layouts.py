@@ -1,4 +1,4 @@
-"""The driver is found as each distribution lays it."""
+"""The driver is found in the layout of each distribution."""
 
 from pathlib import Path
 from typing import NamedTuple
@@ -50,21 +50,21 @@ def targets(inventory: Inventory) -> dict[str, str]:
     return {target: file.host_path for file in inventory.files for target in file.targets}
 
 
-def test_every_library_is_found_under_its_names_in_its_real_file(host: Host) -> None:
+def test_every_library_is_found_with_its_names_and_its_real_file(host: Host) -> None:
     assert libraries(host.inventory) == host.laid.libraries
 
 
-def test_every_other_file_is_found_for_its_place_in_the_container(host: Host) -> None:
+def test_every_other_file_is_found_with_its_path_in_the_container(host: Host) -> None:
     assert targets(host.inventory) == host.laid.files
 
 
-def test_a_whole_driver_gives_no_finding(host: Host) -> None:
+def test_a_complete_driver_has_no_finding(host: Host) -> None:
     assert host.inventory.findings == ()
 
 
-def test_what_was_found_is_what_was_taken(host: Host) -> None:
-    sought = {path for thing in host.inventory.sought for path in thing.found}
-    assert sought == {file.host_path for file in host.inventory.files}
+def test_the_search_results_contain_exactly_the_files_of_the_inventory(host: Host) -> None:
+    searched = {path for thing in host.inventory.searched for path in thing.found}
+    assert searched == {file.host_path for file in host.inventory.files}
 
 
 def test_every_path_is_a_real_file_of_the_host(host: Host) -> None:
@@ -74,7 +74,7 @@ def test_every_path_is_a_real_file_of_the_host(host: Host) -> None:
         assert path.resolve() == path
 
 
-def test_the_spec_breaks_no_rule_and_holds_on_the_host(host: Host) -> None:
+def test_the_only_finding_about_the_spec_is_missing_forward_compatibility(host: Host) -> None:
     where = places(host.root)
     products, broken = generate.generate_specs({"nvidia": host.inventory}, host=where.host)
     assert not broken
@@ -85,7 +85,7 @@ def test_the_spec_breaks_no_rule_and_holds_on_the_host(host: Host) -> None:
 
 
 @pytest.mark.parametrize("folder", ["/opt/vendor/nvidia", "/mnt/state/drivers"])
-def test_a_driver_that_only_the_loader_cache_names_is_found(tmp_path: Path, folder: str) -> None:
+def test_a_driver_in_a_folder_that_only_the_loader_cache_lists_is_found(tmp_path: Path, folder: str) -> None:
     laid = driver_files.own_folder(tmp_path, folder=folder)
     driver_files.write_loader_cache(tmp_path, f"{folder}/lib64")
     boot(tmp_path)
@@ -94,7 +94,7 @@ def test_a_driver_that_only_the_loader_cache_names_is_found(tmp_path: Path, fold
     assert targets(inventory) == laid.files
 
 
-def test_a_driver_in_two_folders_of_which_the_loader_cache_names_one_is_found_whole(tmp_path: Path) -> None:
+def test_a_driver_in_two_folders_with_one_in_the_loader_cache_is_found_completely(tmp_path: Path) -> None:
     laid = driver_files.container_optimized_os(tmp_path)
     moved = "/opt/vendor/nvidia/lib64"
     source = tmp_path / "home/kubernetes/bin/nvidia/lib64"
@@ -116,7 +116,7 @@ def test_the_driver_of_plain_container_optimized_os_needs_no_loader_cache(tmp_pa
     assert libraries(discover(tmp_path)) == laid.libraries
 
 
-def test_a_driver_container_gives_host_paths_with_its_prefix_and_places_without(tmp_path: Path) -> None:
+def test_files_of_a_driver_container_have_host_paths_with_its_prefix(tmp_path: Path) -> None:
     prefix = "/run/nvidia/driver"
     laid = driver_files.ubuntu(tmp_path / prefix.lstrip("/"))
     boot(tmp_path)
@@ -125,7 +125,7 @@ def test_a_driver_container_gives_host_paths_with_its_prefix_and_places_without(
     assert targets(inventory) == {name: prefix + path for name, path in laid.files.items()}
 
 
-def test_a_dev_root_gives_nodes_their_usual_names_in_the_container(tmp_path: Path) -> None:
+def test_nodes_below_a_dev_root_have_their_usual_paths_in_the_container(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path)
     boot(tmp_path)
     (tmp_path / "srv").mkdir()
@@ -136,14 +136,16 @@ def test_a_dev_root_gives_nodes_their_usual_names_in_the_container(tmp_path: Pat
     assert "/dev/nvidia0" in {node.path for node in nodes}
 
 
-def test_talos_earlier_folders_are_known(tmp_path: Path) -> None:
+def test_the_library_folder_of_earlier_talos_releases_is_searched(tmp_path: Path) -> None:
     laid = driver_files.talos(tmp_path, libraries="/usr/local/glibc/usr/lib")
     boot(tmp_path)
     assert libraries(discover(tmp_path)) == laid.libraries
 
 
 @pytest.mark.parametrize("stem", ["libEGL", "libGL", "libGLESv1_CM", "libGLESv2", "libGLX", "libOpenCL"])
-def test_what_all_vendors_share_is_never_the_drivers(tmp_path: Path, stem: str) -> None:
+def test_libraries_that_several_vendors_have_are_never_libraries_of_the_driver(
+    tmp_path: Path, stem: str
+) -> None:
     laid = driver_files.ubuntu(tmp_path)
     folder = tmp_path / "usr/lib/x86_64-linux-gnu"
     for name in (f"{stem}.so.{driver_files.V550}", f"libnvidia-{stem}.so.{driver_files.V550}"):
@@ -154,7 +156,7 @@ def test_what_all_vendors_share_is_never_the_drivers(tmp_path: Path, stem: str) 
     assert not inventory.findings
 
 
-def test_library_search_paths_replace_every_other_folder(tmp_path: Path) -> None:
+def test_the_setting_library_search_paths_replaces_all_other_folders(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path)
     laid = driver_files.own_folder(tmp_path, folder="/opt/other")
     boot(tmp_path)
@@ -162,14 +164,14 @@ def test_library_search_paths_replace_every_other_folder(tmp_path: Path) -> None
     assert libraries(inventory) == laid.libraries
 
 
-def test_libraries_are_taken_from_the_first_folder_that_has_them(tmp_path: Path) -> None:
+def test_libraries_are_used_from_the_first_folder_that_has_them(tmp_path: Path) -> None:
     laid = driver_files.ubuntu(tmp_path)
     driver_files.own_folder(tmp_path, folder="/usr/local/nvidia")
     boot(tmp_path)
     assert libraries(discover(tmp_path)) == laid.libraries
 
 
-def test_a_debian_host_with_two_flavours_gives_the_one_that_runs(tmp_path: Path) -> None:
+def test_of_two_debian_drivers_the_driver_of_the_loaded_module_is_found(tmp_path: Path) -> None:
     driver_files.debian_12(tmp_path)
     laid = install(tmp_path, driver_files.debian_tesla_470)
     inventory = discover(tmp_path)

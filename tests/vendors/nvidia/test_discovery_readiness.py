@@ -1,4 +1,4 @@
-"""A host that is not ready: which error ends discovery, and what is merely said."""
+"""Hosts that are not ready: the errors that end discovery, and the findings that do not end discovery."""
 
 import shutil
 from errno import EACCES
@@ -24,12 +24,12 @@ VERSION = "proc/driver/nvidia/version"
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Return a host that is ready: Ubuntu's driver, and a GPU."""
+    """Return a host with Ubuntu's driver and a GPU."""
     install(tmp_path, driver_files.ubuntu)
     return tmp_path
 
 
-def test_a_host_without_the_kernel_module_is_told_to_load_it(tmp_path: Path) -> None:
+def test_the_hint_for_a_host_without_the_kernel_module_is_modprobe(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path)
     error = refusal(tmp_path)
     assert error.kind == "driver-not-loaded"
@@ -49,41 +49,42 @@ def test_a_host_without_the_kernel_module_is_told_to_load_it(tmp_path: Path) -> 
     ],
     ids=["empty", "newline", "binary", "no version", "words", "GCC only", "huge"],
 )
-def test_a_version_file_that_makes_no_sense_is_no_driver(host: Path, content: bytes) -> None:
+def test_an_invalid_version_file_is_the_error_driver_not_loaded(host: Path, content: bytes) -> None:
     (host / VERSION).write_bytes(content)
     assert refusal(host).kind == "driver-not-loaded"
 
 
 @pytest.mark.parametrize("kind", ["folder", "FIFO", "looping link"])
-def test_a_version_file_that_is_no_file_is_no_driver(host: Path, kind: str) -> None:
+def test_a_version_file_that_is_no_regular_file_is_the_error_driver_not_loaded(host: Path, kind: str) -> None:
     make_instead(host / VERSION, kind)
     error = refusal(host)
     assert error.kind == "driver-not-loaded"
     assert "as root" not in error.hint
 
 
-def test_a_driver_without_gpus_is_no_gpu(tmp_path: Path) -> None:
+def test_a_driver_without_gpus_is_the_error_no_gpu(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path)
     boot(tmp_path, 0)
     assert refusal(tmp_path).kind == "no-gpu"
 
 
-def test_gpus_that_are_all_excluded_are_no_gpu(tmp_path: Path) -> None:
+def test_a_host_whose_gpus_are_all_excluded_is_the_error_no_gpu(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path)
     (gpu,) = boot(tmp_path, 1)
     information = tmp_path / f"proc/driver/nvidia/gpus/{gpu.bdf}/information"
     information.write_text(information.read_text().replace("No", "Yes"))
-    assert refusal(tmp_path).kind == "no-gpu"
+    error = refusal(tmp_path)
+    assert (error.kind, gpu.bdf in error.message, "lists no GPU" in error.message) == ("no-gpu", True, False)
 
 
-def test_a_driver_without_any_node_is_told_how_to_make_them(host: Path) -> None:
+def test_the_hint_for_a_driver_without_nodes_is_create_nodes(host: Path) -> None:
     shutil.rmtree(host / "dev")
     error = refusal(host)
     assert error.kind == "no-nodes"
-    assert "nvidia-modprobe" in error.hint
+    assert error.hint == f"cdigen create-nodes --root {host}"
 
 
-def test_gpus_without_their_nodes_are_no_nodes(tmp_path: Path) -> None:
+def test_gpus_without_their_nodes_are_the_error_no_nodes(tmp_path: Path) -> None:
     install(tmp_path, driver_files.ubuntu, gpus=2)
     for node in (tmp_path / "dev").glob("nvidia[0-9]"):
         node.unlink()
@@ -100,7 +101,7 @@ def test_without_the_control_node_no_gpu_can_be_used(host: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "severity"), [("nvidia-uvm", "error"), ("nvidia-uvm-tools", "info"), ("nvidia-modeset", "info")]
 )
-def test_another_missing_control_node_is_a_finding_by_its_weight(
+def test_the_severity_of_a_missing_control_node_depends_on_the_node(
     host: Path, name: str, severity: str
 ) -> None:
     (host / "dev" / name).unlink()
@@ -109,7 +110,7 @@ def test_another_missing_control_node_is_a_finding_by_its_weight(
     assert len(inventory.nodes) == 3
 
 
-def test_control_nodes_keep_the_numbers_that_the_kernel_chose(tmp_path: Path) -> None:
+def test_control_nodes_have_the_numbers_of_the_kernel(tmp_path: Path) -> None:
     boot(tmp_path)
     nodes = gpus.NvidiaGpuReader(places(tmp_path), NvidiaNodeReader(places(tmp_path))).read_control_nodes()
     assert {node.path: (node.major, node.minor) for node in nodes} == {
@@ -120,14 +121,14 @@ def test_control_nodes_keep_the_numbers_that_the_kernel_chose(tmp_path: Path) ->
     }
 
 
-def test_a_driver_whose_libraries_are_not_installed_is_not_found(tmp_path: Path) -> None:
+def test_missing_libraries_are_the_error_driver_not_found(tmp_path: Path) -> None:
     boot(tmp_path)
     error = refusal(tmp_path)
     assert error.kind == "driver-not-found"
     assert V550 in error.message
 
 
-def test_libraries_that_outlive_those_which_programs_load_are_no_driver(host: Path) -> None:
+def test_a_driver_without_the_libraries_that_programs_load_is_not_found(host: Path) -> None:
     for name in ("libcuda", "libnvidia-ml", "libGLX_nvidia", "libEGL_nvidia"):
         for file in host.glob(f"usr/lib/x86_64-linux-gnu/{name}.so*"):
             file.unlink()
@@ -135,7 +136,7 @@ def test_libraries_that_outlive_those_which_programs_load_are_no_driver(host: Pa
     assert refusal(host).kind == "driver-not-found"
 
 
-def test_libraries_of_another_version_than_the_kernel_module_are_a_mismatch(tmp_path: Path) -> None:
+def test_libraries_of_another_version_are_the_error_version_mismatch(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path, V535)
     boot(tmp_path)
     error = refusal(tmp_path)
@@ -145,7 +146,7 @@ def test_libraries_of_another_version_than_the_kernel_module_are_a_mismatch(tmp_
     assert "reboot" in error.hint
 
 
-def test_two_installed_versions_give_the_one_that_runs(tmp_path: Path) -> None:
+def test_the_running_version_of_two_installed_drivers_is_used(tmp_path: Path) -> None:
     driver_files.ubuntu(tmp_path, V535)
     laid = install(tmp_path, driver_files.ubuntu)
     inventory = discover(tmp_path)
@@ -154,7 +155,7 @@ def test_two_installed_versions_give_the_one_that_runs(tmp_path: Path) -> None:
     assert rules(inventory) == {"other-driver-version": "info"}
 
 
-def test_the_version_that_runs_is_given_even_where_the_links_lead_to_the_other(tmp_path: Path) -> None:
+def test_the_running_version_is_used_even_if_links_lead_to_another_version(tmp_path: Path) -> None:
     laid = driver_files.ubuntu(tmp_path)
     driver_files.ubuntu(tmp_path, V535)
     boot(tmp_path)
@@ -164,7 +165,7 @@ def test_the_version_that_runs_is_given_even_where_the_links_lead_to_the_other(t
 
 
 @pytest.mark.parametrize("stem", ["libcuda", "libnvidia-ml"])
-def test_an_upgrade_that_replaced_a_required_library_is_a_mismatch(host: Path, stem: str) -> None:
+def test_a_required_library_of_a_new_version_is_the_error_version_mismatch(host: Path, stem: str) -> None:
     folder = host / "usr/lib/x86_64-linux-gnu"
     (folder / f"{stem}.so.{V550}").rename(folder / f"{stem}.so.580.95.05")
     driver_files.link(folder / f"{stem}.so.1", f"{stem}.so.580.95.05")
@@ -173,7 +174,7 @@ def test_an_upgrade_that_replaced_a_required_library_is_a_mismatch(host: Path, s
     assert "580.95.05" in error.message
 
 
-def test_an_upgrade_that_replaced_another_library_leaves_the_rest_usable(host: Path) -> None:
+def test_an_optional_library_of_a_new_version_is_only_a_finding(host: Path) -> None:
     folder = host / "usr/lib/x86_64-linux-gnu"
     (folder / f"libnvidia-glcore.so.{V550}").rename(folder / "libnvidia-glcore.so.580.95.05")
     inventory = discover(host)
@@ -182,11 +183,11 @@ def test_an_upgrade_that_replaced_another_library_leaves_the_rest_usable(host: P
         "library-incomplete": "warning",
         "capability-incomplete": "warning",
     }
-    (sought,) = [thing for thing in inventory.sought if thing.name == "libnvidia-glcore"]
-    assert sought.reason == "installed only as version 580.95.05"
+    (searched,) = [thing for thing in inventory.searched if thing.name == "libnvidia-glcore"]
+    assert searched.reason == "installed only as version 580.95.05"
 
 
-def test_a_kernel_module_of_the_open_kind_is_told_apart(tmp_path: Path) -> None:
+def test_an_open_kernel_module_has_the_flavour_open(tmp_path: Path) -> None:
     boot(tmp_path)
     text = "NVRM version: NVIDIA UNIX Open Kernel Module for aarch64  580.95.05  Release Build  (x@y)  Tue\n"
     (tmp_path / VERSION).write_text(text)
@@ -194,7 +195,7 @@ def test_a_kernel_module_of_the_open_kind_is_told_apart(tmp_path: Path) -> None:
     assert (driver.version, driver.flavour, driver.architecture) == ("580.95.05", "open", "aarch64")
 
 
-def test_a_whole_host_is_ready(tmp_path: Path) -> None:
+def test_a_complete_host_has_no_finding(tmp_path: Path) -> None:
     install(tmp_path, driver_files.ubuntu, gpus=12)
     inventory = discover(tmp_path)
     assert [gpu.uuid for gpu in inventory.accelerators] == [gpu.uuid for gpu in example_gpus(12)]
@@ -202,7 +203,7 @@ def test_a_whole_host_is_ready(tmp_path: Path) -> None:
 
 
 class ClosedRoot(Root):
-    """A tree of which some folders may not be listed; root itself is never refused."""
+    """A host with two folders that cannot be listed. Permissions would not prevent root from listing them."""
 
     def listdir(self, path: str) -> list[str]:
         if self.resolve(path) in {gpus.GPUS, "/usr/lib/x86_64-linux-gnu"}:
@@ -211,7 +212,7 @@ class ClosedRoot(Root):
 
 
 @pytest.mark.parametrize("with_sys", [True, False])
-def test_gpus_that_may_not_be_listed_are_not_called_absent(host: Path, *, with_sys: bool) -> None:
+def test_gpus_that_cannot_be_listed_are_not_reported_as_absent(host: Path, *, with_sys: bool) -> None:
     if not with_sys:
         shutil.rmtree(host / "sys")
     with pytest.raises(HostError, match=f"{gpus.GPUS} cannot be read: Permission denied") as caught:
@@ -219,13 +220,13 @@ def test_gpus_that_may_not_be_listed_are_not_called_absent(host: Path, *, with_s
     assert caught.value.hint == "run as root"
 
 
-def test_libraries_whose_folder_may_not_be_listed_are_not_called_absent(host: Path) -> None:
-    with pytest.raises(HostError, match="cannot be looked into: Permission denied") as caught:
+def test_libraries_whose_folder_cannot_be_listed_are_not_reported_as_absent(host: Path) -> None:
+    with pytest.raises(HostError, match="cannot be read: Permission denied") as caught:
         VENDOR.discover(replace(places(host), driver=ClosedRoot(str(host))))
     assert caught.value.hint == "run as root"
 
 
-def test_a_closed_folder_beside_the_libraries_is_named(host: Path) -> None:
+def test_a_library_folder_that_cannot_be_read_is_reported(host: Path) -> None:
     link(host / "usr/local/nvidia/lib64", "lib64")
     (finding,) = [each for each in discover(host).findings if each.rule == "library-unusable"]
     assert finding.severity == "warning"

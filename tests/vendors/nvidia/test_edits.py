@@ -1,4 +1,4 @@
-"""From an inventory to the drafts of its specs."""
+"""The drafts of specs from an inventory of NVIDIA's devices."""
 
 import socket
 import subprocess
@@ -48,13 +48,13 @@ def inventory(
     return values.inventory("nvidia", *gpus, driver=driver, nodes=nodes, files=files)
 
 
-def draft(given: Inventory, *capabilities: str) -> Draft:
-    (made,) = drafts(given, (Profile(name="p", device_class="gpu", capabilities=capabilities),))
+def draft(host: Inventory, *capabilities: str) -> Draft:
+    (made,) = drafts(host, (Profile(name="p", device_class="gpu", capabilities=capabilities),))
     return delivered(made)
 
 
 def devices(made: Draft) -> dict[str, list[str]]:
-    """Return the nodes of each GPU by its names."""
+    """Return name -> paths of nodes, for each CDI device except the device `none`."""
     gpus = [device for device in made.devices if device != FILES_ALONE]
     return {device.name: [node.path for node in device.edits.device_nodes] for device in gpus}
 
@@ -63,7 +63,7 @@ def mounts(made: Draft) -> dict[str, str]:
     return {mount.container_path: mount.host_path for mount in made.edits.mounts}
 
 
-def test_the_drivers_files_come_without_a_gpu_too() -> None:
+def test_the_device_none_has_the_drivers_files_without_a_gpu() -> None:
     made = draft(inventory(gpu(0), nodes=(node("/dev/ctl"),), files=(library("libcuda.so.1"),)))
     (alone,) = [device for device in made.devices if device.name == "none"]
     assert alone.edits == ContainerEdits(env=("NVIDIA_VISIBLE_DEVICES=void",))
@@ -72,20 +72,20 @@ def test_the_drivers_files_come_without_a_gpu_too() -> None:
     assert "env" not in document["devices"][-1]["containerEdits"]
 
 
-def test_the_drivers_files_alone_are_no_reason_for_a_spec() -> None:
+def test_a_host_without_a_usable_gpu_has_no_device_none() -> None:
     assert draft(inventory(replace(gpu(0), usable=False))).devices == ()
 
 
-def test_a_gpu_is_a_device_by_its_index_and_by_its_uuid() -> None:
+def test_a_gpu_is_named_by_its_index_and_its_uuid() -> None:
     own = ["/dev/nvidia0", "/dev/dri/card0"]
     assert devices(draft(inventory(gpu(0, "GPU-a")))) == {"0": own, "GPU-a": own}
 
 
-def test_a_gpu_without_uuid_is_a_device_by_its_index_only() -> None:
+def test_a_gpu_without_a_uuid_is_named_only_by_its_index() -> None:
     assert list(devices(draft(inventory(gpu(0), gpu(1, "GPU-b"))))) == ["0", "1", "GPU-b"]
 
 
-def test_an_unusable_gpu_is_no_device_and_moves_no_name() -> None:
+def test_an_unusable_gpu_has_no_device_and_does_not_change_other_names() -> None:
     assert list(devices(draft(inventory(gpu(0, "GPU-a", usable=False), gpu(1))))) == ["1"]
 
 
@@ -93,11 +93,11 @@ def test_a_host_whose_gpus_are_all_unusable_has_no_device() -> None:
     assert draft(inventory(gpu(0, usable=False))).devices == ()
 
 
-def test_every_container_is_kept_from_a_second_injection() -> None:
+def test_the_spec_sets_nvidia_visible_devices_to_void() -> None:
     assert draft(inventory(gpu(0))).edits.env == ("NVIDIA_VISIBLE_DEVICES=void",)
 
 
-def test_a_host_path_is_given_only_where_it_differs() -> None:
+def test_a_host_path_is_written_only_if_it_differs_from_the_container_path() -> None:
     made = draft(inventory(nodes=(node("/dev/a"), node("/dev/b", host_path="/srv/dev/b", mode=0o640))))
     assert [(n.path, n.host_path, n.file_mode) for n in made.edits.device_nodes] == [
         ("/dev/a", None, 0o666),
@@ -105,24 +105,24 @@ def test_a_host_path_is_given_only_where_it_differs() -> None:
     ]
 
 
-def test_libraries_go_where_debians_and_red_hats_loaders_look() -> None:
+def test_libraries_are_mounted_into_the_folders_of_debians_and_red_hats_loaders() -> None:
     assert mounts(draft(inventory(files=(library("libcuda.so.1"),)))) == {
         f"{DEBIAN}/libcuda.so.1": "/host/libcuda.so.1",
         f"{RED_HAT}/libcuda.so.1": "/host/libcuda.so.1",
     }
 
 
-def test_on_arm_libraries_go_where_its_loaders_look() -> None:
+def test_libraries_on_arm_are_mounted_into_the_folders_of_the_loaders_for_arm() -> None:
     made = draft(inventory(files=(library("libcuda.so.1"),), machine="aarch64"))
     assert mounts(made).keys() == {"/usr/lib/aarch64-linux-gnu/libcuda.so.1", "/usr/lib64/libcuda.so.1"}
 
 
-def test_a_file_with_places_of_its_own_is_mounted_there_only() -> None:
+def test_a_file_with_fixed_target_paths_is_mounted_only_at_these_paths() -> None:
     file = DriverFile(kind="binary", host_path="/opt/smi", capabilities=(), targets=("/usr/bin/nvidia-smi",))
     assert mounts(draft(inventory(files=(file,)))) == {"/usr/bin/nvidia-smi": "/opt/smi"}
 
 
-def test_of_two_files_for_one_place_the_first_is_mounted() -> None:
+def test_the_first_of_two_files_for_one_path_is_mounted() -> None:
     one, two = library("libcuda.so.1"), library("libcuda.so.1")
     made = draft(inventory(files=(one, replace(two, host_path="/other/libcuda.so.1"))))
     assert set(mounts(made).values()) == {"/host/libcuda.so.1"}
@@ -143,20 +143,20 @@ def options_of(kind: str) -> tuple[str, ...]:
     return delivered(made).edits.mounts[0].options
 
 
-def test_sockets_and_pipes_are_mounted_without_the_right_to_execute() -> None:
+def test_sockets_and_pipes_are_mounted_with_noexec() -> None:
     assert options_of("socket") == ("nosuid", "nodev", "rbind", "rprivate", "noexec")
     assert {"ro", "nosuid", "nodev", "noexec"} < set(options_of("pipe"))
 
 
 @pytest.mark.usefixtures("own_mounts")
-def test_a_container_within_the_container_can_bind_a_socket_as_nvidias_tools_do(tmp_path: Path) -> None:
+def test_a_nested_container_can_bind_a_socket_with_the_options_of_nvidias_tools(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(str(tmp_path / "socket"))
     for name in ("outer", "inner"):
         (tmp_path / name).touch()
     flags = [option for option in options_of("socket") if option not in {"rbind", "rprivate"}]
-    # What a runtime makes of the options, and what libnvidia-container does in a user namespace below: its
-    # flags take the place of those that are there.
+    # The outer mount has the options as the runtime sets them. The inner mount is in a nested user namespace.
+    # libnvidia-container replaces all options of such a mount.
     script = f"""
         mount --rbind socket outer && mount -o remount,bind,{",".join(flags)} outer
         exec unshare --user --map-root-user --mount sh -ec '
@@ -174,19 +174,19 @@ def test_a_container_within_the_container_can_bind_a_socket_as_nvidias_tools_do(
     assert done.returncode == 0, done.stderr
 
 
-def test_a_profile_gives_the_files_and_nodes_of_its_capabilities_and_of_all() -> None:
-    given = inventory(
+def test_a_profile_has_the_files_and_nodes_with_its_capabilities_and_without_capabilities() -> None:
+    host = inventory(
         gpu(0),
         nodes=(node("/dev/ctl"), node("/dev/uvm", "compute")),
         files=(library("a", "compute", "video"), library("b", "graphics"), library("c")),
     )
-    made = draft(given, "compute")
+    made = draft(host, "compute")
     assert {mount.host_path for mount in made.edits.mounts} == {"/host/a", "/host/c"}
     assert [n.path for n in made.edits.device_nodes] == ["/dev/ctl", "/dev/uvm"]
     assert devices(made) == {"0": ["/dev/nvidia0"]}
 
 
-def test_each_profile_gives_a_draft_of_its_own_kind() -> None:
+def test_each_profile_has_a_draft_with_its_kind() -> None:
     profiles = (DEFAULT, Profile(name="video", device_class="video", capabilities=("video",)))
     kinds = [made.kind for made in VENDOR.edits(inventory(gpu(0)), profiles)]
     assert kinds == ["nvidia.com/gpu", "nvidia.com/video"]
@@ -202,18 +202,18 @@ def every_edit(made: Draft) -> list[ContainerEdits]:
 
 
 @given(hosts(), PROFILES)
-def test_every_path_of_a_draft_was_in_the_inventory(given: Inventory, profile: Profile) -> None:
-    (made,) = drafts(given, (profile,))
-    gpu_nodes = [node for accelerator in given.accelerators for node in accelerator.nodes]
-    known_nodes = {(node.path, node.host_path) for node in (*given.nodes, *gpu_nodes)}
+def test_every_path_of_a_draft_is_in_the_inventory(host: Inventory, profile: Profile) -> None:
+    (made,) = drafts(host, (profile,))
+    gpu_nodes = [node for accelerator in host.accelerators for node in accelerator.nodes]
+    known_nodes = {(node.path, node.host_path) for node in (*host.nodes, *gpu_nodes)}
     for edits in every_edit(made):
         assert {(node.path, node.host_path) for node in edits.device_nodes} <= known_nodes
-        assert {mount.host_path for mount in edits.mounts} <= {file.host_path for file in given.files}
+        assert {mount.host_path for mount in edits.mounts} <= {file.host_path for file in host.files}
 
 
 @given(hosts(), PROFILES)
-def test_no_name_and_no_place_is_given_twice(given: Inventory, profile: Profile) -> None:
-    (made,) = drafts(given, (profile,))
+def test_no_name_and_no_path_is_used_twice(host: Inventory, profile: Profile) -> None:
+    (made,) = drafts(host, (profile,))
     names = [device.name for device in made.devices]
     places = [mount.container_path for mount in made.edits.mounts]
     assert len(set(names)) == len(names)
@@ -221,15 +221,15 @@ def test_no_name_and_no_place_is_given_twice(given: Inventory, profile: Profile)
 
 
 @given(hosts())
-def test_a_usable_gpu_has_all_its_names_and_an_unusable_none(given: Inventory) -> None:
-    (made,) = drafts(given, (DEFAULT,))
-    wanted = [name for a in given.accelerators if a.usable for name in (str(a.index), a.uuid) if name]
+def test_a_usable_gpu_has_all_its_names_and_an_unusable_gpu_has_no_name(host: Inventory) -> None:
+    (made,) = drafts(host, (DEFAULT,))
+    wanted = [name for a in host.accelerators if a.usable for name in (str(a.index), a.uuid) if name]
     assert [device.name for device in made.devices] == [*wanted, *["none"] * bool(wanted)]
 
 
 @given(hosts(), PROFILES)
-def test_a_profile_gives_no_more_than_the_whole(given: Inventory, profile: Profile) -> None:
-    part, whole = (drafts(given, (each,))[0] for each in (profile, DEFAULT))
+def test_a_profile_has_no_edit_that_the_default_profile_lacks(host: Inventory, profile: Profile) -> None:
+    part, whole = (drafts(host, (each,))[0] for each in (profile, DEFAULT))
     for some, every in zip(every_edit(part), every_edit(whole), strict=True):
         assert set(some.device_nodes) <= set(every.device_nodes)
         assert set(some.mounts) <= set(every.mounts)
@@ -237,22 +237,22 @@ def test_a_profile_gives_no_more_than_the_whole(given: Inventory, profile: Profi
 
 @given(hosts(), st.randoms(use_true_random=False))
 def test_the_bytes_of_a_spec_do_not_depend_on_the_order_of_the_inventory(
-    given: Inventory, random: Random
+    host: Inventory, random: Random
 ) -> None:
     def shuffled(values: tuple[object, ...]) -> tuple[object, ...]:
         return tuple(random.sample(values, len(values)))
 
     other = replace(
-        given,
-        accelerators=shuffled(given.accelerators),
-        nodes=shuffled(given.nodes),
-        files=shuffled(given.files),
+        host,
+        accelerators=shuffled(host.accelerators),
+        nodes=shuffled(host.nodes),
+        files=shuffled(host.files),
     )
-    one, two = (render(build(drafts(each, (DEFAULT,))[0])) for each in (given, other))
+    one, two = (render(build(drafts(each, (DEFAULT,))[0])) for each in (host, other))
     assert one == two
 
 
-def test_who_administers_gpus_gets_forward_compatibility_and_no_other_step() -> None:
+def test_the_kind_for_administration_has_only_the_step_for_forward_compatibility() -> None:
     held = (GroupDevice(name="all", nodes=(node("/dev/nvidiactl"),)),)
     kind = "management.nvidia.com/gpu"
     files = (library("libcuda.so.1"), library("libEGL_nvidia.so.0"))

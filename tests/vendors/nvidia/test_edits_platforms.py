@@ -1,4 +1,4 @@
-"""Tegra boards and WSL2 hosts know profiles as other hosts do: each is a kind of its own."""
+"""Tegra boards and WSL2 hosts support profiles like other hosts. Each profile is a separate kind."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
 @pytest.mark.parametrize("host", [orin, wsl2])
-def test_each_profile_is_a_kind_of_its_own(tmp_path: Path, host: Callable[[Path], None]) -> None:
+def test_each_profile_is_a_separate_kind(tmp_path: Path, host: Callable[[Path], None]) -> None:
     host(tmp_path)
     profiles = (DEFAULT, Profile(name="compute", device_class="gpu-compute", capabilities=("compute",)))
     drafts = VENDOR.edits(discover(tmp_path), profiles)
@@ -24,10 +24,10 @@ def test_each_profile_is_a_kind_of_its_own(tmp_path: Path, host: Callable[[Path]
 
 
 @pytest.mark.parametrize("host", [orin, wsl2])
-def test_parts_of_a_narrow_profile_have_the_whole_driver_which_is_one_there(
+def test_capability_kinds_of_a_platform_have_the_complete_driver(
     tmp_path: Path, host: Callable[[Path], None]
 ) -> None:
     host(tmp_path)
-    whole, *parts = VENDOR.edits(discover(tmp_path), (replace(DEFAULT, narrow=True),))
+    whole, *parts = VENDOR.edits(discover(tmp_path), (replace(DEFAULT, has_capability_kinds=True),))
     assert [part.kind for part in parts] == ["nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"]
     assert all((part.devices, part.payload) == (whole.devices, whole.payload) for part in parts)

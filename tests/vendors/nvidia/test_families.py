@@ -1,4 +1,4 @@
-"""The families beside the GPUs: a kind each where its nodes are, and never half a device."""
+"""Device families other than GPUs. A family has a kind if its nodes exist."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nodes(root: Path, *paths: str, major: int = 240, mode: int = 0o666) -> None:
 
 
 def capability(root: Path, name: str, minor: int) -> None:
-    """Write a capability's own file, as the kernel does for MIG's administration."""
+    """Write the kernel's file of the capability NAME for the administration of MIG."""
     text = f"DeviceFileMinor: {minor}\nDeviceFileMode: 256\nDeviceFileModify: 1\n"
     write(root / f"proc/driver/nvidia/capabilities/mig/{name}", text)
 
@@ -54,12 +54,12 @@ def with_mig_administration(root: Path) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return a host whose GPU has MIG, which two nodes administer."""
+    """Return a host whose GPU has MIG, with the two nodes for the administration of MIG."""
     with_mig_administration(tmp_path)
     return tmp_path
 
 
-def look(root: Path) -> tuple[dict[str, Group], tuple[Finding, ...]]:
+def read(root: Path) -> tuple[dict[str, Group], tuple[Finding, ...]]:
     where = places(root)
     groups, findings = read_groups(where, NvidiaNodeReader(where))
     assert len({group.device_class for group in groups}) == len(groups)
@@ -67,8 +67,8 @@ def look(root: Path) -> tuple[dict[str, Group], tuple[Finding, ...]]:
 
 
 def offered(root: Path) -> dict[str, dict[str, list[str]]]:
-    """Return what is offered, with no finding: class -> device -> paths of its nodes."""
-    groups, findings = look(root)
+    """Return the devices as class -> device -> paths of nodes. There must be no finding."""
+    groups, findings = read(root)
     assert findings == ()
     return {
         name: {device.name: [node.path for node in device.nodes] for device in group.devices}
@@ -77,7 +77,7 @@ def offered(root: Path) -> dict[str, dict[str, list[str]]]:
 
 
 def documents(root: Path) -> dict[str, Any]:
-    """Return the specs of the groups, all of them valid: kind -> document."""
+    """Return the specs of the groups by kind. All specs must be valid."""
     where = places(root)
     groups, findings = read_groups(where, NvidiaNodeReader(where))
     found = inventory("nvidia", findings=findings, groups=groups)
@@ -102,28 +102,28 @@ NO_ADAPTERS = ("/dev/infiniband/issm0", "/dev/infiniband/umad0")
     ],
     ids=["no family", "NVSwitches of a DGX", "adapters of MOFED", "rdma_cm without an adapter", "GDRCopy"],
 )
-def test_a_family_whose_nodes_belong_together_is_one_device(
+def test_the_nodes_of_a_family_are_one_device(
     tmp_path: Path, family: str, members: tuple[str, ...], others: tuple[str, ...]
 ) -> None:
     nodes(tmp_path, *members, *others)
     assert offered(tmp_path) == ({family: {"all": list(members)}} if family else {})
 
 
-def test_a_gb200_offers_its_imex_channels_by_number_in_the_order_people_count(tmp_path: Path) -> None:
+def test_a_gb200_offers_its_imex_channels_by_number_in_natural_order(tmp_path: Path) -> None:
     nodes(tmp_path, *(f"{CHANNELS}{number}" for number in (0, 2, 10, 2047)))
     wanted = {str(number): [f"{CHANNELS}{number}"] for number in (0, 2, 10, 2047)}
     assert offered(tmp_path) == {"imex-channel": wanted}
     assert list(offered(tmp_path)["imex-channel"]) == ["0", "2", "10", "2047"]
 
 
-def test_every_imex_channel_of_a_rack_is_in_the_spec_and_together_in_all(tmp_path: Path) -> None:
+def test_every_imex_channel_of_a_rack_is_a_device_and_is_in_the_device_all(tmp_path: Path) -> None:
     nodes(tmp_path, *(f"{CHANNELS}{number}" for number in range(300)))
     document = documents(tmp_path)["nvidia.com/imex-channel"]
     assert [device["name"] for device in document["devices"]] == [*map(str, range(300)), "all"]
     assert len(document["devices"][-1]["containerEdits"]["deviceNodes"]) == 300
 
 
-def test_a_gds_host_offers_its_nodes_with_what_libcufile_reads(tmp_path: Path) -> None:
+def test_the_nodes_of_gds_are_offered_with_the_files_of_libcufile(tmp_path: Path) -> None:
     nodes(tmp_path, *(f"/dev/nvidia-fs{number}" for number in range(16)))
     put(tmp_path / "etc/cufile.json", b"{}\n")
     (tmp_path / "run/udev/data").mkdir(parents=True)
@@ -138,25 +138,25 @@ def test_a_gds_host_offers_its_nodes_with_what_libcufile_reads(tmp_path: Path) -
     assert all("ro" in mount["options"] for mount in mounts)
 
 
-def test_gds_is_served_without_the_files_that_a_host_lacks(tmp_path: Path) -> None:
+def test_gds_is_offered_without_the_files_that_a_host_lacks(tmp_path: Path) -> None:
     nodes(tmp_path, "/dev/nvidia-fs0")
-    groups, findings = look(tmp_path)
+    groups, findings = read(tmp_path)
     assert groups["gds"].files == ()
     assert findings == ()
 
 
 @pytest.mark.parametrize("path", ["etc/cufile.json", "run/udev"])
-def test_gds_is_served_without_a_file_that_is_empty_or_something_else(tmp_path: Path, path: str) -> None:
+def test_gds_is_offered_without_a_file_that_is_empty_or_of_another_type(tmp_path: Path, path: str) -> None:
     nodes(tmp_path, "/dev/nvidia-fs0")
     put(tmp_path / path)
-    groups, findings = look(tmp_path)
+    groups, findings = read(tmp_path)
     assert groups["gds"].files == ()
     assert [(finding.severity, finding.rule, finding.path, finding.hint) for finding in findings] == [
         ("warning", "file-unusable", f"/{path}", "see 'gdscheck -p'")
     ]
 
 
-def test_the_configuration_of_gds_is_the_drivers_before_the_hosts(tmp_path: Path) -> None:
+def test_gds_uses_the_drivers_configuration_instead_of_the_hosts(tmp_path: Path) -> None:
     nodes(tmp_path, "/dev/nvidia-fs0")
     put(tmp_path / "etc/cufile.json", b"{}")
     put(tmp_path / "run/nvidia/driver/etc/cufile.json", b"{}")
@@ -167,14 +167,14 @@ def test_the_configuration_of_gds_is_the_drivers_before_the_hosts(tmp_path: Path
     ]
 
 
-def test_a_group_without_an_own_all_gets_one_and_one_with_it_gets_no_second(tmp_path: Path) -> None:
+def test_each_group_has_exactly_one_device_all(tmp_path: Path) -> None:
     nodes(tmp_path, "/dev/gdrdrv", f"{CHANNELS}0")
     made = documents(tmp_path)
     assert [device["name"] for device in made["nvidia.com/gdrcopy"]["devices"]] == ["all"]
     assert [device["name"] for device in made["nvidia.com/imex-channel"]["devices"]] == ["0", "all"]
 
 
-def test_a_spec_of_a_group_keeps_nvidias_own_runtime_from_injecting_again(tmp_path: Path) -> None:
+def test_a_spec_of_a_group_sets_nvidia_visible_devices_to_void(tmp_path: Path) -> None:
     nodes(tmp_path, "/dev/gdrdrv")
     assert documents(tmp_path)["nvidia.com/gdrcopy"]["containerEdits"] == {
         "env": ["NVIDIA_VISIBLE_DEVICES=void"]
@@ -184,7 +184,7 @@ def test_a_spec_of_a_group_keeps_nvidias_own_runtime_from_injecting_again(tmp_pa
 @pytest.mark.parametrize(
     "name", ["channel", "channelx", "channel-1", "channel01", "channel12345678", "channel٣", "xchannel0"]
 )
-def test_a_name_that_is_no_channels_is_passed_over(tmp_path: Path, name: str) -> None:
+def test_a_file_whose_name_is_not_a_channel_name_is_skipped(tmp_path: Path, name: str) -> None:
     nodes(tmp_path, f"/dev/nvidia-caps-imex-channels/{name}")
     assert offered(tmp_path) == {}
 
@@ -202,12 +202,12 @@ def test_a_name_that_is_no_channels_is_passed_over(tmp_path: Path, name: str) ->
         ("/dev/gdrdrv", "/dev/nvidia-fs0"),
     ],
 )
-def test_what_is_no_node_is_left_out_and_the_others_are_served(
+def test_a_file_that_is_not_a_node_is_left_out_and_other_nodes_are_offered(
     tmp_path: Path, path: str, other: str, kind: str
 ) -> None:
     nodes(tmp_path, other)
     make_any_instead(tmp_path / path.lstrip("/"), kind)
-    groups, findings = look(tmp_path)
+    groups, findings = read(tmp_path)
     served = [node.path for group in groups.values() for device in group.devices for node in device.nodes]
     assert served == [other]
     assert [(finding.severity, finding.rule, finding.path) for finding in findings] == [
@@ -215,15 +215,15 @@ def test_what_is_no_node_is_left_out_and_the_others_are_served(
     ]
 
 
-def test_a_node_behind_a_link_is_given_as_what_it_leads_to(tmp_path: Path) -> None:
+def test_a_node_behind_a_link_has_the_target_as_its_host_path(tmp_path: Path) -> None:
     nodes(tmp_path, "/dev/gpu/gdrdrv")
     (tmp_path / "dev/gdrdrv").symlink_to("/dev/gpu/gdrdrv")
-    groups, _ = look(tmp_path)
+    groups, _ = read(tmp_path)
     (node,) = groups["gdrcopy"].devices[0].nodes
     assert (node.path, node.host_path) == ("/dev/gdrdrv", "/dev/gpu/gdrdrv")
 
 
-def test_nodes_are_sought_below_the_dev_root(tmp_path: Path) -> None:
+def test_nodes_are_searched_below_the_dev_root(tmp_path: Path) -> None:
     nodes(tmp_path / "driver", "/dev/gdrdrv")
     where = places(tmp_path, dev="/driver")
     (group,), _ = read_groups(where, NvidiaNodeReader(where))
@@ -231,26 +231,28 @@ def test_nodes_are_sought_below_the_dev_root(tmp_path: Path) -> None:
     assert (node.path, node.host_path) == ("/dev/gdrdrv", "/driver/dev/gdrdrv")
 
 
-def test_mig_is_administered_by_two_devices(root: Path) -> None:
+def test_the_kind_mig_has_two_devices_for_the_administration(root: Path) -> None:
     wanted = {"mig-config": [caps.node_path(1)], "mig-monitor": [caps.node_path(2)]}
     assert offered(root) == {"mig": wanted}
     names = [device["name"] for device in documents(root)["nvidia.com/mig"]["devices"]]
     assert names == ["mig-config", "mig-monitor", "all"]
 
 
-def test_where_no_gpu_has_mig_nobody_needs_to_administer_it(root: Path) -> None:
+def test_without_a_gpu_with_mig_the_kind_mig_does_not_exist(root: Path) -> None:
     (root / "proc/driver/nvidia/capabilities/gpu0/mig").rmdir()
     assert offered(root) == {}
 
 
 @pytest.mark.parametrize("only", ["capabilities", "mig-minors"])
-def test_either_of_the_kernels_files_tells_the_minors(root: Path, only: str) -> None:
+def test_each_of_the_two_kernel_files_is_sufficient_for_the_minors(root: Path, only: str) -> None:
     other = {"capabilities": "nvidia-caps/mig-minors", "mig-minors": "nvidia/capabilities/mig"}[only]
     (root / "proc/driver" / other).rename(root / "away")
     assert offered(root)["mig"].keys() == {"mig-config", "mig-monitor"}
 
 
-def test_a_missing_administration_node_leaves_its_device_out_and_could_be_made(root: Path) -> None:
+def test_a_device_without_its_administration_node_is_left_out_and_the_node_can_be_created(
+    root: Path,
+) -> None:
     (root / f".{caps.node_path(1)}").unlink()
     where = places(root)
     reader = NvidiaNodeReader(where)
@@ -264,42 +266,42 @@ def test_a_missing_administration_node_leaves_its_device_out_and_could_be_made(r
     ]
 
 
-def test_an_administration_node_of_another_minor_is_not_given(root: Path) -> None:
+def test_an_administration_node_with_another_minor_is_not_used(root: Path) -> None:
     make_node(root, Node(path=caps.node_path(2), major=CAPS_MAJOR, minor=9))
-    groups, findings = look(root)
+    groups, findings = read(root)
     assert [device.name for device in groups["mig"].devices] == ["mig-config"]
     assert [finding.rule for finding in findings] == ["mig-admin-node-missing"]
 
 
-def test_minors_that_contradict_each_other_give_no_device(root: Path) -> None:
+def test_a_capability_with_different_minors_in_two_kernel_files_has_no_device(root: Path) -> None:
     capability(root, "config", 7)
-    groups, findings = look(root)
+    groups, findings = read(root)
     assert [device.name for device in groups["mig"].devices] == ["mig-monitor"]
-    assert "its minor is 7" in findings[0].message
+    assert "the minor number is 7" in findings[0].message
 
 
 @pytest.mark.parametrize(
     "content",
     ["", "rubbish", "DeviceFileMinor: many\n", "DeviceFileMinor: -1\n", f"DeviceFileMinor: {1 << 20}\n"],
 )
-def test_a_capability_without_a_minor_gives_no_device_and_a_finding(root: Path, content: str) -> None:
+def test_a_capability_without_a_minor_has_no_device_and_a_finding(root: Path, content: str) -> None:
     (root / "proc/driver/nvidia-caps/mig-minors").unlink()
     write(root / "proc/driver/nvidia/capabilities/mig/config", content)
-    groups, findings = look(root)
+    groups, findings = read(root)
     assert [device.name for device in groups["mig"].devices] == ["mig-monitor"]
     (finding,) = findings
     assert finding.path == "mig-config"
-    assert "/mig/config tells no minor" in finding.message
+    assert "/mig/config contains no minor number" in finding.message
 
 
-def test_management_is_every_node_but_those_that_are_asked_for_by_themselves(tmp_path: Path) -> None:
-    given = [
+def test_the_group_management_has_every_node_except_nodes_with_a_separate_kind(tmp_path: Path) -> None:
+    management = [
         *("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia10"),
         *(node.path for node in control_nodes()),
         *(caps.node_path(1), caps.node_path(2), f"{CHANNELS}0"),
     ]
     others = ("/dev/nvidia-fs0", "/dev/nvidia-nvswitch0", "/dev/nvidia-nvswitchctl", "/dev/nvidia-nvlink")
-    nodes(tmp_path, *given, *others, "/dev/gdrdrv", "/dev/null")
+    nodes(tmp_path, *management, *others, "/dev/gdrdrv", "/dev/null")
     put(tmp_path / "dev/nvidia-notes.txt", b"no node")
     where = places(tmp_path)
     group = management_group(where, NvidiaNodeReader(where))
@@ -307,11 +309,11 @@ def test_management_is_every_node_but_those_that_are_asked_for_by_themselves(tmp
     assert group.device_class == "management"
     (device,) = group.devices
     assert device.name == "all"
-    assert {node.path for node in device.nodes} == set(given)
+    assert {node.path for node in device.nodes} == set(management)
     paths = [node.path for node in device.nodes]
     assert paths.index("/dev/nvidia1") < paths.index("/dev/nvidia10")
 
 
-def test_a_host_without_nodes_has_no_management(tmp_path: Path) -> None:
+def test_a_host_without_nodes_has_no_management_group(tmp_path: Path) -> None:
     where = places(tmp_path)
     assert management_group(where, NvidiaNodeReader(where)) is None

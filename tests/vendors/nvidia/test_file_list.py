@@ -1,6 +1,7 @@
-"""The driver's own list of its files adds what no table knows, and takes nothing away.
+"""The driver's own list of its files adds files that are not in cdigen's tables, and removes no file.
 
-No driver that Debian packages has the list: these are written in the form that its readers describe.
+The drivers in Debian's packages have no list. The lists in these tests have the format that other programs
+read.
 """
 
 import json
@@ -58,13 +59,13 @@ def host(tmp_path: Path) -> Path:
 
 
 def added(before: Inventory, after: Inventory) -> dict[str, DriverFile]:
-    # The driver's version in a library's name is enough to take it, and the list tells what it serves.
+    # cdigen finds libnvidia-next without the list, by the version in the name. The list adds capabilities.
     assert {file for file in before.files if "libnvidia-next" not in file.host_path} <= set(after.files)
     new = set(after.files) - set(before.files)
     return {file.host_path.rpartition("/")[2]: file for file in new}
 
 
-def test_what_the_list_names_and_no_table_knows_is_given_where_it_serves(host: Path) -> None:
+def test_files_that_only_the_list_has_are_added_with_their_capabilities(host: Path) -> None:
     before = discover(host)
     put(host / LIST, json.dumps(ENTRIES).encode())
     after = discover(host)
@@ -80,7 +81,7 @@ def test_what_the_list_names_and_no_table_knows_is_given_where_it_serves(host: P
     assert rules(after) == {"other-driver-version": "info"}
 
 
-def test_what_an_image_has_itself_is_never_the_drivers_whatever_its_list_says(host: Path) -> None:
+def test_files_that_do_not_belong_to_the_driver_are_not_added_even_if_the_list_has_them(host: Path) -> None:
     for name, soname in (("libc.so.6", "libc.so.6"), ("libstdc++.so.6.0.30", "libstdc++.so.6")):
         write_library(host / FOLDER / name, soname)
     put(host / "usr/bin/sh", b"\x7fELF", 0o755)
@@ -113,7 +114,7 @@ def test_what_an_image_has_itself_is_never_the_drivers_whatever_its_list_says(ho
         json.dumps([entry(f"libnvidia-new.so.2.1.{number}", "LIB") for number in range(5000)]),
     ],
 )
-def test_a_list_of_another_form_is_said_and_changes_nothing(host: Path, text: str) -> None:
+def test_a_list_in_another_format_is_reported_and_changes_nothing(host: Path, text: str) -> None:
     before = discover(host)
     put(host / LIST, text.encode())
     after = discover(host)
@@ -121,12 +122,12 @@ def test_a_list_of_another_form_is_said_and_changes_nothing(host: Path, text: st
     assert rules(after) == {"file-list-unreadable": "info"}
 
 
-def test_a_list_that_is_no_file_is_said(host: Path) -> None:
+def test_a_list_that_is_not_a_regular_file_is_reported(host: Path) -> None:
     (host / LIST).mkdir(parents=True)
     assert rules(discover(host)) == {"file-list-unreadable": "info"}
 
 
-def test_the_daemon_looks_again_when_the_list_or_a_program_changes(tmp_path: Path) -> None:
+def test_the_daemon_watches_the_list_and_the_programs_in_the_search_paths(tmp_path: Path) -> None:
     watched = VENDOR.watches(places(tmp_path)).files
     assert {f"{tmp_path}/{LIST}", f"{tmp_path}/usr/bin/nvidia-smi"} <= set(watched)
     moved = replace(places(tmp_path), config_search_paths=("/own/share",), binary_search_paths=("/own/bin",))

@@ -1,4 +1,4 @@
-"""The driver's files that are not libraries: programs, firmware, data, X modules, sockets."""
+"""The driver's files other than libraries: programs, firmware, data, X modules and sockets."""
 
 import os
 import socket
@@ -21,41 +21,41 @@ def targets(root: Path, *library_folders: str) -> dict[str, str]:
 
 
 def findings(root: Path) -> list[Finding]:
-    _, _, said = find_files(places(root), DRIVER, ())
-    assert all(finding.line().isprintable() for finding in said)
-    return said
+    _, _, found = find_files(places(root), DRIVER, ())
+    assert all(finding.line().isprintable() for finding in found)
+    return found
 
 
 def program(path: Path) -> None:
     put(path, b"\x7fELF", 0o755)
 
 
-def test_a_host_without_files_is_told_what_was_looked_for(tmp_path: Path) -> None:
-    files, sought, said = find_files(places(tmp_path), DRIVER, ())
-    assert (files, said) == ([], [])
-    assert {thing.reason for thing in sought} == {"no such file"}
-    assert {thing.kind for thing in sought} == {"binary", "firmware", "config", "module", "socket"}
-    assert all("{" not in thing.name for thing in sought)
+def test_on_a_host_without_the_files_the_search_results_have_the_reason(tmp_path: Path) -> None:
+    files, searched, findings = find_files(places(tmp_path), DRIVER, ())
+    assert (files, findings) == ([], [])
+    assert {thing.reason for thing in searched} == {"no such file"}
+    assert {thing.kind for thing in searched} == {"binary", "firmware", "config", "module", "socket"}
+    assert all("{" not in thing.name for thing in searched)
 
 
-def test_the_first_folder_of_the_search_path_gives_the_program(tmp_path: Path) -> None:
+def test_the_program_in_the_first_folder_of_the_search_path_is_used(tmp_path: Path) -> None:
     for folder in ("bin", "usr/bin", "usr/local/bin"):
         program(tmp_path / folder / "nvidia-smi")
     assert targets(tmp_path) == {"/usr/bin/nvidia-smi": "/usr/local/bin/nvidia-smi"}
 
 
-def test_a_program_of_the_administrator_stays_one(tmp_path: Path) -> None:
+def test_a_program_in_sbin_stays_in_sbin(tmp_path: Path) -> None:
     program(tmp_path / "usr/sbin/nvidia-cuda-mps-server")
     assert targets(tmp_path) == {"/usr/sbin/nvidia-cuda-mps-server": "/usr/sbin/nvidia-cuda-mps-server"}
 
 
-def test_a_program_beside_the_drivers_own_library_folder_is_found(tmp_path: Path) -> None:
+def test_a_program_next_to_the_drivers_library_folder_is_found(tmp_path: Path) -> None:
     program(tmp_path / "opt/driver/bin/nvidia-smi")
     assert targets(tmp_path) == {}
     assert targets(tmp_path, "/opt/driver/lib64") == {"/usr/bin/nvidia-smi": "/opt/driver/bin/nvidia-smi"}
 
 
-def test_binary_search_paths_replace_the_known_folders(tmp_path: Path) -> None:
+def test_the_setting_binary_search_paths_replaces_the_known_folders(tmp_path: Path) -> None:
     program(tmp_path / "usr/bin/nvidia-smi")
     program(tmp_path / "opt/tools/nvidia-smi")
     program(tmp_path / "opt/driver/bin/nvidia-debugdump")
@@ -71,7 +71,7 @@ def test_the_manifest_of_vulkan_sc_is_found_by_each_of_its_names(tmp_path: Path,
     assert targets(tmp_path) == {f"/etc/vulkansc/icd.d/{name}": f"/usr/share/vulkansc/icd.d/{name}"}
 
 
-def test_a_program_that_runs_as_root_for_everyone_is_not_given(tmp_path: Path) -> None:
+def test_a_setuid_root_program_is_left_out(tmp_path: Path) -> None:
     put(tmp_path / "usr/bin/nvidia-modprobe", b"\x7fELF", 0o4755)
     assert targets(tmp_path) == {}
 
@@ -83,7 +83,9 @@ def test_programs_that_few_hosts_have_are_found(tmp_path: Path, name: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["regular file", "dangling link", "looping link", "FIFO", "folder"])
-def test_something_else_in_a_programs_place_is_named_and_left_out(tmp_path: Path, kind: str) -> None:
+def test_a_file_of_another_type_at_a_programs_path_is_reported_and_left_out(
+    tmp_path: Path, kind: str
+) -> None:
     program(tmp_path / "usr/bin/nvidia-smi")
     make_instead(tmp_path / "usr/bin/nvidia-smi", kind)
     assert targets(tmp_path) == {}
@@ -92,13 +94,13 @@ def test_something_else_in_a_programs_place_is_named_and_left_out(tmp_path: Path
     ]
 
 
-def test_a_broken_program_does_not_hide_the_next_one(tmp_path: Path) -> None:
+def test_a_broken_program_is_replaced_by_the_program_in_the_next_folder(tmp_path: Path) -> None:
     link(tmp_path / "usr/local/bin/nvidia-smi", "nowhere")
     program(tmp_path / "usr/bin/nvidia-smi")
     assert targets(tmp_path) == {"/usr/bin/nvidia-smi": "/usr/bin/nvidia-smi"}
 
 
-def test_firmware_comes_from_the_folder_that_the_kernel_would_ask_first(tmp_path: Path) -> None:
+def test_firmware_is_used_from_the_folder_that_the_kernel_searches_first(tmp_path: Path) -> None:
     put(tmp_path / "proc/sys/kernel/osrelease", b"6.12.30-amd64\n")
     places_in_order = (
         "srv/firmware",
@@ -116,24 +118,24 @@ def test_firmware_comes_from_the_folder_that_the_kernel_would_ask_first(tmp_path
 
 
 @pytest.mark.parametrize("name", ["gsp_ga10x.bin.xz", "gsp", "other.bin"])
-def test_only_gsp_firmware_as_the_driver_names_it_is_given(tmp_path: Path, name: str) -> None:
+def test_other_files_in_the_firmware_folder_are_not_offered(tmp_path: Path, name: str) -> None:
     put(tmp_path / f"lib/firmware/nvidia/{V550}" / name, b"laid")
     assert targets(tmp_path) == {}
 
 
-def test_firmware_of_another_version_is_not_given(tmp_path: Path) -> None:
+def test_firmware_of_another_version_is_not_offered(tmp_path: Path) -> None:
     put(tmp_path / f"lib/firmware/nvidia/{V535}/gsp_ga10x.bin", b"laid")
     assert targets(tmp_path) == {}
 
 
 @pytest.mark.parametrize("parameter", [b"", b"\n", b"relative\n", b"/nowhere\n", bytes(range(256))])
-def test_an_unset_or_odd_firmware_folder_is_passed_over(tmp_path: Path, parameter: bytes) -> None:
+def test_an_empty_or_invalid_firmware_parameter_is_ignored(tmp_path: Path, parameter: bytes) -> None:
     put(tmp_path / "sys/module/firmware_class/parameters/path", parameter)
     put(tmp_path / "lib/firmware" / FIRMWARE, b"laid")
     assert targets(tmp_path).keys() == {f"/lib/firmware/{FIRMWARE}"}
 
 
-def test_a_file_in_etc_takes_the_place_of_the_packages_one(tmp_path: Path) -> None:
+def test_a_file_in_etc_is_used_instead_of_the_packages_file(tmp_path: Path) -> None:
     for folder in ("etc", "usr/share"):
         put(tmp_path / folder / "glvnd/egl_vendor.d/10_nvidia.json", b"{}")
     assert targets(tmp_path) == {
@@ -141,7 +143,7 @@ def test_a_file_in_etc_takes_the_place_of_the_packages_one(tmp_path: Path) -> No
     }
 
 
-def test_every_egl_platform_of_nvidia_is_given_and_no_other(tmp_path: Path) -> None:
+def test_only_the_egl_platforms_of_nvidia_are_offered(tmp_path: Path) -> None:
     folder = "usr/share/egl/egl_external_platform.d"
     names = ["09_nvidia_wayland2.json", "10_nvidia_wayland.json", "20_nvidia_xcb.json", "20_nvidia_xlib.json"]
     for name in [*names, "10_mesa.json", "nvidia.txt"]:
@@ -149,7 +151,7 @@ def test_every_egl_platform_of_nvidia_is_given_and_no_other(tmp_path: Path) -> N
     assert list(targets(tmp_path)) == [f"/{folder}/{name}" for name in names]
 
 
-def test_the_vulkan_driver_of_the_running_machine_is_given_and_no_other(tmp_path: Path) -> None:
+def test_only_the_vulkan_manifests_of_the_hosts_architecture_are_offered(tmp_path: Path) -> None:
     for name in (
         "nvidia_icd.json",
         "nvidia_icd.x86_64.json",
@@ -163,14 +165,14 @@ def test_the_vulkan_driver_of_the_running_machine_is_given_and_no_other(tmp_path
     }
 
 
-def test_application_profiles_are_those_of_the_running_version(tmp_path: Path) -> None:
+def test_only_the_application_profile_of_the_running_version_is_offered(tmp_path: Path) -> None:
     for version in (V550, V535):
         put(tmp_path / f"usr/share/nvidia/nvidia-application-profiles-{version}-rc", b"laid")
     name = f"/usr/share/nvidia/nvidia-application-profiles-{V550}-rc"
     assert targets(tmp_path) == {name: name}
 
 
-def test_a_file_of_odd_name_that_leads_to_a_plain_one_is_refused(tmp_path: Path) -> None:
+def test_a_link_with_an_unprintable_name_is_left_out(tmp_path: Path) -> None:
     folder = tmp_path / "usr/share/egl/egl_external_platform.d"
     put(folder / "plain", b"{}")
     link(folder / "1\n_nvidia_2.json", "plain")
@@ -178,7 +180,7 @@ def test_a_file_of_odd_name_that_leads_to_a_plain_one_is_refused(tmp_path: Path)
     assert [finding.rule for finding in findings(tmp_path)] == ["file-unusable"]
 
 
-def test_firmware_of_odd_name_is_refused(tmp_path: Path) -> None:
+def test_firmware_with_an_invalid_name_is_left_out(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path / f"lib/firmware/nvidia/{V550}")
     os.makedirs(folder)
     os.close(os.open(folder + b"/gsp\xff.bin", os.O_CREAT))
@@ -186,28 +188,28 @@ def test_firmware_of_odd_name_is_refused(tmp_path: Path) -> None:
     assert [finding.rule for finding in findings(tmp_path)] == ["file-unusable"]
 
 
-def test_an_x_module_link_to_another_drivers_file_is_passed_over(tmp_path: Path) -> None:
+def test_an_x_module_link_to_another_drivers_file_is_skipped(tmp_path: Path) -> None:
     modules = tmp_path / "usr/lib/xorg/modules/extensions"
     put(tmp_path / f"usr/lib/nvidia/old/libglxserver_nvidia.so.{V535}", b"laid")
     link(modules / "libglxserver_nvidia.so", f"/usr/lib/nvidia/old/libglxserver_nvidia.so.{V535}")
-    _, sought, _ = find_files(places(tmp_path), DRIVER, ())
+    _, searched, _ = find_files(places(tmp_path), DRIVER, ())
     assert targets(tmp_path) == {}
-    assert [thing.found for thing in sought if "glxserver" in thing.name] == [()]
+    assert [thing.found for thing in searched if "glxserver" in thing.name] == [()]
 
 
 @pytest.mark.parametrize("name", ["nvidia-persistenced", "nvidia-fabricmanager"])
 @pytest.mark.parametrize("folder", ["run", "var/run"])
-def test_a_daemons_socket_is_given_at_run(tmp_path: Path, folder: str, name: str) -> None:
+def test_the_socket_of_a_daemon_is_mounted_below_run(tmp_path: Path, folder: str, name: str) -> None:
     path = tmp_path / folder / name
     path.mkdir(parents=True)
     descriptor = os.open(path, os.O_PATH)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(f"/proc/self/fd/{descriptor}/socket")  # an address has 107 bytes at the utmost
+        server.bind(f"/proc/self/fd/{descriptor}/socket")  # an address has at most 107 bytes
         os.close(descriptor)
         assert targets(tmp_path) == {f"/run/{name}/socket": f"/{folder}/{name}/socket"}
 
 
-def test_a_file_in_a_sockets_place_is_refused(tmp_path: Path) -> None:
+def test_a_regular_file_at_a_sockets_path_is_left_out(tmp_path: Path) -> None:
     put(tmp_path / "run/nvidia-persistenced/socket")
     assert targets(tmp_path) == {}
     assert [finding.rule for finding in findings(tmp_path)] == ["file-unusable"]
@@ -222,15 +224,15 @@ def test_a_file_in_a_sockets_place_is_refused(tmp_path: Path) -> None:
         ("usr/lib/xorg/modules/drivers/nvidia_drv.so", 0o644),
     ],
 )
-def test_an_empty_file_is_named_and_left_out(tmp_path: Path, path: str, mode: int) -> None:
+def test_an_empty_file_is_reported_and_left_out(tmp_path: Path, path: str, mode: int) -> None:
     put(tmp_path / path, b"", mode)
     assert targets(tmp_path) == {}
     assert {(finding.rule, finding.message) for finding in findings(tmp_path)} == {
-        ("file-unusable", f"/{path} is empty; it is left out")
+        ("file-unusable", f"/{path} is empty; the file is left out")
     }
 
 
-def test_an_empty_program_gives_way_to_the_next_folders(tmp_path: Path) -> None:
+def test_an_empty_program_is_replaced_by_the_program_in_the_next_folder(tmp_path: Path) -> None:
     put(tmp_path / "usr/bin/nvidia-smi", b"", 0o755)
     program(tmp_path / "usr/local/nvidia/bin/nvidia-smi")
     program(tmp_path / "bin/nvidia-smi")
@@ -238,7 +240,7 @@ def test_an_empty_program_gives_way_to_the_next_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("parameter", [b"/a\0b\n", b"/x\ny", b"/\x1b[0m"])
-def test_a_firmware_folder_that_can_be_no_path_is_ignored(tmp_path: Path, parameter: bytes) -> None:
+def test_a_firmware_folder_with_an_invalid_path_is_ignored(tmp_path: Path, parameter: bytes) -> None:
     put(tmp_path / "sys/module/firmware_class/parameters/path", parameter)
     put(tmp_path / "proc/sys/kernel/osrelease", b"6.12\0\n")
     put(tmp_path / "lib/firmware" / FIRMWARE, b"laid")

@@ -1,4 +1,4 @@
-"""Which GPUs a host offers: their order, their names, and what is said of those that cannot be served."""
+"""The GPUs of a host: their order, their names, and the findings about unusable GPUs."""
 
 import os
 import shutil
@@ -62,7 +62,7 @@ def test_a_gpu_is_read_as_the_driver_describes_it(tmp_path: Path) -> None:
     assert (found.usable, found.problem) == (True, "")
 
 
-def test_a_gpu_has_its_own_node_and_those_of_its_drm_devices(tmp_path: Path) -> None:
+def test_a_gpu_has_its_nvidia_node_and_its_drm_nodes(tmp_path: Path) -> None:
     (gpu,) = boot(tmp_path, 1)
     ((found,), _) = read(tmp_path)
     assert [(node.path, node.role, node.major, node.minor) for node in found.nodes] == [
@@ -72,14 +72,14 @@ def test_a_gpu_has_its_own_node_and_those_of_its_drm_devices(tmp_path: Path) -> 
     ]
 
 
-def test_a_nodes_mode_and_owner_are_those_of_the_host(root: Path) -> None:
+def test_a_node_has_the_mode_and_the_owner_of_the_hosts_node(root: Path) -> None:
     (root / "dev/nvidia0").chmod(0o640)
     os.chown(root / "dev/nvidia0", 3, 44)
     node = read(root)[0][0].nodes[0]
     assert (node.mode, node.uid, node.gid) == (0o640, 3, 44)
 
 
-def test_a_node_that_is_a_link_is_given_by_what_it_leads_to(root: Path) -> None:
+def test_a_node_that_is_a_link_has_the_target_as_its_host_path(root: Path) -> None:
     (root / "dev/char").mkdir()
     (root / "dev/nvidia0").rename(root / "dev/char/195:0")
     link(root / "dev/nvidia0", "/dev/char/195:0")
@@ -87,7 +87,7 @@ def test_a_node_that_is_a_link_is_given_by_what_it_leads_to(root: Path) -> None:
     assert (node.path, node.host_path) == ("/dev/nvidia0", "/dev/char/195:0")
 
 
-def test_gpus_are_counted_by_their_address_and_not_by_their_minor(tmp_path: Path) -> None:
+def test_gpus_are_numbered_by_address_and_not_by_minor(tmp_path: Path) -> None:
     one, two = example_gpus(2)
     boot(tmp_path, (replace(one, minor=1), replace(two, minor=0)))
     assert [(gpu.index, gpu.address, gpu.minor) for gpu in read(tmp_path)[0]] == [
@@ -96,7 +96,7 @@ def test_gpus_are_counted_by_their_address_and_not_by_their_minor(tmp_path: Path
     ]
 
 
-def test_addresses_are_ordered_as_numbers_with_domains_above_ffff_last(tmp_path: Path) -> None:
+def test_gpus_are_sorted_by_the_numbers_in_their_addresses(tmp_path: Path) -> None:
     addresses = [
         "0000:0a:00.0",
         "0000:9f:00.0",
@@ -115,19 +115,19 @@ def test_addresses_are_ordered_as_numbers_with_domains_above_ffff_last(tmp_path:
 @pytest.mark.parametrize(
     "uuid", [UNKNOWN, "", "GPU-", "GPU-123", "N/A", "GPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0fzzzz"]
 )
-def test_a_gpu_whose_uuid_is_unknown_is_offered_by_its_index(tmp_path: Path, uuid: str) -> None:
+def test_a_gpu_without_a_known_uuid_is_offered_by_its_index(tmp_path: Path, uuid: str) -> None:
     boot(tmp_path, (replace(example_gpus(1)[0], uuid=uuid),))
     assert [(gpu.uuid, gpu.usable) for gpu in read(tmp_path)[0]] == [(None, True)]
     assert problems(tmp_path) == [("warning", "uuid-unknown")]
 
 
-def test_a_uuid_in_capitals_is_spelled_as_the_tools_do(tmp_path: Path) -> None:
+def test_a_uuid_in_capital_letters_is_converted_to_nvidias_format(tmp_path: Path) -> None:
     (gpu,) = example_gpus(1)
     boot(tmp_path, (replace(gpu, uuid=gpu.uuid.upper()),))
     assert read(tmp_path)[0][0].uuid == gpu.uuid
 
 
-def test_an_excluded_gpu_has_no_index_and_is_named(tmp_path: Path) -> None:
+def test_an_excluded_gpu_has_no_index_and_is_reported(tmp_path: Path) -> None:
     one, two, three = example_gpus(3)
     boot(tmp_path, (one, replace(two, excluded=True), three))
     assert [(gpu.index, gpu.address) for gpu in read(tmp_path)[0]] == [(0, one.bdf), (1, three.bdf)]
@@ -135,7 +135,7 @@ def test_an_excluded_gpu_has_no_index_and_is_named(tmp_path: Path) -> None:
     assert read(tmp_path)[1][0].path == two.bdf
 
 
-def test_gpus_without_a_node_are_left_out_and_the_others_keep_their_index(tmp_path: Path) -> None:
+def test_gpus_without_a_node_are_unusable_and_other_gpus_keep_their_index(tmp_path: Path) -> None:
     for gpu in boot(tmp_path, 8)[::2]:
         (tmp_path / f"dev/nvidia{gpu.minor}").unlink()
     assert usable(tmp_path) == [1, 3, 5, 7]
@@ -143,14 +143,14 @@ def test_gpus_without_a_node_are_left_out_and_the_others_keep_their_index(tmp_pa
 
 
 @pytest.mark.parametrize("kind", ["regular file", "folder", "FIFO", "block device"])
-def test_a_node_that_is_no_character_device_is_called_what_it_is(root: Path, kind: str) -> None:
+def test_a_node_that_is_not_a_character_device_is_reported_with_its_type(root: Path, kind: str) -> None:
     node = root / "dev/nvidia0"
     make_any_instead(node, kind)
     assert usable(root) == []
     assert f"/dev/nvidia0 is a {kind}, not a character device" in read(root)[1][0].message
 
 
-def test_a_missing_drm_node_costs_graphics_only(tmp_path: Path) -> None:
+def test_a_missing_drm_node_affects_only_graphics(tmp_path: Path) -> None:
     (gpu,) = boot(tmp_path, 1)
     (tmp_path / f"dev/dri/renderD{gpu.render}").unlink()
     assert usable(tmp_path) == [0]
@@ -185,7 +185,7 @@ TEXT = information_text(example_gpus(2)[1], "550.163.01").encode()
         "superscript",
     ],
 )
-def test_one_gpus_unreadable_information_costs_no_other_gpu(tmp_path: Path, content: bytes) -> None:
+def test_invalid_information_of_a_gpu_does_not_affect_other_gpus(tmp_path: Path, content: bytes) -> None:
     broken = boot(tmp_path, 3)[1]
     information(tmp_path, broken).write_bytes(content)
     assert usable(tmp_path) == [0, 2]
@@ -194,46 +194,46 @@ def test_one_gpus_unreadable_information_costs_no_other_gpu(tmp_path: Path, cont
     assert read(tmp_path)[1][0].message.isprintable()
 
 
-def test_information_that_vanished_costs_no_other_gpu(tmp_path: Path) -> None:
+def test_missing_information_of_a_gpu_does_not_affect_other_gpus(tmp_path: Path) -> None:
     information(tmp_path, boot(tmp_path, 3)[1]).unlink()
     assert usable(tmp_path) == [0, 2]
     assert problems(tmp_path) == [("error", "gpu-information-unreadable")]
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "looping link"])
-def test_information_that_is_no_file_costs_no_other_gpu(tmp_path: Path, kind: str) -> None:
+def test_an_information_file_of_another_type_does_not_affect_other_gpus(tmp_path: Path, kind: str) -> None:
     path = information(tmp_path, boot(tmp_path, 3)[1])
     make_instead(path, kind)
     assert usable(tmp_path) == [0, 2]
 
 
-def test_a_minor_stands_for_one_gpu_only(tmp_path: Path) -> None:
+def test_the_second_gpu_with_the_same_minor_is_unusable(tmp_path: Path) -> None:
     one, two = example_gpus(2)
     boot(tmp_path, (one, replace(two, minor=one.minor)))
     found, findings = read(tmp_path)
     assert [(gpu.usable, bool(gpu.nodes)) for gpu in found] == [(True, True), (False, False)]
-    assert found[1].problem == "its minor 0 is that of GPU 0"
+    assert found[1].problem == "its minor number 0 is also the number of GPU 0"
     assert [(finding.severity, finding.rule) for finding in findings] == [("error", "gpu-repeated")]
 
 
-def test_a_uuid_stands_for_one_gpu_only(tmp_path: Path) -> None:
+def test_the_second_gpu_with_the_same_uuid_has_no_uuid(tmp_path: Path) -> None:
     one, two = example_gpus(2)
     boot(tmp_path, (one, replace(two, uuid=one.uuid)))
     assert [(gpu.uuid, gpu.usable) for gpu in read(tmp_path)[0]] == [(one.uuid, True), (None, True)]
     assert problems(tmp_path) == [("error", "gpu-repeated")]
 
 
-def test_a_gpu_of_another_kernel_driver_is_named_and_not_offered(root: Path) -> None:
-    passed_on = example_gpus(2)[1]
-    write_pci_device(root / "sys", passed_on)
-    link(root / f"sys/bus/pci/devices/{passed_on.bdf}/driver", "../../../bus/pci/drivers/vfio-pci")
+def test_a_gpu_of_another_kernel_driver_is_reported_and_not_offered(root: Path) -> None:
+    vfio_gpu = example_gpus(2)[1]
+    write_pci_device(root / "sys", vfio_gpu)
+    link(root / f"sys/bus/pci/devices/{vfio_gpu.bdf}/driver", "../../../bus/pci/drivers/vfio-pci")
     (root / "sys/bus/pci/drivers/vfio-pci").mkdir()
     assert usable(root) == [0]
     assert problems(root) == [("info", "gpu-not-bound")]
-    assert f"{passed_on.bdf} is bound to the driver vfio-pci" in read(root)[1][0].message
+    assert f"{vfio_gpu.bdf} is bound to the driver vfio-pci" in read(root)[1][0].message
 
 
-def test_a_gpu_without_any_kernel_driver_is_named(root: Path) -> None:
+def test_a_gpu_without_any_kernel_driver_is_reported(root: Path) -> None:
     unbound = example_gpus(2)[1]
     write_pci_device(root / "sys", unbound)
     (root / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
@@ -244,14 +244,14 @@ def test_a_gpu_without_any_kernel_driver_is_named(root: Path) -> None:
     "name",
     [b"not-an-address", b"0000:1b:00", b"0000:1g:00.0", b"two\nlines", b"\xff\xfe", b"0000:1b:00.0 ", b"..."],
 )
-def test_a_folder_that_is_no_address_is_passed_over(root: Path, name: bytes) -> None:
+def test_a_folder_whose_name_is_not_a_pci_address_is_skipped(root: Path, name: bytes) -> None:
     os.mkdir(os.fsencode(root / PROC) + b"/" + name)
     assert usable(root) == [0]
     assert problems(root) == [("warning", "gpu-address-unknown")]
     assert read(root)[1][0].line().isprintable()
 
 
-def test_a_gpu_that_fell_off_the_bus_is_named_and_the_others_keep_their_index(tmp_path: Path) -> None:
+def test_a_gpu_that_fell_off_the_bus_is_reported_and_other_gpus_keep_their_index(tmp_path: Path) -> None:
     lost = boot(tmp_path, 3)[1]
     shutil.rmtree(tmp_path / PROC / lost.bdf)
     found, findings = read(tmp_path)
@@ -262,12 +262,12 @@ def test_a_gpu_that_fell_off_the_bus_is_named_and_the_others_keep_their_index(tm
     ]
 
 
-def test_a_function_of_another_class_is_no_lost_gpu(root: Path) -> None:
+def test_a_pci_function_of_another_class_is_not_reported_as_a_lost_gpu(root: Path) -> None:
     write_pci_device(root / "sys", replace(example_gpus(2)[1], pci_class=0x040300))
     assert read(root)[1] == ()
 
 
-def test_gpus_that_cannot_be_listed_are_not_called_lost(tmp_path: Path) -> None:
+def test_gpus_that_cannot_be_listed_are_not_reported_as_lost(tmp_path: Path) -> None:
     boot(tmp_path, 2)
     shutil.rmtree(tmp_path / PROC)
     (tmp_path / PROC).symlink_to("gpus")
@@ -276,28 +276,28 @@ def test_gpus_that_cannot_be_listed_are_not_called_lost(tmp_path: Path) -> None:
     assert "Too many levels of symbolic links" in read(tmp_path)[0][0].problem
 
 
-def test_a_node_of_another_major_is_never_given(root: Path) -> None:
+def test_a_node_with_another_major_is_not_used(root: Path) -> None:
     make_node(root, Node(path="/dev/nvidia0", major=1, minor=0))
     assert usable(root) == []
-    assert "/dev/nvidia0 has the numbers 1:0, but the kernel's are 195:0" in read(root)[1][0].message
+    assert "/dev/nvidia0 has the numbers 1:0, but the kernel's numbers are 195:0" in read(root)[1][0].message
 
 
-def test_a_major_that_the_kernel_does_not_tell_is_not_compared(root: Path) -> None:
+def test_an_unknown_major_is_not_compared(root: Path) -> None:
     (root / "proc/devices").unlink()
     make_node(root, Node(path="/dev/nvidia0", major=240, minor=0))
     assert usable(root) == [0]
 
 
-def test_a_drm_node_of_other_numbers_costs_graphics_only(tmp_path: Path) -> None:
+def test_a_drm_node_with_other_numbers_affects_only_graphics(tmp_path: Path) -> None:
     (gpu,) = boot(tmp_path, 1)
     make_node(tmp_path, Node(path=f"/dev/dri/card{gpu.card}", major=226, minor=0))
     ((found,), (finding,)) = read(tmp_path)
     assert [node.role for node in found.nodes] == ["gpu", "render"]
     assert finding.rule == "drm-node-missing"
-    assert "has the numbers 226:0, but the kernel's are 226:1" in finding.message
+    assert "has the numbers 226:0, but the kernel's numbers are 226:1" in finding.message
 
 
-def test_a_control_node_of_another_major_is_a_missing_one(root: Path) -> None:
+def test_a_control_node_with_another_major_is_not_used(root: Path) -> None:
     make_node(root, Node(path="/dev/nvidia-uvm", major=511, minor=0))
     reader = NvidiaGpuReader(places(root), NvidiaNodeReader(places(root)))
     assert "/dev/nvidia-uvm" not in [node.path for node in reader.read_control_nodes()]
@@ -306,14 +306,14 @@ def test_a_control_node_of_another_major_is_a_missing_one(root: Path) -> None:
 
 @pytest.mark.parametrize("path", ["proc/devices", "proc/driver/nvidia/params"])
 @pytest.mark.parametrize("content", ["", "rubbish\n", "\0"])
-def test_a_file_of_the_kernel_that_tells_nothing_is_named(root: Path, path: str, content: str) -> None:
+def test_a_kernel_file_without_usable_content_is_reported(root: Path, path: str, content: str) -> None:
     write(root / path, content)
     assert usable(root) == [0]
     (finding,) = read(root)[1]
     assert (finding.severity, finding.rule, finding.path) == ("warning", "kernel-file-unusable", f"/{path}")
 
 
-def test_a_node_to_be_made_is_never_executable_or_setuid(root: Path) -> None:
+def test_a_created_node_is_never_executable_or_setuid(root: Path) -> None:
     (root / "dev/nvidia0").unlink()
     path = root / "proc/driver/nvidia/params"
     text = path.read_text().replace("DeviceFileMode: 438", f"DeviceFileMode: {0o4777}")
@@ -323,13 +323,13 @@ def test_a_node_to_be_made_is_never_executable_or_setuid(root: Path) -> None:
     assert [(node.mode, node.uid) for node in nodes.missing] == [(0o666, 0xFFFFFFFE)]
 
 
-def test_a_domain_of_eight_digits_makes_no_lost_gpu(tmp_path: Path) -> None:
+def test_a_gpu_with_a_domain_of_eight_digits_is_not_reported_as_lost(tmp_path: Path) -> None:
     boot(tmp_path, (replace(example_gpus(1)[0], bdf="00000002:02:00.0"),))
     assert [(gpu.address, gpu.usable) for gpu in read(tmp_path)[0]] == [("0002:02:00.0", True)]
     assert problems(tmp_path) == []
 
 
-def test_a_gpu_that_sys_does_not_have_is_told_and_served(tmp_path: Path) -> None:
+def test_a_gpu_that_is_not_in_sys_is_reported_and_offered(tmp_path: Path) -> None:
     boot(tmp_path, 2)
     address = example_gpus(2)[1].bdf
     (tmp_path / f"sys/bus/pci/devices/{address}").unlink()

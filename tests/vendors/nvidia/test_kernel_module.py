@@ -1,4 +1,4 @@
-"""The kernel module's texts: read where they make sense, and never more than refused."""
+"""The kernel module's files in /proc. Invalid texts are rejected without an exception."""
 
 import os
 
@@ -27,7 +27,7 @@ INFORMATION = information_text(example_gpus(1)[0], "550.163.01")
     ],
     ids=["proprietary", "open", "second line", "no machine"],
 )
-def test_a_version_text_names_version_flavour_and_machine(
+def test_the_version_flavour_and_machine_are_read_from_the_version_file(
     text: str, version: str, flavour: str, machine: str
 ) -> None:
     driver = parse_version(text)
@@ -38,23 +38,23 @@ def test_a_version_text_names_version_flavour_and_machine(
 @pytest.mark.parametrize(
     "text", ["", "550.163.01", "NVRM version", "NVRM version:", "NVRM: 550.163.01", "x: y\n"]
 )
-def test_a_text_without_version_is_none(text: str) -> None:
+def test_a_text_without_a_version_returns_none(text: str) -> None:
     assert parse_version(text) is None
 
 
 @pytest.mark.parametrize("word", ["470.256.02", "550.163.01", "580.65", "999.88.77"])
-def test_a_driver_version_is_known_by_its_form(word: str) -> None:
+def test_a_text_in_the_format_of_a_driver_version_is_accepted(word: str) -> None:
     assert is_version(word)
 
 
 @pytest.mark.parametrize(
     "word", ["", "550", "4.0.0", "1.1.18", "14.2.0", "550.", "550.1.2.3", "550.x", "550.٣", "550.12345"]
 )
-def test_another_number_is_no_driver_version(word: str) -> None:
+def test_a_number_in_another_format_is_not_a_driver_version(word: str) -> None:
     assert not is_version(word)
 
 
-def test_information_is_a_table_of_keys_and_values() -> None:
+def test_the_information_file_is_read_as_keys_and_values() -> None:
     values = parse_lines(INFORMATION)
     assert values["GPU UUID"] == example_gpus(1)[0].uuid
     assert values["Device Minor"] == "0"
@@ -62,18 +62,18 @@ def test_information_is_a_table_of_keys_and_values() -> None:
     assert values["Model"] == "NVIDIA H100 80GB HBM3"
 
 
-def test_of_a_repeated_key_the_first_value_counts() -> None:
+def test_the_first_value_of_a_repeated_key_is_used() -> None:
     assert parse_lines("Device Minor: 1\nDevice Minor: 2\n") == {"Device Minor": "1"}
 
 
-def test_lines_without_key_or_with_control_characters_are_passed_over() -> None:
+def test_lines_without_a_key_or_with_control_characters_are_skipped() -> None:
     assert parse_lines("no key\nA\x1b: 1\nB: \x1b[31m\nC: 3\n") == {"C": "3"}
 
 
 @pytest.mark.parametrize(
     "text", ["GPU-5a1c7e42-8f0e-4d3b-9c52-7b6d1e0f0000", "GPU-00000000-0000-0000-0000-000000000000"]
 )
-def test_a_uuid_is_known_by_its_form(text: str) -> None:
+def test_a_text_in_the_format_of_a_uuid_is_accepted(text: str) -> None:
     assert is_uuid(text)
 
 
@@ -90,11 +90,11 @@ def test_a_uuid_is_known_by_its_form(text: str) -> None:
         "GPU-5A1C7E42-8F0E-4D3B-9C52-7B6D1E0F0000",
     ],
 )
-def test_another_text_is_no_uuid(text: str) -> None:
+def test_a_text_in_another_format_is_not_a_uuid(text: str) -> None:
     assert not is_uuid(text)
 
 
-# Texts near the real ones: their words, lines and separators in any order.
+# Texts that are similar to real texts, with the words, lines and separators of real texts in any order.
 WORDS = st.sampled_from(
     [*PROPRIETARY.split(), *OPEN.split(), *INFORMATION.split(), ":", "\n", "\t", "\0", "550."]
 )
@@ -109,13 +109,13 @@ CUT = st.builds(
 
 @given(st.text() | NEAR | CUT)
 @example("NVRM version:\x00550.163.01")
-def test_no_text_raises_anything_and_a_version_has_its_form(text: str) -> None:
+def test_no_text_raises_an_exception_or_returns_an_invalid_version(text: str) -> None:
     driver = parse_version(text)
     assert driver is None or is_version(driver.version)
 
 
 @given(st.text() | NEAR | CUT)
-def test_no_information_raises_anything_or_gives_what_cannot_be_shown(text: str) -> None:
+def test_no_text_of_an_information_file_raises_an_exception_or_returns_unprintable_text(text: str) -> None:
     for key, value in parse_lines(text).items():
         assert key == key.strip()
         assert value == value.strip()
@@ -123,7 +123,7 @@ def test_no_information_raises_anything_or_gives_what_cannot_be_shown(text: str)
 
 
 @given(st.text() | st.from_regex(r"GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"))
-def test_a_uuid_may_name_a_device(text: str) -> None:
+def test_a_uuid_has_only_ascii_characters(text: str) -> None:
     if is_uuid(text):
         assert text.isascii()
         assert len(text) == 40

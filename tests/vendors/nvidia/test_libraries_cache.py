@@ -1,4 +1,4 @@
-"""The dynamic loader's cache as a guide to libraries: helpful when it is whole, harmless when it is not."""
+"""Folders in the cache of the dynamic loader are searched for libraries. An invalid cache is a finding."""
 
 import os
 import struct
@@ -19,7 +19,7 @@ SYSTEM = f"usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{V550}"
 
 
 def install(root: Path) -> None:
-    """Lay one library where only the cache leads to, and one in the system's folder."""
+    """Write a library in a folder that only the cache lists, and a library in the system's folder."""
     write_library(root / FOLDER.lstrip("/") / f"libcuda.so.{V550}", "libcuda.so.1")
     write_library(root / SYSTEM, "libnvidia-ml.so.1")
     write_loader_cache(root, FOLDER)
@@ -32,13 +32,13 @@ def host(tmp_path: Path) -> Path:
 
 
 def search(root: Path) -> LibrarySearch:
-    said = find_libraries(places(root), DRIVER)
-    assert all(finding.line().isprintable() for finding in said.findings)
-    return said
+    libraries = find_libraries(places(root), DRIVER)
+    assert all(finding.line().isprintable() for finding in libraries.findings)
+    return libraries
 
 
 def cache_of(*entries: tuple[str, str], flags: int = 0x0303) -> bytes:
-    """Write a cache as ldconfig does: SONAME and path of each entry."""
+    """Return a cache in ldconfig's format with ENTRIES, which are pairs of a SONAME and a path."""
     table, strings = b"", b""
     at = 48 + 24 * len(entries)
     for entry in entries:
@@ -50,29 +50,29 @@ def cache_of(*entries: tuple[str, str], flags: int = 0x0303) -> bytes:
     return head + table + strings
 
 
-def test_a_folder_that_only_the_cache_names_is_searched(host: Path) -> None:
+def test_a_folder_that_only_the_cache_lists_is_searched(host: Path) -> None:
     assert search(host).found.keys() == {"libcuda.so.1", "libnvidia-ml.so.1"}
 
 
 def test_without_a_cache_the_usual_folders_are_searched(host: Path) -> None:
     (host / CACHE).unlink()
-    said = search(host)
-    assert said.found.keys() == {"libnvidia-ml.so.1"}
-    assert said.findings == []
+    libraries = search(host)
+    assert libraries.found.keys() == {"libnvidia-ml.so.1"}
+    assert libraries.findings == []
 
 
 @pytest.mark.parametrize("content", [b"", b"rubbish", b"glibc-ld.so.cache1.1", bytes(MAX_SIZE + 1)], ids=len)
-def test_a_corrupt_cache_is_named_and_costs_what_only_it_knows(host: Path, content: bytes) -> None:
+def test_a_corrupt_cache_is_reported_and_the_usual_folders_are_searched(host: Path, content: bytes) -> None:
     (host / CACHE).write_bytes(content)
-    said = search(host)
-    assert said.found.keys() == {"libnvidia-ml.so.1"}
-    assert [(f.severity, f.rule, f.path) for f in said.findings] == [
+    libraries = search(host)
+    assert libraries.found.keys() == {"libnvidia-ml.so.1"}
+    assert [(f.severity, f.rule, f.path) for f in libraries.findings] == [
         ("warning", "ld-cache-unreadable", f"/{CACHE}")
     ]
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "looping link"])
-def test_something_else_in_the_caches_place_is_named(host: Path, kind: str) -> None:
+def test_a_file_of_another_type_at_the_caches_path_is_reported(host: Path, kind: str) -> None:
     make_instead(host / CACHE, kind)
     assert [finding.rule for finding in search(host).findings] == ["ld-cache-unreadable"]
 
@@ -80,11 +80,11 @@ def test_something_else_in_the_caches_place_is_named(host: Path, kind: str) -> N
 @pytest.mark.parametrize(
     "path", ["", "libcuda.so.1", "../libcuda.so.1", "/", "/nowhere/libcuda.so.1", "/a\nb/x"]
 )
-def test_an_entry_that_leads_nowhere_is_passed_over(host: Path, path: str) -> None:
+def test_an_entry_with_a_missing_file_is_skipped(host: Path, path: str) -> None:
     put(host / CACHE, cache_of(("libcuda.so.1", path)))
-    said = search(host)
-    assert said.found.keys() == {"libnvidia-ml.so.1"}
-    assert said.findings == []
+    libraries = search(host)
+    assert libraries.found.keys() == {"libnvidia-ml.so.1"}
+    assert libraries.findings == []
 
 
 def test_an_entry_cannot_lead_out_of_the_root(tmp_path: Path) -> None:
@@ -95,12 +95,12 @@ def test_an_entry_cannot_lead_out_of_the_root(tmp_path: Path) -> None:
     assert search(root).found.keys() == {"libnvidia-ml.so.1"}
 
 
-def test_an_entry_of_another_machine_is_passed_over(host: Path) -> None:
+def test_an_entry_for_another_machine_is_skipped(host: Path) -> None:
     put(host / CACHE, cache_of(("libcuda.so.1", f"{FOLDER}/libcuda.so.1"), flags=0x0003))
     assert search(host).found.keys() == {"libnvidia-ml.so.1"}
 
 
-def test_a_folder_of_libraries_that_no_table_knows_is_searched_by_their_names(host: Path) -> None:
+def test_a_folder_in_the_cache_with_other_libraries_of_nvidia_is_searched(host: Path) -> None:
     write_library(host / f"opt/new/libnvidia-novelty.so.{V550}", "libnvidia-novelty.so.1")
     write_loader_cache(host, FOLDER, "/opt/new")
     assert "libnvidia-novelty.so.1" in search(host).found
@@ -116,7 +116,9 @@ def test_a_folder_of_libraries_that_no_table_knows_is_searched_by_their_names(ho
     ),
     st.lists(st.tuples(st.integers(0, 1 << 12), st.integers(0, 255)), max_size=4),
 )
-def test_no_cache_raises_anything(entries: list[tuple[str, str]], changes: list[tuple[int, int]]) -> None:
+def test_no_content_of_the_cache_raises_an_exception(
+    entries: list[tuple[str, str]], changes: list[tuple[int, int]]
+) -> None:
     data = bytearray(cache_of(*entries))
     for position, value in changes:
         data[position % len(data)] = value

@@ -1,4 +1,4 @@
-"""The manifests of EGL, Vulkan and OpenCL: a library that one names by its path is given there as well."""
+"""Manifests of EGL, Vulkan and OpenCL. In a container, a library also gets the path in its manifest."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def lay(root: Path, content: bytes, manifest: str = MANIFEST) -> None:
 
 
 def read(root: Path, manifest: str = MANIFEST) -> tuple[tuple[str, ...], tuple[Finding, ...]]:
-    """Return the places that the library gets, and the findings."""
+    """Return the container paths of the library, and the findings."""
     files = (
         DriverFile(kind="library", host_path=LIBRARY, capabilities=(), names=("libEGL_nvidia.so.0",)),
         DriverFile(kind="config", host_path=manifest, capabilities=(), targets=(manifest,)),
@@ -50,26 +50,26 @@ def icd(path: object) -> bytes:
     ],
     ids=["ICD", "layer", "layers"],
 )
-def test_a_path_in_any_kind_of_manifest_is_a_place_of_the_library(
+def test_a_path_in_a_json_manifest_becomes_a_container_path_of_the_library(
     tmp_path: Path, document: dict[str, object]
 ) -> None:
     lay(tmp_path, json.dumps(document).encode())
     assert read(tmp_path) == ((NAMED,), ())
 
 
-def test_a_path_in_an_opencl_manifest_is_a_place_of_the_library(tmp_path: Path) -> None:
+def test_a_path_in_an_opencl_manifest_becomes_a_container_path_of_the_library(tmp_path: Path) -> None:
     manifest = "/etc/OpenCL/vendors/nvidia.icd"
     lay(tmp_path, f"{NAMED}\n".encode(), manifest)
     assert read(tmp_path, manifest) == ((NAMED,), ())
 
 
-def test_a_manifest_that_names_a_soname_changes_nothing(tmp_path: Path) -> None:
+def test_a_manifest_with_a_soname_adds_no_path(tmp_path: Path) -> None:
     lay(tmp_path, icd("libEGL_nvidia.so.0"))
     assert read(tmp_path) == ((), ())
 
 
 @pytest.mark.parametrize("path", [f"/{NAMED}", NAMED.replace("/lib/", "/lib/../lib/./"), f"/nix/..{NAMED}"])
-def test_a_path_in_an_odd_spelling_is_given_in_the_plain_one(tmp_path: Path, path: str) -> None:
+def test_a_path_with_dots_and_double_slashes_is_normalized(tmp_path: Path, path: str) -> None:
     lay(tmp_path, icd(path))
     assert read(tmp_path) == ((NAMED,), ())
 
@@ -89,13 +89,13 @@ def test_a_path_in_an_odd_spelling_is_given_in_the_plain_one(tmp_path: Path, pat
         [NAMED],
     ],
 )
-def test_a_path_of_something_else_is_nobodys_place(tmp_path: Path, path: object) -> None:
+def test_a_path_of_another_file_is_ignored(tmp_path: Path, path: object) -> None:
     lay(tmp_path, icd(path))
     assert read(tmp_path) == ((), ())
 
 
 @pytest.mark.parametrize("document", [b"[]", b"7", b'"text"', b"null", b"{}", b'{"ICD": 1, "layers": {}}'])
-def test_json_of_another_form_is_nobodys_manifest(tmp_path: Path, document: bytes) -> None:
+def test_json_of_another_structure_is_ignored(tmp_path: Path, document: bytes) -> None:
     lay(tmp_path, document)
     assert read(tmp_path) == ((), ())
 
@@ -105,20 +105,20 @@ def test_json_of_another_form_is_nobodys_manifest(tmp_path: Path, document: byte
     [b"", b"{", b"\xff\xfe", b"[" * 50_000, b" " * (MAX_SIZE + 1)],
     ids=["empty", "cut", "binary", "deep", "huge"],
 )
-def test_a_manifest_that_is_no_json_is_a_finding(tmp_path: Path, content: bytes) -> None:
+def test_a_manifest_that_is_not_json_is_a_finding(tmp_path: Path, content: bytes) -> None:
     lay(tmp_path, content)
     targets, (finding,) = read(tmp_path)
     assert targets == ()
     assert (finding.severity, finding.rule, finding.path) == ("warning", "manifest-unreadable", MANIFEST)
 
 
-def test_a_manifest_that_vanished_is_a_finding(tmp_path: Path) -> None:
+def test_a_missing_manifest_is_a_finding(tmp_path: Path) -> None:
     lay(tmp_path, b"")
     (tmp_path / MANIFEST.lstrip("/")).unlink()
     assert [finding.rule for finding in read(tmp_path)[1]] == ["manifest-unreadable"]
 
 
-def test_a_manifest_below_a_driver_root_is_read_there(tmp_path: Path) -> None:
+def test_a_manifest_below_a_driver_root_is_read(tmp_path: Path) -> None:
     driver = tmp_path / "run/nvidia/driver"
     lay(driver, icd(NAMED))
     prefix = "/run/nvidia/driver"
@@ -141,7 +141,7 @@ JSON = st.recursive(
 
 
 @given(JSON.map(lambda value: json.dumps(value).encode()) | st.binary(max_size=60))
-def test_no_manifest_raises_anything_or_gives_the_library_a_foreign_place(content: bytes) -> None:
+def test_no_manifest_raises_an_exception_or_adds_another_path(content: bytes) -> None:
     with empty_root() as root:
         lay(root, content)
         assert set(read(root)[0]) <= {NAMED}

@@ -1,4 +1,4 @@
-"""MIG: instances as the kernel shows them, whole or not at all, with NVML's names where it answers."""
+"""MIG instances from the kernel's files, with the names from NVML if NVML can be queried."""
 
 from dataclasses import replace as changed
 from pathlib import Path
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 
 def host(root: Path, *instances: tuple[int, int], gpus: int = 2, nodes: bool = True) -> tuple[Gpu, ...]:
-    """Boot a host with these MIG instances (GPU, GPU instance)."""
+    """Write a booted host with INSTANCES, pairs of a GPU's index and a GPU instance's id; return the GPUs."""
     driver_files.debian_13(root)
     booted = boot(root, gpus)
     write_minors(root, gpus)
@@ -53,7 +53,7 @@ def rules(inventory: Inventory) -> set[str]:
 
 
 def nvml_machine(booted: tuple[Gpu, ...], *migs: tuple[standin.Instance | None, ...]) -> standin.Machine:
-    """Describe the machine that NVML shall play: the host's GPUs, each with these MIG instances."""
+    """Return the machine for the NVML stand-in, with the GPUs BOOTED and the MIG instances of each GPU."""
     return standin.Machine(
         gpus=tuple(
             standin.Gpu(
@@ -70,44 +70,44 @@ def instance(gi: int, number: int, profile: str = "1g.10gb") -> standin.Instance
     )
 
 
-def test_a_gpu_with_instances_is_offered_as_these_and_not_as_a_whole(tmp_path: Path) -> None:
+def test_a_gpu_with_mig_instances_is_offered_only_as_its_instances(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     spec = document(discover(tmp_path))
     assert names(spec)[:3] == ["0:gi7-ci0", "0:gi8-ci0", "1"]
     assert "0" not in names(spec)
 
 
-def test_an_instance_has_its_gpus_node_and_both_capability_nodes_and_no_graphics(tmp_path: Path) -> None:
+def test_a_mig_instance_has_its_gpus_node_and_two_capability_nodes(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     spec = document(discover(tmp_path))
     assert nodes_of(spec, "0:gi8-ci0") == {"/dev/nvidia0", *cap_paths(0, 8)}
 
 
-def test_all_of_a_mixed_host_is_every_instance_and_every_whole_gpu(tmp_path: Path) -> None:
+def test_the_device_all_has_every_mig_instance_and_every_whole_gpu(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     spec = document(discover(tmp_path))
     each = [nodes_of(spec, name) for name in names(spec) if name not in {"none", "all"}]
     assert nodes_of(spec, "all") == set().union(*each)
 
 
-def test_a_whole_gpu_in_mig_mode_is_offered_where_it_is_asked_for(tmp_path: Path) -> None:
+def test_a_whole_gpu_in_mig_mode_is_offered_if_the_profile_has_whole_gpus(tmp_path: Path) -> None:
     host(tmp_path, (0, 7))
     profile = Profile(name="whole", device_class="gpu", whole_gpus=True)
     assert "0" in names(document(discover(tmp_path), profile))
 
 
-def test_without_nvml_instances_are_named_for_what_they_are_and_have_no_uuid(tmp_path: Path) -> None:
+def test_without_nvml_instances_are_named_by_their_ids_and_have_no_uuid(tmp_path: Path) -> None:
     host(tmp_path, (0, 11), (0, 9))
     inventory = discover(tmp_path)
     assert [mig.instance for mig in inventory.accelerators[0].partitions] == ["gi9/ci0", "gi11/ci0"]
     assert names(document(inventory))[:2] == ["0:gi9-ci0", "0:gi11-ci0"]
-    (said,) = [finding for finding in inventory.findings if finding.rule == "mig-not-named"]
-    assert said.severity == "info"
-    assert "NVML was not asked" in said.message
+    (finding,) = [finding for finding in inventory.findings if finding.rule == "mig-not-named"]
+    assert finding.severity == "info"
+    assert "NVML was not queried" in finding.message
     assert not any(name.startswith("MIG-") for name in names(document(inventory)))
 
 
-def test_nvml_gives_numbers_uuids_and_profiles(tmp_path: Path, folder: Path) -> None:
+def test_mig_instances_have_the_numbers_uuids_and_profiles_of_nvml(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, (0, 9), (0, 11))
     machine = nvml_machine(booted, (instance(11, 1, "3g.40gb"), None, instance(9, 2)))
     inventory = discover(tmp_path, standin.install(folder, machine))
@@ -126,7 +126,9 @@ def test_an_instance_with_graphics_engines_gets_the_graphics_nodes(tmp_path: Pat
     assert {"/dev/dri/card1", "/dev/dri/renderD129"} <= nodes_of(spec, "0:0")
 
 
-def test_a_gpu_in_mig_mode_without_instances_gets_no_device_and_says_so(tmp_path: Path, folder: Path) -> None:
+def test_a_gpu_in_mig_mode_without_instances_has_no_device_and_a_finding(
+    tmp_path: Path, folder: Path
+) -> None:
     booted = host(tmp_path)
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
     inventory = discover(tmp_path, standin.install(folder, nvml_machine(booted, ())))
@@ -134,20 +136,16 @@ def test_a_gpu_in_mig_mode_without_instances_gets_no_device_and_says_so(tmp_path
     assert names(document(inventory)) == ["1", booted[1].uuid, "none", "all"]
 
 
-def test_a_host_whose_only_gpu_is_in_mig_mode_without_instances_is_not_ready(
-    tmp_path: Path, folder: Path
-) -> None:
+def test_a_host_whose_only_gpu_has_no_mig_instances_is_an_error(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, gpus=1)
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
     (tmp_path / "dev/nvidia-caps").mkdir(exist_ok=True)
-    with pytest.raises(HostError, match="is in MIG mode and has no instances") as caught:
+    with pytest.raises(HostError, match="is in MIG mode and has no MIG instances") as caught:
         discover(tmp_path, standin.install(folder, nvml_machine(booted, ())))
     assert caught.value.kind == "no-mig-instances"
 
 
-def test_instances_can_be_made_by_pods_of_administrators_where_there_are_none(
-    tmp_path: Path, folder: Path
-) -> None:
+def test_the_kind_for_administration_exists_without_mig_instances(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, gpus=1)
     (tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig").mkdir(parents=True)
     library = standin.install(folder, nvml_machine(booted, ()))
@@ -158,7 +156,7 @@ def test_instances_can_be_made_by_pods_of_administrators_where_there_are_none(
     assert "nvidia.com/gpu" not in kinds
 
 
-def test_an_instance_that_lacks_a_node_is_left_out_and_the_others_are_served(tmp_path: Path) -> None:
+def test_a_mig_instance_without_a_node_is_left_out_and_other_instances_are_offered(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     (tmp_path / cap_node(minor_of(0, 7, 0)).path.lstrip("/")).unlink()
     inventory = discover(tmp_path)
@@ -168,7 +166,7 @@ def test_an_instance_that_lacks_a_node_is_left_out_and_the_others_are_served(tmp
     assert "mig-instance-unusable" in rules(inventory)
 
 
-def test_a_node_of_another_minor_is_never_given(tmp_path: Path) -> None:
+def test_a_capability_node_with_another_minor_is_not_used(tmp_path: Path) -> None:
     host(tmp_path, (0, 7))
     path = tmp_path / cap_node(minor_of(0, 7, 0)).path.lstrip("/")
     path.unlink()
@@ -177,13 +175,13 @@ def test_a_node_of_another_minor_is_never_given(tmp_path: Path) -> None:
     assert inventory.accelerators[0].partitions[0].usable is False
 
 
-def test_without_mig_minors_the_access_files_tell_the_nodes(tmp_path: Path) -> None:
+def test_without_mig_minors_the_access_files_determine_the_nodes(tmp_path: Path) -> None:
     host(tmp_path, (0, 7))
     (tmp_path / "proc/driver/nvidia-caps/mig-minors").unlink()
     assert nodes_of(document(discover(tmp_path)), "0:gi7-ci0") == {"/dev/nvidia0", *cap_paths(0, 7)}
 
 
-def test_without_access_files_mig_minors_tells_the_nodes(tmp_path: Path) -> None:
+def test_without_access_files_mig_minors_determines_the_nodes(tmp_path: Path) -> None:
     host(tmp_path, (0, 7))
     folder = tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi7"
     (folder / "access").unlink()
@@ -191,7 +189,7 @@ def test_without_access_files_mig_minors_tells_the_nodes(tmp_path: Path) -> None
     assert nodes_of(document(discover(tmp_path)), "0:gi7-ci0") == {"/dev/nvidia0", *cap_paths(0, 7)}
 
 
-def test_minors_that_contradict_each_other_leave_the_instance_out(tmp_path: Path) -> None:
+def test_a_mig_instance_with_different_minors_in_two_kernel_files_is_left_out(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), (0, 8))
     write(tmp_path / "proc/driver/nvidia/capabilities/gpu0/mig/gi7/access", access_text(5))
     inventory = discover(tmp_path)
@@ -199,13 +197,15 @@ def test_minors_that_contradict_each_other_leave_the_instance_out(tmp_path: Path
 
 
 @pytest.mark.parametrize("text", ["", "\0\1", "config\n", "gpu0/gi7/access x\n", "gpu0/gi7/access -1\n"])
-def test_rubbish_in_mig_minors_is_passed_over(tmp_path: Path, text: str) -> None:
+def test_invalid_lines_in_mig_minors_are_skipped(tmp_path: Path, text: str) -> None:
     host(tmp_path, (0, 7))
     write(tmp_path / "proc/driver/nvidia-caps/mig-minors", text)
     assert "0:gi7-ci0" in names(document(discover(tmp_path)))
 
 
-def test_instances_that_only_one_side_knows_are_left_out(tmp_path: Path, folder: Path) -> None:
+def test_mig_instances_that_only_the_kernel_or_only_nvml_lists_are_left_out(
+    tmp_path: Path, folder: Path
+) -> None:
     booted = host(tmp_path, (0, 7), (0, 8))
     machine = nvml_machine(booted, (instance(8, 1), instance(9, 2)))
     inventory = discover(tmp_path, standin.install(folder, machine))
@@ -214,28 +214,30 @@ def test_instances_that_only_one_side_knows_are_left_out(tmp_path: Path, folder:
 
 
 @pytest.mark.parametrize("fault", ["* error 9", "* crash", "* exit 0", "load crash"])
-def test_nvml_that_fails_costs_names_and_nothing_else(tmp_path: Path, folder: Path, fault: str) -> None:
+def test_a_failure_of_nvml_affects_only_the_names_of_mig_instances(
+    tmp_path: Path, folder: Path, fault: str
+) -> None:
     booted = host(tmp_path, (0, 7))
     machine = changed(nvml_machine(booted, (instance(7, 1),)), faults=(fault,))
     inventory = discover(tmp_path, standin.install(folder, machine))
     assert {"0:gi7-ci0", "1"} <= set(names(document(inventory)))
     assert "0:0" not in names(document(inventory))
     (failure,) = [finding for finding in inventory.findings if finding.rule.startswith("nvml-")]
-    (said,) = [finding for finding in inventory.findings if finding.rule == "mig-not-named"]
-    assert said.severity == "error"
-    # Why it was silent, and no word of its not having been asked.
-    assert failure.message in said.message
-    assert "not asked" not in said.message
+    (finding,) = [finding for finding in inventory.findings if finding.rule == "mig-not-named"]
+    assert finding.severity == "error"
+    # The finding contains the failure, and does not report that NVML was not queried.
+    assert failure.message in finding.message
+    assert "not queried" not in finding.message
 
 
-def test_nvml_is_not_asked_where_nothing_is_missing(tmp_path: Path, folder: Path) -> None:
+def test_nvml_is_not_queried_if_no_value_is_missing(tmp_path: Path, folder: Path) -> None:
     driver_files.debian_13(tmp_path)
     booted = boot(tmp_path, 2)
     machine = changed(nvml_machine(booted), faults=("load crash",))
     assert discover(tmp_path, standin.install(folder, machine)).findings == ()
 
 
-def test_nvml_tells_a_uuid_that_the_kernel_does_not_know_yet(tmp_path: Path, folder: Path) -> None:
+def test_a_uuid_that_the_kernel_does_not_report_yet_is_read_from_nvml(tmp_path: Path, folder: Path) -> None:
     driver_files.debian_13(tmp_path)
     booted = boot(tmp_path, 1)
     path = tmp_path / f"proc/driver/nvidia/gpus/{booted[0].bdf}/information"
@@ -244,7 +246,7 @@ def test_nvml_tells_a_uuid_that_the_kernel_does_not_know_yet(tmp_path: Path, fol
     assert inventory.accelerators[0].uuid == booted[0].uuid
 
 
-def test_missing_nodes_are_named_with_the_numbers_and_modes_of_the_kernel(tmp_path: Path) -> None:
+def test_missing_nodes_have_the_numbers_and_modes_of_the_kernel(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), nodes=False)
     (tmp_path / "dev/nvidia1").unlink()
     missing = {node.path: node for node in VENDOR.missing_nodes(places(tmp_path))}
@@ -254,14 +256,14 @@ def test_missing_nodes_are_named_with_the_numbers_and_modes_of_the_kernel(tmp_pa
     assert (cap.major, cap.minor, cap.mode) == (511, minor_of(0, 7), 0o444)
 
 
-def test_nodes_are_not_to_be_made_where_the_module_is_told_so(tmp_path: Path) -> None:
+def test_nodes_are_not_created_if_the_module_forbids_it(tmp_path: Path) -> None:
     host(tmp_path, (0, 7), nodes=False)
     path = tmp_path / "proc/driver/nvidia/params"
     path.write_text(path.read_text().replace("ModifyDeviceFiles: 1", "ModifyDeviceFiles: 0"))
     assert VENDOR.missing_nodes(places(tmp_path)) == ()
 
 
-def test_no_two_devices_have_one_name_whatever_the_namings(tmp_path: Path, folder: Path) -> None:
+def test_with_all_namings_no_two_devices_have_the_same_name(tmp_path: Path, folder: Path) -> None:
     booted = host(tmp_path, (0, 7), (0, 8), (1, 7), gpus=12)
     machine = nvml_machine(booted, (instance(7, 1), instance(8, 2)), (instance(7, 3),))
     inventory = discover(tmp_path, standin.install(folder, machine))
@@ -270,7 +272,7 @@ def test_no_two_devices_have_one_name_whatever_the_namings(tmp_path: Path, folde
     assert {"0:1", "mig0:1", "gpu11", "minor11", booted[11].bdf, standin.uuid(3, "MIG")} <= set(names(spec))
 
 
-def test_the_index_of_a_gpu_stays_when_another_fails(tmp_path: Path) -> None:
+def test_an_unusable_gpu_does_not_change_the_index_of_other_gpus(tmp_path: Path) -> None:
     host(tmp_path, gpus=3)
     (tmp_path / "dev/nvidia1").unlink()
     indices: list[Accelerator] = [gpu for gpu in discover(tmp_path).accelerators if gpu.usable]

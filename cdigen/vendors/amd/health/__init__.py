@@ -1,8 +1,8 @@
-"""The health of AMD's GPUs and NPUs: ``HEALTH`` (``vendors.health.VendorHealth``)."""
+"""The health of AMD's GPUs and NPUs (``HEALTH``)."""
 
 from __future__ import annotations
 
-from cdigen.model.health import Look, Measurement
+from cdigen.model.health import HealthSample, Measurement
 from cdigen.value import replace
 from cdigen.vendors.amd.health.causes import CAUSES, KFD_LOST, LINES
 from cdigen.vendors.kernel import driver_lines, drm_health, pci_health
@@ -10,23 +10,27 @@ from cdigen.vendors.kernel.modules import load_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.model.figures import DeviceFigures
     from cdigen.model.health import CauseRule, DeviceEvent, LogRecord, Recovery, Symptom
     from cdigen.model.inventory import Accelerator, Inventory
+    from cdigen.model.stats import DeviceStats
     from cdigen.vendors.base import DiscoveryContext
 
 KFD_NODE = "/dev/kfd"
 
 
 class AmdHealth:
-    """What amdgpu, KFD and the PCI bus tell of AMD's devices."""
+    """The health of AMD's devices, from amdgpu, KFD and the PCI bus (``VendorHealth``)."""
 
     CAUSES: tuple[CauseRule, ...] = CAUSES
 
-    def look(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-        """Read what sysfs tells without the GPU; what KFD lists, discovery has just read."""
+    def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+        """Return the health according to KFD, and according to sysfs files.
+
+        amdgpu does not query the GPU for these files. KFD is not read again: a GPU in INVENTORY has the node
+        /dev/kfd only if KFD lists the GPU.
+        """
         addresses = [device.address for device in inventory.accelerators]
-        seen = pci_health.look_at(context.host, addresses)
+        sample = pci_health.check_devices(context.host, addresses)
         computing = (
             Measurement(
                 cause=KFD_LOST,
@@ -36,37 +40,37 @@ class AmdHealth:
                 worse="lower",
             )
             for device in inventory.accelerators
-            if device.address in seen.covered
+            if device.address in sample.covered
         )
-        return replace(seen, measurements=(*seen.measurements, *computing))
+        return replace(sample, measurements=(*sample.measurements, *computing))
 
-    def heard(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-        """Return what a record of amdgpu, of DRM or of PCIe means; pure."""
+    def parse_log(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+        """Return the symptoms and recoveries in RECORD, a log record of amdgpu, DRM or PCIe."""
         return (
-            driver_lines.heard(record, LINES)
-            or drm_health.heard(record, inventory)
-            or pci_health.heard(record, inventory)
+            driver_lines.parse_log(record, LINES)
+            or drm_health.parse_log(record, inventory)
+            or pci_health.parse_log(record, inventory)
         )
 
-    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-        """Return what a uevent of DRM or of the PCI bus means; pure."""
-        return drm_health.noticed(event, inventory) or pci_health.noticed(event)
+    def parse_uevents(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+        """Return the symptoms and recoveries in the uevent EVENT of DRM or of the PCI bus."""
+        return drm_health.parse_uevents(event, inventory) or pci_health.parse_uevents(event)
 
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-        """Read the error counters of RAS, for which amdgpu asks the GPU."""
-        from cdigen.vendors.amd.health.ras import probe  # noqa: PLC0415 - in ten minutes once
+    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+        """Return the error counters of RAS. amdgpu queries the GPU for them."""
+        from cdigen.vendors.amd.health.ras import probe  # noqa: PLC0415 - used every ten minutes
 
         return probe(context.host, inventory)
 
     def load(self, context: DiscoveryContext) -> str:
-        """Return what is another after each loading of amdgpu."""
+        """Return a text that changes each time amdgpu is loaded."""
         return load_of(context.host, "amdgpu")
 
-    def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:
-        """Read what amdgpu shows in sysfs and hwmon of each GPU."""
-        from cdigen.vendors.amd.health.figures import figures  # noqa: PLC0415 - only where asked for
+    def stats(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceStats, ...]:
+        """Return the statistics of each GPU from sysfs and hwmon."""
+        from cdigen.vendors.amd.health.stats import read_stats  # noqa: PLC0415 - on demand
 
-        return figures(context.host, inventory)
+        return read_stats(context.host, inventory)
 
 
 def _computes(device: Accelerator) -> int:

@@ -1,16 +1,18 @@
-"""Read the error counters of RAS: ``probe``.
+"""Read the error counters of RAS (``probe``).
 
-Each file is a block of the GPU's, with lines ``ue: 0`` and ``ce: 0``; reading it makes amdgpu ask the GPU.
-While a GPU is being reset the text is another (amdgpu_ras_sysfs_read in amdgpu_ras.c).
+RAS (reliability, availability, serviceability) is the GPU's detection of hardware errors. Each file
+``ras/<block>_err_count`` of a GPU has the counters of one block, in lines such as ``ue: 0`` and ``ce: 0``.
+When the file is read, amdgpu queries the GPU. During a reset of the GPU, the file has another text
+instead (amdgpu_ras_sysfs_read in amdgpu_ras.c).
 """
 
 from __future__ import annotations
 
 from cdigen.host.sysfs import PCI_DEVICES
-from cdigen.model.health import Look, Measurement
+from cdigen.model.health import HealthSample, Measurement
 from cdigen.vendors.amd.health.causes import UNCORRECTABLE
-from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, Wanted, read_devices
-from cdigen.vendors.kernel.pci_health import sleeps
+from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, FilesToRead, read_devices
+from cdigen.vendors.kernel.pci_health import is_suspended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,20 +24,22 @@ if TYPE_CHECKING:
 _SUFFIX = "_err_count"
 
 
-def probe(host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> Look:
-    """Count the errors of each GPU of INVENTORY that has such counters and does not sleep."""
-    wanted = {}
+def probe(host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:
+    """Return the number of errors of each GPU in INVENTORY that has counters and is not suspended."""
+    requests = {}
     for device in inventory.accelerators:
         folder = f"{PCI_DEVICES}/{device.address}/ras"
         files = tuple(f"{folder}/{name}" for name in host.names(folder) if name.endswith(_SUFFIX))
-        if files and not sleeps(host, device.address):
-            wanted[device.address] = Wanted(files=files)
-    told = read_devices(host, wanted, deadline_s=deadline_s)
-    return Look(
+        if files and not is_suspended(host, device.address):
+            requests[device.address] = FilesToRead(files=files)
+    results = read_devices(host, requests, deadline_s=deadline_s)
+    return HealthSample(
         source="probe",
-        covered=tuple(address for address, files in told.items() if not files.problem),
-        measurements=tuple(each for address, files in told.items() for each in _counts(address, files)),
-        unread="; ".join(f"{address}: {files.problem}" for address, files in told.items() if files.problem),
+        covered=tuple(address for address, files in results.items() if not files.problem),
+        measurements=tuple(each for address, files in results.items() for each in _counts(address, files)),
+        unread="; ".join(
+            f"{address}: {files.problem}" for address, files in results.items() if files.problem
+        ),
     )
 
 

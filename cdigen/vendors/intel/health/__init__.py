@@ -1,10 +1,10 @@
-"""The health of Intel's GPUs, NPUs and Gaudis: ``HEALTH`` (``vendors.health.VendorHealth``)."""
+"""The health of Intel's GPUs, NPUs and Gaudis (``HEALTH``)."""
 
 from __future__ import annotations
 
 from cdigen.host.procfs import read_line
 from cdigen.host.sysfs import PCI_DEVICES
-from cdigen.model.health import Look, Symptom
+from cdigen.model.health import HealthSample, Symptom
 from cdigen.value import replace
 from cdigen.vendors.intel.health.causes import CAUSES, GAUDI_STATUS, LINES, SURVIVABILITY
 from cdigen.vendors.intel.presence import GAUDI, GPU
@@ -15,90 +15,99 @@ from cdigen.vendors.kernel.modules import load_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.figures import DeviceFigures
     from cdigen.model.health import CauseRule, DeviceEvent, LogRecord, Recovery
     from cdigen.model.inventory import Accelerator, Inventory
+    from cdigen.model.stats import DeviceStats
     from cdigen.vendors.base import DiscoveryContext
 
-# Properties of the drivers' own uevents -> the cause, or what they clear: intel_gt_reset_global, and
-# ivpu_pm_recovery_work, which says so whether the NPU could be started again or not.
+# (subsystem, property, value) in a uevent of a driver -> cause or recovery. The functions
+# intel_gt_reset_global and ivpu_pm_recovery_work send these events. ivpu_pm_recovery_work sends the same
+# event after a successful and after a failed restart of the NPU.
 _EVENTS = {
     ("drm", "RESET", "1"): "i915-resetting",
     ("drm", "ERROR", "0"): "reset",
     ("pci", "IVPU_PM_EVENT", "IVPU_RECOVER"): "reset",
 }
-# An NPU's driver is not among them: loading it would be taken for a loading of the GPUs'.
+# The NPU's driver intel_vpu is not in this list, because a reload of intel_vpu would be treated as a reload
+# of the GPUs' driver.
 _MODULES = ("i915", "xe", "habanalabs")
 
 
 class IntelHealth:
-    """What xe, i915, intel_vpu, habanalabs and the PCI bus tell of Intel's devices."""
+    """The health of Intel's devices, from xe, i915, intel_vpu, habanalabs and the PCI bus."""
 
     CAUSES: tuple[CauseRule, ...] = CAUSES
 
-    def look(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-        """Read what sysfs tells without the device: also Gaudis' status, and failed firmware of xe's GPUs."""
+    def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+        """Return the health according to sysfs files.
+
+        These files include the status of Gaudis, and the file of xe's survivability mode. The drivers do not
+        query the device for these files.
+        """
         host = context.host
-        seen = pci_health.look_at(host, [device.address for device in inventory.accelerators])
+        sample = pci_health.check_devices(host, [device.address for device in inventory.accelerators])
         found = [
             symptom
             for device in inventory.accelerators
-            if device.address in seen.covered and (symptom := _symptom(host, device))
+            if device.address in sample.covered and (symptom := _symptom(host, device))
         ]
-        return replace(seen, symptoms=(*seen.symptoms, *found))
+        return replace(sample, symptoms=(*sample.symptoms, *found))
 
-    def heard(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-        """Return what a record of the drivers, of DRM or of PCIe means; pure."""
+    def parse_log(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+        """Return the symptoms and recoveries in RECORD, a log record of Intel's drivers, DRM or PCIe."""
         return (
-            driver_lines.heard(record, LINES)
-            or drm_health.heard(record, inventory)
-            or pci_health.heard(record, inventory)
+            driver_lines.parse_log(record, LINES)
+            or drm_health.parse_log(record, inventory)
+            or pci_health.parse_log(record, inventory)
         )
 
-    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-        """Return what a uevent of the drivers, of DRM or of the PCI bus means; pure."""
+    def parse_uevents(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+        """Return the symptoms and recoveries in the uevent EVENT of Intel's drivers, DRM or the PCI bus."""
         if event.action == "change" and concerns(event, inventory):
             for name, value in event.properties:
                 what = _EVENTS.get((event.subsystem, name, value))
                 if what:
-                    return (meaning(what, event.address, f"the driver said {name}={value}", event.at_s),)
-        return drm_health.noticed(event, inventory) or pci_health.noticed(event)
+                    return (meaning(what, event.address, f"the driver reported {name}={value}", event.at_s),)
+        return drm_health.parse_uevents(event, inventory) or pci_health.parse_uevents(event)
 
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-        """Read the health that GPUs of xe tell of themselves, for which it asks their firmware."""
-        from cdigen.vendors.intel.health.own_state import probe  # noqa: PLC0415 - in ten minutes once
+    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+        """Return the health that GPUs of xe report. For each GPU, xe queries the GPU's firmware."""
+        from cdigen.vendors.intel.health.own_state import probe  # noqa: PLC0415 - used every ten minutes
 
         return probe(context.host, inventory)
 
     def load(self, context: DiscoveryContext) -> str:
-        """Return what is another after each loading of a GPU's or a Gaudi's driver."""
+        """Return a text that changes each time a driver of GPUs or Gaudis is loaded."""
         return " ".join(filter(None, (load_of(context.host, module) for module in _MODULES)))
 
-    def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:
-        """Read what the drivers show in sysfs and hwmon of each device."""
-        from cdigen.vendors.intel.health.figures import figures  # noqa: PLC0415 - only where asked for
+    def stats(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceStats, ...]:
+        """Return the statistics of each device from sysfs and hwmon."""
+        from cdigen.vendors.intel.health.stats import read_stats  # noqa: PLC0415 - on demand
 
-        return figures(context.host, inventory)
+        return read_stats(context.host, inventory)
 
 
 def _symptom(host: Root, device: Accelerator) -> Symptom | None:
     folder = f"{PCI_DEVICES}/{device.address}"
     if device.device_class == GAUDI:
         return _gaudis(host, device.address, folder)
-    # The file is there in that mode only (xe_survivability_mode.c); it is for root.
+    # The file exists only in survivability mode (xe_survivability_mode.c). Only root can read the file.
     if device.device_class == GPU and host.exists(f"{folder}/survivability_mode"):
-        detail = f"{folder}/survivability_mode is there"
+        detail = f"{folder}/survivability_mode exists"
         return Symptom(cause=SURVIVABILITY, address=device.address, detail=detail)
     return None
 
 
 def _gaudis(host: Root, address: str, folder: str) -> Symptom | None:
-    """Return what the status of the Gaudi at ADDRESS means; where it is depends on the driver's release."""
+    """Return the symptom for the status of the Gaudi at ADDRESS, or None if the status is not a cause.
+
+    The path of the status file depends on the release of the driver.
+    """
     for place in (folder, *(f"{folder}/accel/{name}/device" for name in host.names(f"{folder}/accel"))):
         status = read_line(host, f"{place}/status")
         if status:
             cause = GAUDI_STATUS.get(status.lower())
-            return Symptom(cause=cause, address=address, detail=f"its status is {status}") if cause else None
+            return Symptom(cause=cause, address=address, detail=f"the status is {status}") if cause else None
     return None
 
 

@@ -1,16 +1,16 @@
-"""Read the health that GPUs of xe tell of themselves: ``probe``.
+"""Read the health that GPUs of xe report (``probe``).
 
-``gpu_health`` is ok, warning or critical; reading it makes xe ask the GPU's firmware (the kernel's
-Documentation/ABI/testing/sysfs-driver-intel-xe-ras, Linux 7.3).
+The file ``gpu_health`` contains ok, warning or critical. When the file is read, xe queries the GPU's firmware
+(the kernel's Documentation/ABI/testing/sysfs-driver-intel-xe-ras, Linux 7.3).
 """
 
 from __future__ import annotations
 
 from cdigen.host.sysfs import PCI_DEVICES
-from cdigen.model.health import Look, Symptom
+from cdigen.model.health import HealthSample, Symptom
 from cdigen.vendors.intel.health.causes import HEALTH_CRITICAL
-from cdigen.vendors.kernel.device_files import DEADLINE_S, Wanted, read_devices
-from cdigen.vendors.kernel.pci_health import sleeps
+from cdigen.vendors.kernel.device_files import DEADLINE_S, FilesToRead, read_devices
+from cdigen.vendors.kernel.pci_health import is_suspended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,25 +18,27 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
 
 
-def probe(host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> Look:
-    """Ask each GPU of INVENTORY that tells its health and does not sleep."""
+def probe(host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:
+    """Return the health of each GPU in INVENTORY that reports its health and is not suspended."""
     addresses = [device.address for device in inventory.accelerators]
     paths = {address: f"{PCI_DEVICES}/{address}/gpu_health" for address in addresses}
-    wanted = {
-        address: Wanted(files=(path,))
+    requests = {
+        address: FilesToRead(files=(path,))
         for address, path in paths.items()
-        if host.exists(path) and not sleeps(host, address)
+        if host.exists(path) and not is_suspended(host, address)
     }
-    told = read_devices(host, wanted, deadline_s=deadline_s)
-    answers = {address: files.texts.get(paths[address], "").strip() for address, files in told.items()}
+    results = read_devices(host, requests, deadline_s=deadline_s)
+    answers = {address: files.texts.get(paths[address], "").strip() for address, files in results.items()}
     states = {address: state for address, state in answers.items() if state}
-    return Look(
+    return HealthSample(
         source="probe",
         covered=tuple(states),
         symptoms=tuple(
-            Symptom(cause=HEALTH_CRITICAL, address=address, detail=f"{paths[address]} says {state}")
+            Symptom(cause=HEALTH_CRITICAL, address=address, detail=f"{paths[address]} is {state}")
             for address, state in states.items()
             if state == "critical"
         ),
-        unread="; ".join(f"{address}: {files.problem}" for address, files in told.items() if files.problem),
+        unread="; ".join(
+            f"{address}: {files.problem}" for address, files in results.items() if files.problem
+        ),
     )

@@ -1,6 +1,6 @@
-"""The health of NVIDIA's GPUs (``HEALTH``): Xids of the kernel's log, the PCI bus, NVML.
+"""The health of NVIDIA's GPUs (``HEALTH``), from NVML, the PCI bus, and the Xids in the kernel's log.
 
-docs/health.md has what clears each cause.
+docs/health.md describes when each cause is cleared.
 """
 
 from __future__ import annotations
@@ -12,44 +12,44 @@ from cdigen.vendors.nvidia.health.probe import PROBE_CAUSES, probe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.model.figures import DeviceFigures
-    from cdigen.model.health import DeviceEvent, LogRecord, Look, Recovery, Symptom
+    from cdigen.model.health import DeviceEvent, HealthSample, LogRecord, Recovery, Symptom
     from cdigen.model.inventory import Inventory
+    from cdigen.model.stats import DeviceStats
     from cdigen.vendors.base import DiscoveryContext
 
 MODULE = "nvidia"
 
 
 class NvidiaHealth:
-    """How NVIDIA tells the health of its devices."""
+    """The health of NVIDIA's devices (``VendorHealth``)."""
 
     CAUSES = (*xids.RULES, *PROBE_CAUSES, *pci_health.PCI_CAUSES)
 
-    def look(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-        """Read what the kernel's files say now."""
-        return pci_health.look_at(context.host, [gpu.address for gpu in inventory.accelerators])
+    def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+        """Return the health according to the kernel's files about PCI devices."""
+        return pci_health.check_devices(context.host, [gpu.address for gpu in inventory.accelerators])
 
-    def heard(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-        """Return what a record of the kernel's log means for the devices of INVENTORY; pure."""
-        return log.heard(record, inventory)
+    def parse_log(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+        """Return the symptoms and recoveries of INVENTORY's GPUs in RECORD, a record of the kernel's log."""
+        return log.parse_log(record, inventory)
 
-    def noticed(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
-        """Return what a uevent means for the devices of INVENTORY; pure."""
-        return pci_health.noticed(event)
+    def parse_uevents(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
+        """Return the symptoms and recoveries in the uevent EVENT."""
+        return pci_health.parse_uevents(event)
 
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> Look:
-        """Ask NVML, and try whether nodes can be opened, of GPUs that are kept awake."""
+    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+        """Return the health by NVML and device nodes, for GPUs whose driver state is kept (``is_kept``)."""
         return probe(context, inventory)
 
     def load(self, context: DiscoveryContext) -> str:
-        """Return what is another after each loading of the driver, empty where it is not loaded."""
+        """Return a text that changes each time the driver is loaded, or "" if no driver is loaded."""
         return load_of(context.host, MODULE)
 
-    def figures(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceFigures, ...]:
-        """Read the figures of the devices."""
-        from cdigen.vendors.nvidia.figures import figures  # noqa: PLC0415 - few ask for them
+    def stats(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceStats, ...]:
+        """Return the statistics of the devices."""
+        from cdigen.vendors.nvidia.stats import read_stats  # noqa: PLC0415 - on demand
 
-        return figures(context, inventory)
+        return read_stats(context, inventory)
 
 
 HEALTH = NvidiaHealth()

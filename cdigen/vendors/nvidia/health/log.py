@@ -1,9 +1,12 @@
-"""What lines of the kernel's log mean for NVIDIA's GPUs: ``heard``.
+"""Parse lines of the kernel's log about NVIDIA's GPUs (``parse_log``).
 
-Forms of lines: the driver's sources (open-gpu-kernel-modules: src/nvidia/src/kernel/gpu/rc/kernel_rc.c,
-kernel-open/nvidia/nv.c), and lines of drivers 470 to 595 as people have published them. In the line of an Xid
-the name of a process comes from whoever runs it and may look like anything, also like a line: only what
-stands before it is believed, and of an Xid 154, in which the driver's own words come last, the end.
+The formats of the lines are from the driver's sources (open-gpu-kernel-modules:
+src/nvidia/src/kernel/gpu/rc/kernel_rc.c, kernel-open/nvidia/nv.c) and from published lines of drivers 470 to
+595.
+
+The line of an Xid contains the name of a process. Any user can choose this name, so that the name may have
+the format of another line. Therefore, cdigen reads the number of the Xid and the GPU's address from the text
+before the name. For an Xid 154, cdigen also reads the end of the line, because this text is from the driver.
 """
 
 from __future__ import annotations
@@ -22,12 +25,12 @@ if TYPE_CHECKING:
     from cdigen.model.health import LogRecord
     from cdigen.model.inventory import Accelerator, Inventory
 
-    Told = Symptom | Recovery
+    LogResult = Symptom | Recovery
 
 MAX_DETAIL = 200
 
 _ADDRESS = r"(?P<address>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})(?:\.[0-7])?"
-# GPU-I and GPU-CI, the MIG instances, are decimal.
+# The ids of the MIG instances, GPU-I and GPU-CI, are decimal.
 _XID = re.compile(
     rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}(?: GPU-I:(?P<instance>\d{{1,4}}))?(?: [^()]{{1,64}})?\): "
     r"(?P<number>\d{1,5})(?:, (?P<text>.*))?",
@@ -35,10 +38,11 @@ _XID = re.compile(
 )
 _ACTION = re.compile(
     r"(?:.*, )?GPU recovery action changed from 0x(?P<old>[0-9A-Fa-f]{1,4}) \([^()]*\) "
-    r"to 0x(?P<new>[0-9A-Fa-f]{1,4}) \((?P<wanted>[^()]*)\)\s*",
+    r"to 0x(?P<new>[0-9A-Fa-f]{1,4}) \((?P<action>[^()]*)\)\s*",
     re.ASCII | re.DOTALL,
 )
-# Errors of NVLink 5 that the driver calls so need nothing, or what an Xid 154 says (the catalog, 144 to 150).
+# NVLink 5 errors with the word Nonfatal need no action by themselves. If an action is necessary, an Xid 154
+# follows (NVIDIA's catalog, 144 to 150).
 _NVLINK_5 = range(144, 151)
 _NONFATAL = re.compile(
     r"(?:pid='<unknown>', name=<unknown>, )?[A-Z0-9_/]{1,40} +Nonfatal .*", re.ASCII | re.DOTALL
@@ -46,13 +50,13 @@ _NONFATAL = re.compile(
 _SXID = re.compile(r"nvidia-nvswitch\d+: SXid \(PCI:[0-9A-Fa-f:.]+\): \d+, Fatal, .*", re.ASCII | re.DOTALL)
 _OFF_BUS = re.compile(
     rf"NVRM: GPU (?:at )?(?:PCI:)?{_ADDRESS}:? (?:GPU )?has fallen off the bus.*"
-    # Written when the driver first meets it, over several lines.
+    # When the driver finds a GPU for the first time, it logs the next text in several lines.
     rf"|NVRM: The NVIDIA GPU {_ADDRESS.replace('<address>', '<met>')}.{{,120}}fallen off the bus .*",
     re.ASCII | re.DOTALL,
 )
 _INIT = re.compile(
     rf"NVRM: GPU (?:at )?(?:PCI:)?{_ADDRESS}: (?:RmInitAdapter|rm_init_adapter) failed.*"
-    # The PCI bus of the kernel, with the words of before and after 6.8.
+    # The kernel's PCI code logs the next two lines: the first before Linux 6.8, the second since 6.8.
     rf"|nvidia: probe of {_ADDRESS.replace('<address>', '<before>')} failed with error .*"
     rf"|nvidia {_ADDRESS.replace('<address>', '<after>')}: probe with driver nvidia failed with error .*",
     re.ASCII | re.DOTALL,
@@ -67,22 +71,22 @@ _UVM = re.compile(
 _LOADING = re.compile(r"NVRM: loading NVIDIA UNIX .*", re.ASCII | re.DOTALL)
 _FALLEN = BY_NUMBER[79]
 
-# nvmlDeviceGpuRecoveryAction_t: none, and those that end with a reset of the GPU (reset, drain and reset, bus
-# reset). From these to none the way leads over the reset.
+# Values of nvmlDeviceGpuRecoveryAction_t: no action, and the actions that end with a reset of the GPU (reset,
+# drain and reset, bus reset). A change from a reset action to no action means that the GPU was reset.
 _NOTHING = 0
 _RESETS = (1, 4, 6)
 
 
-def heard(record: LogRecord, inventory: Inventory) -> tuple[Told, ...]:
-    """Return what RECORD means for the GPUs of INVENTORY; pure."""
-    for form, meaning in _FORMS:
-        found = form.fullmatch(record.text)
+def parse_log(record: LogRecord, inventory: Inventory) -> tuple[LogResult, ...]:
+    """Return the symptoms and recoveries in RECORD for the GPUs of INVENTORY; do not read the host."""
+    for pattern, meaning in _PATTERNS:
+        found = pattern.fullmatch(record.text)
         if found:
             return tuple(meaning(found, record, inventory))
-    return pci_health.heard(record, inventory)
+    return pci_health.parse_log(record, inventory)
 
 
-def _xid(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterator[Told]:
+def _xid(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterator[LogResult]:
     number = int(found["number"])
     address = _address(found["address"], inventory)
     xid = BY_NUMBER.get(number)
@@ -102,31 +106,34 @@ def _xid(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Itera
         )
 
 
-def _action(address: str, text: str, record: LogRecord) -> Iterator[Told]:
-    """Yield what an Xid 154 means; one of other words, too, says that something has to be done."""
+def _action(address: str, text: str, record: LogRecord) -> Iterator[LogResult]:
+    """Yield the symptom or the recoveries of an Xid 154 with TEXT.
+
+    If TEXT has an unknown format, the result is a symptom.
+    """
     found = _ACTION.fullmatch(text)
     cause = BY_NUMBER[154].cause
     if found is None or int(found["new"], 16) != _NOTHING:
-        detail = f"Xid 154: {found['wanted'] if found else text}"
+        detail = f"Xid 154: {found['action'] if found else text}"
         yield Symptom(cause=cause, address=address, detail=_shown(detail), at_s=record.at_s)
         return
-    detail = "Xid 154: nothing has to be done for the GPU any more"
+    detail = "Xid 154: the GPU requires no recovery action any more"
     if int(found["old"], 16) in _RESETS:
         yield Recovery(clearance="reset", address=address, detail=detail, at_s=record.at_s)
     yield Recovery(clearance="recovered", address=address, detail=detail, at_s=record.at_s)
 
 
-def _off_bus(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[Told]:
+def _off_bus(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
     address = _address(found["address"] or found["met"], inventory)
     return (Symptom(cause=_FALLEN.cause, address=address, detail=_shown(record.text), at_s=record.at_s),)
 
 
-def _init(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[Told]:
+def _init(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
     address = _address(found["address"] or found["before"] or found["after"], inventory)
     return (Symptom(cause=DRIVER_INIT, address=address, detail=_shown(record.text), at_s=record.at_s),)
 
 
-def _init_by_minor(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[Told]:
+def _init_by_minor(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
     minor = int(found["minor"])
     return (
         Symptom(cause=DRIVER_INIT, address=gpu.address, detail=_shown(record.text), at_s=record.at_s)
@@ -135,28 +142,28 @@ def _init_by_minor(found: re.Match[str], record: LogRecord, inventory: Inventory
     )
 
 
-def _nvswitch(_: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[Told]:
-    """Return the symptom for all that a switch may join: a line does not tell which GPU a link leads to."""
+def _nvswitch(_: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
+    """Return a symptom for each GPU that the switch may connect. The line does not identify a GPU."""
     joined = [gpu for gpu in inventory.accelerators if gpu.island] or inventory.accelerators
     return _of_each(NVSWITCH, joined, record)
 
 
-def _uvm(_: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[Told]:
+def _uvm(_: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
     return _of_each(UVM, inventory.accelerators, record)
 
 
-def _of_each(cause: str, gpus: Iterable[Accelerator], record: LogRecord) -> Iterable[Told]:
+def _of_each(cause: str, gpus: Iterable[Accelerator], record: LogRecord) -> Iterable[LogResult]:
     return (
         Symptom(cause=cause, address=gpu.address, detail=_shown(record.text), at_s=record.at_s)
         for gpu in gpus
     )
 
 
-def _loading(_: re.Match[str], record: LogRecord, __: Inventory) -> Iterable[Told]:
+def _loading(_: re.Match[str], record: LogRecord, __: Inventory) -> Iterable[LogResult]:
     return (Recovery(clearance="reload", address="", detail=_shown(record.text), at_s=record.at_s),)
 
 
-_FORMS = (
+_PATTERNS = (
     (_XID, _xid),
     (_SXID, _nvswitch),
     (_OFF_BUS, _off_bus),
@@ -168,7 +175,11 @@ _FORMS = (
 
 
 def _address(written: str, inventory: Inventory) -> str:
-    """Return the address in the log as sysfs spells it; the driver leaves out the function."""
+    """Return WRITTEN, a PCI address in the log, in the format of sysfs.
+
+    In the log, the address has no function number. The result has the function number of INVENTORY's GPU at
+    this address, or 0.
+    """
     slot = (pci_address(f"{written}.0") or "")[:-1]
     known: Iterator[Accelerator] = (gpu for gpu in inventory.accelerators if gpu.address.startswith(slot))
     return next((gpu.address for gpu in known), f"{slot}0")

@@ -1,13 +1,19 @@
-"""The Xids: what each harms, and with it what clears it (``XIDS``, ``RULES``); docs/health.md has the table.
+"""The harm of each Xid, and the rules that clear its cause (``XIDS``, ``RULES``).
 
-Sources are NVIDIA's "Xid Errors": the catalog for Ampere and newer (its immediate actions RESTART_APP,
-IGNORE, RESET_GPU, RESTART_BM), and the archived one for older GPUs. Of 63 and 94 the catalog lets
-applications go on, and recommends a reset when it is convenient: it becomes so when nothing new is started.
-For 64 it resets the GPU; NVIDIA's GPU Memory Error Management then has it replaced.
-A number that is in neither takes the GPU out (``UNKNOWN``): so does NVIDIA's device plugin for Kubernetes,
-and to hand out a broken GPU costs more than to leave a sound one idle until the driver is content.
+docs/health.md has the table. The sources are the catalogs in NVIDIA's "Xid Errors". The current catalog is
+for Ampere and newer GPUs, with the immediate actions RESTART_APP, IGNORE, RESET_GPU and RESTART_BM. The
+archived catalog is for older GPUs.
 
-An Xid that the driver tells of a MIG instance is that instance's, but for those of the ``whole`` GPU.
+For the Xids 63 and 94, the current catalog permits applications to continue, and recommends a reset at a
+convenient time. Therefore, the harm is ``gpu``. For the Xid 64, the catalog recommends a reset of the GPU. If
+this Xid occurs, NVIDIA's GPU Memory Error Management recommends a replacement.
+
+A number that is in neither catalog makes the GPU unhealthy (``UNKNOWN``), as in NVIDIA's device plugin for
+Kubernetes. The reason is that an idle healthy GPU costs less than the allocation of a broken GPU. The cause
+is cleared when the driver requires no action.
+
+If the driver reports an Xid for a MIG instance, the Xid applies to that instance only. An Xid with ``whole``
+always applies to the whole GPU.
 """
 
 from __future__ import annotations
@@ -21,8 +27,9 @@ if TYPE_CHECKING:
 
     from cdigen.model.health import Clearance
 
-    # application: only who ran there has to start anew. nothing: a note. gpu: nobody should start there until
-    # the driver is content. reset, reboot, service: what the GPU needs, at least.
+    # With "application", only the program must restart. "nothing" means no harm. With "gpu", no program
+    # should start on the GPU until the driver requires no action. With "reset", "reboot" and "service", the
+    # GPU needs at least this action.
     Harm = Literal["application", "nothing", "gpu", "reset", "reboot", "service"]
 
 CATALOG = "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html"
@@ -32,7 +39,11 @@ PLUGIN = "https://github.com/NVIDIA/k8s-device-plugin, internal/rm/health.go"
 
 @frozen
 class Xid:
-    """One number: its meaning in NVIDIA's words, shortened, what it harms, where that is from."""
+    """An Xid.
+
+    ``meaning`` is a short form of NVIDIA's text. ``reference`` is the source. ``whole`` is true if the Xid
+    applies to the whole GPU.
+    """
 
     number: int
     meaning: str
@@ -42,11 +53,11 @@ class Xid:
 
     @property
     def cause(self) -> str:
-        """The name of its cause (``xid-79``)."""
+        """The name of the Xid's cause (``xid-79``)."""
         return f"xid-{self.number}"
 
 
-# Engines that decode, encode, copy: their exceptions end the application that used them.
+# An exception of an engine for decoding, encoding or copying ends only the application that used the engine.
 _ENGINES = (
     ("Copy engine exception", (39, 40, 41, 70, 71, 72, 75, 76, 77, 85, *range(126, 136))),
     ("Video decoder exception", (68, 83, 84, 88, 89, 96, 97, 98)),
@@ -111,7 +122,7 @@ _OF_CATALOG: tuple[tuple[int, Harm, str], ...] = (
     (151, "reboot", "Key rotation error"),
     (152, "nothing", "DLA SMMU error"),
     (153, "nothing", "DLA timeout"),
-    (154, "gpu", "The driver wants something done for the GPU"),
+    (154, "gpu", "The driver requires a recovery action for the GPU"),
     (155, "reset", "NVLink: error defined by software"),
     (156, "reset", "A resource is retired"),
     (157, "nothing", "A resource could not be retired"),
@@ -128,8 +139,8 @@ _OF_CATALOG: tuple[tuple[int, Harm, str], ...] = (
     (168, "gpu", "Less GPU memory: errors in protected memory"),
     (169, "reset", "Internal micro-controller halt (SEC2)"),
     (170, "gpu", "NVLink interrupt in confidential computing"),
-    (171, "reset", "Uncorrectable error of DRAM, beside an Xid 48"),
-    (172, "reset", "Uncorrectable error of SRAM, beside an Xid 48"),
+    (171, "reset", "Uncorrectable error of DRAM, together with an Xid 48"),
+    (172, "reset", "Uncorrectable error of SRAM, together with an Xid 48"),
     *((number, "application", meaning) for meaning, numbers in _ENGINES for number in numbers),
 )
 _OF_ARCHIVE: tuple[tuple[int, Harm, str], ...] = (
@@ -147,11 +158,11 @@ _OF_ARCHIVE: tuple[tuple[int, Harm, str], ...] = (
     (81, "nothing", "VGA subsystem error"),
     *((number, "application", meaning) for meaning, numbers in _OLD_ENGINES for number in numbers),
 )
-# NVIDIA's catalog would reset the GPU for it. Its plugin passes it over since 0.17.1: slow applications cause
-# it, and where a reset is needed the driver says so by an Xid 154.
+# For Xid 109, NVIDIA's catalog recommends a reset of the GPU. NVIDIA's plugin ignores Xid 109 since 0.17.1,
+# because slow applications cause it. If the GPU needs a reset, the driver reports an Xid 154.
 _OF_PLUGIN: tuple[tuple[int, Harm, str], ...] = ((109, "application", "Context switch timeout"),)
-# Whatever instance of MIG they are told of: the link, the firmware, the bus and what was not contained are
-# those of all.
+# Xids that apply to the whole GPU, even if the log contains a MIG instance. All instances share the links,
+# the firmware and the bus. Uncontained errors also affect all instances.
 _WHOLE = frozenset(
     {18, 46, 54, 57, 58, 59, 61, 62, 74, 79, 95, 110, 119, 120, 136, 140, 143, *range(144, 152)}
     | {154, 155, 158, 159, 166, 167, 168, 169, 170}
@@ -172,19 +183,19 @@ DRIVER_INIT = "driver-init-failed"
 NVSWITCH = "nvswitch-fatal"
 UVM = "uvm-fatal"
 
-# What clears the cause of an Xid, whatever its harm: the driver itself knows best what is left to be done.
+# These events clear every Xid cause, independent of the harm, because the driver reports the real state.
 CLEARED_BY: tuple[Clearance, ...] = ("recovered", "reset", "reload")
-_CONTENT = "the driver wants nothing done and it stays quiet"
+_NO_ACTION = "the driver requires no recovery action and no error follows"
 CLEARS_WHEN = {
-    "gpu": f"{_CONTENT}; a reset, a driver reload",
-    "reset": f"a reset, a driver reload; or {_CONTENT}",
-    "reboot": f"a reboot, a reset, a driver reload; or {_CONTENT}",
-    "service": f"repair or replacement; a reset, a driver reload; or {_CONTENT}",
+    "gpu": f"{_NO_ACTION}; a reset, a driver reload",
+    "reset": f"a reset, a driver reload; or {_NO_ACTION}",
+    "reboot": f"a reboot, a reset, a driver reload; or {_NO_ACTION}",
+    "service": f"repair or replacement; a reset, a driver reload; or {_NO_ACTION}",
 }
 
 
 def harms_gpu(xid: Xid) -> bool:
-    """Return whether XID is a cause: what harms an application alone, or nothing, is none."""
+    """Return whether XID is a cause. An Xid that harms nothing, or only an application, is not a cause."""
     return xid.harm in CLEARS_WHEN
 
 
@@ -195,12 +206,13 @@ def _rule(cause: str, meaning: str, harm: Harm, reference: str) -> CauseRule:
         clears_when=CLEARS_WHEN[harm],
         meaning=meaning,
         reference=reference,
+        next_step="repair or replace the GPU; a reset may help until then" if harm == "service" else "",
     )
 
 
 RULES: tuple[CauseRule, ...] = (
     *(_rule(xid.cause, f"{xid.meaning}.", xid.harm, xid.reference) for xid in XIDS if harms_gpu(xid)),
-    _rule(UNKNOWN, "An Xid that cdigen does not know.", "gpu", PLUGIN),
+    _rule(UNKNOWN, "An Xid that is in neither of NVIDIA's catalogs.", "gpu", PLUGIN),
     _rule(
         DRIVER_INIT,
         "The driver cannot initialise the GPU.",
@@ -209,16 +221,17 @@ RULES: tuple[CauseRule, ...] = (
     ),
     _rule(
         UVM,
-        "The driver's unified memory has met a fatal error, which no program on any GPU survives.",
+        "The driver's unified memory has a fatal error: no program on any GPU can continue.",
         "reboot",
         "https://github.com/NVIDIA/open-gpu-kernel-modules, src/nvidia/src/kernel/rmapi/nv_gpu_ops.c",
     ),
-    # That a GPU is content says nothing of the switch.
+    # The event "recovered" does not clear this cause, because the state of a GPU does not show the state of
+    # the switch.
     CauseRule(
         cause=NVSWITCH,
         cleared_by=("reset", "reload"),
-        clears_when="a reset that an Xid 154 tells, a driver reload",
-        meaning="An NVSwitch has a fatal error: the GPUs that it joins have to be reset with it.",
+        clears_when="a reset that an Xid 154 reports, a driver reload",
+        meaning="An NVSwitch has a fatal error: the NVSwitch and its GPUs must be reset together.",
         reference="https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/",
     ),
 )

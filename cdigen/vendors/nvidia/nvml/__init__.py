@@ -1,4 +1,4 @@
-"""What NVML said of each GPU, or why it did not (``NvmlReply``), for the readers of GPUs and MIG."""
+"""The reply of NVML for each GPU, or the reason why there is no reply (``NvmlReply``)."""
 
 from __future__ import annotations
 
@@ -13,51 +13,57 @@ if TYPE_CHECKING:
 
 @frozen
 class NvmlGpuReply:
-    """What NVML said of one GPU; ``silence`` says why that is not all, or is empty.
+    """The reply of NVML for one GPU.
 
-    ``was_asked`` tells a silence that was chosen from one that is a fault.
+    If the reply is incomplete, ``unavailable_reason`` has the reason, else it is empty. ``was_queried`` is
+    false if cdigen did not query NVML. In this case, ``unavailable_reason`` is not an error.
     """
 
     answer: NvmlGpu | None
-    silence: str
-    was_asked: bool
+    unavailable_reason: str
+    was_queried: bool
 
 
 @frozen
 class NvmlReply:
-    """What NVML said of every GPU, by its address; ``silence`` is why it said nothing of the others."""
+    """The replies of NVML, by GPU address. ``unavailable_reason`` applies to GPUs without a reply."""
 
     gpus: Mapping[str, NvmlGpu]
-    silence: str
-    was_asked: bool = True
+    unavailable_reason: str
+    was_queried: bool = True
 
     def of(self, address: str) -> NvmlGpuReply:
-        """Return what it said of the GPU at ADDRESS."""
+        """Return the reply for the GPU at ADDRESS."""
         answer = self.gpus.get(address)
-        silence = self.silence if answer is None else _silence(answer)
-        return NvmlGpuReply(answer=answer, silence=silence, was_asked=self.was_asked)
+        unavailable_reason = self.unavailable_reason if answer is None else _unavailable_reason(answer)
+        return NvmlGpuReply(
+            answer=answer, unavailable_reason=unavailable_reason, was_queried=self.was_queried
+        )
 
 
-def not_asked(why: str = "") -> NvmlReply:
-    """Return the reply of an NVML that must not be asked, or cannot be."""
-    return NvmlReply(gpus={}, silence=f"NVML was not asked{f' ({why})' if why else ''}", was_asked=False)
+def not_queried(why: str = "") -> NvmlReply:
+    """Return a reply without GPUs. WHY is the reason why NVML is not queried."""
+    reason = f"NVML was not queried{f' ({why})' if why else ''}"
+    return NvmlReply(gpus={}, unavailable_reason=reason, was_queried=False)
 
 
 def reply_of(report: NvmlReport | None, problem: str) -> NvmlReply:
-    """Return what REPORT says; PROBLEM is why there is none."""
+    """Return the replies in REPORT. If REPORT is None, the result has no GPUs, and PROBLEM is the reason."""
     if report is None:
-        return NvmlReply(gpus={}, silence=problem)
+        return NvmlReply(gpus={}, unavailable_reason=problem)
     nameless = next((gpu for gpu in report.gpus if gpu.address is None), None)
-    silence = "NVML does not list it"
+    unavailable_reason = "NVML does not list the GPU"
     if nameless:
-        silence = _silence(nameless) or f"NVML does not tell the address of its GPU {nameless.index}"
+        unavailable_reason = (
+            _unavailable_reason(nameless) or f"NVML reports no PCI address for NVML's GPU {nameless.index}"
+        )
     return NvmlReply(
         gpus={gpu.address: gpu for gpu in report.gpus if gpu.address is not None},
-        silence=silence,
+        unavailable_reason=unavailable_reason,
     )
 
 
-def _silence(gpu: NvmlGpu) -> str:
+def _unavailable_reason(gpu: NvmlGpu) -> str:
     if error := gpu.error:
-        return f"NVML does not tell all: {error.call} gives {error.name} ({error.code})"
-    return "NVML does not tell whether it is in MIG mode" if gpu.mig_mode is None else ""
+        return f"NVML call failed: {error.call} returned {error.name} ({error.code})"
+    return "NVML does not report the MIG mode" if gpu.mig_mode is None else ""

@@ -1,10 +1,13 @@
-"""Read the document in which the child process reports what NVML said: ``read``.
+"""Read the document that the child process prints, with the replies of NVML (``read``).
 
-The document is one JSON object: ``{"gpus"}``, or where NVML says nothing at all ``{"stage", "message",
-"error"}``. A library of NVIDIA's ran in the process that wrote it, and anything may have happened there:
-whatever is not exactly of this shape is refused. An entry of a GPU has an object for each part that was
-asked for (``links``, ``health``, ``figures``, ``memory``: modules of these names); the identity is in the
-entry itself. Where the driver alone was asked, there are no entries, and ``cuda`` beside them.
+The document is a JSON object with the key ``gpus``. If NVML cannot be used, the object has the keys
+``stage``, ``message`` and ``error`` instead. cdigen rejects a document with another structure. This check is
+necessary, because cdigen does not trust a process in which NVIDIA's library ran.
+
+The entry of a GPU has an object for each of the requested parts ``links``, ``health``, ``stats`` and
+``memory``. The module with the name of the part reads this object. The values of the part ``identity`` are in
+the entry itself. If only the driver was queried, ``gpus`` is empty, and the document also has the key
+``cuda``.
 """
 
 from __future__ import annotations
@@ -18,25 +21,27 @@ from cdigen.vendors.nvidia.nvml.shapes import ERROR, address, perhaps_empty, tex
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.strict import Reader
-    from cdigen.vendors.nvidia.nvml.figures import NvmlFigures
     from cdigen.vendors.nvidia.nvml.health import NvmlHealth
     from cdigen.vendors.nvidia.nvml.links import NvmlLinks
     from cdigen.vendors.nvidia.nvml.memory import NvmlMemory
     from cdigen.vendors.nvidia.nvml.shapes import NvmlError
+    from cdigen.vendors.nvidia.nvml.stats import NvmlStats
 
-# What can be asked of GPUs, and of the driver alone.
-PARTS = ("identity", "links", "health", "figures", "memory")
+# The parts of a GPU's entry. DRIVER queries only the driver. MODULE checks only whether pynvml is installed.
+PARTS = ("identity", "links", "health", "stats", "memory")
 DRIVER = "driver"
+MODULE = "module"
 STAGES = ("import", "internal", "load", "nvml", "other-library")
 
 
 @frozen
 class NvmlMig:
-    """A MIG device: its number on its GPU, its name, and the instances that it consists of.
+    """A MIG device.
 
-    ``profile`` is such as ``1g.10gb`` or ``1c.3g.40gb``, empty where NVML does not tell; ``graphics``
-    says whether the profile has graphics engines (``+gfx``). ``memory_mib`` is its memory, None where NVML
-    does not tell.
+    ``index`` is the number of the MIG device on its GPU. ``gpu_instance`` and ``compute_instance`` are the
+    ids of its instances. Examples of ``profile`` are ``1g.10gb`` and ``1c.3g.40gb``. If NVML does not report
+    the profile, ``profile`` is empty. ``graphics`` is true if the profile has graphics engines (``+gfx``).
+    ``memory_mib`` is the memory size in MiB, or None if NVML does not report the size.
     """
 
     index: int
@@ -50,10 +55,12 @@ class NvmlMig:
 
 @frozen
 class NvmlGpu:
-    """A GPU in NVML's order; what it does not support or was not reached before ``error`` is None.
+    """The values of a GPU.
 
-    ``address`` is spelled as in sysfs. ``mig_mode`` says whether MIG is on; ``migs`` are its devices. Parts
-    that were not asked for are None or empty; those that are objects have errors of their own.
+    A value is None if the GPU does not support it, or if it was not read because of ``error``. ``index`` is
+    NVML's index. ``address`` has the format of sysfs. ``mig_mode`` is true if MIG is on. ``migs`` are the MIG
+    devices of the GPU. Parts that were not requested are None or empty. The parts ``links``, ``health``,
+    ``stats`` and ``memory`` have their own ``error``.
     """
 
     index: int
@@ -64,13 +71,16 @@ class NvmlGpu:
     migs: tuple[NvmlMig, ...] = ()
     links: NvmlLinks | None = None
     health: NvmlHealth | None = None
-    figures: NvmlFigures | None = None
+    stats: NvmlStats | None = None
     memory: NvmlMemory | None = None
 
 
 @frozen
 class NvmlReport:
-    """All that NVML said; ``cuda`` is 12040 for 12.4, None where it was not asked or is not known."""
+    """The reply of NVML.
+
+    ``cuda`` is the CUDA version, such as 12040 for 12.4. It is None if it was not queried or is not known.
+    """
 
     gpus: tuple[NvmlGpu, ...]
     cuda: int | None = None
@@ -78,7 +88,7 @@ class NvmlReport:
 
 @frozen
 class NvmlFailure:
-    """Why NVML said nothing: ``stage`` is one of STAGES, ``error`` is there for the stage ``nvml``."""
+    """The failure of NVML. ``stage`` is a value in STAGES. ``error`` is set for the stage ``nvml``."""
 
     stage: str
     message: str
@@ -86,11 +96,11 @@ class NvmlFailure:
 
 
 class InvalidNvmlDocument(ValueError):
-    """Say which place of the document is not as it has to be."""
+    """The document is invalid. The message contains the path of the first invalid value."""
 
 
 def read(data: bytes, what: tuple[str, ...] = ("identity",)) -> NvmlReport | NvmlFailure:
-    """Return what the document DATA says of the parts WHAT; raises InvalidNvmlDocument."""
+    """Return the content of the document DATA with the parts WHAT, or raise InvalidNvmlDocument."""
     import json  # noqa: PLC0415 - most runs of cdigen read no document
 
     try:
@@ -98,7 +108,7 @@ def read(data: bytes, what: tuple[str, ...] = ("identity",)) -> NvmlReport | Nvm
     except InvalidValue as error:
         raise InvalidNvmlDocument(str(error)) from None
     except (ValueError, RecursionError) as error:
-        raise InvalidNvmlDocument(f"it is not JSON: {error}") from None
+        raise InvalidNvmlDocument(f"the output is not JSON: {error}") from None
 
 
 def _answer(document: object, what: tuple[str, ...]) -> NvmlReport | NvmlFailure:
@@ -106,8 +116,10 @@ def _answer(document: object, what: tuple[str, ...]) -> NvmlReport | NvmlFailure
         failure: NvmlFailure = _FAILURE(document, "$")
         return failure
     if what == (DRIVER,):
-        told: NvmlReport = record(NvmlReport, gpus=many(_gpu(())), cuda=optional(number))(document, "$")
-        return told
+        driver_report: NvmlReport = record(NvmlReport, gpus=many(_gpu(())), cuda=optional(number))(
+            document, "$"
+        )
+        return driver_report
     report: NvmlReport = record(NvmlReport, gpus=many(_gpu(what)))(document, "$")
     return report
 

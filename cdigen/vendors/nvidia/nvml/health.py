@@ -1,4 +1,4 @@
-"""What NVML says of a GPU's health (``NvmlHealth``), as the child's file of that name writes it."""
+"""The health of a GPU in NVML's reply (``NvmlHealth``). child/health.py writes these values."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ if TYPE_CHECKING:
 
 @frozen
 class NvmlHealth:
-    """Whether a GPU can be used; what it does not support, or came after ``error``, is None.
+    """The values that show whether a GPU can be used.
 
-    ``recovery_action`` is nvmlDeviceGpuRecoveryAction_t (0: nothing has to be done); drivers that do not know
-    it say whether the GPU needs a ``reset``, or had better be drained and then have one
-    (``drain_and_reset``). ``remap_failed``: a row of memory could not be remapped, ever. ``ecc_uncorrected``
-    counts since the GPU was reset. ``fabric_state`` is nvmlGpuFabricState_t, and ``fabric_status`` the
-    nvmlReturn_t of a completed one.
+    A value is None if the GPU does not support it, or if it was not read because of ``error``.
+    ``recovery_action`` is an nvmlDeviceGpuRecoveryAction_t. 0 means no action. Drivers without this value
+    report whether the GPU needs a reset (``reset``), or a drain and then a reset (``drain_and_reset``).
+    ``remap_failed`` is true if the remapping of a memory row has ever failed. ``ecc_uncorrected`` is the
+    number of uncorrected ECC errors since the driver was loaded or the GPU was reset. ``fabric_state`` is an
+    nvmlGpuFabricState_t. If the state is completed, ``fabric_status`` is an nvmlReturn_t.
     """
 
     error: NvmlError | None

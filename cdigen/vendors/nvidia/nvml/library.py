@@ -1,4 +1,4 @@
-"""Which library of NVML is asked about devices that are known: ``library_of``."""
+"""Find the NVML library for queries about the devices of an inventory (``library_of``)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ LIBRARY = "libnvidia-ml.so.1"
 
 
 def library_of(context: DiscoveryContext, inventory: Inventory) -> tuple[str, str]:
-    """Return the path of NVML's library, or why there is none."""
+    """Return (path of NVML's library, ""), or ("", reason) if there is no path."""
     if context.nvml == "off":
-        return "", "NVML is not asked (nvml: off, or the driver is not this machine's own)"
+        return "", "NVML is not queried (nvml: off, or the driver is not this machine's own)"
     if context.nvml != "auto":
         return context.nvml, ""
     found = (file.host_path for file in inventory.files if file.kind == "library" and LIBRARY in file.names)

@@ -1,4 +1,4 @@
-"""How NVML says a GPU is linked to the others (``NvmlLinks``), as the child's file of that name writes it."""
+"""The links of a GPU in NVML's reply (``NvmlLinks``). child/links.py writes these values."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @frozen
 class NvmlLinks:
-    """How a GPU is linked to the others; an ``error`` says that this is not all.
+    """The links of a GPU. If ``error`` is set, the values are incomplete.
 
-    ``peers``: how many links lead to the GPU at an address; ``down``: how many are not up; ``switched``: how
-    many lead to switches, and ``reached``: the GPUs that these join it with. ``fabric`` names the part of a
-    cluster's fabric that they are of, or is empty; ``is_joining`` says that the GPU has not joined it yet.
+    ``peers`` maps the address of another GPU to the number of links with that GPU. ``down`` is the number of
+    links that are not up. ``switched`` is the number of links to switches. ``reached`` are the addresses of
+    the GPUs that the switches connect with this GPU. ``fabric`` is the name of the partition in a cluster's
+    fabric, or empty. ``is_joining`` is true if the GPU has not joined the fabric yet.
     """
 
     error: NvmlError | None

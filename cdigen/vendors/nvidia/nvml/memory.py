@@ -1,4 +1,4 @@
-"""How much memory NVML says a GPU has (``NvmlMemory``), as the child's file of that name writes it."""
+"""The memory of a GPU in NVML's reply (``NvmlMemory``). child/memory.py writes these values."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.vendors.nvidia.nvml.shapes import NvmlError
 
-# Above it a size is none, but an error of the library.
+# A greater size is an error of NVML.
 MAX_BYTES = 1 << 50
 
 
 @frozen
 class NvmlMemory:
-    """The memory of a GPU in bytes, None where it tells none; an ``error`` says that it could not."""
+    """The memory of a GPU.
+
+    ``total`` is the size in bytes, or None if the GPU does not report the size. If the query failed,
+    ``error`` is set.
+    """
 
     error: NvmlError | None
     total: int | None

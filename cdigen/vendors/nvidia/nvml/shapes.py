@@ -1,4 +1,4 @@
-"""The values that every part of the child's document is made of: texts, PCI addresses, errors."""
+"""Readers for values that occur in several parts of the child's document: texts, PCI addresses, errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ MAX_TEXT = 1024
 
 @frozen
 class NvmlError:
-    """A function of NVML that failed, with the error's name and number in the API reference."""
+    """A failed call of NVML.
+
+    ``call`` is the function. ``name`` and ``code`` are the error's name and number in the API reference.
+    """
 
     call: str
     name: str
@@ -23,22 +26,22 @@ class NvmlError:
 
 
 def text(value: object, path: str) -> str:
-    """Return 1 to MAX_TEXT printable characters."""
+    """Return VALUE if it is a text of 1 to MAX_TEXT printable characters; else raise InvalidValue."""
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= MAX_TEXT:
         raise InvalidValue(path, f"1 to {MAX_TEXT} printable characters")
     return value
 
 
 def address(value: object, path: str) -> str:
-    """Return a PCI address as sysfs spells it."""
+    """Return VALUE if it is a PCI address in the format of sysfs; else raise InvalidValue."""
     spelled = text(value, path)
     if pci_address(spelled) != spelled:
-        raise InvalidValue(path, "a PCI address as sysfs spells it")
+        raise InvalidValue(path, "a PCI address in the format of sysfs")
     return spelled
 
 
 def perhaps_empty(reader: Reader) -> Reader:
-    """Return a reader of an empty text, or of what READER reads."""
+    """Return a reader that accepts an empty text, and all values that READER accepts."""
     return lambda value, path: "" if value == "" else reader(value, path)
 
 

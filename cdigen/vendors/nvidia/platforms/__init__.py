@@ -1,4 +1,4 @@
-"""Detect hosts whose GPUs are discovered in another way: WSL2, Tegra boards."""
+"""Detect WSL2 hosts and Tegra boards. cdigen has a separate discovery for each of them."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ DXCORE = "libdxcore.so"
 
 TEGRA_RELEASE = "/etc/nv_tegra_release"
 _SOC_FAMILY = "/sys/devices/soc0/family"
-# Words in the names of integrated GPUs. NVML says "Orin (nvgpu)" and "NVIDIA Thor".
+# Words in the model names of integrated GPUs. NVML's names are "Orin (nvgpu)" and "NVIDIA Thor".
 _INTEGRATED = ("nvgpu", "thor", "orin", "xavier", "tegra")
 
 
 def is_wsl(context: DiscoveryContext) -> bool:
-    """Return whether the host is a Linux in WSL2 to which Windows shows its GPUs."""
+    """Return whether the host is Linux in WSL2 with GPUs that Windows shares."""
     return context.driver.exists(f"{WSL_LIBRARIES}/{DXCORE}") and context.dev.exists(WSL_NODE)
 
 
 def is_tegra(context: DiscoveryContext) -> bool:
-    """Return whether the host is a Tegra board whose integrated GPU is to be served.
+    """Return whether the host is a Tegra board with an integrated GPU that cdigen must offer.
 
-    A board is known by its release file or its SoC's family, as go-nvlib does. Boards with a discrete
-    GPU (IGX Orin) can run the desktop driver instead: then the nvidia module lists that GPU on the
-    PCI bus and no integrated one. That the module is loaded says nothing: Orin's display uses it.
+    As in go-nvlib, the release file or the family of the SoC shows that the host is a Tegra board. A board
+    with a discrete GPU (IGX Orin) can use the desktop driver instead of Tegra's driver. The nvidia module
+    then lists a GPU on the PCI bus and no integrated GPU, and the result is false. A loaded nvidia module
+    without GPUs is not a sign of a desktop driver, because Orin's display also uses the module.
     """
     if not _has_tegra_files(context.host):
         return False
@@ -40,7 +41,7 @@ def is_tegra(context: DiscoveryContext) -> bool:
 
 
 def listed_gpus(host: Root) -> tuple[list[str], list[str]]:
-    """Return the names of the GPUs that the nvidia module lists: integrated ones, those on the PCI bus."""
+    """Return the model names of the integrated GPUs and of the PCI GPUs that the nvidia module lists."""
     integrated, discrete = [], []
     for name in host.names(GPUS):
         try:

@@ -1,7 +1,7 @@
-"""Check a file that a Tegra's list or WSL names as the driver's: ``read_listed_file``.
+"""Check a driver file that is in the list of a Tegra board or in a folder of WSL (``read_listed_file``).
 
-They are not searched for and not held against the driver's version; ``read_listed_file`` only judges
-whether a container would get what the name promises.
+``read_listed_file`` checks only that the file has the type that its name implies. It does not compare the
+file with the driver's version.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
 
 
 class UnusableFile(ValueError):
-    """Say in one line why a container must not get the file."""
+    """A container must not get the file. The message is the reason in one line."""
 
 
 class NotALibrary(UnusableFile):
-    """Say why a file that is named like a library is none."""
+    """A file with the name of a library is not a library. The message is the reason."""
 
 
 @frozen
 class ListedFile:
-    """What a name leads to: ``path`` within its tree, with ``host_path`` as the host names it.
+    """A file of the driver, after all symbolic links are resolved.
 
-    ``soname`` and ``machine`` (e_machine) are those of a library, else None.
+    ``path`` is the path in the driver's tree. ``host_path`` is the path on the host. ``soname`` and
+    ``machine`` (e_machine) are the values of a library. For a file that is not a library, both are None.
     """
 
     path: str
@@ -43,16 +44,16 @@ class ListedFile:
 
 
 def is_library_name(name: str) -> bool:
-    """Return whether NAME is a library's: ``libcuda.so.1.1``, ``libnvos.so``."""
+    """Return whether NAME is the name of a library, such as ``libcuda.so.1.1`` or ``libnvos.so``."""
     return name.startswith("lib") and (name.endswith(".so") or ".so." in name)
 
 
 def read_listed_file(root: Root, path: str) -> ListedFile:
-    """Return what PATH leads to: a folder, a file with content, or a library.
+    """Return the folder, file or library at PATH.
 
-    Raises FileNotFoundError or NotADirectoryError where nothing is there, Unusable where something
-    else is: a device, a socket, an empty file, a name that a spec cannot hold. Whether it has to be a
-    library is judged by the names of both PATH and the file.
+    The function raises FileNotFoundError or NotADirectoryError if PATH does not exist. It raises UnusableFile
+    for a device, a socket, an empty file, or a path that a spec cannot contain. If the names of PATH and of
+    its target are both names of libraries, the file must be a library.
     """
     try:
         real = root.resolve(path)
@@ -60,20 +61,20 @@ def read_listed_file(root: Root, path: str) -> ListedFile:
     except (FileNotFoundError, NotADirectoryError):
         raise
     except OSError as error:
-        raise UnusableFile(f"it cannot be read: {reason(error)}") from None
+        raise UnusableFile(f"the file cannot be read: {reason(error)}") from None
     if real == "/":
-        raise UnusableFile("it leads to the root folder")
+        raise UnusableFile("the path leads to the root folder")
     host_path = root.host_path(real)
     if not is_plain(host_path):
-        raise UnusableFile(f"it leads to {shown(host_path)}, which a spec cannot hold")
+        raise UnusableFile(f"the path leads to {shown(host_path)}, which has unprintable characters")
     is_folder = stat.S_ISDIR(status.st_mode)
     if not is_folder and not stat.S_ISREG(status.st_mode):
-        raise UnusableFile("it is not a file")
+        raise UnusableFile("not a regular file")
     names = {path.rpartition("/")[2], real.rpartition("/")[2]}
     is_library = not is_folder and all(is_library_name(name) for name in names)
     library = _read_library(root, real) if is_library else None
     if not is_folder and not status.st_size:
-        raise UnusableFile("it is empty")
+        raise UnusableFile("the file is empty")
     return ListedFile(
         path=real,
         host_path=host_path,
@@ -91,13 +92,13 @@ def _read_library(root: Root, real: str) -> elf.SharedObject:
         with root.open(real) as file:
             return elf.read_shared_object(file.read_at, file.size)
     except elf.ElfError as error:
-        raise NotALibrary(f"it is not a shared library: {error}") from None
+        raise NotALibrary(f"not a shared library: {error}") from None
     except OSError as error:
-        raise NotALibrary(f"it cannot be read: {reason(error)}") from None
+        raise NotALibrary(f"the file cannot be read: {reason(error)}") from None
 
 
 def _usable_soname(soname: str | None) -> str | None:
-    """Return SONAME if it may name a file of a folder."""
+    """Return SONAME if it is a valid file name, else None."""
     if soname is None or "/" in soname or soname in {"", ".", ".."} or not is_plain(soname):
         return None
     return soname

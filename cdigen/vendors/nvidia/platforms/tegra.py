@@ -1,11 +1,12 @@
-"""Read a Tegra board (Jetson, IGX, DRIVE), whose system lists what a container needs: ``discover``.
+"""Read a Tegra board (Jetson, IGX, DRIVE) with the board's lists of files for containers (``discover``).
 
-Its integrated GPU is not a PCI device (Orin), or needs nodes and libraries that the nvidia module does
-not tell (Thor); NVIDIA's tools read the same lists ("csv mode").
+The integrated GPU of Orin is not a PCI device. The integrated GPU of Thor needs nodes and libraries that the
+nvidia module does not list. Therefore, cdigen reads the board's lists. NVIDIA's tools read the same lists
+("csv mode").
 
-Sources: nvidia-container-toolkit 1.20 (internal/platform-support/tegra), its test roots of an Orin and
-a Thor; Jetson Linux 35 to 39. On 39 libcuda lies in /opt/nvidia/l4t-gpu-libs/openrm or .../nvgpu, and
-only l4t.csv, which the board writes when it starts, names it.
+The sources are Jetson Linux 35 to 39, and nvidia-container-toolkit 1.20 (internal/platform-support/tegra)
+with its test data of an Orin and a Thor. On Jetson Linux 39, libcuda is in the folder openrm or nvgpu below
+/opt/nvidia/l4t-gpu-libs. Only l4t.csv contains this path. The board writes l4t.csv when it starts.
 """
 
 from __future__ import annotations
@@ -34,50 +35,52 @@ if TYPE_CHECKING:
     from cdigen.vendors.nvidia.platforms.listed_files import ListedFile
 
 FOLDER = "/etc/nvidia-container-runtime/host-files-for-container.d"
-# Those that NVIDIA's tools read unless told others. Jetson Linux 32 to 35 brings l4t.csv, 36 the first
-# two, 39 all; those of other names (cuda.csv, cudnn.csv) put toolkits over those of the image.
+# The lists that NVIDIA's tools read by default. Jetson Linux 32 to 35 has only l4t.csv. Jetson Linux 36 has
+# the first two lists. Jetson Linux 39 has all three. cdigen does not read other lists, such as cuda.csv and
+# cudnn.csv, because their files replace the toolkits of the image.
 LISTS = ("devices.csv", "drivers.csv", "l4t.csv")
-# The largest seen, drivers.csv of Jetson Linux 38, has 18 KB.
+# In bytes. The largest known list has 18 KB (drivers.csv of Jetson Linux 38).
 MAX_LIST = 1 << 20
 
-# Bound of ours for what one pattern with wildcards may stand for; /dev/dri/card* stands for 4.
+# cdigen's limit for the matches of one wildcard pattern. /dev/dri/card* has 4 matches.
 MAX_MATCHES = 1024
 ARCHITECTURE = "aarch64"
 
-# Folders of libraries that programs load by their paths; the loader is not to find them.
+# Programs load the libraries in these folders by path. The dynamic loader must not find these libraries.
 PLUGIN_FOLDERS = ("gbm", "gstreamer-1.0", "nvsipl_drv", "nvsipl_uddf", "plugins", "weston*")
 
 _BY_STEM = {library.stem: library for library in LIBRARIES}
 
 
 def discover(context: DiscoveryContext) -> Inventory:
-    """Read the lists, and what they name.
+    """Return the inventory with the files in the board's lists, or raise HostError.
 
-    Raises HostError with the kinds driver-not-found (no list) and no-nodes (no device node).
+    The HostError has the kind driver-not-found if there is no list with files, or no-nodes if no device node
+    can be used.
     """
     reader = _Reader(context)
     entries = reader.read_lists()
     if not entries:
         why = f": {reader.collector.findings[0].message}" if reader.collector.findings else ""
         raise HostError(
-            f"no list in {context.host.host_path(FOLDER)} names a file of the driver{why}",
-            hint="install the board's nvidia-l4t-init package, which brings devices.csv and drivers.csv",
+            f"no list in {context.host.host_path(FOLDER)} contains a file of the driver{why}",
+            hint="install the board's nvidia-l4t-init package, which contains devices.csv and drivers.csv",
             kind="driver-not-found",
         )
     before = len(reader.collector.findings)
     nodes = reader.nodes(entries)
     if not nodes:
         why = next(
-            (finding.message for finding in reader.collector.findings[before:]), "there is no dev line"
+            (finding.message for finding in reader.collector.findings[before:]), "the lists have no dev line"
         )
         raise HostError(
             f"none of the device nodes in the lists can be used: {why}",
-            hint="is the GPU's driver loaded? see 'dmesg | grep -i -e nvgpu -e NVRM'",
+            hint="check that the GPU's driver is loaded: 'dmesg | grep -i -e nvgpu -e NVRM'",
             kind="no-nodes",
         )
     driver = Driver(version=reader.version(), flavour="tegra", architecture=ARCHITECTURE)
     files = reader.files(entries, driver.version)
-    reader.say_discrete()
+    reader.report_discrete()
     devices = tuple(GroupDevice(name=name, nodes=nodes) for name in ("0", "all"))
     return Inventory(
         vendor="nvidia",
@@ -85,7 +88,7 @@ def discover(context: DiscoveryContext) -> Inventory:
         accelerators=(),
         nodes=(),
         files=(),
-        sought=(),
+        searched=(),
         findings=tuple(reader.collector.findings),
         mode="csv",
         groups=(Group(device_class="gpu", devices=devices, files=files),),
@@ -93,7 +96,7 @@ def discover(context: DiscoveryContext) -> Inventory:
 
 
 class _Reader:
-    """Reads what the lists of one host name; ``collector`` gathers the findings."""
+    """Reads the lists of one host, and the files in the lists. ``collector`` has the findings."""
 
     def __init__(self, context: DiscoveryContext) -> None:
         self._context = context
@@ -101,7 +104,7 @@ class _Reader:
         self.collector = FindingCollector()
 
     def read_lists(self) -> list[CsvEntry]:
-        """Read the lists that there are; one that cannot be read, or says nothing, is a finding."""
+        """Return the entries of all existing lists; add a finding for each unreadable or empty list."""
         entries: list[CsvEntry] = []
         for name in LISTS:
             path = f"{FOLDER}/{name}"
@@ -110,17 +113,17 @@ class _Reader:
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except OSError as error:
-                self._say_list(path, f"cannot be read: {reason(error)}")
+                self._report_list(path, f"cannot be read: {reason(error)}")
                 continue
             found, findings = csv_lines.parse(text, self._context.host.host_path(path))
             entries.extend(found)
             self.collector.findings.extend(findings)
             if not found:
-                self._say_list(path, "holds no entry")
+                self._report_list(path, "contains no entry")
         return entries
 
     def version(self) -> str:
-        """Return the driver's version: the kernel module's, else the release of Jetson Linux."""
+        """Return the version of the kernel module, or the release of Jetson Linux if there is no module."""
         host = self._context.host
         try:
             driver = kernel_module.parse_version(read_text(host, kernel_module.VERSION_FILE))
@@ -133,14 +136,14 @@ class _Reader:
         except OSError as error:
             release, problem = "", reason(error)
         else:
-            problem = "it names no release"
+            problem = "the file contains no release"
         if not release:
             message = f"the driver's version is unknown: {TEGRA_RELEASE} cannot be used: {problem}"
             self.collector.add("info", "tegra-release-unknown", TEGRA_RELEASE, message)
         return release
 
     def nodes(self, entries: list[CsvEntry]) -> tuple[HostNode, ...]:
-        """Read the nodes of the ``dev`` lines."""
+        """Return the usable nodes in the ``dev`` lines."""
         found: dict[str, HostNode] = {}
         for entry in entries:
             for path in self._paths(self._context.dev, entry) if entry.kind == "dev" else ():
@@ -152,29 +155,31 @@ class _Reader:
         return tuple(found.values())
 
     def files(self, entries: list[CsvEntry], version: str) -> tuple[DriverFile, ...]:
-        """Read the files of the other lines; each is found where its line says, a library also by the loader.
+        """Return the files in the ``dir``, ``lib`` and ``sym`` lines, and the release file.
 
-        A link (``sym``) becomes a mount of what it leads to: no hook has to make it.
+        In the container, a file has the same path as in its line. A library also has a name for the dynamic
+        loader. For a symbolic link (``sym``), the container gets a mount of the link's target, so that no
+        hook has to create the link.
         """
-        given: dict[str, ListedFile] = {}
+        files: dict[str, ListedFile] = {}
         targets: dict[str, str] = {}
         for entry in [*entries, *self._release_entry()]:
             for path in self._paths(self._context.driver, entry) if entry.kind != "dev" else ():
-                file = self._look(entry, path)
+                file = self._read_file(entry, path)
                 if file is not None:
-                    given.setdefault(file.host_path, file)
+                    files.setdefault(file.host_path, file)
                     targets.setdefault(path, file.host_path)
-        names = _loader_names(given, targets, version)
+        names = _loader_names(files, targets, version)
         paths: dict[str, list[str]] = {}
         for path, host_path in targets.items():
             paths.setdefault(host_path, []).append(path)
-        if given and "libcuda.so.1" not in {name for every in names.values() for name in every}:
+        if files and "libcuda.so.1" not in {name for every in names.values() for name in every}:
             self.collector.add(
                 "warning",
                 "library-missing",
                 "libcuda",
-                f"no list in {FOLDER} names libcuda.so.1: CUDA will not work, or use what the image has",
-                "Jetson Linux 39 writes l4t.csv when it starts: see 'systemctl status nv-load-gpu-libs'",
+                f"no list in {FOLDER} contains libcuda.so.1: CUDA uses the image's library, or does not work",
+                "Jetson Linux 39 writes l4t.csv at boot: see 'systemctl status nv-load-gpu-libs'",
             )
         return tuple(
             DriverFile(
@@ -184,35 +189,40 @@ class _Reader:
                 names=names.get(host_path, ()),
                 targets=tuple(paths.get(host_path, ())),
             )
-            for host_path, file in given.items()
+            for host_path, file in files.items()
         )
 
-    def say_discrete(self) -> None:
-        """Say that a discrete GPU beside the integrated one is not a device of its own."""
+    def report_discrete(self) -> None:
+        """Add a finding if the board also has a discrete GPU, which gets no separate CDI device."""
         _, discrete = listed_gpus(self._context.host)
         if discrete:
             names = shown(", ".join(discrete))
             message = (
-                f"{names}: a discrete GPU; it is part of the devices 0 and all where the lists name its node"
+                f"{names}: discrete GPU without a separate CDI device; if a list in {FOLDER} "
+                "contains its node, the node is in the devices '0' and 'all'"
             )
             self.collector.add("info", "csv-discrete-gpu", GPUS, message)
 
     def _release_entry(self) -> list[CsvEntry]:
-        """Return a line for the release file, by which programs in the container know the board."""
+        """Return an entry for the release file. Programs in the container use it to detect the board."""
         if not self._context.driver.exists(TEGRA_RELEASE):
             return []
         return [csv_lines.CsvEntry(kind="lib", path=TEGRA_RELEASE, where=TEGRA_RELEASE)]
 
     def _paths(self, root: Root, entry: CsvEntry) -> list[str]:
-        """Return the paths that ENTRY stands for; none is a finding, as lists name what other boards have."""
+        """Return the existing paths that match ENTRY.
+
+        If no path exists, the function adds a finding of the severity info, because the lists also contain
+        files of other boards.
+        """
         paths = [path for path in expand(root, entry.path) if root.exists(path)]
         if not paths:
             where = shown(root.host_path(entry.path))
-            message = f"{where} is not there ({entry.where}); containers do without it"
+            message = f"{where} does not exist ({entry.where}); containers do not get this file"
             self.collector.add("info", "csv-path-missing", where, message)
         return paths
 
-    def _look(self, entry: CsvEntry, path: str) -> ListedFile | None:
+    def _read_file(self, entry: CsvEntry, path: str) -> ListedFile | None:
         try:
             file = listed_files.read_listed_file(self._context.driver, path)
         except listed_files.NotALibrary as problem:
@@ -226,7 +236,9 @@ class _Reader:
             self._unusable(entry, path, str(problem))
             return None
         if entry.kind != "sym" and file.is_folder != (entry.kind == "dir"):
-            self._unusable(entry, path, "it is a folder" if file.is_folder else "it is not a folder")
+            self._unusable(
+                entry, path, "the file is a folder" if file.is_folder else "the file is not a folder"
+            )
             return None
         return file
 
@@ -235,16 +247,18 @@ class _Reader:
         message = f"{where} is left out ({entry.kind} line, {entry.where}): {problem}"
         self.collector.add("warning", "csv-path-unusable", where, message, "reinstall the board's packages")
 
-    def _say_list(self, path: str, problem: str) -> None:
+    def _report_list(self, path: str, problem: str) -> None:
         where = self._context.host.host_path(path)
         hint = "reinstall the board's nvidia-l4t-init package"
-        self.collector.add("warning", "csv-unreadable", where, f"{where} {problem}; it is passed over", hint)
+        self.collector.add(
+            "warning", "csv-unreadable", where, f"{where} {problem}; the list is ignored", hint
+        )
 
 
 def parse_release(text: str) -> str:
-    """Return the release in the text of /etc/nv_tegra_release: ``36.4.3``, or an empty text.
+    """Return the release in TEXT of /etc/nv_tegra_release, such as ``36.4.3``, or an empty string.
 
-    Its first line is ``# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, ...``.
+    An example of the first line is ``# R36 (release), REVISION: 4.3, GCID: 38968081, BOARD: generic, ...``.
     """
     found = re.match(
         r"#\s*R(\d{1,4})\b.*?,\s*REVISION:\s*(\d{1,4}(?:\.\d{1,4})*)\s*(?:,|$)", text, re.ASCII | re.MULTILINE
@@ -253,10 +267,10 @@ def parse_release(text: str) -> str:
 
 
 def expand(root: Root, path: str) -> list[str]:
-    """Return the paths for which PATH stands: itself, or what its wildcards (``* ? [``) match.
+    """Return the paths that match PATH. If PATH has no wildcard (``* ? [``), the result is PATH.
 
-    As in Go's filepath.Glob they may be in any part, and match no slash. At most MAX_MATCHES are
-    followed from folder to folder.
+    As in Go's filepath.Glob, any name in PATH may have wildcards, and wildcards do not match a slash. The
+    result has at most MAX_MATCHES paths.
     """
     paths = [""]
     for part in path.split("/")[1:]:
@@ -273,27 +287,27 @@ def expand(root: Root, path: str) -> list[str]:
 
 
 def _loader_names(
-    given: dict[str, ListedFile], targets: dict[str, str], version: str
+    files: dict[str, ListedFile], targets: dict[str, str], version: str
 ) -> dict[str, tuple[str, ...]]:
-    """Return the names under which the container's loader shall find each library.
+    """Return the names under which the dynamic loader finds each library in the container.
 
-    NVIDIA's tools have a hook run ldconfig over the libraries' folders. A name is left out where a
-    line gives another file that place, and where another library came first.
+    NVIDIA's tools run ldconfig on the libraries' folders in a hook instead. A name is left out if a list has
+    another file with this name in a folder of the loader, or if an earlier library has the same name.
     """
     folders = library_folders(ARCHITECTURE)
-    taken: dict[str, str] = {}
+    paths_by_name: dict[str, str] = {}
     names: dict[str, tuple[str, ...]] = {}
-    for host_path, file in given.items():
+    for host_path, file in files.items():
         if not file.is_library or _is_plugin(file.path):
             continue
         row = _BY_STEM.get(file.path.rpartition("/")[2].partition(".so")[0])
         also = [name for name in (row.also if row else ()) if version or "{version}" not in name]
-        wanted = [file.soname, *(name.format(version=version) for name in also)]
+        candidates = [file.soname, *(name.format(version=version) for name in also)]
         own = [
             name
-            for name in wanted
+            for name in candidates
             if name is not None
-            and taken.setdefault(name, host_path) == host_path
+            and paths_by_name.setdefault(name, host_path) == host_path
             and all(targets.get(f"{folder}/{name}", host_path) == host_path for folder in folders)
         ]
         names[host_path] = tuple(dict.fromkeys(own))

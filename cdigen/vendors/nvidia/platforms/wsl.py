@@ -1,11 +1,12 @@
-"""Read a WSL2 host, where Windows drives the GPUs and programs reach them by /dev/dxg: ``discover``.
+"""Read a WSL2 host (``discover``). Windows drives the GPUs, and programs use the GPUs through /dev/dxg.
 
-Windows shows WSL two folders: /usr/lib/wsl/lib, with
-libdxcore and small libraries that programs load (libcuda.so.1), and below /usr/lib/wsl/drivers its
-driver store, a folder per driver package, with the libraries that do the work. The small ones ask
-dxcore for the store's folder, which is the host's: so its files have to be at the same path.
+Windows shares two folders with WSL. /usr/lib/wsl/lib contains libdxcore and the small libraries that programs
+load (libcuda.so.1). /usr/lib/wsl/drivers is the driver store of Windows. The store has a folder for each
+driver package. This folder contains the large libraries. The small libraries get the path of this folder on
+the host from dxcore. Therefore, the files of the store must have the same path in the container.
 
-Sources: libnvidia-container, src/dxcore.c; nvidia-container-toolkit 1.20, pkg/nvcdi/driver-wsl.go.
+The sources are libnvidia-container, src/dxcore.c, and nvidia-container-toolkit 1.20,
+pkg/nvcdi/driver-wsl.go.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LOADER = "libcuda_loader.so"
 PROGRAM = "nvidia-smi"
 PROGRAM_TARGET = "/usr/bin/nvidia-smi"
 
-# What NVIDIA's tools mount of the store by name; the last two came with drivers of 2023.
+# The files of the store that NVIDIA's tools mount by name. Drivers before 2023 do not have the last two.
 STORE_FILES: tuple[tuple[str, Weight], ...] = (
     (LIBCUDA, "required"),
     (LOADER, "core"),
@@ -47,29 +48,30 @@ STORE_FILES: tuple[tuple[str, Weight], ...] = (
     ("libnvdxgdmal.so.1", "optional"),
     ("nvcubins.bin", "optional"),
 )
-# The rest of it by kind: nvidia-container-toolkit pull request 1890.
+# Containers also need the store's files with these name endings (nvidia-container-toolkit pull request 1890).
 STORE_ENDINGS = (".bin", ".dll")
 
 ARCHITECTURES = {elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}
 
-# libcuda_loader.so, which is compared as a whole, has some 200 KB.
+# In bytes. cdigen compares the whole content of libcuda_loader.so, which has about 200 KB.
 MAX_LOADER = 8 << 20
-# The version stands in the first section of an INF file; the whole of it has megabytes.
+# In bytes. The version is in the first section of an INF file. The whole file has several megabytes.
 INF_HEAD = 1 << 16
 
 
 @frozen
 class DriverStore:
-    """A folder of the driver store that holds NVIDIA's CUDA driver."""
+    """A folder of the driver store with NVIDIA's CUDA driver."""
 
     folder: str
     libcuda: ListedFile
 
 
 def discover(context: DiscoveryContext) -> Inventory:
-    """Read what Windows shows: there is one device, ``all``, since dxcore offers no part of the GPUs.
+    """Return the inventory with the device ``all``, or raise HostError.
 
-    Raises HostError with the kinds no-nodes, driver-not-found and driver-broken.
+    There is only one device, because dxcore cannot offer single GPUs. The kinds of the HostError are
+    no-nodes, driver-not-found and driver-broken.
     """
     node = _read_node(context)
     reader = _Reader(context.driver)
@@ -84,7 +86,7 @@ def discover(context: DiscoveryContext) -> Inventory:
         accelerators=(),
         nodes=(),
         files=(),
-        sought=reader.sought(store, files),
+        searched=reader.probes(store, files),
         findings=tuple(reader.collector.findings),
         mode="wsl",
         groups=(Group(device_class="gpu", devices=(GroupDevice(name="all", nodes=(node,)),), files=files),),
@@ -95,37 +97,39 @@ def _read_node(context: DiscoveryContext) -> HostNode:
     node, problem = NvidiaNodeReader(context).read(WSL_NODE, role="dxg")
     if node is None:
         raise HostError(
-            f"Windows shows WSL no GPU: {problem}",
-            hint="update NVIDIA's driver for Windows and WSL itself ('wsl --update'), then 'wsl --shutdown'",
+            f"WSL has no GPU of Windows: {problem}",
+            hint="update NVIDIA's driver for Windows and WSL ('wsl --update'), then run 'wsl --shutdown'",
             kind="no-nodes",
         )
     return node
 
 
 class _Reader:
-    """Reads the two folders of one host; ``collector`` gathers the findings."""
+    """Reads the two folders of one host. ``collector`` has the findings."""
 
     def __init__(self, root: Root) -> None:
         self._root = root
         self.collector = FindingCollector()
 
     def require_dxcore(self) -> None:
-        """Raise HostError where libdxcore is missing or broken: every library asks it first."""
+        """Raise HostError if libdxcore is missing or broken, because every library needs it."""
         path = f"{WSL_LIBRARIES}/{DXCORE}"
         try:
             listed_files.read_listed_file(self._root, path)
         except (OSError, listed_files.UnusableFile) as error:
             raise HostError(
                 f"{self._root.host_path(path)} cannot be used: {reason(error)}",
-                hint="'wsl --update' brings it anew",
+                hint="run 'wsl --update' in Windows",
                 kind="driver-broken",
             ) from None
 
     def choose_store(self) -> DriverStore:
-        """Return the store of the driver that runs, of which Windows keeps older ones.
+        """Return the folder of the running driver in the driver store.
 
-        Only dxcore knows it for certain. A store whose loader is the very one in /usr/lib/wsl/lib
-        was installed together with that; where several are, or none, the newest libcuda is taken.
+        Windows also keeps the folders of older drivers. Only dxcore can report the correct folder with
+        certainty. If libcuda_loader.so in a folder is identical to libcuda.so.1.1 in /usr/lib/wsl/lib, both
+        were installed together. Among several such folders, the function returns the folder with the newest
+        libcuda. If there is no such folder, it returns the folder with the newest libcuda in the whole store.
         """
         stores = self._stores()
         if len(stores) == 1:
@@ -139,21 +143,26 @@ class _Reader:
             "info" if certain else "warning",
             "wsl-several-stores",
             chosen.folder,
-            f"{chosen.folder} is taken as the driver that runs, and not {others}: "
-            + (f"its loader is that in {WSL_LIBRARIES}" if certain else "its libcuda is the newest"),
-            "" if certain else "'pnputil' in Windows removes old driver packages",
+            f"cdigen uses {chosen.folder} as the running driver, not {others}: "
+            + (
+                f"the used folder has the same loader as {WSL_LIBRARIES}"
+                if certain
+                else "the used folder has the newest libcuda"
+            ),
+            "" if certain else "remove old driver packages with 'pnputil' in Windows",
         )
         return chosen
 
     def _stores(self) -> list[DriverStore]:
-        """Return the folders with a libcuda; raises HostError where there is none that can be used.
+        """Return the folders with a libcuda; raise HostError if no folder can be used.
 
-        The store holds Windows' other drivers as well, a thousand of them: NVIDIA's come first.
+        The store contains about a thousand other drivers of Windows. Therefore, the function reads folders
+        with NVIDIA's names first.
         """
         folders = [name for name in self._root.names(STORES) if is_plain(name)]
-        ours = [name for name in folders if name.lower().startswith("nv")]
+        nvidias = [name for name in folders if name.lower().startswith("nv")]
         problem = ""
-        for names in (ours, [name for name in folders if name not in set(ours)]):
+        for names in (nvidias, [name for name in folders if name not in set(nvidias)]):
             stores = []
             for name in names:
                 path = f"{STORES}/{name}/{LIBCUDA}"
@@ -170,8 +179,8 @@ class _Reader:
         raise HostError(
             f"NVIDIA's driver for Windows cannot be used: {problem}"
             if problem
-            else f"no folder of {self._root.host_path(STORES)} holds {LIBCUDA}",
-            hint="install NVIDIA's driver in Windows (none in Linux), then 'wsl --shutdown'",
+            else f"no folder of {self._root.host_path(STORES)} contains {LIBCUDA}",
+            hint="install NVIDIA's driver in Windows, not in Linux, then run 'wsl --shutdown'",
             kind="driver-broken" if problem else "driver-not-found",
         )
 
@@ -182,39 +191,41 @@ class _Reader:
             return b""
 
     def files(self, store: DriverStore) -> tuple[DriverFile, ...]:
-        """Return the small libraries, the store's files, and nvidia-smi under its usual name."""
+        """Return the small libraries, the files of STORE, and nvidia-smi with its usual path."""
         small = self._small_libraries()
-        taken = {name for file in small for name in file.names}
-        files = [*small, *self._stored_files(store, taken)]
+        used_names = {name for file in small for name in file.names}
+        files = [*small, *self._stored_files(store, used_names)]
         for folder in (store.folder, WSL_LIBRARIES):
             path = f"{folder}/{PROGRAM}"
-            given = self._look(path) if self._root.exists(path) else None
-            if given is not None:
-                files.append(_driver_file("binary", given, (path, PROGRAM_TARGET)))
+            file = self._read_file(path) if self._root.exists(path) else None
+            if file is not None:
+                files.append(_driver_file("binary", file, (path, PROGRAM_TARGET)))
                 break
         return tuple(files)
 
     def _small_libraries(self) -> list[DriverFile]:
-        """Return the libraries of /usr/lib/wsl/lib, which programs load by their names.
+        """Return the libraries in /usr/lib/wsl/lib.
 
-        The host's loader finds them by SONAME, which is not always the file's name (libnvoptix.so.1
-        has libnvoptix_loader.so.1); a file of that name goes before.
+        Programs load these libraries by the file name or the SONAME. The SONAME may differ from the file
+        name. For example, libnvoptix.so.1 has the SONAME libnvoptix_loader.so.1. If another file has the
+        SONAME as its file name, that file takes precedence.
         """
         files = []
         names = [name for name in self._root.names(WSL_LIBRARIES) if listed_files.is_library_name(name)]
         for name in names:
             path = f"{WSL_LIBRARIES}/{name}"
-            given = self._look(path)
-            if given is not None:
-                own = (name, given.soname) if given.soname and given.soname not in names else (name,)
-                files.append(_driver_file("library", given, (path,), own))
+            file = self._read_file(path)
+            if file is not None:
+                own = (name, file.soname) if file.soname and file.soname not in names else (name,)
+                files.append(_driver_file("library", file, (path,), own))
         return files
 
-    def _stored_files(self, store: DriverStore, taken: set[str]) -> list[DriverFile]:
-        """Return the store's files, each at its own path.
+    def _stored_files(self, store: DriverStore, used_names: set[str]) -> list[DriverFile]:
+        """Return the files of STORE. In the container, each file has the same path as on the host.
 
-        Libraries are loaded by SONAME as well (libnvidia-ptxjitcompiler.so.1) unless that is TAKEN; but
-        never those that have a loader beside them: programs shall get that one.
+        A library also has its SONAME as a name (libnvidia-ptxjitcompiler.so.1), with two exceptions: the
+        SONAME is in USED_NAMES, or the folder also has a loader for the library. In the second case, programs
+        must load the loader.
         """
         files = []
         names = self._root.names(store.folder)
@@ -222,30 +233,30 @@ class _Reader:
             if not listed_files.is_library_name(name) and not name.endswith(STORE_ENDINGS):
                 continue
             path = f"{store.folder}/{name}"
-            given = self._look(path)
-            if given is None:
+            file = self._read_file(path)
+            if file is None:
                 continue
             is_hidden = f"{name.partition('.so')[0]}_loader.so" in names
-            own = (given.soname,) if given.soname and given.soname not in taken and not is_hidden else ()
+            own = (file.soname,) if file.soname and file.soname not in used_names and not is_hidden else ()
             kind: FileKind = "config" if name.endswith(".bin") else "library"
-            files.append(_driver_file(kind, given, (path,), own))
+            files.append(_driver_file(kind, file, (path,), own))
         return files
 
-    def _look(self, path: str) -> ListedFile | None:
+    def _read_file(self, path: str) -> ListedFile | None:
         where = shown(self._root.host_path(path))
         problem = ""
         try:
-            given = listed_files.read_listed_file(self._root, path)
-            if given.is_folder or not is_plain(path):
-                problem = "it is a folder" if given.is_folder else "a spec cannot hold its name"
+            file = listed_files.read_listed_file(self._root, path)
+            if file.is_folder or not is_plain(path):
+                problem = "the file is a folder" if file.is_folder else "its name has unprintable characters"
         except FileNotFoundError:
-            problem = "it is a link that leads nowhere"
+            problem = "the link has no existing target"
         except OSError as error:
-            problem = f"it cannot be read: {reason(error)}"
+            problem = f"the file cannot be read: {reason(error)}"
         except listed_files.UnusableFile as error:
             problem = str(error)
         if not problem:
-            return given
+            return file
         rule = (
             "library-unusable" if listed_files.is_library_name(path.rpartition("/")[2]) else "file-unusable"
         )
@@ -253,15 +264,18 @@ class _Reader:
         self.collector.add("warning", rule, where, message, "install NVIDIA's driver in Windows again")
         return None
 
-    def sought(self, store: DriverStore, files: tuple[DriverFile, ...]) -> tuple[ProbeResult, ...]:
-        """Return what was found of the files that NVIDIA names; a missing one that matters is a finding."""
+    def probes(self, store: DriverStore, files: tuple[DriverFile, ...]) -> tuple[ProbeResult, ...]:
+        """Return the search results for STORE_FILES; add a finding for each missing file.
+
+        A missing file of the weight ``optional`` has no finding.
+        """
         found = {target: file.host_path for file in files for target in file.targets}
-        sought = []
+        probes = []
         for name, weight in STORE_FILES:
             host_path = found.get(f"{store.folder}/{name}")
             if name == PROGRAM:
                 host_path = found.get(PROGRAM_TARGET)
-            sought.append(
+            probes.append(
                 ProbeResult(
                     name=name,
                     kind="library" if listed_files.is_library_name(name) else "binary",
@@ -276,19 +290,19 @@ class _Reader:
                     "warning",
                     "library-missing",
                     name,
-                    f"{name} was not found in {store.folder}: what needs it will not work",
+                    f"{name} was not found in {store.folder}: programs that need this file do not work",
                     "install NVIDIA's driver in Windows again",
                 )
-        return tuple(sought)
+        return tuple(probes)
 
     def version(self, store: DriverStore) -> str:
-        """Return the driver's version (581.15) as its package's INF file tells it, or an empty text."""
+        """Return the driver's version (581.15) in the package's INF file, or an empty string."""
         name = store.folder.rpartition("/")[2].partition(".inf")[0]
         path = f"{store.folder}/{name}.inf"
         try:
             with self._root.open(path) as file:
                 version = parse_inf(file.read_at(0, INF_HEAD))
-            problem = "it names no version"
+            problem = "the file contains no version"
         except OSError as error:
             version, problem = "", reason(error)
         if not version:
@@ -298,13 +312,15 @@ class _Reader:
 
 
 def parse_inf(head: bytes) -> str:
-    """Return NVIDIA's version in the first bytes of a driver package's INF file, or an empty text.
+    """Return NVIDIA's version in HEAD, the first bytes of an INF file, or an empty string.
 
-    ``DriverVer = 08/14/2025, 32.0.15.8115`` is 581.15: the last five digits of Windows' version, as
-    Chromium reads it from the registry (crrev.com/1241aea). The file is UTF-16 with a mark, or ASCII.
+    NVIDIA's version is the last five digits of Windows' version. For example, the line
+    ``DriverVer = 08/14/2025, 32.0.15.8115`` means 581.15. Chromium reads the version in the registry in the
+    same way (crrev.com/1241aea). An INF file is UTF-16 with a byte order mark, or ASCII.
     """
     text = head.decode("utf-16-le" if head.startswith(b"\xff\xfe") else "utf-8", "replace")
-    # No white space of these is a line's end: with \s, a file of empty lines takes seconds.
+    # The pattern has [ \t] instead of \s, because \s also matches line ends. With \s, a file of empty lines
+    # would take seconds.
     found = re.search(
         r"(?im)^[ \t]*DriverVer[ \t]*=[^,\n]*,[ \t]*[0-9]+\.[0-9]+\.([0-9.]+)[ \t\r]*(?:;|$)", text
     )
@@ -314,6 +330,6 @@ def parse_inf(head: bytes) -> str:
 
 
 def _driver_file(
-    kind: FileKind, given: ListedFile, targets: tuple[str, ...], names: tuple[str, ...] = ()
+    kind: FileKind, file: ListedFile, targets: tuple[str, ...], names: tuple[str, ...] = ()
 ) -> DriverFile:
-    return DriverFile(kind=kind, host_path=given.host_path, capabilities=(), names=names, targets=targets)
+    return DriverFile(kind=kind, host_path=file.host_path, capabilities=(), names=names, targets=targets)

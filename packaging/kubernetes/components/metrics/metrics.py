@@ -1,7 +1,7 @@
-"""metrics.py PORT [RUN]: serve over TCP the metrics of a node's programs, which listen on sockets alone.
+"""metrics.py PORT [RUN]: serve the metrics of a node's programs, which listen on Unix sockets, over TCP.
 
-GET /daemon, /kubelet, /nri: what the program's /metrics says. Nothing else of theirs is passed on. RUN is
-where their run directories are (default: /run).
+GET /daemon, /kubelet and /nri return the program's /metrics. No other path of the programs is reachable. RUN
+is the parent of their run directories (default: /run).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ SOCKETS = {
     "/kubelet": "cdigen-kubelet/http.sock",
     "/nri": "cdigen-nri/http.sock",
 }
-TIMEOUT_S = 8  # less than Prometheus waits
-# Whoever may connect can stop scrapes by taking all, but neither fill this container's memory nor take the
-# places at the programs' own sockets from the probes.
+TIMEOUT_S = 8  # shorter than the timeout of Prometheus
+# A client that opens all connections can stop scrapes. But it cannot fill this container's memory, and it
+# cannot use all connections of the programs' sockets, which the probes need.
 CONNECTIONS = 8
 PLAIN = "text/plain; charset=utf-8"
 
@@ -43,7 +43,7 @@ class Local(HTTPConnection):
 
 
 def metrics(path: str) -> tuple[int, str, bytes]:
-    """Return what the program at the socket PATH says: status, type, text."""
+    """Return the response of the program at the socket PATH: status, type, text."""
     connection = Local(path)
     try:
         connection.request("GET", "/metrics")
@@ -55,17 +55,17 @@ def metrics(path: str) -> tuple[int, str, bytes]:
         connection.close()
 
 
-class Asked(BaseHTTPRequestHandler):
-    """Answers a scrape."""
+class ScrapeHandler(BaseHTTPRequestHandler):
+    """Responds to a scrape."""
 
     timeout = TIMEOUT_S
     run = "/run"
 
     def do_GET(self) -> None:
-        """Pass on the metrics of the program that the path names."""
+        """Return the metrics of the program in the path."""
         name = SOCKETS.get(self.path.partition("?")[0])
         if name is None:
-            status, kind, body = 404, PLAIN, f"ask for one of {', '.join(SOCKETS)}\n".encode()
+            status, kind, body = 404, PLAIN, f"valid paths: {', '.join(SOCKETS)}\n".encode()
         else:
             status, kind, body = metrics(f"{self.run}/{name}")
         self.send_response(status)
@@ -75,43 +75,43 @@ class Asked(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
-        """Say nothing of scrapes."""
+        """Log no scrapes."""
 
 
-class Bounded(ThreadingHTTPServer):
-    """Serves CONNECTIONS at a time, and closes what comes beyond them."""
+class LimitedServer(ThreadingHTTPServer):
+    """Serves at most CONNECTIONS at a time, and closes further ones."""
 
     daemon_threads = True
 
     def __init__(self, address: tuple[str, int]) -> None:
-        super().__init__(address, Asked)
-        self._places = threading.BoundedSemaphore(CONNECTIONS)
+        super().__init__(address, ScrapeHandler)
+        self._free = threading.BoundedSemaphore(CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a connection by a thread, if a place is free."""
-        if self._places.acquire(blocking=False):
+        """Serve a connection in a thread, if the limit permits."""
+        if self._free.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, and give its place back."""
+        """Serve a connection, and release it."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of who has gone away."""
+        """Log no disconnected clients."""
 
 
 def main(port: int, run: str) -> None:
-    """Serve until the process is ended."""
-    Asked.run = run
+    """Serve until the process is terminated."""
+    ScrapeHandler.run = run
     family = socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET
-    Bounded.address_family = family
-    with Bounded(("::" if family == socket.AF_INET6 else "", port)) as server:
-        print(f"serving at port {server.server_port}", flush=True)
+    LimitedServer.address_family = family
+    with LimitedServer(("::" if family == socket.AF_INET6 else "", port)) as server:
+        print(f"serving on port {server.server_port}", flush=True)
         server.serve_forever()
 
 

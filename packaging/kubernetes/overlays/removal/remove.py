@@ -1,7 +1,7 @@
-"""remove.py HOST: take from the node, whose root is at HOST, what cdigen wrote; exits 0 when that is done.
+"""remove.py HOST: remove all files of cdigen from the node with the root HOST; exits with 0 on success.
 
-As long as a process of cdigen serves the node, it waits: what one removes, the other would write again. Every
-removed path is a line of the log, and so is what stays, with the reason.
+The program waits while a process of cdigen runs on the node, because that process would write the files
+again. It prints a line for each removed path, and for each path that stays, with the reason.
 """
 
 import fcntl
@@ -17,18 +17,18 @@ CONFIG = Path(__file__).with_name("config.yaml")
 RUN_DIRECTORIES = ("run/cdigen", "run/cdigen-kubelet", "run/cdigen-nri")
 STATE = "var/lib/cdigen"
 FEATURES = "etc/kubernetes/node-feature-discovery/features.d"
-# How a file with labels of ours begins, whatever its name is; the name of one that a killed writer has left.
+# The first line of cdigen's label file, which may have any name; the name pattern of a killed writer's file.
 LABELS, UNFINISHED = b"# Written by cdigen kubelet", ".cdigen-*.tmp"
-# Folders that others use as well: they go if they are empty.
+# Folders of several programs: they are removed if they are empty.
 SHARED = ("run/cdi", "etc/cdi")
-# How long views are waited for that are too new to be removed.
-PATIENCE_S = 90
-# Sockets that a killed plugin has left; the kubelet removes them at its next start.
+# How long to wait for views that are too new to be removed.
+VIEW_TIMEOUT_S = 90
+# Sockets of a killed plugin; the kubelet removes them at its next start.
 SOCKETS = ("var/lib/kubelet/device-plugins", "cdigen-*.sock")
 
 
 def main(host: Path) -> int:
-    """Remove all, and return the exit code: 1 where something stays that is no one else's."""
+    """Remove all files of cdigen; returns the exit code, 1 if a file of cdigen stays."""
     wait_for_end(host)
     if command("withdraw", host=host).returncode != 0:
         return 1
@@ -37,35 +37,35 @@ def main(host: Path) -> int:
         return 1
     for view in kept:
         print(f"kept: /{STATE}/views/{view['view']}: {view['reason']}", flush=True)
-    ours = [host / name for name in RUN_DIRECTORIES]
+    own = [host / name for name in RUN_DIRECTORIES]
     if not kept:
-        ours.insert(0, host / STATE)
-    ours += [path for path in sorted((host / FEATURES).glob("*")) if has_labels(path)]
-    ours += sorted((host / SOCKETS[0]).glob(SOCKETS[1]))
-    failed = [path for path in ours if not remove(host, path)]
+        own.insert(0, host / STATE)
+    own += [path for path in sorted((host / FEATURES).glob("*")) if has_labels(path)]
+    own += sorted((host / SOCKETS[0]).glob(SOCKETS[1]))
+    failed = [path for path in own if not remove(host, path)]
     if failed:
         return 1
     for name in SHARED:
         remove_if_empty(host, host / name)
-    but = " but these views of a driver" if kept else ""
-    print(f"done: nothing of cdigen is left on this node{but}", flush=True)
+    exception = " except these views of a driver" if kept else ""
+    print(f"done: nothing of cdigen is left on this node{exception}", flush=True)
     return 0
 
 
 def wait_for_end(host: Path) -> None:
-    """Return once nobody holds the lock of a run directory, be it a pod or the host's service."""
-    said = ""
+    """Wait until no pod and no service of the host holds the lock of a run directory."""
+    printed = ""
     while held := [path for path in RUN_DIRECTORIES if is_held(host / path / "lock")]:
-        places = ", ".join(f"/{path}" for path in held)
-        text = f"waiting: cdigen still serves this node, by {places}: delete its DaemonSet, stop its services"
-        if text != said:
+        paths = ", ".join(f"/{path}" for path in held)
+        text = f"waiting: cdigen still runs on this node ({paths}): delete its DaemonSet, stop its services"
+        if text != printed:
             print(text, flush=True)
-            said = text
+            printed = text
         time.sleep(1)
 
 
 def is_held(lock: Path) -> bool:
-    """Tell whether a process holds the file LOCK."""
+    """Return whether a process holds the file LOCK."""
     try:
         with lock.open("rb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -77,17 +77,17 @@ def is_held(lock: Path) -> bool:
 
 
 def command(*arguments: str, host: Path) -> subprocess.CompletedProcess[bytes]:
-    """Run a command of cdigen's on the node; what it prints is kept where it is asked for JSON."""
+    """Run a command of cdigen on the node; with --json, its output is captured."""
     line = ["cdigen", *arguments, "--root", str(host), "--config", str(CONFIG)]
     return subprocess.run(line, check=False, stdout=subprocess.PIPE if "--json" in arguments else None)
 
 
 def views_in_use(host: Path) -> list[dict[str, str]] | None:
-    """Remove the views of a driver, and return those that stay; None: nobody knows, as the command said.
+    """Remove the views of a driver, and return those that stay; None: unknown, the command has failed.
 
-    A container that is just starting may want one for a minute after its spec has gone: that is waited for.
+    A starting container may use a view for a minute after the removal of its spec. The function waits for it.
     """
-    until = time.monotonic() + PATIENCE_S
+    until = time.monotonic() + VIEW_TIMEOUT_S
     while True:
         rows = json.loads(command("prune", "--json", host=host).stdout or "{}")
         if not isinstance(rows, list):
@@ -99,7 +99,7 @@ def views_in_use(host: Path) -> list[dict[str, str]] | None:
 
 
 def has_labels(path: Path) -> bool:
-    """Tell whether the file PATH has labels that cdigen wrote, which everybody may read."""
+    """Return whether the file PATH has labels of cdigen; such a file is readable by all users."""
     if path.is_symlink() or not path.is_file():
         return False
     if path.match(UNFINISHED):
@@ -112,7 +112,7 @@ def has_labels(path: Path) -> bool:
 
 
 def remove(host: Path, path: Path) -> bool:
-    """Remove a file or folder, if it is there, and tell whether it is gone; a link is not followed."""
+    """Remove a file or folder, if it exists; returns whether it is gone. Links are not followed."""
     try:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
@@ -128,7 +128,7 @@ def remove(host: Path, path: Path) -> bool:
 
 
 def remove_if_empty(host: Path, path: Path) -> None:
-    """Remove a folder that has nothing in it."""
+    """Remove an empty folder."""
     if path.is_symlink() or not path.is_dir():
         return
     if left := sorted(os.listdir(path)):
@@ -136,7 +136,7 @@ def remove_if_empty(host: Path, path: Path) -> None:
         return
     try:
         path.rmdir()
-    except OSError as error:  # a host whose /etc is read-only brings the folder itself
+    except OSError as error:  # the folder belongs to a host with a read-only /etc
         print(f"kept: /{path.relative_to(host)}: {error.strerror}", flush=True)
     else:
         print(f"removed: /{path.relative_to(host)}", flush=True)

@@ -1,4 +1,4 @@
-"""AMD's health: lines of amdgpu from Linux 5.15 to 6.17, counters, KFD, uevents."""
+"""The health of AMD's GPUs: log lines of amdgpu from Linux 5.15 to 6.17, counters, KFD, and uevents."""
 
 import os
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ GPU, OTHER = amd_tree.ADDRESSES[:2]
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Lay two MI300Xs, one of them split, with what the PCI bus shows of them."""
+    """Write a host with a partitioned and a whole MI300X, with their files on the PCI bus."""
     gpus = (*amd_tree.mi300x(8, count=1), *amd_tree.mi300x(1, count=2)[1:])
     amd_tree.write(tmp_path, gpus)
     for address in (GPU, OTHER):
@@ -92,29 +92,29 @@ def computing(measurements: Sequence[Measurement]) -> dict[str, int]:
         ("amdgpu: GPU reset begin!", ""),
     ],
 )  # fmt: skip
-def test_lines_of_amdgpu_mean_what_its_source_says(host: Path, text: str, expected: str) -> None:
-    found = HEALTH.heard(LogRecord(sequence=1, at_s=3.5, text=text), discover(host))
+def test_lines_of_amdgpu_report_the_expected_cause_or_recovery(host: Path, text: str, expected: str) -> None:
+    found = HEALTH.parse_log(LogRecord(sequence=1, at_s=3.5, text=text), discover(host))
     assert named(found) == ([(GPU, expected)] if expected else [])
     assert all((each.detail, each.at_s) == (text, 3.5) for each in found)
 
 
-def test_a_look_covers_the_gpus_and_measures_that_they_compute(host: Path) -> None:
-    seen = HEALTH.look(places(host), discover(host))
-    assert (seen.covered, seen.symptoms) == ((GPU, OTHER), ())
-    assert computing(seen.measurements) == {GPU: 1, OTHER: 1}
+def test_a_check_covers_the_gpus_and_measures_whether_kfd_lists_them(host: Path) -> None:
+    sample = HEALTH.check(places(host), discover(host))
+    assert (sample.covered, sample.symptoms) == ((GPU, OTHER), ())
+    assert computing(sample.measurements) == {GPU: 1, OTHER: 1}
 
 
-def test_lanes_that_a_gpu_turns_off_while_it_is_idle_are_not_measured(host: Path) -> None:
+def test_lanes_that_an_idle_gpu_disables_are_not_measured(host: Path) -> None:
     put(host / "sys/devices/pci0000:00" / GPU / "current_link_width", b"1\n")
-    measured = HEALTH.look(places(host), discover(host)).measurements
+    measured = HEALTH.check(places(host), discover(host)).measurements
     assert "pci-link-narrow" not in [each.cause for each in measured]
 
 
-def test_a_gpu_that_kfd_lists_no_more_is_measured_lower(host: Path) -> None:
+def test_a_gpu_that_kfd_no_longer_lists_has_the_measurement_0(host: Path) -> None:
     inventory = discover(host)
     first = replace(inventory.accelerators[1], nodes=())
     inventory = replace(inventory, accelerators=(inventory.accelerators[0], first))
-    assert computing(HEALTH.look(places(host), inventory).measurements) == {GPU: 1, OTHER: 0}
+    assert computing(HEALTH.check(places(host), inventory).measurements) == {GPU: 1, OTHER: 0}
 
 
 def test_a_probe_counts_the_uncorrectable_errors_of_each_block(host: Path) -> None:
@@ -122,40 +122,40 @@ def test_a_probe_counts_the_uncorrectable_errors_of_each_block(host: Path) -> No
     ras(host, GPU, "gfx", "ue: 3\nce: 0\n")
     ras(host, OTHER, "umc", "Query currently inaccessible\n")
     put(host / "sys/devices/pci0000:00" / OTHER / "ras/features", b"feature mask: 0x4\n")
-    seen = HEALTH.probe(places(host), discover(host))
-    assert (seen.source, seen.covered, seen.unread) == ("probe", (GPU, OTHER), "")
-    assert {(each.address, each.what, each.value, each.worse) for each in seen.measurements} == {
+    sample = HEALTH.probe(places(host), discover(host))
+    assert (sample.source, sample.covered, sample.unread) == ("probe", (GPU, OTHER), "")
+    assert {(each.address, each.what, each.value, each.worse) for each in sample.measurements} == {
         (GPU, "uncorrectable errors of umc", 0, "higher"),
         (GPU, "uncorrectable errors of gfx", 3, "higher"),
     }
 
 
-def test_a_probe_lets_sleeping_gpus_sleep(host: Path) -> None:
+def test_a_probe_does_not_resume_suspended_gpus(host: Path) -> None:
     ras(host, GPU, "umc", "ue: 0\nce: 7\n")
     put(host / "sys/devices/pci0000:00" / GPU / "power/runtime_status", b"suspended\n")
     assert HEALTH.probe(places(host), discover(host)).covered == ()
 
 
-def test_a_gpu_that_does_not_answer_a_probe_keeps_no_other_from_it(
-    host: Path, asked_for_ever: str, inventory: Inventory
+def test_a_gpu_that_hangs_during_a_probe_does_not_delay_other_gpus(
+    host: Path, hanging_gpu: str, inventory: Inventory
 ) -> None:
-    seen = by_deadline(
+    sample = by_deadline(
         lambda deadline_s: probe(places(host).host, inventory, deadline_s=deadline_s),
-        lambda seen: seen.covered,
+        lambda sample: sample.covered,
     )
-    assert seen.covered == (OTHER,)
-    assert seen.unread == f"{asked_for_ever}: its driver does not answer"
+    assert sample.covered == (OTHER,)
+    assert sample.unread == f"{hanging_gpu}: its driver does not answer"
 
 
 @pytest.fixture
 def inventory(host: Path) -> Inventory:
-    """Return what is found on the host."""
+    """Return the inventory of the host."""
     return discover(host)
 
 
 @pytest.fixture
-def asked_for_ever(host: Path, inventory: Inventory) -> str:  # noqa: ARG001 - found before
-    """Make one GPU's counters hang: its file leads to a FIFO that nobody writes into."""
+def hanging_gpu(host: Path, inventory: Inventory) -> str:  # noqa: ARG001 - discovery runs before the change
+    """Replace a counter file of a GPU by a FIFO without a writer, so that reads hang; return the address."""
     ras(host, GPU, "umc", "")
     file = host / "sys/devices/pci0000:00" / GPU / "ras/umc_err_count"
     file.unlink()
@@ -177,14 +177,14 @@ def asked_for_ever(host: Path, inventory: Inventory) -> str:  # noqa: ARG001 - f
         (("pci", "unbind", GPU, ("DRIVER", "amdgpu")), ""),
     ],
 )
-def test_uevents_tell_of_wedged_gpus_and_of_drivers_that_are_bound(
+def test_uevents_report_wedged_gpus_and_bound_drivers(
     host: Path, event: tuple[str, str, str, tuple[str, str]], expected: str
 ) -> None:
-    found = HEALTH.noticed(device_event(*event), discover(host))
+    found = HEALTH.parse_uevents(device_event(*event), discover(host))
     assert named(found) == ([(GPU, expected)] if expected else [])
 
 
-def test_what_root_wrote_into_a_uevent_file_did_not_happen(host: Path) -> None:
+def test_a_uevent_that_root_wrote_to_sysfs_is_ignored(host: Path) -> None:
     for kind in (("pci", "bind"), ("drm", "change")):
         event = device_event(*kind, GPU, ("SYNTH_UUID", "0"), ("WEDGED", "rebind"))
-        assert HEALTH.noticed(event, discover(host)) == ()
+        assert HEALTH.parse_uevents(event, discover(host)) == ()

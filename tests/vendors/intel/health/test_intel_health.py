@@ -1,4 +1,4 @@
-"""Intel's health: lines and uevents of xe, i915 and intel_vpu, Gaudis' status, what xe tells of itself."""
+"""The health of Intel's devices: log lines, uevents, the status of Gaudis, the health state of xe GPUs."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def folder(host: Path, address: str) -> Path:
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Lay one device of each driver, all awake."""
+    """Write a host with an active device of each driver."""
     intel_tree.lay(tmp_path, *DEVICES)
     for device in DEVICES:
         put(tmp_path / device.folder / "config", bytes.fromhex("8680") + bytes(62))
@@ -32,11 +32,12 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def seen(host: Path) -> list[tuple[str, str]]:
-    return named(HEALTH.look(places(host), discover(host)).symptoms)
+def symptoms(host: Path) -> list[tuple[str, str]]:
+    return named(HEALTH.check(places(host), discover(host)).symptoms)
 
 
-# xe_device.c; intel_reset.c, its gt_err() of Linux 6.4 and dev_err() of 5.4; ivpu_pm.c; drm_drv.c
+# The sources are xe_device.c, intel_reset.c (gt_err() of Linux 6.4 and dev_err() of Linux 5.4), ivpu_pm.c and
+# drm_drv.c.
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -67,10 +68,10 @@ def seen(host: Path) -> list[tuple[str, str]]:
          ("0000:ff:00.0", "xe-wedged")),
     ],
 )  # fmt: skip
-def test_lines_of_the_drivers_mean_what_their_source_says(
+def test_lines_of_intels_drivers_report_the_expected_cause_or_recovery(
     host: Path, text: str, expected: tuple[str, str] | None
 ) -> None:
-    found = HEALTH.heard(LogRecord(sequence=1, at_s=3.5, text=text), discover(host))
+    found = HEALTH.parse_log(LogRecord(sequence=1, at_s=3.5, text=text), discover(host))
     assert named(found) == ([expected] if expected else [])
 
 
@@ -88,16 +89,16 @@ def test_lines_of_the_drivers_mean_what_their_source_says(
         (("drm", "change", "", ("RESET", "1")), ""),
     ],
 )
-def test_uevents_of_the_drivers_mean_what_their_source_says(
+def test_uevents_of_intels_drivers_report_the_expected_cause_or_recovery(
     host: Path, event: tuple[str, str, str, tuple[str, str]], expected: str
 ) -> None:
-    found = HEALTH.noticed(device_event(*event), discover(host))
+    found = HEALTH.parse_uevents(device_event(*event), discover(host))
     assert named(found) == ([(event[2], expected)] if expected else [])
 
 
-def test_devices_that_are_well_have_no_symptoms(host: Path) -> None:
+def test_healthy_devices_have_no_symptoms(host: Path) -> None:
     put(folder(host, GAUDI) / "status", b"operational\n")
-    assert seen(host) == []
+    assert symptoms(host) == []
 
 
 # Documentation/ABI/testing/sysfs-driver-habanalabs, of Linux 5.1 and 5.15
@@ -111,42 +112,42 @@ def test_devices_that_are_well_have_no_symptoms(host: Path) -> None:
         ("In reset", "gaudi-in-reset"),
     ],
 )
-def test_a_gaudis_status_is_its_health(host: Path, status: str, cause: str) -> None:
+def test_a_gaudis_status_determines_its_health(host: Path, status: str, cause: str) -> None:
     put(folder(host, GAUDI) / "status", f"{status}\n".encode())
-    assert seen(host) == [(GAUDI, cause)]
+    assert symptoms(host) == [(GAUDI, cause)]
 
 
 @pytest.mark.parametrize("status", ["in reset after device release", "in device creation", "", "new word"])
-def test_a_gaudi_that_readies_itself_for_the_next_program_is_well(host: Path, status: str) -> None:
+def test_a_gaudi_with_any_other_status_is_healthy(host: Path, status: str) -> None:
     put(folder(host, GAUDI) / "status", f"{status}\n".encode())
-    assert seen(host) == []
+    assert symptoms(host) == []
 
 
-def test_a_gaudis_status_is_found_beside_its_node_as_well(host: Path) -> None:
+def test_a_gaudis_status_is_also_found_in_the_folder_of_its_node(host: Path) -> None:
     put(folder(host, GAUDI) / "accel/accel1/device/status", b"disabled\n")
-    assert seen(host) == [(GAUDI, "gaudi-disabled")]
+    assert symptoms(host) == [(GAUDI, "gaudi-disabled")]
 
 
-def test_a_gpu_whose_firmware_has_failed_is_told(host: Path) -> None:
+def test_a_gpu_with_broken_firmware_is_reported(host: Path) -> None:
     put(folder(host, XE) / "survivability_mode", b"Runtime\n")
-    assert seen(host) == [(XE, "xe-survivability")]
+    assert symptoms(host) == [(XE, "xe-survivability")]
 
 
-def test_a_gpu_that_calls_itself_critical_is_told_by_the_probe(host: Path) -> None:
+def test_the_probe_reports_a_gpu_in_a_critical_state(host: Path) -> None:
     inventory = discover(host)
     assert HEALTH.probe(places(host), inventory).covered == ()
     put(folder(host, XE) / "gpu_health", b"warning\n")
-    asked = HEALTH.probe(places(host), inventory)
-    assert (asked.source, asked.covered, asked.symptoms) == ("probe", (XE,), ())
+    probed = HEALTH.probe(places(host), inventory)
+    assert (probed.source, probed.covered, probed.symptoms) == ("probe", (XE,), ())
     put(folder(host, XE) / "gpu_health", b"critical\n")
     assert named(HEALTH.probe(places(host), inventory).symptoms) == [(XE, "xe-health-critical")]
     put(folder(host, XE) / "power/runtime_status", b"suspended\n")
     assert HEALTH.probe(places(host), inventory).covered == ()
 
 
-def test_a_device_of_a_virtual_machine_is_looked_at_like_others(tmp_path: Path) -> None:
-    given = Device(address=XE, device_id=intel_tree.B60, driver="vfio-pci", group=70)
-    intel_tree.lay(tmp_path, given, intel_tree.gpu(0, I915, "0xa780", "i915"))
-    put(tmp_path / given.folder / "config", b"\xff" * 64)
+def test_a_gpu_that_is_bound_to_vfio_is_checked(tmp_path: Path) -> None:
+    device = Device(address=XE, device_id=intel_tree.B60, driver="vfio-pci", group=70)
+    intel_tree.lay(tmp_path, device, intel_tree.gpu(0, I915, "0xa780", "i915"))
+    put(tmp_path / device.folder / "config", b"\xff" * 64)
     inventory = discover(tmp_path, vfio=True)
-    assert named(HEALTH.look(places(tmp_path), inventory).symptoms) == [(XE, "pci-off-bus")]
+    assert named(HEALTH.check(places(tmp_path), inventory).symptoms) == [(XE, "pci-off-bus")]

@@ -1,4 +1,4 @@
-"""What NVML and the nodes say of GPUs that are kept awake, by the real child and a stand-in library."""
+"""The probe of GPUs whose driver state is kept: by NVML (real child, stand-in library) and by nodes."""
 
 import os
 import stat
@@ -11,15 +11,15 @@ from support.values import devices
 from support.waiting import by_deadline
 
 from cdigen.host.root import Root
-from cdigen.model.health import Look, Symptom
+from cdigen.model.health import HealthSample, Symptom
 from cdigen.model.inventory import Inventory
 from cdigen.vendors.base import DiscoveryContext
 from cdigen.vendors.nvidia.health.probe import PROBE_CAUSES, is_kept, probe
 
 FIRST, SECOND, THIRD = (f"0000:{0x19 + number:02x}:00.0" for number in range(3))
-CONTENT = "nvmlDeviceGetFieldValues 230 0"
-SOUND = (
-    CONTENT,
+NO_ACTION = "nvmlDeviceGetFieldValues 230 0"
+HEALTHY = (
+    NO_ACTION,
     "nvmlDeviceGetRemappedRows 0 1 0",
     "nvmlDeviceGetTotalEccErrors 1 7",
     "nvmlDeviceGetGpuFabricInfoV 0 3 0",
@@ -32,7 +32,7 @@ def host(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def lay(
+def write_gpu(
     host: Path, address: str, *, status: str = "active", memory: str = "Active", bios: str = "96.00.5e.00.01"
 ) -> None:
     put(host / "sys/bus/pci/devices" / address / "power/runtime_status", f"{status}\n".encode())
@@ -57,57 +57,57 @@ def context(host: Path, nvml: str) -> DiscoveryContext:
 
 def probed(
     folder: Path, host: Path, *gpus: Gpu, faults: tuple[str, ...] = (), deadline_s: float = 20.0
-) -> Look:
+) -> HealthSample:
     addresses = (FIRST, SECOND, THIRD)[: len(gpus)]
     for address in addresses:
         if not (host / "proc/driver/nvidia/gpus" / address).exists():
-            lay(host, address)
+            write_gpu(host, address)
     library = install(folder, Machine(gpus=gpus, faults=faults))
-    look = probe(context(host, str(library)), inventory(*addresses), deadline_s=deadline_s)
-    assert look.source == "probe"
+    sample = probe(context(host, str(library)), inventory(*addresses), deadline_s=deadline_s)
+    assert sample.source == "probe"
     known = {rule.cause for rule in PROBE_CAUSES}
-    assert {one.cause for one in look.symptoms} | {one.cause for one in look.measurements} <= known
-    return look
+    assert {one.cause for one in sample.symptoms} | {one.cause for one in sample.measurements} <= known
+    return sample
 
 
-def told(look: Look) -> list[tuple[str, str]]:
-    return [(symptom.cause, symptom.address) for symptom in look.symptoms]
+def causes_of(sample: HealthSample) -> list[tuple[str, str]]:
+    return [(symptom.cause, symptom.address) for symptom in sample.symptoms]
 
 
-def recovered(look: Look) -> list[str]:
-    assert all(recovery.clearance == "recovered" for recovery in look.recoveries)
-    return [recovery.address for recovery in look.recoveries]
+def recovered_gpus(sample: HealthSample) -> list[str]:
+    assert all(recovery.clearance == "recovered" for recovery in sample.recoveries)
+    return [recovery.address for recovery in sample.recoveries]
 
 
-def test_a_gpu_for_which_nothing_has_to_be_done_is_said_to_have_recovered(folder: Path, host: Path) -> None:
-    look = probed(folder, host, gpu(0, figures=SOUND), gpu(1, figures=SOUND))
-    assert (look.covered, look.symptoms, look.unread) == ((FIRST, SECOND), (), "")
-    assert recovered(look) == [FIRST, SECOND]
-    counted = [(one.cause, one.address, one.value, one.worse) for one in look.measurements]
+def test_a_gpu_that_requires_no_action_has_recovered(folder: Path, host: Path) -> None:
+    sample = probed(folder, host, gpu(0, results=HEALTHY), gpu(1, results=HEALTHY))
+    assert (sample.covered, sample.symptoms, sample.unread) == ((FIRST, SECOND), (), "")
+    assert recovered_gpus(sample) == [FIRST, SECOND]
+    counted = [(one.cause, one.address, one.value, one.worse) for one in sample.measurements]
     assert counted == [("ecc-uncorrected", address, 7, "higher") for address in (FIRST, SECOND)]
 
 
-def test_a_driver_that_does_not_say_what_has_to_be_done_clears_nothing(folder: Path, host: Path) -> None:
-    """A handle opens on a GPU that has just had an Xid: that NVML answers means nothing."""
-    look = probed(folder, host, gpu(0))
-    assert (look.covered, look.symptoms, look.recoveries, look.unread) == ((FIRST,), (), (), "")
+def test_a_driver_without_a_recovery_action_clears_no_cause(folder: Path, host: Path) -> None:
+    """NVML also returns values of a GPU that has just had an Xid. A response is no proof of health."""
+    sample = probed(folder, host, gpu(0))
+    assert (sample.covered, sample.symptoms, sample.recoveries, sample.unread) == ((FIRST,), (), (), "")
 
 
 @pytest.mark.parametrize(
     ("reset", "drain", "cause"), [(0, 0, False), (0, None, False), (1, 0, True), (0, 1, True), (1, 1, True)]
 )
-def test_an_older_driver_says_by_flags_whether_a_reset_is_needed(
+def test_an_older_driver_reports_by_flags_whether_a_reset_is_needed(
     folder: Path, host: Path, reset: int, drain: int | None, *, cause: bool
 ) -> None:
     flags = [f"nvmlDeviceGetFieldValues 226 {reset}"]
     flags += [] if drain is None else [f"nvmlDeviceGetFieldValues 227 {drain}"]
-    look = probed(folder, host, gpu(0, figures=tuple(flags)))
-    assert told(look) == ([("recovery-action", FIRST)] if cause else [])
-    assert (look.covered, recovered(look)) == ((FIRST,), [] if cause else [FIRST])
+    sample = probed(folder, host, gpu(0, results=tuple(flags)))
+    assert causes_of(sample) == ([("recovery-action", FIRST)] if cause else [])
+    assert (sample.covered, recovered_gpus(sample)) == ((FIRST,), [] if cause else [FIRST])
 
 
 @pytest.mark.parametrize(
-    ("figure", "cause", "words"),
+    ("result", "cause", "words"),
     [
         ("nvmlDeviceGetFieldValues 230 1", "recovery-action", "GPU reset"),
         ("nvmlDeviceGetFieldValues 230 2", "recovery-action", "node reboot"),
@@ -118,85 +118,93 @@ def test_an_older_driver_says_by_flags_whether_a_reset_is_needed(
         ("nvmlDeviceGetGpuFabricInfoV 0 3 999", "fabric-not-ready", "error 999"),
     ],
 )
-def test_what_nvml_finds_wrong_is_a_symptom_and_no_recovery(
-    folder: Path, host: Path, figure: str, cause: str, words: str
+def test_a_problem_that_nvml_reports_is_a_symptom_and_no_recovery(
+    folder: Path, host: Path, result: str, cause: str, words: str
 ) -> None:
-    content = () if figure.startswith("nvmlDeviceGetFieldValues") else (CONTENT,)
-    look = probed(folder, host, gpu(0, figures=(figure, *content)), gpu(1, figures=SOUND))
-    assert told(look) == [(cause, FIRST)]
-    assert words in look.symptoms[0].detail
-    assert (look.covered, recovered(look)) == ((FIRST, SECOND), [SECOND])
+    no_action = () if result.startswith("nvmlDeviceGetFieldValues") else (NO_ACTION,)
+    sample = probed(folder, host, gpu(0, results=(result, *no_action)), gpu(1, results=HEALTHY))
+    assert causes_of(sample) == [(cause, FIRST)]
+    assert words in sample.symptoms[0].detail
+    assert (sample.covered, recovered_gpus(sample)) == ((FIRST, SECOND), [SECOND])
 
 
-def test_a_fabric_that_the_host_has_had_no_time_to_make_is_not_missed(folder: Path, host: Path) -> None:
+def test_a_fabric_that_is_still_starting_is_no_symptom(folder: Path, host: Path) -> None:
     put(host / "proc/uptime", b"61.5 100.0\n")
-    look = probed(folder, host, gpu(0, figures=(CONTENT, "nvmlDeviceGetGpuFabricInfoV 0 1 0")))
-    assert (told(look), recovered(look)) == ([], [FIRST])
+    sample = probed(folder, host, gpu(0, results=(NO_ACTION, "nvmlDeviceGetGpuFabricInfoV 0 1 0")))
+    assert (causes_of(sample), recovered_gpus(sample)) == ([], [FIRST])
 
 
 @pytest.mark.parametrize("code", [15, 16])
 @pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetRemappedRows", "*"])
-def test_a_gpu_that_nvml_calls_lost_is_unhealthy(folder: Path, host: Path, function: str, code: int) -> None:
-    lost = gpu(0, figures=SOUND, faults=(f"{function} error {code}",))
-    look = probed(folder, host, lost, gpu(1, figures=SOUND))
-    assert told(look) == [("nvml-gpu-lost", FIRST)]
-    assert (look.covered, recovered(look)) == ((FIRST, SECOND), [SECOND])
+def test_a_gpu_that_nvml_reports_as_lost_is_unhealthy(
+    folder: Path, host: Path, function: str, code: int
+) -> None:
+    lost = gpu(0, results=HEALTHY, faults=(f"{function} error {code}",))
+    sample = probed(folder, host, lost, gpu(1, results=HEALTHY))
+    assert causes_of(sample) == [("nvml-gpu-lost", FIRST)]
+    assert (sample.covered, recovered_gpus(sample)) == ((FIRST, SECOND), [SECOND])
 
 
 @pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetRemappedRows"])
-def test_a_gpu_of_which_nvml_cannot_tell_keeps_its_causes(folder: Path, host: Path, function: str) -> None:
-    unknown = gpu(0, figures=SOUND, faults=(f"{function} error 999",))
-    look = probed(folder, host, unknown, gpu(1, figures=SOUND))
-    assert (look.symptoms, look.covered, recovered(look)) == ((), (SECOND,), [SECOND])
-    assert "NVML_ERROR_UNKNOWN" in look.unread
+def test_a_gpu_for_which_nvml_fails_keeps_its_causes(folder: Path, host: Path, function: str) -> None:
+    unknown = gpu(0, results=HEALTHY, faults=(f"{function} error 999",))
+    sample = probed(folder, host, unknown, gpu(1, results=HEALTHY))
+    assert (sample.symptoms, sample.covered, recovered_gpus(sample)) == ((), (SECOND,), [SECOND])
+    assert "NVML_ERROR_UNKNOWN" in sample.unread
 
 
-def test_what_was_wrong_before_nvml_failed_counts(folder: Path, host: Path) -> None:
+def test_a_symptom_before_a_failure_of_nvml_is_reported(folder: Path, host: Path) -> None:
     broken = ("nvmlDeviceGetFieldValues 230 1",)
     fault = ("nvmlDeviceGetRemappedRows error 999",)
-    look = probed(folder, host, gpu(0, figures=broken, faults=fault), gpu(1, figures=SOUND))
-    assert (told(look), look.covered, recovered(look)) == ([("recovery-action", FIRST)], (SECOND,), [SECOND])
-    assert "NVML_ERROR_UNKNOWN" in look.unread
+    sample = probed(folder, host, gpu(0, results=broken, faults=fault), gpu(1, results=HEALTHY))
+    assert (causes_of(sample), sample.covered, recovered_gpus(sample)) == (
+        [("recovery-action", FIRST)],
+        (SECOND,),
+        [SECOND],
+    )
+    assert "NVML_ERROR_UNKNOWN" in sample.unread
 
 
-def test_fields_that_a_newer_driver_calls_deprecated_are_fields_that_it_has_not(
-    folder: Path, host: Path
-) -> None:
-    """570: "Requested functionality has been deprecated"."""
+def test_deprecated_fields_count_as_missing_fields(folder: Path, host: Path) -> None:
+    """Driver 570 returns "Requested functionality has been deprecated" (26)."""
     deprecated = ("nvmlDeviceGetFieldValues 226 0 26", "nvmlDeviceGetFieldValues 227 0 26")
-    look = probed(folder, host, gpu(0, figures=(*deprecated, "nvmlDeviceGetRemappedRows 0 0 1")))
-    assert (told(look), look.covered, look.unread) == ([("memory-remap-failed", FIRST)], (FIRST,), "")
-    assert recovered(look) == []
+    sample = probed(folder, host, gpu(0, results=(*deprecated, "nvmlDeviceGetRemappedRows 0 0 1")))
+    assert (causes_of(sample), sample.covered, sample.unread) == (
+        [("memory-remap-failed", FIRST)],
+        (FIRST,),
+        "",
+    )
+    assert recovered_gpus(sample) == []
 
 
-def test_a_field_that_fails_is_not_taken_for_none(folder: Path, host: Path) -> None:
-    look = probed(folder, host, gpu(0, figures=("nvmlDeviceGetFieldValues 230 0 999",)))
-    assert (look.covered, look.recoveries) == ((), ())
-    assert "nvmlDeviceGetFieldValues" in look.unread
+def test_a_failed_field_does_not_count_as_a_missing_field(folder: Path, host: Path) -> None:
+    sample = probed(folder, host, gpu(0, results=("nvmlDeviceGetFieldValues 230 0 999",)))
+    assert (sample.covered, sample.recoveries) == ((), ())
+    assert "nvmlDeviceGetFieldValues" in sample.unread
 
 
 @pytest.mark.parametrize("kind", ["hang", "crash", "exit 0"])
-def test_a_gpu_on_which_nvml_dies_costs_the_others_only_time(folder: Path, host: Path, kind: str) -> None:
-    broken = gpu(1, figures=SOUND, faults=(f"nvmlDeviceGetHandleByPciBusId_v2 {kind}",))
-    look = by_deadline(
+def test_a_gpu_that_ends_the_nvml_process_only_delays_other_gpus(folder: Path, host: Path, kind: str) -> None:
+    broken = gpu(1, results=HEALTHY, faults=(f"nvmlDeviceGetHandleByPciBusId_v2 {kind}",))
+    sample = by_deadline(
         lambda deadline_s: probed(
-            folder, host, gpu(0, figures=SOUND), broken, gpu(2, figures=SOUND), deadline_s=deadline_s
+            folder, host, gpu(0, results=HEALTHY), broken, gpu(2, results=HEALTHY), deadline_s=deadline_s
         ),
-        lambda look: look.covered == (FIRST, THIRD),
+        lambda sample: sample.covered == (FIRST, THIRD),
     )
-    assert (look.covered, recovered(look)) == ((FIRST, THIRD), [FIRST, THIRD])
-    assert look.unread
+    assert (sample.covered, recovered_gpus(sample)) == ((FIRST, THIRD), [FIRST, THIRD])
+    assert sample.unread
 
 
 @pytest.mark.parametrize("fault", ["nvmlInitWithFlags error 18", "nvmlInitWithFlags crash", "load crash"])
-def test_an_nvml_that_says_nothing_clears_nothing(folder: Path, host: Path, fault: str) -> None:
-    look = probed(folder, host, gpu(0, figures=SOUND), gpu(1, figures=SOUND), faults=(fault,))
-    assert (look.covered, look.symptoms, look.recoveries) == ((), (), ())
-    assert "NVML" in look.unread
+def test_a_failure_of_nvml_itself_clears_no_cause(folder: Path, host: Path, fault: str) -> None:
+    sample = probed(folder, host, gpu(0, results=HEALTHY), gpu(1, results=HEALTHY), faults=(fault,))
+    assert (sample.covered, sample.symptoms, sample.recoveries) == ((), (), ())
+    assert "NVML" in sample.unread
 
 
 @pytest.mark.parametrize(
-    "asleep",
+    "suspended",
     [
         {"status": "suspended"},
         {"status": "suspending"},
@@ -206,54 +214,56 @@ def test_an_nvml_that_says_nothing_clears_nothing(folder: Path, host: Path, faul
     ],
     ids=str,
 )
-def test_a_gpu_that_nobody_keeps_awake_is_not_asked(folder: Path, host: Path, asleep: dict[str, str]) -> None:
-    lay(host, FIRST, **asleep)
+def test_a_gpu_whose_driver_state_is_not_kept_is_not_queried(
+    folder: Path, host: Path, suspended: dict[str, str]
+) -> None:
+    write_gpu(host, FIRST, **suspended)
     assert not is_kept(Root(str(host)), FIRST)
-    look = probed(folder, host, gpu(0, figures=SOUND, faults=("* crash",)), gpu(1, figures=SOUND))
-    assert (look.covered, recovered(look), look.unread) == ((SECOND,), [SECOND], "")
+    sample = probed(folder, host, gpu(0, results=HEALTHY, faults=("* crash",)), gpu(1, results=HEALTHY))
+    assert (sample.covered, recovered_gpus(sample), sample.unread) == ((SECOND,), [SECOND], "")
 
 
-def test_where_all_sleep_nvml_is_not_even_loaded(folder: Path, host: Path) -> None:
-    lay(host, FIRST, status="suspended")
-    look = probed(folder, host, gpu(0), faults=("load trace",))
-    assert look == Look(source="probe")
+def test_nvml_is_not_loaded_if_all_gpus_are_suspended(folder: Path, host: Path) -> None:
+    write_gpu(host, FIRST, status="suspended")
+    sample = probed(folder, host, gpu(0), faults=("load trace",))
+    assert sample == HealthSample(source="probe")
     assert not (folder / "calls").exists()
 
 
-def test_a_gpu_without_a_file_of_the_drivers_is_not_asked(tmp_path: Path) -> None:
+def test_a_gpu_without_a_file_of_the_driver_is_not_queried(tmp_path: Path) -> None:
     assert not is_kept(Root(str(tmp_path)), FIRST)
 
 
-def test_where_nvml_is_off_the_nodes_are_tried(host: Path) -> None:
-    lay(host, FIRST)
+def test_the_nodes_are_opened_if_nvml_is_off(host: Path) -> None:
+    write_gpu(host, FIRST)
     put(host / "dev/nvidia0", b"")
-    look = probe(context(host, "off"), inventory(FIRST, node="/dev/nvidia0"))
-    assert look == Look(source="probe", covered=(FIRST,))
+    sample = probe(context(host, "off"), inventory(FIRST, node="/dev/nvidia0"))
+    assert sample == HealthSample(source="probe", covered=(FIRST,))
 
 
-def test_where_nvml_is_gone_the_nodes_alone_are_told(host: Path) -> None:
-    lay(host, FIRST)
+def test_only_the_nodes_are_reported_if_nvml_is_missing(host: Path) -> None:
+    write_gpu(host, FIRST)
     put(host / "dev/nvidia0", b"")
-    look = probe(context(host, "auto"), inventory(FIRST, node="/dev/nvidia0"))
-    assert look == Look(source="probe", covered=(FIRST,), only=("node-unusable",))
+    sample = probe(context(host, "auto"), inventory(FIRST, node="/dev/nvidia0"))
+    assert sample == HealthSample(source="probe", covered=(FIRST,), only=("node-unusable",))
 
 
-def test_of_a_gpu_whose_node_cannot_be_opened_in_time_nvml_is_not_asked(folder: Path, host: Path) -> None:
-    """A path that no process can be given stands for one that hangs: ``unopenable`` names both so."""
-    lay(host, FIRST)
-    library = install(folder, Machine(gpus=(gpu(0, figures=SOUND, faults=("* crash",)),)))
-    look = probe(context(host, str(library)), inventory(FIRST, node="/dev/nvidia0\0"))
-    assert (look.covered, look.symptoms, look.recoveries) == ((), (), ())
-    assert look.unread.endswith("could not be opened in time")
+def test_nvml_is_not_queried_for_a_gpu_whose_node_hangs(folder: Path, host: Path) -> None:
+    """A path with a null byte replaces a node that hangs: ``unopenable`` reports both in the same list."""
+    write_gpu(host, FIRST)
+    library = install(folder, Machine(gpus=(gpu(0, results=HEALTHY, faults=("* crash",)),)))
+    sample = probe(context(host, str(library)), inventory(FIRST, node="/dev/nvidia0\0"))
+    assert (sample.covered, sample.symptoms, sample.recoveries) == ((), (), ())
+    assert sample.unread.endswith("could not be opened before the deadline")
 
 
 @pytest.mark.usefixtures("real_nodes")
 def test_a_node_that_the_driver_refuses_to_open_is_a_symptom(folder: Path, host: Path) -> None:
-    lay(host, FIRST)
+    write_gpu(host, FIRST)
     (host / "dev").mkdir()
     os.mknod(host / "dev/nvidia0", stat.S_IFCHR | 0o666, os.makedev(240, 77))
-    library = install(folder, Machine(gpus=(gpu(0, figures=SOUND),)))
-    look = probe(context(host, str(library)), inventory(FIRST, node="/dev/nvidia0"))
+    library = install(folder, Machine(gpus=(gpu(0, results=HEALTHY),)))
+    sample = probe(context(host, str(library)), inventory(FIRST, node="/dev/nvidia0"))
     detail = "the GPU's node cannot be opened: No such device or address"
-    assert look.symptoms == (Symptom(cause="node-unusable", address=FIRST, detail=detail),)
-    assert (look.covered, look.recoveries) == ((FIRST,), ())
+    assert sample.symptoms == (Symptom(cause="node-unusable", address=FIRST, detail=detail),)
+    assert (sample.covered, sample.recoveries) == ((FIRST,), ())

@@ -1,4 +1,4 @@
-"""What lines of the kernel's log mean, in the forms of drivers 470 to 595; a process's name means nothing."""
+"""Symptoms in kernel log lines of drivers 470 to 595; the name of a process in a line has no effect."""
 
 import pytest
 from hypothesis import given
@@ -11,7 +11,7 @@ from cdigen.vendors.nvidia.health import HEALTH
 from cdigen.vendors.nvidia.health.xids import BY_NUMBER, RULES, XIDS, harms_gpu
 
 GPU, OTHER, WIDE = "0000:65:00.0", "0000:ca:00.0", "12345:0a:00.0"
-# Three lines, in one record as /dev/kmsg gives it.
+# Three lines in one record of /dev/kmsg.
 FALLEN_AT_START = (
     r"NVRM: The NVIDIA GPU 0000:65:00.0\x0aNVRM: (PCI ID: 10de:26b5) installed in this system has\x0a"
     "NVRM: fallen off the bus and is not responding to commands."
@@ -26,17 +26,17 @@ def inventory(*, islands: tuple[str, ...] = ("", "", "")) -> Inventory:
     return devices.inventory("nvidia", *gpus)
 
 
-def heard(text: str, host: Inventory | None = None) -> tuple[Symptom | Recovery, ...]:
-    return HEALTH.heard(LogRecord(sequence=1, at_s=5.0, text=text), host or inventory())
+def parse_log(text: str, host: Inventory | None = None) -> tuple[Symptom | Recovery, ...]:
+    return HEALTH.parse_log(LogRecord(sequence=1, at_s=5.0, text=text), host or inventory())
 
 
 def symptom(text: str) -> Symptom:
-    (told,) = heard(text)
-    assert isinstance(told, Symptom)
-    assert told.at_s == 5.0
-    assert told.detail.isprintable()
-    assert len(told.detail) <= 200
-    return told
+    (results,) = parse_log(text)
+    assert isinstance(results, Symptom)
+    assert results.at_s == 5.0
+    assert results.detail.isprintable()
+    assert len(results.detail) <= 200
+    return results
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def symptom(text: str) -> Symptom:
     ],
 )  # fmt: skip
 def test_a_line_is_a_symptom_of_its_gpu(text: str, cause: str, address: str, instance: str) -> None:
-    told = symptom(text)
-    assert (told.cause, told.address, told.instance) == (cause, address, instance)
+    results = symptom(text)
+    assert (results.cause, results.address, results.instance) == (cause, address, instance)
 
 
 @pytest.mark.parametrize(
@@ -122,8 +122,8 @@ def test_a_line_is_a_symptom_of_its_gpu(text: str, cause: str, address: str, ins
         "",
     ],
 )
-def test_what_harms_no_gpu_means_nothing(text: str) -> None:
-    assert heard(text) == ()
+def test_a_line_that_reports_no_harm_to_a_gpu_is_ignored(text: str) -> None:
+    assert parse_log(text) == ()
 
 
 FORGED = (
@@ -136,12 +136,12 @@ FORGED = (
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_process_that_is_called_like_a_line_is_not_believed(name: str) -> None:
-    assert heard(f"NVRM: Xid (PCI:0000:65:00): 31, pid=7, name={name}, Ch 00000008, MMU Fault") == ()
+def test_a_process_name_like_a_log_line_has_no_effect(name: str) -> None:
+    assert parse_log(f"NVRM: Xid (PCI:0000:65:00): 31, pid=7, name={name}, Ch 00000008, MMU Fault") == ()
     assert symptom(f"NVRM: Xid (PCI:0000:65:00): 119, pid=7, name={name}, Timeout").cause == "xid-119"
     action = "GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)"
-    told = symptom(f"NVRM: Xid (PCI:0000:65:00): 154, pid=7, name={name}, {action}")
-    assert (told.cause, told.address, told.detail) == ("xid-154", GPU, "Xid 154: GPU Reset Required")
+    results = symptom(f"NVRM: Xid (PCI:0000:65:00): 154, pid=7, name={name}, {action}")
+    assert (results.cause, results.address, results.detail) == ("xid-154", GPU, "Xid 154: GPU Reset Required")
 
 
 WORDS = st.text(max_size=40)
@@ -150,48 +150,50 @@ WORDS = st.text(max_size=40)
 @given(
     name=WORDS, words=WORDS, number=st.integers(0, 300), domain=st.sampled_from(["0000:65:00", "0000:CA:00"])
 )
-def test_whatever_a_process_is_called_the_line_is_of_the_gpu_and_the_number_at_its_beginning(
+def test_any_process_name_leaves_the_gpu_and_the_xid_of_a_line_unchanged(
     name: str, words: str, number: int, domain: str
 ) -> None:
-    told = heard(f"NVRM: Xid (PCI:{domain}): {number}, pid=7, name={name}, {words}")
-    assert {one.address for one in told} <= {f"{domain.lower()}.0"}
+    results = parse_log(f"NVRM: Xid (PCI:{domain}): {number}, pid=7, name={name}, {words}")
+    assert {one.address for one in results} <= {f"{domain.lower()}.0"}
     xid = BY_NUMBER.get(number)
-    assert bool(told) == (xid is None or harms_gpu(xid))
+    assert bool(results) == (xid is None or harms_gpu(xid))
 
 
 @given(text=WORDS | WORDS.map("NVRM: ".__add__) | WORDS.map("NVRM: Xid (PCI:".__add__))
-def test_no_line_is_too_much(text: str) -> None:
-    assert all(isinstance(one, (Symptom, Recovery)) for one in heard(text))
+def test_no_line_raises_an_exception(text: str) -> None:
+    assert all(isinstance(one, (Symptom, Recovery)) for one in parse_log(text))
 
 
-@pytest.mark.parametrize("who", ["", "pid='<unknown>', name=<unknown>, "])
+@pytest.mark.parametrize("process", ["", "pid='<unknown>', name=<unknown>, "])
 @pytest.mark.parametrize(
-    "wanted", ["0x1 (GPU Reset Required)", "0x2 (Node Reboot Required)", "0x2 (OS Reboot)", "0x3 (Drain P2P)"]
+    "action", ["0x1 (GPU Reset Required)", "0x2 (Node Reboot Required)", "0x2 (OS Reboot)", "0x3 (Drain P2P)"]
 )
-def test_what_the_driver_wants_done_is_a_cause(who: str, wanted: str) -> None:
-    text = f"NVRM: Xid (PCI:0000:65:00): 154, {who}GPU recovery action changed from 0x0 (None) to {wanted}"
+def test_a_recovery_action_of_the_driver_is_a_cause(process: str, action: str) -> None:
+    text = (
+        f"NVRM: Xid (PCI:0000:65:00): 154, {process}GPU recovery action changed from 0x0 (None) to {action}"
+    )
     assert symptom(text).cause == "xid-154"
-    assert wanted[5:-1] in symptom(text).detail
+    assert action[5:-1] in symptom(text).detail
 
 
-def test_what_is_shown_of_a_line_is_short() -> None:
+def test_the_detail_of_a_long_line_is_shortened() -> None:
     assert symptom(f"NVRM: Xid (PCI:0000:65:00): 119, {'x' * 900}").detail.startswith("Xid 119: xxx")
     assert symptom(f"NVRM: GPU 0000:65:00.0: GPU has fallen off the bus. {'x' * 900}").cause == "xid-79"
 
 
-def test_an_action_in_other_words_is_one_to_take() -> None:
+def test_an_xid_154_with_another_text_is_a_cause() -> None:
     assert symptom("NVRM: Xid (PCI:0000:65:00): 154, GPU recovery is now wanted").cause == "xid-154"
     assert symptom("NVRM: Xid (PCI:0000:65:00): 154").cause == "xid-154"
 
 
 def clearances(old: str) -> list[tuple[str, str]]:
     change = f"GPU recovery action changed from {old} to 0x0 (None)"
-    told = heard(f"NVRM: Xid (PCI:0000:65:00): 154, {change}")
-    assert all(isinstance(one, Recovery) and one.at_s == 5.0 for one in told)
-    return [(one.clearance, one.address) for one in told if isinstance(one, Recovery)]
+    results = parse_log(f"NVRM: Xid (PCI:0000:65:00): 154, {change}")
+    assert all(isinstance(one, Recovery) and one.at_s == 5.0 for one in results)
+    return [(one.clearance, one.address) for one in results if isinstance(one, Recovery)]
 
 
-def test_a_driver_that_wants_nothing_more_done_tells_the_reset() -> None:
+def test_a_change_to_no_recovery_action_is_a_recovery_and_may_be_a_reset() -> None:
     assert clearances("0x1 (GPU Reset Required)") == [("reset", GPU), ("recovered", GPU)]
     assert clearances("0x4 (Drain and Reset)") == [("reset", GPU), ("recovered", GPU)]
     assert clearances("0x6 (Bus Reset)") == [("reset", GPU), ("recovered", GPU)]
@@ -206,36 +208,36 @@ def test_a_driver_that_wants_nothing_more_done_tells_the_reset() -> None:
         "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  590.44.01  Release Build  (root@host)",
     ],
 )
-def test_the_drivers_first_line_is_its_load(text: str) -> None:
-    assert heard(text) == (Recovery(clearance="reload", address="", detail=text, at_s=5.0),)
+def test_the_first_line_of_the_driver_reports_a_reload(text: str) -> None:
+    assert parse_log(text) == (Recovery(clearance="reload", address="", detail=text, at_s=5.0),)
 
 
-def test_a_fatal_error_of_a_switch_is_that_of_all_gpus_that_it_may_join() -> None:
+def test_a_fatal_error_of_a_switch_applies_to_all_gpus_that_it_may_connect() -> None:
     line = "nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 24007, Fatal, Link 30 sourcetrack timeout error"
-    assert [told.address for told in heard(line)] == [GPU, OTHER, WIDE]
-    joined = heard(line, inventory(islands=("a", "a", "")))
-    assert [told.address for told in joined] == [GPU, OTHER]
-    assert {told.cause for told in joined if isinstance(told, Symptom)} == {"nvswitch-fatal"}
+    assert [results.address for results in parse_log(line)] == [GPU, OTHER, WIDE]
+    joined = parse_log(line, inventory(islands=("a", "a", "")))
+    assert [results.address for results in joined] == [GPU, OTHER]
+    assert {results.cause for results in joined if isinstance(results, Symptom)} == {"nvswitch-fatal"}
 
 
-def test_what_ends_all_unified_memory_is_that_of_all_gpus() -> None:
+def test_a_fatal_error_of_unified_memory_applies_to_all_gpus() -> None:
     line = "NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error 0x60, requiring os reboot"
-    assert [(told.cause, told.address) for told in heard(line) if isinstance(told, Symptom)] == [
-        ("uvm-fatal", address) for address in (GPU, OTHER, WIDE)
-    ]
+    assert [
+        (results.cause, results.address) for results in parse_log(line) if isinstance(results, Symptom)
+    ] == [("uvm-fatal", address) for address in (GPU, OTHER, WIDE)]
 
 
-def test_a_line_about_the_pcie_link_is_heard_as_of_any_device() -> None:
+def test_a_line_about_the_pcie_link_is_parsed_as_for_any_device() -> None:
     line = f"nvidia {GPU}: AER: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Data Link Layer, (ID)"
     assert symptom(line).cause == "pci-fatal-error"
 
 
-def test_each_number_is_in_the_table_once_and_each_cause_has_its_rule() -> None:
+def test_each_xid_is_in_the_table_once_and_each_cause_has_a_rule() -> None:
     assert len(BY_NUMBER) == len(XIDS)
     causes = [rule.cause for rule in HEALTH.CAUSES]
     assert len(causes) == len(set(causes))
     assert {xid.cause for xid in XIDS if harms_gpu(xid)} < {rule.cause for rule in RULES}
 
 
-def test_numbers_that_nvidias_plugin_passes_over_harm_the_application_alone() -> None:
+def test_xids_that_nvidias_plugin_ignores_harm_only_the_application() -> None:
     assert {BY_NUMBER[number].harm for number in (13, 31, 43, 45, 68, 109)} == {"application"}

@@ -1,4 +1,4 @@
-"""Lines of a Tegra board's lists: what each leads to; whatever they hold, there is no traceback."""
+"""Lines of a Tegra board's CSV lists, and the files in the lines; no content causes a traceback."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from support.hosts.nvidia_platforms import (
     OWN,
     SYSTEM,
     board,
+    finding_keys,
     library,
     mounts,
     only_document,
     only_files,
-    said,
 )
 from support.law_examples import examples
 
@@ -39,7 +39,7 @@ def mounted(root: Path) -> dict[str, str]:
     return mounts(only_document(root, discover(root)))
 
 
-# Lines.
+# The syntax of the lines.
 
 
 def entries(text: str) -> list[tuple[str, str]]:
@@ -59,11 +59,11 @@ def entries(text: str) -> list[tuple[str, str]]:
         ("dev, /dev/dri/card*", "dev", "/dev/dri/card*"),
     ],
 )
-def test_a_line_is_a_type_and_a_path(line: str, kind: str, path: str) -> None:
+def test_a_line_has_a_type_and_a_path(line: str, kind: str, path: str) -> None:
     assert entries(line) == [(kind, path)]
 
 
-def test_comments_and_blank_lines_are_skipped_and_lines_counted() -> None:
+def test_comments_and_blank_lines_are_skipped_and_lines_are_counted() -> None:
     found, _ = csv_lines.parse("# list\n\n  # more\r\n\t\nlib, /a\n", "l.csv")
     assert [entry.where for entry in found] == ["l.csv:5"]
 
@@ -90,7 +90,7 @@ def test_comments_and_blank_lines_are_skipped_and_lines_counted() -> None:
         "\x7fELF\2\1\1",
     ],
 )
-def test_a_line_that_is_none_is_a_finding_at_its_place_and_the_others_count(line: str) -> None:
+def test_an_invalid_line_is_a_finding_with_its_number_and_other_lines_are_used(line: str) -> None:
     found, (finding,) = csv_lines.parse(f"lib, /a\n{line}\nlib, /b\n", "l.csv")
     assert [entry.path for entry in found] == ["/a", "/b"]
     assert (finding.severity, finding.rule, finding.path) == ("warning", "csv-line-unknown", "l.csv:2")
@@ -98,54 +98,54 @@ def test_a_line_that_is_none_is_a_finding_at_its_place_and_the_others_count(line
     assert len(finding.message) < 300
 
 
-def test_a_file_of_rubbish_is_not_repeated_line_by_line() -> None:
+def test_a_file_of_another_format_has_a_limited_number_of_findings() -> None:
     found, findings = csv_lines.parse("rubbish\n" * 5000, "l.csv")
     assert found == ()
     assert len(findings) == csv_lines.MAX_FINDINGS + 1
     assert "4980 more" in findings[-1].message
 
 
-# What lines lead to.
+# The files of the lines.
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "block device", "regular file"])
-def test_a_dev_line_of_something_else_is_left_out(root: Path, kind: str) -> None:
+def test_a_dev_line_without_a_character_device_is_left_out(root: Path, kind: str) -> None:
     board(root, devices="dev, /dev/nvmap\ndev, /dev/other\n")
     make_any_instead(root / "dev/other", kind)
     inventory = discover(root)
-    assert ("warning", "csv-path-unusable", "/dev/other") in said(inventory)
+    assert ("warning", "csv-path-unusable", "/dev/other") in finding_keys(inventory)
     assert [each.path for each in inventory.groups[0].devices[0].nodes] == ["/dev/nvmap"]
 
 
 @pytest.mark.parametrize("kind", ["FIFO", "folder", "block device", "character device", "regular file"])
-def test_a_lib_line_of_something_else_is_left_out(root: Path, kind: str) -> None:
+def test_a_lib_line_with_an_unusable_file_is_left_out(root: Path, kind: str) -> None:
     board(root, "lib, /usr/share/nvidia/table\n")
     (root / "usr/share/nvidia").mkdir(parents=True)
     make_any_instead(root / "usr/share/nvidia/table", kind)
     inventory = discover(root)
     assert only_files(inventory) == ()
-    assert ("warning", "csv-path-unusable", "/usr/share/nvidia/table") in said(inventory)
+    assert ("warning", "csv-path-unusable", "/usr/share/nvidia/table") in finding_keys(inventory)
 
 
-def test_a_dir_line_of_a_file_is_left_out(root: Path) -> None:
+def test_a_dir_line_with_the_path_of_a_file_is_left_out(root: Path) -> None:
     board(root, "dir, /usr/src/tensorrt\n")
     put(root / "usr/src/tensorrt", b"x")
     inventory = discover(root)
     assert only_files(inventory) == ()
-    assert ("warning", "csv-path-unusable", "/usr/src/tensorrt") in said(inventory)
+    assert ("warning", "csv-path-unusable", "/usr/src/tensorrt") in finding_keys(inventory)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x7fELF", b"/* GNU ld script */"])
-def test_a_library_that_is_none_is_left_out(root: Path, content: bytes) -> None:
+def test_an_invalid_library_is_left_out(root: Path, content: bytes) -> None:
     board(root, "lib, /usr/lib/libnvos.so\n")
     put(root / "usr/lib/libnvos.so", content)
     inventory = discover(root)
     assert only_files(inventory) == ()
-    assert ("warning", "library-unusable", "/usr/lib/libnvos.so") in said(inventory)
+    assert ("warning", "library-unusable", "/usr/lib/libnvos.so") in finding_keys(inventory)
 
 
 @pytest.mark.parametrize("soname", ["", "../../etc/x", "a\nb", "."])
-def test_a_library_without_a_usable_soname_is_where_its_line_says_only(root: Path, soname: str) -> None:
+def test_a_library_without_a_usable_soname_has_only_the_path_of_its_line(root: Path, soname: str) -> None:
     board(root, "lib, /opt/libnvos.so\n")
     library(root, "/opt/libnvos.so", soname)
     (file,) = only_files(discover(root))
@@ -153,7 +153,7 @@ def test_a_library_without_a_usable_soname_is_where_its_line_says_only(root: Pat
 
 
 @pytest.mark.usefixtures("real_nodes")
-def test_nothing_leads_out_of_the_root(tmp_path: Path) -> None:
+def test_no_line_uses_a_file_outside_the_root(tmp_path: Path) -> None:
     root = tmp_path / "host"
     board(
         root,
@@ -169,14 +169,14 @@ def test_nothing_leads_out_of_the_root(tmp_path: Path) -> None:
     assert [each.path for each in inventory.groups[0].devices[0].nodes] == ["/dev/nvmap"]
 
 
-def test_a_line_decides_where_a_name_is_before_another_librarys_soname_does(root: Path) -> None:
+def test_the_path_of_a_line_has_precedence_over_another_librarys_soname(root: Path) -> None:
     board(root, f"lib, {OWN}/libdrm.so.2\nlib, {SYSTEM}/libdrm.so.2\n")
     library(root, f"{OWN}/libdrm.so.2", "libdrm.so.2")
     write_library(root / f".{SYSTEM}/libdrm.so.2", "libdrm.so.2", machine=AARCH64)
     assert mounted(root)[f"{SYSTEM}/libdrm.so.2"] == f"{SYSTEM}/libdrm.so.2"
 
 
-def test_a_file_that_several_lines_name_is_one_file(root: Path) -> None:
+def test_a_file_in_several_lines_is_one_file_with_all_targets(root: Path) -> None:
     board(root, "lib, /opt/libnvos.so.1\nsym, /opt/libnvos.so\nlib, /opt/libnvos.so.1\n")
     library(root, "/opt/libnvos.so.1", "libnvos.so.1")
     link(root / "opt/libnvos.so", "libnvos.so.1")
@@ -184,7 +184,7 @@ def test_a_file_that_several_lines_name_is_one_file(root: Path) -> None:
     assert (file.targets, file.names) == (("/opt/libnvos.so.1", "/opt/libnvos.so"), ("libnvos.so.1",))
 
 
-def test_a_pattern_stands_for_what_it_matches_in_any_part(tmp_path: Path) -> None:
+def test_a_pattern_may_be_in_any_part_of_a_path(tmp_path: Path) -> None:
     for path in ("a1/x", "a1/y", "a2/x", "b/x"):
         put(tmp_path / path)
     root = Root(str(tmp_path))
@@ -194,7 +194,7 @@ def test_a_pattern_stands_for_what_it_matches_in_any_part(tmp_path: Path) -> Non
     assert tegra.expand(root, "/plain") == ["/plain"]
 
 
-def test_a_pattern_is_followed_no_further_than_its_bound(tmp_path: Path) -> None:
+def test_the_number_of_matches_of_a_pattern_is_limited(tmp_path: Path) -> None:
     for number in range(tegra.MAX_MATCHES + 5):
         put(tmp_path / str(number))
     assert len(tegra.expand(Root(str(tmp_path)), "/*")) == tegra.MAX_MATCHES
@@ -211,7 +211,7 @@ LINES = st.one_of(st.tuples(KINDS, PATHS | st.text(max_size=8)).map(", ".join), 
 @pytest.mark.usefixtures("real_nodes")
 @examples(4)
 @given(st.lists(LINES, max_size=12).map("\n".join) | st.binary(max_size=200))
-def test_whatever_a_list_holds_there_is_no_traceback_and_nothing_from_outside(content: str | bytes) -> None:
+def test_no_list_causes_a_traceback_or_adds_a_file_outside_the_root(content: str | bytes) -> None:
     with empty_root() as top:
         root = top / "host"
         board(root)

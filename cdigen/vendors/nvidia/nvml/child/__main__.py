@@ -1,7 +1,9 @@
-"""The child process that asks NVML: ``python -I FOLDER LIBRARY WHAT...``, started by ``nvml.ask``.
+"""Program that queries NVML.
 
-WHAT are parts of a GPU's entry (``program.PARTS``), and the PCI addresses of the GPUs that are asked, by
-default all; index, address and error are in each entry.
+``nvml.query`` starts the program as ``python -I FOLDER LIBRARY WHAT...``. WHAT are the parts to read
+(``program.PARTS``) and the PCI addresses of the GPUs to query. Without addresses, the program queries all
+GPUs. The program prints an entry for each GPU. An entry has the index, the address and the error of the GPU,
+and the parts. If WHAT is only ``driver`` or ``module``, the program queries no GPU.
 """
 
 import sys

@@ -1,10 +1,13 @@
-"""Whether a GPU can be used: the part ``health``. What a GPU or driver does not support is None."""
+"""Read the part ``health`` of a GPU's entry. The values show whether the GPU can be used.
+
+If the GPU or the driver does not support a value, the value is None.
+"""
 
 from __future__ import annotations
 
 from ctypes import byref
 
-from session import UNASKED, NvmlCallError
+from session import NOT_AVAILABLE, NvmlCallError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,11 +18,11 @@ if TYPE_CHECKING:
 MAX_COUNT = (1 << 32) - 1
 
 RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
-# What drivers have that do not know it yet: NVML_FI_DEV_RESET_STATUS, NVML_FI_DEV_DRAIN_AND_RESET_STATUS.
+# Older drivers have the fields NVML_FI_DEV_RESET_STATUS and NVML_FI_DEV_DRAIN_AND_RESET_STATUS instead.
 RESET, DRAIN_AND_RESET = 226, 227
 _UNCORRECTED = 1  # nvmlMemoryErrorType_t
-_VOLATILE = 0  # nvmlEccCounterType_t: since the driver was loaded, or the GPU reset
-# The second one will be removed from CUDA 14; drivers before 545 have it alone.
+_VOLATILE = 0  # nvmlEccCounterType_t: errors since the driver was loaded or the GPU was reset
+# Drivers before 545 have only the second function. CUDA 14 will remove the second function.
 _FABRIC = (
     ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
     ("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
@@ -27,13 +30,16 @@ _FABRIC = (
 
 
 def blank() -> dict[str, Any]:
-    """Return the part of a GPU of which nothing is known."""
+    """Return the part ``health`` without values."""
     names = "recovery_action", "reset", "drain_and_reset", "remap_failed", "ecc_uncorrected"
     return dict.fromkeys((*names, "fabric_state", "fabric_status"))
 
 
-def tell(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object | None]) -> None:
-    """Fill in PART of the GPU HANDLE; raises NvmlCallError, and leaves what it has read by then."""
+def read(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object | None]) -> None:
+    """Write the values of the GPU HANDLE into PART, or raise NvmlCallError.
+
+    If the function raises an error, PART contains the values that were read before the error.
+    """
     part["recovery_action"] = field(nvml, handle, RECOVERY_ACTION)
     for name, number in (("reset", RESET), ("drain_and_reset", DRAIN_AND_RESET)):
         is_wanted = field(nvml, handle, number) if part["recovery_action"] is None else None
@@ -48,7 +54,7 @@ def tell(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object
 
 
 def fabric(nvml: Nvml, handle: object) -> Any:
-    """Return NVML's structure on how a GPU has joined its fabric, None for one without a fabric."""
+    """Return NVML's structure with the GPU's fabric, or None if the GPU has no fabric."""
     for function, structure in _FABRIC:
         info = nvml.structure(structure)
         if info is not None and value(nvml, function, handle, byref(info)) is not None:
@@ -57,19 +63,19 @@ def fabric(nvml: Nvml, handle: object) -> Any:
 
 
 def value(nvml: Nvml, function: str, *arguments: object) -> Any:
-    """Return what FUNCTION gives, None where the GPU or the driver knows no such thing."""
+    """Return the result of FUNCTION, or None if the GPU or the driver does not support it."""
     try:
         return nvml.call(function, *arguments)
     except NvmlCallError as refusal:
-        if refusal.code in UNASKED:
+        if refusal.code in NOT_AVAILABLE:
             return None
         raise
 
 
 def field(nvml: Nvml, handle: object, number: int) -> int | None:
-    """Return the value of the field NUMBER, a number of 32 bits; None where there is no such field."""
+    """Return the 32-bit value of the field NUMBER, or None if the GPU or the driver has no such field."""
     fields = value(nvml, "nvmlDeviceGetFieldValues", handle, [number])
-    if fields is None or fields[0].nvmlReturn in UNASKED:
+    if fields is None or fields[0].nvmlReturn in NOT_AVAILABLE:
         return None
     if fields[0].nvmlReturn:
         raise nvml.failure("nvmlDeviceGetFieldValues", fields[0].nvmlReturn)

@@ -1,4 +1,4 @@
-"""What a GPU and its MIG devices are: the part ``identity``."""
+"""Read the part ``identity`` of a GPU's entry: the GPU's UUID, the MIG mode and the MIG devices."""
 
 from __future__ import annotations
 
@@ -12,17 +12,21 @@ if TYPE_CHECKING:
 
     from session import Nvml
 
-# A MIG device's name is its GPU's and then this (nvmlDeviceGetName): "NVIDIA H100 80GB HBM3 MIG 1c.3g.40gb".
+# The end of a MIG device's name. The beginning is the GPU's name (nvmlDeviceGetName). An example is "NVIDIA
+# H100 80GB HBM3 MIG 1c.3g.40gb".
 _PROFILE = re.compile(r"(?:^|\s)MIG\s+((?:\d+c\.)?\d+g\.\d+gb\S*)", re.ASCII)
 
 
 def blank() -> dict[str, Any]:
-    """Return the part of a GPU of which nothing is known."""
+    """Return the part ``identity`` without values."""
     return {"uuid": None, "mig_mode": None, "migs": []}
 
 
-def tell(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object | None]) -> None:
-    """Fill in PART of the GPU HANDLE; raises NvmlCallError, and leaves what it has read by then."""
+def read(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object | None]) -> None:
+    """Write the values of the GPU HANDLE into PART, or raise NvmlCallError.
+
+    If the function raises an error, PART contains the values that were read before the error.
+    """
     part["uuid"] = text(nvml.value("nvmlDeviceGetUUID", handle))
     part["mig_mode"] = mig_mode(nvml, handle)
     if part["mig_mode"]:
@@ -31,17 +35,20 @@ def tell(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object
 
 
 def mig_mode(nvml: Nvml, handle: object) -> bool | None:
-    """Return whether MIG is on now (not: after the next reset); None for a GPU without it."""
+    """Return whether MIG is currently on, or None if the GPU does not support MIG."""
     modes = nvml.value("nvmlDeviceGetMigMode", handle)
     return None if modes is None else bool(modes[0])
 
 
 def add_mig_device(nvml: Nvml, entry: dict[str, Any], handle: object, position: int) -> None:
-    """Add the MIG device at POSITION to ENTRY; one that fails is the GPU's error, the others stay."""
+    """Add the MIG device at POSITION to ENTRY.
+
+    A failed call is recorded as the error of ENTRY. The other MIG devices remain in ENTRY.
+    """
     try:
         device = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, position)
     except NvmlCallError as refusal:
-        # Positions without a device are as good as any: NVML numbers 0 to the most there can be.
+        # A position without a device is normal. NVML numbers positions from 0 to the possible maximum.
         if refusal.code not in {NOT_FOUND, INVALID_ARGUMENT}:
             entry["error"] = refusal.document
         return
@@ -63,7 +70,10 @@ def add_mig_device(nvml: Nvml, entry: dict[str, Any], handle: object, position: 
 
 
 def memory_mib(nvml: Nvml, device: object) -> int | None:
-    """Return the memory of a MIG device, None where NVML does not tell: its name is worth more than that."""
+    """Return the memory of a MIG device in MiB, or None if NVML does not report it.
+
+    The function raises no error, because an error would remove the whole MIG device from the reply.
+    """
     try:
         sizes = nvml.value("nvmlDeviceGetAttributes_v2", device)
     except NvmlCallError:
@@ -72,7 +82,11 @@ def memory_mib(nvml: Nvml, device: object) -> int | None:
 
 
 def profile(nvml: Nvml, handle: object, device: object) -> str:
-    """Return a MIG device's profile, such as ``1g.10gb``; empty where neither name nor sizes tell."""
+    """Return the profile of a MIG device, such as ``1g.10gb``, or "" if the profile is not known.
+
+    The function reads the profile in the name of the MIG device. If the name contains no profile, the
+    function calculates the profile from the number of slices and the memory size.
+    """
     found = _PROFILE.search(nvml.value("nvmlDeviceGetName", device) or "")
     if found:
         return str(found[1])
@@ -86,9 +100,11 @@ def profile(nvml: Nvml, handle: object, device: object) -> str:
 
 
 def profile_gigabytes(instance_mib: int, gpu_bytes: int) -> int:
-    """Return the size in a profile's name: the eighths of the GPU's memory, rounded to whole GiB.
+    """Return the memory size in a profile's name.
 
-    The rule is go-nvlib's (pkg/nvlib/device, getMigMemorySizeInGB): 9984 MiB of 80 GiB are an eighth, so 10.
+    The memory of the instance is rounded up to whole eighths of the GPU's memory, and then to GiB. go-nvlib
+    uses the same rule (pkg/nvlib/device, getMigMemorySizeInGB). For example, the size of 9984 MiB on a GPU
+    with 80 GiB is one eighth: 10.
     """
     eighths = -(-(instance_mib << 20) * 8 // gpu_bytes)
     whole = -(-gpu_bytes // (1 << 30))

@@ -1,7 +1,7 @@
-"""How a GPU is linked to the others: the part ``links``.
+"""Read the part ``links`` of a GPU's entry: the links between the GPU and other GPUs.
 
-NVML tells of each NVLink whether it is up, and what is at its other end. Where that is a switch, whether the
-switch joins two GPUs is told by the status of peer access over NVLink.
+For each NVLink, NVML reports whether the link is up, and the device at the other end. If this device is a
+switch, the status of peer access over NVLink shows whether the switch connects two GPUs.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ FABRIC_JOINING, FABRIC_JOINED = (1, 2), 3  # nvmlGpuFabricState_t
 
 
 def blank() -> dict[str, Any]:
-    """Return the part of a GPU of which nothing is known."""
+    """Return the part ``links`` without values."""
     return {"peers": {}, "down": 0, "switched": 0, "reached": [], "fabric": "", "is_joining": False}
 
 
-def tell(nvml: Nvml, part: dict[str, Any], handle: object, handles: list[object | None]) -> None:
-    """Fill in PART of the GPU HANDLE, one of HANDLES in NVML's order.
+def read(nvml: Nvml, part: dict[str, Any], handle: object, handles: list[object | None]) -> None:
+    """Write the links of the GPU HANDLE into PART.
 
-    A link that fails is the part's error, and the others stay.
+    HANDLES are the handles of all queried GPUs in NVML's order. A failed call is recorded as the error of
+    PART. The other links remain in PART.
     """
     others = _others(nvml, part, handle, handles)
     for link in range(MAX_LINKS):
@@ -43,7 +44,7 @@ def tell(nvml: Nvml, part: dict[str, Any], handle: object, handles: list[object 
 
 
 def _add_reached(nvml: Nvml, part: dict[str, Any], handle: object, others: dict[str, object]) -> None:
-    """Add to PART which of the OTHERS switches join the GPU with, and the fabric that these are of."""
+    """Add the fabric to PART, and the GPUs in OTHERS that the GPU HANDLE reaches through switches."""
     for other, there in others.items():
         try:
             if nvml.call("nvmlDeviceGetP2PStatus", handle, there, P2P_NVLINK) == P2P_OK:
@@ -58,7 +59,7 @@ def _add_reached(nvml: Nvml, part: dict[str, Any], handle: object, others: dict[
     if info is not None:
         cluster = bytes(info.clusterUuid)
         part["is_joining"] = info.state in FABRIC_JOINING
-        # Without a cluster, as on a machine of its own, the fabric has no name.
+        # On a machine that is not in a cluster, the fabric has no name.
         if info.state == FABRIC_JOINED and any(cluster):
             part["fabric"] = f"{cluster.hex()}.{info.cliqueId}"
 
@@ -66,7 +67,7 @@ def _add_reached(nvml: Nvml, part: dict[str, Any], handle: object, others: dict[
 def _others(
     nvml: Nvml, part: dict[str, Any], handle: object, handles: list[object | None]
 ) -> dict[str, object]:
-    """Return the other GPUs by their addresses."""
+    """Return a mapping from the addresses of all other GPUs to their handles."""
     others: dict[str, object] = {}
     for other in handles:
         if other is None or other is handle:
@@ -82,13 +83,13 @@ def _others(
 
 
 def _add_link(nvml: Nvml, part: dict[str, Any], handle: object, link: int, others: dict[str, object]) -> bool:
-    """Add the LINK to PART where it is up; returns whether there may be more."""
+    """Record the link LINK in PART; return whether the GPU may have a link with a greater number."""
     try:
         if not nvml.call("nvmlDeviceGetNvLinkState", handle, link):
             part["down"] += 1
             return True
     except NvmlCallError as refusal:
-        # A GPU without NVLinks, and a number above its last.
+        # The GPU has no NVLinks, or the number is greater than the number of the last NVLink.
         if refusal.code in {NOT_SUPPORTED, INVALID_ARGUMENT}:
             return False
         raise
@@ -101,6 +102,6 @@ def _add_link(nvml: Nvml, part: dict[str, Any], handle: object, link: int, other
     if peer in others:
         part["peers"][peer] = part["peers"].get(peer, 0) + 1
     elif kind is None:
-        # A driver that does not tell what is there: of the machine's devices only switches are no GPUs.
+        # An old driver does not report the type. A peer that is not a GPU of this machine is a switch.
         part["switched"] += 1
     return True

@@ -1,4 +1,7 @@
-"""How much memory a GPU has: the part ``memory``. What a GPU does not tell is None, as where it has none."""
+"""Read the part ``memory`` of a GPU's entry: the memory size of the GPU.
+
+If the GPU has no memory or does not report the size, the size is None.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +13,11 @@ if TYPE_CHECKING:
 
 
 def blank() -> dict[str, Any]:
-    """Return the part of a GPU of which nothing is known."""
+    """Return the part ``memory`` without values."""
     return {"total": None}
 
 
-def tell(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object | None]) -> None:
-    """Fill in PART of the GPU HANDLE, in bytes; raises NvmlCallError."""
+def read(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object | None]) -> None:
+    """Write the memory size of the GPU HANDLE in bytes into PART, or raise NvmlCallError."""
     info = nvml.value("nvmlDeviceGetMemoryInfo", handle)
     part["total"] = None if info is None else info.total

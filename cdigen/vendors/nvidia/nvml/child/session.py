@@ -1,4 +1,4 @@
-"""What every part of the child uses: NVML's calls with their failures (``Nvml``), texts, addresses."""
+"""Functions for all parts: they call NVML (``Nvml``), convert PCI addresses, and limit texts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ NOT_FOUND = 6
 INVALID_ARGUMENT = 2
 FUNCTION_NOT_FOUND = 13
 UNKNOWN = 999
-# These say that this GPU or driver does not have it; 25 and 26: ARGUMENT_VERSION_MISMATCH, DEPRECATED.
-UNASKED = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})
+# With these codes, the GPU or the driver does not support the function. 25 is ARGUMENT_VERSION_MISMATCH, 26
+# is DEPRECATED.
+NOT_AVAILABLE = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})
 
 _BUS_ID = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}):([0-9a-f]{2})\.([0-7])", re.ASCII | re.IGNORECASE)
 
 
 class NvmlUnavailable(Exception):
-    """Report what keeps NVML from answering at all; ``document`` is what the parent gets to read."""
+    """NVML cannot be used. ``document`` is the output for the parent process, with the reason."""
 
     def __init__(self, stage: str, message: str, error: dict[str, object] | None = None) -> None:
         super().__init__(message)
@@ -31,7 +32,7 @@ class NvmlUnavailable(Exception):
 
 
 class NvmlCallError(Exception):
-    """Report that one function of NVML failed, and with which code."""
+    """A function of NVML failed with the error code ``code``."""
 
     def __init__(self, call: str, name: str, code: int) -> None:
         super().__init__(f"{call}: {name}")
@@ -40,7 +41,7 @@ class NvmlCallError(Exception):
 
 
 class Nvml:
-    """pynvml, with every failure as an NvmlCallError that names the function."""
+    """Calls functions of pynvml. Each failure is an NvmlCallError with the name of the function."""
 
     def __init__(self, pynvml: Any) -> None:
         self._pynvml = pynvml
@@ -48,29 +49,29 @@ class Nvml:
         self._names = {getattr(pynvml, name): name for name in names}
 
     def call(self, function: str, *arguments: object) -> Any:
-        """Return what FUNCTION of NVML gives; raises NvmlCallError."""
+        """Return the result of NVML's FUNCTION, or raise NvmlCallError."""
         code = UNKNOWN
         try:
             return getattr(self._pynvml, function)(*arguments)
         except self._pynvml.NVMLError as error:
             code = error.value if error.value > 0 else UNKNOWN
         except AttributeError:
-            code = FUNCTION_NOT_FOUND  # this pynvml is older than the function
+            code = FUNCTION_NOT_FOUND  # the installed pynvml does not have this function yet
         except (UnicodeDecodeError, MemoryError):
-            pass  # pynvml makes text of what may be none, and lists as long as the library says
+            pass  # pynvml decodes any bytes as text, and allocates lists of any size that NVML reports
         raise self.failure(function, code)
 
     def failure(self, function: str, code: int) -> NvmlCallError:
-        """Return the error that FUNCTION of NVML failed with CODE."""
+        """Return the error for a failure of NVML's FUNCTION with CODE."""
         return NvmlCallError(function, self._names.get(code, f"NVML_ERROR_{code}"), code)
 
     def structure(self, name: str) -> Any:
-        """Return a new structure of pynvml's, which a call fills in; None where it has none of that name."""
+        """Return a new object of pynvml's structure NAME, or None if pynvml does not have this structure."""
         made = getattr(self._pynvml, name, None)
         return None if made is None else made()
 
     def value(self, function: str, *arguments: object) -> Any:
-        """Return what FUNCTION gives, None where the GPU or the driver knows no such thing."""
+        """Return the result of FUNCTION, or None if the GPU or the driver does not support it."""
         try:
             return self.call(function, *arguments)
         except NvmlCallError as refusal:
@@ -80,13 +81,13 @@ class Nvml:
 
 
 def address(nvml: Nvml, handle: object) -> str | None:
-    """Return a GPU's PCI address as sysfs spells it: ``0000:65:00.0``."""
+    """Return a GPU's PCI address in the format of sysfs (``0000:65:00.0``), or None if it is unknown."""
     pci = nvml.value("nvmlDeviceGetPciInfo", handle)
     return bus_address(pci) if pci else None
 
 
 def bus_address(pci: Any) -> str | None:
-    """Return the address in what NVML tells of a place on the PCI bus, as sysfs spells it."""
+    """Return the address in NVML's PCI structure in the format of sysfs, or None if it is invalid."""
     try:
         found = _BUS_ID.fullmatch(pci.busId)
     except UnicodeDecodeError:
@@ -97,5 +98,8 @@ def bus_address(pci: Any) -> str | None:
 
 
 def text(value: str | None) -> str | None:
-    """Return VALUE as the parent accepts a text: printable, short, not empty; None for nothing."""
+    """Return VALUE as a text that the parent process accepts, or None if VALUE is None or empty.
+
+    Unprintable characters are replaced by ``?``, and the text has at most MAX_TEXT characters.
+    """
     return "".join(mark if mark.isprintable() else "?" for mark in value or "")[:MAX_TEXT] or None

@@ -1,0 +1,173 @@
+"""``Reflector`` keeps a store of objects up to date with lists and watches.
+
+After 410 Gone, the reflector lists the objects again. Lists are consistent reads (no resourceVersion in the
+request). So an object that is not in a list does not exist. The sources are kubernetes.io, "Kubernetes API
+Concepts" (chunks, bookmarks, 410 Gone), and client-go, tools/cache.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+import time
+from urllib.parse import quote, urlencode
+
+from cdigen.kubeapi.calls import Call, Reply
+from cdigen.kubeapi.client import ApiStatusError
+from cdigen.kubeapi.lists import ListPage, PageSize
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import threading
+    from collections.abc import Callable, Iterable
+    from typing import Protocol
+
+    from cdigen.kubeapi.client import Client
+
+    # The name and the UID of an object.
+    ObjectKey = dict[str, str]
+
+    class Store(Protocol):
+        """Stores the objects of a list."""
+
+        def put(self, found: object) -> None:
+            """Add or update an object, in its present state."""
+
+        def delete(self, found: object) -> None:
+            """Delete an object; FOUND is its last state."""
+
+        def begin_list(self) -> None:
+            """Begin a list; objects that are stored from now on may be newer than the list."""
+
+        def end_list(self, listed: Iterable[ObjectKey]) -> None:
+            """Delete all objects that were in the store at ``begin_list`` but are not in LISTED."""
+
+
+# The server ends a watch after this time. The server sends a bookmark each minute.
+WATCH_S = 300
+_IDLE_TIMEOUT_S = WATCH_S + 30.0
+_MIN_BACKOFF_S, _MAX_BACKOFF_S = 0.2, 30.0
+# If a watch ends before this time without events, the next watch waits for the backoff.
+_BRIEF_S = 1.0
+
+
+class Reflector:
+    """Lists and watches PATH, and updates STORE.
+
+    A thread calls ``run``, which returns after STOP is set. ON_CHANGE is called after each list, and after
+    each change of ``problem``.
+    """
+
+    def __init__(  # noqa: PLR0913 - each parameter is a setting of a reflector
+        self, client: Client, path: str, store: Store, stop: threading.Event, *,
+        field_selector: str = "", label_selector: str = "",
+        on_change: Callable[[], object] = lambda: None, min_backoff_s: float = _MIN_BACKOFF_S,
+    ) -> None:  # fmt: skip
+        self.path = path
+        # Whether a list was complete at least once.
+        self.is_synced = False
+        # The reason why the list or the watch fails now, or "".
+        self.problem = ""
+        # The HTTP status of the problem, or 0.
+        self.status = 0
+        # The monotonic time of the last event.
+        self.last_event_s = time.monotonic()
+        self._client, self._store, self._stop = client, store, stop
+        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
+        self._selectors = {key: value for key, value in selectors.items() if value}
+        self._on_change, self._min_backoff_s = on_change, min_backoff_s
+        self._version = ""
+        self._page_size = PageSize()
+
+    def run(self) -> None:
+        """List and watch until STOP is set; after an error, try again with exponential backoff."""
+        backoff_s = self._min_backoff_s
+        while not self._stop.is_set():
+            begun_s, is_brief = time.monotonic(), False
+            try:
+                if not self._version:
+                    self._version = self._list()
+                is_brief = self._watch()
+            except ApiStatusError as refusal:
+                # The status 410 means that the server no longer has this resourceVersion.
+                self._version = ""
+                self._set_problem(refusal.reply.text, refusal.reply.status)
+            except (OSError, http.client.HTTPException) as error:
+                self._set_problem(f"{type(error).__name__}: {error}")
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+                self._version = ""
+                self._set_problem(f"unreadable reply: {type(error).__name__}: {error}")
+            is_long = time.monotonic() - begun_s > _MAX_BACKOFF_S
+            backoff_s = self._min_backoff_s if is_long else min(2 * backoff_s, _MAX_BACKOFF_S)
+            if self.problem or is_brief:
+                self._stop.wait(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the clients' attempts
+            else:
+                backoff_s = self._min_backoff_s
+        self._client.close()
+
+    def _list(self) -> str:
+        """Store all objects; return the resourceVersion of the list."""
+        listed: list[ObjectKey] = []
+        next_page = ""
+        self._store.begin_list()
+        while True:
+            page = self._page(next_page)
+            for found in page.items():
+                self._store.put(found)
+                metadata = found["metadata"]
+                listed.append({"name": metadata["name"], "uid": metadata["uid"]})
+                del found, metadata  # frees the memory for the next object
+            self._page_size.received(page)
+            next_page = page.next_page
+            if not next_page:
+                break
+        self._page_size.finished()
+        self._store.end_list(listed)
+        self.is_synced = True
+        self._on_change()
+        self.last_event_s = time.monotonic()
+        return str(page.metadata.get("resourceVersion") or "")
+
+    def _page(self, token: str) -> ListPage:
+        more = {"continue": token} if token else {}
+        query = {**self._selectors, "limit": str(self._page_size.limit), **more}
+        reply = self._client.send(Call(method="GET", path=self._with(query), is_raw=True))
+        if not reply.is_done:
+            self._page_size.failed()
+            raise ApiStatusError(reply)
+        return ListPage(reply.content)
+
+    def _watch(self) -> bool:
+        """Store each event until the server ends the watch; return whether the watch was brief and empty."""
+        query = {**self._selectors, "watch": "1", "allowWatchBookmarks": "true",
+                 "resourceVersion": self._version, "timeoutSeconds": str(WATCH_S)}  # fmt: skip
+        if self._stop.is_set():
+            return False
+        begun_s, before = time.monotonic(), self._version
+        lines = self._client.lines(self._with(query), _IDLE_TIMEOUT_S)
+        self._set_problem("")
+        for line in lines:
+            if self._stop.is_set():
+                return False
+            event = json.loads(line)
+            kind, found = event["type"], event["object"]
+            if kind == "ERROR":
+                raise ApiStatusError(Reply(status=int(found.get("code") or 0), body=found))
+            if kind in {"ADDED", "MODIFIED"}:
+                self._store.put(found)
+            elif kind == "DELETED":
+                self._store.delete(found)
+            self._version = found["metadata"]["resourceVersion"]
+            self.last_event_s = time.monotonic()
+            del event, found  # frees the memory for the next object
+        return self._version == before and time.monotonic() < begun_s + _BRIEF_S
+
+    def _set_problem(self, problem: str, status: int = 0) -> None:
+        has_changed = (problem, status) != (self.problem, self.status)
+        self.problem, self.status = problem, status
+        if has_changed:
+            self._on_change()
+
+    def _with(self, query: dict[str, str]) -> str:
+        return f"{self.path}?{urlencode(query, quote_via=quote)}"

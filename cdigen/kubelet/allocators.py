@@ -1,0 +1,126 @@
+"""The allocators of resources: ``ResourceAllocator``, and ``MemoryAllocator`` for GPU memory.
+
+The asyncio loop of ``link`` calls both allocators.
+"""
+
+from __future__ import annotations
+
+import time
+
+from cdigen.kubelet.container_response import AllocationRefusal, build_response
+from cdigen.kubelet.gpu_memory.allocator import SharedMemoryAllocator
+from cdigen.kubelet.mps import mps_problem
+from cdigen.kubelet.preferred import Preferences
+from cdigen.kubelet.used_elsewhere import UsedElsewhere
+from cdigen.kubelet.wire.server import AllocateError
+from cdigen.value import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    from cdigen.kubelet.container_response import AllocationPolicy, ContainerResponse
+    from cdigen.kubelet.gpu_memory.allocator import ReservationSource
+    from cdigen.kubelet.resources.memory import AdvertisedMemory
+    from cdigen.kubelet.resources.model import Resource
+    from cdigen.kubelet.used_elsewhere import PodDevicesSource
+
+    class AllocatorContext(PodDevicesSource, Protocol):
+        """The state of the host for an allocator, and the record of the allocator's results."""
+
+        def is_in_spec(self, name: str) -> bool:
+            """Return whether a spec has the qualified CDI NAME."""
+
+        def record(
+            self,
+            resource: str,
+            ids: tuple[str, ...],
+            answer: ContainerResponse | AllocationRefusal,
+            duration_s: float,
+        ) -> None:
+            """Record the result of a request."""
+
+
+class ResourceAllocator:
+    """Answers the kubelet's requests for RESOURCE according to POLICY."""
+
+    def __init__(
+        self, resource: Resource, policy: AllocationPolicy, context: AllocatorContext, *, spread: bool
+    ) -> None:
+        self.resource = resource
+        self.policy = policy
+        self._context = context
+        self._preferences = Preferences(resource, spread=spread)
+        self._used_elsewhere = UsedElsewhere(resource, context)
+
+    def preferred_allocation(
+        self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
+    ) -> tuple[str, ...]:
+        """Return the COUNT best ids of AVAILABLE, including MUST_INCLUDE.
+
+        Devices that seem to be in use under another resource name are chosen only if the other devices are
+        too few. The kubelet does not track such use.
+        """
+        if used := self._used_elsewhere.suspected(available):
+            free = tuple(one for one in available if one not in used or one in must_include)
+            available = free if len(free) >= count else available
+        return self._preferences.choose(available, must_include, count)
+
+    async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:
+        """Return the response for a container with IDS, or raise ``AllocateError`` for a refusal."""
+        begun_s = time.perf_counter()
+        in_use = await self._used_elsewhere.in_use(ids)
+        answer = build_response(
+            self.resource,
+            ids,
+            with_current_mps(self.policy),
+            is_in_spec=self._context.is_in_spec,
+            in_use=in_use,
+        )
+        self._context.record(self.resource.name, ids, answer, time.perf_counter() - begun_s)
+        if isinstance(answer, AllocationRefusal):
+            raise AllocateError(answer.reason)
+        return answer
+
+
+class MemoryAllocator:
+    """Answers requests for the memory units of ADVERTISED according to POLICY and the pods' RESERVATIONS."""
+
+    def __init__(
+        self,
+        advertised: AdvertisedMemory,
+        reservations: ReservationSource,
+        policy: AllocationPolicy,
+        context: AllocatorContext,
+    ) -> None:
+        self.resource = advertised.resource
+        self.policy = policy
+        self._context = context
+        self._used_elsewhere = UsedElsewhere(self.resource, context)
+        self._memory = SharedMemoryAllocator(advertised, reservations, self._allocated)
+        self.preferred_allocation = self._memory.preferred_allocation
+
+    async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:
+        """Return the response for a container with IDS, or raise ``AllocateError`` for a refusal."""
+        begun_s = time.perf_counter()
+        in_use = await self._used_elsewhere.in_use(ids)
+        answer = self._allocated(ids, in_use) if in_use else await self._memory.allocate(ids)
+        self._context.record(self.resource.name, ids, answer, time.perf_counter() - begun_s)
+        if isinstance(answer, AllocationRefusal):
+            raise AllocateError(answer.reason)
+        return answer
+
+    def _allocated(
+        self, ids: tuple[str, ...], in_use: Mapping[str, str] | None = None
+    ) -> ContainerResponse | AllocationRefusal:
+        policy = with_current_mps(self.policy)
+        return build_response(self.resource, ids, policy, is_in_spec=self._context.is_in_spec, in_use=in_use)
+
+
+def with_current_mps(policy: AllocationPolicy) -> AllocationPolicy:
+    """Return POLICY after a new check of its MPS control daemon; without MPS, POLICY stays unchanged."""
+    mps = policy.mps
+    return (
+        policy if mps is None else replace(policy, mps=replace(mps, problem=mps_problem(mps.pipe_directory)))
+    )

@@ -1,0 +1,210 @@
+"""``advertise`` computes the resources of a host, with all modules of this package. No I/O.
+
+The inputs are the inventories of the daemon, which include health, and the CDI names in specs. A device that
+no container can have now is still a unit, which is unhealthy. So the node's capacity includes the device, and
+the id of the device stays in the list.
+"""
+
+from __future__ import annotations
+
+import re
+
+from cdigen.config.types import RESOURCE_NAME
+from cdigen.kubelet.resources import memory, mig, sharing
+from cdigen.kubelet.resources.model import Resource, Unit
+from cdigen.kubelet.resources.naming import candidates, finding
+from cdigen.kubelet.resources.selection import is_any_of, is_doubtful, select
+from cdigen.model.findings import Finding
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from cdigen.config import KubeletConfig, ResourceRow
+    from cdigen.kubelet.resources.memory import AdvertisedMemory
+    from cdigen.kubelet.resources.naming import IsInSpec, NamingCandidate
+    from cdigen.kubelet.resources.sharing import Replication
+    from cdigen.model.inventory import Inventory
+    from cdigen.model.profile import Profile
+
+# The default limit of gRPC for a message in bytes, which the kubelet uses (grpc-go, clientconn.go).
+MAX_MESSAGE = 4 << 20
+# The bytes of a device without its id: tags and lengths, "Unhealthy", and a NUMA node of up to ten bytes.
+_PER_UNIT = 40
+# The kubelet rejects a name that does not match. A driver or a vendor package may cause such a name.
+_IS_NAME = re.compile(RESOURCE_NAME)
+_MAX_SHOWN = 100
+
+
+@frozen
+class ResourceSet:
+    """The resources of a host, and findings on devices that are in no resource.
+
+    A container may have at most one replica of each resource in ``fails_many``. The resources in ``by_mps``
+    are shared through the Multi-Process Service (MPS). ``memory`` has the GPUs that are advertised in memory
+    units.
+    """
+
+    resources: tuple[Resource, ...] = ()
+    fails_many: frozenset[str] = frozenset()
+    by_mps: frozenset[str] = frozenset()
+    findings: tuple[Finding, ...] = ()
+    memory: AdvertisedMemory | None = None
+
+
+def advertise(
+    inventories: Mapping[str, Inventory],
+    profiles: tuple[Profile, ...],
+    is_in_spec: IsInSpec,
+    settings: KubeletConfig,
+) -> ResourceSet:
+    """Return the resources for the devices of INVENTORIES (by vendor); raise nothing.
+
+    PROFILES name the devices. IS_IN_SPEC returns whether a spec has a qualified CDI name.
+    """
+    known, found = candidates(inventories, profiles, is_in_spec)
+    in_memory = _in_memory(known, settings)
+    candidate_ids = in_memory.candidate_ids if in_memory else frozenset()
+    placed, more = _named([each for each in known if each.is_split or each.id not in candidate_ids], settings)
+    findings = [*found, *(in_memory.findings if in_memory else ()), *more]
+    units: dict[str, list[Unit]] = {}
+    by_mps: set[str] = set()
+    fails_many: set[str] = set()
+    for candidate, name, kind in placed:
+        if not _IS_NAME.fullmatch(name):
+            findings.append(_without_resource(candidate, name))
+            continue
+        replication, problems = sharing.replication_of(candidate, name, settings)
+        findings += problems
+        unit = _unit(candidate, kind)
+        if not unit.cdi_names:
+            findings.append(_without_name(candidate, kind))
+        units.setdefault(replication.resource, []).extend(_replicas(unit, replication))
+        if replication.replicas > 1 and settings.fail_requests_greater_than_one:
+            fails_many.add(replication.resource)
+        if replication.mps:
+            by_mps.add(replication.resource)
+    if in_memory and settings.shared_memory.mps:
+        by_mps.add(in_memory.resource.name)
+    resources, refused = _bounded(units)
+    return ResourceSet(
+        resources=(*resources, *((in_memory.resource,) if in_memory else ())),
+        fails_many=frozenset(fails_many),
+        by_mps=frozenset(by_mps),
+        findings=(*findings, *refused),
+        memory=in_memory,
+    )
+
+
+def _in_memory(known: Iterable[NamingCandidate], settings: KubeletConfig) -> AdvertisedMemory | None:
+    """Return the GPUs of KNOWN that SETTINGS share by memory, or None if sharing by memory is off."""
+    if settings.shared_memory.unit == "none":
+        return None
+    offered = [each for each in known if not is_any_of(settings.ignore, each)]
+    return memory.share_memory(offered, settings.shared_memory)
+
+
+def _named(
+    known: Iterable[NamingCandidate], settings: KubeletConfig
+) -> tuple[list[tuple[NamingCandidate, str, str]], list[Finding]]:
+    """Return the advertised devices of KNOWN, each with its resource and the kind of its CDI names."""
+    placed: dict[str, tuple[NamingCandidate, str, str]] = {}
+    by_vendor: dict[str, list[NamingCandidate]] = {}
+    order: list[str] = []
+    found: list[Finding] = []
+    strategies = {"nvidia": settings.mig_strategy, "amd": settings.amd_strategy}
+    for candidate in known:
+        rows = () if candidate.is_split else settings.resources
+        row = select(rows, candidate)
+        if not candidate.is_split:
+            order.append(candidate.id)
+        if is_any_of(settings.ignore, candidate):
+            text = "is not advertised: it is in 'kubelet: {ignore}'"
+            found.append(finding("info", "resource-left-out", candidate.device, text))
+            continue
+        before = rows[: rows.index(row)] if row else rows
+        found += [_memory_unknown(each, candidate) for each in before if is_doubtful(each, candidate)]
+        if row is not None:
+            placed[candidate.id] = (candidate, row.name, row.kind)
+        else:
+            by_vendor.setdefault(candidate.device.vendor, []).append(candidate)
+    for vendor, rest in by_vendor.items():
+        named, more = mig.named(rest, strategies.get(vendor, "mixed"))
+        found += more
+        placed |= {candidate.id: (candidate, name, "") for candidate, name in named}
+    return [placed[each] for each in order if each in placed], found
+
+
+def _memory_unknown(row: ResourceRow, candidate: NamingCandidate) -> Finding:
+    text = f"is not in {row.name}: its memory is unknown, and the row of 'resources' limits the memory"
+    hint = "use 'models' in that row instead of a limit of memory"
+    return finding("warning", "resource-memory-unknown", candidate.device, text, hint)
+
+
+def _without_resource(candidate: NamingCandidate, name: str) -> Finding:
+    text = f"is not advertised: {name[:_MAX_SHOWN]!r} is not a valid resource name of Kubernetes"
+    hint = "'kubelet: {resources}' can give the device another resource"
+    return finding("error", "resource-left-out", candidate.device, text, hint)
+
+
+def _unit(candidate: NamingCandidate, kind: str) -> Unit:
+    """Return CANDIDATE as a unit with one name of KIND (the most lasting), to inject the device once."""
+    device = candidate.device
+    names = [name for name in candidate.cdi_names if not kind or name.startswith(f"{kind}=")]
+    return Unit(
+        id=candidate.id,
+        health=device.health if names and device.usable else "unhealthy",
+        numa=device.accelerator.numa_node,
+        accelerator=device.accelerator,
+        partition=device.partition,
+        cdi_names=tuple(names[:1]),
+    )
+
+
+def _without_name(candidate: NamingCandidate, kind: str) -> Finding:
+    device = candidate.device
+    problem = device.accelerator.problem or (device.partition.problem if device.partition else "")
+    reason = problem or f"no spec has a name{f' of {kind}' if kind else ''} for only this device"
+    text = f"is advertised as unhealthy: {reason}"
+    return finding("warning", "resource-without-name", device, text, "cdigen status")
+
+
+def _replicas(unit: Unit, replication: Replication) -> Iterable[Unit]:
+    """Return the replicas of UNIT according to REPLICATION."""
+    if replication.replicas == 1:
+        return (unit,)
+    return [
+        Unit(
+            id=sharing.replica_id(unit.id, replica),
+            health=unit.health,
+            numa=unit.numa,
+            accelerator=unit.accelerator,
+            partition=unit.partition,
+            replica=replica,
+            cdi_names=unit.cdi_names,
+        )
+        for replica in range(replication.replicas)
+    ]
+
+
+def _bounded(units: Mapping[str, list[Unit]]) -> tuple[tuple[Resource, ...], list[Finding]]:
+    """Return the resources, and findings on resources whose list is too long for the kubelet.
+
+    Such a resource has no units.
+    """
+    resources: list[Resource] = []
+    found: list[Finding] = []
+    for name, listed in units.items():
+        size = sum([len(unit.id) + _PER_UNIT for unit in listed])
+        if size > MAX_MESSAGE:
+            text = (
+                f"{name}: the list of its {len(listed)} units is too long: up to {size} bytes, "
+                f"and the kubelet reads {MAX_MESSAGE}"
+            )
+            hint = "configure fewer replicas in 'kubelet: {sharing}'"
+            found.append(
+                Finding(severity="error", rule="resource-too-large", path=name, message=text, hint=hint)
+            )
+        resources.append(Resource(name=name, units=() if size > MAX_MESSAGE else tuple(listed)))
+    return tuple(resources), found
