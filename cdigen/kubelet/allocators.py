@@ -54,7 +54,7 @@ class ResourceAllocator:
         self._preferences = Preferences(resource, spread=spread)
         self._used_elsewhere = UsedElsewhere(resource, context)
 
-    def preferred_allocation(
+    async def preferred_allocation(
         self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
     ) -> tuple[str, ...]:
         """Return the COUNT best ids of AVAILABLE, including MUST_INCLUDE.

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.kubelet.advertised_resources import names_of, sized, with_gpus
-from support.kubelet.host_resources import AnyPod, allocate, allocator, configure, made, put, state
+from support.kubelet.host_resources import (
+    AnyPod,
+    allocate,
+    allocator,
+    configure,
+    made,
+    preferred,
+    put,
+    state,
+)
 from support.kubelet.resources import GPU, status
 from support.values import unhealthy_gpus
 
@@ -97,7 +106,7 @@ def test_the_preferred_replicas_are_distributed_or_packed_as_configured(tmp_path
     for policy, gpus in (("distributed", 2), ("packed", 1)):
         found = allocator(made(sharing=rows, shared_allocation=policy), host)
         ids = tuple(unit.id for unit in found.resource.units)
-        assert len({one.partition("::")[0] for one in found.preferred_allocation(ids, (), 2)}) == gpus
+        assert len({one.partition("::")[0] for one in preferred(found, ids, (), 2)}) == gpus
 
 
 @pytest.fixture

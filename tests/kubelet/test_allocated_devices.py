@@ -6,7 +6,16 @@ import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubelet.host_resources import PodLister, allocate, allocator, configure, made, pod, put
+from support.kubelet.host_resources import (
+    PodLister,
+    allocate,
+    allocator,
+    configure,
+    made,
+    pod,
+    preferred,
+    put,
+)
 from support.kubelet.resources import GPU
 from support.values import unhealthy_gpus
 
@@ -147,10 +156,10 @@ def test_units_in_use_under_another_name_are_preferred_last(
     ids = tuple(unit.id for unit in gpus.resource.units)
     PodLister(advertised, pod(OTHER, *ids[:4]))
 
-    assert set(gpus.preferred_allocation(ids, (), 4)) == set(ids[4:])
+    assert set(preferred(gpus, ids, (), 4)) == set(ids[4:])
     # The preferred ids include each required id, and have the requested number.
-    assert ids[0] in gpus.preferred_allocation(ids, (ids[0],), 4)
-    assert len(gpus.preferred_allocation(ids, (), 5)) == 5
+    assert ids[0] in preferred(gpus, ids, (ids[0],), 4)
+    assert len(preferred(gpus, ids, (), 5)) == 5
 
 
 def test_allocate_does_not_wait_if_no_pod_has_the_unit_under_another_name(

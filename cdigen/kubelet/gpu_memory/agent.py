@@ -3,14 +3,17 @@
 One thread watches the node's pods. Another thread writes the annotation and the GPU count of the Node. This
 thread also corrects reservations that differ from the devices of containers. The ids in a request of the
 kubelet belong to a GPU. A request waits for the API server if the pod's reservation is on another GPU, or if
-the known pods may be out of date (``assign``). This wait is at most 3 s, or 5 s if a call is in progress.
+the known pods may be out of date (``assign``). This wait is at most 3 s, or 5 s if a call is in progress. The
+kubelet may ask for a preference before the watch has the new pod. Then the preference waits for a list of the
+pods, at most 2 s.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
 from cdigen.kubeapi.calls import UNKNOWN, Call, Reply
 from cdigen.kubeapi.client import Client
@@ -23,6 +26,7 @@ from cdigen.kubelet.gpu_memory.assign import (
     active_pods,
     assign,
     mismatch,
+    read_reservations,
     repair,
 )
 from cdigen.kubelet.gpu_memory.node_status import NodeUpdateError, update_node
@@ -34,7 +38,6 @@ from cdigen.value import frozen, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-    from concurrent.futures import Future
     from typing import TypeVar
 
     from cdigen.gpushare.names import Resources
@@ -201,10 +204,34 @@ class Agent:
 
     # Methods for the kubelet's requests.
 
-    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> int | None:
-        """Return the GPU for a container with COUNT units (``NodeReservations.preferred_gpu``)."""
+    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> Future[int | None]:
+        """Return a future with the GPU for a container with COUNT units (``NodeReservations.preferred_gpu``).
+
+        If no known pod waits for COUNT units, the pods are read first. If the read fails, the result is a GPU
+        with COUNT free units.
+        """
+        if not must and not self._is_known(count):
+            with suppress(RuntimeError):  # the agent was stopped
+                return self._executor.submit(self._preferred_gpu, free, count)
+        done: Future[int | None] = Future()
         with self._lock:
-            return self._reservations.preferred_gpu(free, must, count)
+            done.set_result(self._reservations.preferred_gpu(free, must, count))
+        return done
+
+    def _is_known(self, count: int) -> bool:
+        """Return whether a known pod waits for COUNT units."""
+        with self._lock:
+            return any(not each.is_doubtful for each in self._reservations.candidates(-1, count))
+
+    def _preferred_gpu(self, free: Mapping[int, int], count: int) -> int | None:
+        # The list may have arrived while this call waited for its turn.
+        if not self._is_known(count):
+            steps = read_reservations(self._reservations, self._context)
+            # An invalid response must not fail the pod. The request for the units reads the pods again.
+            with suppress(Exception):
+                self._drive(steps, self._client, time.monotonic() + self._limits.request_s)
+        with self._lock:
+            return self._reservations.preferred_gpu(free, (), count)
 
     def assign(self, gpu: int, ids: frozenset[str]) -> Future[Assignment]:
         """Return a future with the container for the units IDS of GPU; requests run one after another.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import Protocol
 
 from cdigen.kubelet.container_response import AllocationRefusal
@@ -14,7 +15,6 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from concurrent.futures import Future
 
     from cdigen.kubelet.container_response import ContainerResponse
     from cdigen.kubelet.gpu_memory.assign import Assignment
@@ -28,8 +28,8 @@ class ReservationSource(Protocol):
     def problem(self) -> str:
         """The reason why the pod of a request cannot be identified now, or ""."""
 
-    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> int | None:
-        """Return the GPU for a container with COUNT units, or None if there is no preference."""
+    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> Future[int | None]:
+        """Return a future with the GPU for a container with COUNT units, or with None."""
 
     def assign(self, gpu: int, ids: frozenset[str]) -> Future[Assignment]:
         """Return a future with the container for the units IDS of GPU, or with ``AllocationRefusedError``."""
@@ -47,10 +47,13 @@ class LatestReservationSource:
         reservations = self._current()
         return reservations.problem if reservations is not None else ""
 
-    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> int | None:
-        """Return the GPU for a container with COUNT units, or None if there is no preference."""
-        reservations = self._current()
-        return reservations.preferred_gpu(free, must, count) if reservations is not None else None
+    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> Future[int | None]:
+        """Return a future with the GPU for a container with COUNT units, or with None."""
+        if reservations := self._current():
+            return reservations.preferred_gpu(free, must, count)
+        none: Future[int | None] = Future()
+        none.set_result(None)
+        return none
 
     def assign(self, gpu: int, ids: frozenset[str]) -> Future[Assignment]:
         """Return a future with the container for the units IDS of GPU, or with ``AllocationRefusedError``."""
@@ -81,14 +84,15 @@ class SharedMemoryAllocator:
         self._reservations = reservations
         self._allocate = allocate
 
-    def preferred_allocation(
+    async def preferred_allocation(
         self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
     ) -> tuple[str, ...]:
         """Return COUNT ids of AVAILABLE, including MUST_INCLUDE, all of one GPU if possible."""
         owners = self._by_gpu(dict.fromkeys((*must_include, *available)))
         must = self._by_gpu(must_include)
         free = {gpu.index: len(ids) for gpu, ids in owners.items()}
-        chosen = self._reservations.preferred_gpu(free, [gpu.index for gpu in must], count)
+        preferred = self._reservations.preferred_gpu(free, [gpu.index for gpu in must], count)
+        chosen = await asyncio.wrap_future(preferred)
         ids = next((ids for gpu, ids in owners.items() if gpu.index == chosen), [])
         return tuple(dict.fromkeys((*must_include, *ids, *available)))[: max(count, 0)]
 

@@ -109,7 +109,7 @@ def repair(reservations: NodeReservations, context: AssignContext) -> Steps[int]
     again.
     """
     try:
-        yield from _read(reservations, context)
+        yield from read_reservations(reservations, context)
         if wrong := reservations.corrections():
             yield from _update_ledger(reservations, wrong, context)
         needing = [bound for bound in reservations.bound_pods.values() if reservations.needs_patch(bound)]
@@ -125,7 +125,7 @@ def repair(reservations: NodeReservations, context: AssignContext) -> Steps[int]
 def _assign_once(
     reservations: NodeReservations, gpu: int, units: int, context: AssignContext, ids: frozenset[str]
 ) -> Steps[Assignment]:
-    yield from _read(reservations, context)
+    yield from read_reservations(reservations, context)
     candidates = reservations.candidates(gpu, units, ids)
     if not candidates:
         raise AllocationRefusedError(
@@ -174,8 +174,8 @@ def _served(
     return Assignment(bound=bound, request=candidate.request, moves=moves)
 
 
-def _read(reservations: NodeReservations, context: AssignContext) -> Steps[None]:
-    """Read the present pods and the present ledger of the node."""
+def read_reservations(reservations: NodeReservations, context: AssignContext) -> Steps[None]:
+    """Read the present pods and the present ledger of the node, or raise ``AllocationRefusedError``."""
     yield from _read_pods(reservations, context.node)
     reply = yield Call(method="GET", path=_ledger_path(context))
     if not reply.is_done and reply.status != 404:

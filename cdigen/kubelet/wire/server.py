@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     class Allocator(Protocol):
         """Answers the kubelet's requests for a resource; runs in the loop and must not block the loop."""
 
-        def preferred_allocation(
+        async def preferred_allocation(
             self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
         ) -> tuple[str, ...]:
             """Return the COUNT best ids of AVAILABLE, including MUST_INCLUDE."""
@@ -142,11 +142,13 @@ class ResourceServer:
             self._streams -= 1
             self._on_stream(False)  # noqa: FBT003 - the callback has this parameter
 
-    def _prefer(self, data: bytes) -> bytes:
+    async def _prefer(self, data: bytes) -> bytes:
         requests = messages.read_preferred_requests(data)
         return messages.write_preferred(
-            self._allocator.preferred_allocation(each.available, each.must_include, each.count)
-            for each in requests
+            [
+                await self._allocator.preferred_allocation(each.available, each.must_include, each.count)
+                for each in requests
+            ]
         )
 
     async def _allocate(self, data: bytes) -> bytes:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.kubelet.gpu_memory_side import OFFER, PATIENT, SIZES, Side, bound, running_side, wait
 from support.kubelet.gpu_memory_world import NODE, World
+from support.kubelet.host_resources import preferred
 from support.kubelet.resources import listed
 from support.kubernetes.api_server import ApiServer
 from support.kubernetes.gpu_memory_pods import RESOURCES
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 def test_a_container_gets_gpushares_variables(side: Side) -> None:
     name = bound(side, 3)
-    wait(lambda: side.agent.preferred_gpu({0: 4, 1: 6}, (), 3) == 0)
+    wait(lambda: side.agent.preferred_gpu({0: 4, 1: 6}, (), 3).result() == 0)
     answer = side.allocate(0, 3)
     assert isinstance(answer, ContainerResponse)
     assert dict(answer.variables) == {
@@ -111,7 +112,7 @@ def unresponsive(tmp_path: Path) -> Iterator[Callable[[RequestLimits], Side]]:
     def make(limits: RequestLimits) -> Side:
         side = sides.enter_context(running_side(tmp_path, limits=limits))
         bound(side, 3)
-        wait(lambda: side.agent.preferred_gpu({0: 4, 1: 6}, (), 3) == 0)
+        wait(lambda: side.agent.preferred_gpu({0: 4, 1: 6}, (), 3).result() == 0)
         side.server.faults = hang
         return side
 
@@ -125,6 +126,8 @@ def test_a_request_is_refused_in_time_if_the_api_server_does_not_respond(
 ) -> None:
     side = unresponsive(RequestLimits(assign_s=0.2, request_s=0.2, pod_list_s=PATIENCE_S))
     assert isinstance(side.allocate(1, 3), AllocationRefusal)
+    # No known pod waits for two units. The list of pods fails, so the GPU with fewer free units is preferred.
+    assert side.agent.preferred_gpu({0: 4, 1: 6}, (), 2).result() == 0
     # A reservation on the GPU of the kubelet's ids needs no response of the server.
     assert isinstance(side.allocate(0, 3), ContainerResponse)
 
@@ -148,10 +151,33 @@ def test_the_node_has_the_advertised_gpus_in_its_annotation(side: Side) -> None:
 
 def test_ids_of_one_gpu_are_preferred(side: Side) -> None:
     ids = tuple(unit_id(f"GPU-{gpu}", number) for number in range(3) for gpu in (0, 1))
-    assert side.allocator.preferred_allocation(ids, (), 3) == tuple(
-        unit_id("GPU-0", number) for number in range(3)
-    )
-    assert side.allocator.preferred_allocation(ids, ("GPU-1-_-2",), 2) == ("GPU-1-_-2", "GPU-1-_-0")
+    assert preferred(side.allocator, ids, (), 3) == tuple(unit_id("GPU-0", number) for number in range(3))
+    assert preferred(side.allocator, ids, ("GPU-1-_-2",), 2) == ("GPU-1-_-2", "GPU-1-_-0")
+
+
+def test_the_gpu_of_a_reservation_is_preferred_before_the_watch_has_the_pod(side: Side) -> None:
+    """kube-apiserver sends a new pod to the kubelet and to the plugin, and the kubelet may be faster."""
+    is_hung, end = threading.Event(), threading.Event()
+
+    def hang(_: str, path: str) -> None:
+        if "watch=1" in path:
+            is_hung.set()
+            end.wait(2 * PATIENCE_S)
+
+    def has_no_watch() -> bool:
+        side.server.end_watches()
+        return is_hung.is_set()
+
+    side.server.faults = hang
+    try:
+        wait(has_no_watch)
+        bound(side, 3)
+        name = bound(side, 2)
+        assert side.annotations(name)[names.INDEX] == "1"
+        # Without the reservation, GPU 0 would be preferred, because it has fewer free units.
+        assert side.agent.preferred_gpu({0: 4, 1: 6}, (), 2).result() == 1
+    finally:
+        end.set()
 
 
 def test_reservations_in_a_ledger_of_another_namespace_stay_and_are_reported(tmp_path: Path) -> None:

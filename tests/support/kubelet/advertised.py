@@ -40,7 +40,7 @@ class Echo:
             folders=(SimpleNamespace(path="/c", host_path="/d", is_read_only=True),),
         )
 
-    def preferred_allocation(
+    async def preferred_allocation(
         self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
     ) -> tuple[str, ...]:
         return (*must_include, *[name for name in reversed(available) if name not in must_include])[:count]

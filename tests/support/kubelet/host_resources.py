@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from cdigen.config import SharedMemory
     from cdigen.kubelet.container_response import ContainerResponse
+    from cdigen.kubelet.gpu_memory.allocator import SharedMemoryAllocator
     from cdigen.kubelet.gpu_memory.assign import Assignment
     from cdigen.kubelet.resources.memory import AdvertisedMemory
     from cdigen.model.findings import Finding
@@ -85,6 +86,15 @@ def allocate(by: ResourceAllocator | MemoryAllocator, *ids: str) -> ContainerRes
     return asyncio.run(by.allocate(ids))
 
 
+def preferred(
+    by: ResourceAllocator | MemoryAllocator | SharedMemoryAllocator,
+    available: tuple[str, ...],
+    must_include: tuple[str, ...],
+    count: int,
+) -> tuple[str, ...]:
+    return asyncio.run(by.preferred_allocation(available, must_include, count))
+
+
 class PodLister:
     """Lists `pods` for the resources OF instead of a kubelet; if `pods` is None, it does not respond."""
 
@@ -129,8 +139,10 @@ class AnyPod:
     def set_pods(self, pods: Any, _requested_s: float) -> None:
         self.pods = pods
 
-    def preferred_gpu(self, free: dict[int, int], _must: Sequence[int], _count: int) -> int | None:
-        return next(iter(free), None)
+    def preferred_gpu(self, free: dict[int, int], _must: Sequence[int], _count: int) -> Future[int | None]:
+        done: Future[int | None] = Future()
+        done.set_result(next(iter(free), None))
+        return done
 
     def assign(self, _gpu: int, _ids: frozenset[str]) -> Future[Assignment]:
         done: Future[Any] = Future()
