@@ -112,13 +112,18 @@ def repair(reservations: NodeReservations, context: AssignContext) -> Steps[int]
         yield from read_reservations(reservations, context)
         if wrong := reservations.corrections():
             yield from _update_ledger(reservations, wrong, context)
-        needing = [bound for bound in reservations.bound_pods.values() if reservations.needs_patch(bound)]
-        for bound in needing:
-            place = reservations.actual_placement(bound)
-            if place is not None:
-                yield from _annotate(reservations, bound, place)
+        return (yield from _correct_annotations(reservations))
     except _Conflict as reason:
         raise AllocationRefusedError(f"reservations are not corrected yet: {reason}") from None
+
+
+def _correct_annotations(reservations: NodeReservations) -> Steps[int]:
+    """Write all annotations that differ from the devices of containers; return the number of changed pods."""
+    needing = [bound for bound in reservations.bound_pods.values() if reservations.needs_patch(bound)]
+    for bound in needing:
+        place = reservations.actual_placement(bound)
+        if place is not None:
+            yield from _annotate(reservations, bound, place)
     return len(needing)
 
 
@@ -145,6 +150,9 @@ def _assign_once(
     first = candidates[0]
     if reservations.has_foreign_ledger(first.bound):
         raise AllocationRefusedError(mismatch(first.bound, context))
+    # If an earlier annotation failed, the pod still reserves units of its former GPU.
+    if (yield from _correct_annotations(reservations)):
+        raise _Conflict("annotations of other pods had to be corrected")
     reserved = "an unknown GPU" if first.gpu is None else f"GPU {first.gpu}"
     raise AllocationRefusedError(
         f"the kubelet chose {units} units of GPU {gpu} for pod {first.bound.pod.key}, whose reservation is "

@@ -71,6 +71,13 @@ def admit_all(sizes: tuple[int, ...], pods: list[Any], order_names: Callable[[li
     steps=[*[(0, 0)] * 4, (9, 0), (3, 184)],
     numbers=[],
 )
+# The units of p1 are assigned to p0, but p0 is not annotated. Then p0 gets units of its former GPU.
+@example(
+    sizes=(4, 6, 3),
+    pods=[([1], 0), ([2], 0), ([2], 0)],
+    steps=[*[(0, 0)] * 3, (7, 0), *[(12, 0)] * 3, (0, 1), (0, 146), (0, 0)],
+    numbers=[0, 0, 0, 210],
+)
 @examples(4)
 def test_reservations_match_the_ids_that_the_kubelet_allocates(  # noqa: C901 - a table of events
     sizes: tuple[int, ...], pods: list[Any], steps: list[tuple[int, int]], numbers: list[int]
