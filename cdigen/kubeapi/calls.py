@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
+# The form of a list that has only metadata. A server without this form returns whole objects.
+METADATA = f"{JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,{JSON}"
 # The status if there is no reply. The server may have processed the request, or may process it later.
 UNKNOWN = 0
 # The limit for a message of a Kubernetes event is 1 kB, and log lines should be short.
@@ -23,7 +25,7 @@ class Call:
     """A request to the API server.
 
     ``body`` is the JSON to send, or None for no body. If ``is_raw`` is set, the reply has unparsed JSON in
-    ``content``, for example for a page of a list (``lists.ListPage``).
+    ``content``, for example for a page of a list (``lists.ListPage``). ``accept`` is the form of the reply.
     """
 
     method: str
@@ -31,6 +33,7 @@ class Call:
     body: object = None
     content_type: str = JSON
     is_raw: bool = False
+    accept: str = JSON
 
 
 @frozen

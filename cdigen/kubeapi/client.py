@@ -8,7 +8,7 @@ import threading
 import time
 from contextlib import suppress
 
-from cdigen.kubeapi.calls import JSON, UNKNOWN, Call, Reply
+from cdigen.kubeapi.calls import UNKNOWN, Call, Reply
 from cdigen.kubeapi.connection import connect, send_request
 from cdigen.kubeapi.credentials import TokenFile
 from cdigen.model.errors import ConfigError
@@ -120,7 +120,8 @@ class Client:
     def _send_on(self, connection: http.client.HTTPConnection, call: Call) -> ResponseBody:
         token = self._server.token()
         authorization = {"Authorization": f"Bearer {token}"} if token else {}
-        headers = {"Accept": JSON, "User-Agent": "cdigen", "Content-Type": call.content_type, **authorization}
+        headers = {"Accept": call.accept, "Content-Type": call.content_type, **authorization}
+        headers["User-Agent"] = "cdigen"
         timeout_s = self._page_timeout_s if call.is_raw else self._timeout_s
         return send_request(connection, call, headers, prefix=self._server.prefix, timeout_s=timeout_s)
 

@@ -44,6 +44,8 @@ class ContainerAllocations:
     def __init__(self, resources: Resources) -> None:
         self.resources = resources
         self.bound_pods: dict[str, BoundPod] = {}
+        # The resource version of each pod of the node, also of pods that request no memory.
+        self._versions: dict[str, str] = {}
         self._served: dict[tuple[str, str], ContainerAllocation] = {}
         # The UIDs of pods that the kubelet has listed since the start of this process.
         self._listed: set[str] = set()
@@ -53,6 +55,8 @@ class ContainerAllocations:
     def put(self, found: object) -> None:
         """Add or update the pod FOUND; ignore FOUND if it is not a pod or requests no memory."""
         with suppress(ValueError, KeyError, TypeError, AttributeError):
+            metadata = found["metadata"]  # type: ignore[index]
+            self._versions[str(metadata["uid"])] = str(metadata["resourceVersion"])
             bound = read_bound(found, self.resources)
             if bound is None:
                 return
@@ -63,6 +67,10 @@ class ContainerAllocations:
                 self.bound_pods[bound.pod.uid] = bound
                 if before is not None and before.is_pending and not bound.is_pending:
                     self._admitted(bound)
+
+    def is_current(self, uid: str, version: str) -> bool:
+        """Return whether the last ``put`` of the pod UID had the resource version VERSION."""
+        return self._versions.get(uid) == version
 
     def _admitted(self, bound: BoundPod) -> None:
         """Move units from a pending pod to BOUND, which runs now and must have its units."""
@@ -78,14 +86,19 @@ class ContainerAllocations:
     def drop(self, uid: str) -> None:
         """Remove the pod UID, which has ended."""
         bound = self.bound_pods.pop(uid, None)
+        self._versions.pop(uid, None)
         self._listed.discard(uid)
         for request in bound.requests if bound else ():
             self._served.pop((uid, request.container), None)
 
     def keep(self, uids: Iterable[str], known: frozenset[str]) -> None:
         """Remove the pods of KNOWN (the pods before the request for a list) that are not in the list UIDS."""
-        for uid in known.difference(uids):
+        listed = frozenset(uids)
+        for uid in known - listed:
             self.drop(uid)
+        self._versions = {
+            uid: version for uid, version in self._versions.items() if uid in listed or uid in self.bound_pods
+        }
 
     def serve(
         self, bound: BoundPod, request: ContainerRequest, gpu: int, now_s: float, ids: frozenset[str]

@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from cdigen.gpushare.ledger import Ledger, read_ledger, write_ledger
 from cdigen.gpushare.names import ASSIGNED, ledger_name
 from cdigen.gpushare.reservations import pod_annotations
-from cdigen.kubeapi.calls import MERGE, Call, Reply, configmap_path, pod_path
+from cdigen.kubeapi.calls import MERGE, METADATA, Call, Reply, configmap_path, pod_path
 from cdigen.kubeapi.lists import ListPage, PageSize
 from cdigen.value import frozen
 
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 # The limit for attempts after conflicts. In each conflict, another writer succeeds.
 MAX_ATTEMPTS = 8
+# The largest number of pods in a page of metadata. The annotations of a pod have at most 256 KiB.
+METADATA_PAGE = 50
 # The limit for reads of single pods. Each read shows whether the pod's reservation is still in use.
 MAX_POD_READS = 16
 
@@ -203,28 +205,44 @@ def read_reservations(reservations: NodeReservations, context: AssignContext) ->
 
 
 def _read_pods(reservations: NodeReservations, node: str) -> Steps[None]:
-    """Read the pods of NODE, page by page."""
+    """Read the pods of NODE that have changed.
+
+    A pod may have 1.8 MB. So the list has only metadata, and unchanged pods are not read again.
+    """
     known = frozenset(reservations.bound_pods)  # the watch may add pods during the list
-    uids, size, more = set(), PageSize(), ""
+    uids: set[str] = set()
+    changed: list[tuple[str, str, str]] = []
+    size, more = PageSize(METADATA_PAGE), ""
     while True:
         query = {"fieldSelector": active_pods(node), "limit": str(size.limit)}
         query |= {"continue": more} if more else {}
         path = f"/api/v1/pods?{urlencode(query, quote_via=quote)}"
-        reply = yield Call(method="GET", path=path, is_raw=True)
+        reply = yield Call(method="GET", path=path, is_raw=True, accept=METADATA)
         if not reply.is_done:
             raise AllocationRefusedError(f"the API server does not list the pods of {node}: {reply.text}")
         page = ListPage(reply.content)
         for found in page.items():
-            reservations.put(found)
-            metadata = found.get("metadata") if isinstance(found, dict) else None
-            if isinstance(metadata, dict):
-                uids.add(str(metadata.get("uid")))
+            metadata = found["metadata"]
+            uid = str(metadata["uid"])
+            uids.add(uid)
+            if not reservations.is_current(uid, str(metadata["resourceVersion"])):
+                changed.append((uid, str(metadata["namespace"]), str(metadata["name"])))
             del found, metadata  # frees the memory for the next object
         size.received(page)
         more = page.next_page
         if not more:
-            reservations.keep(uids, known)
-            return
+            break
+    for uid, namespace, name in changed:
+        reply = yield Call(method="GET", path=pod_path(namespace, name))
+        if _is_over(reply, uid, node):
+            uids.discard(uid)
+        elif reply.is_done:
+            reservations.put(reply.body)
+        else:
+            raise AllocationRefusedError(
+                f"the API server does not return pod {namespace}/{name}: {reply.text}"
+            )
+    reservations.keep(uids, known)
 
 
 def _is_over(reply: Reply, uid: str, node: str) -> bool:
