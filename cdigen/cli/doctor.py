@@ -55,8 +55,6 @@ _DISCOVERY_OPTIONS = (
 _COLOURS = {"error": "31", "warning": "33", "skipped": "33", "ok": "32"}
 _WIDTH = 7
 # The JSON members that the checks read in the status of 'cdigen kubelet', and their types.
-_KUBELET_PARTS = {"reason": str, "kubelet_dir": str, "stale": list, "resources": list, "problems": list}
-_KUBELET_PARTS |= {"journal": list}
 # The prefix of the names of checks for known issues of a runtime release.
 _LIMIT = "limit-"
 
@@ -191,23 +189,23 @@ def _daemon(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, s
 
 
 def _plugin(host: Root, settings: Settings) -> Mapping[str, Any] | None:
-    from cdigen.nri import status  # noqa: PLC0415 - only for this check
+    from cdigen.nri.status import PARTS  # noqa: PLC0415 - only for this check
     from cdigen.service import status as files  # noqa: PLC0415 - only for this check
 
     run_dir = options.outer_directory(host, settings.nri.run_dir)
     # Only the status of root's plugin is valid.
-    return status.read(run_dir) if files.foreign_owner(run_dir) is None else None
+    return files.read_service(run_dir, PARTS) if files.foreign_owner(run_dir) is None else None
 
 
 def _kubelet(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, str]:
-    from cdigen.kubelet.status import SCHEMA  # noqa: PLC0415 - only for this check
+    from cdigen.kubelet.status import PARTS  # noqa: PLC0415 - only for this check
     from cdigen.service import status as files  # noqa: PLC0415 - only for this check
 
     run_dir = options.outer_directory(host, settings.kubelet.run_dir)
     if (owner := files.foreign_owner(run_dir)) is not None:
         return None, f"{shown(run_dir)}: the status belongs to uid {owner}, not to root's plugin"
     try:
-        found = files.read_status(run_dir, schema=SCHEMA, parts=_KUBELET_PARTS)
+        found = files.read_status(run_dir, {**PARTS, "kubelet_dir": str})
     except ValueError as error:
         return None, f"{shown(run_dir)}/status.json: {error}"
     except CdigenError as error:

@@ -10,13 +10,13 @@ import os
 
 from cdigen.cli import options
 from cdigen.model.errors import ConfigError
-from cdigen.service import signals
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import argparse
 
     from cdigen.extender.server import Access
+    from cdigen.service.process.buffered_log import Logger
 
 EXAMPLES = """\
   cdigen extender --listen 0.0.0.0:12345
@@ -83,29 +83,19 @@ def run(arguments: argparse.Namespace) -> int:
     from cdigen.extender.service import Service, ServiceConfig  # noqa: PLC0415 - not for --help
     from cdigen.gpushare.names import DEFAULT_LEDGER_NAMESPACE, Resources  # noqa: PLC0415 - likewise
     from cdigen.kubeapi.credentials import from_kubeconfig, in_cluster  # noqa: PLC0415 - likewise
-    from cdigen.service import log  # noqa: PLC0415 - likewise
-    from cdigen.service.sd_notify import Notifier  # noqa: PLC0415 - likewise
+    from cdigen.service.process.context import service_process  # noqa: PLC0415 - likewise
 
-    gc.enable()
-    # Most objects exist only during a request. Garbage collections are rare, because each one traverses the
-    # objects of up to 10,000 pods.
-    gc.set_threshold(50_000, 20, 100)
-    logger = log.make_logger(verbose=arguments.verbose)
-    log.capture_libraries(logger)
-    received = signals.listen()
-    received.leave_within_s = LINGER_S + DRAIN_S + 2
-    host, port = _address(arguments.listen or LISTEN)
-    api = from_kubeconfig(arguments.kubeconfig) if arguments.kubeconfig else in_cluster()
-    access = _access(arguments)
-    if access.token is None and not access.client_ca and host not in {"127.0.0.1", "::1", "localhost"}:
-        text = f"any client of port {port} may bind pods: use --client-ca, --token-file or a NetworkPolicy"
-        logger.warning("options", message=text)
-    if access.client_ca and not access.client_names:
-        text = f"any client with a certificate of {access.client_ca} may bind pods: use --client-name"
-        logger.warning("options", message=text)
-    default = Resources()
-    service = Service(
-        ServiceConfig(
+    with service_process(verbose=arguments.verbose) as context:
+        # Most objects exist only during a request. Garbage collections are rare, because each one traverses
+        # the objects of up to 10,000 pods.
+        gc.set_threshold(50_000, 20, 100)
+        context.signals.leave_within_s = LINGER_S + DRAIN_S + 2
+        host, port = _address(arguments.listen or LISTEN)
+        api = from_kubeconfig(arguments.kubeconfig) if arguments.kubeconfig else in_cluster()
+        access = _access(arguments)
+        _warn_of_clients(access, host, port, context.log)
+        default = Resources()
+        config = ServiceConfig(
             host=host,
             port=port,
             access=access,
@@ -117,17 +107,18 @@ def run(arguments: argparse.Namespace) -> int:
             strategy=arguments.strategy,
             linger_s=0.0 if arguments.kubeconfig else LINGER_S,
             node_strategy=arguments.node_strategy or arguments.strategy,
-        ),
-        api,
-        notifier=Notifier(),
-        logger=logger,
-        signals=received,
-    )
-    try:
-        service.run()
-    finally:
-        received.ignore()
+        )
+        Service(config, api, context).run()
     return 0
+
+
+def _warn_of_clients(access: Access, host: str, port: int, log: Logger) -> None:
+    if access.token is None and not access.client_ca and host not in {"127.0.0.1", "::1", "localhost"}:
+        text = f"any client of port {port} may bind pods: use --client-ca, --token-file or a NetworkPolicy"
+        log.warning("options", message=text)
+    if access.client_ca and not access.client_names:
+        text = f"any client with a certificate of {access.client_ca} may bind pods: use --client-name"
+        log.warning("options", message=text)
 
 
 def _add(group: argparse._ActionsContainer, name: str, metavar: str, text: str) -> None:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import socket
 from importlib.util import find_spec
 
 from cdigen.cli import options
-from cdigen.cli.argument_checks import require_spec_directories
-from cdigen.cli.service_sources import sources
-from cdigen.config import Settings, matches
-from cdigen.host.root import Root, shown
+from cdigen.cli.service_sources import log_missing_directories, settings_or_defaults, sources
+from cdigen.config import matches
+from cdigen.host.root import shown
 from cdigen.kubelet.plugin_config import KubeletPluginConfig
 from cdigen.kubelet.sockets import MAX_PATH, PLUGINS, fresh_socket
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.runtimes.daemon_service import service_of
-from cdigen.service import rundir, signals
+from cdigen.service import rundir
 from cdigen.value import replace
 from cdigen.vendors import registry
 
@@ -24,11 +22,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from cdigen.config import KubeletConfig, SharedMemory
+    from cdigen.config import KubeletConfig, Settings, SharedMemory
+    from cdigen.host.root import Root
     from cdigen.kubelet.gpu_memory.agent import Agent
     from cdigen.model.findings import Finding
     from cdigen.service.host_state import HostSources
-    from cdigen.service.rundir import Logger
+    from cdigen.service.process.buffered_log import Logger
 
 EXAMPLES = """\
   cdigen kubelet                use /etc/cdigen/config.yaml, as cdigen-kubelet.service does
@@ -85,45 +84,26 @@ def run(arguments: Namespace) -> int:
     _isolate_grpcio()
     from cdigen.kubelet.advertised_resources import AdvertisedResources  # noqa: PLC0415 - not for --help
     from cdigen.kubelet.plugin import KubeletPlugin  # noqa: PLC0415 - not for --help, 0.2 s
-    from cdigen.service import log  # noqa: PLC0415 - not for --help
-    from cdigen.service.sd_notify import Notifier  # noqa: PLC0415 - likewise
+    from cdigen.service.process.context import service_process  # noqa: PLC0415 - likewise
 
-    # cli.main turns garbage collection off, because other commands end before a collection is needed. This
-    # command keeps running.
-    gc.enable()
     config = setup(arguments, is_lenient=True)
     _require_access(arguments, config)
     # Only root may use the sockets and files. Every client that can connect can send requests.
     os.umask(0o077)
-    logger = log.make_logger(verbose=arguments.verbose)
-    log.capture_libraries(logger)
-    received = signals.listen()
+    with service_process(verbose=arguments.verbose) as context:
+        log_missing_directories(arguments, context.log)
 
-    try:
-        require_spec_directories(arguments)
-    except ConfigError as error:  # the first write of a spec may create the folder
-        logger.warning("options", message=error.message, hint=error.hint)
+        def provider(config: KubeletPluginConfig) -> AdvertisedResources:
+            return AdvertisedResources(
+                config.settings,
+                config.profiles,
+                config.kubelet_dir,
+                make_agent=lambda shared: _agent(arguments, shared, context.log),
+                state_dir=config.state_dir,
+            )
 
-    def provider(config: KubeletPluginConfig) -> AdvertisedResources:
-        return AdvertisedResources(
-            config.settings,
-            config.profiles,
-            config.kubelet_dir,
-            make_agent=lambda shared: _agent(arguments, shared, logger),
-            state_dir=config.state_dir,
-        )
-
-    plugin = KubeletPlugin(
-        lambda is_first: setup(arguments, is_lenient=is_first),
-        provider,
-        notifier=Notifier(),
-        logger=logger,
-        signals=received,
-    )
-    try:
+        plugin = KubeletPlugin(lambda is_first: setup(arguments, is_lenient=is_first), provider, context)
         plugin.run(is_standby=arguments.standby)
-    finally:
-        received.ignore()
     return 0
 
 
@@ -158,14 +138,8 @@ def setup(arguments: Namespace, *, is_lenient: bool) -> KubeletPluginConfig:
     If IS_LENIENT is true, an error in the default configuration file is not raised. The result then has the
     default settings, and ``problem`` is the error.
     """
-    problem = ""
-    try:
-        host, settings = options.host_and_settings(arguments)
-    except (ConfigError, StoreError) as error:
-        root = os.path.realpath(arguments.root)
-        if not is_lenient or not os.path.isdir(root) or arguments.config is not None:
-            raise
-        host, settings, problem = Root(root), Settings(), error.message
+    may_fail = is_lenient and arguments.config is None
+    host, settings, problem = settings_or_defaults(arguments, may_fail=may_fail)
     kubelet, nvidia, found = _with_nvidia(settings.kubelet, host)
     return KubeletPluginConfig(
         kubelet_dir=_kubelet_dir(arguments, host),

@@ -294,7 +294,7 @@ exit codes:
 def _run_command(name: str, arguments: list[str]) -> int:
     if name == "run":
         # The signals are handled before slow imports: SIGHUP must not end a daemon that is starting.
-        from cdigen.service import signals  # noqa: PLC0415 - only for the daemon
+        from cdigen.service.process import signals  # noqa: PLC0415 - only for the daemon
 
         signals.listen()
     from cdigen.cli.parser import unknown_command  # noqa: PLC0415 - imports argparse, not for --version

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import os
 import re
 import stat
 
 from cdigen.cli import options
-from cdigen.cli.argument_checks import require_spec_directories
-from cdigen.cli.service_sources import sources
-from cdigen.config import Settings
-from cdigen.host.root import Root, shown
+from cdigen.cli.service_sources import log_missing_directories, settings_or_defaults, sources
+from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.nri.plugin_config import Endpoint, NriPluginConfig
 from cdigen.runtimes.daemon_service import service_of
-from cdigen.service import rundir, signals
+from cdigen.service import rundir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -66,31 +63,19 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the plugin until a signal stops it; return the exit code or raise a CdigenError."""
     from cdigen.nri.plugin import NriPlugin  # noqa: PLC0415 - not for --help, 0.1 s
-    from cdigen.service.buffered_log import BufferedLogger  # noqa: PLC0415 - likewise
-    from cdigen.service.sd_notify import Notifier  # noqa: PLC0415 - likewise
+    from cdigen.service.process.context import service_process  # noqa: PLC0415 - likewise
 
-    # cli.main turns garbage collection off for short commands. A service needs garbage collection.
-    gc.enable()
     launch = _launch_parameters()
     _require_root(arguments, launch)
-    received = signals.listen()
-    log = BufferedLogger()
-    try:
-        require_spec_directories(arguments)
-    except ConfigError as error:  # the first written spec may create the directory
-        log.warning("options", message=error.message, hint=error.hint)
-    plugin = NriPlugin(
-        lambda is_first: setup(arguments, launch, is_lenient=is_first),
-        notifier=Notifier(),
-        log=log,
-        signals=received,
-        verbose=arguments.verbose,
-        is_standby=arguments.standby,
-    )
-    try:
+    with service_process() as context:
+        log_missing_directories(arguments, context.log)
+        plugin = NriPlugin(
+            lambda is_first: setup(arguments, launch, is_lenient=is_first),
+            context,
+            verbose=arguments.verbose,
+            is_standby=arguments.standby,
+        )
         plugin.run()
-    finally:
-        received.ignore()
     return 0
 
 
@@ -125,14 +110,8 @@ def setup(arguments: Namespace, launch: tuple[int, str, str] | None, *, is_lenie
     the function raises no error for an invalid configuration file. Then ``problem`` of the result is the
     error, and the plugin continues, because a plugin that has ended cannot refuse containers.
     """
-    problem = ""
-    try:
-        host, settings = options.host_and_settings(arguments)
-    except (ConfigError, StoreError) as error:
-        root = os.path.realpath(arguments.root)
-        if not is_lenient or not os.path.isdir(root) or (arguments.config is not None and launch is None):
-            raise
-        host, settings, problem = Root(root), Settings(), error.message
+    may_fail = is_lenient and (arguments.config is None or launch is not None)
+    host, settings, problem = settings_or_defaults(arguments, may_fail=may_fail)
     nri = settings.nri
     socket, name, index = launch or (None, "", "")
     path = arguments.socket or options.outer_directory(host, nri.socket)

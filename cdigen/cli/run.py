@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gc
-
 from cdigen.cli import argument_checks, discovery_options, options
 from cdigen.cli.maintained import maintained_document
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.model.errors import CdigenError, ConfigError
-from cdigen.service import signals
 from cdigen.value import replace
 from cdigen.vendors import registry
 
@@ -17,11 +14,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-    from structlog.typing import FilteringBoundLogger
-
     from cdigen.config import Settings
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.host.root import Root
+    from cdigen.service.process.buffered_log import Logger
     from cdigen.vendors.base import DiscoveryContext
 
 EXAMPLES = """\
@@ -47,33 +43,16 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the daemon until a signal ends it; return the exit code or raise a CdigenError."""
     from cdigen.daemon.loop import Daemon  # noqa: PLC0415 - not for --help, 0.2 s
-    from cdigen.service import log  # noqa: PLC0415 - likewise
-    from cdigen.service.sd_notify import Notifier  # noqa: PLC0415 - likewise
+    from cdigen.service.process.context import service_process  # noqa: PLC0415 - likewise
 
     discovery_options.refuse_inventory(arguments)
-    # cli.main turns garbage collection off for short commands. In the daemon, each cycle leaves 9 kB of
-    # garbage.
-    gc.enable()
-    logger = log.make_logger(verbose=arguments.verbose)
-    log.capture_libraries(logger)
-    received = signals.listen()
-    _log_missing_paths(arguments, logger)
-
-    daemon = Daemon(
-        lambda: setup(arguments),
-        watched=(options.configuration_file(arguments),),
-        notifier=Notifier(),
-        logger=logger,
-        signals=received,
-    )
-    try:
-        daemon.run(standby=arguments.standby)
-    finally:
-        received.ignore()
+    with service_process(verbose=arguments.verbose) as context:
+        _log_missing_paths(arguments, context.log)
+        Daemon(lambda _: setup(arguments), context).run(standby=arguments.standby)
     return 0
 
 
-def _log_missing_paths(arguments: Namespace, logger: FilteringBoundLogger) -> None:
+def _log_missing_paths(arguments: Namespace, logger: Logger) -> None:
     """Log the first path of the command line that does not exist. The driver may create it later."""
     try:
         host, settings = options.host_and_settings(arguments)
@@ -115,6 +94,7 @@ def setup(arguments: Namespace) -> DaemonSetup:
         kubelet_dir=options.outer_directory(host, settings.kubelet.run_dir),
         targets=settings.target,
         maintained=maintained_document(arguments, host, settings),
+        watched=(options.configuration_file(arguments),),
     )
 
 

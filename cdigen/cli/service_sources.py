@@ -1,17 +1,44 @@
-"""The locations from which a service command reads the state of the host."""
+"""The settings of a service command, and the locations from which it reads the state of the host."""
 
 from __future__ import annotations
 
 import os
 
+from cdigen.cli import options
+from cdigen.cli.argument_checks import require_spec_directories
+from cdigen.config import Settings
+from cdigen.host.root import Root
+from cdigen.model.errors import ConfigError, StoreError
 from cdigen.service.host_state import HostSources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from cdigen.config import Settings
-    from cdigen.host.root import Root
+    from cdigen.service.process.buffered_log import Logger
+
+
+def settings_or_defaults(arguments: Namespace, *, may_fail: bool) -> tuple[Root, Settings, str]:
+    """Return the root, the settings, and the problem of an invalid configuration or "".
+
+    With MAY_FAIL, the settings of an invalid configuration are the defaults. Otherwise the function raises
+    ConfigError or StoreError.
+    """
+    try:
+        return (*options.host_and_settings(arguments), "")
+    except (ConfigError, StoreError) as error:
+        root = os.path.realpath(arguments.root)
+        if not may_fail or not os.path.isdir(root):
+            raise
+        return Root(root), Settings(), error.message
+
+
+def log_missing_directories(arguments: Namespace, log: Logger) -> None:
+    """Log a --spec-dir that does not exist. The first write of a spec may create the directory."""
+    try:
+        require_spec_directories(arguments)
+    except ConfigError as error:
+        log.warning("options", message=error.message, hint=error.hint)
 
 
 def sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:

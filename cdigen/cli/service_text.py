@@ -5,12 +5,10 @@ from __future__ import annotations
 from cdigen import __version__
 from cdigen.cli import report
 from cdigen.host.root import shown
-from cdigen.kubelet import status as kubelet
 from cdigen.model.ages import ago
 from cdigen.model.findings import Finding
-from cdigen.nri import status as nri
 from cdigen.pipeline.cause_groups import finding_groups
-from cdigen.service.status import instance_of
+from cdigen.service.status import ENDED, instance_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +37,7 @@ def nri_text(plugin: Mapping[str, Any], now_s: float) -> str:
     peer = f" with {runtime.get('name')} {runtime.get('version')}" if runtime else ""
     why = f" ({plugin['reason']})" if plugin["reason"] else ""
     done = f"{counts.get('inject', 0)} containers with injected devices, {counts.get('refuse', 0)} refused"
-    if plugin["state"] == nri.ENDED:
+    if plugin["state"] == ENDED:
         effect = (
             "containers start without the devices that they request, unless the runtime requires the plugin"
         )
@@ -64,7 +62,7 @@ def kubelet_text(served: Mapping[str, Any], now_s: float) -> str:
     """Return the status of cdigen kubelet from the document SERVED; ages are relative to NOW_S."""
     why = f" ({served['reason']})" if served["reason"] else ""
     rows = served["resources"]
-    if served["state"] == kubelet.ENDED:
+    if served["state"] == ENDED:
         advertised = ", ".join(f"{row['resource']} ({row['count']})" for row in rows)
         effect = "new pods get no devices; running pods keep their devices"
         lines = [f"kubelet: cdigen kubelet is not running{why}: {effect}"]

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 _FILES = (
     *(state_file.FILE, known_links.FILE, lock.LOCK_FILE, marks.FILE, partition_names.FILE),
-    *(state.DAMAGED_FILE, *(f"{state.DAMAGED_FILE}-{number}" for number in range(2, 100))),
+    *(*state.DAMAGED_FILES, *marks.DAMAGED_FILES),
     # The state file is removed last. If a removal fails and runs again, cdigen recognizes a configured state
     # directory by this file.
     *(unit_sizes.FILE, f"{VIEWS}/{BOOT_FILE}", state.STATE_FILE),

@@ -23,7 +23,7 @@ from cdigen.pipeline.cause_groups import cause_groups
 from cdigen.runtimes.daemon_service import service_of
 from cdigen.service.daemon_inventory import read_daemon_inventory
 from cdigen.service.rundir import STATUS_FILE
-from cdigen.service.status import process_of
+from cdigen.service.status import process_of, read_service
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,8 +59,8 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; return the exit code or raise a CdigenError."""
     host, settings, wrong = options.host_and_usable_settings(arguments)
-    plugin = nri.read(options.outer_directory(host, settings.nri.run_dir))
-    served = kubelet.read(options.outer_directory(host, settings.kubelet.run_dir))
+    plugin = read_service(options.outer_directory(host, settings.nri.run_dir), nri.PARTS)
+    served = read_service(options.outer_directory(host, settings.kubelet.run_dir), kubelet.PARTS)
     services = ""
     if not arguments.json:
         services = terminal.fit_width(services_text(plugin, served, time.time()))

@@ -62,7 +62,7 @@ def device_metrics(devices: Iterable[KnownDevice], vendor_stats: tuple[VendorSta
     yield gauge(
         "cdigen_scrape_collector_success",
         "Whether a device of the vendor returned stats in time for this scrape.",
-        {(vendor.vendor,): float(any(map(is_known, vendor.devices))) for vendor in vendor_stats},
+        {vendor.vendor: any(map(is_known, vendor.devices)) for vendor in vendor_stats},
         "vendor",
     )
     for name, text, label, values in _METRICS:

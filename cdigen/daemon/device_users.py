@@ -13,9 +13,9 @@ from cdigen.device_users import cgroups
 from cdigen.device_users.engines import Engine
 from cdigen.device_users.model import EngineReport
 from cdigen.device_users.open_nodes import OpenDeviceNodes, read_open_nodes
-from cdigen.device_users.polling import BackgroundPoller
 from cdigen.host.root import Root
 from cdigen.runtimes.daemon_service import service_of
+from cdigen.service.polling import BackgroundPoller
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 
 # Names of the queries that use no socket.
 _RUNNING, _OPEN, _RUNTIMES = "processes", "open files", "runtimes"
+# Seconds for which the last result of a query that hangs is used.
+STALE_S = 15.0
+# Maximum number of callers that wait at the same time. Further callers get the present results.
+MAX_WAITING = 1
 # Maximum number of processes that are examined. cdigen opens a file for each process.
 _MAX_PIDS = 512
 
@@ -36,7 +40,7 @@ class DeviceUsersReader:
 
     def __init__(self, setup: Callable[[], DaemonSetup]) -> None:
         self._setup = setup
-        self._poller = BackgroundPoller()
+        self._poller = BackgroundPoller("users", max_waiting=MAX_WAITING)
         # Keys: the configured path of a socket, and its resolved path on this machine.
         self._engines: dict[tuple[str, str], Engine] = {}
         self._runtimes = RuntimeResolution(setup().outer)
@@ -74,7 +78,7 @@ class DeviceUsersReader:
             queries[_RUNNING] = partial(cgroups.running_containers, proc=proc)
         self._poller.start(queries)
         stats = read_stats()
-        results = self._poller.results(max(0.0, until_s - time.monotonic()))
+        results = self._poller.wait(max(0.0, until_s - time.monotonic()), stale_s=STALE_S)
         engines = {path: results.get(path) for path in paths}
         running, runtimes = results.get(_RUNNING), results.get(_RUNTIMES)
         found = results.get(_OPEN)

@@ -30,7 +30,7 @@ def health_metrics(devices: Iterable[KnownDevice]) -> Iterator[Metric]:
     yield gauge(
         "cdigen_device_health",
         "1 for a healthy device, 0 for an unhealthy one; no series if the health is unknown.",
-        {_labels(device): float(device.health == "healthy") for device in known},
+        {_labels(device): device.health == "healthy" for device in known},
         *_LABELS,
     )
     yield gauge(

@@ -12,18 +12,17 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from structlog.typing import FilteringBoundLogger
-
     from cdigen.cdi.compare import Changes
     from cdigen.daemon.report import CycleReport
     from cdigen.pipeline.device_names import KnownDevice
+    from cdigen.service.process.buffered_log import Logger
 
 
 MOUNT_RULES = frozenset((MISSING, READ_ONLY, REMOVED))
 _HINT = "'cdigen health' shows what ends each cause"
 
 
-def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleReport | None = None) -> None:
+def cycle(logger: Logger, report: CycleReport, previous: CycleReport | None = None) -> None:
     """Log the cycle REPORT in one line.
 
     - Level error: the cycle failed, and its result or error differs from the PREVIOUS cycle.
@@ -49,9 +48,7 @@ def cycle(logger: FilteringBoundLogger, report: CycleReport, previous: CycleRepo
             logger.warning("finding", rule=one.rule, path=one.path, message=one.message, hint=one.hint)
 
 
-def health(
-    logger: FilteringBoundLogger, devices: tuple[KnownDevice, ...], previous: tuple[KnownDevice, ...] = ()
-) -> None:
+def health(logger: Logger, devices: tuple[KnownDevice, ...], previous: tuple[KnownDevice, ...] = ()) -> None:
     """Log each of DEVICES that became unhealthy, whose causes changed, or that is no longer unhealthy.
 
     PREVIOUS are the devices of the previous cycle. A new device is logged only if it is unhealthy.

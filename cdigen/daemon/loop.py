@@ -11,28 +11,27 @@ import time
 from contextlib import suppress
 
 from cdigen import __version__
-from cdigen.config import RULE
 from cdigen.daemon import log, status
 from cdigen.daemon.device_metrics import UnknownCollector, requests_stats
+from cdigen.daemon.device_users import MAX_WAITING as MAX_WAITING_FOR_USERS
 from cdigen.daemon.health import HealthWatch, NotifyingSource
 from cdigen.daemon.metrics import DaemonMetrics
 from cdigen.daemon.reconciler import Reconciler, inventories_for_spec
 from cdigen.daemon.report import DaemonStatus, next_status, reason_unready
 from cdigen.daemon.routes import Routes
 from cdigen.daemon.stats import MAX_WAITING, StatsReader
-from cdigen.device_users.polling import MAX_WAITING as MAX_WAITING_FOR_USERS
 from cdigen.health.marks import FILE as MARKS
 from cdigen.health.tracker import HealthTracker
 from cdigen.host import mounts
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
-from cdigen.model.findings import Finding
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.pipeline import discovery
 from cdigen.pipeline.device_names import known_devices
+from cdigen.service.configuration import ActiveConfiguration
 from cdigen.service.http import SOCKET_FILE, HttpServer, Response, standard_routes
-from cdigen.service.log import log_sources
 from cdigen.service.metrics import CONTENT_TYPE
+from cdigen.service.process.log import log_sources
 from cdigen.service.rundir import save_status
 from cdigen.service.runner import ServiceRunner
 from cdigen.store.lock import LockHeld
@@ -48,15 +47,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from structlog.typing import FilteringBoundLogger
-
     from cdigen.daemon.reconciler import CycleOutcome
     from cdigen.daemon.report import CycleReport
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.model.inventory import Inventory
     from cdigen.pipeline.device_names import KnownDevice
-    from cdigen.service.sd_notify import Notifier
-    from cdigen.service.signals import Signals
+    from cdigen.service.process.context import ProcessContext
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.watch.supervisor import Source
     from cdigen.watch.triggers import Batch
@@ -82,30 +78,21 @@ SOURCES = (
 class Daemon:
     """The process that keeps the specs of one host up to date.
 
-    ``load`` reads the configuration and the command line and returns the setup. ``load`` may raise a
-    CdigenError. ``watched`` are the paths of the configuration, which are watched for changes.
+    LOAD reads the configuration and the command line, as in ``ActiveConfiguration``.
     """
 
     def __init__(
         self,
-        load: Callable[[], DaemonSetup],
-        *,
-        watched: tuple[str, ...],
-        notifier: Notifier,
-        logger: FilteringBoundLogger,
-        signals: Signals,
+        load: Callable[[bool], DaemonSetup],
+        context: ProcessContext,
     ) -> None:
-        self._load = load
-        self._watched = watched
-        self._notifier = notifier
-        self._log = logger
-        self._setup = load()
+        self._notifier = context.notifier
+        self._log = context.log
+        self._configuration = ActiveConfiguration(load, context.log)
         # The daemon locks its run directory when it starts, so a changed run_dir needs a restart.
         self._runner = ServiceRunner(
             self._setup.daemon.run_dir,
-            notifier=notifier,
-            logger=logger,
-            signals=signals,
+            context,
             turn_s=lambda: self._setup.daemon.resync_s,
         )
         self._tracker = HealthTracker()
@@ -132,7 +119,6 @@ class Daemon:
         self._last: CycleReport | None = None
         self._inventories: Mapping[str, Inventory] = {}
         self._devices: tuple[KnownDevice, ...] = ()
-        self._misconfigured: Finding | None = None
 
     def run(self, *, standby: bool = False) -> None:
         """Run until SIGTERM or SIGINT. With STANDBY, first wait until the active instance has ended.
@@ -214,9 +200,7 @@ class Daemon:
         done = self._reconciler.cycle(self._setup, batch)
         # The health thread may have a new reason for a probe, or a new cause to clear after some time.
         self._health.wake()
-        if self._misconfigured is None:
-            return done
-        findings = (self._misconfigured, *done.report.findings)
+        findings = (*self._configuration.findings, *done.report.findings)
         return replace(done, report=replace(done.report, findings=findings))
 
     def _wait(self, next_cycle_s: float, *, source: str) -> Batch | None:
@@ -242,23 +226,14 @@ class Daemon:
 
     # Configuration.
 
+    @property
+    def _setup(self) -> DaemonSetup:
+        return self._configuration.current
+
     def _reload(self) -> None:
-        """Read the configuration again; report an invalid configuration and keep the previous one."""
+        """Read the configuration again, even if its file is unchanged, because links may have changed."""
         self._runner.take_reload()
-        problem: Finding | None = None
-        try:
-            self._setup = self._load()
-        except CdigenError as error:
-            problem = Finding(
-                severity="error",
-                rule=RULE,
-                path=self._watched[0],
-                message=f"invalid configuration ignored, the previous one stays active: {error.message}",
-                hint=error.hint,
-            )
-        if problem is not None and problem != self._misconfigured:
-            self._log.error("configuration", message=problem.message, hint=problem.hint)
-        self._misconfigured = problem
+        self._configuration.refresh(is_reload=True)
 
     def _rearm(self) -> None:
         setup = self._setup
@@ -269,7 +244,7 @@ class Daemon:
         own = (setup.outer,) if setup.outer != "/" else ()
         # Links in a driver container's tree are resolved within that tree.
         self._files.rearm(
-            (*files, *specs, marks, *self._watched, self._runner.run_directory.lock),
+            (*files, *specs, marks, *self._configuration.watched, self._runner.run_directory.lock),
             roots=(*own, *setup.roots),
         )
         # A mount over a folder causes no event, so the roots of driver containers are also polled.
@@ -302,7 +277,7 @@ class Daemon:
         report = done.report
         before = replace(
             self._status,
-            is_configured=self._misconfigured is None,
+            is_configured=self._configuration.is_valid,
             maintained=self._setup.maintained,
         )
         self._status = next_status(before, report, self._runner.health())
@@ -348,8 +323,8 @@ class Daemon:
         save_status(run_dir, status.document(self._status, self._runner.process))
 
     def _summary(self) -> str:
-        wrong = f"; {self._misconfigured.message}" if self._misconfigured is not None else ""
-        return f"{self._status.state}: {self._status.verdict}{wrong}"
+        wrong = (one.message for one in self._configuration.findings)
+        return "; ".join((f"{self._status.state}: {self._status.verdict}", *wrong))
 
     def _server(self) -> HttpServer:
         routes = standard_routes(

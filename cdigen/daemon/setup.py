@@ -29,7 +29,7 @@ class DaemonSetup:
     ``are_named`` is true if the user named the ``vendors``. Otherwise all vendors are discovered, and absent
     vendors are not reported. ``nri_dir`` and ``kubelet_dir`` contain the status of the NRI plugin and of the
     kubelet service. ``targets`` are the releases of the key ``target``. ``maintained`` are the settings in
-    the status. Commands that write the same specs read these settings.
+    the status. Commands that write the same specs read these settings. ``watched`` is the configuration file.
     """
 
     outer: str
@@ -49,6 +49,7 @@ class DaemonSetup:
     kubelet_dir: str = ""
     targets: tuple[str, ...] = ()
     maintained: Mapping[str, Any] = MappingProxyType({})
+    watched: tuple[str, ...] = ()
 
     @property
     def writable(self) -> tuple[str, ...]:

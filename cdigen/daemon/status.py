@@ -5,15 +5,15 @@ Both files are world-readable, because the specs and ``cdigen inspect`` show the
 
 from __future__ import annotations
 
-import json
-
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import to_document
+from cdigen.model.strict import as_json
 from cdigen.model.timestamps import timestamp
 from cdigen.runtimes.daemon_service import SYSTEMD
 from cdigen.service.rundir import INVENTORY_FILE, STATUS_FILE, write_file
 from cdigen.service.status import header, read_status
+from cdigen.store.state_file import json_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from cdigen.runtimes.daemon_service import DaemonService
     from cdigen.service.status import ServiceProcess
 
-SCHEMA = 1
 _PARTS = {
     "verdict": str,
     "vendors": list,
@@ -42,13 +41,7 @@ def document(status: DaemonStatus, process: ServiceProcess) -> dict[str, Any]:
     """Return STATUS as the JSON document that ``cdigen status --json`` prints. The function is pure."""
     cycle = status.cycle
     return {
-        **header(
-            process,
-            schema=SCHEMA,
-            state=status.state,
-            since_s=status.since_s,
-            started_s=status.started_s,
-        ),
+        **header(process, state=status.state, since_s=status.since_s, started_s=status.started_s),
         "verdict": status.verdict,
         "version": status.version,
         "last_success": None if status.last_success_s is None else timestamp(status.last_success_s),
@@ -68,8 +61,7 @@ def save_inventory(run_dir: str, inventories: Mapping[str, Inventory]) -> bool:
     A file with the same content is not written again, so processes that watch the file see only changes.
     Raises StoreError if the system refuses the write.
     """
-    text = json.dumps(to_document(inventories), ensure_ascii=True, indent=1)
-    return write_file(run_dir, INVENTORY_FILE, f"{text}\n".encode("ascii"))
+    return write_file(run_dir, INVENTORY_FILE, json_content(to_document(inventories)))
 
 
 def read(run_dir: str, service: DaemonService = SYSTEMD) -> dict[str, Any]:
@@ -80,7 +72,7 @@ def read(run_dir: str, service: DaemonService = SYSTEMD) -> dict[str, Any]:
     """
     path = f"{run_dir}/{STATUS_FILE}"
     try:
-        found = read_status(run_dir, schema=SCHEMA, parts=_PARTS)
+        found = read_status(run_dir, _PARTS)
     except ValueError as error:
         raise unreadable(path, error, service) from None
     if found is None:
@@ -135,16 +127,5 @@ def _cycle(cycle: CycleReport) -> dict[str, Any]:
 
 
 def _journaled(entry: JournalEntry) -> dict[str, Any]:
-    return {
-        "at": timestamp(entry.at_s),
-        "cycle": entry.cycle,
-        "reasons": list(entry.reasons),
-        "kind": entry.kind,
-        "file": entry.file,
-        "result": entry.result,
-        "summary": entry.summary,
-        "added": list(entry.added),
-        "removed": list(entry.removed),
-        "changed": list(entry.changed),
-        "edits": list(entry.edits),
-    }
+    row = as_json(entry)
+    return {"at": timestamp(row.pop("at_s")), **row}

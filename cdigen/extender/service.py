@@ -26,7 +26,7 @@ from cdigen.kubeapi.calls import UNKNOWN, Reply, configmap_path
 from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.reflector import Reflector
 from cdigen.service.http import Response, standard_routes
-from cdigen.service.log import log_sources
+from cdigen.service.process.log import log_sources
 from cdigen.service.rundir import save_status
 from cdigen.service.runner import ServiceRunner
 from cdigen.store.lock import LockHeld
@@ -38,16 +38,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from structlog.typing import FilteringBoundLogger
-
     from cdigen.extender.binding import BindRequest
     from cdigen.extender.messages import ExtenderArgs
     from cdigen.extender.placement import Strategy
     from cdigen.extender.server import Access
     from cdigen.kubeapi.credentials import ApiServerConfig as ApiServer
     from cdigen.model.errors import StoreError
-    from cdigen.service.sd_notify import Notifier
-    from cdigen.service.signals import Signals
+    from cdigen.service.process.context import ProcessContext
 
 # The path and version of gpushare's extender (gpushare-scheduler-extender, pkg/routes/routes.go).
 PREFIX = "/gpushare-scheduler"
@@ -102,16 +99,13 @@ class Service:
         self,
         config: ServiceConfig,
         api: ApiServer,
-        *,
-        notifier: Notifier,
-        logger: FilteringBoundLogger,
-        signals: Signals,
+        context: ProcessContext,
     ) -> None:
         self._config = config
         self._client = Client(api)
         self._bind_client = Client(api, timeout_s=CALL_S)
-        self._log = logger
-        self._runner = ServiceRunner(config.run_dir, notifier=notifier, logger=logger, signals=signals)
+        self._log = context.log
+        self._runner = ServiceRunner(config.run_dir, context)
         self._index = Index(config.resources)
         self._lock = threading.Lock()
         # Binds to one node wait for each other, because concurrent binds to a node would only conflict.

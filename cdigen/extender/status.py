@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from cdigen.service.status import ServiceProcess
 
-SCHEMA = 1
 READY, WAITING = "ready", "waiting"
 
 
@@ -53,7 +52,7 @@ class ExtenderState:
 def document(process: ServiceProcess, extender: ExtenderState) -> dict[str, Any]:
     """Return the content of status.json for PROCESS with the state EXTENDER."""
     state = WAITING if extender.waits_for else READY
-    head = header(process, schema=SCHEMA, state=state, since_s=extender.since_s, started_s=extender.started_s)
+    head = header(process, state=state, since_s=extender.since_s, started_s=extender.started_s)
     return {
         **head,
         "reason": extender.waits_for,

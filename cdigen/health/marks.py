@@ -9,22 +9,17 @@ command ran.
 
 from __future__ import annotations
 
-import json
-import os
 import time
-from contextlib import suppress
 
 from cdigen.health.identity import address_of, is_another
 from cdigen.health.state import ManualClear
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding
-from cdigen.model.strict import as_json, many, members, optional, record, seconds, text
+from cdigen.model.strict import many, typed_record
 from cdigen.model.timestamps import timestamp
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned
-from cdigen.store.failures import store_error
 from cdigen.store.lock import exclusive
-from cdigen.store.snapshot import NO_FILE, take_snapshot
-from cdigen.store.tempfiles import replace_file
+from cdigen.store.state_file import DamagedFile, StateFile
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -35,9 +30,6 @@ if TYPE_CHECKING:
     from cdigen.store.directory import Directory
 
 FILE = "health-marks.json"
-DAMAGED = "health-marks.json.damaged"
-SCHEMA = 1
-MAX_BYTES = 1 << 20
 # The limit for a reason in characters. Tables and each line about the device contain the reason.
 MAX_REASON = 200
 
@@ -71,30 +63,10 @@ class Marks:
     clears: tuple[ManualClear, ...] = ()
 
 
-_MARKS = many(
-    record(
-        Mark,
-        vendor=text,
-        address=text,
-        uuid=optional(text),
-        device_id=text,
-        instance=text,
-        reason=text,
-        since=text,
-    )
-)
-_CLEARS = many(
-    record(
-        ManualClear,
-        vendor=text,
-        address=text,
-        uuid=optional(text),
-        device_id=text,
-        instance=text,
-        boot=text,
-        at_s=seconds,
-    )
-)
+_READERS = {"marks": many(typed_record(Mark)), "clears": many(typed_record(ManualClear))}
+_DOCUMENT = StateFile(FILE, _READERS, limit=1 << 20, is_own=True)
+# The names of damaged files of marks.
+DAMAGED_FILES = _DOCUMENT.aside
 
 
 def read(state_dir: str) -> tuple[Marks, Finding | None]:
@@ -103,8 +75,6 @@ def read(state_dir: str) -> tuple[Marks, Finding | None]:
     Raises StoreError if the file cannot be read.
     """
     with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
-        if directory is None:
-            return Marks(), None
         found, reason = _read(directory)
     return found, _damaged(state_dir, reason) if reason else None
 
@@ -195,39 +165,17 @@ def _update(state_dir: str, change: Callable[[Marks], Marks]) -> None:
     with open_owned(state_dir, what=STATE_DIRECTORY) as directory, exclusive(directory):
         before, reason = _read(directory)
         if reason:
-            _move_aside(directory)
-        document = {"schema": SCHEMA, **as_json(change(before))}
-        replace_file(directory, FILE, json.dumps(document, indent=1).encode("ascii") + b"\n")
+            _DOCUMENT.move_aside(directory)
+        changed = change(before)
+        _DOCUMENT.write(directory, marks=changed.marks, clears=changed.clears)
 
 
-def _read(directory: Directory) -> tuple[Marks, str]:
+def _read(directory: Directory | None) -> tuple[Marks, str]:
     """Return (marks, "") from the file, or (empty marks, reason) if the file is invalid."""
-    present = take_snapshot(directory, FILE, limit=MAX_BYTES)
-    if present == NO_FILE:
-        return Marks(), ""
-    if present.content is None:
-        return Marks(), f"it is {present.description}"
-    if present.uid not in {0, os.geteuid()}:
-        return Marks(), f"it belongs to uid {present.uid}"
     try:
-        top = members(json.loads(present.content), "$", {"schema", "marks", "clears"})
-        if top["schema"] != SCHEMA:
-            return Marks(), f"its schema is {ascii(top['schema'])[:40]}, not {SCHEMA}"
-        marks, clears = _MARKS(top["marks"], "$.marks"), _CLEARS(top["clears"], "$.clears")
-        return Marks(marks=marks, clears=clears), ""
-    except (ValueError, RecursionError) as error:
-        return Marks(), str(error)[:200]
-
-
-def _move_aside(directory: Directory) -> None:
-    try:
-        os.rename(FILE, DAMAGED, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-    except IsADirectoryError as error:
-        raise store_error("cannot move aside", directory.file(FILE), error) from error
-    except OSError:
-        # The caller replaces the file. A damaged file has no marks to lose.
-        with suppress(OSError):
-            os.unlink(FILE, dir_fd=directory.fd)
+        return Marks(**(_DOCUMENT.read(directory) or {})), ""
+    except DamagedFile as error:
+        return Marks(), str(error)
 
 
 def _damaged(state_dir: str, reason: str) -> Finding:

@@ -1,14 +1,14 @@
-"""The file of the health state in the state directory (``read``, ``save``), for a restart of the daemon.
+"""The file of the health state in the state directory, for a restart of the daemon: ``HealthStateWriter``.
 
     {"schema": 1, "boot": "<the kernel's id of the boot>", "vendors": [...], "devices": [...]}
 
-The file is valid only in the boot in which it was written.
+The file is valid only in the boot in which it was written. A disk may be slow or full. A thread that saves
+the state does not hold the tracker's lock. So other threads can process and show events at the same time.
 """
 
 from __future__ import annotations
 
-import json
-import os
+import threading
 
 from cdigen.health.state import (
     Baseline,
@@ -23,31 +23,67 @@ from cdigen.health.state import (
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding, finding_of
-from cdigen.model.strict import (
-    InvalidValue,
-    as_json,
-    flag,
-    many,
-    members,
-    one_of,
-    optional,
-    record,
-    seconds,
-    text,
-)
-from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned
-from cdigen.store.snapshot import NO_FILE, take_snapshot
-from cdigen.store.tempfiles import replace_file
-from cdigen.value import replace
+from cdigen.model.strict import many, one_of, text, typed_record, whole
+from cdigen.store.directory import STATE_DIRECTORY, open_existing
+from cdigen.store.state_file import DamagedFile, StateFile
+from cdigen.value import fields, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 FILE = "health.json"
-SCHEMA = 1
-MAX_BYTES = 16 << 20
-_MOST = 1 << 63
+# Seconds between saves if ``essence`` does not change, and seconds before a failed save is retried.
+SAVE_AGAIN_S, RETRY_S = 300.0, 5.0
+
+
+class HealthStateWriter:
+    """Reads and writes the state file; CLOCK returns CLOCK_BOOTTIME."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._saved: HealthState | None = None
+        self._tried_s = 0.0
+        self._read_error: Finding | None = None
+        self._save_error: Finding | None = None
+
+    def read(self, state_dir: str, boot: str) -> HealthState:
+        """Return the state of BOOT in STATE_DIR, or an empty state."""
+        self._saved, self._read_error = read(state_dir, boot, self._clock())
+        return self._saved
+
+    def findings(self) -> tuple[Finding, ...]:
+        """Return the errors of the file."""
+        return tuple(one for one in (self._read_error, self._save_error) if one is not None)
+
+    def save(
+        self, state_dir: str, newest: Callable[[], HealthState | None], *, at_once: bool = False
+    ) -> None:
+        """Write the NEWEST state if it has changed and ``_wait_s`` has elapsed; with AT_ONCE, do not wait."""
+        with self._lock:
+            # The state is read under the lock, so no thread replaces a newer state with an older state.
+            state = newest()
+            if state is None or self._saved is None or state == self._saved:
+                return
+            if at_once or self._clock() - self._tried_s >= self._wait_s(state, self._saved):
+                self._write(state_dir, state)
+
+    def _wait_s(self, state: HealthState, saved: HealthState) -> float:
+        """Return the minimum seconds between the last attempt and a save of STATE."""
+        if essence(state) == essence(saved):
+            return SAVE_AGAIN_S
+        return RETRY_S if self._save_error is not None else 0.0
+
+    def _write(self, state_dir: str, state: HealthState) -> None:
+        self._tried_s = self._clock()
+        try:
+            save(state_dir, state)
+        except StoreError as error:
+            self._save_error = finding_of(error, f"{state_dir}/{FILE}")
+        else:
+            self._saved, self._read_error, self._save_error = state, None, None
 
 
 def read(state_dir: str, boot: str, now_s: float) -> tuple[HealthState, Finding | None]:
@@ -58,27 +94,20 @@ def read(state_dir: str, boot: str, now_s: float) -> tuple[HealthState, Finding 
     new = HealthState(boot=boot)
     try:
         with open_existing(state_dir, what=STATE_DIRECTORY) as directory:
-            present = NO_FILE if directory is None else take_snapshot(directory, FILE, limit=MAX_BYTES)
+            found = _DOCUMENT.read(directory)
     except StoreError as error:
         return new, finding_of(error, f"{state_dir}/{FILE}")
-    if present == NO_FILE:
+    except DamagedFile as error:
+        return new, _damaged(f"{state_dir}/{FILE}", str(error))
+    if not found or not boot or found["boot"] != boot:
         return new, None
-    try:
-        if present.content is None:
-            raise ValueError(f"it is {present.description}")
-        if present.uid not in {0, os.geteuid()}:
-            raise ValueError(f"it belongs to uid {present.uid}")
-        state = _state(json.loads(present.content))
-    except (ValueError, RecursionError) as error:
-        return new, _damaged(f"{state_dir}/{FILE}", str(error)[:200])
-    return (_not_after(state, now_s) if boot and state.boot == boot else new), None
+    state: HealthState = _not_after(HealthState(**found), now_s)
+    return state, None
 
 
 def save(state_dir: str, state: HealthState) -> None:
     """Replace the file in STATE_DIR atomically with STATE; raise StoreError if the write fails."""
-    content = json.dumps({"schema": SCHEMA, **as_json(state)}, indent=1).encode("ascii") + b"\n"
-    with open_owned(state_dir, what=STATE_DIRECTORY) as directory:
-        replace_file(directory, FILE, content)
+    _DOCUMENT.save(state_dir, boot=state.boot, vendors=state.vendors, devices=state.devices)
 
 
 def essence(state: HealthState) -> HealthState:
@@ -100,98 +129,37 @@ def essence(state: HealthState) -> HealthState:
     )
 
 
-def _whole(value: object, path: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < _MOST:
-        raise InvalidValue(path, "a whole number")
-    return value
-
-
-_CLEARANCE = one_of("gone", "reset", "reload", "recovered", "clear_after")
-_RECOVERIES = many(record(LastRecovery, clearance=_CLEARANCE, at_s=seconds))
-_VENDORS = many(
-    record(
-        VendorRecord,
-        vendor=text,
-        load=optional(text),
-        load_read_s=seconds,
-        discovered_s=seconds,
-        log_sequence=_whole,
-        recoveries=_RECOVERIES,
-    )
+_WHOLE = whole(-1, (1 << 63) - 1)
+_RECOVERIES = many(
+    typed_record(LastRecovery, clearance=one_of("gone", "reset", "reload", "recovered", "clear_after"))
 )
-_DEVICES = many(
-    record(
-        DeviceRecord,
-        vendor=text,
-        address=text,
-        uuid=optional(text),
-        device_id=text,
-        model=text,
-        valid_from_s=seconds,
-        was_checked=flag,
-        was_usable=flag,
-        partitions=many(record(KnownPartition, instance=text, address=text)),
-        evidence=many(
-            record(
-                Evidence,
-                cause=text,
-                source=one_of("files", "probe", "log", "counter"),
-                instance=text,
-                since=text,
-                first_s=seconds,
-                last_s=seconds,
-                detail=text,
-            )
-        ),
-        recoveries=_RECOVERIES,
-        baselines=many(record(Baseline, what=text, value=_whole, at_s=seconds)),
-        log_reports=many(record(LastLogReport, cause=text, at_s=seconds)),
-    )
+_VENDOR = typed_record(VendorRecord, log_sequence=_WHOLE, recoveries=_RECOVERIES)
+_DEVICE = typed_record(
+    DeviceRecord,
+    partitions=many(typed_record(KnownPartition)),
+    evidence=many(typed_record(Evidence, source=one_of("files", "probe", "log", "counter"))),
+    recoveries=_RECOVERIES,
+    baselines=many(typed_record(Baseline, value=_WHOLE)),
+    log_reports=many(typed_record(LastLogReport)),
+)
+_DOCUMENT = StateFile(
+    FILE, {"boot": text, "vendors": many(_VENDOR), "devices": many(_DEVICE)}, limit=16 << 20, is_own=True
 )
 
 
-def _state(document: Any) -> HealthState:
-    top = members(document, "$", {"schema", "boot", "vendors", "devices"})
-    if top["schema"] != SCHEMA or isinstance(top["schema"], bool):
-        raise InvalidValue("$.schema", str(SCHEMA))
-    return HealthState(
-        boot=text(top["boot"], "$.boot"),
-        vendors=_VENDORS(top["vendors"], "$.vendors"),
-        devices=_DEVICES(top["devices"], "$.devices"),
-    )
+def _not_after(value: Any, now_s: float) -> Any:
+    """Return VALUE with all its times (``*_s``) at most NOW_S.
 
-
-def _not_after(state: HealthState, now_s: float) -> HealthState:
-    # In another time namespace, the clock starts at another time (time_namespaces(7)).
-    def not_after(found: tuple[LastRecovery, ...]) -> tuple[LastRecovery, ...]:
-        return tuple(replace(one, at_s=min(one.at_s, now_s)) for one in found)
-
-    return replace(
-        state,
-        vendors=tuple(
-            replace(
-                one,
-                load_read_s=min(one.load_read_s, now_s),
-                discovered_s=min(one.discovered_s, now_s),
-                recoveries=not_after(one.recoveries),
-            )
-            for one in state.vendors
-        ),
-        devices=tuple(
-            replace(
-                device,
-                valid_from_s=min(device.valid_from_s, now_s),
-                baselines=tuple(replace(one, at_s=min(one.at_s, now_s)) for one in device.baselines),
-                log_reports=tuple(replace(one, at_s=min(one.at_s, now_s)) for one in device.log_reports),
-                recoveries=not_after(device.recoveries),
-                evidence=tuple(
-                    replace(one, first_s=min(one.first_s, now_s), last_s=min(one.last_s, now_s))
-                    for one in device.evidence
-                ),
-            )
-            for device in state.devices
-        ),
-    )
+    In another time namespace, the clock starts at another time (time_namespaces(7)).
+    """
+    if isinstance(value, tuple):
+        return tuple(_not_after(item, now_s) for item in value)
+    changes: dict[str, object] = {
+        name: min(item, now_s) if name.endswith("_s") else _not_after(item, now_s)
+        for name in fields(value)
+        if (item := getattr(value, name)) is not None
+    }
+    return replace(value, **changes) if changes else value
 
 
 def _damaged(path: str, reason: str) -> Finding:

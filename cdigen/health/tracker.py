@@ -21,7 +21,7 @@ from cdigen.health.state import (
     LogRecordsReceived,
     TimeElapsed,
 )
-from cdigen.health.state_writer import HealthStateWriter
+from cdigen.health.state_file import HealthStateWriter
 from cdigen.health.transitions import apply_event, awaited, due_s
 from cdigen.host.clocks import boottime
 from cdigen.host.sysfs import has_guest

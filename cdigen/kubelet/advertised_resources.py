@@ -320,9 +320,9 @@ class AdvertisedResources:
 
     def metrics(self) -> Callable[[], bytes]:
         """Return a function that renders the metrics for Prometheus."""
-        from cdigen.kubelet.metrics import KubeletCollector  # noqa: PLC0415 - takes 50 ms, so imported late
+        from cdigen.kubelet.metrics import render  # noqa: PLC0415 - takes 50 ms, so imported late
 
-        return KubeletCollector(self.view, self.counts).render
+        return lambda: render(self.view(), self.counts)
 
     def _with_memory(self, found: ResourceSet) -> ResourceSet:
         """Return FOUND and pass its memory to the agent; without an agent, the result has no memory units."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from cdigen.kubelet.listing import ResourceStatus
     from cdigen.kubelet.registration import State
     from cdigen.model.findings import Finding
-    from cdigen.service.rundir import Logger
+    from cdigen.service.process.buffered_log import Logger
 
 # The intermediate states of a registration attempt.
 _STEPS = ("serving", "registering", "unconfirmed")
@@ -22,17 +22,9 @@ class StatusChangeLogger:
 
     def __init__(self, logger: Logger) -> None:
         self._log = logger
-        self._configuration: tuple[Finding, ...] = ()
         self._host: frozenset[Finding] = frozenset()
         self._stale: tuple[str, ...] = ()
         self._registrations: dict[str, tuple[State | None, str]] = {}
-
-    def configuration(self, findings: tuple[Finding, ...]) -> None:
-        """Log new FINDINGS on cdigen's valid configuration and on NVIDIA's configuration file."""
-        for one in findings:
-            if one not in self._configuration:
-                getattr(self._log, one.severity)("configuration", message=one.message, hint=one.hint)
-        self._configuration = findings
 
     def host(self, findings: Iterable[Finding], stale: tuple[str, ...]) -> None:
         """Log new FINDINGS on devices and specs, and changes of STALE.

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from contextlib import suppress
 
 from cdigen.kubelet.endpoint import ResourceEndpoint, ServingContext
 from cdigen.kubelet.sockets import KUBELET, other_plugin_sockets, remove_dead_sockets, socket_at
 from cdigen.kubelet.wire import clients
 from cdigen.kubelet.wire.clients import KubeletError
+from cdigen.service.liveness import Liveness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class KubeletLink:
         self._tasks: set[asyncio.Future[None]] = set()
         self._allocatable_query: asyncio.Task[dict[str, frozenset[str]]] | None = None
         self._thread = threading.Thread(target=self._run, name="kubelet-link", daemon=True)
-        self.alive_s = time.monotonic()
+        self.liveness = Liveness("the kubelet")
 
     # Methods for the main thread.
 
@@ -117,7 +117,7 @@ class KubeletLink:
         self._loop, self._stop_event = asyncio.get_running_loop(), asyncio.Event()
         self._is_ready.set()
         while not self._stop_event.is_set():
-            self.alive_s = time.monotonic()
+            self.liveness.beat()
             self._check_folder()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_event.wait(), self._check_s)

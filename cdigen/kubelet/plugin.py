@@ -8,33 +8,27 @@ registration, because the import would delay the registration.
 
 from __future__ import annotations
 
-import gc
-import os
-import sys
 import time
 
 from cdigen import __version__
-from cdigen.config import RULE
 from cdigen.kubelet.change_log import StatusChangeLogger
 from cdigen.kubelet.labels.label_file import LabelFile
 from cdigen.kubelet.link import KubeletLink
 from cdigen.kubelet.listing import listing_of
-from cdigen.kubelet.plugin_config import identities, refuse_emptied, startup_settings
+from cdigen.kubelet.plugin_config import active_configuration
 from cdigen.kubelet.sockets import KUBELET, OURS, plugins_folder
-from cdigen.model.errors import CdigenError, ConfigError
-from cdigen.model.findings import Finding, errors
 from cdigen.service.descriptors import MessageError
-from cdigen.service.host_state import read_host_state, watched_paths
-from cdigen.service.rundir import STATUS_FILE, save_status
+from cdigen.service.host_state import read_host_state, watch_host
+from cdigen.service.liveness import freeze_objects, prefer_link
 from cdigen.service.runner import ServiceRunner
+from cdigen.service.status import StatusWriter
 from cdigen.watch.debounce import Debounce
 from cdigen.watch.files import FileSource
 from cdigen.watch.triggers import Trigger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
-    from typing import Any
+    from collections.abc import Callable, Iterable
 
     from cdigen.kubelet.listing import Listing, ResourceStatus
     from cdigen.kubelet.plugin_config import KubeletPluginConfig
@@ -43,9 +37,7 @@ if TYPE_CHECKING:
     from cdigen.kubelet.resources.model import Resource
     from cdigen.kubelet.wire.server import Allocator
     from cdigen.service.host_state import HostState
-    from cdigen.service.rundir import Logger
-    from cdigen.service.sd_notify import Notifier
-    from cdigen.service.signals import Signals
+    from cdigen.service.process.context import ProcessContext
 
 # The release of the CDI library for which specs must be valid. This is the oldest release in a containerd
 # version that Kubernetes supports.
@@ -67,13 +59,8 @@ _LIST_AFTER_S = 0.7
 _LIST_AGAIN_S = 5.0
 # The shortest interval between two writes of the status.
 _SAVE_S = 0.25
-# The interval of attempts after a failed write. No event occurs when a full disk has space again.
-_SAVE_AGAIN_S = 5.0
 # If files have changed recently, the host is read again after this time. File times may not show each change.
 _UNSETTLED_S = 1.0
-# The switch interval of the interpreter. The main thread delays the link's thread by at most this time.
-_SWITCH_S = 0.0005
-_MAX_STALL_S = 30.0
 
 
 class KubeletPlugin:
@@ -88,22 +75,17 @@ class KubeletPlugin:
         self,
         load: Callable[[bool], KubeletPluginConfig],
         provider: Callable[[KubeletPluginConfig], ResourceProvider],
-        *,
-        notifier: Notifier,
-        logger: Logger,
-        signals: Signals,
+        context: ProcessContext,
     ) -> None:
-        self._load = load
-        self._config = config = load(True)  # noqa: FBT003 - the callable has this parameter
-        self._watched = config.watched
-        self._files_read = identities(self._watched)
+        self._log = logger = context.log
+        self._configuration = active_configuration(load, logger)
+        config = self._config
         self._make_provider = provider
         self._provider: ResourceProvider
-        self._log = logger
         self._change_log = StatusChangeLogger(logger)
         self._labels = LabelFile(self._change_log.labels)
-        self._runner = ServiceRunner(config.run_dir, notifier=notifier, logger=logger, signals=signals)
-        self._runner.alive = self._stall_reason
+        self._runner = ServiceRunner(config.run_dir, context)
+        self._runner.alive = lambda: self._link.liveness.problem(is_running=self._link.is_running())
         self._link = KubeletLink(
             plugins_folder(config.kubelet_dir),
             f"{config.kubelet_dir}/pod-resources/{KUBELET}",
@@ -114,9 +96,12 @@ class KubeletPlugin:
         self._host: HostState | None = None
         self._listings: dict[str, Listing] = {}
         self._problems: dict[str, str] = {}
-        self._misconfigured: tuple[Finding, ...] = ()
-        self._resync_s = self._pods_s = self._save_s = self._saved_s = 0.0
-        self._saved: Mapping[str, Any] = {}
+        self._status = StatusWriter(
+            self._runner.run_directory,
+            lambda: self._provider.document(self._runner.process),
+            least_s=_SAVE_S,
+        )
+        self._resync_s = self._pods_s = 0.0
         # Whether an allocation may be missing from the last list of pods.
         self._has_unlisted = False
 
@@ -126,7 +111,7 @@ class KubeletPlugin:
         If another instance runs and IS_STANDBY is set, wait until that instance ends. If another instance
         runs and IS_STANDBY is not set, raise ``LockHeld``.
         """
-        sys.setswitchinterval(_SWITCH_S)
+        prefer_link()
         with self._runner.running(on_standby=self._prepare if is_standby else None):
             if not self._runner.is_stopping:
                 self._provider = self._make_provider(self._config)
@@ -141,11 +126,10 @@ class KubeletPlugin:
         self._provider.connect(self._link.pods, self._note_allocation)
         self._log.info("started", version=__version__, kubelet_dir=self._config.kubelet_dir)
         self._link.start()
-        if self._config.problem:
-            self._report_misconfiguration(f"no resource is advertised: {self._config.problem}")
+        self._configuration.begin("no resource is advertised", self._config.problem)
+        if self._runner.was_standby:
+            self._configuration.refresh()
         self._apply_config()
-        if self._runner.was_standby and identities(self._watched) != self._files_read:
-            self._reload()
         self._read_host()
         self._report()
         self._await_registration()
@@ -172,7 +156,7 @@ class KubeletPlugin:
         from cdigen.service.http import SOCKET_FILE, HttpServer, standard_routes  # noqa: PLC0415 - see the module docstring
 
         routes = standard_routes(
-            metrics=self._provider.metrics(), alive=self._stall_reason, ready=self._provider.reason_unready
+            metrics=self._provider.metrics(), alive=self._runner.alive, ready=self._provider.reason_unready
         )
         port = self._config.settings.http_port
         self._watch()
@@ -181,31 +165,28 @@ class KubeletPlugin:
         )
         # Changes before the start of the watch caused no event, so the link reads the folder again.
         self._link.check_folder()
-        # The process needs the present objects until its end. Without these objects, each garbage collection
-        # is milliseconds shorter.
-        gc.collect()
-        gc.freeze()
+        freeze_objects()
 
     # The loop.
 
     def _loop(self) -> None:
         is_woken = True
         while not self._runner.is_stopping:
-            due_s = min(self._resync_s, self._pods_s, self._save_s)
             # The runner also returns if this loop has nothing to do.
-            if is_woken or time.monotonic() >= due_s:
+            if is_woken or time.monotonic() >= self._due_s():
                 self._turn()
-                due_s = min(self._resync_s, self._pods_s, self._save_s)
-            is_woken = self._runner.wait(due_s)
+            is_woken = self._runner.wait(self._due_s())
             if is_woken:
                 self._take_triggers()
 
+    def _due_s(self) -> float:
+        return min(self._resync_s, self._pods_s, self._status.due_s)
+
     def _turn(self) -> None:
-        is_reload = self._runner.take_reload()
-        must_reload = is_reload or identities(self._watched) != self._files_read
-        if must_reload:
-            self._reload()
-        if must_reload or self._host is None or self._host.has_changed() or self._provider.has_changed():
+        is_read = self._configuration.refresh(is_reload=self._runner.take_reload())
+        if is_read:
+            self._apply_config()
+        if is_read or self._host is None or self._host.has_changed() or self._provider.has_changed():
             self._watch()
             self._read_host()
         now = time.monotonic()
@@ -238,8 +219,7 @@ class KubeletPlugin:
         triggers = self._runner.triggers
         if "files" in {trigger.source for trigger in triggers.peek().triggers}:
             self._link.check_folder()
-            must_reload = identities(self._watched) != self._files_read
-            if must_reload or self._host is None or self._host.has_changed():
+            if self._configuration.has_changed() or self._host is None or self._host.has_changed():
                 self._runner.gather(QUIET)
                 # The kubelet may have changed its folder during the wait.
                 self._link.check_folder()
@@ -252,13 +232,10 @@ class KubeletPlugin:
         self._trigger("pods")
 
     def _watch(self) -> None:
-        sources, folder = self._config.sources, self._link.folder
+        folder = self._link.folder
         ours = (f"{folder}/{KUBELET}", f"{folder}/{OURS}", *filter(None, (self._config.labels,)))
-        roots = tuple({sources.specs, sources.runs} - {"/"})
-        self._files.rearm(
-            (*watched_paths(sources), *self._watched, *ours, self._runner.run_directory.lock),
-            roots=roots,
-        )
+        watched = (*self._configuration.watched, *ours, self._runner.run_directory.lock)
+        watch_host(self._files, self._config.sources, *watched)
 
     def _read_host(self) -> None:
         """Advertise the present resources of the host; if they are unknown, keep the former resources."""
@@ -290,40 +267,12 @@ class KubeletPlugin:
 
     # The configuration.
 
-    def _reload(self) -> None:
-        """Read the configuration again; if it is invalid, report the error and keep the former settings."""
-        before, self._files_read = self._config, identities(self._watched)
-        try:
-            config = self._load(False)  # noqa: FBT003 - the callable has this parameter
-            if config.watched != self._watched:
-                # cdigen also watches the files of an invalid configuration.
-                self._watched, self._files_read = config.watched, identities(config.watched)
-            if wrong := errors(config.findings):
-                raise ConfigError(wrong[0].message, hint=wrong[0].hint)
-            refuse_emptied(before, config)
-        except CdigenError as error:
-            active = "no resource is advertised" if before.problem else "the previous one stays active"
-            self._report_misconfiguration(
-                f"invalid configuration ignored, {active}: {error.message}", error.hint
-            )
-            self._provider.configure(before, (*self._misconfigured, *before.findings))
-            return
-        if (changed := startup_settings(config)) != startup_settings(before):
-            text = "settings take effect at the next start"
-            self._log.warning("configuration", message=text, fixed=changed)
-        self._config, self._misconfigured = config, ()
-        self._apply_config()
+    @property
+    def _config(self) -> KubeletPluginConfig:
+        return self._configuration.current
 
     def _apply_config(self) -> None:
-        self._provider.configure(self._config, (*self._misconfigured, *self._config.findings))
-        self._change_log.configuration(self._config.findings)
-
-    def _report_misconfiguration(self, message: str, hint: str = "") -> None:
-        path = self._config.watched[0]
-        problems = (Finding(severity="error", rule=RULE, path=path, message=message, hint=hint),)
-        if problems != self._misconfigured:
-            self._log.error("configuration", message=message, hint=hint)
-        self._misconfigured = problems
+        self._provider.configure(self._config, self._configuration.findings)
 
     # Status and log.
 
@@ -332,33 +281,8 @@ class KubeletPlugin:
         self._change_log.registrations(statuses)
         self._change_log.allocations(self._provider.new_allocations())
         self._provider.set_statuses(statuses, self._problems)
-        self._save()
+        self._status.update()
         self._runner.report(summary(statuses))
-
-    def _save(self) -> None:
-        now = time.monotonic()
-        if now - self._saved_s < _SAVE_S:
-            self._save_s = self._saved_s + _SAVE_S
-            return
-        self._saved_s, self._save_s = now, now + RESYNC_S
-        found = self._provider.document(self._runner.process)
-        ours = self._runner.run_directory
-        path = f"{os.path.dirname(ours.lock)}/{STATUS_FILE}"
-        # Another program may have removed the file.
-        if found != self._saved or not ours.is_ours() or not os.path.lexists(path):
-            is_saved = self._runner.save(lambda run_dir: save_status(run_dir, found))
-            self._saved = found if is_saved else {}
-            self._save_s = now + (RESYNC_S if is_saved else _SAVE_AGAIN_S)
-
-    def _stall_reason(self) -> str:
-        """Return the reason why the link does not work, or "" if the link works.
-
-        If there is a reason, the service manager restarts the process.
-        """
-        if not self._link.is_running():
-            return "the thread that serves the kubelet has ended"
-        stalled_s = time.monotonic() - self._link.alive_s
-        return f"the kubelet has not been served for {stalled_s:.0f} s" if stalled_s > _MAX_STALL_S else ""
 
 
 def summary(statuses: Iterable[ResourceStatus]) -> str:

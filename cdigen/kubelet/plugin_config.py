@@ -1,19 +1,22 @@
-"""``KubeletPluginConfig``: the settings of the process from the configuration and the command line."""
+"""``KubeletPluginConfig``: the settings of the process; ``active_configuration``: their reload."""
 
 from __future__ import annotations
 
-import os
-
 from cdigen.config import KubeletConfig
 from cdigen.model.errors import ConfigError
+from cdigen.model.findings import errors
 from cdigen.model.profile import DEFAULT
+from cdigen.service.configuration import ActiveConfiguration, emptied
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from cdigen.model.findings import Finding
     from cdigen.model.profile import Profile
     from cdigen.service.host_state import HostSources
+    from cdigen.service.process.buffered_log import Logger
 
 
 @frozen
@@ -42,35 +45,26 @@ class KubeletPluginConfig:
     problem: str = ""
 
 
-def identities(paths: tuple[str, ...]) -> tuple[tuple[int, ...], ...]:
-    """Return a tuple for each file of PATHS; the tuple changes if the content of the file changes.
-
-    The tuple of an empty file has only zeros. The tuple of a missing file is empty.
-    """
-    return tuple(map(_identity, paths))
-
-
-def _identity(path: str) -> tuple[int, ...]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return ()
-    # While a program rewrites a file in place, the file is empty for a moment.
-    return (found.st_size and found.st_ctime_ns, found.st_size, found.st_size and found.st_ino)
+def active_configuration(
+    load: Callable[[bool], KubeletPluginConfig], log: Logger
+) -> ActiveConfiguration[KubeletPluginConfig]:
+    """Return the configuration that LOAD reads; the configuration writes its findings to LOG."""
+    return ActiveConfiguration(load, log, check=_check, notes=lambda config: config.findings, fixed=_fixed)
 
 
-def refuse_emptied(before: KubeletPluginConfig, config: KubeletPluginConfig) -> None:
-    """Raise ConfigError if the file of CONFIG is empty or deleted and CONFIG changes settings of BEFORE."""
+def _check(before: KubeletPluginConfig, config: KubeletPluginConfig) -> None:
+    """Raise ConfigError if CONFIG has errors, or if an emptied or deleted file changes the settings."""
+    if wrong := errors(config.findings):
+        raise ConfigError(wrong[0].message, hint=wrong[0].hint)
     path = config.watched[0]
-    if any(_identity(path)) or (before.settings, before.profiles) == (config.settings, config.profiles):
-        return
-    state = "the file is empty" if os.path.lexists(path) else "the file was deleted"
-    raise ConfigError(
-        f"{path}: {state}; the defaults become active at the next start",
-        hint="write 'kubelet: {}' into the file to activate the defaults now",
-    )
+    is_changed = (before.settings, before.profiles) != (config.settings, config.profiles)
+    if is_changed and (state := emptied(path)):
+        raise ConfigError(
+            f"{path}: the file {state}; the defaults become active at the next start",
+            hint="write 'kubelet: {}' into the file to activate the defaults now",
+        )
 
 
-def startup_settings(config: KubeletPluginConfig) -> str:
+def _fixed(config: KubeletPluginConfig) -> str:
     """Return the settings that take effect only at a start, in one line."""
     return f"{config.kubelet_dir}, {config.run_dir}, HTTP port {config.settings.http_port}"

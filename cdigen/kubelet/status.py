@@ -7,8 +7,8 @@ from types import MappingProxyType
 from cdigen.config import RULE
 from cdigen.kubelet import journal
 from cdigen.kubelet.resources.model import NVIDIA_RULE
+from cdigen.model.strict import as_json
 from cdigen.model.timestamps import timestamp
-from cdigen.service import status as files
 from cdigen.service.status import header
 from cdigen.value import frozen
 
@@ -25,11 +25,8 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.service.status import ServiceProcess
 
-SCHEMA = 1
 # The states of the whole process. The process is idle if there is no resource to register.
 REGISTERED, REGISTERING, WAITING, IDLE = ("registered", "registering", "waiting", "idle")
-# ``read`` returns this state if the process was killed and its status.json still exists.
-ENDED = "ended"
 MAX_JOURNAL = 100
 # The largest number of entries in ``devices`` of one resource. The counts include all devices.
 MAX_UNITS = 1_000
@@ -37,7 +34,7 @@ _NO_ALLOCATIONS: Mapping[str, int] = MappingProxyType({})
 _NO_REFUSED: Mapping[tuple[str, str], int] = MappingProxyType({})
 HEALTHS = ("healthy", "unhealthy", "unknown")
 # The members that ``cdigen status`` reads in addition to the header.
-_PARTS = {"reason": str, "stale": list, "resources": list, "problems": list, "journal": list}
+PARTS = {"reason": str, "stale": list, "resources": list, "problems": list, "journal": list}
 # The rules of findings on an invalid configuration of cdigen, or an invalid file of NVIDIA.
 _CONFIGURATIONS = frozenset({RULE, NVIDIA_RULE})
 
@@ -110,7 +107,7 @@ class KubeletPluginStatus:
 def document(view: KubeletPluginStatus, process: ServiceProcess) -> dict[str, Any]:
     """Return the content of status.json for VIEW."""
     since_s = max([view.started_s, *(one.since_s for one in view.served)])
-    common = header(process, schema=SCHEMA, state=view.state, since_s=since_s, started_s=view.started_s)
+    common = header(process, state=view.state, since_s=since_s, started_s=view.started_s)
     # status.json does not contain the allocations of other plugins.
     ours = {one.resource.name for one in view.served} | {one.resource for one in view.journal}
     pods = None if view.pods is None else [pod for pod in view.pods if pod.resource in ours]
@@ -121,25 +118,11 @@ def document(view: KubeletPluginStatus, process: ServiceProcess) -> dict[str, An
         "kubelet_dir": view.kubelet_dir,
         "stale": list(view.stale),
         "resources": [_resource(one, view) for one in view.served],
-        "shared_memory": _shared_memory(view.shared_memory),
+        "shared_memory": as_json(view.shared_memory),
         "labels": _labels(view.labels),
         "problems": [finding.row() for finding in view.problems],
         "journal": [_entry(row) for row in rows],
     }
-
-
-def read(run_dir: str) -> dict[str, Any] | None:
-    """Return the content of status.json in RUN_DIR, or None if there is no file with this SCHEMA.
-
-    If the process was killed, the state is ENDED, and the reason describes how cdigen has detected this.
-    """
-    try:
-        found = files.read_status(run_dir, schema=SCHEMA, parts=_PARTS)
-    except ValueError:
-        return None
-    if found is not None and (problem := files.reason_not_running(run_dir, found)):
-        return {**found, "state": ENDED, "reason": problem}
-    return found
 
 
 def count_health(resource: Resource) -> dict[str, int]:
@@ -175,22 +158,6 @@ def _resource(one: RegisteredResource, view: KubeletPluginStatus) -> dict[str, A
             if name == one.resource.name and count
         },
         "devices": _devices(one.resource.units),
-    }
-
-
-def _shared_memory(one: GpuMemoryState | None) -> dict[str, Any] | None:
-    if one is None:
-        return None
-    return {
-        "node": one.node,
-        "problem": one.problem,
-        "node_problem": one.node_problem,
-        "reservation_problem": one.reservation_problem,
-        "pods": one.pods,
-        "served": one.served,
-        "waiting": one.waiting,
-        "outcomes": dict(one.outcomes),
-        "repaired": one.repaired,
     }
 
 

@@ -28,14 +28,13 @@ from cdigen.model.inventory import (
 from cdigen.model.strict import (
     InvalidValue,
     as_json,
-    flag,
     many,
     members,
-    number,
     one_of,
     optional,
     record,
     text,
+    typed_record,
 )
 
 TYPE_CHECKING = False
@@ -116,130 +115,42 @@ def _relative_path(value: object, path: str) -> str:
     return plain
 
 
-_TEXTS = many(text)
-_NODE = record(
-    HostNode,
-    path=_path,
-    host_path=_path,
-    role=text,
-    major=number,
-    minor=number,
-    mode=number,
-    uid=number,
-    gid=number,
-    capabilities=_TEXTS,
-)
-_FILE = record(
+_NODE = typed_record(HostNode, path=_path, host_path=_path)
+_FILE = typed_record(
     DriverFile,
     kind=one_of("library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"),
     host_path=_path,
-    capabilities=_TEXTS,
     names=many(_relative_path),
     targets=many(_path),
 )
 _HEALTH = one_of("healthy", "unhealthy", "unknown")
-_CAUSES = many(
-    record(Cause, "next_step", cause=text, since=text, detail=text, clears_when=text, next_step=text)
-)
-_PARTITION = record(
-    Partition,
-    "address",
-    "ordinal",
-    "health",
-    "causes",
-    "memory_mib",
-    index=optional(number),
-    uuid=optional(text),
-    profile=text,
-    instance=text,
-    graphics=flag,
+_CAUSES = many(typed_record(Cause, "next_step"))
+# The fields that inventories of earlier versions lack.
+_LATER_OF_PARTITION = ("address", "ordinal", "health", "causes", "memory_mib")
+_LATER = ("device_class", "device_id", "pci_path", "numa_node", "cpus", "links", "island", "kernel_driver")
+_PARTITION = typed_record(Partition, *_LATER_OF_PARTITION, nodes=many(_NODE), health=_HEALTH, causes=_CAUSES)
+_GROUP = typed_record(Group, devices=many(typed_record(GroupDevice, nodes=many(_NODE))), files=many(_FILE))
+LINKS = many(typed_record(Link, technology=one_of("nvlink", "xgmi", "xelink")))
+_ACCELERATOR = typed_record(
+    Accelerator,
+    *(*_LATER, "health", "causes", "memory_mib"),
     nodes=many(_NODE),
-    usable=flag,
-    problem=text,
-    address=text,
-    ordinal=optional(number),
+    partitions=many(_PARTITION),
+    links=LINKS,
     health=_HEALTH,
     causes=_CAUSES,
-    memory_mib=optional(number),
 )
-_GROUP = record(
-    Group,
-    device_class=text,
-    devices=many(record(GroupDevice, name=text, nodes=many(_NODE))),
-    files=many(_FILE),
+_FINDING = record(
+    Finding, severity=one_of("error", "warning", "info"), rule=text, path=text, message=text, hint=text
 )
-LINKS = many(record(Link, peer=text, technology=one_of("nvlink", "xgmi", "xelink"), count=number))
-_INVENTORY = record(
+_INVENTORY = typed_record(
     Inventory,
-    vendor=text,
-    driver=record(
-        Driver,
-        "cuda",
-        version=text,
-        flavour=text,
-        architecture=_machine,
-        cuda=optional(_cuda),
-    ),
-    accelerators=many(
-        record(
-            Accelerator,
-            "device_class",
-            "device_id",
-            "pci_path",
-            "numa_node",
-            "cpus",
-            "links",
-            "island",
-            "health",
-            "causes",
-            "kernel_driver",
-            "memory_mib",
-            index=number,
-            address=text,
-            model=text,
-            uuid=optional(text),
-            minor=optional(number),
-            nodes=many(_NODE),
-            usable=flag,
-            problem=text,
-            partitioned=flag,
-            partitions=many(_PARTITION),
-            device_class=text,
-            device_id=text,
-            pci_path=_TEXTS,
-            numa_node=optional(number),
-            cpus=text,
-            links=LINKS,
-            island=text,
-            health=_HEALTH,
-            causes=_CAUSES,
-            kernel_driver=text,
-            memory_mib=optional(number),
-        )
-    ),
+    driver=typed_record(Driver, "cuda", architecture=_machine, cuda=optional(_cuda)),
+    accelerators=many(_ACCELERATOR),
     nodes=many(_NODE),
     files=many(_FILE),
-    searched=many(
-        record(
-            ProbeResult,
-            name=text,
-            kind=text,
-            capabilities=_TEXTS,
-            weight=one_of("required", "core", "optional"),
-            found=_TEXTS,
-            reason=text,
-        )
-    ),
-    findings=many(
-        record(
-            Finding,
-            severity=one_of("error", "warning", "info"),
-            rule=text,
-            path=text,
-            message=text,
-            hint=text,
-        )
-    ),
+    searched=many(typed_record(ProbeResult, weight=one_of("required", "core", "optional"))),
+    findings=many(_FINDING),
     mode=one_of("gpu", "wsl", "csv", "management"),
     groups=many(_GROUP),
 )

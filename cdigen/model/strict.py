@@ -2,10 +2,12 @@
 
 Readers are nested like the document: ``record(cls, name=text, sizes=many(number))``. A reader raises
 ``InvalidValue`` at the first invalid value. The caller converts ``InvalidValue`` to another error.
-``as_json`` is the inverse of ``record``.
+``as_json`` is the inverse of ``record`` and ``typed_record``.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from cdigen.model.findings import Finding
 from cdigen.value import fields
@@ -55,11 +57,28 @@ def text(value: object, path: str) -> str:
     return value
 
 
+def string(value: object, path: str) -> str:
+    """Return VALUE, a text with any characters, such as the path of a file."""
+    if not isinstance(value, str):
+        raise InvalidValue(path, "text")
+    return value
+
+
+def whole(least: int, most: int) -> Reader:
+    """Return a reader that accepts a whole number from LEAST to MOST."""
+
+    def read(value: object, path: str) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise InvalidValue(path, f"a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
 def number(value: object, path: str) -> int:
     """Return VALUE, a whole number from 0 to MAX_NUMBER."""
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_NUMBER:
-        raise InvalidValue(path, f"a whole number from 0 to {MAX_NUMBER}")
-    return value
+    found: int = whole(0, MAX_NUMBER)(value, path)
+    return found
 
 
 def seconds(value: object, path: str) -> float:
@@ -103,6 +122,17 @@ def many(reader: Reader) -> Reader:
     return read
 
 
+def mapping(reader: Reader) -> Reader:
+    """Return a reader that accepts an object with any members; READER reads each value."""
+
+    def read(value: object, path: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise InvalidValue(path, "an object")
+        return {name: reader(item, f"{path}.{name}") for name, item in value.items()}
+
+    return read
+
+
 def record(cls: type, *optional_names: str, **readers: Reader) -> Reader:
     """Return a reader that converts an object with exactly the members READERS to an instance of CLS.
 
@@ -123,12 +153,33 @@ def record(cls: type, *optional_names: str, **readers: Reader) -> Reader:
     return read
 
 
+def typed_record(cls: type, *optional_names: str, **readers: Reader) -> Reader:
+    """Return the reader of ``record`` for all fields of the frozen class CLS.
+
+    A field that is not in READERS has the reader of its type: ``text``, ``number``, ``seconds`` or ``flag``,
+    also in a tuple or with None.
+    """
+    types: dict[str, str] = cls.__annotations__
+    every = {name: readers.get(name) or _reader_of(spelled) for name, spelled in types.items()}
+    return record(cls, *optional_names, **every)
+
+
+def _reader_of(spelled: str) -> Reader:
+    """Return the reader of the type SPELLED in an annotation, such as ``tuple[str, ...]``."""
+    if spelled.startswith("tuple["):
+        return many(_reader_of(spelled[len("tuple[") : -len(", ...]")]))
+    plain = {"str": text, "int": number, "float": seconds, "bool": flag}[spelled.removesuffix(" | None")]
+    return optional(plain) if spelled.endswith(" | None") else plain
+
+
 def as_json(value: object) -> Any:
-    """Return the frozen instance VALUE as JSON that ``record`` can read; tuples become lists."""
+    """Return VALUE as JSON that ``record`` can read; frozen instances become objects, tuples become lists."""
     if isinstance(value, Finding):
         return value.row()
     if names := fields(value):
         return {name: as_json(getattr(value, name)) for name in names}
     if isinstance(value, tuple):
         return [as_json(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: as_json(item) for name, item in value.items()}
     return value

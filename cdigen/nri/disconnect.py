@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     # None at the end of the connection.
     Turn = Callable[[float], dict[int, int] | None]
 
-# Seconds. The sum of these limits must be less than cdigen.service.signals.LEAVE_WITHIN_S, the time limit of
-# the shutdown.
+# Seconds. The sum of these limits must be less than the time limit of the shutdown
+# (cdigen.service.process.signals.LEAVE_WITHIN_S).
 _DEREGISTER_S = 0.9
 _LEAVE_S = 0.2
 _GONE_S = 0.2

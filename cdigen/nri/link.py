@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A runtime creates its socket within a second after its restart, and starts containers soon after.
 BACKOFF = Backoff(first_s=0.1, factor=1.6, most_s=5.0)
 # Seconds to wait for the end of the thread. The limit for the whole process is longer
-# (cdigen.service.signals.LEAVE_WITHIN_S).
+# (cdigen.service.process.signals.LEAVE_WITHIN_S).
 _STOP_S = 1.5
 # After this number of rejections in a row, the plugin no longer subscribes to validations. A restart of the
 # runtime can cause a single rejection.
@@ -92,7 +92,7 @@ class RuntimeLink:
         poll.register(self._shared.wakeup, select.POLLIN)
         until_s = time.monotonic() + delay_s
         while not self._shared.stopping.is_set() and (left_s := until_s - time.monotonic()) > 0:
-            self._shared.alive_s = time.monotonic()
+            self._shared.liveness.beat()
             if poll.poll(min(left_s, _BEAT_S) * 1000):
                 self._shared.clear_wakeup()
                 return True

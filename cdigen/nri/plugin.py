@@ -8,23 +8,23 @@ imports do not delay the registration.
 
 from __future__ import annotations
 
-import gc
-import sys
 import time
 
 from cdigen import __version__
 from cdigen.config import Settings
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.nri.configuration import Configuration
 from cdigen.nri.decision.context import LIBRARY, cache_for, context_of, injects_raw
 from cdigen.nri.decision.policy import policy_of
 from cdigen.nri.link import RuntimeLink
+from cdigen.nri.plugin_config import active_configuration
 from cdigen.nri.reporter import Reporter
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.status import REGISTERED, REGISTERING, PluginStatus, document
-from cdigen.service.host_state import read_host_state, watched_paths
-from cdigen.service.rundir import LOCK_TIMEOUT_S, save_status
+from cdigen.service.host_state import read_host_state, watch_host
+from cdigen.service.liveness import freeze_objects, prefer_link
+from cdigen.service.rundir import LOCK_TIMEOUT_S
 from cdigen.service.runner import ServiceRunner
+from cdigen.service.status import StatusWriter
 from cdigen.store.lock import LockHeld
 from cdigen.watch.triggers import Trigger
 
@@ -35,10 +35,8 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.plugin_config import NriPluginConfig
     from cdigen.runtimes.spec_cache import SpecCache
-    from cdigen.service.buffered_log import BufferedLogger
     from cdigen.service.http import HttpServer
-    from cdigen.service.sd_notify import Notifier
-    from cdigen.service.signals import Signals
+    from cdigen.service.process.context import ProcessContext
 
 # Seconds. The start waits at most this time for the registration, so that the next steps do not delay the
 # registration.
@@ -53,10 +51,6 @@ _BURST_S = 0.25
 # Seconds between checks for changes that cause no event, such as a new driver without a new inventory.
 RESYNC_S = 60.0
 _SAVE_S = 1.0
-# Seconds. The interpreter switches threads after this time, so that the link's thread does not wait for
-# computations of the main thread.
-_SWITCH_S = 0.0005
-_STALLED_S = 30.0
 
 
 class NriPlugin:
@@ -69,21 +63,20 @@ class NriPlugin:
     When the other instance ends, this process becomes the active instance.
     """
 
-    def __init__(  # noqa: PLR0913 - the arguments are independent
+    def __init__(
         self,
         load: Callable[[bool], NriPluginConfig],
+        context: ProcessContext,
         *,
-        notifier: Notifier,
-        log: BufferedLogger,
-        signals: Signals,
         verbose: bool,
         is_standby: bool = False,
     ) -> None:
-        self._configuration = Configuration(load, log)
-        self._log = log
+        self._log = log = context.log
+        self._configuration = active_configuration(load, log)
         self._verbose = verbose
-        self._runner = ServiceRunner(self._config.run_dir, notifier=notifier, logger=log, signals=signals)
-        self._runner.alive, self._runner.on_stop = self._alive, self._stop_link
+        self._runner = ServiceRunner(self._config.run_dir, context)
+        self._runner.alive = lambda: self._shared.liveness.problem(is_running=self._link.is_running())
+        self._runner.on_stop = self._stop_link
         self._shared = SharedState(
             lambda source: self._runner.triggers.put(Trigger(source=source, reason="the runtime"))
         )
@@ -98,12 +91,15 @@ class NriPlugin:
         self._is_lock_held = False
         self._is_stale = True
         self._is_urgent = False
-        self._saved_s = 0.0
-        self._is_saved = False
+        self._status_writer = StatusWriter(
+            self._runner.run_directory,
+            lambda: document(self._status, self._runner.process),
+            least_s=_SAVE_S,
+        )
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT; raise LockHeld if another instance runs."""
-        sys.setswitchinterval(_SWITCH_S)
+        prefer_link()
         # A standby instance does not wait for the lock. It registers before the other instance ends.
         lock_timeout_s = 0.0 if self._is_standby_allowed else LOCK_TIMEOUT_S
         with self._runner.running(on_refusal=self._continue_after, lock_timeout_s=lock_timeout_s):
@@ -147,21 +143,17 @@ class NriPlugin:
     def _take_over(self) -> None:
         """Become the active instance, which writes the run directory, after the end of the other instance."""
         self._shared.is_standby = False
-        self._is_saved, self._saved_s = False, 0.0
         if self._server is not None:
             self._runner.add(self._server)
         self._runner.report(self._summary())
 
     def _serve(self) -> None:
         self._shared.policy = policy_of(self._settings())
-        if self._config.problem:
-            self._shared.problem = self._config.problem
-            self._configuration.misconfigure(f"every request for devices is refused: {self._config.problem}")
-        if not self._is_lock_held:
-            self._configuration.note_policy()
+        self._shared.problem = self._config.problem
+        self._configuration.begin("every request for devices is refused", self._config.problem)
         self._link.start(REGISTER_FIRST_S)
         # After this report, the service manager starts the next services. The slow work comes later.
-        self._save()
+        self._status_writer.update()
         self._runner.report(self._summary())
         self._read_host()
         self._synchronize()
@@ -192,17 +184,14 @@ class NriPlugin:
     def _begin(self) -> None:
         """Start the parts that are not necessary for the registration: log, event sources, HTTP."""
         # These imports would delay the registration.
-        from cdigen.nri.metrics import NriCollector  # noqa: PLC0415
-        from cdigen.service import log  # noqa: PLC0415
+        from cdigen.nri.metrics import render  # noqa: PLC0415
         from cdigen.service.http import SOCKET_FILE, HttpServer, standard_routes  # noqa: PLC0415
         from cdigen.watch.files import FileSource  # noqa: PLC0415
 
-        logger = log.make_logger(verbose=self._verbose)
-        log.capture_libraries(logger)
         self._log.info("started", version=__version__, index=self._config.index)
-        self._log.hand_over(logger)
+        self._log.open(verbose=self._verbose)
         routes = standard_routes(
-            metrics=NriCollector(self._status).render, alive=self._alive, ready=self._reason_unready
+            metrics=lambda: render(self._status), alive=self._runner.alive, ready=self._reason_unready
         )
         port = self._config.settings.nri.http_port
         self._files = FileSource()
@@ -212,18 +201,14 @@ class NriPlugin:
         self._runner.start(self._files, *(() if self._shared.is_standby else (self._server,)))
         # The file watches did not exist during the last read of the host. A later change caused no event.
         self._is_stale = True
-        # Almost all current objects live until the end of the process. The garbage collector skips frozen
-        # objects, so each run is milliseconds shorter.
-        gc.collect()
-        gc.freeze()
+        freeze_objects()
 
     # The loop.
 
     def _loop(self) -> None:
         resync_s = time.monotonic() + RESYNC_S
         while not self._is_stopping():
-            waits_for_save = self._runner.has_run_directory and not self._is_saved
-            if self._runner.wait(min(resync_s, self._saved_s + _SAVE_S) if waits_for_save else resync_s):
+            if self._runner.wait(min(resync_s, self._status_writer.due_s)):
                 self._take_triggers()
             elif time.monotonic() >= resync_s:
                 self._is_stale = self._context is None or self._context.host.has_changed()
@@ -234,7 +219,7 @@ class NriPlugin:
                 self._refresh()
                 resync_s = time.monotonic() + RESYNC_S
             self._take_events()
-            self._save()
+            self._status_writer.update()
 
     def _is_stopping(self) -> bool:
         return self._runner.is_stopping
@@ -283,8 +268,7 @@ class NriPlugin:
         self._context = context_of(state, settings, self._context)
         self._shared.set_context(self._context)
         self._shared.problem = self._config.problem
-        self._status.problems = (*self._configuration.problems(), *state.specs.problems)
-        self._is_saved = False
+        self._status.problems = (*self._configuration.findings, *state.specs.problems)
         messages = frozenset(finding.message for finding in state.specs.problems)
         for message in sorted(messages - self._logged):
             self._log.warning("spec", message=message)
@@ -311,17 +295,13 @@ class NriPlugin:
 
     def _watch(self) -> None:
         """Watch the files that the plugin currently depends on."""
-        sources = self._config.sources
         socket = (self._config.endpoint.path,) if self._config.endpoint.path else ()
-        # If the host is a tree other than /, cdigen resolves symbolic links inside the tree.
-        roots = tuple({sources.specs, sources.runs} - {"/"})
-        lock = self._runner.run_directory.lock
-        self._files.rearm((*watched_paths(sources), *self._config.watched, lock, *socket), roots=roots)
+        watched = (*self._configuration.watched, self._runner.run_directory.lock, *socket)
+        watch_host(self._files, self._config.sources, *watched)
 
     def _take_events(self) -> None:
         events = self._shared.events
         while events:
-            self._is_saved = False
             if self._reporter.take(events.popleft(), self._context):
                 self._runner.report(self._summary())
         if self._config.endpoint.fd is not None and not self._link.is_running():
@@ -329,13 +309,6 @@ class NriPlugin:
             self._runner.stop()
 
     # Status.
-
-    def _save(self) -> None:
-        now = time.monotonic()
-        if not self._runner.has_run_directory or self._is_saved or now - self._saved_s < _SAVE_S:
-            return
-        self._runner.save(lambda run_dir: save_status(run_dir, document(self._status, self._runner.process)))
-        self._is_saved, self._saved_s = True, now
 
     def _summary(self) -> str:
         return f"standby; {self._state()}" if self._shared.is_standby else self._state()
@@ -353,13 +326,3 @@ class NriPlugin:
         if self._status.state == REGISTERED:
             return ""
         return self._status.reason or "the runtime has not registered the plugin yet"
-
-    def _alive(self) -> str:
-        """Return the reason why this process does not work, or "" if it works.
-
-        If there is a reason, the service manager restarts the process.
-        """
-        if not self._link.is_running():
-            return "the thread that serves the runtime has ended"
-        stalled_s = time.monotonic() - self._shared.alive_s
-        return f"the runtime has not been served for {stalled_s:.0f} s" if stalled_s > _STALLED_S else ""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cdigen.nri.events import Event
     from cdigen.nri.plugin_config import NriPluginConfig
     from cdigen.nri.status import PluginStatus
-    from cdigen.service.buffered_log import BufferedLogger
+    from cdigen.service.process.buffered_log import BufferedLogger
 
 _MAX_PLUGINS = 100
 _DRIVER_HINT = (

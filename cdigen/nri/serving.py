@@ -105,7 +105,7 @@ class SessionServer:
         """
         descriptor, wakeup = self._connection.fileno(), self._shared.wakeup
         ready = dict(self._poll.poll(self._timeout_ms(most_s)))
-        self._shared.alive_s = time.monotonic()
+        self._shared.liveness.beat()
         if wakeup in ready:
             self._shared.clear_wakeup()
         if ready.get(descriptor, 0) & select.POLLOUT:

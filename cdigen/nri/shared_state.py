@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
-from bisect import bisect_left
 from collections import deque
 from contextlib import suppress
 
@@ -14,6 +12,8 @@ from cdigen.nri.decision.handover import new_instance
 from cdigen.nri.decision.refusal import REFUSAL_CAUSES
 from cdigen.nri.events import ConnectionLost, PluginActive, RuntimeConfigured, Synchronized
 from cdigen.nri.injected_containers import InjectedContainers
+from cdigen.service.durations import DurationCounts
+from cdigen.service.liveness import Liveness
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ OUTCOMES = ("nothing", "served", "inject", "refuse")
 VALIDATION_RESULTS = ("passed", "rejected")
 # Upper bounds of the histogram of response times, in seconds. Most responses take less than a millisecond. A
 # response takes longer if the request waits for changed specs.
-BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1.0)
+BUCKETS = (0.0001, 0.00025, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1)
 
 
 class NriMetrics:
@@ -49,9 +49,7 @@ class NriMetrics:
         self.ignored_requests = dict.fromkeys((*IGNORED_REQUEST_CAUSES, *REFUSAL_CAUSES), 0)
         self.validations = dict.fromkeys(VALIDATION_RESULTS, 0)
         self.connections = 0
-        # The number of responses in each of BUCKETS; the last entry is for longer responses.
-        self.durations = [0] * (len(BUCKETS) + 1)
-        self.duration_s = 0.0
+        self.durations = DurationCounts(BUCKETS)
 
     def count(self, result: InjectionResult, duration_s: float) -> None:
         """Count RESULT, a response to CreateContainer that took DURATION_S seconds."""
@@ -60,8 +58,7 @@ class NriMetrics:
             self.refusals[result.cause] += 1
         for ignored in result.ignored_requests:
             self.ignored_requests[ignored.cause] += 1
-        self.durations[bisect_left(BUCKETS, duration_s)] += 1
-        self.duration_s += duration_s
+        self.durations.add(duration_s)
 
 
 class SharedState:
@@ -73,16 +70,16 @@ class SharedState:
     ``policy`` contains the rules for permitted requests. ``context`` resolves requests to devices. If
     ``problem`` is not empty, the link refuses every container that requests devices, with ``problem`` as the
     reason. ``attempted`` is set after the first attempt to register. ``context_requested`` is set while a
-    container waits for a newer state. ``alive_s`` is the time of the last activity of the link's thread
-    (time.monotonic). ``instance`` identifies this process among instances of cdigen
-    (cdigen.nri.decision.handover). ``is_standby`` is true if another instance holds the run directory.
+    container waits for a newer state. ``liveness`` has the beats of the link's thread. ``instance``
+    identifies this process among instances of cdigen (cdigen.nri.decision.handover). ``is_standby`` is true
+    if another instance holds the run directory.
     """
 
     def __init__(self, notify: Callable[[str], None]) -> None:
         self.metrics = NriMetrics()
         self.injected = InjectedContainers()
         self.events: deque[Event] = deque()
-        self.alive_s = time.monotonic()
+        self.liveness = Liveness("the runtime")
         self.policy: InjectionPolicy | None = None
         self.context: DecisionContext | None = None
         self.problem = ""

@@ -1,4 +1,4 @@
-"""The status of the plugin as a value (``PluginStatus``) and as a file (``document``, ``read``).
+"""The status of the plugin as a value (``PluginStatus``) and as a file (``document``).
 
 The file is status.json. The main thread changes the status. The link's thread changes only the metrics and
 the injected containers. Every thread may read the status.
@@ -9,10 +9,9 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from cdigen import __version__
 from cdigen.model.timestamps import timestamp
 from cdigen.nri.injected_containers import InjectedContainers
-from cdigen.service import status as files
+from cdigen.service.status import header
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,14 +25,11 @@ if TYPE_CHECKING:
     from cdigen.nri.shared_state import NriMetrics
     from cdigen.service.status import ServiceProcess
 
-SCHEMA = 1
 CONNECTING, REGISTERING, REGISTERED = ("connecting", "registering", "registered")
-# The state of a killed plugin, whose status file still exists. ``read`` detects this state.
-ENDED = "ended"
 MAX_JOURNAL = 20
 MAX_UNINJECTED = 50
 # The keys and types of the values that ``cdigen status`` shows, in addition to ``service.status.header``.
-_MEMBERS = {
+PARTS = {
     "reason": str,
     "uninjected_count": int,
     "runtime": dict,
@@ -97,16 +93,8 @@ def document(status: PluginStatus, process: ServiceProcess) -> dict[str, Any]:
     """Return STATUS as the JSON document of status.json."""
     abilities, metrics = status.abilities, status.metrics
     return {
-        "schema": SCHEMA,
-        "state": status.state,
-        "since": timestamp(status.since_s),
+        **header(process, state=status.state, since_s=status.since_s, started_s=status.started_s),
         "reason": status.reason,
-        "version": __version__,
-        "pid": process.pid,
-        "pid_started": process.started,
-        "pid_namespace": process.namespace,
-        "instance": process.instance,
-        "started": timestamp(status.started_s),
         "runtime": {}
         if abilities is None
         else {
@@ -140,21 +128,6 @@ def document(status: PluginStatus, process: ServiceProcess) -> dict[str, Any]:
         "problems": [finding.row() for finding in status.problems],
         "journal": list(status.journal),
     }
-
-
-def read(run_dir: str) -> dict[str, Any] | None:
-    """Return the document in RUN_DIR, or None.
-
-    The result is None if there is no document, or if the document has another schema version. If the plugin
-    was killed, ``state`` is ENDED and ``reason`` describes how the end was detected.
-    """
-    try:
-        found = files.read_status(run_dir, schema=SCHEMA, parts=_MEMBERS)
-    except ValueError:
-        return None
-    if found is not None and (problem := files.reason_not_running(run_dir, found)):
-        return {**found, "state": ENDED, "reason": problem}
-    return found
 
 
 def _nonzero(counts: Mapping[str, int]) -> dict[str, int]:

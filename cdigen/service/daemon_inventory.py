@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Inventory, Partition
 
-# The schema of the daemon's status.json.
-_SCHEMA = 1
 _NO_DAEMON = "no cdigen daemon runs"
 
 
@@ -54,7 +52,7 @@ def _reason_not_running(run_dir: str) -> str:
     if problem := _reason_foreign(run_dir):
         return problem
     try:
-        found = read_status(run_dir, schema=_SCHEMA, parts={})
+        found = read_status(run_dir, {})
     except ValueError as error:
         return f"the daemon's status cannot be read: {error}"
     if found is None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecCache
+    from cdigen.watch.files import FileSource
 
     # The versions of the running drivers, and (ctime, inode) of each spec directory and of the inventory.
     Stamp = tuple[str, tuple[tuple[int, int] | None, ...]]
@@ -139,8 +140,8 @@ def read_host_state(
     )
 
 
-def watched_paths(sources: HostSources) -> tuple[str, ...]:
-    """Return the patterns of files that affect the state, for ``watch.files.FileSource``.
+def watch_host(files: FileSource, sources: HostSources, *further: str) -> None:
+    """Make FILES watch the files that affect the state, and the files FURTHER.
 
     The status file is watched to detect the start of a daemon. A daemon writes its status when it gets the
     lock. It writes the inventory only if the inventory has changed.
@@ -151,7 +152,9 @@ def watched_paths(sources: HostSources) -> tuple[str, ...]:
         for suffix in SPEC_SUFFIXES
     ]
     run_dir = f"{sources.runs.rstrip('/')}{sources.run_dir}"
-    return (*specs, f"{run_dir}/{INVENTORY_FILE}", f"{run_dir}/{STATUS_FILE}")
+    # The links of another tree are resolved within that tree.
+    roots = tuple({sources.specs, sources.runs} - {"/"})
+    files.rearm((*specs, f"{run_dir}/{INVENTORY_FILE}", f"{run_dir}/{STATUS_FILE}", *further), roots=roots)
 
 
 def parse_inventory(

@@ -6,28 +6,26 @@ creates the directory again if no other instance has done so.
 
 from __future__ import annotations
 
-import json
 import os
+import threading
+import time
 from contextlib import ExitStack, suppress
 from functools import partial
 
 from cdigen.model.errors import CdigenError, StoreError
-from cdigen.service.instance import this_instance
+from cdigen.service.process.instance import this_instance
 from cdigen.store import tempfiles
 from cdigen.store.directory import RUN_DIRECTORY, open_existing, open_owned
 from cdigen.store.lock import LOCK_FILE, LockHeld, exclusive
 from cdigen.store.snapshot import take_snapshot
+from cdigen.store.state_file import json_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
-    from structlog.typing import FilteringBoundLogger
-
-    from cdigen.service.buffered_log import BufferedLogger
-
-    Logger = BufferedLogger | FilteringBoundLogger
+    from cdigen.service.process.buffered_log import Logger
 
 RUN_DIR = "/run/cdigen"
 
@@ -35,6 +33,8 @@ STATUS_FILE = "status.json"
 INVENTORY_FILE = "inventory.json"
 # Seconds that a second instance waits for the end of the first instance.
 LOCK_TIMEOUT_S = 0.5
+# Seconds before another attempt at a run directory that could not be opened.
+RETRY_S = 1.0
 
 
 class RunDirectory:
@@ -57,6 +57,29 @@ class RunDirectory:
         """
         while not self._try(timeout_s):
             pass
+
+    def take_later(self, on_lock: Callable[[], object]) -> None:
+        """Wait for the lock in a thread, and then call ON_LOCK in the same thread; return immediately.
+
+        The thread blocks in flock(2), which takes no CPU time, and gets the lock within a millisecond after
+        the other instance has ended. If several instances wait, the kernel gives the lock to one of them.
+        Only the end of the process stops the thread.
+        """
+        threading.Thread(target=self._wait, args=(on_lock,), name="standby", daemon=True).start()
+
+    def _wait(self, on_lock: Callable[[], object]) -> None:
+        logged = ""
+        while True:
+            try:
+                self.take(timeout_s=None)
+            except CdigenError as error:
+                if error.message != logged:
+                    logged = error.message
+                    self._log.error("standby", message=error.message, hint=error.hint)
+                time.sleep(RETRY_S)
+            else:
+                on_lock()
+                return
 
     def _try(self, timeout_s: float | None) -> bool:
         """Take the lock; return whether the directory still contains the locked file."""
@@ -83,9 +106,18 @@ class RunDirectory:
         if not self.is_ours():
             self._attempt(self.take)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether this process has taken the lock. Its file may have been removed since."""
+        return self._file is not None
+
     def is_ours(self) -> bool:
         """Return whether this process holds the lock, and the directory still contains the locked file."""
-        return self._file is not None and _present(self.lock) == self._file
+        return self.is_held and _present(self.lock) == self._file
+
+    def has_status(self) -> bool:
+        """Return whether this process holds the lock, and the directory has a status."""
+        return self.is_ours() and os.path.lexists(f"{self._path}/{STATUS_FILE}")
 
     def show(self, *savings: Callable[[str], object]) -> bool:
         """Call each of SAVINGS with the directory's path to write a file; return whether all succeeded."""
@@ -136,8 +168,7 @@ def prepare(run_dir: str) -> None:
 
 def save_status(run_dir: str, document: Mapping[str, Any]) -> None:
     """Write DOCUMENT to the run directory as the status; raise StoreError if the system refuses."""
-    text = json.dumps(document, ensure_ascii=True, indent=1)
-    write_file(run_dir, STATUS_FILE, f"{text}\n".encode("ascii"), if_changed=False)
+    write_file(run_dir, STATUS_FILE, json_content(document), if_changed=False)
 
 
 def write_file(run_dir: str, name: str, content: bytes, *, if_changed: bool = True) -> bool:

@@ -12,9 +12,8 @@ import time
 from contextlib import ExitStack, contextmanager
 
 from cdigen.model.errors import StoreError
+from cdigen.service.process.signals import ShutdownTimeout
 from cdigen.service.rundir import LOCK_TIMEOUT_S, RunDirectory
-from cdigen.service.signals import ShutdownTimeout
-from cdigen.service.standby import StandbyWaiter
 from cdigen.service.status import this_process
 from cdigen.store.lock import LockHeld
 from cdigen.watch.supervisor import Source, Supervisor
@@ -24,9 +23,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from cdigen.service.rundir import Logger
-    from cdigen.service.sd_notify import Notifier
-    from cdigen.service.signals import Signals
+    from cdigen.service.process.context import ProcessContext
     from cdigen.watch.debounce import Debounce
     from cdigen.watch.triggers import Batch
 
@@ -36,7 +33,7 @@ TURN_S = 60.0
 
 
 class ServiceRunner:
-    """The parts of a process with the run directory RUN_DIR; the caller implements the loop.
+    """The parts of the process CONTEXT with the run directory RUN_DIR; the caller implements the loop.
 
     A turn is one iteration of the loop. TURN_S returns the maximum seconds that a turn may wait. The caller
     may set two attributes before ``running``. ``on_stop`` is called in the thread of the signals when the
@@ -47,14 +44,12 @@ class ServiceRunner:
     def __init__(
         self,
         run_dir: str,
+        context: ProcessContext,
         *,
-        notifier: Notifier,
-        logger: Logger,
-        signals: Signals,
         turn_s: Callable[[], float] = lambda: TURN_S,
     ) -> None:
         self.triggers = TriggerQueue()
-        self.run_directory = RunDirectory(run_dir, logger)
+        self.run_directory = RunDirectory(run_dir, context.log)
         self.has_run_directory = False
         self.process = this_process()
         self.is_stopping = False
@@ -62,9 +57,9 @@ class ServiceRunner:
         self.is_standby = self.was_standby = False
         self.alive: Callable[[], str] = self._is_turning
         self.on_stop: Callable[[], object] | None = None
-        self._notifier = notifier
-        self._log = logger
-        self._signals = signals
+        self._notifier = context.notifier
+        self._log = context.log
+        self._signals = context.signals
         self._turn_s = turn_s
         self._supervisor = Supervisor((), self.triggers)
         self._is_reloading = False
@@ -129,7 +124,7 @@ class ServiceRunner:
 
         message = f"{error.holder} serves this host; this instance waits until the other instance ends"
         self._log.info("standby", message=message, lock=self.run_directory.lock)
-        StandbyWaiter(self.run_directory, self._log, take).start()
+        self.run_directory.take_later(take)
 
     def _stand_by(self, error: LockHeld, prepare: Callable[[], object]) -> None:
         """Wait until the instance in ERROR ends, or until this instance must end; call PREPARE first."""

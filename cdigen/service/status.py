@@ -1,33 +1,40 @@
 """``status.json``: the status of a long-running process, and whether the process still runs.
 
-A writer combines ``header`` with its own parts and saves the result (``rundir``). A reader calls
-``read_status`` and ``reason_not_running``. A reader always reads the complete old content or the complete new
-content.
+A writer combines ``header`` with its own parts, and saves the result with a ``StatusWriter``. A reader calls
+``read_service``, or ``read_status`` and ``reason_not_running``. A reader always reads the complete old
+content or the complete new content.
 """
 
 from __future__ import annotations
 
 import errno
 import fcntl
-import json
+import math
 import os
+import time
 from contextlib import suppress
 
 from cdigen import __version__
 from cdigen.model.timestamps import timestamp
-from cdigen.service.instance import this_instance
-from cdigen.service.rundir import STATUS_FILE
+from cdigen.service.process.instance import this_instance
+from cdigen.service.rundir import STATUS_FILE, save_status
 from cdigen.store.directory import RUN_DIRECTORY, open_existing
 from cdigen.store.lock import LOCK_FILE
-from cdigen.store.snapshot import NO_FILE, take_snapshot
+from cdigen.store.state_file import SCHEMA, read_json
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
+    from cdigen.service.rundir import RunDirectory
+
+# Seconds between attempts after a failed write. No event occurs when a full disk has space again.
+_RETRY_S = 5.0
 MAX_STATUS = 8 << 20
+# The state of a process that was killed. ``read_service`` finds this state.
+ENDED = "ended"
 # The fields of every status, with their types.
 _HEADER = {
     "state": str,
@@ -44,7 +51,7 @@ _HEADER = {
 class ServiceProcess:
     """A process, with the facts that distinguish it from a later process with the same process ID.
 
-    ``instance`` is the pod, container or service of the process (``service.instance``), or "" if unknown.
+    ``instance`` is the pod, container or service of the process (``process.instance``), or "" if unknown.
     """
 
     pid: int
@@ -61,12 +68,10 @@ def this_process() -> ServiceProcess:
     )
 
 
-def header(
-    process: ServiceProcess, *, schema: int, state: str, since_s: float, started_s: float
-) -> dict[str, Any]:
+def header(process: ServiceProcess, *, state: str, since_s: float, started_s: float) -> dict[str, Any]:
     """Return the fields that the status document of every process has."""
     return {
-        "schema": schema,
+        "schema": SCHEMA,
         "state": state,
         "since": timestamp(since_s),
         "version": __version__,
@@ -78,8 +83,49 @@ def header(
     }
 
 
+class StatusWriter:
+    """Writes the result of DOCUMENT to RUN_DIRECTORY as the status, at most once in LEAST_S seconds.
+
+    ``due_s`` is the time by CLOCK at which the loop must call ``update`` again if nothing happens.
+    """
+
+    def __init__(
+        self,
+        run_directory: RunDirectory,
+        document: Callable[[], Mapping[str, Any]],
+        *,
+        least_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.due_s = math.inf
+        self._run_directory = run_directory
+        self._document = document
+        self._least_s = least_s
+        self._clock = clock
+        self._tried_s = -math.inf
+        self._saved: Mapping[str, Any] = {}
+
+    def update(self) -> None:
+        """Write the status if it has changed, or if another program has removed the file.
+
+        Raises ``LockHeld`` if another instance holds the run directory.
+        """
+        now_s, run_directory = self._clock(), self._run_directory
+        self.due_s = self._tried_s + self._least_s
+        if not run_directory.is_held:
+            self.due_s = math.inf
+        elif now_s >= self.due_s:
+            document = self._document()
+            self._tried_s, self.due_s = now_s, math.inf
+            if document != self._saved or not run_directory.has_status():
+                run_directory.keep()
+                is_saved = run_directory.show(lambda run_dir: save_status(run_dir, document))
+                self._saved = document if is_saved else {}
+                self.due_s = math.inf if is_saved else now_s + _RETRY_S
+
+
 def instance_of(found: Mapping[str, Any]) -> str:
-    """Return the instance that wrote the document FOUND (``service.instance``), "" if unknown. Pure."""
+    """Return the instance that wrote the document FOUND (``process.instance``), "" if unknown. Pure."""
     instance = found.get("instance")
     return instance if isinstance(instance, str) and instance.isprintable() else ""
 
@@ -92,31 +138,36 @@ def process_of(found: Mapping[str, Any]) -> str:
     return f"{process} of {instance}" if instance.startswith("pod ") else f"{process} ({instance})"
 
 
-def read_status(run_dir: str, *, schema: int, parts: Mapping[str, type]) -> dict[str, Any] | None:
+def read_status(run_dir: str, parts: Mapping[str, type]) -> dict[str, Any] | None:
     """Return the status in RUN_DIR, or None if there is no status.
 
-    The status is an object with the schema number SCHEMA, the fields of ``header`` and the fields of PARTS
-    (names and types). Raises ValueError with the reason if the file has other content, and StoreError if the
-    file cannot be read.
+    The status is an object with the number SCHEMA, the fields of ``header`` and the fields of PARTS (names
+    and types). Raises ValueError with the reason if the file has other content, and StoreError if the file
+    cannot be read.
     """
     with open_existing(os.path.abspath(run_dir), what=RUN_DIRECTORY) as directory:
-        present = NO_FILE if directory is None else take_snapshot(directory, STATUS_FILE, limit=MAX_STATUS)
-    if present == NO_FILE:
+        found = directory and read_json(directory, STATUS_FILE, limit=MAX_STATUS)
+    if not found:
         return None
-    if present.content is None:
-        raise ValueError(f"it is {present.description}")
-    try:
-        found = json.loads(present.content)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"it is not JSON ({error})") from None
-    number = found.get("schema") if isinstance(found, dict) else None
-    if number != schema:
-        raise ValueError(f"its schema is {ascii(number)[:40]}, not {schema}")
     members = _HEADER | dict(parts)
     if wrong := [name for name, kind in members.items() if not isinstance(found.get(name), kind)]:
         raise ValueError(f"its member {wrong[0]!r} is not {_NAMES[members[wrong[0]]]}")
-    document: dict[str, Any] = found
-    return document
+    return found
+
+
+def read_service(run_dir: str, parts: Mapping[str, type]) -> dict[str, Any] | None:
+    """Return the status in RUN_DIR with the fields of PARTS, or None if there is no valid status.
+
+    If the process was killed, ``state`` is ENDED, and ``reason`` describes how the end was detected. Raises
+    StoreError if the file cannot be read.
+    """
+    try:
+        found = read_status(run_dir, parts)
+    except ValueError:
+        return None
+    if found is not None and (problem := reason_not_running(run_dir, found)):
+        return {**found, "state": ENDED, "reason": problem}
+    return found
 
 
 _NAMES = {str: "a text", int: "a number", list: "a list", dict: "an object"}

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.model.strict import as_json
+from cdigen.model.strict import many, string, typed_record
 from cdigen.store import tempfiles
 from cdigen.store.failures import store_error
-from cdigen.store.snapshot import NO_FILE, take_snapshot
+from cdigen.store.state_file import DamagedFile, StateFile
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from cdigen.store.directory import Directory
 
 FILE = "record.json"
-SCHEMA = 1
 NONE = "none"
-_MODE = 0o600
 
 
 @frozen
@@ -39,25 +34,23 @@ class RecordedFile:
     folders: tuple[str, ...] = ()
 
 
+_ENTRY = typed_record(RecordedFile, path=string, folders=many(string))
+_DOCUMENT = StateFile(FILE, {"files": many(_ENTRY)}, mode=0o600)
+
+
 def read(home: Directory) -> tuple[RecordedFile, ...]:
     """Return the entries of the record in HOME.
 
     Without a record, the result is empty. Raises StoreError if the record is damaged.
     """
-    found = take_snapshot(home, FILE)
-    if found == NO_FILE:
-        return ()
-    path = shown(home.file(FILE))
     try:
-        match json.loads(found.content or b""):
-            case {"schema": number, "files": [*entries]} if number == SCHEMA:
-                return tuple(map(_entry, entries))
-        raise ValueError(f"it is not a document of schema {SCHEMA}")
-    except (ValueError, RecursionError) as error:
+        found = _DOCUMENT.read(home)
+    except DamagedFile as error:
         raise StoreError(
-            f"{path} is damaged ({error}): the changed files are unknown",
+            f"{shown(home.file(FILE))} is damaged ({error}): the changed files are unknown",
             hint=f"examine the backups in {shown(home.path)}, then move that folder away",
         ) from None
+    return found["files"] if found else ()
 
 
 def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
@@ -74,14 +67,4 @@ def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
             raise store_error("cannot remove", home.file(FILE), error) from error
         tempfiles.fsync_directory(home)
         return
-    document = {"schema": SCHEMA, "files": [as_json(entry) for entry in entries]}
-    content = json.dumps(document, indent=1).encode("ascii") + b"\n"
-    tempfiles.replace_file(home, FILE, content, mode=_MODE)
-
-
-def _entry(row: Any) -> RecordedFile:
-    match row:
-        case {"path": str(path), "before": str(before), "after": [*after], "folders": [*folders]}:
-            if all(isinstance(text, str) for text in (*after, *folders)):
-                return RecordedFile(path=path, before=before, after=tuple(after), folders=tuple(folders))
-    raise ValueError(f"an entry is invalid: {row!a:.60}")
+    _DOCUMENT.write(home, files=entries)

@@ -17,28 +17,23 @@ at another path than ``home``, it replaces the path of the host's root in the pa
 
 from __future__ import annotations
 
-import json
-import os
 import posixpath
 
 from cdigen.host.root import shown
-from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding
+from cdigen.model.strict import InvalidValue, mapping, string
 from cdigen.store.directory import STATE_DIRECTORY, open_existing
-from cdigen.store.failures import store_error
-from cdigen.store.snapshot import NO_FILE, take_snapshot
-from cdigen.store.tempfiles import fsync_directory, replace_file
+from cdigen.store.state_file import DamagedFile, StateFile
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
     from cdigen.store.directory import Directory
 
 STATE_FILE = "state.json"
-DAMAGED_FILE = "state.json.damaged"
-SCHEMA = 1
 
 
 @frozen
@@ -123,13 +118,7 @@ def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
     state, reason = _read(directory)
     if not reason:
         return state, ()
-    aside = _free_name(directory)
-    try:
-        os.rename(STATE_FILE, aside, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-    except OSError as error:
-        raise store_error("cannot move aside", directory.file(STATE_FILE), error) from error
-    fsync_directory(directory)
-    return state, (_damaged(directory, reason, f"moved aside as {aside}"),)
+    return state, (_damaged(directory, reason, f"moved aside as {_DOCUMENT.move_aside(directory)}"),)
 
 
 def write(directory: Directory, state: State) -> None:
@@ -137,42 +126,26 @@ def write(directory: Directory, state: State) -> None:
 
     The caller holds the lock. Raises StoreError if the file cannot be written.
     """
-    document = {
-        "schema": SCHEMA,
-        "home": directory.real,
-        "specs": {
-            owned.path: {"kind": owned.kind, "driver": owned.driver, "sha256": list(owned.digests)}
-            for owned in state.specs
-        },
+    specs = {
+        owned.path: {"kind": owned.kind, "driver": owned.driver, "sha256": list(owned.digests)}
+        for owned in state.specs
     }
-    # File names can contain bytes that are not UTF-8 (surrogateescape). The ASCII escapes of JSON preserve
-    # these bytes.
-    content = json.dumps(document, indent=1, ensure_ascii=True).encode("ascii") + b"\n"
-    replace_file(directory, STATE_FILE, content)
+    _DOCUMENT.write(directory, home=directory.real, specs=specs)
 
 
 def _read(directory: Directory) -> tuple[State, str]:
     # The second value is the damage. It is empty if the file is valid or does not exist.
-    present = take_snapshot(directory, STATE_FILE)
-    if present == NO_FILE:
-        return State(), ""
-    if present.content is None:
-        return State(), f"it is {present.description}"
     try:
-        return _state(json.loads(present.content), directory.real), ""
-    except (ValueError, RecursionError) as error:
+        found = _DOCUMENT.read(directory)
+    except DamagedFile as error:
         return State(), str(error)
+    return _state(found, directory.real) if found else State(), ""
 
 
-def _state(document: Any, home: str) -> State:
-    # ValueError: the document does not have the format of `write`.
-    match document:
-        case {"schema": number, "home": str(writer_home), "specs": dict(specs)} if number == SCHEMA:
-            writer, reader = _roots(writer_home, home)
-            moved = ((_moved(path, writer, reader), entry) for path, entry in specs.items())
-            owned = (_owned(path, entry) for path, entry in moved)
-            return State(specs=tuple(sorted(owned, key=lambda one: one.path)))
-    raise ValueError(f"it is not a document of schema {SCHEMA}")
+def _state(found: Mapping[str, Any], home: str) -> State:
+    writer, reader = _roots(found["home"], home)
+    owned = (OwnedSpec(path=_moved(path, writer, reader), **entry) for path, entry in found["specs"].items())
+    return State(specs=tuple(sorted(owned, key=lambda one: one.path)))
 
 
 def _roots(writer_home: str, reader_home: str) -> tuple[str, str]:
@@ -188,22 +161,16 @@ def _moved(path: str, writer: str, reader: str) -> str:
     return f"{reader}{path.removeprefix(writer)}" if path.startswith(f"{writer}/") else path
 
 
-def _owned(path: str, entry: Any) -> OwnedSpec:
-    match entry:
+def _entry(value: object, path: str) -> dict[str, Any]:
+    match value:
         case {"kind": str(kind), "driver": str(driver), "sha256": [*digests]}:
-            return OwnedSpec(path=path, kind=kind, digests=tuple(map(str, digests)), driver=driver)
-    raise ValueError(f"the entry of {path!a} is malformed")
+            return {"kind": kind, "driver": driver, "digests": tuple(map(str, digests))}
+    raise InvalidValue(path, "the entry of a spec file")
 
 
-def _free_name(directory: Directory) -> str:
-    for number in range(1, 100):
-        name = DAMAGED_FILE if number == 1 else f"{DAMAGED_FILE}-{number}"
-        if take_snapshot(directory, name) == NO_FILE:
-            return name
-    raise StoreError(
-        f"{shown(directory.file(STATE_FILE))}: damaged, and no name is free to move it aside",
-        hint=f"remove {shown(directory.file(DAMAGED_FILE))}*",
-    )
+_DOCUMENT = StateFile(STATE_FILE, {"home": string, "specs": mapping(_entry)})
+# The names of damaged state files.
+DAMAGED_FILES = _DOCUMENT.aside
 
 
 def _damaged(directory: Directory, reason: str, done: str) -> Finding:

@@ -15,7 +15,7 @@ from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline.device_names import KnownDevice, known_devices
-from cdigen.service.log import make_logger
+from cdigen.service.process.log import make_logger
 from cdigen.value import replace
 
 

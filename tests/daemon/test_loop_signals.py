@@ -109,7 +109,7 @@ def test_signals_that_the_parent_had_blocked_are_handled(host: Host) -> None:
 
 CHILD = """
 from cdigen.host import childprocess
-from cdigen.service import signals
+from cdigen.service.process import signals
 signals.listen()
 print(childprocess.run(("/bin/cat", "/proc/self/status"), deadline_s=10).output.decode())
 """

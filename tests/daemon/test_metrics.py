@@ -5,6 +5,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from support.values.cycle_reports import CHANGED, FAILED, KIND, MISMATCH, QUIET, STARTED_S, STARTING
 from support.values.unhealthy_gpus import ECC, FELL, example, with_causes
 
+from cdigen import __version__
 from cdigen.daemon.metrics import DaemonMetrics
 from cdigen.daemon.report import next_status
 from cdigen.model.health import Cause
@@ -71,7 +72,7 @@ def test_durations_fall_into_buckets(metrics: DaemonMetrics) -> None:
 
 def test_the_last_status_is_exported(metrics: DaemonMetrics) -> None:
     metrics.show(next_status(STARTING, CHANGED, {"files": "", "uevents": "closed"}))
-    assert value(metrics, "cdigen_build_info", version="1.2.3") == 1
+    assert value(metrics, "cdigen_build_info", version=__version__) == 1
     assert value(metrics, "cdigen_last_success_timestamp_seconds") == pytest.approx(STARTED_S + 0.0145)
     assert value(metrics, "cdigen_devices", kind=KIND, state="served") == 2
     assert value(metrics, "cdigen_devices", kind=KIND, state="left-out") == 1

@@ -10,11 +10,12 @@ import pytest
 from support.daemon.threads import beside
 from support.waiting import PATIENCE_S, until
 
-from cdigen.daemon.stats import FRESH_S, MAX_WAITING, PENDING, StatsReader, VendorStats
+from cdigen.daemon.stats import MAX_WAITING, PENDING, StatsReader, VendorStats
 from cdigen.host.root import Root
 from cdigen.model.errors import ConfigError
 from cdigen.model.inventory import Accelerator, Driver, Inventory
 from cdigen.model.stats import DeviceStats
+from cdigen.service.polling import FRESH_S
 from cdigen.vendors.base import DiscoveryContext
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ def test_the_number_of_waiting_callers_is_limited(case: Case) -> None:
     vendor_double = case.vendors["nvidia"]
     vendor_double.may_return.clear()
     with beside(case.reader.read, PATIENCE_S, count=MAX_WAITING) as waiting:
-        assert until(lambda: case.reader._waiting == MAX_WAITING)
+        assert until(lambda: case.reader._poller._waiting == MAX_WAITING)
         # This call returns while the earlier callers still wait.
         assert case.reader.read(2 * PATIENCE_S)[0].problem == PENDING
         assert all(thread.is_alive() for thread in waiting)

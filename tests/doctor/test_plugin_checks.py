@@ -14,7 +14,7 @@ from cdigen.nri.decision.compat import abilities
 from cdigen.nri.shared_state import NriMetrics
 from cdigen.runtimes.users import User
 from cdigen.service.rundir import prepare, save_status
-from cdigen.service.status import this_process
+from cdigen.service.status import ENDED, this_process
 from cdigen.value import replace
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def test_an_unreadable_status_skips_the_check(host: BrokenHost) -> None:
 
 def test_a_killed_plugin_without_a_service_is_a_warning() -> None:
     found = nri.document(plugin_of("containerd", "2.3.4"), this_process())
-    (result,) = live({**found, "state": nri.ENDED, "reason": "process 7, which wrote it, is gone"})
+    (result,) = live({**found, "state": ENDED, "reason": "process 7, which wrote it, is gone"})
     assert (result.ok, result.severity) == (False, "warning")
     assert "process 7, which wrote it, is gone" in result.detail
     assert "containers start without the devices that they request" in result.detail

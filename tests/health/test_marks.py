@@ -43,7 +43,7 @@ def test_a_damaged_file_has_a_finding_and_is_renamed_when_the_next_mark_is_set(
     assert finding is not None
     assert finding.rule == "health-marks-damaged"
     marks.mark(str(tmp_path), "nvidia", gpu(), "smells")
-    assert (tmp_path / marks.DAMAGED).read_text() == damage
+    assert (tmp_path / marks.DAMAGED_FILES[0]).read_text() == damage
     assert [one.reason for one in marks.read_marks(str(tmp_path))[0]] == ["smells"]
 
 

@@ -9,7 +9,7 @@ import pytest
 from support.kubelet.resources import status
 
 from cdigen.kubelet.change_log import StatusChangeLogger
-from cdigen.service.log import make_logger
+from cdigen.service.process.log import make_logger
 
 if TYPE_CHECKING:
     from cdigen.kubelet.registration import State

@@ -26,9 +26,7 @@ from support.kubelet.advertised import Echo
 from support.kubelet.resources import units
 from cdigen.config import KubeletConfig
 from cdigen.service.host_state import HostSources
-from cdigen.service.log import make_logger
-from cdigen.service.sd_notify import Notifier
-from cdigen.service.signals import listen
+from cdigen.service.process.context import service_process
 from cdigen.kubelet.advertised_resources import AdvertisedResources
 from cdigen.kubelet.plugin import KubeletPlugin
 from cdigen.kubelet.plugin_config import KubeletPluginConfig
@@ -45,9 +43,8 @@ class Provider(AdvertisedResources):
 sources = HostSources(host=root, specs=root, spec_dirs=("/run/cdi",), runs=root, run_dir="/run/cdigen")
 config = KubeletPluginConfig(kubelet_dir=kubelet_dir, run_dir=run_dir, sources=sources)
 provider = Provider(KubeletConfig(), (), kubelet_dir)
-logger = make_logger()
-options = {"notifier": Notifier(), "logger": logger, "signals": listen()}
-KubeletPlugin(lambda _: config, lambda _: provider, **options).run()
+with service_process(verbose=False) as context:
+    KubeletPlugin(lambda _: config, lambda _: provider, context).run()
 """
 
 

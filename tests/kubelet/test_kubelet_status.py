@@ -13,7 +13,7 @@ from cdigen.kubelet.counts import AllocationCounts
 from cdigen.kubelet.gpu_memory.state import GpuMemoryState
 from cdigen.kubelet.journal import Allocation
 from cdigen.kubelet.labels.label_file import LabelState
-from cdigen.kubelet.metrics import MAX_POD_SERIES, KubeletCollector
+from cdigen.kubelet.metrics import MAX_POD_SERIES, render
 from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.status import MAX_JOURNAL, MAX_UNITS, KubeletPluginStatus, RegisteredResource, document
@@ -40,7 +40,7 @@ def shown(status: KubeletPluginStatus) -> dict[str, Any]:
 
 
 def scraped(status: KubeletPluginStatus, counts: AllocationCounts | None = None) -> dict[str, float]:
-    lines = KubeletCollector(lambda: status, counts or AllocationCounts()).render().decode().splitlines()
+    lines = render(status, counts or AllocationCounts()).decode().splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 

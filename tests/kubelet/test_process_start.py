@@ -20,7 +20,7 @@ pytestmark = pytest.mark.process
 AS_NOBODY = """
 import os, sys
 from cdigen.cli import kubelet, main, parser
-from cdigen.service import log, sd_notify
+from cdigen.service.process import log, sd_notify
 from cdigen.kubelet import advertised_resources, plugin
 os.setgroups([])
 os.setgid(65534)

@@ -22,10 +22,11 @@ from support.nri.plugin import (
 from support.nri.runtime import Rejected
 from support.waiting import PATIENCE_S, limited, until
 
-from cdigen.nri import status
+from cdigen.nri.status import PARTS
+from cdigen.service.status import ENDED, read_service
 
 GPU = f"{VISIBLE}=0"
-# The limit for the stop of a plugin, for any behaviour of the runtime (cdigen.service.signals).
+# The limit for the stop of a plugin, for any behaviour of the runtime (cdigen.service.process.signals).
 LEFT_WITHIN_S = 1.7
 
 
@@ -130,7 +131,7 @@ def test_the_state_of_a_killed_plugin_is_read_as_ended(here: Host, running: Plug
     running.sees(lambda: running.state == "registered")
     running.stop(signal.SIGKILL)
     assert running.state == "registered"
-    found = status.read(str(here.run_dir))
+    found = read_service(str(here.run_dir), PARTS)
     assert found is not None
-    assert found["state"] == status.ENDED
+    assert found["state"] == ENDED
     assert f"process {running.process.pid} wrote the status, but no process holds" in found["reason"]

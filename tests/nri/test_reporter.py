@@ -18,8 +18,8 @@ from cdigen.nri.reporter import Reporter
 from cdigen.nri.shared_state import NriMetrics
 from cdigen.nri.status import PluginStatus
 from cdigen.nri.wire.messages import RuntimeInfo
-from cdigen.service.buffered_log import BufferedLogger
 from cdigen.service.host_state import HostSources
+from cdigen.service.process.buffered_log import BufferedLogger
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -21,14 +21,14 @@ from cdigen.daemon.report import next_status
 from cdigen.daemon.stats import VendorStats
 from cdigen.extender import metrics as extender
 from cdigen.kubelet import container_response
+from cdigen.kubelet import metrics as kubelet
 from cdigen.kubelet.counts import AllocationCounts
 from cdigen.kubelet.gpu_memory.state import GpuMemoryState
-from cdigen.kubelet.metrics import KubeletCollector
 from cdigen.model.profile import DEFAULT
 from cdigen.model.stats import DeviceStats
+from cdigen.nri import metrics as nri
 from cdigen.nri.decision.decide import IGNORED_REQUEST_CAUSES
 from cdigen.nri.decision.refusal import REFUSAL_CAUSES
-from cdigen.nri.metrics import NriCollector
 from cdigen.pipeline.device_names import known_devices
 from cdigen.value import replace
 
@@ -60,7 +60,7 @@ def daemon_metrics() -> bytes:
 
 
 def nri_metrics() -> bytes:
-    return NriCollector(board()).render()
+    return nri.render(board())
 
 
 def kubelet_metrics() -> bytes:
@@ -70,7 +70,7 @@ def kubelet_metrics() -> bytes:
         GPU, container_response.AllocationRefusal(cause=container_response.CAUSES[0], reason=""), 0.001
     )
     view = replace(served(), shared_memory=GpuMemoryState(node="node1"))
-    return KubeletCollector(lambda: view, counts).render()
+    return kubelet.render(view, counts)
 
 
 def extender_metrics() -> bytes:

@@ -61,9 +61,9 @@ def test_a_reader_with_another_root_of_the_host_converts_the_paths(tmp_path: Pat
 def test_paths_are_converted_by_the_path_of_the_state_directory(
     writer: str, reader: str, path: str, converted: str
 ) -> None:
-    entry = {"kind": "nvidia.com/gpu", "driver": "", "sha256": []}
-    document = {"schema": 1, "home": writer, "specs": {path: entry}}
-    assert [owned.path for owned in states._state(document, reader).specs] == [converted]
+    entry = {"kind": "nvidia.com/gpu", "driver": "", "digests": ()}
+    found = {"home": writer, "specs": {path: entry}}
+    assert [owned.path for owned in states._state(found, reader).specs] == [converted]
 
 
 def test_without_the_directory_or_the_file_the_state_is_empty(tmp_path: Path) -> None:

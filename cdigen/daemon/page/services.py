@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cdigen.daemon.page.view import ServiceState
     from cdigen.runtimes.daemon_service import DaemonService
 
-_SCHEMA = 1
 NRI, KUBELET = "NRI plugin", "kubelet's device plugins"
 _UNREADABLE = "status.json cannot be read"
 # The effect on containers and pods if a service does not run.
@@ -106,7 +105,7 @@ def _read(
     if not folder:
         return None, None
     try:
-        document = read_status(folder, schema=_SCHEMA, parts={"reason": str, "journal": list})
+        document = read_status(folder, {"reason": str, "journal": list})
         if document is None:
             return None, None
         found = describe(document)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from cdigen.model.strict import InvalidValue, flag, many, number, one_of, optional, record
+from cdigen.model.strict import InvalidValue, flag, many, number, one_of, optional, record, typed_record
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml.shapes import ERROR, address, perhaps_empty, text
 
@@ -132,16 +132,7 @@ def _gpu(what: tuple[str, ...]) -> Reader:
     return record(NvmlGpu, index=number, address=optional(address), error=ERROR, **parts)
 
 
-_MIG = record(
-    NvmlMig,
-    index=number,
-    uuid=text,
-    gpu_instance=number,
-    compute_instance=number,
-    profile=perhaps_empty(text),
-    graphics=flag,
-    memory_mib=optional(number),
-)
+_MIG = typed_record(NvmlMig, uuid=text, profile=perhaps_empty(text))
 _IDENTITY: dict[str, Reader] = {
     "uuid": optional(text),
     "mig_mode": optional(flag),

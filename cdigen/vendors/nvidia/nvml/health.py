@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.strict import flag, number, optional, record
+from cdigen.model.strict import typed_record
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml.shapes import ERROR
 
@@ -33,14 +33,4 @@ class NvmlHealth:
     fabric_status: int | None
 
 
-READER = record(
-    NvmlHealth,
-    error=ERROR,
-    recovery_action=optional(number),
-    reset=optional(flag),
-    drain_and_reset=optional(flag),
-    remap_failed=optional(flag),
-    ecc_uncorrected=optional(number),
-    fabric_state=optional(number),
-    fabric_status=optional(number),
-)
+READER = typed_record(NvmlHealth, error=ERROR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.strict import InvalidValue, flag, many, number, record
+from cdigen.model.strict import InvalidValue, many, number, typed_record
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml.shapes import ERROR, address, perhaps_empty, text
 
@@ -38,13 +38,4 @@ def _peers(value: object, path: str) -> Mapping[str, int]:
     return {address(key, path): number(count, f"{path}.{key}") for key, count in value.items()}
 
 
-READER = record(
-    NvmlLinks,
-    error=ERROR,
-    peers=_peers,
-    down=number,
-    switched=number,
-    reached=many(address),
-    fabric=perhaps_empty(text),
-    is_joining=flag,
-)
+READER = typed_record(NvmlLinks, error=ERROR, peers=_peers, reached=many(address), fabric=perhaps_empty(text))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.strict import InvalidValue, optional, record
+from cdigen.model.strict import optional, record, whole
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml.shapes import ERROR
 
@@ -26,10 +26,4 @@ class NvmlMemory:
     total: int | None
 
 
-def _size(value: object, path: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_BYTES:
-        raise InvalidValue(path, f"a whole number from 0 to {MAX_BYTES}")
-    return value
-
-
-READER = record(NvmlMemory, error=ERROR, total=optional(_size))
+READER = record(NvmlMemory, error=ERROR, total=optional(whole(0, MAX_BYTES)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.strict import InvalidValue, many, number, optional, record
+from cdigen.model.strict import many, number, optional, record, whole
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml.shapes import ERROR
 
@@ -81,14 +81,9 @@ class NvmlStats:
     migs: tuple[NvmlMigStats, ...]
 
 
-def _amount(value: object, path: str) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_AMOUNT:
-        raise InvalidValue(path, f"a whole number from 0 to {MAX_AMOUNT - 1}")
-    return value
-
-
-_PROCESS = record(NvmlProcess, pid=number, memory=optional(_amount))
+_AMOUNT = whole(0, MAX_AMOUNT - 1)
+_PROCESS = record(NvmlProcess, pid=number, memory=optional(_AMOUNT))
 _NUMBERS = tuple(name for name in NvmlValues.__annotations__ if name != "processes")
-_VALUES = record(NvmlValues, **dict.fromkeys(_NUMBERS, optional(_amount)), processes=optional(many(_PROCESS)))
+_VALUES = record(NvmlValues, **dict.fromkeys(_NUMBERS, optional(_AMOUNT)), processes=optional(many(_PROCESS)))
 _MIG = record(NvmlMigStats, gpu_instance=number, compute_instance=number, values=_VALUES)
 READER = record(NvmlStats, error=ERROR, values=_VALUES, migs=many(_MIG))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support.waiting import PATIENCE_S, limited
 
-from cdigen.service.sd_notify import Notifier
+from cdigen.service.process.sd_notify import Notifier
 
 
 def listening(address: str) -> socket.socket:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from structlog.typing import FilteringBoundLogger
 
+    from cdigen.service.process.buffered_log import Logger
+
 
 @contextmanager
 def _without(name: str) -> Iterator[None]:
@@ -140,7 +142,7 @@ def capture_libraries(logger: FilteringBoundLogger) -> None:
 
 
 def log_sources(
-    logger: FilteringBoundLogger, now: tuple[tuple[str, str], ...], before: tuple[tuple[str, str], ...]
+    logger: Logger, now: tuple[tuple[str, str], ...], before: tuple[tuple[str, str], ...]
 ) -> None:
     """Log each event source whose problem has changed since BEFORE."""
     known = dict(before)

@@ -1,4 +1,4 @@
-"""``BufferedLogger``: keeps log lines until the logger is imported, then passes the lines to the logger."""
+"""``BufferedLogger``: the log of a process, which keeps lines until the slow import of the logger."""
 
 from __future__ import annotations
 
@@ -10,17 +10,25 @@ if TYPE_CHECKING:
 
 
 class BufferedLogger:
-    """Keeps log lines until ``hand_over`` is called, and passes later lines to the logger immediately."""
+    """Keeps log lines until ``open`` is called, and writes later lines immediately."""
 
     def __init__(self) -> None:
         self._logger: FilteringBoundLogger | None = None
         self._kept: list[tuple[str, str, dict[str, Any]]] = []
 
+    def open(self, *, verbose: bool) -> None:
+        """Write the kept lines and all later lines to stderr, also those of libraries; see ``log``."""
+        from cdigen.service.process.log import capture_libraries, make_logger  # noqa: PLC0415 - takes 50 ms
+
+        logger = make_logger(verbose=verbose)
+        capture_libraries(logger)
+        self.hand_over(logger)
+
     def hand_over(self, logger: FilteringBoundLogger) -> None:
         """Pass the kept lines and all later lines to LOGGER."""
         self._logger = logger
         for level, event, facts in self._kept:
-            getattr(logger, level)(event, **facts)
+            self._log(level, event, facts)
         self._kept = []
 
     def debug(self, event: str, **facts: Any) -> None:
@@ -44,3 +52,7 @@ class BufferedLogger:
             self._kept.append((level, event, facts))
         else:
             getattr(self._logger, level)(event, **facts)
+
+
+if TYPE_CHECKING:
+    Logger = BufferedLogger | FilteringBoundLogger

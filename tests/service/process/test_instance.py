@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdigen.service.instance import this_instance
+from cdigen.service.process.instance import this_instance
 
 if TYPE_CHECKING:
     from pathlib import Path

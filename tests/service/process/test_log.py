@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from support.log_pipe import Read
 
-from cdigen.service import log
+from cdigen.service.process import log
 
 
 @pytest.fixture
@@ -69,5 +69,5 @@ def test_messages_of_libraries_are_logged(pipe: tuple[int, Read]) -> None:
 
 def test_rich_is_not_loaded_even_if_it_is_installed() -> None:
     pytest.importorskip("rich")
-    code = "import sys, cdigen.service.log; assert 'rich' not in sys.modules; import rich"
+    code = "import sys, cdigen.service.process.log; assert 'rich' not in sys.modules; import rich"
     subprocess.run([sys.executable, "-c", code], check=True)

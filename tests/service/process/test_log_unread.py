@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.waiting import PATIENCE_S, limited, pause
 
-from cdigen.service import log
+from cdigen.service.process import log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
