@@ -54,7 +54,6 @@ _DISCOVERY_OPTIONS = (
 )
 _COLOURS = {"error": "31", "warning": "33", "skipped": "33", "ok": "32"}
 _WIDTH = 7
-# The JSON members that the checks read in the status of 'cdigen kubelet', and their types.
 # The prefix of the names of checks for known issues of a runtime release.
 _LIMIT = "limit-"
 
