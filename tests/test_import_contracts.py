@@ -21,8 +21,8 @@ DOWN, HOOK, LOG, STORE, WRITERS, VENDORS, STAGES, NRI, RESOURCES, GPU_MEMORY, KU
 # A module, an import that the module must not have, and the contract that refuses the import.
 FORBIDDEN = [
     ("model/errors.py", "import cdigen.cli.main", DOWN),
-    ("service/log.py", "import cdigen.daemon.states", DOWN),
-    ("service/log.py", "import cdigen.nri.pods", DOWN),
+    ("service/process/log.py", "import cdigen.daemon.states", DOWN),
+    ("service/process/log.py", "import cdigen.nri.pods", DOWN),
     ("vendors/nvidia/tables.py", "import cdigen.cdi.build", DOWN),
     ("health/state.py", "import cdigen.watch.triggers", DOWN),
     ("binfmt/elf.py", "import cdigen.model.errors", DOWN),
@@ -47,7 +47,7 @@ FORBIDDEN = [
     ("nri/decision/audit.py", "import cdigen.nri.wire.messages", NRI),
     ("nri/decision/decide.py", "import cdigen.nri.events", NRI),
     ("nri/wire/session.py", "import cdigen.nri.decision.compat", NRI),
-    ("service/log.py", "import cdigen.kubelet.resources.resource_set", DOWN),
+    ("service/process/log.py", "import cdigen.kubelet.resources.resource_set", DOWN),
     ("kubelet/resources/model.py", "import cdigen.kubelet.registration", KUBELET),
     ("kubelet/newpart.py", "import cdigen.value", KUBELET),
     ("kubelet/resources/selection.py", "import cdigen.kubelet.resources.mig", RESOURCES),

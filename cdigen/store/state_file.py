@@ -2,7 +2,7 @@
 
     {"schema": 1, "<member>": ...}
 
-A module that keeps a document says only which members the document has (``model.strict`` has the readers). A
+A module that keeps a document lists only the members of the document, with readers of ``model.strict``. A
 write replaces the file in one step. A file is damaged if it is not a regular file, is too large, or is not a
 document with the schema and the members. ``service.status`` uses ``read_json`` and ``json_content`` for
 documents of the run directory.

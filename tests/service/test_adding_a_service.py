@@ -106,12 +106,12 @@ def test_the_example_reports_its_devices_as_metrics_and_is_ready_if_there_are_de
     with running(root, run_dir):
         assert until(lambda: status(run_dir))
         assert response(run_dir, "/readyz").startswith("HTTP/1.0 503 ")
-        assert "cdigen_counter_devices 0.0\n" in response(run_dir, "/metrics")
+        assert "counted_devices 0.0\n" in response(run_dir, "/metrics")
         write_spec(root, "0", "1")
         assert until(lambda: status(run_dir).get("devices") == BOTH)
         assert response(run_dir, "/readyz").startswith("HTTP/1.0 200 OK")
         found = response(run_dir, "/metrics")
-        assert "cdigen_counter_devices 2.0\n" in found
+        assert "counted_devices 2.0\n" in found
         assert "cdigen_build_info{" in found
         assert "process_resident_memory_bytes " in found
 
