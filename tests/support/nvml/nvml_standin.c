@@ -591,19 +591,17 @@ API int nvmlDeviceGetRemappedRows(struct device *device, unsigned *corrected, un
 }
 
 struct fabric {
-    unsigned version;
     unsigned char cluster[16];
     int status;
-    unsigned clique, state, health;
+    unsigned clique, state;
 };
 
-API int nvmlDeviceGetGpuFabricInfoV(struct device *device, struct fabric *fabric)
+API int nvmlDeviceGetGpuFabricInfo(struct device *device, struct fabric *fabric)
 {
     const struct result *result;
 
     ENTER_GPU(device);
-    REQUIRE(fabric->version == 0x02000024, INVALID_ARGUMENT);
-    result = result_of(device, __func__, 0);
+    result = result_of(device, "nvmlDeviceGetGpuFabricInfoV", 0);
     REQUIRE(result, NOT_SUPPORTED);
     fabric->state = (unsigned)result->first;
     fabric->status = (int)result->second;
@@ -613,6 +611,19 @@ API int nvmlDeviceGetGpuFabricInfoV(struct device *device, struct fabric *fabric
         fabric->clique = (unsigned)result->second;
     }
     return SUCCESS;
+}
+
+struct versioned_fabric {
+    unsigned version;
+    struct fabric fabric;
+    unsigned health;
+};
+
+API int nvmlDeviceGetGpuFabricInfoV(struct device *device, struct versioned_fabric *versioned)
+{
+    ENTER_GPU(device);
+    REQUIRE(versioned->version == 0x02000024, INVALID_ARGUMENT);
+    return nvmlDeviceGetGpuFabricInfo(device, &versioned->fabric);
 }
 
 struct pci {

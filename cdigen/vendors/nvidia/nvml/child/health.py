@@ -5,7 +5,7 @@ If the GPU or the driver does not support a value, the value is None.
 
 from __future__ import annotations
 
-from ctypes import byref
+from ctypes import Structure, byref, c_int, c_ubyte, c_uint
 
 from session import NOT_AVAILABLE, NvmlCallError
 
@@ -22,11 +22,19 @@ RECOVERY_ACTION = 230  # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION
 RESET, DRAIN_AND_RESET = 226, 227
 _UNCORRECTED = 1  # nvmlMemoryErrorType_t
 _VOLATILE = 0  # nvmlEccCounterType_t: errors since the driver was loaded or the GPU was reset
-# Drivers before 545 have only the second function. CUDA 14 will remove the second function.
-_FABRIC = (
-    ("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t"),
-    ("nvmlDeviceGetGpuFabricInfo", "c_nvmlGpuFabricInfo_t"),
-)
+_VERSION_2 = 0x0200_0024  # nvmlGpuFabricInfo_v2
+
+
+class _Fabric(Structure):
+    """nvmlGpuFabricInfo_t of nvml.h. In pynvml 12.560 and older, clusterUuid has the wrong length 80."""
+
+    _fields_ = (("clusterUuid", c_ubyte * 16), ("status", c_int), ("cliqueId", c_uint), ("state", c_ubyte))
+
+
+class _VersionedFabric(Structure):
+    """nvmlGpuFabricInfo_v2_t of nvml.h."""
+
+    _fields_ = (("version", c_uint), ("fabric", _Fabric), ("healthMask", c_uint))
 
 
 def blank() -> dict[str, Any]:
@@ -55,11 +63,12 @@ def read(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object
 
 def fabric(nvml: Nvml, handle: object) -> Any:
     """Return NVML's structure with the GPU's fabric, or None if the GPU has no fabric."""
-    for function, structure in _FABRIC:
-        info = nvml.structure(structure)
-        if info is not None and value(nvml, function, handle, byref(info)) is not None:
-            return info
-    return None
+    versioned, unversioned = _VersionedFabric(version=_VERSION_2), _Fabric()
+    if value(nvml, "nvmlDeviceGetGpuFabricInfoV", handle, byref(versioned)) is not None:
+        return versioned.fabric
+    # Drivers before 545 and pynvml before 12.550 have only this function. CUDA 14 will remove it.
+    is_read = value(nvml, "nvmlDeviceGetGpuFabricInfo", handle, byref(unversioned)) is not None
+    return unversioned if is_read else None
 
 
 def value(nvml: Nvml, function: str, *arguments: object) -> Any:

@@ -65,11 +65,6 @@ class Nvml:
         """Return the error for a failure of NVML's FUNCTION with CODE."""
         return NvmlCallError(function, self._names.get(code, f"NVML_ERROR_{code}"), code)
 
-    def structure(self, name: str) -> Any:
-        """Return a new object of pynvml's structure NAME, or None if pynvml does not have this structure."""
-        made = getattr(self._pynvml, name, None)
-        return None if made is None else made()
-
     def value(self, function: str, *arguments: object) -> Any:
         """Return the result of FUNCTION, or None if the GPU or the driver does not support it."""
         try:
