@@ -173,7 +173,8 @@ def test_a_stream_with_a_flipped_byte_is_read_or_ends_the_session(data: st.DataO
         session.feed(bytes(good))
     except SessionError:
         return
-    assert session.refuse(7, "no such call") == b""
+    # The number of no request: it differs from 3 and from 5 in two bytes, and one byte was changed.
+    assert session.refuse(0x0107, "no such call") == b""
 
 
 def test_a_session_reads_requests_like_the_messages_module() -> None:
