@@ -67,17 +67,24 @@ ctr --namespace {NAMESPACE} tasks list --quiet |
     xargs --no-run-if-empty ctr --namespace {NAMESPACE} tasks delete --force
 """
 
-# ctr discards the output of a container that ends before ctr has opened its pipes. Therefore the container
-# first writes an empty line to each pipe, and its command begins after ctr has forwarded both lines.
-AFTER_HANDSHAKE = 'echo; echo >&2; read -r _; read -r _; exec "$@"'
-INSTALL_CTR_RUN = f"""
+# ctr discards the output of a container that ends before ctr has opened its pipes, and what ctr has not
+# read before the container ends. Therefore the container first writes an empty line to each pipe, and its
+# command begins after ctr has forwarded both lines. After the command, the container writes EOT to each pipe,
+# and ends after ctr has forwarded both.
+HANDSHAKES = (
+    "echo; echo >&2; read -r _; read -r _; "
+    r'"$@"; status=$?; printf "\004\n"; printf "\004\n" >&2; read -r _; read -r _; exit $status'
+)
+INSTALL_CTR_RUN = rf"""
 cat >/usr/local/bin/ctr-run <<'SCRIPT'
 #!/bin/bash
 passed_on() {{
-    if IFS= read -r line; then
-        if [ -z "$line" ]; then echo >&3; else printf '%s\\n' "$line"; fi
-        cat
-    fi
+    IFS= read -r line || return
+    if [ -z "$line" ]; then echo >&3; else printf '%s\n' "$line"; fi
+    while IFS= read -r line; do
+        if [[ $line = *$'\004' ]]; then printf %s "${{line%?}}"; echo >&3; else printf '%s\n' "$line"; fi
+    done
+    printf %s "$line"
 }}
 input=$(mktemp --dry-run)
 mkfifo "$input"
@@ -114,7 +121,7 @@ RUNTIMES = {
     "docker": Runtime(run="docker run --network none --rm"),
     "containerd": Runtime(
         run="ctr-run",
-        image=f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM sh -c '{AFTER_HANDSHAKE}' sh",
+        image=f"{DEBIAN_IMAGE}:latest test-$RANDOM-$RANDOM sh -c '{HANDSHAKES}' sh",
         volume="--mount type=bind,src={path},dst={path},options=rbind:{mode}",
     ),
 }
