@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # process keeps running, so that other processes can enter its namespace.
 _SET_UP = """
 set -e
-base=$1 repository=$2 prefix=$3
+base=$1
 mount -t tmpfs live "$base"
 mkdir "$base/lower" "$base/upper" "$base/work" "$base/root"
 cp -a "$base.driver/." "$base/lower/"
@@ -39,12 +39,12 @@ mount -t tmpfs driver proc/driver
 cp -a "$base/lower/proc/driver/." proc/driver/
 mount --bind "$base/lower/proc/devices" proc/devices
 cp -a /dev/null /dev/zero /dev/random /dev/urandom dev/
-for own in "$repository" "$prefix"; do mkdir -p ".$own" && mount --rbind "$own" ".$own"; done
+for own in $2; do mkdir -p ".$own" && mount --rbind "$own" ".$own"; done
 rm -rf etc/cdi etc/cdigen run/cdi run/cdigen var/lib/cdigen
 rm -f .dockerenv run/.containerenv run/systemd/container
 mkdir -p run tmp
-for binary in $4; do rm -f ".$binary"; done
-printf '%s\\n' "$5" >usr/bin/cdigen
+for binary in $3; do rm -f ".$binary"; done
+printf '%s\\n' "$4" >usr/bin/cdigen
 chmod 755 usr/bin/cdigen
 echo ready
 exec sleep 100000
@@ -120,13 +120,15 @@ def live_host(base: Path) -> Iterator[LiveHost]:
     driver_files.debian_13(driver)
     write_kernel_side(driver, example_gpus(2))
     base.mkdir()
+    # An interpreter without a virtual environment is in /usr, where the fake driver's libraries are too.
+    own_folders = " ".join(sorted({str(REPOSITORY), sys.prefix} - {sys.base_prefix}))
     binaries = " ".join(f"{folder}/{name}" for folder in FOLDERS for name in BINARIES.values())
     command = f"""#!/bin/sh
 unset KUBERNETES_SERVICE_HOST
 cd {REPOSITORY} && PYTHONWARNINGS={quote(WARNINGS)} exec {sys.executable} -m cdigen "$@\""""
-    own = (tool("unshare", "util-linux"), "--mount", "--propagation", "private")
+    unshare = (tool("unshare", "util-linux"), "--mount", "--propagation", "private")
     with subprocess.Popen(
-        [*own, "/bin/sh", "-c", _SET_UP, "sh", str(base), str(REPOSITORY), sys.prefix, binaries, command],
+        [*unshare, "/bin/sh", "-c", _SET_UP, "sh", str(base), own_folders, binaries, command],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
