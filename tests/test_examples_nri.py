@@ -10,7 +10,7 @@ import pytest
 from support.values.example_pods import CONFIGURATION, UUID, ExamplePod, read_pods
 
 from cdigen.cli import resolve
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import command_parser
 
 MANAGEMENT, PLUGINS = "management.nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu"
 DEVICES = {"nvidia.com/gpu": ("0", "1", UUID, "all"), MANAGEMENT: ("all",), PLUGINS: (UUID,)}
@@ -32,8 +32,7 @@ def resolved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Resolve:
         (specs / f"{kind.replace('/', '-')}.json").write_text(json.dumps(spec))
 
     def run(pod: ExamplePod, *arguments: str, config: Path = CONFIGURATION) -> Any:
-        parser = Parser(prog="cdigen resolve", summary="resolve", examples=resolve.EXAMPLES)
-        resolve.add_options(parser)
+        parser = command_parser("resolve")
         words = ["--namespace", pod.namespace, "--container", pod.container]
         words += [word for pair in pod.env.items() for word in ("--env", "=".join(pair))]
         words += [word for pair in pod.labels.items() for word in ("--label", "=".join(pair))]

@@ -37,7 +37,6 @@ def add_options(parser: ArgumentParser) -> None:
         help="check every key: exit 0 if all are valid, 2 if not, 5 if the file cannot be read",
     )
     options.add_root_options(parser)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

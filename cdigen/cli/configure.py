@@ -7,6 +7,7 @@ import sys
 from importlib import import_module
 
 from cdigen.cli import options, report
+from cdigen.cli.option_table import add
 from cdigen.cli.restarts import SERVICES, command_for, restart
 from cdigen.host.root import is_plain, shown
 from cdigen.model.change import Change
@@ -53,29 +54,14 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     names = tuple(RUNTIME_NAMES)
     parser.add_argument("runtime", metavar="RUNTIME", choices=names, help=", ".join(names))
-    parser.add_argument(
-        "--dry-run", action="store_true", help="print the changes as a diff, and change nothing"
+    add(parser, "--dry-run", help="print the changes as a diff, and change nothing")
+    add(parser, "--undo", "--nri", "--nri-required", "--restart")
+    text = (
+        "a spec directory for the runtime, a path on the host; repeatable, the last has priority "
+        "(default: the spec directories of cdigen's configuration)"
     )
-    parser.add_argument(
-        "--undo", action="store_true", help="restore the files as they were before this command changed them"
-    )
-    parser.add_argument("--nri", action="store_true", help="also enable NRI (containerd, crio)")
-    parser.add_argument(
-        "--nri-required",
-        action="store_true",
-        help="like --nri, and no container starts without the plugin (containerd 2.2, CRI-O 1.34)",
-    )
-    parser.add_argument("--restart", action="store_true", help="restart the runtime after a change")
-    parser.add_argument(
-        "--spec-dir",
-        metavar="DIR",
-        type=options.not_empty,
-        action="append",
-        help="a spec directory for the runtime, a path on the host; repeatable, the last has priority "
-        "(default: the spec directories of cdigen's configuration)",
-    )
+    add(parser, "--spec-dir", help=text)
     options.add_root_options(parser)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -41,7 +41,6 @@ _CHANGES = frozenset({"kernel-module-loaded", "node-created", "node-link-created
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     options.add_root_options(parser)
-    options.add_output_options(parser)
     # This command does not have these options. The configuration has their values, except for NVML (off).
     parser.set_defaults(
         driver_root=None,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdigen.cli import options
 from cdigen.daemon import status
 from cdigen.model.errors import HostError
+from cdigen.model.strict import as_json
 from cdigen.pipeline.device_names import known_devices
 from cdigen.service.daemon_inventory import read_daemon_inventory
 from cdigen.service.status import reason_not_running
@@ -12,12 +13,11 @@ from cdigen.vendors.registry import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
     from typing import Any
 
     from cdigen.config import Settings
     from cdigen.host.root import Root
-    from cdigen.model.health import Cause
     from cdigen.pipeline.device_names import KnownDevice
     from cdigen.runtimes.daemon_service import DaemonService
     from cdigen.service.host_state import HostInventory
@@ -74,19 +74,5 @@ def device_row(device: KnownDevice) -> dict[str, Any]:
         "model": gpu.model,
         "usable": device.usable,
         "health": device.health,
-        "causes": cause_rows(device.causes),
+        "causes": as_json(device.causes),
     }
-
-
-def cause_rows(causes: Iterable[Cause]) -> list[dict[str, str]]:
-    """Return CAUSES as JSON objects."""
-    return [
-        {
-            "cause": cause.cause,
-            "since": cause.since,
-            "detail": cause.detail,
-            "clears_when": cause.clears_when,
-            "next_step": cause.next_step,
-        }
-        for cause in causes
-    ]

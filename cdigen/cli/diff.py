@@ -7,6 +7,7 @@ import sys
 
 from cdigen.cdi.compare import compare
 from cdigen.cli import argument_checks, discovery_options, options, report
+from cdigen.cli.option_table import add
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.host.root import shown
@@ -46,9 +47,8 @@ class _Difference:
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     add_spec_options(parser)
-    options.add_spec_dir_option(parser)
+    add(parser, "--spec-dir")
     discovery_options.add_discovery_options(parser, takes_inventory=False)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

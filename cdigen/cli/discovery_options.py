@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from cdigen import config
-from cdigen.cli.options import absolute, add_root_options, not_empty, outer_directory, read_input
+from cdigen.cli.option_table import add
+from cdigen.cli.options import absolute, add_root_options, outer_directory, read_input
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, HostError
 from cdigen.model.findings import Finding
@@ -30,44 +31,10 @@ def add_discovery_options(parser: argparse.ArgumentParser, *, takes_inventory: b
     """
     add_root_options(parser)
     group = parser.add_argument_group("discovery")
-    group.add_argument(
-        "--vendor",
-        metavar="NAME",
-        action="append",
-        choices=NAMES,
-        help=f"only this vendor: {', '.join(VENDORS)}, or a vendor of another package",
-    )
-    group.add_argument(
-        "--driver-root", metavar="DIR", help="the folder with the driver's files (a driver container)"
-    )
-    group.add_argument("--dev-root", metavar="DIR", help="the folder with the device nodes")
-    group.add_argument(
-        "--library-search-path", metavar="DIR", action="append", help="search libraries only in DIR"
-    )
-    group.add_argument(
-        "--binary-search-path", metavar="DIR", action="append", help="search programs only in DIR"
-    )
-    group.add_argument(
-        "--config-search-path", metavar="DIR", action="append", help="search data files only in DIR"
-    )
-    group.add_argument("--mode", choices=config.MODES, help="the kind of host (default: auto)")
-    group.add_argument(
-        "--nvml",
-        metavar="auto|off|PATH",
-        type=not_empty,
-        help="whether to query NVML for data that /proc and /sys lack",
-    )
-    group.add_argument(
-        "--inventory",
-        metavar="FILE",
-        type=not_empty,
-        help="an inventory ('cdigen inspect --json') instead of a host"
-        if takes_inventory
-        else argparse.SUPPRESS,
-    )
-    group.add_argument(
-        "--strict", action="store_true", help="fail if a requested vendor has no devices or is incomplete"
-    )
+    add(group, "--vendor", "--driver-root", "--dev-root")
+    add(group, "--library-search-path", "--binary-search-path", "--config-search-path", "--mode", "--nvml")
+    add(group, "--inventory", **({} if takes_inventory else {"help": argparse.SUPPRESS}))
+    add(group, "--strict")
 
 
 def refuse_inventory(arguments: argparse.Namespace) -> None:

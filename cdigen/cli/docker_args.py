@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli import argument_checks, discovery_options, options, report
+from cdigen.cli.option_table import add
 from cdigen.model.errors import ConfigError, HostError
 from cdigen.model.findings import Finding, errors
 from cdigen.pipeline.arguments import (
-    FORMS,
     InvalidChoiceError,
     named_devices,
     select_devices,
@@ -51,14 +51,8 @@ def add_options(parser: ArgumentParser) -> None:
         help="a number from 'cdigen topology' or /gpu/info, a UUID or its beginning (GPU-...), a PCI "
         "address or a CDI name (default: all)",
     )
-    parser.add_argument(
-        "--form",
-        choices=FORMS,
-        default="cdi",
-        help="cdi: CDI names; classic: nodes, groups and a volume, for engines without CDI (default: cdi)",
-    )
+    add(parser, "--form")
     discovery_options.add_discovery_options(parser)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -9,6 +9,7 @@ import os
 import sys
 
 from cdigen.cli import argument_checks, discovery_options, options, report, terminal
+from cdigen.cli.option_table import add
 from cdigen.cli.restarts import command_for
 from cdigen.cli.spec_options import configured_options, delivery_options
 from cdigen.doctor.context import Context, DoctorRequest
@@ -61,42 +62,15 @@ _LIMIT = "limit-"
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     group = parser.add_argument_group("scope")
-    group.add_argument(
-        "--for",
-        dest="runtimes",
-        metavar="RUNTIME",
-        action="append",
-        choices=(*RUNTIME_NAMES, KUBELET),
-        help=f"check only this runtime: {', '.join(RUNTIME_NAMES)} (default: all installed runtimes); "
-        "kubelet: a Kubernetes node, and the runtime of its kubelet",
+    text = (
+        f"check only this runtime: {', '.join(RUNTIME_NAMES)} (default: all installed runtimes); "
+        "kubelet: a Kubernetes node, and the runtime of its kubelet"
     )
-    group.add_argument(
-        "--device",
-        metavar="NAME",
-        action="append",
-        type=options.not_empty,
-        help="check only this device, such as nvidia.com/gpu=0",
-    )
-    group.add_argument(
-        "--user",
-        metavar="NAME",
-        type=options.not_empty,
-        help="check the rootless containers of this user (default: the present user)",
-    )
-    group = parser.add_argument_group("migration")
-    group.add_argument(
-        "--migrate",
-        metavar="FILE",
-        nargs="*",
-        help="print the leftovers of NVIDIA's, AMD's and Intel's tools, and the steps to cdigen, without "
-        "changes; with FILEs (scripts, unit and compose files): their requests for GPUs, and replacements",
-    )
-    group = parser.add_argument_group("bug report")
-    group.add_argument(
-        "--bundle", metavar="FILE", type=options.not_empty, help="pack the evidence into FILE (tar.gz)"
-    )
+    add(group, "--for", choices=(*RUNTIME_NAMES, KUBELET), help=text)
+    add(group, "--device", "--user")
+    add(parser.add_argument_group("migration"), "--migrate")
+    add(parser.add_argument_group("bug report"), "--bundle")
     discovery_options.add_discovery_options(parser, takes_inventory=False)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

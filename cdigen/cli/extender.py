@@ -8,7 +8,7 @@ from __future__ import annotations
 import gc
 import os
 
-from cdigen.cli import options
+from cdigen.cli.option_table import add
 from cdigen.model.errors import ConfigError
 
 TYPE_CHECKING = False
@@ -29,52 +29,20 @@ EXAMPLES = """\
 
 LISTEN = "127.0.0.1:12345"
 RUN_DIR = "/run/cdigen-extender"
-STRATEGIES = ("binpack", "spread")
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of this command."""
     group = parser.add_argument_group("the cluster")
-    _add(
-        group,
-        "--kubeconfig",
-        "FILE",
-        "kubeconfig of the API server (default: the service account of the pod)",
-    )
-    _add(group, "--namespace", "NAME", "namespace of the ledgers (default: the pod's namespace, else cdigen)")
-    _add(group, "--resource", "NAME", "resource of memory units (default: aliyun.com/gpu-mem)")
-    _add(group, "--count-resource", "NAME", "resource of the number of GPUs (default: aliyun.com/gpu-count)")
-    group.add_argument(
-        "--strategy",
-        choices=STRATEGIES,
-        default="binpack",
-        help="fill GPUs one after the other, or use the emptiest (default: binpack)",
-    )
-    group.add_argument(
-        "--node-strategy",
-        choices=STRATEGIES,
-        help="prefer the fullest nodes, or the emptiest (default: as --strategy)",
-    )
+    text = "kubeconfig of the API server (default: the service account of the pod)"
+    add(group, "--kubeconfig", help=text)
+    text = "namespace of the ledgers (default: the pod's namespace, else cdigen)"
+    add(group, "--namespace", default=None, help=text)
+    add(group, "--resource", "--count-resource", "--strategy", "--node-strategy")
     group = parser.add_argument_group("the scheduler")
-    _add(group, "--listen", "HOST:PORT", f"address to listen on (default: {LISTEN})")
-    _add(group, "--tls-cert", "FILE", "certificate of the extender; with it, only TLS is served")
-    _add(group, "--tls-key", "FILE", "private key, if the file of --tls-cert does not contain it")
-    _add(group, "--client-ca", "FILE", "CA of client certificates; with it, clients need a certificate")
-    group.add_argument(
-        "--client-name",
-        metavar="NAME",
-        action="append",
-        type=options.not_empty,
-        help="common name or alternative name of client certificates (repeatable; default: any)",
-    )
-    _add(
-        group,
-        "--token-file",
-        "FILE",
-        "token that clients must send, as Bearer token or as password of Basic authentication",
-    )
-    _add(parser, "--run-dir", "DIR", f"directory of status.json (default: {RUN_DIR})")
-    options.add_output_options(parser)
+    add(group, "--listen", help=f"address to listen on (default: {LISTEN})")
+    add(group, "--tls-cert", "--tls-key", "--client-ca", "--client-name", "--token-file")
+    add(parser, "--run-dir", help=f"directory of status.json (default: {RUN_DIR})")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -119,10 +87,6 @@ def _warn_of_clients(access: Access, host: str, port: int, log: Logger) -> None:
     if access.client_ca and not access.client_names:
         text = f"any client with a certificate of {access.client_ca} may bind pods: use --client-name"
         log.warning("options", message=text)
-
-
-def _add(group: argparse._ActionsContainer, name: str, metavar: str, text: str) -> None:
-    group.add_argument(name, metavar=metavar, type=options.not_empty, help=text)
 
 
 def _address(text: str) -> tuple[str, int]:

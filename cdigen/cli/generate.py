@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from cdigen.cli import argument_checks, discovery_options, options, report
+from cdigen.cli.option_table import add
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.config import SPEC_DIRS
@@ -51,28 +52,11 @@ _GPUS = "/gpu"
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     output = parser.add_argument_group("output").add_mutually_exclusive_group()
-    output.add_argument(
-        "--write", action="store_true", help="write into the last spec directory, one file per kind"
-    )
-    output.add_argument("--output", metavar="FILE", type=options.not_empty, help="write into FILE")
-    output.add_argument(
-        "--output-dir", metavar="DIR", type=options.not_empty, help="write into DIR, one file per kind"
-    )
-    parser.add_argument(
-        "--format", choices=("json", "yaml"), default="json", help="the format (default: json)"
-    )
-    parser.add_argument(
-        "--replace-foreign", action="store_true", help="move a clashing foreign spec aside (with --write)"
-    )
-    parser.add_argument(
-        "--withdraw",
-        action="store_true",
-        help="remove cdigen's specs of vendors and kinds that the host no longer has (with --write)",
-    )
+    add(output, "--write", "--output", "--output-dir")
+    add(parser, "--format", "--replace-foreign", "--withdraw")
     add_spec_options(parser)
-    options.add_spec_dir_option(parser)
+    add(parser, "--spec-dir")
     discovery_options.add_discovery_options(parser)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -7,6 +7,7 @@ import time
 
 from cdigen.cli import health_marks, options, report
 from cdigen.cli.daemon_files import daemon_inventory, device_row, devices_of, running_status
+from cdigen.cli.option_table import add
 from cdigen.host.root import shown
 from cdigen.model.ages import ago
 from cdigen.model.errors import HostError, StoreError
@@ -34,25 +35,8 @@ EXAMPLES = """\
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    group = parser.add_argument_group("marks")
-    group.add_argument(
-        "--mark",
-        metavar="DEVICE",
-        type=options.not_empty,
-        help="mark a device as unhealthy until --clear: a CDI name, number, UUID or PCI address",
-    )
-    group.add_argument(
-        "--reason", metavar="TEXT", help="the reason for --mark, one line of at most 200 characters"
-    )
-    group.add_argument(
-        "--clear",
-        metavar="DEVICE",
-        type=options.not_empty,
-        help="remove the mark from a device, and clear causes that are events (Xids, resets, PCIe errors);"
-        " causes that the daemon still finds remain",
-    )
+    add(parser.add_argument_group("marks"), "--mark", "--reason", "--clear")
     options.add_root_options(parser)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -6,6 +6,7 @@ import sys
 
 from cdigen.cli import argument_checks, discovery_options, options, report
 from cdigen.cli.daemon_files import daemon_inventory
+from cdigen.cli.option_table import add
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import generate_options
 from cdigen.host import mounts
@@ -37,15 +38,10 @@ EXAMPLES = """\
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument(
-        "--stats",
-        action="store_true",
-        help="show statistics of the devices instead: memory, utilization, temperature, power, processes",
-    )
+    add(parser, "--stats")
     add_spec_options(parser, note="The options of generate. They are checked, but do not change the output.")
-    options.add_spec_dir_option(parser)
+    add(parser, "--spec-dir")
     discovery_options.add_discovery_options(parser)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

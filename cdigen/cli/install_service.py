@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from cdigen.cli import options, own_package, own_service, report
 from cdigen.cli.install_checks import require_installed, require_trusted, require_writable
 from cdigen.cli.install_files import InstallLayout, install_files, installation_lock, remove_files
+from cdigen.cli.option_table import add
 from cdigen.cli.own_package import COMMAND
 from cdigen.config import Settings
 from cdigen.host import childprocess
@@ -58,29 +59,8 @@ class _Outcome:
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument(
-        "--remove",
-        action="store_true",
-        help="stop the services, withdraw the specs, remove state, views and the files of this command",
-    )
-    parser.add_argument(
-        "--no-start", action="store_true", help="only install the files; enable, start and restart nothing"
-    )
-    group = parser.add_argument_group("folders")
-    group.add_argument(
-        "--prefix",
-        metavar="DIR",
-        type=options.not_empty,
-        default="/usr",
-        help="install below DIR (default: /usr)",
-    )
-    group.add_argument(
-        "--destdir",
-        metavar="DIR",
-        type=options.not_empty,
-        help="use DIR as /; this host is not changed, and no service is started",
-    )
-    options.add_output_options(parser)
+    add(parser, "--remove", "--no-start")
+    add(parser.add_argument_group("folders"), "--prefix", "--destdir")
 
 
 def run(arguments: Namespace) -> int:

@@ -14,13 +14,15 @@ import sys
 from urllib.parse import quote, urlencode
 
 from cdigen import __version__
-from cdigen.cli import options, report
+from cdigen.cli import report
+from cdigen.cli.option_table import add, not_empty
+from cdigen.cli.parser import Parser
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
+    from argparse import Namespace
     from collections.abc import Callable, Iterator
 
     from cdigen.kubeapi.credentials import ApiServerConfig
@@ -48,16 +50,17 @@ class _Source:
     page: int
 
 
-def add_options(parser: ArgumentParser) -> None:
-    """Add the options of this command."""
-    parser.add_argument("node", metavar="NODE", nargs="?", type=options.not_empty, help="show only this node")
+def make_parser() -> Parser:
+    """Return the parser of this program."""
+    parser = Parser(prog=NAME, summary=SUMMARY, examples=EXAMPLES)
+    parser.add_argument("node", metavar="NODE", nargs="?", type=not_empty, help="show only this node")
     parser.add_argument("-d", "--details", action="store_true", help="show a row for each pod")
-    _add(parser, "--kubeconfig", "FILE", "kubeconfig of the API server (default: KUBECONFIG, ~/.kube/config)")
-    _add(parser, "--resource", "NAME", "resource of memory units (default: aliyun.com/gpu-mem)")
-    _add(parser, "--count-resource", "NAME", "resource of the number of GPUs (default: aliyun.com/gpu-count)")
+    add(parser, "--kubeconfig", help="kubeconfig of the API server (default: KUBECONFIG, ~/.kube/config)")
+    add(parser, "--resource", "--count-resource")
     parser.add_argument("--verbose", action="store_true", help="show the traceback of an internal error")
     parser.add_argument("-V", "--version", action="version", version=f"{NAME} {__version__}",
                         help="show the version")  # fmt: skip
+    return parser
 
 
 def run(arguments: Namespace) -> int:
@@ -84,10 +87,6 @@ def run(arguments: Namespace) -> int:
         sys.stdout, gpushare_texts.details(found) if arguments.details else gpushare_texts.summary(found)
     )
     return 0
-
-
-def _add(parser: ArgumentParser, name: str, metavar: str, text: str) -> None:
-    parser.add_argument(name, metavar=metavar, type=options.not_empty, help=text)
 
 
 def _listed(source: _Source, path: str, selector: str = "") -> Iterator[object]:

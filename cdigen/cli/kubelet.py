@@ -7,6 +7,7 @@ import socket
 from importlib.util import find_spec
 
 from cdigen.cli import options
+from cdigen.cli.option_table import add
 from cdigen.cli.service_sources import log_missing_directories, settings_or_defaults, sources
 from cdigen.config import matches
 from cdigen.host.root import shown
@@ -44,38 +45,13 @@ _MACHINE, _MAX_MACHINE = "/sys/class/dmi/id/product_name", 4096
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     group = parser.add_argument_group("the kubelet")
-    group.add_argument(
-        "--kubelet-dir",
-        metavar="DIR",
-        type=options.not_empty,
-        help=f"the folder of the kubelet (option --root-dir of the kubelet; default: {KUBELET_DIR})",
-    )
-    group.add_argument(
-        "--kubeconfig",
-        metavar="FILE",
-        type=options.not_empty,
-        help="the kubeconfig for the API server, for GPUs that are shared by memory",
-    )
-    group.add_argument(
-        "--node-name",
-        metavar="NAME",
-        type=options.not_empty,
-        help="the name of this node at the API server (default: the host's name)",
-    )
-    parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="the folder for status and HTTP socket"
-    )
-    options.add_standby_option(parser)
-    parser.add_argument(
-        "--daemon-run-dir",
-        metavar="DIR",
-        type=options.not_empty,
-        help="the run directory of 'cdigen run', which reports devices and health (default: daemon.run_dir "
-        "in the configuration)",
-    )
+    text = f"the folder of the kubelet (option --root-dir of the kubelet; default: {KUBELET_DIR})"
+    add(group, "--kubelet-dir", help=text)
+    add(group, "--kubeconfig", "--node-name")
+    add(parser, "--run-dir", help="the folder for status and HTTP socket")
+    add(parser, "--standby", "--daemon-run-dir")
     options.add_root_options(parser)
-    options.add_spec_dir_option(parser)
-    options.add_output_options(parser)
+    add(parser, "--spec-dir")
 
 
 def run(arguments: Namespace) -> int:
@@ -94,13 +70,7 @@ def run(arguments: Namespace) -> int:
         log_missing_directories(arguments, context.log)
 
         def provider(config: KubeletPluginConfig) -> AdvertisedResources:
-            return AdvertisedResources(
-                config.settings,
-                config.profiles,
-                config.kubelet_dir,
-                make_agent=lambda shared: _agent(arguments, shared, context.log),
-                state_dir=config.state_dir,
-            )
+            return AdvertisedResources(config, lambda shared: _agent(arguments, shared, context.log))
 
         plugin = KubeletPlugin(lambda is_first: setup(arguments, is_lenient=is_first), provider, context)
         plugin.run(is_standby=arguments.standby)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli import argument_checks, options, report
-from cdigen.cli.daemon_files import cause_rows, daemon_inventory, devices_of
+from cdigen.cli.daemon_files import daemon_inventory, devices_of
+from cdigen.cli.option_table import add
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.profile import capability_profiles
+from cdigen.model.strict import as_json
 from cdigen.model.view import DEFAULT_KIND
 from cdigen.pipeline.device_names import devices_by_name, health_of
 from cdigen.runtimes.scan import scan
@@ -34,12 +36,9 @@ _WRITE = "'cdigen generate --write' writes the specs"
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument(
-        "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
-    )
+    add(parser, "--kind")
     options.add_root_options(parser)
-    options.add_spec_dir_option(parser)
-    options.add_output_options(parser)
+    add(parser, "--spec-dir")
 
 
 def run(arguments: Namespace) -> int:
@@ -83,7 +82,7 @@ def _row(row: Definition, devices: tuple[KnownDevice, ...]) -> dict[str, Any]:
         "usable": row.usable,
         "reason": row.reason,
         "health": health_of(devices),
-        "causes": cause_rows(dict.fromkeys(cause for device in devices for cause in device.causes)),
+        "causes": as_json(tuple(dict.fromkeys(cause for device in devices for cause in device.causes))),
     }
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
+    from cdigen.cli.parser import Parser
+
 # Name of the command -> (module, summary).
 COMMANDS = {
     "config": ("cdigen.cli.config", "check the configuration file"),
@@ -55,20 +57,6 @@ COMMANDS = {
     "validate": ("cdigen.cli.validate", "check spec files like the runtimes' loaders"),
     "withdraw": ("cdigen.cli.withdraw", "remove the specs that cdigen wrote"),
 }
-
-# The options that may precede the command and that take the next argument as their value.
-VALUE_OPTIONS = frozenset({
-    "--annotation", "--binary-search-path", "--bundle", "--cdi-device", "--clear", "--client-ca",
-    "--client-name", "--config", "--config-search-path", "--container", "--container-driver-root",
-    "--count-resource", "--daemon-run-dir", "--destdir", "--dev-root", "--device", "--device-node",
-    "--driver-root", "--env", "--for", "--form", "--format", "--hook", "--image-config", "--index",
-    "--inventory", "--kind", "--kubeconfig", "--kubelet-dir", "--label", "--layout",
-    "--library-search-path", "--listen", "--loader", "--mark", "--mode", "--mount", "--name",
-    "--namespace", "--naming", "--node-name", "--node-strategy", "--nvml", "--output", "--output-dir",
-    "--prefix", "--profile", "--reason", "--resource", "--root", "--run-dir", "--runtime-handler",
-    "--socket", "--spec-dir", "--strategy", "--svg", "--target", "--tls-cert", "--tls-key",
-    "--token-file", "--user", "--vendor",
-})  # fmt: skip
 
 _PURPOSE = (
     "Makes this host's GPUs available to containers: writes and checks CDI specifications, so that "
@@ -153,8 +141,7 @@ def inspect_gpushare(arguments: list[str]) -> int:
     from cdigen.cli import kubectl_gpushare  # noqa: PLC0415 - only for this program
 
     return _guarded(
-        lambda words: _run_module(kubectl_gpushare, kubectl_gpushare.NAME, kubectl_gpushare.SUMMARY, words),
-        arguments,
+        lambda words: _run_module(kubectl_gpushare, kubectl_gpushare.make_parser(), words), arguments
     )
 
 
@@ -245,7 +232,9 @@ def split_command(arguments: list[str]) -> tuple[str, list[str]]:
     """
     position = 0
     while position < len(arguments) and arguments[position].startswith("-"):
-        position += 2 if arguments[position] in VALUE_OPTIONS else 1
+        from cdigen.cli.option_table import takes_value  # noqa: PLC0415 - imports argparse, rarely needed
+
+        position += 2 if takes_value(arguments[position]) else 1
     if position >= len(arguments):
         raise ConfigError("missing command", hint="cdigen --help")
     return arguments[position], arguments[:position] + arguments[position + 1 :]
@@ -301,16 +290,27 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
     if name not in COMMANDS:
         raise unknown_command(name, tuple(COMMANDS))
+    return _run_module(import_module(COMMANDS[name][0]), command_parser(name), arguments)
+
+
+def command_parser(name: str) -> Parser:
+    """Return the parser of the command NAME."""
+    from cdigen.cli.option_table import add  # noqa: PLC0415 - imports argparse, not for --version
+    from cdigen.cli.parser import Parser  # noqa: PLC0415 - likewise
+
     module_name, summary = COMMANDS[name]
-    return _run_module(import_module(module_name), f"cdigen {name}", summary, arguments)
-
-
-def _run_module(module: Any, name: str, summary: str, arguments: list[str]) -> int:
-    """Run the command NAME of MODULE with ARGUMENTS; return the exit code or raise a CdigenError."""
-    from cdigen.cli.parser import Parser  # noqa: PLC0415 - imports argparse, not for --version
-
-    parser = Parser(prog=name, summary=summary, examples=module.EXAMPLES)
+    module = import_module(module_name)
+    parser = Parser(prog=f"cdigen {name}", summary=summary, examples=module.EXAMPLES)
     module.add_options(parser)
+    add(parser, "--json")
+    verbosity = parser.add_mutually_exclusive_group()
+    verbosity.add_argument("-v", "--verbose", action="store_true", help="print more on stderr")
+    verbosity.add_argument("-q", "--quiet", action="store_true", help="print only errors on stderr")
+    return parser
+
+
+def _run_module(module: Any, parser: Parser, arguments: list[str]) -> int:
+    """Run the command of MODULE with ARGUMENTS; return the exit code or raise a CdigenError."""
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit:  # after --help; the errors of the parser are ConfigErrors

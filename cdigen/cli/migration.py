@@ -11,6 +11,7 @@ from cdigen.doctor.migration.usage import find_requests
 from cdigen.doctor.result import command_line
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import StoreError
+from cdigen.model.strict import as_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -52,10 +53,10 @@ def _text(name: str) -> str:
 
 def _document(plan: Migration | None, requests: tuple[LegacyRequest, ...]) -> dict[str, object]:
     return {
-        "leftovers": [one.row() for one in plan.leftovers] if plan else [],
+        "leftovers": as_json(plan.leftovers) if plan else [],
         "steps": [step.row() for step in plan.steps] if plan else [],
         "kept": list(plan.kept) if plan else [],
-        "legacy_requests": [one.row() for one in requests],
+        "legacy_requests": as_json(requests),
     }
 
 

@@ -8,6 +8,7 @@ import re
 import stat
 
 from cdigen.cli import options
+from cdigen.cli.option_table import add
 from cdigen.cli.service_sources import log_missing_directories, settings_or_defaults, sources
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
@@ -40,24 +41,14 @@ _INDICES = re.compile(r"[0-9]{2}", re.ASCII)
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     group = parser.add_argument_group("the runtime")
-    group.add_argument(
-        "--socket", metavar="PATH", type=options.not_empty, help="the runtime's socket for plugins"
-    )
-    group.add_argument(
-        "--index", metavar="NN", type=_index, help="the position among plugins, 00 to 99 (default: 20)"
-    )
-    group.add_argument("--name", metavar="NAME", type=_name, help=f"the name of the plugin (default: {NAME})")
-    parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="the directory of status and HTTP socket"
-    )
-    parser.add_argument(
-        "--standby",
-        action="store_true",
-        help="if another instance serves the runtime, register as its standby, and take over when it ends",
-    )
+    add(group, "--socket")
+    add(group, "--index", type=_index)
+    add(group, "--name", type=_name, help=f"the name of the plugin (default: {NAME})")
+    add(parser, "--run-dir", help="the directory of status and HTTP socket")
+    text = "if another instance serves the runtime, register as its standby, and take over when it ends"
+    add(parser, "--standby", help=text)
     options.add_root_options(parser)
-    options.add_spec_dir_option(parser)
-    options.add_output_options(parser)
+    add(parser, "--spec-dir")
 
 
 def run(arguments: Namespace) -> int:

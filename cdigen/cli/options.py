@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from errno import EFBIG
 
 from cdigen import config
+from cdigen.cli.option_table import add
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
@@ -17,70 +17,18 @@ from cdigen.vendors.registry import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
 
     from cdigen.model.findings import Severity
 
 
-def not_empty(text: str) -> str:
-    """Return TEXT, the value of an option; raise ArgumentTypeError if it is empty.
-
-    argparse adds the name of the option to the error.
-    """
-    if not text:
-        raise argparse.ArgumentTypeError("must not be empty")
-    return text
-
-
-def add_output_options(parser: argparse.ArgumentParser) -> None:
-    """Add the output options of every command."""
-    parser.add_argument(
-        "--json", action="store_true", help="print one JSON document and nothing else on stdout"
-    )
-    verbosity = parser.add_mutually_exclusive_group()
-    verbosity.add_argument("-v", "--verbose", action="store_true", help="print more on stderr")
-    verbosity.add_argument("-q", "--quiet", action="store_true", help="print only errors on stderr")
-
-
-def add_root_options(parser: argparse.ArgumentParser) -> None:
+def add_root_options(parser: ArgumentParser) -> None:
     """Add the options that select the host and its configuration."""
-    group = parser.add_argument_group("host")
-    group.add_argument(
-        "--config",
-        metavar="FILE",
-        type=not_empty,
-        help=f"the configuration (default: {config.DEFAULT_PATH})",
-    )
-    group.add_argument(
-        "--root",
-        metavar="DIR",
-        type=not_empty,
-        default="/",
-        help="use the folder DIR as the host",
-    )
+    add(parser.add_argument_group("host"), "--config", "--root")
 
 
-def add_standby_option(parser: argparse.ArgumentParser) -> None:
-    """Add --standby, for a service with one active instance on a host."""
-    parser.add_argument(
-        "--standby",
-        action="store_true",
-        help="if another instance serves this host, wait until it ends, then take over at once",
-    )
-
-
-def add_spec_dir_option(parser: argparse.ArgumentParser) -> None:
-    """Add --spec-dir."""
-    parser.add_argument(
-        "--spec-dir",
-        metavar="DIR",
-        type=not_empty,
-        action="append",
-        help="a spec directory instead of the default ones; repeatable, the last has priority",
-    )
-
-
-def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Settings]:
+def host_and_settings(arguments: Namespace) -> tuple[Root, config.Settings]:
     """Return the root and the configuration of ARGUMENTS; raise ConfigError or StoreError."""
     host = host_root(arguments)
     settings, found = configuration(arguments, host)
@@ -90,7 +38,7 @@ def host_and_settings(arguments: argparse.Namespace) -> tuple[Root, config.Setti
 
 
 def host_and_usable_settings(
-    arguments: argparse.Namespace,
+    arguments: Namespace,
 ) -> tuple[Root, config.Settings, tuple[Finding, ...]]:
     """Return the root, the valid part of the configuration, and a finding if the configuration has faults.
 
@@ -119,7 +67,7 @@ def host_and_usable_settings(
     return host, _safe_settings(arguments, host, settings), (wrong,) if message else ()
 
 
-def host_root(arguments: argparse.Namespace) -> Root:
+def host_root(arguments: Namespace) -> Root:
     """Return the folder of --root as a Root, or raise ConfigError if it is not a folder."""
     outer = os.path.realpath(arguments.root)
     if not os.path.isdir(outer):
@@ -130,7 +78,7 @@ def host_root(arguments: argparse.Namespace) -> Root:
     return Root(outer)
 
 
-def _safe_settings(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> config.Settings:
+def _safe_settings(arguments: Namespace, host: Root, settings: config.Settings) -> config.Settings:
     if arguments.config is None and not host.is_this_machine:
         # The configuration in another tree must not select a library that root then loads.
         settings = replace(settings, nvml="auto" if settings.nvml != "off" else "off")
@@ -140,7 +88,7 @@ def _safe_settings(arguments: argparse.Namespace, host: Root, settings: config.S
     return settings
 
 
-def configuration(arguments: argparse.Namespace, host: Root) -> tuple[config.Settings, tuple[Finding, ...]]:
+def configuration(arguments: Namespace, host: Root) -> tuple[config.Settings, tuple[Finding, ...]]:
     """Return the settings from the valid part of the configuration of ARGUMENTS, and an error for each fault.
 
     Raises StoreError if the file cannot be read. The default file may be missing.
@@ -221,13 +169,13 @@ def read_input(path: str, *, limit: int) -> bytes:
     return data
 
 
-def configuration_file(arguments: argparse.Namespace) -> str:
+def configuration_file(arguments: Namespace) -> str:
     """Return the path of the configuration file on this machine. The file may be missing."""
     path: str = arguments.config or f"{arguments.root.rstrip('/')}{config.DEFAULT_PATH}"
     return os.path.abspath(path)
 
 
-def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
+def kinds(arguments: Namespace) -> tuple[str, ...]:
     """Return the kinds of --kind; raise ConfigError for an invalid kind."""
     for kind in arguments.kind or ():
         if not is_kind(kind):
@@ -237,7 +185,7 @@ def kinds(arguments: argparse.Namespace) -> tuple[str, ...]:
     return tuple(arguments.kind or ())
 
 
-def spec_directories(arguments: argparse.Namespace, host: Root, settings: config.Settings) -> tuple[str, ...]:
+def spec_directories(arguments: Namespace, host: Root, settings: config.Settings) -> tuple[str, ...]:
     """Return the spec directories as paths of this machine, in rising priority.
 
     A directory of --spec-dir is already a path of this machine. The default and the configured directories
@@ -248,9 +196,7 @@ def spec_directories(arguments: argparse.Namespace, host: Root, settings: config
     return tuple(outer_directory(host, directory) for directory in settings.spec_dirs)
 
 
-def known_spec_directories(
-    arguments: argparse.Namespace, host: Root, settings: config.Settings
-) -> tuple[str, ...]:
+def known_spec_directories(arguments: Namespace, host: Root, settings: config.Settings) -> tuple[str, ...]:
     """Return all directories whose specs can name a view.
 
     These are the directories of --spec-dir, the configured directories and the default directories.

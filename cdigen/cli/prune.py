@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli import argument_checks, options, report
+from cdigen.cli.option_table import add
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store.views.pruning import prune
@@ -24,16 +25,10 @@ EXAMPLES = """\
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("--dry-run", action="store_true", help="print the result, and remove nothing")
+    add(parser, "--dry-run")
     options.add_root_options(parser)
-    parser.add_argument(
-        "--spec-dir",
-        metavar="DIR",
-        type=options.not_empty,
-        action="append",
-        help="also keep the views of specs in DIR, in addition to the default and configured directories",
-    )
-    options.add_output_options(parser)
+    text = "also keep the views of specs in DIR, in addition to the default and configured directories"
+    add(parser, "--spec-dir", help=text)
 
 
 def run(arguments: Namespace) -> int:

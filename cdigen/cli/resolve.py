@@ -8,6 +8,7 @@ from argparse import ArgumentTypeError
 
 from cdigen.cli import argument_checks, options, report
 from cdigen.cli.image_config import read_image_config
+from cdigen.cli.option_table import add
 from cdigen.cli.service_sources import sources
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
@@ -55,59 +56,15 @@ _NOT_PERMITTED = "not_permitted"
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     group = parser.add_argument_group("the container")
-    group.add_argument(
-        "--env", metavar="KEY=VALUE", action="append", help="a variable of the container; repeatable"
-    )
-    group.add_argument(
-        "--image-config",
-        metavar="FILE",
-        type=options.not_empty,
-        help="the output of 'podman image inspect' or 'docker image inspect' for the container's image (-: "
-        "standard input); --env overrides the variables of the image",
-    )
-    group.add_argument(
-        "--annotation", metavar="KEY=VALUE", action="append", help="an annotation of the pod; repeatable"
-    )
-    group.add_argument("--label", metavar="KEY=VALUE", action="append", help="a label of the pod; repeatable")
-    group.add_argument(
-        "--namespace",
-        metavar="NAME",
-        type=options.not_empty,
-        default="default",
-        help="the namespace of the pod (default: default)",
-    )
-    group.add_argument(
-        "--runtime-handler", metavar="NAME", default="", help="the runtime handler of the pod (default: none)"
-    )
-    group.add_argument("--container", metavar="NAME", default="", help="the name of the container")
-    group.add_argument(
-        "--mount",
-        metavar="SOURCE:PATH",
-        type=_mount,
-        action="append",
-        help="a mount of SOURCE, a path of the host, at PATH; repeatable",
-    )
-    group.add_argument("--privileged", action="store_true", help="the container is privileged")
-    group.add_argument(
-        "--device-node",
-        metavar="PATH",
-        type=_device_node,
-        action="append",
-        help="a device node that the container already has; repeatable",
-    )
-    group.add_argument(
-        "--cdi-device",
-        metavar="NAME",
-        type=_cdi_device,
-        action="append",
-        help="a CDI device that the container already has; repeatable",
-    )
+    add(group, "--env", "--image-config", "--annotation", "--label", "--namespace", "--runtime-handler")
+    add(group, "--container")
+    add(group, "--mount", type=_mount)
+    add(group, "--privileged")
+    add(group, "--device-node", type=_device_node)
+    add(group, "--cdi-device", type=_cdi_device)
     options.add_root_options(parser)
-    options.add_spec_dir_option(parser)
-    parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="the directory of the daemon's inventory"
-    )
-    options.add_output_options(parser)
+    add(parser, "--spec-dir")
+    add(parser, "--run-dir", help="the directory of the daemon's inventory")
 
 
 def run(arguments: Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cdigen.cli import argument_checks, discovery_options, options
 from cdigen.cli.maintained import maintained_document
+from cdigen.cli.option_table import add
 from cdigen.cli.spec_options import add_options as add_spec_options
 from cdigen.cli.spec_options import delivery_options, generate_options
 from cdigen.model.errors import CdigenError, ConfigError
@@ -30,14 +31,11 @@ EXAMPLES = """\
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="folder of the status and the sockets"
-    )
-    options.add_standby_option(parser)
+    add(parser, "--run-dir", help="folder of the status and the sockets")
+    add(parser, "--standby")
     add_spec_options(parser)
-    options.add_spec_dir_option(parser)
+    add(parser, "--spec-dir")
     discovery_options.add_discovery_options(parser, takes_inventory=False)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from cdigen.cli import discovery_options, options
+from cdigen.cli.option_table import add
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.profile import HOOKS, LAYOUTS, NAMINGS, capability_profiles, is_naming
+from cdigen.model.profile import NAMINGS, capability_profiles
 from cdigen.pipeline.delivery import DeliveryOptions
 from cdigen.pipeline.generate import GenerateOptions
 from cdigen.value import replace
@@ -14,7 +15,6 @@ from cdigen.vendors import registry
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
-    from collections.abc import Iterator
 
     from cdigen.config import Settings
     from cdigen.host.root import Root
@@ -22,57 +22,10 @@ if TYPE_CHECKING:
     from cdigen.runtimes.targets import Target
 
 
-class _Namings:
-    """The valid values of --naming, for argparse; an iteration yields the namings of cdigen's vendors.
-
-    The set contains each valid name of a naming, because a vendor of another package can have other namings.
-    """
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(NAMINGS)
-
-    def __contains__(self, word: object) -> bool:
-        return isinstance(word, str) and is_naming(word)
-
-
 def add_options(parser: ArgumentParser, *, note: str | None = None) -> None:
     """Add the options that select specs and their form; the help prints NOTE above these options."""
     group = parser.add_argument_group("specs", note)
-    group.add_argument(
-        "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
-    )
-    group.add_argument(
-        "--profile", metavar="NAME", action="append", help="only this profile of the configuration"
-    )
-    group.add_argument(
-        "--naming",
-        metavar="NAMING",
-        action="append",
-        choices=_Namings(),
-        help=f"name devices by {', '.join(NAMINGS)}, or by a naming of another package's vendor "
-        "(repeatable; default: the naming of the vendor)",
-    )
-    group.add_argument(
-        "--target",
-        metavar="RUNTIME",
-        action="append",
-        help="write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24; "
-        "without a patch level, the oldest release of the series applies; repeatable, the strictest target "
-        "applies (default: the key target of the configuration)",
-    )
-    group.add_argument(
-        "--layout",
-        choices=LAYOUTS,
-        help="how containers get the driver's files (default: the layout of the profile, or auto)",
-    )
-    group.add_argument(
-        "--hook",
-        choices=HOOKS,
-        help="the hook that runs when a container starts (default: the hook of the profile, or auto)",
-    )
-    group.add_argument(
-        "--container-driver-root", metavar="DIR", help="containers get the driver's files in DIR"
-    )
+    add(group, "--kind", "--profile", "--naming", "--target", "--layout", "--hook", "--container-driver-root")
 
 
 def explicit_settings(arguments: Namespace) -> dict[str, object]:

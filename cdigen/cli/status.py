@@ -11,6 +11,7 @@ import time
 from cdigen import __version__
 from cdigen.cli import options, report, terminal
 from cdigen.cli.daemon_files import device_row, devices_of, running_status
+from cdigen.cli.option_table import add
 from cdigen.cli.service_text import finding_lines, services_text
 from cdigen.daemon import status
 from cdigen.host.root import shown
@@ -50,10 +51,7 @@ _FEW = 5
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     options.add_root_options(parser)
-    parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="folder of the daemon's status"
-    )
-    options.add_output_options(parser)
+    add(parser, "--run-dir", help="folder of the daemon's status")
 
 
 def run(arguments: Namespace) -> int:
@@ -243,9 +241,9 @@ def _journal(found: Mapping[str, Any], now_s: float, *, most: int) -> str:
     return report.table(rows, header=("CHANGED", "KIND", "SPEC", "CHANGES")) if rows else ""
 
 
-def _advice(row: Mapping[str, Any], key: str = "reason") -> str:
+def _advice(row: Mapping[str, Any]) -> str:
     hint = row.get("hint")
-    return _text(row, key) + (f" ({hint})" if hint else "")
+    return _text(row, "reason") + (f" ({hint})" if hint else "")
 
 
 def _text(row: Mapping[str, Any], key: str) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli import argument_checks, discovery_options, options, report
-from cdigen.cli.daemon_files import cause_rows, daemon_inventory
+from cdigen.cli.daemon_files import daemon_inventory
+from cdigen.cli.option_table import add
 from cdigen.host.root import shown
+from cdigen.model.strict import as_json
 from cdigen.pipeline import links
 from cdigen.store import plainfiles
 from cdigen.topology.levels import islands
@@ -34,13 +36,7 @@ EXAMPLES = """\
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     discovery_options.add_discovery_options(parser)
-    parser.add_argument(
-        "--svg",
-        metavar="FILE",
-        type=options.not_empty,
-        help="draw a picture into FILE ('/dev/stdout' prints it) instead of the matrix",
-    )
-    options.add_output_options(parser)
+    add(parser, "--svg")
 
 
 def run(arguments: Namespace) -> int:
@@ -140,7 +136,7 @@ def _device(device: MatrixDevice) -> dict[str, Any]:
         "cpus": gpu.cpus,
         "island": gpu.island,
         "health": gpu.health,
-        "causes": cause_rows(gpu.causes),
+        "causes": as_json(gpu.causes),
     }
 
 

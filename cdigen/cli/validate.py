@@ -11,6 +11,7 @@ from cdigen.cdi.rules.mount_conflicts import MountConflicts
 from cdigen.cdi.rules.rulebook import finding
 from cdigen.cdi.validation import validate_content
 from cdigen.cli import options, report
+from cdigen.cli.option_table import add, not_empty
 from cdigen.cli.specinput import SpecInput, read_inputs
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
@@ -84,33 +85,17 @@ def add_options(parser: ArgumentParser) -> None:
         "files",
         metavar="FILE",
         nargs="+",
-        type=options.not_empty,
+        type=not_empty,
         help="a spec file, or a folder of .json and .yaml files; '-' is standard input",
     )
-    parser.add_argument(
-        "--host", action="store_true", help="also compare the paths with this host (see --root)"
+    add(parser, "--host")
+    text = (
+        "check whether this runtime release loads FILE, such as podman-4.9 or containerd-1.7.24; if not, or "
+        "if this is unknown, exit with 1; repeatable"
     )
-    parser.add_argument(
-        "--target",
-        metavar="RUNTIME",
-        action="append",
-        default=[],
-        help="check whether this runtime release loads FILE, such as podman-4.9 or containerd-1.7.24; if "
-        "not, or if this is unknown, exit with 1; repeatable",
-    )
-    parser.add_argument(
-        "--loader",
-        metavar="VERSION",
-        action="append",
-        default=[],
-        help="check whether this version of the CDI library loads FILE, such as 0.8.0 or main; if not, or if "
-        "this is unknown, exit with 1; repeatable",
-    )
-    parser.add_argument(
-        "--schema", action="store_true", help="apply the JSON Schema also to specs with thousands of mounts"
-    )
+    add(parser, "--target", default=[], help=text)
+    add(parser, "--loader", "--schema")
     options.add_root_options(parser)
-    options.add_output_options(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cli import argument_checks, options, report
+from cdigen.cli.option_table import add
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
 from cdigen.pipeline import withdraw
@@ -19,7 +20,7 @@ from cdigen.runtimes.scan import scan
 from cdigen.store import state as states
 from cdigen.store.directory import RUN_DIRECTORY, open_existing
 from cdigen.store.lock import LockHeld, exclusive
-from cdigen.vendors.registry import NAMES, VENDORS, prefixes
+from cdigen.vendors.registry import VENDORS, prefixes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,29 +48,15 @@ _LOCK_TIMEOUT_S = 2.5
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    parser.add_argument("--dry-run", action="store_true", help="print the result, and remove nothing")
+    add(parser, "--dry-run")
     group = parser.add_argument_group("specs")
-    group.add_argument(
-        "--kind", metavar="KIND", action="append", help="only this kind, such as nvidia.com/gpu"
-    )
-    group.add_argument(
-        "--vendor",
-        metavar="NAME",
-        action="append",
-        choices=NAMES,
-        help=f"only specs of this vendor: {', '.join(VENDORS)}, or a vendor of another package",
-    )
-    group.add_argument(
-        "--with-hook",
-        action="store_true",
-        help="only specs that run cdigen's hook; without the hook, containers with these specs do not start",
-    )
-    options.add_spec_dir_option(parser)
+    add(group, "--kind")
+    text = f"only specs of this vendor: {', '.join(VENDORS)}, or a vendor of another package"
+    add(group, "--vendor", help=text)
+    add(group, "--with-hook")
+    add(parser, "--spec-dir")
     options.add_root_options(parser)
-    parser.add_argument(
-        "--run-dir", metavar="DIR", type=options.not_empty, help="the run directory of the daemon"
-    )
-    options.add_output_options(parser)
+    add(parser, "--run-dir")
 
 
 def run(arguments: Namespace) -> int:

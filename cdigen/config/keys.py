@@ -7,78 +7,29 @@ the JSON schema (schemas/config.schema.json), and the tables in docs/configurati
 
 from __future__ import annotations
 
-from cdigen.config.settings import (
-    ANNOTATIONS,
-    DEVICE_LIST_STRATEGIES,
-    FAMILIES,
-    MAX_REPLICAS,
-    MIG_STRATEGIES,
-    MODES,
-    SOURCES,
-    AllowRule,
-    DaemonConfig,
-    GpuKind,
-    HealthConfig,
-    KubeletConfig,
-    NriConfig,
-    PageConfig,
-    ResourceRow,
-    SharedMemory,
-    SharingRow,
-)
+from cdigen.config.kubelet_keys import KUBELET_KEYS
+from cdigen.config.nri_keys import NRI_KEYS
+from cdigen.config.settings import MODES, DaemonConfig, HealthConfig, KubeletConfig, NriConfig, PageConfig
 from cdigen.config.types import (
     CAUSE,
     CLASS,
-    DEVICE,
     FLAG,
-    HANDLER,
     ID,
-    KIND,
-    KIND_PATTERN,
-    LABELS,
     MINUTES,
-    NAMESPACE,
     NAMING,
     PATH,
-    PATTERN,
     PORT,
-    RESOURCE,
     SECONDS,
     TARGET,
     VENDOR,
     VENDOR_OPTIONS,
+    Key,
     ListOf,
     Rows,
     Table,
     choice,
-    number,
-    text,
-)  # fmt: skip
+)
 from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, STEPS, Profile
-from cdigen.value import frozen
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from cdigen.config.types import Scalar
-
-
-@frozen
-class Key:
-    """A key of the configuration; ``text`` is its description in Markdown.
-
-    ``default`` describes the default value, if the value itself is not clear. ``field`` is the field of the
-    settings class, if the field has another name than the key. ``example`` is a value for etc/config.yaml, if
-    the key has no default.
-    """
-
-    name: str
-    type: Scalar | ListOf | Table | Rows
-    text: str
-    default: str = ""
-    field: str = ""
-    example: str = ""
-    is_required: bool = False
-
 
 # One row for each key, in as few lines as possible.
 # fmt: off
@@ -175,178 +126,6 @@ PAGE_KEYS = (
         "page is open, the daemon queries these sockets for the containers that use devices"),
 )
 
-ALLOW_KEYS = (
-    Key(name="namespaces", type=ListOf(item=NAMESPACE, at_least=1), is_required=True,
-        text="the permitted namespaces of the pod: each is a name, or the beginning of a name and `*`"),
-    Key(name="runtime_handlers", type=ListOf(item=HANDLER), default="any",
-        text='the permitted runtime handlers of the pod, as in RuntimeClasses; `""` means pods without a '
-        "RuntimeClass"),
-    Key(name="labels", type=LABELS, text="the pod must have these labels; the value `*` matches any value"),
-    Key(name="privileged", type=FLAG,
-        text="`true`: the runtime must report that the container is privileged (docs/nri.md)"),
-    Key(name="sources", type=ListOf(item=choice(*SOURCES), at_least=1),
-        text="the permitted sources of requests: annotations, device lists by volume mounts, variables"),
-    Key(name="kinds", type=ListOf(item=KIND_PATTERN, at_least=1), default="kinds that variables can name",
-        text='the permitted kinds, such as `nvidia.com/gpu*`; never `management_kinds`. The default is '
-        '`gpu_kinds`, `nvidia.com/imex-channel`, `gds`, `mofed`, `gdrcopy`, and the kinds that the variables '
-        'of other vendors select, without kinds of claims. Any other kind must be named. `"*"` permits every '
-        'kind of the spec directories, including the devices of other pods\' claims (DRA)'),
-)
-
-GPU_KIND_KEYS = (
-    Key(name="kind", type=KIND, is_required=True, text="the kind, such as `nvidia.com/gpu-compute`"),
-    Key(name="capabilities", type=ListOf(item=choice(*CAPABILITIES, "compat32")),
-        default="all except `compat32`",
-        text="the driver capabilities of the kind, such as `[compute, utility]`"),
-)
-
-NRI_KEYS = (
-    Key(name="allow", type=Rows(keys=ALLOW_KEYS, cls=AllowRule, row="allow"), default="none: no request",
-        text="the rules of permitted requests; a request is permitted if at least one rule matches"),
-    Key(name="management_namespaces", type=ListOf(item=NAMESPACE),
-        text="the namespaces whose pods may use `management_kinds`, by any source of requests; `allow` "
-        "cannot permit these kinds in another namespace"),
-    Key(name="management_kinds", type=ListOf(item=KIND_PATTERN),
-        text="kinds for administrators of GPUs, their firmware and their fabric"),
-    Key(name="annotations", type=ListOf(item=choice(*ANNOTATIONS)),
-        text="the annotations that the plugin reads. Omit the annotations that another plugin on this host "
-        "reads, because a container does not start if two plugins inject the same device"),
-    Key(name="default_action", type=choice("ignore", "refuse"),
-        text="the action for a request by annotation that no rule of `allow` permits: `refuse` rejects the "
-        "container"),
-    Key(name="gpu_kinds", type=Rows(keys=GPU_KIND_KEYS, cls=GpuKind, row="gpu_kinds"),
-        default="the kinds of the profiles",
-        text="the kinds of NVIDIA GPUs and their capabilities, for `NVIDIA_DRIVER_CAPABILITIES`"),
-    Key(name="restrict_driver_files", type=FLAG,
-        text="whether `NVIDIA_DRIVER_CAPABILITIES` restricts the driver's files; needs no other profiles. "
-        "With `true`, the daemon and `generate` also write the capability kinds `nvidia.com/gpu-compute` "
-        "(compute, utility) and `nvidia.com/gpu-graphics` (compute, utility, graphics, display), see below"),
-    Key(name="image_requirements", type=choice("enforce", "warn", "off"),
-        text="the action for a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`): "
-        "`enforce` rejects it, `warn` starts and counts it, `off` does not check. The same applies if the "
-        "driver is unknown: the daemon does not run, or its inventory is missing or for another driver"),
-    Key(name="unsupported_cdi", type=choice("refuse", "raw"),
-        text="the action for a container that requests devices on a runtime that silently drops CDI "
-        "devices: `refuse` rejects it; `raw` injects the nodes, mounts and variables of the spec instead"),
-    Key(name="nodes_without_driver", type=choice("files", "refuse", "warn"),
-        text="the action for a container that requests GPUs and has their nodes, but not the driver's "
-        "files. A device plugin with `PASS_DEVICE_SPECS` relies on NVIDIA's runtime for these files. `files` "
-        "injects the device `none`, which has the driver's files but no GPU, or rejects the container if no "
-        "spec has the device `none`. `refuse` rejects the container. `warn` starts and counts the container"),
-    Key(name="socket", type=PATH, text="the socket on which the runtime listens for plugins"),
-    Key(name="index", type=number(99),
-        text="the position among the plugins, 0 to 99. If the runtime starts the plugin, the file name of "
-        "the plugin contains the position"),
-    Key(name="run_dir", type=PATH, text="the folder of status.json, the HTTP socket and the plugin's lock"),
-    Key(name="http_port", type=PORT,
-        text="a port of 127.0.0.1 for /metrics, /healthz and /readyz, in addition to the socket; 0: none"),
-)
-
-RESOURCE_KEYS = (
-    Key(name="name", type=RESOURCE, is_required=True,
-        text="the resource that pods request, such as `nvidia.com/a100`"),
-    Key(name="kind", type=KIND, default="any",
-        text="only devices of this kind, such as `nvidia.com/gpu-compute`; containers get the CDI names of "
-        "this kind"),
-    Key(name="models", type=ListOf(item=PATTERN, at_least=1), default="any",
-        text="only devices of these models, as in `cdigen inspect`, in upper or lower case: `*A100*`"),
-    Key(name="profiles", type=ListOf(item=PATTERN, at_least=1), default="any",
-        text="only partitions of these profiles: `1g.10gb`, `*g.20gb`; `none`: whole devices"),
-    Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="any",
-        text="only these devices: UUIDs, PCI addresses, indices or CDI names; the name of a GPU also selects "
-        "its partitions"),
-    Key(name="min_memory_gb", type=number(1_000_000),
-        text="only devices with at least this memory in GB. For AMD, and for Intel with xe: the GiB that the "
-        "kernel reports. For NVIDIA: the number in the profile or model (`1g.10gb`, `H100 80GB`, `T4`), else "
-        "the GiB that NVML reports. A device of unknown memory matches no limit, and cdigen reports this. "
-        "0: any"),
-    Key(name="max_memory_gb", type=number(1_000_000),
-        text="only devices with at most this memory in GB; 0: any"),
-)
-
-SHARING_KEYS = (
-    Key(name="resource", type=RESOURCE, is_required=True,
-        text="the resource whose devices are shared, such as `nvidia.com/gpu`"),
-    Key(name="replicas", type=number(MAX_REPLICAS, minimum=1), is_required=True,
-        text=f"how many containers can use a device at a time, 1 to {MAX_REPLICAS}; 1: not shared"),
-    Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="all",
-        text="only these devices: UUIDs, PCI addresses, indices or CDI names; a row with `devices` has "
-        "priority over a row without `devices`"),
-    Key(name="rename", type=RESOURCE, default="the value of `resource`",
-        text="the resource by which pods request a replica"),
-    Key(name="mps", type=FLAG,
-        text="share by NVIDIA's Multi-Process Service, whose control daemon must run (`mps_root`); not for "
-        "MIG instances"),
-)
-
-SHARED_MEMORY_KEYS = (
-    Key(name="unit", type=text("none, or a size such as GiB, MiB or 256MiB", r"none|[0-9]{0,6}[MG]iB"),
-        text="the size of a memory unit: `GiB`, `MiB`, or a multiple of these (`256MiB`); `none`: no GPU is "
-        "shared by memory"),
-    Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="all GPUs",
-        text="the GPUs that are advertised in memory units, and not as whole GPUs: UUIDs, PCI addresses, "
-        "indices or CDI names"),
-    Key(name="resource", type=RESOURCE, text="the resource by which pods request memory units"),
-    Key(name="count", type=RESOURCE, text="the resource with the number of shared GPUs in the node's status"),
-    Key(name="namespace", type=text("a namespace", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"),
-        text="the namespace in which `cdigen extender` stores its reservations"),
-    Key(name="mps", type=FLAG,
-        text="share by NVIDIA's Multi-Process Service, whose control daemon must run (`mps_root`). It limits "
-        "each process of a container to the memory of the container's units"),
-)
-
-KUBELET_KEYS = (
-    Key(name="mig_strategy", type=choice(*MIG_STRATEGIES),
-        text="how MIG instances are advertised: `mixed`: as `nvidia.com/mig-<profile>`; `single`: as "
-        "`nvidia.com/gpu`, only of GPUs with the most frequent partitioning; `none`: not at all"),
-    Key(name="amd_strategy", type=choice("single", "mixed"),
-        text="how partitions of AMD GPUs are advertised: `single`: as `amd.com/gpu`, only of GPUs with the "
-        "most frequent partitioning; `mixed`: as `amd.com/<compute>_<memory>`, including whole GPUs that can "
-        "be partitioned (`spx_nps1`)"),
-    Key(name="resources", type=Rows(keys=RESOURCE_KEYS, cls=ResourceRow, row="resources"),
-        default="the resources of the vendors",
-        text="other resources for some devices; the first row that matches a device applies"),
-    Key(name="ignore", type=ListOf(item=DEVICE),
-        text="devices that are not advertised: UUIDs, PCI addresses, CDI names, or indices, which apply to "
-        "every vendor"),
-    Key(name="sharing", type=Rows(keys=SHARING_KEYS, cls=SharingRow, row="sharing"),
-        default="none: one container for each device",
-        text="the devices that several containers can use at a time; this limits neither memory nor time"),
-    Key(name="shared_memory", type=Table(keys=SHARED_MEMORY_KEYS, cls=SharedMemory), default="none",
-        example="{}", text="the GPUs that are shared by memory, see docs/sharing.md"),
-    Key(name="rename_shared", type=FLAG,
-        text="whether replicas are advertised as `<resource>.shared` if their row of `sharing` has no "
-        "`rename`"),
-    Key(name="fail_requests_greater_than_one", type=FLAG,
-        text="whether a container that requests more than one replica is rejected, because several replicas "
-        "do not give a container more time"),
-    Key(name="shared_allocation", type=choice("distributed", "packed"),
-        text="the replicas that a container gets: `distributed`: of the device with the fewest replicas in "
-        "use; `packed`: of as few devices as possible"),
-    Key(name="nvidia_config", type=PATH, default="none", example="/etc/nvidia/k8s-device-plugin.yaml",
-        text="a configuration file of NVIDIA's device plugin (`version: v1`), which takes priority over the "
-        "keys here; keys that cdigen does not support are reported"),
-    Key(name="device_list_strategy", type=ListOf(item=choice(*DEVICE_LIST_STRATEGIES), at_least=1),
-        text="how the kubelet receives the CDI names: in its own field (from Kubernetes 1.28 on), by an "
-        "annotation that the runtime reads, or both"),
-    Key(name="environment", type=FLAG,
-        text="whether containers also get `NVIDIA_VISIBLE_DEVICES`, for clusters that need it"),
-    Key(name="device_nodes", type=FLAG,
-        text="whether containers also get device nodes from the kubelet, for clusters that need them; after "
-        "a driver upgrade these are the old nodes"),
-    Key(name="families", type=ListOf(item=choice(*FAMILIES)),
-        text="further NVIDIA devices for each container with an NVIDIA GPU, such as `gdrcopy`"),
-    Key(name="mps_root", type=PATH,
-        text="the folder of the control daemons of NVIDIA's Multi-Process Service; `<resource>/pipe` is the "
-        "pipe directory of a daemon"),
-    Key(name="labels", type=PATH, default="none",
-        example="/etc/kubernetes/node-feature-discovery/features.d/cdigen",
-        text="the file of node labels that Node Feature Discovery reads (docs/kubernetes.md)"),
-    Key(name="run_dir", type=PATH, text="the folder of status.json, the HTTP socket and the process's lock"),
-    Key(name="http_port", type=PORT,
-        text="a port of 127.0.0.1 for /metrics, /healthz and /readyz, in addition to the socket; 0: none"),
-)
-
 KEYS = (
     Key(name="vendors", type=ListOf(item=VENDOR),
         default="nvidia, amd, intel", example="[nvidia, amd, intel]",
@@ -394,7 +173,7 @@ KEYS = (
         "1 MiB are copied in any case"),
     Key(name="vendor_options", type=VENDOR_OPTIONS, default="none",
         text="options of single vendors, see below: `{amd: {rocm_libraries: true}, intel: {vfio: true}}`"),
-    Key(name="profiles", type=Rows(keys=PROFILE_KEYS, cls=Profile, row="profile", at_least=1),
+    Key(name="profiles", type=Rows(keys=PROFILE_KEYS, cls=Profile, at_least=1),
         default="one, `gpu`, with everything", example="[{name: default, class: gpu}]",
         text="the kinds of specs, see below"),
     Key(name="daemon", type=Table(keys=DAEMON_KEYS, cls=DaemonConfig), default="see below",

@@ -5,13 +5,15 @@ The table ``config.keys`` has the type of each key.
 
 from __future__ import annotations
 
-from cdigen.config.keys import KEYS, Key
+from cdigen.config.keys import KEYS
 from cdigen.config.settings import MAX_SIZE, Settings
-from cdigen.config.tree import NO_CONFIGURATION, NoTreeError, compose, fault, place_of
+from cdigen.config.tree import NO_CONFIGURATION, RULE, NoTreeError, compose, fault, place_of
 from cdigen.config.types import (
     FLAG,
+    INVALID,
     LINE,
     VENDOR_OPTIONS,
+    Key,
     ListOf,
     Rows,
     Scalar,
@@ -23,21 +25,19 @@ from cdigen.config.types import (
     quote,
 )
 from cdigen.model.errors import ConfigError
+from cdigen.model.findings import Finding, errors
 from cdigen.model.profile import Profile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from typing import Any
 
     import yaml
 
-    from cdigen.model.findings import Finding
+    from cdigen.model.findings import Severity
 
 MAX_PROBLEMS = 10
-_HINT = "see docs/configuration.md"
-# The result of reading an invalid value.
-_INVALID = object()
 
 
 def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
@@ -60,7 +60,11 @@ def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings,
         root = compose(data, file)
     except NoTreeError as error:
         return Settings(), (error.finding,)
-    return (Settings(), ()) if root is None else _Reading(file, vendors).settings(root)
+    return (
+        (Settings(), ())
+        if root is None
+        else _ConfigurationReader(file, Vendors(known=vendors)).settings(root)
+    )
 
 
 def as_error(found: tuple[Finding, ...]) -> ConfigError:
@@ -77,108 +81,141 @@ def format_fault(found: Finding) -> str:
     return ":".join((found.path, *map(str, found.place or ()))) + f": {severity}{found.message}"
 
 
-class _Reading:
-    """The reader of one file, which collects the faults with their positions."""
+class TableReader:
+    """Reads the nodes of the file FILE by tables of keys, and collects the faults with their positions.
 
-    def __init__(self, file: str, vendors: Collection[str]) -> None:
-        self._file = file
-        self._vendors = Vendors(known=vendors)
-        self._found: list[Finding] = []
+    ``separator`` is the text between the parts of a key's path in messages. ``rule`` and ``hint`` are those
+    of the findings.
+    """
+
+    separator, rule, hint = ": ", RULE, "see docs/configuration.md"
+
+    def __init__(self, file: str, vendors: Vendors) -> None:
+        self.file = file
+        self.vendors = vendors
+        self.found: list[Finding] = []
+
+    def mapping(self, root: yaml.Node, keys: Iterable[Key], where: str) -> dict[str, Any]:
+        """Return the values of the mapping ROOT by the field names of KEYS; an invalid value is INVALID."""
+        known = {key.name: key for key in keys}
+        return {
+            known[name].field or name: self.value(known[name].type, value, f"{where}{name}")
+            for name, value in self.pairs(root, known, where)
+        }
+
+    def pairs(self, root: yaml.Node, known: Mapping[str, Key], where: str) -> Iterator[tuple[str, yaml.Node]]:
+        """Yield the KNOWN keys of the mapping ROOT with their values; add a fault for any other key."""
+        present: set[str] = set()
+        for node, value in root.value:
+            name = node.value if node_type(node) == "text" else ""
+            if not name:
+                self.add(node, f"{where}a key must be a text, not {describe(node)}")
+            elif name in present:
+                self.add(node, f"{where}duplicate key {name!r}")
+            elif name not in known:
+                self.add(node, f"{where}unknown key {quote(name)}{_suggestion(name, known)}")
+            else:
+                present.add(name)
+                yield name, value
+
+    def value(self, type_: Scalar | ListOf | Table | Rows, node: yaml.Node, at: str) -> object:
+        """Return the value of NODE as TYPE_; for an invalid value, add a fault and return INVALID."""
+        if isinstance(type_, Scalar):
+            try:
+                return type_.read(node, self.vendors)
+            except WrongValueError as wrong:
+                self.add(wrong.node, f"{at} {wrong}", wrong.severity)
+                return wrong.value
+        expected = "mapping" if isinstance(type_, Table) else "list"
+        if node_type(node) != expected:
+            return self.add(node, f"{at} must be a {expected}, not {describe(node)}")
+        if isinstance(type_, Table):
+            values = self.mapping(node, self.keys(type_, node), f"{at}{self.separator}")
+            return type_.cls(**valid(values))
+        if len(node.value) < type_.at_least:
+            return self.add(node, f"{at} must not be empty")
+        return self._rows(type_, node, at) if isinstance(type_, Rows) else self._items(type_, node, at)
+
+    def keys(self, table: Table, _node: yaml.Node) -> Iterable[Key]:
+        """Return the keys that the mapping NODE of TABLE may have."""
+        return table.keys
+
+    def _items(self, type_: ListOf, node: yaml.Node, at: str) -> object:
+        values: dict[object, bool] = {}
+        for item in node.value:
+            value = self.value(type_.item, item, at)
+            if value is not INVALID and value in values:
+                value = self.add(item, f"{at} contains {quote(str(value))} twice")
+            values[value] = True
+        return INVALID if INVALID in values else tuple(values)
+
+    def _rows(self, type_: Rows, node: yaml.Node, at: str) -> object:
+        """Return the valid rows as instances of ``type_.cls``, or INVALID if all rows are invalid."""
+        rows: list[Any] = []
+        for item in node.value:
+            if node_type(item) != "mapping":
+                self.add(item, f"{at} must be a list of mappings, not of {describe(item)}")
+                continue
+            before = len(errors(self.found))
+            values = self.mapping(item, type_.keys, f"{at}{self.separator}")
+            for key in type_.keys:
+                if key.is_required and (key.field or key.name) not in values:
+                    self.add(item, f"{at}: the key {key.name!r} is missing")
+            if len(errors(self.found)) == before:
+                row = type_.cls(**valid(values))
+                self.check_row(item, row, rows)
+                if len(errors(self.found)) == before:
+                    rows.append(row)
+        return tuple(rows) if rows or not node.value else INVALID
+
+    def check_row(self, node: yaml.Node, row: Any, others: list[Any]) -> None:
+        """Add a fault at NODE if ROW contradicts OTHERS or itself."""
+
+    def add(self, node: yaml.Node | None, problem: str, severity: Severity = "error") -> object:
+        """Add a finding on NODE, and return INVALID."""
+        place = place_of(node.start_mark) if node is not None else None
+        found = Finding(
+            severity=severity, rule=self.rule, path=self.file, message=problem, hint=self.hint, place=place
+        )
+        self.found.append(found)
+        return INVALID
+
+
+class _ConfigurationReader(TableReader):
+    """The reader of cdigen's configuration."""
 
     def settings(self, root: yaml.Node) -> tuple[Settings, tuple[Finding, ...]]:
         """Return the settings from the valid keys of the document ROOT, and the findings."""
         settings = Settings()
         if node_type(root) != "mapping":
-            self._add(root, "the file is not a mapping of keys to values")
+            self.add(root, "the file is not a mapping of keys to values")
         else:
-            known = self._vendors.known
-            self._vendors = Vendors(known=known, named=_texts(root, "vendors", known))
-            settings = Settings(**self._mapping(root, KEYS, ""))
+            known = self.vendors.known
+            self.vendors = Vendors(known=known, named=_texts(root, "vendors", known))
+            settings = Settings(**valid(self.mapping(root, KEYS, "")))
             # An invalid key has its default value, and _check_folders must not compare the default.
-            if not self._found:
+            if not self.found:
                 self._check_folders(root, settings)
-        return settings, tuple(sorted(self._found, key=lambda finding: finding.place or (0, 0)))
+        return settings, tuple(sorted(self.found, key=lambda finding: finding.place or (0, 0)))
 
-    def _mapping(self, root: yaml.Node, keys: Iterable[Key], where: str) -> dict[str, Any]:
-        """Return the valid values of the mapping ROOT, by the field names of KEYS; record the faults."""
-        known = {key.name: key for key in keys}
-        values: dict[str, object] = {}
-        present: set[str] = set()
-        for node, value in root.value:
-            name = node.value if node_type(node) == "text" else ""
-            if not name:
-                self._add(node, f"{where}a key must be a text, not {describe(node)}")
-            elif name in present:
-                self._add(node, f"{where}duplicate key {name!r}")
-            elif name not in known:
-                self._add(node, f"{where}unknown key {quote(name)}{_suggestion(name, known)}")
-            else:
-                present.add(name)
-                read = self._value(known[name].type, value, f"{where}{name}")
-                if read is not _INVALID:
-                    values[known[name].field or name] = read
-        return values
-
-    def _value(self, type_: Scalar | ListOf | Table | Rows, node: yaml.Node, at: str) -> object:
-        """Return the value of NODE as TYPE_; for an invalid value, record a fault and return _INVALID."""
-        if isinstance(type_, Scalar):
-            try:
-                return type_.read(node, self._vendors)
-            except WrongValueError as wrong:
-                return self._add(wrong.node, f"{at} {wrong}")
-        expected = "mapping" if isinstance(type_, Table) else "list"
-        if node_type(node) != expected:
-            return self._add(node, f"{at} must be a {expected}, not {describe(node)}")
-        if isinstance(type_, Table):
-            keys = type_.keys if type_ is not VENDOR_OPTIONS else self._vendor_keys(node)
-            return type_.cls(**self._mapping(node, keys, f"{at}: "))
-        if len(node.value) < type_.at_least:
-            return self._add(node, f"{at} must not be empty")
-        return self._rows(type_, node, at) if isinstance(type_, Rows) else self._items(type_, node, at)
-
-    def _items(self, type_: ListOf, node: yaml.Node, at: str) -> object:
-        values: dict[object, bool] = {}
-        for item in node.value:
-            value = self._value(type_.item, item, at)
-            if value is not _INVALID and value in values:
-                value = self._add(item, f"{at} contains {quote(str(value))} twice")
-            values[value] = True
-        return _INVALID if _INVALID in values else tuple(values)
-
-    def _rows(self, type_: Rows, node: yaml.Node, at: str) -> object:
-        """Return the valid rows as instances of ``type_.cls``, or _INVALID if all rows are invalid."""
-        where = f"{at.rpartition(' ')[0]} {type_.row}: ".lstrip()
-        rows: list[Any] = []
-        for item in node.value:
-            before = len(self._found)
-            if node_type(item) != "mapping":
-                self._add(item, f"{where}must be a list of mappings, not of {describe(item)}")
-                continue
-            values = self._mapping(item, type_.keys, where)
-            for key in type_.keys:
-                if key.is_required and all(name.value != key.name for name, _ in item.value):
-                    self._add(item, f"{where}the key {key.name!r} is missing")
-            if len(self._found) == before:
-                row = type_.cls(**values)
-                self._check_names(item, row, rows)
-                rows.append(row)
-        return tuple(rows) if rows or not node.value else _INVALID
-
-    def _check_names(self, node: yaml.Node, row: object, others: list[Any]) -> None:
-        """Record a fault at NODE if ROW is a profile whose name or class is also in OTHERS."""
+    def check_row(self, node: yaml.Node, row: Any, others: list[Any]) -> None:
+        """Add a fault at NODE if ROW is a profile whose name or class is also in OTHERS."""
         if not isinstance(row, Profile):
             return
         for other in others:
             if row.name == other.name:
-                self._add(node, f"a second profile is named {row.name!r}")
+                self.add(node, f"a second profile is named {row.name!r}")
             elif row.device_class == other.device_class:
-                self._add(node, f"a second profile has the class {row.device_class!r}")
+                self.add(node, f"a second profile has the class {row.device_class!r}")
 
-    def _vendor_keys(self, node: yaml.Node) -> list[Key]:
+    def keys(self, table: Table, node: yaml.Node) -> Iterable[Key]:
+        """Return the keys of TABLE, or the options of the vendors."""
+        if table is not VENDOR_OPTIONS:
+            return table.keys
         present = [str(key.value) for key, _ in node.value]
-        known = self._vendors.known
+        known = self.vendors.known
         return [
-            Key(name=name, type=Table(keys=_options(name) if name in present else (), cls=dict), text="")
+            Key(name=name, type=Table(keys=_options(name) if name in present else (), cls=dict))
             for name in dict.fromkeys((*known, *(name for name in present if name in known)))
         ]
 
@@ -198,11 +235,12 @@ class _Reading:
             if _normalized(folder) in map(_normalized, settings.spec_dirs):
                 name = key if key == "state_dir" else f"{key}: run_dir"
                 text = f"{name} must not be a spec directory ({quote(folder)})"
-                self._add(nodes.get(key, root), text)
+                self.add(nodes.get(key, root), text)
 
-    def _add(self, node: yaml.Node, problem: str) -> object:
-        self._found.append(fault(self._file, problem, place_of(node.start_mark), hint=_HINT))
-        return _INVALID
+
+def valid(values: Mapping[str, object]) -> dict[str, Any]:
+    """Return VALUES without the invalid values."""
+    return {name: value for name, value in values.items() if value is not INVALID}
 
 
 def _texts(root: yaml.Node, name: str, known: Collection[str]) -> tuple[str, ...]:

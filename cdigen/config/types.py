@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from functools import partial
 
+from cdigen.config.tree import text_of
 from cdigen.model.errors import ConfigError
 from cdigen.model.profile import NAMINGS
 from cdigen.value import frozen
@@ -20,20 +21,27 @@ if TYPE_CHECKING:
 
     import yaml
 
-    from cdigen.config.keys import Key
+    from cdigen.model.findings import Severity
 
 _MAX_SECONDS = 86_400
 _MIN_SECONDS = 0.01
 _TRUE = {"true", "yes", "on", "y"}
 _NODE_TYPES = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
+# The result of reading an invalid value.
+INVALID = object()
 
 
 class WrongValueError(ValueError):
-    """A value that is not valid; ``node`` is the YAML node of the value."""
+    """A value with a problem; ``node`` is the YAML node of the value.
 
-    def __init__(self, problem: str, node: yaml.Node) -> None:
+    ``value`` is the part of the value that cdigen uses, or INVALID.
+    """
+
+    def __init__(
+        self, problem: str, node: yaml.Node, severity: Severity = "error", value: object = INVALID
+    ) -> None:
         super().__init__(problem)
-        self.node = node
+        self.node, self.severity, self.value = node, severity, value
 
 
 @frozen
@@ -73,12 +81,29 @@ class Table:
 
 @frozen
 class Rows:
-    """The type of a list of mappings with ``keys``; ``row`` is the name of a mapping in messages."""
+    """The type of a list of mappings with ``keys``; the value of a mapping is an instance of ``cls``."""
 
     keys: tuple[Key, ...]
     cls: type
-    row: str
     at_least: int = 0
+
+
+@frozen
+class Key:
+    """A key of the configuration; ``text`` is its description in Markdown.
+
+    ``default`` describes the default value, if the value itself is not clear. ``field`` is the field of the
+    settings class, if the field has another name than the key. ``example`` is a value for etc/config.yaml, if
+    the key has no default.
+    """
+
+    name: str
+    type: Scalar | ListOf | Table | Rows
+    text: str = ""
+    default: str = ""
+    field: str = ""
+    example: str = ""
+    is_required: bool = False
 
 
 def node_type(node: yaml.Node) -> str:
@@ -141,7 +166,7 @@ def _choice(words: Collection[str], or_path: str, node: yaml.Node, vendors: Vend
 
 
 def _number(minimum: int, maximum: int, node: yaml.Node, _: Vendors) -> int:
-    value = str(node.value)
+    value = text_of(node)
     # YAML 1.1 reads 010 as eight. cdigen accepts only numbers with the same value in all versions of YAML.
     is_plain = node_type(node) == "int" and re.fullmatch("0|[1-9][0-9]{0,9}", value)
     if not is_plain or not minimum <= int(value) <= maximum:
@@ -157,7 +182,7 @@ def _device(node: yaml.Node, _: Vendors) -> str:
 
 
 def _seconds(node: yaml.Node, _: Vendors) -> float:
-    value = str(node.value)
+    value = text_of(node)
     is_plain = re.fullmatch(r"(?:0|[1-9][0-9]*)?\.[0-9]*|[1-9][0-9]*", value) and node_type(node) in {
         "int",
         "float",

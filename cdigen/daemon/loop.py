@@ -24,6 +24,7 @@ from cdigen.health.marks import FILE as MARKS
 from cdigen.health.tracker import HealthTracker
 from cdigen.host import mounts
 from cdigen.host.root import Root
+from cdigen.model.backoff import Backoff
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.pipeline import discovery
@@ -36,7 +37,7 @@ from cdigen.service.rundir import save_status
 from cdigen.service.runner import ServiceRunner
 from cdigen.store.lock import LockHeld
 from cdigen.value import replace
-from cdigen.watch.debounce import Backoff, Debounce
+from cdigen.watch.debounce import Debounce
 from cdigen.watch.files import FileSource
 from cdigen.watch.kernel_log import LOG, SOCKET, KernelLogSource
 from cdigen.watch.poll import PollSource

@@ -50,8 +50,6 @@ RIGHTS = (
     ("get", "nodes"),
     ("patch", "nodes/status"),
 )
-# Without this right, the reservation of a deleted pod stays until the extender removes the reservation.
-OPTIONAL_RIGHTS = (("get", "pods"),)
 _REVIEW = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import posixpath
 
-from cdigen.config.tree import NoTreeError, compose
+from cdigen.config.tree import NoTreeError, compose, pairs_of, text_of
+from cdigen.config.types import node_type
 from cdigen.doctor.processes import roots_processes
 from cdigen.host.root import reason, shown
 from cdigen.runtimes.units import SYSTEM_FOLDERS, Command, command
@@ -19,11 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
+    import yaml
+
     from cdigen.host.root import Root
 
 # The kubelet's files from kubeadm and from packages have 1 to 4 kB.
 _MAX_FILE = 1 << 18
-_FOLDER, _ENDPOINT = "/var/lib/kubelet", "unix:///run/containerd/containerd.sock"
+_FOLDER = "/var/lib/kubelet"
 _SNAP = {
     "$SNAP_COMMON": "/var/snap/microk8s/common",
     "$SNAP_DATA": "/var/snap/microk8s/current",
@@ -106,7 +109,6 @@ class Kubelet:
     began_s: float | None = None
     gates: tuple[tuple[str, bool], ...] = ()
     topology_policy: str = "none"
-    cgroup_driver: str = "cgroupfs"
     problems: tuple[str, ...] = ()
 
     @property
@@ -148,9 +150,8 @@ def _kubelet(host: Root, distribution: Distribution, line: Command) -> Kubelet:
             former = settings.get(key)
             both = isinstance(former, dict) and isinstance(value, dict)
             settings[key] = former | value if both else value
-    flags = {name: line.values(f"--{name}")[-1:] for name in _FLAGS}
     texts = {
-        name: (*flag, _text(settings.get(key)))[0] for name, flag in flags.items() for key in (_FLAGS[name],)
+        flag: (*line.values(f"--{flag}")[-1:], _text(settings.get(key)))[0] for flag, key in _FLAGS.items()
     }
     default = _CRI_DOCKERD if line.flag("--docker") and distribution.config else distribution.endpoint
     endpoint = texts["container-runtime-endpoint"] or default
@@ -160,7 +161,6 @@ def _kubelet(host: Root, distribution: Distribution, line: Command) -> Kubelet:
         endpoint=f"unix://{endpoint}" if endpoint.startswith("/") else endpoint,
         gates=_gates(settings.get("featureGates"), line.values("--feature-gates")),
         topology_policy=texts["topology-manager-policy"] or "none",
-        cgroup_driver=texts["cgroup-driver"] or "cgroupfs",
         problems=tuple(problems),
     )
 
@@ -169,7 +169,6 @@ def _kubelet(host: Root, distribution: Distribution, line: Command) -> Kubelet:
 _FLAGS = {
     "container-runtime-endpoint": "containerRuntimeEndpoint",
     "topology-manager-policy": "topologyManagerPolicy",
-    "cgroup-driver": "cgroupDriver",
 }
 
 
@@ -229,7 +228,7 @@ def _read(host: Root, path: str, problems: list[str], *, is_needed: bool = True)
 def _document(host: Root, path: str, problems: list[str], *, is_needed: bool = True) -> dict[str, Any]:
     """Return the keys of a YAML file.
 
-    A value is a text, a list of texts or a mapping of texts. Deeper values are omitted.
+    A value is a text, a list of texts or a mapping of texts. Deeper values are omitted or empty.
     """
     text = _read(host, path, problems, is_needed=is_needed)
     try:
@@ -237,21 +236,14 @@ def _document(host: Root, path: str, problems: list[str], *, is_needed: bool = T
     except NoTreeError as error:
         problems.append(f"{shown(path)}: {shown(error.finding.message)}")
         return {}
-    return {key: _plain(node) for key, node in _pairs(root)}
+    pairs = pairs_of(root) if root is not None and node_type(root) == "mapping" else ()
+    return {text_of(key): _plain(value) for key, value in pairs}
 
 
-def _pairs(node: Any) -> Iterator[tuple[str, Any]]:
-    for pair in getattr(node, "value", None) or ():
-        if isinstance(pair, tuple) and isinstance(pair[0].value, str):
-            yield pair[0].value, pair[1]
-
-
-def _plain(node: Any) -> str | list[str] | dict[str, str]:
-    if isinstance(node.value, str):
-        return node.value
-    if node.id == "sequence":
-        return [one.value for one in node.value if isinstance(one.value, str)]
-    return {key: one.value for key, one in _pairs(node) if isinstance(one.value, str)}
+def _plain(node: yaml.Node) -> str | list[str] | dict[str, str]:
+    if node_type(node) == "mapping":
+        return {text_of(key): text_of(value) for key, value in pairs_of(node)}
+    return list(filter(None, map(text_of, node.value))) if node_type(node) == "list" else text_of(node)
 
 
 def _text(value: object) -> str:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     Strategy = Literal["binpack", "spread"]
 
-STRATEGIES = ("binpack", "spread")
 # The limit for steps of the bin packing that divides containers among GPUs. Real pods need few steps.
 _MAX_STEPS = 500
 # The limit for containers, because the search is recursive, with a level for each container.

@@ -42,16 +42,14 @@ class NodeGpu:
 class NodeCapacity:
     """The capacity of a node, which is ``capacity`` units on ``gpus``.
 
-    ``problem`` is the reason why the capacity is missing or the annotation is ignored, or "". If
-    ``is_uniform`` is set, the node has no valid annotation of cdigen. Then the size of each GPU is the
-    capacity divided by the number of GPUs.
+    ``problem`` is the reason why the capacity is missing or the annotation is ignored, or "". If the node has
+    no valid annotation of cdigen, the size of each GPU is the capacity divided by the number of GPUs.
     """
 
     name: str
     uid: str = ""
     capacity: int = 0
     gpus: tuple[NodeGpu, ...] = ()
-    is_uniform: bool = True
     is_cordoned: bool = False
     address: str = ""
     problem: str = ""
@@ -80,7 +78,7 @@ def read_node(document: object, resources: Resources) -> NodeCapacity:
     problem = ""
     if annotation is not None:
         try:
-            return replace(base, capacity=capacity, gpus=read_annotation(annotation), is_uniform=False)
+            return replace(base, capacity=capacity, gpus=read_annotation(annotation))
         except ValueError as error:
             problem = f"annotation {names.GPUS} ignored: {error}"
     if not 1 <= count <= MAX_GPUS:

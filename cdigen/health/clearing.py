@@ -1,4 +1,4 @@
-"""The rules that clear causes: ``is_cleared`` applies the rule of a cause to later recoveries. Pure."""
+"""The rules that clear causes, by later recoveries (``is_cleared``) and by elapsed time (``due_s``). Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.health.state import ClearingPolicy, DeviceRecord, Evidence, LastRecovery, ManualClear
+    from collections.abc import Iterator
+
+    from cdigen.health.state import (
+        ClearingPolicy,
+        DeviceRecord,
+        Evidence,
+        HealthState,
+        LastRecovery,
+        ManualClear,
+    )
 
 LOST_RULE = CauseRule(
     cause=LOST,
@@ -115,3 +124,33 @@ def without_least_severe(
 def just_after(at_s: float) -> float:
     """Return the time directly after AT_S. A recovery at this time clears an event at AT_S."""
     return math.nextafter(at_s, math.inf)
+
+
+def due_s(state: HealthState, policy: ClearingPolicy, now_s: float) -> float | None:
+    """Return the next CLOCK_BOOTTIME after NOW_S at which elapsed time may clear a cause, or None."""
+    times = (evidence.last_s + policy.clear_after_s for _, evidence in _timed_causes(state, policy))
+    return min((time_s for time_s in times if time_s > now_s), default=None)
+
+
+def awaited(state: HealthState, policy: ClearingPolicy) -> dict[str, float]:
+    """Return the vendors with causes that a probe may clear (clearance ``recovered``).
+
+    The value of a vendor is the earliest time at which a recovery can clear one of these causes.
+    """
+    times: dict[str, float] = {}
+    for device, evidence in _timed_causes(state, policy):
+        if "recovered" in rule_of(policy, device.vendor, evidence).cleared_by and not any(
+            one.clearance == "recovered" and one.at_s > evidence.last_s for one in device.recoveries
+        ):
+            due = evidence.last_s + policy.clear_after_s
+            times[device.vendor] = min(due, times.get(device.vendor, due))
+    return times
+
+
+def _timed_causes(state: HealthState, policy: ClearingPolicy) -> Iterator[tuple[DeviceRecord, Evidence]]:
+    for device in state.devices:
+        for evidence in device.evidence:
+            if not {"clear_after", "recovered"}.isdisjoint(
+                rule_of(policy, device.vendor, evidence).cleared_by
+            ):
+                yield device, evidence

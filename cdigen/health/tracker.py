@@ -12,6 +12,7 @@ from collections import deque
 
 from cdigen.health import marks
 from cdigen.health.annotate import annotated, changed_devices, lost_devices
+from cdigen.health.clearing import awaited, due_s
 from cdigen.health.state import (
     ClearingPolicy,
     ClockReading,
@@ -22,7 +23,8 @@ from cdigen.health.state import (
     TimeElapsed,
 )
 from cdigen.health.state_file import HealthStateWriter
-from cdigen.health.transitions import apply_event, awaited, due_s
+from cdigen.health.transitions import apply_event
+from cdigen.health.vendor_code import VendorCode
 from cdigen.host.clocks import boottime
 from cdigen.host.sysfs import has_guest
 from cdigen.model.errors import CdigenError, StoreError
@@ -37,7 +39,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from cdigen.health.state import Event, HealthState
-    from cdigen.model.health import DeviceEvent, LogRecord, Recovery, Symptom
+    from cdigen.model.health import DeviceEvent, LogRecord
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.base import DiscoveryContext
     from cdigen.vendors.health import VendorHealth
@@ -47,7 +49,6 @@ if TYPE_CHECKING:
 # Maximum number of log records that wait for the discovery of their vendor's devices. The vendor's driver may
 # be busy or hang.
 BACKLOG = 512
-DEFECT = "health-defect"
 
 
 @frozen
@@ -63,6 +64,31 @@ class TrackerOptions:
     ignored: tuple[str, ...] = ()
 
 
+class _KnownMarks:
+    """The marks of the last reading without error, and a finding if the present reading has an error."""
+
+    def __init__(self) -> None:
+        self.present: tuple[marks.Mark, ...] = ()
+        self.findings: tuple[Finding, ...] = ()
+
+    def read(self, state_dir: str, inventories: Mapping[str, Inventory]) -> marks.Marks | None:
+        """Return the marks and clears in STATE_DIR, or None if they cannot be read.
+
+        The marks of devices that another device in INVENTORIES has replaced are removed from the file.
+        """
+        try:
+            found, finding = marks.read(state_dir)
+            if gone := marks.outlived(found.marks, inventories):
+                marks.clear(state_dir, lambda one: one in gone)
+        except StoreError as error:
+            finding = finding_of(error, f"{state_dir}/{marks.FILE}")
+        self.findings = (finding,) if finding is not None else ()
+        if finding is not None:
+            return None
+        self.present = found.marks
+        return found
+
+
 class HealthTracker:
     """Tracks the health of all devices.
 
@@ -76,7 +102,7 @@ class HealthTracker:
         boottime_s: Callable[[], float] = boottime,
         wall_s: Callable[[], float] = time.time,
     ) -> None:
-        self._health_of = health_of
+        self._code = VendorCode(health_of)
         self._boottime_s = boottime_s
         self._wall_s = wall_s
         self._lock = threading.RLock()
@@ -90,9 +116,8 @@ class HealthTracker:
         # ``show``.
         self._reported: dict[str, Inventory] = {}
         self._shown: dict[str, Inventory] | None = None
-        self._marks = marks.Marks()
+        self._marks = _KnownMarks()
         self._backlog: deque[LogRecord] = deque(maxlen=BACKLOG)
-        self._problems: dict[str, Finding] = {}
         self._suspicious: set[str] = set()
 
     # Called by the daemon's loop.
@@ -140,7 +165,7 @@ class HealthTracker:
         """Return the errors of the health tracking, and the lost devices."""
         with self._lock:
             lost = lost_devices(self._state, self._inventories) if self._state is not None else ()
-            return (*self._writer.findings(), *self._problems.values(), *lost)
+            return (*self._writer.findings(), *self._marks.findings, *self._code.findings(), *lost)
 
     def show(self, save: Callable[[dict[str, Inventory]], object]) -> None:
         """Call SAVE with the last inventories and their present health, while this thread holds the lock."""
@@ -189,7 +214,9 @@ class HealthTracker:
             self._apply_records(records)
             for event in events:
                 for vendor, health in self._known():
-                    if reports := self._parsed(vendor, health.parse_uevents, event):
+                    if reports := self._code.parsed(
+                        vendor, health.parse_uevents, event, self._inventories[vendor]
+                    ):
                         self._advance(LogRecordsReceived(vendor=vendor, sequence=-1, reports=reports))
             self._advance(TimeElapsed())
             if lost:
@@ -202,36 +229,30 @@ class HealthTracker:
     def probed(self, vendor: str, sample: HealthSample, began_s: float) -> None:
         """Apply the SAMPLE of a probe of VENDOR that began at BEGAN_S."""
         with self._lock:
-            self._note(
-                f"probe-{vendor}", sample.unread and f"{vendor}: probe failed: {sample.unread}", vendor
-            )
+            self._code.note(vendor, "probe", sample.unread and f"probe failed: {sample.unread}")
             self._advance(HealthChecked(vendor=vendor, sample=sample, began_s=began_s))
 
     def probe(self, vendor: str) -> HealthSample:
         """Return the sample of a probe of VENDOR's devices; a failed sample if vendor code raises."""
-        health, inventory = self._health_of(vendor), self._inventories.get(vendor)
+        health, inventory = self._code.health_of(vendor), self._inventories.get(vendor)
         here = self._here()
         if health is None or inventory is None or here is None:
             return HealthSample(source="probe")
-        try:
-            return health.probe(here, inventory)
-        except Exception as error:  # noqa: BLE001 - a defect in one vendor's code affects no other vendor
-            return HealthSample(source="probe", unread=_formatted(error))
+        return self._code.probe(health, here, inventory)
 
     def set_hanging(self, vendors: Iterable[str]) -> None:
         """Set the findings for the hanging probes of VENDORS; remove the findings for other vendors."""
         vendors = set(vendors)
-        with self._lock:
-            for vendor in {*vendors, *self._inventories}:
-                text = f"{vendor}: probe hangs, the vendor's library does not respond"
-                self._note(f"hang-{vendor}", text if vendor in vendors else "", vendor)
+        for vendor in {*vendors, *self._inventories}:
+            text = "probe hangs, the vendor's library does not respond"
+            self._code.note(vendor, "hang", text if vendor in vendors else "")
 
     def vendors(self) -> tuple[str, ...]:
         """Return the vendors whose devices can be probed."""
         return tuple(vendor for vendor, _ in self._known())
 
     def awaited(self) -> dict[str, float]:
-        """Return the vendors with causes that a probe may clear, and the times (``transitions.awaited``)."""
+        """Return the vendors with causes that a probe may clear, and the times (``clearing.awaited``)."""
         with self._lock:
             return awaited(self._state, self._policy) if self._state is not None else {}
 
@@ -258,7 +279,7 @@ class HealthTracker:
         rules = {}
         # Vendors that are not on this host are left out, because their causes would need a megabyte.
         for vendor in {*inventories, *(one.vendor for one in self._state.vendors)}:
-            health = self._health_of(vendor)
+            health = self._code.health_of(vendor)
             if health is not None:
                 rules.update({(vendor, rule.cause): rule for rule in health.CAUSES})
         self._policy = ClearingPolicy(
@@ -284,34 +305,17 @@ class HealthTracker:
             new = [record for record in records if record.sequence > last_sequence]
             if not new:
                 continue
-            reports = tuple(one for record in new for one in self._parsed(vendor, health.parse_log, record))
-            self._advance(LogRecordsReceived(vendor=vendor, sequence=new[-1].sequence, reports=reports))
-
-    def _parsed(
-        self, vendor: str, parse: Callable[[T, Inventory], tuple[Symptom | Recovery, ...]], received: T
-    ) -> tuple[Symptom | Recovery, ...]:
-        try:
-            return parse(received, self._inventories[vendor])
-        except Exception as error:  # noqa: BLE001 - as in probe
-            self._note(f"parse-{vendor}", f"{vendor}: health code failed: {_formatted(error)}", vendor)
-            return ()
+            inventory, parse = self._inventories[vendor], health.parse_log
+            reports = [one for record in new for one in self._code.parsed(vendor, parse, record, inventory)]
+            self._advance(
+                LogRecordsReceived(vendor=vendor, sequence=new[-1].sequence, reports=tuple(reports))
+            )
 
     def _read_marks(self) -> None:
         """Read the marks and clears. If the file cannot be read, the last marks and clears stay."""
-        state_dir = self._options.state_dir
-        path = f"{state_dir}/{marks.FILE}"
-        self._problems.pop(marks.FILE, None)
-        try:
-            found, finding = marks.read(state_dir)
-            gone = marks.outlived(found.marks, self._inventories)
-            if gone:
-                marks.clear(state_dir, lambda one: one in gone)
-        except StoreError as error:
-            finding, found = finding_of(error, path), self._marks
-        if finding is not None:
-            self._problems[marks.FILE] = finding
+        found = self._marks.read(self._options.state_dir, self._inventories)
+        if found is None:
             return
-        self._marks = found
         boot, now_s = self._options.boot, self._boottime_s()
         # A time after NOW_S is from a different clock (time_namespaces(7)), and would clear future events.
         clears = tuple(one for one in found.clears if boot and one.boot == boot and one.at_s <= now_s)
@@ -322,39 +326,21 @@ class HealthTracker:
     def _annotated(self) -> dict[str, Inventory]:
         if self._state is None:
             return dict(self._inventories)
-        return annotated(self._state, self._marks.marks, self._inventories, self._policy)
-
-    def _note(self, key: str, text: str, vendor: str) -> None:
-        self._problems.pop(key, None)
-        if text:
-            self._problems[key] = Finding(
-                severity="warning",
-                rule=DEFECT,
-                path=vendor,
-                message=" ".join(text.split())[:300],
-                hint="run 'cdigen health', which shows the last known health of the devices",
-            )
+        return annotated(self._state, self._marks.present, self._inventories, self._policy)
 
     # Called without the lock. These methods read the host or constant values.
 
     def _known(self) -> tuple[tuple[str, VendorHealth], ...]:
         """Return pairs of a vendor in the inventories and its ``VendorHealth``, if it has one."""
-        pairs = ((vendor, self._health_of(vendor)) for vendor in tuple(self._inventories))
-        return tuple((vendor, health) for vendor, health in pairs if health is not None)
+        return self._code.known(self._inventories)
 
     def _check(self, vendor: str, health: VendorHealth, here: DiscoveryContext) -> None:
         # The first read of the load detects a reload since the last check. The second read stores a time
         # after the check, so the next reload also clears the symptoms of this check.
         self._load(vendor, health, here)
         began_s = self._boottime_s()
-        try:
-            sample = health.check(here, self._inventories[vendor])
-        except Exception as error:  # noqa: BLE001 - as in probe
-            sample = HealthSample(source="files", unread=_formatted(error))
+        sample = self._code.check(vendor, health, here, self._inventories[vendor])
         with self._lock:
-            self._note(
-                f"check-{vendor}", sample.unread and f"{vendor}: check failed: {sample.unread}", vendor
-            )
             self._advance(HealthChecked(vendor=vendor, sample=sample, began_s=began_s))
         self._load(vendor, health, here)
 
@@ -369,16 +355,13 @@ class HealthTracker:
     def _apply_unloads(self, here: DiscoveryContext) -> None:
         """Read the driver loads of vendors that had devices earlier in this boot, but have no devices now."""
         for known in self._state.vendors if self._state is not None else ():
-            health = self._health_of(known.vendor)
+            health = self._code.health_of(known.vendor)
             if known.vendor not in self._inventories and health is not None:
                 self._load(known.vendor, health, here)
 
     def _load(self, vendor: str, health: VendorHealth, here: DiscoveryContext) -> None:
-        try:
-            load = health.load(here)
-        except Exception as error:  # noqa: BLE001 - as in probe
-            with self._lock:
-                self._note(f"load-{vendor}", f"{vendor}: health code failed: {_formatted(error)}", vendor)
+        load = self._code.load(vendor, health, here)
+        if load is None:
             return
         with self._lock:
             self._advance(DriverLoaded(vendor=vendor, load=load))
@@ -389,10 +372,6 @@ def _made(context: Callable[[], DiscoveryContext]) -> DiscoveryContext | None:
         return context()
     except CdigenError:
         return None
-
-
-def _formatted(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _vendors_with_new_causes(before: HealthState, after: HealthState) -> set[str]:

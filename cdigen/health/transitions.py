@@ -1,4 +1,4 @@
-"""The transitions of the health state: ``apply_event`` and, for elapsed time, ``due_s``. Pure.
+"""The transitions of the health state: ``apply_event``. Pure.
 
 The order in which events arrive has no effect if their times differ, because the state keeps the last
 recoveries. A recovery clears all earlier events and no later event, even if an event arrives late.
@@ -28,7 +28,7 @@ from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from cdigen.health.state import ClearingPolicy, ClockReading, Event, HealthState, VendorRecord
     from cdigen.model.health import HealthSample, Measurement
@@ -59,36 +59,6 @@ def apply_event(state: HealthState, event: Event, now: ClockReading, policy: Cle
     elif isinstance(event, DriverLoaded):
         update.apply_load(event.vendor, event.load)
     return update.result()
-
-
-def due_s(state: HealthState, policy: ClearingPolicy, now_s: float) -> float | None:
-    """Return the next CLOCK_BOOTTIME after NOW_S at which elapsed time may clear a cause, or None."""
-    times = (evidence.last_s + policy.clear_after_s for _, evidence in _timed_causes(state, policy))
-    return min((time_s for time_s in times if time_s > now_s), default=None)
-
-
-def awaited(state: HealthState, policy: ClearingPolicy) -> dict[str, float]:
-    """Return the vendors with causes that a probe may clear (clearance ``recovered``).
-
-    The value of a vendor is the earliest time at which a recovery can clear one of these causes.
-    """
-    times: dict[str, float] = {}
-    for device, evidence in _timed_causes(state, policy):
-        if "recovered" in clearing.rule_of(policy, device.vendor, evidence).cleared_by and not any(
-            one.clearance == "recovered" and one.at_s > evidence.last_s for one in device.recoveries
-        ):
-            due = evidence.last_s + policy.clear_after_s
-            times[device.vendor] = min(due, times.get(device.vendor, due))
-    return times
-
-
-def _timed_causes(state: HealthState, policy: ClearingPolicy) -> Iterator[tuple[DeviceRecord, Evidence]]:
-    for device in state.devices:
-        for evidence in device.evidence:
-            if not {"clear_after", "recovered"}.isdisjoint(
-                clearing.rule_of(policy, device.vendor, evidence).cleared_by
-            ):
-                yield device, evidence
 
 
 class _Update:

@@ -26,11 +26,11 @@ def in_container(environ: Mapping[str, str] = os.environ, *, root: str = "") -> 
     return _POD in environ or any(os.path.exists(f"{root}{path}") for path in _FILES)
 
 
-def uses_host_kernel(environ: Mapping[str, str] = os.environ, *, root: str = "") -> bool:
+def uses_host_kernel() -> bool:
     """Return whether the kernel and its modules belong to another system, as in containers and LXC guests."""
-    return in_container(environ, root=root) or os.path.exists(f"{root}{_SYSTEM_CONTAINER}")
+    return in_container() or os.path.exists(_SYSTEM_CONTAINER)
 
 
-def host_hint(environ: Mapping[str, str] = os.environ, *, root: str = "") -> str:
+def host_hint() -> str:
     """Return the hint that makes the host's devices accessible if ``uses_host_kernel`` is true."""
-    return _MOUNT if in_container(environ, root=root) else _BIND
+    return _MOUNT if in_container() else _BIND

@@ -69,19 +69,19 @@ class ApiServerConfig:
 class TokenFile:
     """A token in a file that is replaced from time to time; a call returns the present token."""
 
-    def __init__(self, path: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._path, self._clock = path, clock
+    def __init__(self, path: str) -> None:
+        self._path = path
         self._token, self._read_s = "", float("-inf")
 
     def __call__(self) -> str:
         """Return the token, or the earlier token if the file cannot be read now."""
-        if self._clock() >= self._read_s + REREAD_S:
+        if time.monotonic() >= self._read_s + REREAD_S:
             try:
                 with open(self._path, encoding="ascii") as file:
                     self._token = file.read(1 << 16).strip()
             except (OSError, ValueError):
                 return self._token  # the next call reads the file again
-            self._read_s = self._clock()
+            self._read_s = time.monotonic()
         return self._token
 
     def invalidate(self) -> None:

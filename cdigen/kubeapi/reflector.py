@@ -16,38 +16,36 @@ from urllib.parse import quote, urlencode
 from cdigen.kubeapi.calls import Call, Reply
 from cdigen.kubeapi.client import ApiStatusError
 from cdigen.kubeapi.lists import ListPage, PageSize
+from cdigen.model.backoff import Backoff
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Iterable
-    from typing import Protocol
+    from collections.abc import Callable
+    from typing import Any
 
     from cdigen.kubeapi.client import Client
 
-    # The name and the UID of an object.
-    ObjectKey = dict[str, str]
 
-    class Store(Protocol):
-        """Stores the objects of a list."""
+@frozen
+class ObjectStore:
+    """The functions that store objects; the member ``key`` of the metadata identifies an object.
 
-        def put(self, found: object) -> None:
-            """Add or update an object, in its present state."""
+    ``put`` adds or updates an object. ``drop`` removes the object with a key. ``known`` returns the keys of
+    all stored objects.
+    """
 
-        def delete(self, found: object) -> None:
-            """Delete an object; FOUND is its last state."""
-
-        def begin_list(self) -> None:
-            """Begin a list; objects that are stored from now on may be newer than the list."""
-
-        def end_list(self, listed: Iterable[ObjectKey]) -> None:
-            """Delete all objects that were in the store at ``begin_list`` but are not in LISTED."""
+    key: str
+    put: Callable[[Any], object]
+    drop: Callable[[str], object]
+    known: Callable[[], frozenset[str]]
 
 
 # The server ends a watch after this time. The server sends a bookmark each minute.
 WATCH_S = 300
 _IDLE_TIMEOUT_S = WATCH_S + 30.0
-_MIN_BACKOFF_S, _MAX_BACKOFF_S = 0.2, 30.0
+BACKOFF = Backoff(first_s=0.2, most_s=30.0)
 # If a watch ends before this time without events, the next watch waits for the backoff.
 _BRIEF_S = 1.0
 
@@ -60,9 +58,9 @@ class Reflector:
     """
 
     def __init__(  # noqa: PLR0913 - each parameter is a setting of a reflector
-        self, client: Client, path: str, store: Store, stop: threading.Event, *,
+        self, client: Client, path: str, store: ObjectStore, stop: threading.Event, *,
         field_selector: str = "", label_selector: str = "",
-        on_change: Callable[[], object] = lambda: None, min_backoff_s: float = _MIN_BACKOFF_S,
+        on_change: Callable[[], object] = lambda: None, backoff: Backoff = BACKOFF,
     ) -> None:  # fmt: skip
         self.path = path
         # Whether a list was complete at least once.
@@ -76,13 +74,13 @@ class Reflector:
         self._client, self._store, self._stop = client, store, stop
         selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._selectors = {key: value for key, value in selectors.items() if value}
-        self._on_change, self._min_backoff_s = on_change, min_backoff_s
+        self._on_change, self._backoff = on_change, backoff
         self._version = ""
         self._page_size = PageSize()
 
     def run(self) -> None:
         """List and watch until STOP is set; after an error, try again with exponential backoff."""
-        backoff_s = self._min_backoff_s
+        failures = 0
         while not self._stop.is_set():
             begun_s, is_brief = time.monotonic(), False
             try:
@@ -98,32 +96,32 @@ class Reflector:
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 self._version = ""
                 self._set_problem(f"unreadable reply: {type(error).__name__}: {error}")
-            is_long = time.monotonic() - begun_s > _MAX_BACKOFF_S
-            backoff_s = self._min_backoff_s if is_long else min(2 * backoff_s, _MAX_BACKOFF_S)
+            failures = 0 if time.monotonic() - begun_s > self._backoff.most_s else failures + 1
             if self.problem or is_brief:
-                self._stop.wait(backoff_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the clients' attempts
+                spread = random.uniform(0.5, 1.0)  # noqa: S311 - spreads the clients' attempts
+                self._stop.wait(self._backoff.delay(failures) * spread)
             else:
-                backoff_s = self._min_backoff_s
+                failures = 0
         self._client.close()
 
     def _list(self) -> str:
         """Store all objects; return the resourceVersion of the list."""
-        listed: list[ObjectKey] = []
+        # Objects that are stored from now on may be newer than the list, so the list does not remove them.
+        known, listed = self._store.known(), set()
         next_page = ""
-        self._store.begin_list()
         while True:
             page = self._page(next_page)
             for found in page.items():
                 self._store.put(found)
-                metadata = found["metadata"]
-                listed.append({"name": metadata["name"], "uid": metadata["uid"]})
-                del found, metadata  # frees the memory for the next object
+                listed.add(found["metadata"][self._store.key])
+                del found  # frees the memory for the next object
             self._page_size.received(page)
             next_page = page.next_page
             if not next_page:
                 break
         self._page_size.finished()
-        self._store.end_list(listed)
+        for key in known - listed:
+            self._store.drop(key)
         self.is_synced = True
         self._on_change()
         self.last_event_s = time.monotonic()
@@ -157,7 +155,7 @@ class Reflector:
             if kind in {"ADDED", "MODIFIED"}:
                 self._store.put(found)
             elif kind == "DELETED":
-                self._store.delete(found)
+                self._store.drop(found["metadata"][self._store.key])
             self._version = found["metadata"]["resourceVersion"]
             self.last_event_s = time.monotonic()
             del event, found  # frees the memory for the next object

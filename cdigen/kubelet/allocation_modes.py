@@ -10,6 +10,7 @@ does no I/O.
 from __future__ import annotations
 
 from cdigen.kubelet.journal import MEMORY, device_names, device_of, mode_of, used_units
+from cdigen.kubelet.resources.resource_set import ResourceSet
 from cdigen.model.findings import Finding
 from cdigen.value import replace
 
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from cdigen.kubelet.pods import PodDevices
     from cdigen.kubelet.resources.memory import AdvertisedMemory
     from cdigen.kubelet.resources.model import Resource
-    from cdigen.kubelet.resources.resource_set import ResourceSet
 
     # Pairs of resource and device id, for devices of containers. A memory unit has the id of its GPU here.
     Key = frozenset[tuple[str, str]]
@@ -33,8 +33,12 @@ class AllocationModes:
     while containers have units of the GPU.
     """
 
-    def __init__(self, sizes: Mapping[str, int] | None = None) -> None:
-        self.sizes = dict(sizes or {})
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes = dict(sizes)
+        # The arguments of the last call of ``apply``, and the part of the list that affected the result.
+        self._advertised = ResourceSet()
+        self._listed: tuple[PodDevices, ...] | None = None
+        self._key: Key = frozenset()
 
     def apply(self, advertised: ResourceSet, listed: tuple[PodDevices, ...] | None) -> ResourceSet:
         """Return ADVERTISED, where each unit that a container has in another mode is unhealthy.
@@ -43,6 +47,7 @@ class AllocationModes:
         kubelet's first list.
         """
         pods, memory = listed or (), advertised.memory
+        self._advertised, self._listed, self._key = advertised, listed, _key_of(advertised, pods)
         if memory is not None:
             self._update_sizes(memory, listed)
         found: list[Finding] = []
@@ -61,6 +66,14 @@ class AllocationModes:
             memory=_with_health(memory, resources) if memory is not None else None,
             findings=(*advertised.findings, *found),
         )
+
+    def is_outdated(self, listed: tuple[PodDevices, ...] | None) -> bool:
+        """Return whether ``apply`` has another result for the new list LISTED; False if LISTED is not new."""
+        if listed is self._listed:
+            return False
+        is_first = self._listed is None and self._advertised.memory is not None
+        self._listed = listed
+        return is_first or _key_of(self._advertised, listed or ()) != self._key
 
     def _update_sizes(self, memory: AdvertisedMemory, listed: tuple[PodDevices, ...] | None) -> None:
         """Store the present unit size for each GPU whose units no container has."""
@@ -103,7 +116,7 @@ class AllocationModes:
         }
 
 
-def key_of(advertised: ResourceSet, pods: Iterable[PodDevices]) -> Key:
+def _key_of(advertised: ResourceSet, pods: Iterable[PodDevices]) -> Key:
     """Return the part of PODS that affects the result of ``apply``; equal parts lead to equal results."""
     memory = advertised.memory
     memory_name = memory.resource.name if memory is not None else ""

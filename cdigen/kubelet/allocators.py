@@ -13,33 +13,30 @@ from cdigen.kubelet.mps import mps_problem
 from cdigen.kubelet.preferred import Preferences
 from cdigen.kubelet.used_elsewhere import UsedElsewhere
 from cdigen.kubelet.wire.server import AllocateError
-from cdigen.value import replace
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Protocol
+    from collections.abc import Callable, Mapping
 
-    from cdigen.kubelet.container_response import AllocationPolicy, ContainerResponse
-    from cdigen.kubelet.gpu_memory.allocator import ReservationSource
+    from cdigen.kubelet.container_response import AllocationPolicy, ContainerResponse, IsInSpec
+    from cdigen.kubelet.gpu_memory.agent import Agent
+    from cdigen.kubelet.kubelet_view import KubeletView
     from cdigen.kubelet.resources.memory import AdvertisedMemory
     from cdigen.kubelet.resources.model import Resource
-    from cdigen.kubelet.used_elsewhere import PodDevicesSource
 
-    class AllocatorContext(PodDevicesSource, Protocol):
-        """The state of the host for an allocator, and the record of the allocator's results."""
 
-        def is_in_spec(self, name: str) -> bool:
-            """Return whether a spec has the qualified CDI NAME."""
+@frozen
+class AllocatorContext:
+    """The host of an allocator.
 
-        def record(
-            self,
-            resource: str,
-            ids: tuple[str, ...],
-            answer: ContainerResponse | AllocationRefusal,
-            duration_s: float,
-        ) -> None:
-            """Record the result of a request."""
+    ``kubelet`` has the devices of containers. ``is_in_spec`` returns whether a spec has a qualified CDI name.
+    ``record`` stores the result of a request, with the resource, the ids and the duration in seconds.
+    """
+
+    kubelet: KubeletView
+    is_in_spec: IsInSpec
+    record: Callable[[str, tuple[str, ...], ContainerResponse | AllocationRefusal, float], object]
 
 
 class ResourceAllocator:
@@ -52,7 +49,7 @@ class ResourceAllocator:
         self.policy = policy
         self._context = context
         self._preferences = Preferences(resource, spread=spread)
-        self._used_elsewhere = UsedElsewhere(resource, context)
+        self._used_elsewhere = UsedElsewhere(resource, context.kubelet)
 
     async def preferred_allocation(
         self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
@@ -85,20 +82,20 @@ class ResourceAllocator:
 
 
 class MemoryAllocator:
-    """Answers requests for the memory units of ADVERTISED according to POLICY and the pods' RESERVATIONS."""
+    """Answers requests for the memory units of ADVERTISED according to POLICY and AGENT."""
 
     def __init__(
         self,
         advertised: AdvertisedMemory,
-        reservations: ReservationSource,
+        agent: Callable[[], Agent | None],
         policy: AllocationPolicy,
         context: AllocatorContext,
     ) -> None:
         self.resource = advertised.resource
         self.policy = policy
         self._context = context
-        self._used_elsewhere = UsedElsewhere(self.resource, context)
-        self._memory = SharedMemoryAllocator(advertised, reservations, self._allocated)
+        self._used_elsewhere = UsedElsewhere(self.resource, context.kubelet)
+        self._memory = SharedMemoryAllocator(advertised, agent, self._allocated)
         self.preferred_allocation = self._memory.preferred_allocation
 
     async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:

@@ -82,7 +82,6 @@ class PassedNode:
 
     host_path: str
     path: str
-    permissions: str = "rw"
 
 
 @frozen
@@ -91,7 +90,6 @@ class PassedFolder:
 
     host_path: str
     path: str
-    is_read_only: bool = False
 
 
 @frozen

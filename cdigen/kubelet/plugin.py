@@ -30,10 +30,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from cdigen.kubelet.advertised_resources import AdvertisedResources
     from cdigen.kubelet.listing import Listing, ResourceStatus
     from cdigen.kubelet.plugin_config import KubeletPluginConfig
     from cdigen.kubelet.pods import PodList
-    from cdigen.kubelet.resource_provider import ResourceProvider
     from cdigen.kubelet.resources.model import Resource
     from cdigen.kubelet.wire.server import Allocator
     from cdigen.service.host_state import HostState
@@ -74,14 +74,14 @@ class KubeletPlugin:
     def __init__(
         self,
         load: Callable[[bool], KubeletPluginConfig],
-        provider: Callable[[KubeletPluginConfig], ResourceProvider],
+        provider: Callable[[KubeletPluginConfig], AdvertisedResources],
         context: ProcessContext,
     ) -> None:
         self._log = logger = context.log
         self._configuration = active_configuration(load, logger)
         config = self._config
         self._make_provider = provider
-        self._provider: ResourceProvider
+        self._provider: AdvertisedResources
         self._change_log = StatusChangeLogger(logger)
         self._labels = LabelFile(self._change_log.labels)
         self._runner = ServiceRunner(config.run_dir, context)

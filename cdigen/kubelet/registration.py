@@ -40,6 +40,8 @@ from cdigen.kubelet.registration_events import (
     StreamOpened,
     Tick,
 )
+from cdigen.kubelet.registration_timing import GRACE_S, RegisterTiming
+from cdigen.model.backoff import Backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,19 +56,15 @@ if TYPE_CHECKING:
         "waiting", "backoff", "serving", "registering", "unconfirmed", "registered", "claimed-by-other"
     ]
 
-GRACE_S = 1.0
-# The wait is not 0, because a running kubelet also makes a new kubelet.sock after a failure of its server
-# (pkg/kubelet/cm/devicemanager/plugin/v1beta1, server.go).
-NEW_SOCKET_GRACE_S = 0.3
 # The limit for the call of ListAndWatch after Register. Usually the kubelet calls ListAndWatch at once.
 LIST_REQUEST_S = 5.0
 # Each action has its own deadline. This limit applies if the result of an action is not reported.
 ACTION_TIMEOUT_S = 20.0
 # The delay after the end of a stream. If the kubelet restarts, cdigen registers when the new socket appears.
 STREAM_END_DELAY_S = 2.0
-MAX_BACKOFF_S = 15.0
+BACKOFF = Backoff(first_s=GRACE_S, most_s=15.0)
 # The limit if no socket can be made. An attempt affects no other program, and freed space causes no event.
-MAX_SERVE_BACKOFF_S = 5.0
+SERVE_BACKOFF = Backoff(first_s=GRACE_S, most_s=5.0)
 # A registration that has lasted for this time, or that the kubelet has confirmed, resets the failure count.
 STEADY_S = 10.0
 # The first queries of allocatable devices after a stream's start. Later queries follow every RECHECK_S.
@@ -86,44 +84,51 @@ _TWICE = 2
 _CONFIRM_S = 2.0
 
 
+class _Server:
+    """The present server; ``number`` counts the servers from 1, and is 0 if there is no server.
+
+    ``is_known`` means that the next registration needs a new server, because the kubelet may have received
+    Register or may have removed the socket. ``streams`` counts the open calls of ListAndWatch; the first call
+    began at ``opened_s``.
+    """
+
+    def __init__(self, number: int = 0) -> None:
+        self.number = number
+        self.is_listening = self.is_known = False
+        self.streams = 0
+        self.opened_s = 0.0
+
+
 class Registration:
     """The registration of one resource.
 
     ``state`` and ``reason`` are for status and log. ``due_s`` is the latest time of the next ``Tick``, or
-    None if no tick is needed. ``is_confirmed`` is set if the kubelet has shown the devices of cdigen. Servers
-    are numbered from 1. ``server`` is the number of the present server, or 0.
+    None if no tick is needed. ``is_confirmed`` is set if the kubelet has shown the devices of cdigen.
     """
 
     def __init__(self) -> None:
         self.state: State = "waiting"
         self.reason = ""
-        self.server = 0
         self.is_confirmed = False
         self.due_s: float | None = None
+        self._server = _Server()
         self._servers = 0
         self._kubelet: Identity | None = None
-        self._streams = 0
-        # _is_served: the present server listens. _is_known: the next registration needs a new server, because
-        # the kubelet may have received Register or may have removed the socket.
-        self._is_served = False
-        self._is_known = False
-        self._failures = 0
-        self._opened_s = 0.0
-        # The kubelet may need _grace_s to handle the end of a connection. The wait ends at _hold_until_s.
-        self._hold_until_s = 0.0
-        self._grace_s = GRACE_S
-        # The times of the last two Register calls. If the last reached no kubelet, the earlier time applies.
-        self._registered_s = -GRACE_S
-        self._registered_before_s = -GRACE_S
-        self._checks = 0
-        self._repeats = 0
-        self._repeated: AllocatableOwner = "ours"
         self._has_seen_folder = False
+        self._timing = RegisterTiming()
+        # The numbers of queries since the registration, and of queries with the result ``_repeated``.
+        self._checks = self._repeats = 0
+        self._repeated: AllocatableOwner = "ours"
         # Whether another plugin may have the resource, so that a query is needed before Register.
         self._must_query = False
         # The sockets of other plugins. Without such a socket, no other plugin serves the shown devices.
         self._other_plugins: frozenset[str] = frozenset()
         self._actions: list[Action] = []
+
+    @property
+    def server(self) -> int:
+        """The number of the present server, or 0."""
+        return self._server.number
 
     def apply(self, event: Event, now: float) -> tuple[Action, ...]:
         """Return the actions that follow from EVENT at the monotonic time NOW, in their order."""
@@ -165,11 +170,11 @@ class Registration:
             if self.state not in {"registered", "waiting"}:
                 self._set("waiting", "kubelet.sock was removed", None)
             return
-        self._failures, self._must_query = 0, is_first
+        self._timing.succeeded()
+        self._must_query = is_first
         # A starting kubelet removes all sockets, also sockets that are not registered yet.
-        self._is_known = True
-        self._grace_s = NEW_SOCKET_GRACE_S
-        self._hold_until_s = min(self._hold_until_s, now + NEW_SOCKET_GRACE_S)
+        self._server.is_known = True
+        self._timing.socket_replaced(now)
         self._retry("kubelet.sock was replaced", now)
 
     def _on_other_plugins(self, names: frozenset[str], now: float) -> None:
@@ -190,49 +195,50 @@ class Registration:
                 self._on_register_result(event, now)
             case StreamOpened():
                 self._on_stream_opened(now)
-            case StreamEnded() if self._streams:
-                self._streams -= 1
-                if not self._streams:
+            case StreamEnded() if self._server.streams:
+                self._server.streams -= 1
+                if not self._server.streams:
                     self._on_stream_ended(now)
-            case SocketRemoved() if self._is_served and self.state != "claimed-by-other":
-                self._is_known = True
+            case SocketRemoved() if self._server.is_listening and self.state != "claimed-by-other":
+                self._server.is_known = True
                 self._retry("the plugin's socket was removed", now)
 
     def _on_server_state(self, event: ServerStarted | ServerFailed, now: float) -> None:
         if isinstance(event, ServerStarted):
-            self._is_served = True
+            self._server.is_listening = True
             if self.state == "serving":
                 self._register(now)
-        elif not self._is_served:
-            self.server = 0
+        elif not self._server.is_listening:
+            self._server.number = 0
             if self.state == "serving":
-                self._fail(event.reason, now, at_most_s=MAX_SERVE_BACKOFF_S)
+                self._fail(event.reason, now, backoff=SERVE_BACKOFF)
 
     def _on_register_result(self, event: RegistrationAccepted | RegistrationFailed, now: float) -> None:
-        self._is_known = self._is_known or isinstance(event, RegistrationAccepted) or event.was_reached
+        if isinstance(event, RegistrationAccepted) or event.was_reached:
+            self._server.is_known = True
         if self.state != "registering":
             return
-        if not self._is_known:
-            self._registered_s = self._registered_before_s
+        if not self._server.is_known:
+            self._timing.register_not_received()
         # The registration exists after a request for the list, even if the response to Register is lost.
-        if isinstance(event, RegistrationAccepted) or self._streams:
+        if isinstance(event, RegistrationAccepted) or self._server.streams:
             self._set_registered(now)
         else:
             self._fail(event.reason, now)
 
     def _on_stream_opened(self, now: float) -> None:
-        self._streams += 1
-        self._is_known = True
-        if self._streams == 1:
-            self._opened_s = now
+        self._server.streams += 1
+        self._server.is_known = True
+        if self._server.streams == 1:
+            self._server.opened_s = now
         if self.state not in {"registering", "registered", "claimed-by-other"}:
             self._set_registered(now)
 
     def _on_stream_ended(self, now: float) -> None:
         self._hold_off(now)
         if self.state == "registered":
-            if now - self._opened_s >= STEADY_S:
-                self._failures = 0
+            if now - self._server.opened_s >= STEADY_S:
+                self._timing.succeeded()
             # The kubelet also ends the stream if another plugin has registered the resource.
             self._must_query, self._repeats = True, 0
             self._fail("the kubelet has ended the stream", now, at_least_s=STREAM_END_DELAY_S)
@@ -243,7 +249,7 @@ class Registration:
         if self.state == "claimed-by-other":
             if owner == "none" or not self._other_plugins:
                 self._retry("the other device plugin is gone", now)
-        elif self.state == "serving" and self._is_served:
+        elif self.state == "serving" and self._server.is_listening:
             if self._repeats < _MAX_REPEATS.get(owner, 0):
                 # The kubelet may still show the devices of a former process, or may be too busy to answer.
                 self._repeats, self.due_s = self._repeats + 1, now + _REPEAT_S
@@ -253,30 +259,35 @@ class Registration:
                 self._must_query = False
                 self._register(now)
         elif self.state == "registered":
-            if owner in {"ours", "late", "unknown"}:
-                self.is_confirmed, self._repeats = owner == "ours", 0
-                self._failures = 0 if self.is_confirmed else self._failures
-                return
-            self._repeats = self._repeats + 1 if owner == self._repeated else 1
-            self._repeated = owner
-            if self._repeats < _TWICE:
-                self.due_s = now + _CONFIRM_S
-            elif owner == "others" and self._other_plugins:
-                self._yield_to_other(now)
-            else:
-                self._fail("the kubelet does not show the devices of the resource", now)
+            self._on_check(owner, now)
+
+    def _on_check(self, owner: AllocatableOwner, now: float) -> None:
+        """Handle the result of a query while the resource is registered."""
+        if owner in {"ours", "late", "unknown"}:
+            self.is_confirmed, self._repeats = owner == "ours", 0
+            if self.is_confirmed:
+                self._timing.succeeded()
+            return
+        self._repeats = self._repeats + 1 if owner == self._repeated else 1
+        self._repeated = owner
+        if self._repeats < _TWICE:
+            self.due_s = now + _CONFIRM_S
+        elif owner == "others" and self._other_plugins:
+            self._yield_to_other(now)
+        else:
+            self._fail("the kubelet does not show the devices of the resource", now)
 
     def _on_due(self, now: float) -> None:
         """Do the next step of the present state, after ``due_s`` is reached."""
         match self.state:
             case "backoff":
                 self._try(now)
-            case "serving" if self._is_served:
+            case "serving" if self._server.is_listening:
                 self._register(now)
             case "serving":
                 self._fail("the plugin's socket was not made in time", now)
             case "registering":
-                self._is_known = True
+                self._server.is_known = True
                 self._fail("Register was not answered", now)
             case "unconfirmed":
                 self._fail(f"the kubelet has not requested the list within {LIST_REQUEST_S:.0f} s", now)
@@ -295,58 +306,50 @@ class Registration:
         """Register the present server, or start a new server if the registration needs a new server."""
         if self._kubelet is None:
             self._set("waiting", self.reason, None)
-        elif self._is_served and not self._is_known:
+        elif self._server.is_listening and not self._server.is_known:
             self._register(now)
         else:
             self._drop()
             self._servers += 1
-            self.server = self._servers
+            self._server = _Server(self._servers)
             self._set("serving", self.reason, now + ACTION_TIMEOUT_S)
             self._actions.append(StartServer(server=self.server))
 
     def _register(self, now: float) -> None:
-        if now < (allowed_s := self._allowed_s()):
-            self._set("backoff", self.reason, allowed_s)
+        if now < self._timing.allowed_s:
+            self._set("backoff", self.reason, self._timing.allowed_s)
             return
         if self._must_query:
             self._set("serving", self.reason, now + ACTION_TIMEOUT_S)
             self._actions.append(GetAllocatable())
             return
-        self._registered_before_s, self._registered_s = self._registered_s, now
-        self._grace_s = GRACE_S
+        self._timing.register_called(now)
         self._set("registering", self.reason, now + ACTION_TIMEOUT_S)
         self._actions.append(Register(server=self.server))
 
     def _set_registered(self, now: float) -> None:
         """Set the state to ``registered``, or to ``unconfirmed`` until the kubelet requests the list."""
-        if not self._streams:
+        if not self._server.streams:
             self._set("unconfirmed", self.reason, now + LIST_REQUEST_S)
             return
         self.is_confirmed, self._checks, self._repeats = False, 0, 0
         self._set("registered", "", None)
-        self._schedule_check(self._opened_s)
+        self._schedule_check(self._server.opened_s)
 
     def _schedule_check(self, now: float) -> None:
-        checks = self._checks
+        is_first = self._checks < len(FIRST_CHECKS_S)
+        self.due_s = self._server.opened_s + FIRST_CHECKS_S[self._checks] if is_first else now + RECHECK_S
         self._checks += 1
-        self.due_s = (
-            self._opened_s + FIRST_CHECKS_S[checks] if checks < len(FIRST_CHECKS_S) else now + RECHECK_S
-        )
 
-    def _fail(
-        self, reason: str, now: float, *, at_least_s: float = 0.0, at_most_s: float = MAX_BACKOFF_S
-    ) -> None:
+    def _fail(self, reason: str, now: float, *, at_least_s: float = 0.0, backoff: Backoff = BACKOFF) -> None:
         """Retry after a backoff that doubles with each consecutive failure."""
-        backoff_s = min(at_most_s, GRACE_S * 2.0**self._failures)
-        # More failures do not change the longest backoff, and 2.0**1024 would overflow.
-        self._failures = min(self._failures + 1, 16)
-        self._retry(reason, now, after_s=max(backoff_s, at_least_s))
+        self._retry(reason, now, after_s=max(self._timing.failed(backoff), at_least_s))
 
     def _retry(self, reason: str, now: float, *, after_s: float = 0.0) -> None:
-        """Schedule an attempt in AFTER_S seconds, not before ``_allowed_s``; start a due attempt at once."""
-        if self._is_known or not self._is_served:
+        """Schedule an attempt in AFTER_S seconds, not before it is allowed; start a due attempt at once."""
+        if self._server.is_known or not self._server.is_listening:
             self._drop_at(now)
-        self._set("backoff", reason, max(now + after_s, self._allowed_s()))
+        self._set("backoff", reason, max(now + after_s, self._timing.allowed_s))
         if self.due_s is not None and self.due_s <= now:
             self._try(now)
 
@@ -355,7 +358,7 @@ class Registration:
 
         An open stream stays open. At its end, kubelets up to 1.35 would remove the other plugin's endpoint.
         """
-        if not self._streams:
+        if not self._server.streams:
             self._drop()
         self.is_confirmed, self._must_query, self._repeats = False, True, 0
         self._set(
@@ -363,7 +366,7 @@ class Registration:
         )
 
     def _drop_at(self, now: float) -> None:
-        if self._streams:
+        if self._server.streams:
             # The connection of the kubelet ends together with the server.
             self._hold_off(now)
         self._drop()
@@ -371,17 +374,13 @@ class Registration:
     def _drop(self) -> None:
         if self.server:
             self._actions.append(StopServer(server=self.server))
-        self.server, self._streams, self._is_served, self._is_known = 0, 0, False, False
+        self._server = _Server()
         self.is_confirmed = False
 
-    def _allowed_s(self) -> float:
-        """Return the earliest time of the next Register call."""
-        return max(self._hold_until_s, self._registered_s + GRACE_S)
-
     def _hold_off(self, now: float) -> None:
-        self._hold_until_s = max(self._hold_until_s, now + self._grace_s)
+        until_s = self._timing.connection_ended(now)
         if self.state == "backoff" and self.due_s is not None:
-            self.due_s = max(self.due_s, self._hold_until_s)
+            self.due_s = max(self.due_s, until_s)
 
     def _set(self, state: State, reason: str, due_s: float | None) -> None:
         self.state, self.reason, self.due_s = state, reason, due_s

@@ -9,39 +9,21 @@ from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
-    from typing import Protocol
+    from collections.abc import Iterable, Mapping, Sequence
 
+    from cdigen.kubelet.kubelet_view import KubeletView
     from cdigen.kubelet.pods import PodDevices
-
-    class PodDevicesSource(Protocol):
-        """The devices of containers, according to the kubelet."""
-
-        @property
-        def last_known_pods(self) -> tuple[PodDevices, ...] | None:
-            """The devices of containers in the kubelet's last list, or None before the first list."""
-
-        @property
-        def has_pod_list(self) -> bool:
-            """Whether the kubelet has returned a list of pods, and the latest list is not empty."""
-
-        def recent_allocations(self) -> Iterator[PodDevices]:
-            """Yield the recent allocations that ``last_known_pods`` may lack, with empty names of pods."""
-
-        async def list_pods(self, timeout_s: float) -> tuple[PodDevices, ...]:
-            """Return the devices of containers, or raise ``KubeletError`` after TIMEOUT_S without a list."""
-
 
 # The limit for a new list of the kubelet, if a requested unit may be in use already.
 QUERY_S = 0.5
 
 
 class UsedElsewhere:
-    """The units of RESOURCE that containers have under other resource names or ids, according to HOST."""
+    """The units of RESOURCE that containers have under other resource names or ids, according to VIEW."""
 
-    def __init__(self, resource: Resource, host: PodDevicesSource) -> None:
+    def __init__(self, resource: Resource, view: KubeletView) -> None:
         self._resource = resource
-        self._host = host
+        self._view = view
         self._units = {unit.id: unit for unit in resource.units}
         self._names = device_names(resource.units)
         # The last known list, and the devices of this resource that the list has under other names or ids.
@@ -64,10 +46,10 @@ class UsedElsewhere:
         seems to use the device, or if the latest list is missing or empty. The result depends only on the new
         list. If the kubelet does not answer in time, the container gets its units.
         """
-        if self._host.has_pod_list and not self.suspected(ids):
+        if self._view.has_pod_list and not self.suspected(ids):
             return {}
         try:
-            pods = await self._host.list_pods(QUERY_S)
+            pods = await self._view.list_pods(QUERY_S)
         except KubeletError:
             return {}
         return self._in_use(ids, self._others(pods))
@@ -77,10 +59,10 @@ class UsedElsewhere:
 
         The sources are the last list of the kubelet and the recent allocations.
         """
-        last_known_pods = self._host.last_known_pods
+        last_known_pods = self._view.last_known_pods
         if last_known_pods is not self._last_list:
             self._last_list, self._untracked = last_known_pods, self._others(last_known_pods or ())
-        return (*self._untracked, *self._others(self._host.recent_allocations()))
+        return (*self._untracked, *self._others(self._view.recent_allocations()))
 
     def _others(self, pods: Iterable[PodDevices]) -> tuple[PodDevices, ...]:
         """Return the devices of this resource that PODS have under other names, or by ids of another mode."""

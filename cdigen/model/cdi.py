@@ -129,13 +129,3 @@ class Draft:
     has_all: bool = True
     yields: bool = False
     withheld: Finding | None = None
-
-
-@frozen
-class Spec:
-    """A complete CDI spec: the content of one file in a spec directory."""
-
-    cdi_version: str
-    kind: str
-    devices: tuple[Device, ...]
-    edits: ContainerEdits

@@ -13,12 +13,12 @@ import time
 
 from cdigen.host.confinement import refusal
 from cdigen.host.root import reason, shown
+from cdigen.model.backoff import Backoff
 from cdigen.nri.decision.compat import is_rejected
 from cdigen.nri.deregistration import Deregistration
 from cdigen.nri.events import ConnectionLost
 from cdigen.nri.serving import SessionServer
 from cdigen.nri.wire.session import Session, SessionError
-from cdigen.watch.debounce import Backoff
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -44,6 +44,28 @@ _SYNCHRONIZES_LAUNCHED = (0, 7)
 _BEAT_S = 5.0
 
 
+class _SynchronizedParts:
+    """The parts of the runtime's state; ``has_begun`` is set after the first part."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._parts: list[SynchronizePart] = []
+        self._is_complete = True
+
+    def add(self, part: SynchronizePart) -> events.Synchronized | None:
+        """Store PART; return the event with all parts if PART is the last part."""
+        self.has_begun = True
+        if len(self._parts) < _MAX_PARTS:
+            self._parts.append(part)
+        else:
+            self._is_complete = False
+        if part.more:
+            return None
+        found = events.Synchronized(parts=tuple(self._parts), is_complete=self._is_complete)
+        self._parts, self._is_complete = [], True
+        return found
+
+
 class SessionServer:
     """Serves SESSION on CONNECTION with the inputs in SHARED.
 
@@ -63,7 +85,7 @@ class SessionServer:
         register_within_s: float = REGISTER_WITHIN_S,
         deregister: Callable[[select.poll], Deregistration] | None = None,
     ) -> None:
-        self.is_accepted = self.was_synchronized = False
+        self.is_accepted = False
         self._poll = select.poll()
         self._connection = Connection(connection, self._poll)
         self._deregister = deregister
@@ -75,9 +97,13 @@ class SessionServer:
         self._register_within_s = register_within_s
         # The response to the registration may come before or after Synchronize.
         self._is_registered = self._is_synchronized = False
-        self._parts: list[SynchronizePart] = []
-        self._has_all_parts = True
+        self._parts = _SynchronizedParts()
         self._begun_s = time.monotonic()
+
+    @property
+    def was_synchronized(self) -> bool:
+        """Whether the runtime has sent a part of its state."""
+        return self._parts.has_begun
 
     def run(self) -> None:
         """Serve until the connection or the plugin ends; raise OSError or SessionError on a failure."""
@@ -173,18 +199,13 @@ class SessionServer:
 
     def _synchronize(self, part: SynchronizePart) -> None:
         """Store PART of the runtime's state; with the last part, the plugin is synchronized."""
-        self.was_synchronized = True
-        if len(self._parts) < _MAX_PARTS:
-            self._parts.append(part)
-        else:
-            self._has_all_parts = False
-        if part.more:
+        found = self._parts.add(part)
+        if found is None:
             return
         # The main thread adds the containers from the parts. CreateContainer comes only after Synchronize, so
         # ``clear`` removes no new container.
         self._shared.injected.clear()
-        self._shared.add_event(events.Synchronized(parts=tuple(self._parts), is_complete=self._has_all_parts))
-        self._parts, self._has_all_parts = [], True
+        self._shared.add_event(found)
         self._is_synchronized = True
         self._accept()
 

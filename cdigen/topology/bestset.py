@@ -117,7 +117,6 @@ class _Ranking:
         self._members = {number: accelerators.island.count(number) for number in accelerators.island}
         self._is_whole = max(accelerators.free) == 1
         self._divisions: dict[Places, tuple[int, int]] = {}
-        self._most_free = sorted(accelerators.free, reverse=True)
 
     def rank(self, places: Places) -> Rank:
         """Return the rank of the set PLACES; a lower rank is better."""

@@ -1,4 +1,4 @@
-"""Choose devices for one container (``choose``), or for many containers (``AvailableDevices``).
+"""``AvailableDevices`` chooses devices for containers.
 
 For up to eight free devices, the search compares all divisions into sets of the requested size. For more
 devices, the search grows sets from single devices, and improves the sets by exchanges (``bestset``). Parts of
@@ -17,7 +17,6 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import TypeVar
 
     from cdigen.model.inventory import Accelerator, Partition
 
@@ -38,37 +37,8 @@ class AcceleratorPart:
     partition: Partition | None = None
 
 
-if TYPE_CHECKING:
-    Unit = TypeVar("Unit", Accelerator, AcceleratorPart)
-
-
-def choose(
-    available: Iterable[Unit],
-    must_include: Iterable[Unit],
-    count: int,
-    *,
-    every: Iterable[Unit] = (),
-    spread: bool = False,
-) -> tuple[Unit, ...]:
-    """Return COUNT of the AVAILABLE accelerators or parts, sorted by index, including MUST_INCLUDE.
-
-    EVERY are all units of the host, including the units in use. The function uses EVERY to find islands that
-    are partly in use. If EVERY is empty, the function assumes that AVAILABLE are all units of the host. If
-    SPREAD is true, parts come from the accelerators with the fewest parts in use. If SPREAD is false, parts
-    come from as few accelerators as possible. The result has fewer than COUNT units if fewer are available. A
-    unit in MUST_INCLUDE that is not available is not in the result. The function raises no exception. An
-    unknown distance is treated as the farthest distance.
-    """
-    free: dict[Key, Unit] = {_key(unit): unit for unit in available}
-    stock = AvailableDevices((*every, *free.values()))
-    numbers = {_key(unit): number for number, unit in enumerate(stock.units)}
-    required = (numbers[key] for key in map(_key, must_include) if key in free)
-    chosen = stock.choose((numbers[key] for key in free), required, count, spread=spread)
-    return tuple(free[_key(stock.units[number])] for number in chosen)
-
-
 class AvailableDevices:
-    """All accelerators or parts of a host, for any number of choices.
+    """All accelerators or parts of a host (EVERY), including the ones in use, for any number of choices.
 
     ``units`` has each unit in EVERY once, in order. The methods identify a unit by its position in ``units``.
     """
@@ -92,7 +62,13 @@ class AvailableDevices:
     def choose(
         self, available: Iterable[int], must_include: Iterable[int], count: int, *, spread: bool = False
     ) -> tuple[int, ...]:
-        """Return COUNT of the AVAILABLE units, including MUST_INCLUDE, by the rules of ``choose``."""
+        """Return COUNT of the AVAILABLE units in order, including MUST_INCLUDE; raise no exception.
+
+        If SPREAD is true, parts come from the accelerators with the fewest parts in use. If SPREAD is false,
+        parts come from as few accelerators as possible. The result has fewer than COUNT units if fewer are
+        available. A unit in MUST_INCLUDE that is not available is not in the result. An unknown distance is
+        treated as the farthest distance.
+        """
         free = sorted(set(available))
         required = sorted(set(must_include).intersection(free))
         if count <= len(required):

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 _MARGIN, _HEADING, _STRIP, _LINE = 16, 52, 16, 14
 # Partitions are dots: the size of a dot, the distance between dots, and the number of dots in a line.
 _DOT, _STEP, _DOTS = 9, 12, 8
+_TITLE = "GPU topology"
 # The minimum width of the heading. The heading is as wide as the picture.
 _MIN_WIDTH = 280
 # A longer summary widens the picture up to this width.
@@ -88,8 +89,8 @@ _FORBIDDEN = _NO_XML | _BIDI
 _ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;"})
 
 
-def picture(shown: Sequence[MatrixDevice], heading: str = "GPU topology") -> str:
-    """Return an SVG document of the devices SHOWN (see ``matrix.devices_of``) with a HEADING."""
+def picture(shown: Sequence[MatrixDevice]) -> str:
+    """Return an SVG document of the devices SHOWN (see ``matrix.devices_of``)."""
     devices = tuple(device.accelerator for device in shown)
     labels, joined = device_labels(shown), island_labels(devices)
     height = _STRIP * bool(joined) + max((_height(label) for label in labels), default=0)
@@ -118,11 +119,11 @@ def picture(shown: Sequence[MatrixDevice], heading: str = "GPU topology") -> str
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" aria-labelledby="cdigen-title cdigen-desc" '
         f'font-family="{_FONT}" font-size="12">\n'
-        f'<title id="cdigen-title">{_text(heading)}</title>\n'
+        f'<title id="cdigen-title">{_TITLE}</title>\n'
         f'<desc id="cdigen-desc">{_text(describe(devices, labels, joined))}</desc>\n'
         f"<style>{STYLE}</style>\n"
         f'<rect width="{width}" height="{height}" {_ATTRIBUTES["page"]}/>\n'
-        f"{_line(_MARGIN, _MARGIN + 16, fitting(heading, inner_width, 18, is_bold=True), 'heading')}\n"
+        f"{_line(_MARGIN, _MARGIN + 16, fitting(_TITLE, inner_width, 18, is_bold=True), 'heading')}\n"
         f"{_line(_MARGIN, _MARGIN + 36, fitting(models, inner_width, 12), 'summary')}\n"
         f'<g transform="translate({left} {top})">\n{"".join(parts)}</g>\n</svg>\n'
     )

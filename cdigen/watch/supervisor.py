@@ -6,8 +6,8 @@ import time
 from typing import Protocol
 
 from cdigen.host.root import reason
+from cdigen.model.backoff import Backoff
 from cdigen.model.errors import CdigenError
-from cdigen.watch.debounce import Backoff
 from cdigen.watch.triggers import Trigger
 
 TYPE_CHECKING = False
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # A limit, such as the inotify watches of a user, may be reached for days. An attempt per minute costs almost
 # nothing. The cycle after a restart finds the changes that the source has missed.
-BACKOFF = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
+BACKOFF = Backoff(first_s=1.0, most_s=60.0)
 # Seconds between two checks of the sources. A thread reports its own end immediately. Only hanging threads
 # and reached limits require the checks.
 CHECK_S = 5.0

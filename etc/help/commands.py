@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import COMMANDS, command_parser
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -35,7 +34,5 @@ def actions(parser: ArgumentParser) -> tuple[Action, ...]:
 
 
 def _command(name: str, module_name: str, summary: str) -> Command:
-    module = import_module(module_name)
-    parser = Parser(prog=f"cdigen {name}", summary=summary, examples=module.EXAMPLES)
-    module.add_options(parser)
-    return Command(name=name, summary=summary, examples=module.EXAMPLES, parser=parser)
+    examples = import_module(module_name).EXAMPLES
+    return Command(name=name, summary=summary, examples=examples, parser=command_parser(name))

@@ -16,7 +16,7 @@ from commands import Command, actions, commands
 from cdigen import __version__
 from cdigen.cli import kubectl_gpushare
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser, parse_examples
+from cdigen.cli.parser import parse_examples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def _page_of(command: Command) -> str:
 def _page_of_plugin() -> str:
     """Return the page of kubectl's plugin, a separate program."""
     name, summary = kubectl_gpushare.NAME, kubectl_gpushare.SUMMARY
-    parser = Parser(prog=name, summary=summary, examples=kubectl_gpushare.EXAMPLES)
-    kubectl_gpushare.add_options(parser)
+    parser = kubectl_gpushare.make_parser()
     own = {**_read("every-command"), **_read(name)}
     sections = {
         "DESCRIPTION": f"{_escaped(_sentence(summary))}\n{own.pop('DESCRIPTION')}",

@@ -78,16 +78,7 @@ def main() -> None:
         }
         partitioned = _measure(commands_mig, options.runs)
         others = _measure(_other_commands(cdigen, work), options.runs)
-        with standin.trusted_folder() as folder_of_root:
-            library = standin.install(folder_of_root, _mig_machine())
-            child = next((work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml/child"))
-            nvml_child = _measure(
-                {
-                    "python3 -I -c pass": [python, "-I", "-c", "pass"],
-                    "the NVML child (stand-in library)": [python, "-I", str(child), str(library), "identity"],
-                },
-                options.runs,
-            )
+        nvml_child = _nvml_child(work, python, options.runs)
         growth = {
             f"cdigen generate, {count} GPUs": [cdigen, "generate", "--root", str(host)]
             for count, host in hosts.items()
@@ -101,6 +92,18 @@ def main() -> None:
         "growth": grown,
     }
     report(tables, as_json=options.json)
+
+
+def _nvml_child(work: Path, python: str, runs: int) -> list[dict[str, object]]:
+    """Return the time of the child that queries NVML, with a stand-in library."""
+    with standin.trusted_folder() as folder_of_root:
+        library = standin.install(folder_of_root, _mig_machine())
+        child = next((work / "venv").glob("lib/python*/site-packages/cdigen/vendors/nvidia/nvml/child"))
+        commands = {
+            "python3 -I -c pass": [python, "-I", "-c", "pass"],
+            "the NVML child (stand-in library)": [python, "-I", str(child), str(library), "identity"],
+        }
+        return _measure(commands, runs)
 
 
 def _host(root: Path, count: int, tree: Path | None) -> Path:

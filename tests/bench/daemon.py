@@ -45,13 +45,12 @@ MEMORY_GOAL_MB = 45
 
 # A program for the Python of the private venv. It measures cycles of the daemon on an unchanged host.
 CYCLES = """
-import argparse, json, sys, time
+import json, sys, time
 from cdigen.cli import run
+from cdigen.cli.main import command_parser
 from cdigen.daemon.reconciler import Reconciler
 from cdigen.watch.triggers import NO_EVENTS
-parser = argparse.ArgumentParser()
-run.add_options(parser)
-arguments = parser.parse_args(sys.argv[2:])
+arguments = command_parser("run").parse_args(sys.argv[2:])
 reconciler = Reconciler()
 times = []
 for number in range(int(sys.argv[1]) + 3):

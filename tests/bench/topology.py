@@ -33,7 +33,7 @@ from bench.tables import parser, report
 from support.values import unhealthy_gpus
 from support.values.topology_machines import hives, nvswitch, partitioned, pcie, replicas
 
-from cdigen.topology.choose import choose
+from cdigen.topology.choose import AvailableDevices
 from cdigen.topology.matrix import devices_of, matrix, text
 from cdigen.topology.svg import picture
 from cdigen.value import replace
@@ -83,7 +83,7 @@ def _choice(name: str, units: Sequence[Accelerator] | Sequence[AcceleratorPart])
 
 
 def _choice_ms(units: Sequence[Accelerator] | Sequence[AcceleratorPart], count: int, spread: bool) -> float:  # noqa: FBT001
-    return _ms(lambda: choose(units[1:], units[6:7], count, every=units, spread=spread))  # type: ignore[type-var]
+    return _ms(lambda: AvailableDevices(units).choose(range(1, len(units)), [6], count, spread=spread))
 
 
 def _ms(run: Callable[[], object]) -> float:

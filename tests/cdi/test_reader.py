@@ -12,7 +12,7 @@ from support.values.spec_documents import plain, rich, to_bytes, verdicts
 
 from cdigen.cdi.reader import MAX_SIZE, parse_document
 from cdigen.cdi.rules.fields import MAX_DEPTH
-from cdigen.cdi.text.events import MAX_FINDINGS
+from cdigen.cdi.text.event_reader import MAX_FINDINGS
 
 if TYPE_CHECKING:
     from cdigen.cdi.reader import ParsedDocument

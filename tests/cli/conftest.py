@@ -7,7 +7,7 @@ import pytest
 from support.command.resolve import CONFIG, EXAMPLE, SPEC, Resolve
 
 from cdigen.cli import resolve
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import command_parser
 from cdigen.service.rundir import INVENTORY_FILE
 
 
@@ -29,8 +29,7 @@ def run_resolve(resolve_host: Path, capsys: pytest.CaptureFixture[str]) -> Resol
     """Return a function that runs `cdigen resolve`, and returns the exit code and the output."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        parser = Parser(prog="cdigen resolve", summary="resolve", examples=resolve.EXAMPLES)
-        resolve.add_options(parser)
+        parser = command_parser("resolve")
         code = resolve.run(parser.parse_args(["--root", str(resolve_host), *arguments]))
         return code, capsys.readouterr().out
 

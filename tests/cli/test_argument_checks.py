@@ -1,7 +1,6 @@
 """Every command rejects an argument whose path is missing, and an argument that has no effect."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -9,8 +8,7 @@ from support.command.fixtures import Run
 from support.command.resolve import EXAMPLE
 from support.paths import REPOSITORY
 
-from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import COMMANDS, command_parser
 
 SPEC = REPOSITORY / "examples/specs/debian13-8xh100.json"
 NOWHERE = "/nowhere/at-all"
@@ -50,10 +48,8 @@ ARGUMENTS = {"validate": (SPEC, "--host"), "configure": ("podman", "--dry-run"),
 
 def options() -> list[tuple[str, str, str]]:
     found = []
-    for command, (module, summary) in COMMANDS.items():
-        parser = Parser(prog=command, summary=summary, examples="")
-        import_module(module).add_options(parser)
-        for action in parser._actions:
+    for command in COMMANDS:
+        for action in command_parser(command)._actions:
             if action.option_strings and action.nargs is None and command not in WAITING:
                 name = action.option_strings[-1]
                 value = NONSENSE[str(action.metavar or "") or None]

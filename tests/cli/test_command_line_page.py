@@ -1,11 +1,9 @@
 """The page docs/command-line.md lists exactly the commands and options of the parsers."""
 
 import re
-from importlib import import_module
 from pathlib import Path
 
-from cdigen.cli.main import COMMANDS, help_text
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import COMMANDS, command_parser, help_text
 
 PAGE = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
 EVERY_COMMAND = {"-h", "--help", "--json", "-v", "--verbose", "-q", "--quiet"}
@@ -24,10 +22,8 @@ def options_in(text: str) -> set[str]:
 
 def options_of(command: str) -> set[str]:
     """Return the option strings of COMMAND, except the options of every command."""
-    module, summary = COMMANDS[command]
-    parser = Parser(prog=f"cdigen {command}", summary=summary, examples="")
-    import_module(module).add_options(parser)
-    return {name for action in parser._actions for name in action.option_strings} - EVERY_COMMAND
+    actions = command_parser(command)._actions
+    return {name for action in actions for name in action.option_strings} - EVERY_COMMAND
 
 
 def test_the_page_lists_every_command() -> None:

@@ -7,25 +7,20 @@ from importlib import import_module
 import pytest
 from support.command.fixtures import Run
 
-from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser, parse_examples
-
-
-def parser_of(command: str) -> Parser:
-    module, summary = COMMANDS[command]
-    parser = Parser(prog=f"cdigen {command}", summary=summary, examples="")
-    import_module(module).add_options(parser)
-    return parser
+from cdigen.cli.main import COMMANDS, command_parser
+from cdigen.cli.parser import parse_examples
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_option_and_argument_has_a_help_text(command: str) -> None:
-    assert [action.dest for action in parser_of(command)._actions if not action.help] == []
+    assert [action.dest for action in command_parser(command)._actions if not action.help] == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_help_names_all_values_of_an_option(command: str) -> None:
-    for action in (action for action in parser_of(command)._actions if action.choices and action.metavar):
+    for action in (
+        action for action in command_parser(command)._actions if action.choices and action.metavar
+    ):
         assert all(str(value) in (action.help or "") for value in action.choices or ()), action.option_strings
 
 
@@ -38,7 +33,7 @@ def test_every_example_is_valid_and_has_a_purpose(command: str) -> None:
         own = [part.strip() for part in line.split("|") if part.strip().startswith(f"cdigen {command}")]
         assert len(own) == 1, line
         words = shlex.split(own[0].partition(" > ")[0])
-        parser_of(command).parse_args(words[2:])
+        command_parser(command).parse_args(words[2:])
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -50,7 +45,7 @@ def test_examples_fit_into_a_line_of_a_terminal(command: str) -> None:
 def test_an_option_that_a_command_refuses_is_not_in_the_help_of_this_command(cdigen: Run) -> None:
     assert "--inventory" not in cdigen("diff", "--help").out
     assert "--inventory" in cdigen("generate", "--help").out
-    assert parser_of("diff").parse_args(["--inventory", "x"]).inventory == "x"
+    assert command_parser("diff").parse_args(["--inventory", "x"]).inventory == "x"
 
 
 def test_the_general_help_has_every_exit_code(cdigen: Run) -> None:

@@ -1,14 +1,12 @@
 """The command line: help, versions, usage errors, output streams."""
 
-from importlib import import_module
-
 import pytest
 from support.command.fixtures import Run
 from support.command.in_process import needs_process
 
 import cdigen as package
-from cdigen.cli.main import COMMANDS, VALUE_OPTIONS
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import COMMANDS, command_parser
+from cdigen.cli.option_table import takes_value
 
 
 def test_the_version_is_printed(cdigen: Run) -> None:
@@ -79,11 +77,6 @@ def test_with_json_a_usage_error_is_printed_as_json(cdigen: Run) -> None:
 
 
 def test_every_option_with_a_value_may_precede_the_command() -> None:
-    taking: set[str] = set()
-    for command, (module_name, summary) in COMMANDS.items():
-        parser = Parser(prog=command, summary=summary, examples="")
-        import_module(module_name).add_options(parser)
-        taking.update(
-            option for action in parser._actions if action.nargs is None for option in action.option_strings
-        )
-    assert taking == VALUE_OPTIONS
+    for action in (action for command in COMMANDS for action in command_parser(command)._actions):
+        for option in action.option_strings:
+            assert takes_value(option) is (action.nargs is None), option

@@ -94,18 +94,10 @@ def edited(document: Any) -> Iterator[tuple[str, Any]]:
         yield f"{path} with more", whole
 
 
-@pytest.fixture
-def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
-    """Return one full output of a real command for each schema that has strict objects."""
-    root = ("--root", host)
+def prepare(host: Path) -> None:
+    """Add health, the status of each service and a configuration to HOST."""
     save(host, with_causes(example(), 0, FELL))
-    old = views.driver(tmp_path / "views")
-    views.old_view(old)
     saved(host, next_status(next_status(STARTING, CHANGED, {"files": "it is closed"}), FAILED, {"files": ""}))
-    bad = tmp_path / "bad.json"
-    bad.write_text('{"cdiVersion": "0.5.0", "kind": "a b/c", "devices": [], "more": 1}')
-    config = tmp_path / "config.yaml"
-    config.write_text("nonsense: 1\n")
     plugin = board()
     plugin.set_audit(AuditResult(uninjected=(MISSED,), foreign_annotations=(), is_complete=True))
     plugin.problems = CHANGED.findings
@@ -113,6 +105,19 @@ def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
     put_nri(host, plugin)
     put_kubelet(host, served())
     configure(host, ALLOWING)
+
+
+@pytest.fixture
+def printed(cdigen: Run, host: Path, tmp_path: Path) -> dict[str, Any]:
+    """Return one full output of a real command for each schema that has strict objects."""
+    root = ("--root", host)
+    prepare(host)
+    old = views.driver(tmp_path / "views")
+    views.old_view(old)
+    bad = tmp_path / "bad.json"
+    bad.write_text('{"cdiVersion": "0.5.0", "kind": "a b/c", "devices": [], "more": 1}')
+    config = tmp_path / "config.yaml"
+    config.write_text("nonsense: 1\n")
     status = cdigen("status", *root, "--json").json
     done = {
         "generate-write": cdigen("generate", *root, "--write", "--target", "podman-99", "--json"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -13,6 +12,7 @@ import pytest
 from support.daemon.host import NEW, Daemon, Host, daemon
 
 from cdigen.cli import run as command
+from cdigen.cli.main import command_parser
 from cdigen.host.root import Root
 
 if TYPE_CHECKING:
@@ -31,9 +31,7 @@ def gpu_host(tmp_path: Path, real_nodes: None) -> Host:  # noqa: ARG001
 
 
 def setup(root: Path, *options: str) -> DaemonSetup:
-    parser = argparse.ArgumentParser()
-    command.add_options(parser)
-    return command.setup(parser.parse_args(["--root", str(root), *options]))
+    return command.setup(command_parser("run").parse_args(["--root", str(root), *options]))
 
 
 # Errors.

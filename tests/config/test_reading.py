@@ -17,8 +17,7 @@ def test_an_empty_file_has_the_default_settings() -> None:
     assert read("# only a comment\n") == Settings()
 
 
-def test_every_key_is_read() -> None:
-    text = """
+EVERY_KEY = """
 vendors: [nvidia]
 spec_dirs: [/etc/cdi, /run/cdi]
 state_dir: /var/lib/other
@@ -48,7 +47,10 @@ profiles:
     compat32: true
     whole_gpus: true
 """
-    assert read(text) == Settings(
+
+
+def test_every_key_is_read() -> None:
+    assert read(EVERY_KEY) == Settings(
         vendors=("nvidia",),
         spec_dirs=("/etc/cdi", "/run/cdi"),
         state_dir="/var/lib/other",
@@ -91,11 +93,11 @@ def test_an_unquoted_off_is_off_although_yaml_reads_it_as_false() -> None:
     ("text", "problem"),
     [
         ("profiles: []", "must not be empty"),
-        ("profiles: [1]", "profile: must be a list of mappings"),
+        ("profiles: [1]", "profiles must be a list of mappings"),
         ("profiles: [{name: ab}]", "the key 'class' is missing"),
         ("profiles: [{name: ab, class: a.b}]", "class must be 2 to 63 letters"),
-        ("profiles: [{name: x, class: gpu}]", "profile: name must be 2 to 63 letters"),
-        ("profiles: [{name: ab, class: g}]", "profile: class must be 2 to 63 letters"),
+        ("profiles: [{name: x, class: gpu}]", "profiles: name must be 2 to 63 letters"),
+        ("profiles: [{name: ab, class: g}]", "profiles: class must be 2 to 63 letters"),
         ("profiles: [{name: 1b, class: gpu}]", "ending with a letter or digit, not '1b'"),
         ("profiles: [{name: ab, class: cd, names: [Index]}]", "names must be one of index, uuid"),
         ("profiles: [{name: ab, class: cd, names: [npu]}]", "names must be one of index, uuid"),
@@ -107,10 +109,10 @@ def test_an_unquoted_off_is_off_although_yaml_reads_it_as_false() -> None:
             "profiles:\n- {name: ab, class: cd}\n- {name: ef, class: cd}",
             "c.yaml:3: a second profile has the class",
         ),
-        ("profiles:\n- {name: ab, class: cd,\n   mps: 1}", "c.yaml:3: profile: mps must be true or false"),
+        ("profiles:\n- {name: ab, class: cd,\n   mps: 1}", "c.yaml:3: profiles: mps must be true or false"),
         (
             "profiles:\n- {name: ab, class: cd,\n   capability: []}",
-            "c.yaml:3: profile: unknown key 'capability'",
+            "c.yaml:3: profiles: unknown key 'capability'",
         ),
         ("mps_uid: 010", "must be a number"),
         ("mps_uid: -1", "must be a number"),

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
-from support.kubernetes.binds import Bind, bind_request, pod_store
+from support.kubernetes.binds import Bind, bind_request, end_list, pod_store
 from support.kubernetes.cluster_model import Cluster, drive, index_of
 from support.kubernetes.gpu_memory_pods import RESOURCES, container, node_object, pod_object
 
@@ -206,15 +206,14 @@ def test_a_pod_that_a_bind_reads_during_a_list_of_pods_stays_in_the_index() -> N
     cluster = cluster_with(4, q=4)
     index = index_of(cluster)
     store = pod_store(index)
-    store.begin_list()
+    known = store.known()
     listed = [found["metadata"] for found in cluster.pods()]
     cluster.add_pod(pod_object("p", 4))
     assert Running(cluster, index, "p").to_the_end() == ""
-    store.end_list(listed)
+    end_list(store, known, listed)
     assert Running(cluster, index, "q").to_the_end() != ""
     assert cluster.used("node1") == {0: 4}
-    store.begin_list()
-    store.end_list([])
+    end_list(store, store.known())
     assert index.count() == 0
 
 
@@ -223,14 +222,13 @@ def test_a_reservation_in_the_ledger_ends_after_a_new_list_of_pods_without_its_p
     index = index_of(cluster_with(4))
     bound(cluster, "p")
     store = pod_store(index)
-    store.begin_list()
-    store.end_list([])
+    known = store.known()
+    end_list(store, known)
     index.put_ledger("node1", read_ledger(cluster.objects[LEDGER]))
     assert free_on_node1(index) == 0
-    store.end_list([])  # this list began before the index read the ledger
+    end_list(store, known)  # this list began before the index read the ledger
     assert free_on_node1(index) == 0
-    store.begin_list()
-    store.end_list([])
+    end_list(store, store.known())
     assert free_on_node1(index) == 4
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.kubernetes.binds import Bind, bind_request, pod_store
+from support.kubernetes.binds import Bind, bind_request, end_list, pod_store
 from support.kubernetes.cluster_model import Cluster, index_of, send_event
 from support.kubernetes.gpu_memory_pods import container, node_object, pod_object
 from support.law_examples import examples
@@ -38,6 +38,7 @@ class Extender:
         self.event_count = len(cluster.events)
         self.binds: list[Bind] = []
         self.store = pod_store(self.index)
+        self.known: frozenset[str] = frozenset()
         # A list in progress: its objects, and the number of events that it includes.
         self.list: tuple[list[dict[str, Any]], int] | None = None
 
@@ -106,13 +107,13 @@ class World:
     def relist(self, extender: Extender, _: int) -> None:
         """Begin a list, or end the list in progress; other actions may run in between."""
         if extender.list is None:
-            extender.store.begin_list()
+            extender.known = extender.store.known()
             extender.list = copy.deepcopy(self.cluster.pods()), len(self.cluster.events)
             return
         pods, events = extender.list
         for found in pods:
             extender.store.put(found)
-        extender.store.end_list(found["metadata"] for found in pods)
+        end_list(extender.store, extender.known, [found["metadata"] for found in pods])
         extender.event_count, extender.list = events, None
 
     def kill(self, extender: Extender, rest: int) -> None:

@@ -19,7 +19,6 @@ def node(*, annotation: object = None, **capacity: object) -> dict[str, Any]:
 def test_without_cdigens_annotation_all_gpus_have_the_same_size() -> None:
     found = read_node(node(memory="17", count="2"), RESOURCES)
     assert found.gpus == (NodeGpu(index=0, units=8), NodeGpu(index=1, units=8))
-    assert found.is_uniform
 
 
 def test_with_the_annotation_each_gpu_has_its_own_size_and_health() -> None:
@@ -29,7 +28,6 @@ def test_with_the_annotation_each_gpu_has_its_own_size_and_health() -> None:
     )
     found = read_node(node(memory="96", count="2", annotation=node_annotation(reversed(gpus))), RESOURCES)
     assert found.gpus == gpus
-    assert not found.is_uniform
 
 
 @pytest.mark.parametrize(

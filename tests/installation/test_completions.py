@@ -3,32 +3,23 @@
 import argparse
 import json
 import sys
-from importlib import import_module
 
 import pytest
 from support.installation.shells import Shells
 from support.paths import REPOSITORY
 from support.values.unhealthy_gpus import FELL, example, save, with_causes
 
-from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import COMMANDS, command_parser
 
 SHELLS = ("bash", "fish", "zsh")
 # The shells of tests that complete many lines. zsh is omitted, because it needs half a second to start.
 THOROUGH = ("bash", "fish")
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
-    module, summary = COMMANDS[command]
-    parser = Parser(prog=command, summary=summary, examples="")
-    import_module(module).add_options(parser)
-    return parser
-
-
 def shown_options(command: str) -> tuple[argparse.Action, ...]:
     return tuple(
         action
-        for action in parser_of(command)._actions
+        for action in command_parser(command)._actions
         if action.option_strings and action.help != argparse.SUPPRESS
     )
 

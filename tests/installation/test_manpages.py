@@ -12,8 +12,7 @@ from support.abilities import module, tool
 from support.paths import REPOSITORY
 from support.processes import captured
 
-from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import COMMANDS, command_parser
 
 MAN = REPOSITORY / "etc/man"
 PAGES = ("cdigen.8", *(f"cdigen-{name}.8" for name in COMMANDS))
@@ -50,11 +49,8 @@ def test_a_page_has_all_sections_in_the_standard_order(page: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_page_explains_every_option_in_the_words_of_the_help(command: str) -> None:
-    module, summary = COMMANDS[command]
-    parser = Parser(prog=command, summary=summary, examples="")
-    import_module(module).add_options(parser)
     text = " ".join(formatted(f"cdigen-{command}.8").split())
-    for action in parser._actions:
+    for action in command_parser(command)._actions:
         if action.help != argparse.SUPPRESS and "--help" not in action.option_strings:
             assert all(name in text for name in action.option_strings)
             assert " ".join((action.help or "").split()) in text

@@ -16,10 +16,11 @@ from support.waiting import PATIENCE_S, until
 from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.credentials import ApiServerConfig
 from cdigen.kubeapi.lists import PAGE
-from cdigen.kubeapi.reflector import Reflector
+from cdigen.kubeapi.reflector import ObjectStore, Reflector
+from cdigen.model.backoff import Backoff
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
 POD = "/api/v1/namespaces/default/pods/"
 
@@ -33,14 +34,10 @@ class NameStore:
     def put(self, found: Any) -> None:
         self.names.add(found["metadata"]["name"])
 
-    def delete(self, found: Any) -> None:
-        self.names.discard(found["metadata"]["name"])
-
-    def begin_list(self) -> None:
-        self.before = self.names.copy()
-
-    def end_list(self, found: Iterable[Any]) -> None:
-        self.names -= self.before - {each["name"] for each in found}
+    def store(self) -> ObjectStore:
+        return ObjectStore(
+            key="name", put=self.put, drop=self.names.discard, known=lambda: frozenset(self.names)
+        )
 
 
 @pytest.fixture
@@ -57,7 +54,10 @@ def watched(
     store, stop = NameStore(), stop or threading.Event()
     at = ApiServerConfig(host="127.0.0.1", port=server.server_address[1], token=lambda: server.token)
     client = Client(at, timeout_s=PATIENCE_S)
-    reflector = Reflector(client, "/api/v1/pods", store, stop, field_selector=selector, min_backoff_s=0.01)
+    backoff = Backoff(first_s=0.01, most_s=30.0)
+    reflector = Reflector(
+        client, "/api/v1/pods", store.store(), stop, field_selector=selector, backoff=backoff
+    )
     thread = threading.Thread(target=reflector.run)
     thread.start()
     try:

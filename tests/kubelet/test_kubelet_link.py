@@ -38,7 +38,7 @@ def test_a_resource_is_registered_listed_and_allocated(kubelet: Kubelet, link: K
         ("/dev/a", "/dev/b", "rw")
     ]
     assert [(mount.container_path, mount.host_path, mount.read_only) for mount in answer.mounts] == [
-        ("/c", "/d", True)
+        ("/c", "/d", False)
     ]
     assert len(kubelet.registered) == 1
 

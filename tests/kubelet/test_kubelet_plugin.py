@@ -24,7 +24,6 @@ SCRIPT = """
 import sys
 from support.kubelet.advertised import Echo
 from support.kubelet.resources import units
-from cdigen.config import KubeletConfig
 from cdigen.service.host_state import HostSources
 from cdigen.service.process.context import service_process
 from cdigen.kubelet.advertised_resources import AdvertisedResources
@@ -42,7 +41,7 @@ class Provider(AdvertisedResources):
 
 sources = HostSources(host=root, specs=root, spec_dirs=("/run/cdi",), runs=root, run_dir="/run/cdigen")
 config = KubeletPluginConfig(kubelet_dir=kubelet_dir, run_dir=run_dir, sources=sources)
-provider = Provider(KubeletConfig(), (), kubelet_dir)
+provider = Provider(config, lambda _: None)
 with service_process(verbose=False) as context:
     KubeletPlugin(lambda _: config, lambda _: provider, context).run()
 """

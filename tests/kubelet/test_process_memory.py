@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,6 +14,7 @@ from support.kubernetes.gpu_memory_pods import MEMORY, node_object
 from support.waiting import until
 
 from cdigen.cli import kubelet
+from cdigen.cli.main import command_parser
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -66,10 +66,9 @@ def permitted(folder: Path, text: str) -> list[str]:
     file = folder / "etc/cdigen/config.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
-    parser = ArgumentParser()
-    kubelet.add_options(parser)
     found = kubelet.setup(
-        parser.parse_args(["--root", str(folder), "--kubelet-dir", "/run/k"]), is_lenient=False
+        command_parser("kubelet").parse_args(["--root", str(folder), "--kubelet-dir", "/run/k"]),
+        is_lenient=False,
     ).findings
     return [
         one.message.partition("(namespaces: ")[2].removesuffix(")")

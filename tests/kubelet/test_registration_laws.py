@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.kubelet.registration import ACTION_TIMEOUT_S, GRACE_S, MAX_BACKOFF_S, RECHECK_S, Registration
+from cdigen.kubelet.registration import ACTION_TIMEOUT_S, BACKOFF, RECHECK_S, Registration
 from cdigen.kubelet.registration_events import (
     AllocatableReported,
     GetAllocatable,
@@ -25,6 +25,7 @@ from cdigen.kubelet.registration_events import (
     StreamOpened,
     Tick,
 )
+from cdigen.kubelet.registration_timing import GRACE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -100,7 +101,7 @@ class Watched:
         state, due_s = self.machine.state, self.machine.due_s
         assert due_s is not None or state == "waiting", "no tick follows, and the registration waits forever"
         if due_s is not None:
-            assert due_s <= self.now + max(MAX_BACKOFF_S, ACTION_TIMEOUT_S, RECHECK_S) + GRACE_S
+            assert due_s <= self.now + max(BACKOFF.most_s, ACTION_TIMEOUT_S, RECHECK_S) + GRACE_S
 
 
 @given(HISTORIES)

@@ -5,9 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.hosts import driver_files
+from support.hosts.delivery import (
+    DEBIAN,
+    NO_COMPAT,
+    PYTHON,
+    SCRIPT,
+    VIEWS,
+    hook_host,
+    is_files,
+    mounts,
+    rules,
+    spec,
+)
 from support.hosts.driver_files import put
-from support.hosts.nvidia import boot, discover, places
+from support.hosts.nvidia import discover, places
 from support.hosts.nvidia_kernel import Node, make_node
 
 from cdigen.model.inventory import DriverFile
@@ -21,75 +32,19 @@ from cdigen.vendors.nvidia import edits as nvidia
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from cdigen.model.findings import Finding
     from cdigen.model.inventory import FileKind
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
-SCRIPT, PYTHON, NVIDIAS = "/usr/libexec/cdigen/cdigen-hook", "/usr/bin/python3", "/usr/bin/nvidia-cdi-hook"
-MODULE = "/usr/libexec/cdigen/lib/cdigen/hook/main.py"
-DEBIAN = "/usr/lib/x86_64-linux-gnu"
-VIEWS = "/var/lib/cdigen/views"
-# The finding on every spec of a complete driver without a hook.
-NO_COMPAT = ("info", "no-forward-compatibility")
-
 
 @pytest.fixture
 def host(tmp_path: Path) -> Path:
-    """Create a Debian host with a GPU, cdigen's hook and NVIDIA's hook, and return its root."""
-    driver_files.debian_13(tmp_path)
-    boot(tmp_path, 1)
-    for program in (SCRIPT, MODULE, PYTHON, NVIDIAS):
-        put(tmp_path / f".{program}", b"#!/bin/true\n", 0o755)
-    return tmp_path
-
-
-def spec(
-    root: Path,
-    *,
-    write: bool = True,
-    container_root: str = "/",
-    state: str = "/var/lib/cdigen",
-    machine: str = "x86_64",
-    kind: str = "nvidia.com/gpu",
-    python: str = PYTHON,
-    **profile_changes: Any,
-) -> tuple[dict[str, Any], tuple[Finding, ...]]:
-    """Return the document-level edits of the spec of KIND, and the findings. PROFILE_CHANGES apply."""
-    delivery = DeliveryOptions(
-        hook_script=SCRIPT,
-        hook_python=python,
-        nvidia_hook=NVIDIAS,
-        state_dir=f"{root}{state}",
-        make_views=write,
-    )
-    options = GenerateOptions(
-        profiles=(replace(DEFAULT, **profile_changes),), container_driver_root=container_root
-    )
-    inventory = discover(root)
-    inventory = replace(inventory, driver=replace(inventory.driver, architecture=machine))
-    products, broken = generate.generate_specs(
-        {"nvidia": inventory}, host=places(root).host, options=options, delivery=delivery
-    )
-    assert not broken
-    (product,) = (product for product in products if product.kind == kind)
-    return product.document["containerEdits"], product.findings
+    """Return the root of a Debian host with a GPU, cdigen's hook and NVIDIA's hook."""
+    return hook_host(tmp_path)
 
 
 def with_hook(host: Path) -> DeliveryOptions:
     return DeliveryOptions(hook_script=SCRIPT, hook_python=PYTHON, state_dir=f"{host}/state", make_views=True)
-
-
-def mounts(edits: dict[str, Any]) -> dict[str, str]:
-    return {mount["containerPath"]: mount["hostPath"] for mount in edits["mounts"]}
-
-
-def rules(findings: tuple[Finding, ...]) -> list[tuple[str, str]]:
-    return [(finding.severity, finding.rule) for finding in findings if finding.path != "x11"]
-
-
-def is_files(edits: dict[str, Any]) -> bool:
-    return f"{DEBIAN}/libcuda.so.1" in mounts(edits) and "/usr/local/nvidia" not in mounts(edits)
 
 
 def is_view(edits: dict[str, Any], target: str = "/usr/local/nvidia") -> bool:
@@ -224,98 +179,6 @@ def test_a_printed_spec_uses_the_view_only_after_the_view_exists(host: Path) -> 
     assert printed == written
 
 
-@pytest.mark.parametrize("path", [SCRIPT, MODULE])
-def test_a_host_with_an_incomplete_hook_gets_single_files_with_a_finding(host: Path, path: str) -> None:
-    (host / f".{path}").unlink()
-    edits, findings = spec(host)
-    assert is_files(edits)
-    assert "hooks" not in edits
-    assert rules(findings) == [("info", "hook-missing"), NO_COMPAT]
-    assert f"TRITON_LIBCUDA_PATH={DEBIAN}" in edits["env"]
-
-
-def test_a_host_without_the_hooks_python_has_no_hook(host: Path) -> None:
-    (host / f".{PYTHON}").unlink()
-    edits, findings = spec(host, hook="cdigen")
-    assert "hooks" not in edits
-    assert rules(findings) == [("warning", "hook-missing"), NO_COMPAT]
-    assert PYTHON in findings[0].message
-
-
-@pytest.mark.parametrize("path", [SCRIPT, MODULE, PYTHON, "/usr/libexec/cdigen", "/usr"])
-def test_a_hook_that_other_users_can_change_is_not_used(host: Path, path: str) -> None:
-    (host / f".{path}").chmod(0o777)
-    edits, findings = spec(host)
-    assert "hooks" not in edits
-    assert rules(findings) == [("warning", "hook-untrusted"), NO_COMPAT]
-
-
-def test_a_hook_with_a_changeable_standard_library_is_not_used(host: Path) -> None:
-    (host / f".{PYTHON}").rename(host / "usr/bin/python3.13")
-    (host / f".{PYTHON}").symlink_to("python3.13")
-    put(host / "usr/lib/python3.13/os.py", b"", 0o666)
-    assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
-
-
-def test_a_hook_with_changeable_byte_code_is_not_used(host: Path) -> None:
-    put(host / f".{MODULE.removesuffix('main.py')}__pycache__/main.cpython-313.pyc", b"", 0o666)
-    assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
-
-
-def test_a_hook_with_a_circular_link_in_its_folder_is_not_used(host: Path) -> None:
-    (host / f".{MODULE}").with_name("again").symlink_to(".")
-    edits, findings = spec(host)
-    assert "hooks" not in edits
-    assert rules(findings) == [("warning", "hook-untrusted"), NO_COMPAT]
-
-
-def test_the_target_of_a_linked_interpreter_in_the_host_is_checked(host: Path) -> None:
-    (host / f".{PYTHON}").rename(host / "usr/bin/python3.13")
-    (host / f".{PYTHON}").symlink_to("/usr/bin/python3.13")
-    assert spec(host)[0]["hooks"]
-    (host / "usr/bin/python3.13").chmod(0o777)
-    assert rules(spec(host)[1]) == [("warning", "hook-untrusted"), NO_COMPAT]
-
-
-COPY = "/usr/local/libexec/cdigen/python3"
-
-
-@pytest.fixture
-def copied(host: Path) -> Path:
-    """Create a copy of the interpreter that users may not read, and a pyvenv.cfg with its original folder."""
-    put(host / f".{COPY}", (host / f".{PYTHON}").read_bytes(), 0o711)
-    put(host / "usr/local/libexec/cdigen/pyvenv.cfg", b"home = /usr/bin\n")
-    return host
-
-
-def test_a_copy_of_the_interpreter_runs_the_hook(copied: Path) -> None:
-    edits, findings = spec(copied, python=COPY)
-    (hook,) = edits["hooks"]
-    assert (hook["path"], hook["args"][0]) == (COPY, COPY)
-    assert rules(findings) == []
-
-
-def test_an_outdated_copy_of_the_interpreter_is_not_used(copied: Path) -> None:
-    put(copied / f".{PYTHON}", b"a newer one", 0o755)
-    edits, findings = spec(copied, python=COPY)
-    assert edits["hooks"][0]["path"] == PYTHON
-    assert rules(findings) == [("warning", "hook-python-outdated")]
-    assert f"install -m 0711 {PYTHON} {COPY}" in findings[0].hint
-
-
-@pytest.mark.parametrize("path", [COPY, "/usr/local/libexec/cdigen/pyvenv.cfg", PYTHON])
-def test_a_hook_with_a_changeable_copy_of_the_interpreter_is_not_used(copied: Path, path: str) -> None:
-    (copied / "usr/local/libexec/cdigen/pyvenv.cfg").chmod(0o644)
-    (copied / f".{path}").chmod(0o777)
-    found = rules(spec(copied, python=COPY)[1])
-    assert (("warning", "hook-untrusted") in found) == (path != PYTHON)
-
-
-def test_the_spec_of_a_profile_without_hooks_has_no_hooks(host: Path) -> None:
-    for layout in ("auto", "files", "hwcaps", "view"):
-        assert "hooks" not in spec(host, hook="none", layout=layout)[0]
-
-
 def test_a_view_without_a_hook_is_in_the_hwcaps_folders(host: Path) -> None:
     edits, findings = spec(host, hook="none", layout="view")
     assert is_view(edits)
@@ -340,25 +203,6 @@ def test_missing_forward_compatibility_is_reported_if_the_profile_enables_it(
         assert "/usr/local/cuda/compat" in finding.message
     assert rules(spec(host, hook="none", hook_steps=("update-ldcache",))[1]) == []
     assert rules(spec(host, hook="nvidia")[1]) == []
-
-
-def test_the_hook_adds_the_folder_of_single_files_to_the_loader_cache(host: Path) -> None:
-    edits, _ = spec(host, layout="files")
-    assert is_files(edits)
-    args = edits["hooks"][0]["args"]
-    assert args[args.index("--update-ldcache") + 1 :][:2] == ["x86_64", DEBIAN]
-
-
-def test_the_hook_has_the_steps_of_the_profile(host: Path) -> None:
-    edits, _ = spec(host, hook_steps=("update-ldcache",), required_hook_steps=("update-ldcache",))
-    options = [word for word in edits["hooks"][0]["args"] if word.startswith("--")]
-    assert options == ["--update-ldcache", "--require"]
-
-
-def test_the_modification_of_device_nodes_is_disabled_only_by_the_profile(host: Path) -> None:
-    step = "disable-device-node-modification"
-    assert f"--{step}" not in spec(host)[0]["hooks"][0]["args"]
-    assert f"--{step}" in spec(host, hook_steps=(step,))[0]["hooks"][0]["args"]
 
 
 def test_the_hwcaps_layout_mounts_the_view_without_a_hook(host: Path) -> None:
@@ -386,24 +230,6 @@ def test_arm_gets_single_files_instead_of_the_hwcaps_layout(host: Path) -> None:
     edits, findings = spec(host, machine="aarch64", layout="hwcaps")
     assert "/usr/lib/aarch64-linux-gnu/libcuda.so.1" in mounts(edits)
     assert rules(findings) == [NO_COMPAT, ("warning", "layout-not-used")]
-
-
-def test_nvidias_hooks_have_their_known_arguments(host: Path) -> None:
-    edits, findings = spec(host, hook="nvidia")
-    assert [hook["args"][:2] for hook in edits["hooks"]] == [
-        ["nvidia-cdi-hook", name]
-        for name in ("create-symlinks", "enable-cuda-compat", "update-ldcache", "update-application-profile")
-    ]
-    assert f"{DEBIAN}/libcuda.so.550.163.01" in mounts(edits)
-    assert f"{DEBIAN}/libcuda.so.1" not in mounts(edits)
-    assert rules(findings) == []
-
-
-def test_a_host_without_nvidias_hook_gets_single_files(host: Path) -> None:
-    (host / f".{NVIDIAS}").unlink()
-    edits, findings = spec(host, hook="nvidia")
-    assert is_files(edits)
-    assert rules(findings) == [("warning", "hook-missing"), NO_COMPAT]
 
 
 def test_single_files_are_mounted_with_the_hook_if_no_view_can_be_built(host: Path) -> None:
@@ -454,14 +280,3 @@ def test_a_spec_with_a_container_driver_root_has_no_hooks(host: Path) -> None:
         ("warning", "layout-not-used"),
         NO_COMPAT,
     ]
-
-
-def test_the_spec_for_another_host_has_a_hook_only_if_the_profile_requests_it(host: Path) -> None:
-    inventory = {"nvidia": discover(host)}
-    delivery = DeliveryOptions(hook_script=SCRIPT, hook_python=PYTHON, nvidia_hook=NVIDIAS)
-    (plain,), _ = generate.generate_specs(inventory, host=None, delivery=delivery)
-    assert "hooks" not in plain.document["containerEdits"]
-    options = GenerateOptions(profiles=(replace(DEFAULT, hook="cdigen"),))
-    (requested,), _ = generate.generate_specs(inventory, host=None, delivery=delivery, options=options)
-    assert SCRIPT in requested.document["containerEdits"]["hooks"][0]["args"]
-    assert is_files(requested.document["containerEdits"])

@@ -7,12 +7,19 @@ from pathlib import Path
 
 import pytest
 from support.store import views
+from support.store.processes import make_proc
 
 
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     """Return a host with the small driver of ``views.PLAN``."""
     return views.driver(tmp_path / "host")
+
+
+@pytest.fixture
+def proc(tmp_path: Path) -> Path:
+    """Return a /proc in which no process has a view mounted."""
+    return make_proc(tmp_path)
 
 
 @pytest.fixture

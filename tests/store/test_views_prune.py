@@ -14,6 +14,7 @@ import pytest
 from support.abilities import cannot_run
 from support.store import views
 from support.store.killing import killed_after, moments
+from support.store.processes import FIRST_NAMESPACE, later, table
 from support.store.views import LIBRARY, in_namespace, left, publish, put, state, while_locked
 from support.waiting import pause
 
@@ -26,31 +27,6 @@ if TYPE_CHECKING:
 
     from cdigen.store.views.pruning import PrunedView
     from cdigen.store.views.publishing import PublishedView
-
-FIRST_NAMESPACE = "pid:[4026531836]"
-LINE = "36 35 98:0 {root} /mnt rw,noatime master:1 - ext4 /dev/root rw\n"
-LATER = 100.0
-
-
-@pytest.fixture
-def proc(tmp_path: Path) -> Path:
-    """Return a /proc with process 1, another process and a zombie. No process has a view mounted."""
-    folder = tmp_path / "proc"
-    for pid in ("1", "20"):
-        table(folder, pid, "/")
-    (folder / "self/ns").mkdir(parents=True)
-    (folder / "self/ns/pid").symlink_to(FIRST_NAMESPACE)
-    (folder / "30").mkdir()  # process 30 has no mount table
-    return folder
-
-
-def table(proc: Path, pid: str, *roots: str) -> None:
-    (proc / pid).mkdir(parents=True, exist_ok=True)
-    (proc / pid / "mountinfo").write_text("".join(LINE.format(root=root) for root in roots))
-
-
-def later() -> float:
-    return time.time() + LATER
 
 
 def prune(
@@ -348,60 +324,6 @@ def test_a_published_view_stays_complete_during_concurrent_pruning(base: Path, p
             with suppress(FileNotFoundError):  # the pruner has removed the view
                 os.utime(folder, (0, 0))
             assert views.is_whole(base, publish(base))
-
-
-def after_boot(base: Path, proc: Path, now: Callable[[], float] = later) -> dict[str, str]:
-    rows = pruning.prune_after_boot(state(base), spec_dirs=(f"{base}/cdi",), proc=str(proc), now=now)
-    return {row.name: row.result for row in rows}
-
-
-def boot(base: Path) -> None:
-    """Write the boot ID of another boot as the last boot in which views were pruned."""
-    (Path(state(base)) / "views/boot-id").write_text("an earlier boot\n")
-
-
-def test_views_are_pruned_once_in_each_boot(base: Path, proc: Path) -> None:
-    first = publish(base)
-    boot(base)
-    assert after_boot(base, proc) == {first.name: "removed"}
-    again = publish(base)
-    assert after_boot(base, proc) == {}
-    assert left(base) == [again.name]
-    boot(base)
-    assert after_boot(base, proc) == {again.name: "removed"}
-
-
-def test_no_view_is_pruned_in_the_boot_in_which_the_first_view_was_made(base: Path, proc: Path) -> None:
-    first = publish(base)
-    assert after_boot(base, proc) == {}
-    assert left(base) == [first.name]
-
-
-def test_the_boot_is_not_recorded_if_a_spec_directory_was_written_recently(base: Path, proc: Path) -> None:
-    first = publish(base)
-    (base / "cdi").mkdir()
-    os.utime(views.view(base, first), (0, 0))
-    boot(base)
-    assert after_boot(base, proc, now=time.time) == {first.name: "kept"}
-    assert after_boot(base, proc) == {first.name: "removed"}
-    assert after_boot(base, proc) == {}
-
-
-def test_without_views_prune_after_boot_makes_no_folder(base: Path, proc: Path) -> None:
-    assert after_boot(base, proc) == {}
-    assert not Path(state(base)).exists()
-
-
-@pytest.mark.usefixtures("own_mounts")
-def test_without_a_boot_id_no_view_is_pruned(base: Path) -> None:
-    output = in_namespace(
-        "mount --bind /dev/null /proc/sys/kernel/random/boot_id\n---\n"
-        "from cdigen.store.views.pruning import prune_after_boot\n"
-        "publish(base)\n"
-        "print(prune_after_boot(state(base), spec_dirs=(), now=lambda: 1e10))\n",
-        base,
-    )
-    assert output == "()\n"
 
 
 def test_prune_waits_for_the_lock(base: Path, proc: Path) -> None:

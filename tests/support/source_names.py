@@ -4,11 +4,9 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 
-from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import Parser
+from cdigen.cli.main import COMMANDS, command_parser
 from cdigen.model import errors
 from support.paths import REPOSITORY
 
@@ -128,8 +126,7 @@ def variables() -> set[str]:
 def options() -> dict[str, set[str]]:
     """Return the options of each command."""
     found = {}
-    for command, (module, summary) in COMMANDS.items():
-        parser = Parser(prog=command, summary=summary, examples="")
-        import_module(module).add_options(parser)
-        found[command] = {option for action in parser._actions for option in action.option_strings}
+    for command in COMMANDS:
+        actions = command_parser(command)._actions
+        found[command] = {option for action in actions for option in action.option_strings}
     return found

@@ -1,6 +1,7 @@
 """The choice of devices for one container: the test cases of NVIDIA and AMD, and a test of each rule."""
 
 import pytest
+from support.values.topology_choice import choose
 from support.values.topology_machines import (
     PASCAL,
     PASCAL_SWITCHES,
@@ -20,7 +21,7 @@ from support.values.topology_machines import (
 from support.values.topology_places import gpu
 
 from cdigen.model.inventory import Accelerator
-from cdigen.topology.choose import AcceleratorPart, choose
+from cdigen.topology.choose import AcceleratorPart
 
 DGX1_PASCAL = dgx1(PASCAL, PASCAL_SWITCHES)
 DGX1_VOLTA = dgx1(VOLTA, VOLTA_SWITCHES)

@@ -7,10 +7,11 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.values.topology_choice import choose
 from support.values.topology_machines import any_machine, hives, nvswitch, partitioned, pcie, replicas
 
 from cdigen.model.inventory import Accelerator
-from cdigen.topology.choose import AcceleratorPart, choose
+from cdigen.topology.choose import AcceleratorPart
 from cdigen.topology.levels import relation
 
 

@@ -1,12 +1,11 @@
-"""The arithmetic of debounce and back-off."""
+"""The arithmetic of debounce."""
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.watch.debounce import Backoff, Debounce
+from cdigen.watch.debounce import Debounce
 
 TIMES = st.floats(min_value=0, max_value=1e9)
 SPANS = st.floats(min_value=0, max_value=1e4)
@@ -31,10 +30,3 @@ def test_a_check_is_due_within_the_maximum_delay_and_the_debounce_time(
     due = Debounce(debounce_s=quiet, max_delay_s=bound).due(first, first + length)
     assert due <= first + bound
     assert due <= first + length + quiet
-
-
-@pytest.mark.parametrize(
-    ("attempts", "delay"), [(0, 1), (1, 2), (2, 4), (5, 32), (6, 60), (7, 60), (10**6, 60)]
-)
-def test_delays_double_up_to_their_maximum(attempts: int, delay: float) -> None:
-    assert Backoff(first_s=1, factor=2, most_s=60).delay(attempts) == delay

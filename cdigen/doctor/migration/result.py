@@ -25,10 +25,6 @@ class Leftover:
     where: tuple[str, ...]
     detail: str = ""
 
-    def row(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return {"tool": self.tool, "kind": self.kind, "where": list(self.where), "detail": self.detail}
-
 
 @frozen
 class MigrationStep:

@@ -14,7 +14,6 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from typing import Any
 
 _MOST_COUNTED = 64
 # The maximum number of lines of a list item in a compose file. Usual items have only a few lines.
@@ -34,15 +33,6 @@ class LegacyRequest:
     line: int
     request: str
     replacement: str
-
-    def row(self) -> dict[str, Any]:
-        """Return the JSON object."""
-        return {
-            "file": self.file,
-            "line": self.line,
-            "request": self.request,
-            "replacement": self.replacement,
-        }
 
 
 def find_requests(file: str, text: str) -> Iterator[LegacyRequest]:

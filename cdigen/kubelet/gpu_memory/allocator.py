@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import Future
-from typing import Protocol
 
 from cdigen.kubelet.container_response import AllocationRefusal
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, StaleAgentError
@@ -15,73 +13,44 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
 
     from cdigen.kubelet.container_response import ContainerResponse
+    from cdigen.kubelet.gpu_memory.agent import Agent
     from cdigen.kubelet.gpu_memory.assign import Assignment
     from cdigen.kubelet.resources.memory import AdvertisedMemory, MemoryGpu
 
 
-class ReservationSource(Protocol):
-    """The reservations of pods (``Agent``)."""
+def assign(current: Callable[[], Agent | None], gpu: int, ids: frozenset[str]) -> Future[Assignment]:
+    """Return a future with the container for the units IDS of GPU, or with ``AllocationRefusedError``.
 
-    @property
-    def problem(self) -> str:
-        """The reason why the pod of a request cannot be identified now, or ""."""
-
-    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> Future[int | None]:
-        """Return a future with the GPU for a container with COUNT units, or with None."""
-
-    def assign(self, gpu: int, ids: frozenset[str]) -> Future[Assignment]:
-        """Return a future with the container for the units IDS of GPU, or with ``AllocationRefusedError``."""
-
-
-class LatestReservationSource:
-    """Uses the source that CURRENT returns at the time of each call; None means that there is no source."""
-
-    def __init__(self, current: Callable[[], ReservationSource | None]) -> None:
-        self._current = current
-
-    @property
-    def problem(self) -> str:
-        """The reason why the pod of a request cannot be identified now, or ""."""
-        reservations = self._current()
-        return reservations.problem if reservations is not None else ""
-
-    def preferred_gpu(self, free: Mapping[int, int], must: Sequence[int], count: int) -> Future[int | None]:
-        """Return a future with the GPU for a container with COUNT units, or with None."""
-        if reservations := self._current():
-            return reservations.preferred_gpu(free, must, count)
-        none: Future[int | None] = Future()
-        none.set_result(None)
-        return none
-
-    def assign(self, gpu: int, ids: frozenset[str]) -> Future[Assignment]:
-        """Return a future with the container for the units IDS of GPU, or with ``AllocationRefusedError``."""
-        while reservations := self._current():
-            try:
-                return reservations.assign(gpu, ids)
-            except StaleAgentError:
-                if reservations is self._current():
-                    raise
-        raise AllocationRefusedError("GPUs are no longer shared by memory")
+    CURRENT returns the agent at the time of its call; None means that no GPU is shared by memory.
+    """
+    while agent := current():
+        try:
+            return agent.assign(gpu, ids)
+        except StaleAgentError:
+            if agent is current():
+                raise
+    raise AllocationRefusedError("GPUs are no longer shared by memory")
 
 
 class SharedMemoryAllocator:
-    """Chooses and allocates units of OFFER according to the RESERVATIONS of pods.
+    """Chooses and allocates units of OFFER according to the reservations of pods.
 
-    ALLOCATE returns the response for a container with ids, or the refusal. This response has no variables for
-    memory units yet.
+    AGENT returns the present agent, or None. ALLOCATE returns the response for a container with ids, or the
+    refusal. This response has no variables for memory units yet.
     """
 
     def __init__(
         self,
         offer: AdvertisedMemory,
-        reservations: ReservationSource,
+        agent: Callable[[], Agent | None],
         allocate: Callable[[tuple[str, ...]], ContainerResponse | AllocationRefusal],
     ) -> None:
         self._offer = offer
         self._gpus = {gpu.id: gpu for gpu in offer.gpus}
-        self._reservations = reservations
+        self._agent = agent
         self._allocate = allocate
 
     async def preferred_allocation(
@@ -91,8 +60,10 @@ class SharedMemoryAllocator:
         owners = self._by_gpu(dict.fromkeys((*must_include, *available)))
         must = self._by_gpu(must_include)
         free = {gpu.index: len(ids) for gpu, ids in owners.items()}
-        preferred = self._reservations.preferred_gpu(free, [gpu.index for gpu in must], count)
-        chosen = await asyncio.wrap_future(preferred)
+        chosen = None
+        if agent := self._agent():
+            preferred = agent.preferred_gpu(free, [gpu.index for gpu in must], count)
+            chosen = await asyncio.wrap_future(preferred)
         ids = next((ids for gpu, ids in owners.items() if gpu.index == chosen), [])
         return tuple(dict.fromkeys((*must_include, *ids, *available)))[: max(count, 0)]
 
@@ -109,9 +80,10 @@ class SharedMemoryAllocator:
             return AllocationRefusal(cause="multiple_gpus", reason=reason)
         (gpu,) = gpus
         try:
-            assignment = await asyncio.wrap_future(self._reservations.assign(gpu.index, frozenset(ids)))
+            assignment = await asyncio.wrap_future(assign(self._agent, gpu.index, frozenset(ids)))
         except AllocationRefusedError as refusal:
-            problem = self._reservations.problem
+            agent = self._agent()
+            problem = agent.problem if agent is not None else ""
             reason = f"{self._offer.resource.name}: {refusal}" + (f" ({problem})" if problem else "")
             return AllocationRefusal(cause="no_reservation", reason=reason)
         added = variables(gpu, len(ids), assignment)

@@ -71,12 +71,12 @@ class KubeletError(Exception):
         self.is_late = is_late
 
 
-async def register(socket: str, resource: str, endpoint: str, *, timeout_s: float = REGISTER_S) -> None:
+async def register(socket: str, resource: str, endpoint: str) -> None:
     """Register RESOURCE with the kubelet at SOCKET.
 
     ENDPOINT is the name of the plugin's socket in the same folder.
     """
-    await _call(socket, REGISTER, messages.write_registration(resource, endpoint), timeout_s)
+    await _call(socket, REGISTER, messages.write_registration(resource, endpoint), REGISTER_S)
 
 
 async def pods(socket: str, *, timeout_s: float = QUERY_S) -> PodList:
@@ -86,9 +86,9 @@ async def pods(socket: str, *, timeout_s: float = QUERY_S) -> PodList:
     return await asyncio.to_thread(_read, lambda: messages.read_pods(data, time.monotonic() + READ_S))
 
 
-async def allocatable(socket: str, *, timeout_s: float = QUERY_S) -> dict[str, frozenset[str]]:
+async def allocatable(socket: str) -> dict[str, frozenset[str]]:
     """Return the ids of the kubelet's healthy devices by resource; kubelets before 1.21 lack this method."""
-    data = await _call(socket, ALLOCATABLE, messages.EMPTY, timeout_s)
+    data = await _call(socket, ALLOCATABLE, messages.EMPTY, QUERY_S)
     return _read(lambda: messages.read_allocatable(data))
 
 

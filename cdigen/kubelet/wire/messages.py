@@ -87,12 +87,6 @@ def _device(unit: Unit) -> dict[str, Any]:
     return device
 
 
-def read_devices(data: bytes) -> tuple[tuple[str, str, tuple[int, ...]], ...]:
-    """Return the id, the health and the NUMA nodes of each device, as a kubelet decodes them."""
-    devices = read(PLUGIN["ListAndWatchResponse"], data).devices
-    return tuple((each.id, each.health, tuple(node.id for node in each.topology.nodes)) for each in devices)
-
-
 def read_preferred_requests(data: bytes) -> tuple[PreferredAllocationRequest, ...]:
     """Return the requests in a GetPreferredAllocation request, one for each container."""
     return tuple(
@@ -120,8 +114,8 @@ def read_allocate(data: bytes) -> tuple[tuple[str, ...], ...]:
 def write_allocated(answers: Iterable[Any]) -> bytes:
     """Return the response of an Allocate request with ANSWERS, one for each container.
 
-    An answer has ``cdi_devices``. Its ``variables`` and ``annotations`` are pairs. Its ``nodes`` have
-    host_path, path and permissions. Its ``folders`` have host_path, path and is_read_only.
+    An answer has ``cdi_devices``. Its ``variables`` and ``annotations`` are pairs. Its ``nodes`` and
+    ``folders`` have host_path and path.
     """
     return write(PLUGIN["AllocateResponse"], container_responses=[_container(answer) for answer in answers])
 
@@ -132,12 +126,11 @@ def _container(answer: Any) -> dict[str, Any]:
         "annotations": dict(answer.annotations),
         "cdi_devices": [{"name": name} for name in answer.cdi_devices],
         "devices": [
-            {"container_path": node.path, "host_path": node.host_path, "permissions": node.permissions}
+            {"container_path": node.path, "host_path": node.host_path, "permissions": "rw"}
             for node in answer.nodes
         ],
         "mounts": [
-            {"container_path": folder.path, "host_path": folder.host_path, "read_only": folder.is_read_only}
-            for folder in answer.folders
+            {"container_path": folder.path, "host_path": folder.host_path} for folder in answer.folders
         ],
     }
 

@@ -17,7 +17,7 @@ from cdigen.config import KubeletConfig, SharedMemory
 from cdigen.gpushare.names import Resources
 from cdigen.kubeapi.credentials import from_kubeconfig
 from cdigen.kubelet.gpu_memory.agent import Agent
-from cdigen.kubelet.gpu_memory.allocator import LatestReservationSource
+from cdigen.kubelet.gpu_memory.allocator import assign
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError
 
 if TYPE_CHECKING:
@@ -57,17 +57,17 @@ def test_the_next_agent_responds_to_a_request_to_a_stopped_agent(side: Side, tmp
     former = Side(side.world, side.server, tmp_path).agent
     former.stop()
     agents = iter((former,))
-    reservations = LatestReservationSource(lambda: next(agents, side.agent))
     name = bound(side, 3)
     wait(lambda: side.agent.state().pods == 1)
-    assignment = reservations.assign(0, frozenset(("GPU-0-_-0", "GPU-0-_-1", "GPU-0-_-2"))).result(PATIENCE_S)
-    assert assignment.bound.pod.name == name
+    units = frozenset(("GPU-0-_-0", "GPU-0-_-1", "GPU-0-_-2"))
+    assignment = assign(lambda: next(agents, side.agent), 0, units)
+    assert assignment.result(PATIENCE_S).bound.pod.name == name
 
 
 def test_a_request_without_a_running_agent_is_refused_with_a_reason(side: Side, tmp_path: Path) -> None:
     with pytest.raises(AllocationRefusedError, match="GPUs are no longer shared by memory"):
-        LatestReservationSource(lambda: None).assign(0, frozenset())
+        assign(lambda: None, 0, frozenset())
     former = Side(side.world, side.server, tmp_path).agent
     former.stop()
     with pytest.raises(AllocationRefusedError, match="the configuration changed during the request"):
-        LatestReservationSource(lambda: former).assign(0, frozenset())
+        assign(lambda: former, 0, frozenset())

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 WIRE = Path(messages.__file__).parent
 READERS = (
-    messages.read_devices,
     messages.read_preferred_requests,
     messages.read_allocate,
     messages.read_pods,
@@ -75,7 +74,7 @@ def test_a_list_has_the_bytes_that_a_kubelet_expects() -> None:
 
 def test_a_device_of_unknown_health_is_sent_as_healthy_and_numa_node_minus_one_is_left_out() -> None:
     data = messages.write_devices(units("x", health="unknown", numa=-1))
-    assert messages.read_devices(data) == (("x", "Healthy", ()),)
+    assert data == b"\x0a\x0c\x0a\x01x\x12\x07Healthy"
 
 
 def test_requests_of_a_kubelet_are_read() -> None:
@@ -88,7 +87,7 @@ def test_a_response_has_the_bytes_that_a_kubelet_expects() -> None:
     data = messages.write_allocated([asyncio.run(Echo().allocate(("x",)))])
     for part in (
         b"\x0a\x0d\x0a\x08VARIABLE\x12\x011",
-        b"\x12\x0a\x0a\x02/c\x12\x02/d\x18\x01",
+        b"\x12\x08\x0a\x02/c\x12\x02/d",
         b"\x1a\x14\x0a\x06/dev/a\x12\x06/dev/b\x1a\x02rw",
         b"\x2a\x12\x0a\x10nvidia.com/gpu=x",
     ):

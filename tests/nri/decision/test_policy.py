@@ -253,7 +253,7 @@ nri:
     [
         ("nri: []", "nri must be a mapping"),
         ("nri: {allow: {}}", "nri: allow must be a list"),
-        ("nri: {allow: [ml]}", "nri: allow: must be a list of mappings"),
+        ("nri: {allow: [ml]}", "nri: allow must be a list of mappings"),
         ("nri:\n  allow:\n  - labels: {}", "c.yaml:3: nri: allow: the key 'namespaces' is missing"),
         ("nri: {allow: [{namespaces: []}]}", "namespaces must not be empty"),
         ("nri: {allow: [{namespaces: [Team]}]}", "namespaces must be a namespace"),

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING
 
 from cdigen.cli import run as command
+from cdigen.cli.main import command_parser
 from cdigen.daemon.reconciler import CycleOutcome, Reconciler
 from cdigen.watch.triggers import NO_EVENTS
 
@@ -25,9 +25,9 @@ class CycleRunner:
         self._reconciler = Reconciler(clock=lambda: self.now_s)
 
     def setup(self) -> DaemonSetup:
-        parser = argparse.ArgumentParser()
-        command.add_options(parser)
-        return command.setup(parser.parse_args(["--root", str(self.host.root), *self._options]))
+        return command.setup(
+            command_parser("run").parse_args(["--root", str(self.host.root), *self._options])
+        )
 
     def run_cycle(self, after_s: float = 0.0) -> CycleOutcome:
         """Advance the clock, and run a cycle."""

@@ -36,8 +36,8 @@ class Echo:
             cdi_devices=names,
             annotations=(("cdi.k8s.io/cdigen_gpu", ",".join(names)),),
             variables=(("VARIABLE", "1"),),
-            nodes=(SimpleNamespace(path="/dev/a", host_path="/dev/b", permissions="rw"),),
-            folders=(SimpleNamespace(path="/c", host_path="/d", is_read_only=True),),
+            nodes=(SimpleNamespace(path="/dev/a", host_path="/dev/b"),),
+            folders=(SimpleNamespace(path="/c", host_path="/d"),),
         )
 
     async def preferred_allocation(

@@ -59,7 +59,7 @@ class Side:
         self.agent.start()
         self.agent.set_pods(listed(), time.monotonic())
         self.allocator = SharedMemoryAllocator(
-            OFFER, self.agent, lambda ids: ContainerResponse(names=tuple(ids))
+            OFFER, lambda: self.agent, lambda ids: ContainerResponse(names=tuple(ids))
         )
         wait(lambda: not self.agent.problem)
 

@@ -19,8 +19,8 @@ from cdigen.kubelet.allocators import MemoryAllocator, ResourceAllocator
 from cdigen.kubelet.plugin_config import KubeletPluginConfig
 from cdigen.kubelet.pods import PodDevices, PodList
 from cdigen.kubelet.wire.clients import KubeletError
-from cdigen.model.profile import DEFAULT
 from cdigen.service.host_state import HostSources, HostState, read_host_state
+from cdigen.value import replace
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,16 +58,18 @@ def made(
     **more: Any,
 ) -> AdvertisedResources:
     """Return the resources with SETTINGS; if it is None, with the keys in MORE."""
-    chosen = settings or KubeletConfig(**more)
-    return AdvertisedResources(
-        chosen, (DEFAULT,), "/var/lib/kubelet", make_agent=make_agent, state_dir=state_dir
-    )
+    config = config_of(settings or KubeletConfig(**more))
+    return AdvertisedResources(replace(config, state_dir=state_dir), make_agent)
+
+
+def config_of(settings: KubeletConfig) -> KubeletPluginConfig:
+    sources = cast("HostSources", None)
+    return KubeletPluginConfig(kubelet_dir="/var/lib/kubelet", run_dir="", sources=sources, settings=settings)
 
 
 def configure(of: AdvertisedResources, settings: KubeletConfig, found: tuple[Finding, ...] = ()) -> None:
     """Configure the resources OF with SETTINGS, whose findings are FOUND."""
-    sources = cast("HostSources", None)
-    of.configure(KubeletPluginConfig(kubelet_dir="", run_dir="", sources=sources, settings=settings), found)
+    of.configure(config_of(settings), found)
 
 
 def memory_allocator(of: AdvertisedResources, host: HostState) -> MemoryAllocator:

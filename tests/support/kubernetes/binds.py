@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdigen.extender.binding import BindConfig, BindRequest, bind
-from cdigen.extender.stores import IndexStore
+from cdigen.kubeapi.reflector import ObjectStore
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdigen.extender.index import Index
     from cdigen.kubeapi.calls import Call, Reply
 
@@ -17,15 +19,15 @@ def bind_request(name: str, node: str = "node1", uid: str = "") -> BindRequest:
     return BindRequest(namespace="default", name=name, uid=uid or f"uid-{name}", node=node)
 
 
-def pod_store(index: Index) -> IndexStore:
+def pod_store(index: Index) -> ObjectStore:
     """Return a store for a list of pods; the store updates INDEX."""
-    return IndexStore(
-        lambda update, found: update(found),
-        put=index.put_pod,
-        drop=index.drop_pod,
-        known=index.pods,
-        key="uid",
-    )
+    return ObjectStore(key="uid", put=index.put_pod, drop=index.drop_pod, known=index.pods)
+
+
+def end_list(store: ObjectStore, known: frozenset[str], listed: Iterable[Any] = ()) -> None:
+    """Remove the pods that were KNOWN when a list began, and whose metadata are not in LISTED."""
+    for uid in known.difference(metadata["uid"] for metadata in listed):
+        store.drop(uid)
 
 
 class Bind:

@@ -24,7 +24,7 @@ from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.model.profile import DEFAULT
 from cdigen.model.stats import DeviceStats
-from cdigen.pipeline.device_names import known_devices
+from cdigen.pipeline.device_names import KnownDevice, known_devices
 from cdigen.topology.matrix import devices_of
 from cdigen.value import replace
 from cdigen.vendors import registry
@@ -287,24 +287,11 @@ def busy(gpu: Accelerator, n: int, percent: float) -> DeviceStats:
     )
 
 
-def view(
-    host: str,
-    inventories: Mapping[str, Inventory],
-    stats: tuple[DeviceStats, ...] = (),
-    users: Mapping[tuple[str, str], tuple[DeviceUser, ...]] | None = None,
-) -> PageView:
-    """Return the page of a HOST that has been ready for three days."""
-    known = known_devices(inventories, (DEFAULT,))
-    vendors = tuple(
-        VendorReport(
-            vendor=name,
-            state="ready" if name in inventories else "absent",
-            reason="" if name in inventories else "no such device",
-            since_s=NOW_S - 3 * DAY_S,
-        )
-        for name in ("nvidia", "amd", "intel")
-    )
-    specs = tuple(
+def _spec_reports(
+    inventories: Mapping[str, Inventory], known: tuple[KnownDevice, ...]
+) -> tuple[SpecReport, ...]:
+    """Return the reports of a cycle that changed no spec."""
+    return tuple(
         SpecReport(
             kind=f"{registry.cdi_vendor(name)}/gpu",
             file=f"/var/run/cdi/{registry.cdi_vendor(name)}-gpu.json",
@@ -314,6 +301,20 @@ def view(
         )
         for name in inventories
     )
+
+
+def daemon_status(inventories: Mapping[str, Inventory], known: tuple[KnownDevice, ...]) -> DaemonStatus:
+    """Return the status of a daemon that has been ready for three days; KNOWN are all devices."""
+    vendors = tuple(
+        VendorReport(
+            vendor=name,
+            state="ready" if name in inventories else "absent",
+            reason="" if name in inventories else "no such device",
+            since_s=NOW_S - 3 * DAY_S,
+        )
+        for name in ("nvidia", "amd", "intel")
+    )
+    specs = _spec_reports(inventories, known)
     cycle = CycleReport(
         number=412,
         reasons=(Trigger(source="timer", reason="cycle without an event"),),
@@ -341,7 +342,7 @@ def view(
         )
         for spec in specs
     )
-    status = DaemonStatus(
+    return DaemonStatus(
         version="1.2.3",
         started_s=NOW_S - 3 * DAY_S,
         since_s=NOW_S - 3 * DAY_S,
@@ -354,11 +355,21 @@ def view(
         sources=(("files", ""), ("uevents", "")),
         journal=journal,
     )
+
+
+def view(
+    host: str,
+    inventories: Mapping[str, Inventory],
+    stats: tuple[DeviceStats, ...] = (),
+    users: Mapping[tuple[str, str], tuple[DeviceUser, ...]] | None = None,
+) -> PageView:
+    """Return the page of a HOST that has been ready for three days."""
+    known = known_devices(inventories, (DEFAULT,))
     by_vendor = tuple(VendorStats(vendor=vendor, devices=stats, at_s=NOW_S) for vendor in inventories)
     return PageView(
         at_s=NOW_S,
         host=host,
-        status=status,
+        status=daemon_status(inventories, known),
         devices=device_views(known, inventories, by_vendor, users),
         topology=devices_of(inventories),
         drivers=tuple((name, known.driver.version) for name, known in inventories.items()),

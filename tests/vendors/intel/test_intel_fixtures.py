@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.hosts.driver_files import link, put
 from support.hosts.intel import discover, kinds, offered, plain, rules
-from support.hosts.intel_tree import (
+from support.hosts.intel_kubernetes import (
     lay_device_plugin_gpus,
     lay_device_plugin_npu,
     lay_older_gaudi,

@@ -1,0 +1,135 @@
+"""The keys of the section ``kubelet`` (see ``config.keys``)."""
+
+from __future__ import annotations
+
+from cdigen.config.settings import (
+    DEVICE_LIST_STRATEGIES,
+    FAMILIES,
+    MAX_REPLICAS,
+    MIG_STRATEGIES,
+    ResourceRow,
+    SharedMemory,
+    SharingRow,
+)
+from cdigen.config.types import (
+    DEVICE,
+    FLAG,
+    KIND,
+    PATH,
+    PATTERN,
+    PORT,
+    RESOURCE,
+    Key,
+    ListOf,
+    Rows,
+    Table,
+    choice,
+    number,
+    text,
+)
+
+# fmt: off
+RESOURCE_KEYS = (
+    Key(name="name", type=RESOURCE, is_required=True,
+        text="the resource that pods request, such as `nvidia.com/a100`"),
+    Key(name="kind", type=KIND, default="any",
+        text="only devices of this kind, such as `nvidia.com/gpu-compute`; containers get the CDI names of "
+        "this kind"),
+    Key(name="models", type=ListOf(item=PATTERN, at_least=1), default="any",
+        text="only devices of these models, as in `cdigen inspect`, in upper or lower case: `*A100*`"),
+    Key(name="profiles", type=ListOf(item=PATTERN, at_least=1), default="any",
+        text="only partitions of these profiles: `1g.10gb`, `*g.20gb`; `none`: whole devices"),
+    Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="any",
+        text="only these devices: UUIDs, PCI addresses, indices or CDI names; the name of a GPU also selects "
+        "its partitions"),
+    Key(name="min_memory_gb", type=number(1_000_000),
+        text="only devices with at least this memory in GB. For AMD, and for Intel with xe: the GiB that the "
+        "kernel reports. For NVIDIA: the number in the profile or model (`1g.10gb`, `H100 80GB`, `T4`), else "
+        "the GiB that NVML reports. A device of unknown memory matches no limit, and cdigen reports this. "
+        "0: any"),
+    Key(name="max_memory_gb", type=number(1_000_000),
+        text="only devices with at most this memory in GB; 0: any"),
+)
+
+SHARING_KEYS = (
+    Key(name="resource", type=RESOURCE, is_required=True,
+        text="the resource whose devices are shared, such as `nvidia.com/gpu`"),
+    Key(name="replicas", type=number(MAX_REPLICAS, minimum=1), is_required=True,
+        text=f"how many containers can use a device at a time, 1 to {MAX_REPLICAS}; 1: not shared"),
+    Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="all",
+        text="only these devices: UUIDs, PCI addresses, indices or CDI names; a row with `devices` has "
+        "priority over a row without `devices`"),
+    Key(name="rename", type=RESOURCE, default="the value of `resource`",
+        text="the resource by which pods request a replica"),
+    Key(name="mps", type=FLAG,
+        text="share by NVIDIA's Multi-Process Service, whose control daemon must run (`mps_root`); not for "
+        "MIG instances"),
+)
+
+SHARED_MEMORY_KEYS = (
+    Key(name="unit", type=text("none, or a size such as GiB, MiB or 256MiB", r"none|[0-9]{0,6}[MG]iB"),
+        text="the size of a memory unit: `GiB`, `MiB`, or a multiple of these (`256MiB`); `none`: no GPU is "
+        "shared by memory"),
+    Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="all GPUs",
+        text="the GPUs that are advertised in memory units, and not as whole GPUs: UUIDs, PCI addresses, "
+        "indices or CDI names"),
+    Key(name="resource", type=RESOURCE, text="the resource by which pods request memory units"),
+    Key(name="count", type=RESOURCE, text="the resource with the number of shared GPUs in the node's status"),
+    Key(name="namespace", type=text("a namespace", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"),
+        text="the namespace in which `cdigen extender` stores its reservations"),
+    Key(name="mps", type=FLAG,
+        text="share by NVIDIA's Multi-Process Service, whose control daemon must run (`mps_root`). It limits "
+        "each process of a container to the memory of the container's units"),
+)
+
+KUBELET_KEYS = (
+    Key(name="mig_strategy", type=choice(*MIG_STRATEGIES),
+        text="how MIG instances are advertised: `mixed`: as `nvidia.com/mig-<profile>`; `single`: as "
+        "`nvidia.com/gpu`, only of GPUs with the most frequent partitioning; `none`: not at all"),
+    Key(name="amd_strategy", type=choice("single", "mixed"),
+        text="how partitions of AMD GPUs are advertised: `single`: as `amd.com/gpu`, only of GPUs with the "
+        "most frequent partitioning; `mixed`: as `amd.com/<compute>_<memory>`, including whole GPUs that can "
+        "be partitioned (`spx_nps1`)"),
+    Key(name="resources", type=Rows(keys=RESOURCE_KEYS, cls=ResourceRow),
+        default="the resources of the vendors",
+        text="other resources for some devices; the first row that matches a device applies"),
+    Key(name="ignore", type=ListOf(item=DEVICE),
+        text="devices that are not advertised: UUIDs, PCI addresses, CDI names, or indices, which apply to "
+        "every vendor"),
+    Key(name="sharing", type=Rows(keys=SHARING_KEYS, cls=SharingRow),
+        default="none: one container for each device",
+        text="the devices that several containers can use at a time; this limits neither memory nor time"),
+    Key(name="shared_memory", type=Table(keys=SHARED_MEMORY_KEYS, cls=SharedMemory), default="none",
+        example="{}", text="the GPUs that are shared by memory, see docs/sharing.md"),
+    Key(name="rename_shared", type=FLAG,
+        text="whether replicas are advertised as `<resource>.shared` if their row of `sharing` has no "
+        "`rename`"),
+    Key(name="fail_requests_greater_than_one", type=FLAG,
+        text="whether a container that requests more than one replica is rejected, because several replicas "
+        "do not give a container more time"),
+    Key(name="shared_allocation", type=choice("distributed", "packed"),
+        text="the replicas that a container gets: `distributed`: of the device with the fewest replicas in "
+        "use; `packed`: of as few devices as possible"),
+    Key(name="nvidia_config", type=PATH, default="none", example="/etc/nvidia/k8s-device-plugin.yaml",
+        text="a configuration file of NVIDIA's device plugin (`version: v1`), which takes priority over the "
+        "keys here; keys that cdigen does not support are reported"),
+    Key(name="device_list_strategy", type=ListOf(item=choice(*DEVICE_LIST_STRATEGIES), at_least=1),
+        text="how the kubelet receives the CDI names: in its own field (from Kubernetes 1.28 on), by an "
+        "annotation that the runtime reads, or both"),
+    Key(name="environment", type=FLAG,
+        text="whether containers also get `NVIDIA_VISIBLE_DEVICES`, for clusters that need it"),
+    Key(name="device_nodes", type=FLAG,
+        text="whether containers also get device nodes from the kubelet, for clusters that need them; after "
+        "a driver upgrade these are the old nodes"),
+    Key(name="families", type=ListOf(item=choice(*FAMILIES)),
+        text="further NVIDIA devices for each container with an NVIDIA GPU, such as `gdrcopy`"),
+    Key(name="mps_root", type=PATH,
+        text="the folder of the control daemons of NVIDIA's Multi-Process Service; `<resource>/pipe` is the "
+        "pipe directory of a daemon"),
+    Key(name="labels", type=PATH, default="none",
+        example="/etc/kubernetes/node-feature-discovery/features.d/cdigen",
+        text="the file of node labels that Node Feature Discovery reads (docs/kubernetes.md)"),
+    Key(name="run_dir", type=PATH, text="the folder of status.json, the HTTP socket and the process's lock"),
+    Key(name="http_port", type=PORT,
+        text="a port of 127.0.0.1 for /metrics, /healthz and /readyz, in addition to the socket; 0: none"),
+)
