@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-processes test-containers test-debian13 quick nightly test-newest timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision real-gpu install install-files uninstall install-hook deb rpm image release clean
+.PHONY: help run test test-processes test-containers test-debian13 quick nightly test-newest test-oldest timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision real-gpu install install-files uninstall install-hook deb rpm image release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -60,6 +60,20 @@ test-newest: ## run every test with the newest releases instead of those of requ
 	@touch $(NEWEST)/run.stamp $(NEWEST)/dev.stamp
 	@$(NEWEST)/bin/python tests/compare_lock.py
 	$(MAKE) VENV=$(NEWEST) test
+
+# A venv with the tools of requirements-dev.lock, and with the minimum versions of pyproject.toml. No release of grpcio
+# before 1.49 has a wheel for Python 3.11.
+OLDEST := build/venv-oldest
+OLDEST_TESTS := $(addprefix tests/,cdi cli config nri nvml runtimes service watch)
+test-oldest: ## run tests of the code that uses other modules, with their minimum versions
+	$(MAKE) VENV=$(OLDEST) $(OLDEST)/dev.stamp
+	sed -n '/^dependencies = /,/^]/s/^  "\(.*\)>=\([0-9.]*\).*/\1==\2/p' pyproject.toml >$(OLDEST)/floors.txt
+	$(OLDEST)/bin/pip install --quiet --disable-pip-version-check --requirement $(OLDEST)/floors.txt grpcio==1.49.1
+	@$(OLDEST)/bin/python tests/compare_lock.py
+	for tests in "$(OLDEST_TESTS)" tests/kubelet; do \
+	  HYPOTHESIS_PROFILE=default $(OLDEST)/bin/python -m pytest -q --timeout $(TIMEOUT_S) -n $(JOBS) --dist loadfile \
+	    -m 'not adversarial and not wall_clock' $$tests || exit; \
+	done
 
 # Tests without processes and without hostile input, for every change: less than a minute on two cores.
 QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors) tests/test_documentation.py
@@ -200,15 +214,14 @@ install-files: ## install all files except the code, for packages that contain t
 uninstall: ## remove the files of 'make install' (with the same DESTDIR and PREFIX)
 	@$(INSTALL) uninstall
 
-# A Debian root to build packages in, if this machine has another release; SELF_CONTAINED=yes for Debian 12.
+# A root of Debian 13 to build packages in, if this machine has another release.
 DEB_ROOT ?=
-SELF_CONTAINED ?=
-deb: ## build the Debian packages into build/deb (DEB_ROOT=<root>, SELF_CONTAINED=yes; docs/packaging.md)
-	@DEB_ROOT='$(DEB_ROOT)' SELF_CONTAINED='$(SELF_CONTAINED)' PIP='$(PIP)' packaging/build-deb build/deb
+deb: ## build the Debian packages into build/deb (DEB_ROOT=<root>; docs/packaging.md)
+	@DEB_ROOT='$(DEB_ROOT)' packaging/build-deb build/deb
 
-# Options of rpmbuild, such as '--with bundled' (docs/distributions.md).
+# Options of rpmbuild, such as '--with structlog' (docs/distributions.md).
 RPM_OPTIONS ?=
-rpm: ## build the RPM packages into build/rpm (RPM_OPTIONS='--with bundled')
+rpm: ## build the RPM packages into build/rpm (RPM_OPTIONS='--with structlog')
 	@packaging/build-rpm build/rpm $(RPM_OPTIONS)
 
 IMAGE ?= build/image/cdigen.tar.zst

@@ -15,7 +15,7 @@ echo on-debian13 >>ran
 """
 # A target of the Makefile appends its name to `ran`, and fails if the file `broken` names it.
 MAKEFILE = """
-lint test-processes test-containers:
+lint test-processes test-containers test-oldest:
 \t@echo $@ >>ran; ! grep --quiet --line-regexp $@ broken
 """
 
@@ -55,8 +55,8 @@ def repository(tmp_path: Path) -> Repository:
     return made
 
 
-PARTS = ("root", "containers", "debian13")
-TARGETS = ["test-processes", "test-containers", "on-debian13", "on-debian13"]
+PARTS = ("root", "containers", "debian13", "oldest")
+TARGETS = ["test-processes", "test-containers", "on-debian13", "on-debian13", "test-oldest"]
 
 
 def test_all_parts_run_even_if_one_fails(repository: Repository) -> None:

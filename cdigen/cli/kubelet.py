@@ -214,7 +214,7 @@ def _require_grpcio() -> None:
         from cdigen.cli import own_package  # noqa: PLC0415 - only here
 
         raise ConfigError(
-            "'cdigen kubelet' needs the Python module grpcio, 1.51 or newer, which is not installed",
+            "'cdigen kubelet' needs the Python module grpcio, 1.48 or newer, which is not installed",
             hint=own_package.addition("grpcio")
             or "apt install python3-grpcio (Debian, Ubuntu); dnf install python3-grpcio (Fedora, EPEL)",
             kind="module-missing",

@@ -20,8 +20,6 @@ _TREES = (
     ("/usr/lib/cdigen", "an RPM", "dnf remove cdigen"),
     ("/usr/local/lib/cdigen", "make install", "make uninstall PREFIX=/usr/local"),
 )
-# On Debian 12, the self-contained package installs its code in the folder of the RPM (docs/packaging.md).
-_BY_DPKG = "/var/lib/dpkg/info/cdigen.list"
 # The name of the list of installed files that 'make install' writes. Packages have no such list.
 _RECORD = "installed"
 # Home of pipx -> variables that select this home. docs/operations.md uses the first home.
@@ -71,8 +69,6 @@ def _places(host: Root) -> Iterator[tuple[str, str, str]]:
     for top, by, removal in _TREES:
         if host.exists(f"{top}/{_RECORD}"):
             yield top, "make install", removal if "local" in top else "make uninstall"
-        elif top == "/usr/lib/cdigen" and host.exists(_BY_DPKG):
-            yield top, "Debian's package", "apt remove cdigen"
         else:
             yield top, by, removal
     for home, variables in _PIPX.items():

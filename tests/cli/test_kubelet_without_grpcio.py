@@ -36,7 +36,7 @@ def test_the_error_line_has_the_missing_module_and_the_command_that_installs_it(
     # With exit code 2, the unit does not restart the process, because a restart does not install the module.
     assert (result.returncode, result.stdout) == (2, "")
     (line,) = result.stderr.splitlines()
-    assert "needs the Python module grpcio, 1.51 or newer" in line
+    assert "needs the Python module grpcio, 1.48 or newer" in line
     assert "apt install python3-grpcio (Debian, Ubuntu)" in line
 
 

@@ -34,12 +34,6 @@ def test_the_list_of_files_distinguishes_make_install_from_an_rpm(host: BrokenHo
     assert "one installation: 0.1.0 in /usr/lib/cdigen (make install)" in row["detail"]
 
 
-def test_the_list_of_dpkg_distinguishes_the_package_of_debian_12_from_an_rpm(host: BrokenHost) -> None:
-    put(host, "usr/lib/cdigen/cdigen/__init__.py", "0.1.0")
-    host.put("var/lib/dpkg/info/cdigen.list", "/.\n")
-    assert "0.1.0 in /usr/lib/cdigen (Debian's package)" in host.result("installations")["detail"]
-
-
 def test_a_folder_without_a_version_is_ignored(host: BrokenHost) -> None:
     put(host, PIPX, "0.2.0")
     host.put(DEBIAN, "import antigravity\n")

@@ -144,7 +144,19 @@ def test_the_packages_require_the_dependencies_of_the_code(packages: Path) -> No
     assert same in queried(package(packages, "cdigen-nri"), "--requires")
     of_the_kubelet = queried(package(packages, "cdigen-kubelet"), "--requires")
     assert same in of_the_kubelet
-    assert "python3dist(grpcio) >= 1.51\n" in of_the_kubelet
+    assert "python3dist(grpcio) >= 1.48\n" in of_the_kubelet
+
+
+@pytest.mark.needs_root
+def test_a_package_with_structlog_contains_no_other_module_and_requires_the_others(tmp_path: Path) -> None:
+    ran("packaging/build-rpm", tmp_path, "--with", "structlog", "--define", f"pip {sys.executable} -m pip")
+    built = package(tmp_path, "cdigen")
+    needed = queried(built, "--requires")
+    assert "python3dist(tomlkit)" in needed
+    assert "structlog" not in needed
+    below = [path.removeprefix(f"/{CODE}/") for path in queried(built, "--list").splitlines()]
+    names = {path.split("/")[0].partition("-")[0] for path in below if not path.startswith("/")}
+    assert names == {"cdigen", "structlog"}
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 A floor is the minimum version of a module.
 """
 
+import re
 import subprocess
 import sys
 import tomllib
@@ -61,13 +62,13 @@ def test_modules_with_the_minimum_versions_are_accepted(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "release", "message"),
     [
-        ("watchdog", "5.0.3", "watchdog is 5.0.3 (>=6,<8)"),
-        ("watchdog", "8", "watchdog is 8 (>=6,<8)"),
+        ("watchdog", "2.1.9", "watchdog is 2.1.9 (>=2.2.1,<8)"),
+        ("watchdog", "8", "watchdog is 8 (>=2.2.1,<8)"),
         ("watchdog", "7.10rc1", ""),
-        ("pyyaml", "6.0", "pyyaml is 6.0 (>=6.0.1)"),
-        ("pyyaml", "6.0.1.0", ""),
-        ("grpcio", "1.51.1", ""),
-        ("grpcio", "1.48.4", "grpcio is 1.48.4 (>=1.51)"),
+        ("pyyaml", "5.4.1", "pyyaml is 5.4.1 (>=6.0)"),
+        ("pyyaml", "6.0.0.0", ""),
+        ("grpcio", "1.48.4", ""),
+        ("grpcio", "1.46.7", "grpcio is 1.46.7 (>=1.48)"),
     ],
 )
 def test_only_a_version_outside_the_bounds_of_its_requirement_is_reported(
@@ -80,19 +81,28 @@ def test_only_a_version_outside_the_bounds_of_its_requirement_is_reported(
 
 def test_optional_modules_may_be_missing_and_a_package_checks_only_installed_modules(tmp_path: Path) -> None:
     distribution = Distribution(tmp_path / "python")
-    distribution.has(structlog="23.1")
+    distribution.has(structlog="21.5")
     code, message = floors(distribution)
     assert (code, "watchdog is missing" in message, "nvidia-ml-py" in message, "grpcio" in message) == (
         1, True, False, False,
     )  # fmt: skip
-    assert floors(distribution, "--of-a-package") == (1, "structlog is 23.1 (>=24.1)")
+    assert floors(distribution, "--of-a-package") == (1, "structlog is 21.5 (>=22.3)")
 
 
 def test_modules_that_are_too_old_stop_the_installation_before_any_change(tmp_path: Path) -> None:
     distribution = Distribution(tmp_path / "python")
-    distribution.has_the_floors(watchdog="2.2.1", tomlkit="0.5")
+    distribution.has_the_floors(watchdog="2.1.9", tomlkit="0.5")
     destination = tmp_path / "host"
     result = make("install", destination, "INSTALL_DEPS=no", f"HOST_PYTHON={distribution.python}")
     assert result.returncode != 0
-    assert "do not fit: tomlkit is 0.5 (>=0.13); watchdog is 2.2.1 (>=6,<8)" in result.stderr
+    assert "do not fit: tomlkit is 0.5 (>=0.11.7); watchdog is 2.1.9 (>=2.2.1,<8)" in result.stderr
     assert not destination.exists()
+
+
+def test_the_debian_packages_need_the_same_minimum_versions() -> None:
+    control = (REPOSITORY / "packaging/debian/control").read_text()
+    found = dict(re.findall(r"python3-([a-z]+(?:-[a-z]+)*) \(>= ([0-9.]+)\)", control))
+    # Debian's names of pyyaml and nvidia-ml-py are other names, and the package only suggests nvidia-ml-py.
+    wanted = {{"pyyaml": "yaml"}.get(need.name, need.name): floor(need) for need in needs()}
+    del wanted["nvidia-ml-py"]
+    assert {name: found[name] for name in wanted} == wanted

@@ -61,6 +61,7 @@ def test_keys_are_put_into_an_existing_table() -> None:
     )
 
 
+SWITCH_NAME = 'plugins."io.containerd.grpc.v1.cri".enable_cdi'
 HEADER = b'[plugins."io.containerd.grpc.v1.cri"]\n'
 APPENDED = HEADER + b"enable_cdi = true\n"
 
@@ -69,7 +70,6 @@ APPENDED = HEADER + b"enable_cdi = true\n"
     ("before", "after"),
     [
         (b"version = 2\n", b"version = 2\n\n" + APPENDED),
-        (b"version = 2", b"version = 2\n" + APPENDED),
         (b"\xef\xbb\xbfversion = 2\n", b"version = 2\n\n" + APPENDED),
         (HEADER + b"enable_cdi = 1\n", APPENDED),
         (
@@ -77,11 +77,16 @@ APPENDED = HEADER + b"enable_cdi = true\n"
             HEADER + b"  enable_cdi = true # not yet\n  x = 1\n",
         ),
     ],
-    ids=["missing table", "no end of line", "byte order mark", "1 is not true", "comment stays"],
+    ids=["missing table", "byte order mark", "1 is not true", "comment stays"],
 )
 def test_a_key_is_set_and_the_rest_of_the_file_is_unchanged(before: bytes, after: bytes) -> None:
-    key = 'plugins."io.containerd.grpc.v1.cri".enable_cdi'
-    assert set_toml(before, (SWITCH,), FILE) == (after, (key,))
+    assert set_toml(before, (SWITCH,), FILE) == (after, (SWITCH_NAME,))
+
+
+def test_a_table_is_added_to_a_file_whose_last_line_has_no_end() -> None:
+    after, names = set_toml(b"version = 2", (SWITCH,), FILE)
+    # tomlkit 0.11 adds an empty line.
+    assert (after.replace(b"\n\n", b"\n"), names) == (b"version = 2\n" + APPENDED, (SWITCH_NAME,))
 
 
 def test_a_file_with_the_desired_values_is_unchanged() -> None:

@@ -2,10 +2,10 @@
 
 import json
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from referencing import Registry, Resource
 
 from cdigen.cli.main import split_command
 from support.paths import REPOSITORY
@@ -47,9 +47,28 @@ def schema_of(arguments: tuple[str, ...]) -> str:
 @cache
 def validator(name: str) -> Draft202012Validator:
     """Return the validator of schemas/output/NAME.schema.json."""
-    registry: Registry[Any] = Registry()
-    for path in (*SCHEMAS.glob("*.json"), *SCHEMAS.glob("output/*.json")):
-        schema = json.loads(path.read_text())
-        registry = registry.with_resource(schema["$id"], Resource.from_contents(schema))
-    schema = json.loads((SCHEMAS / f"output/{name}.schema.json").read_text())
-    return Draft202012Validator(schema, registry=registry)
+    return Draft202012Validator(_schema(SCHEMAS / f"output/{name}.schema.json"))
+
+
+@cache
+def _schema(file: Path, definition: str = "") -> Any:
+    """Return the schema in FILE, or its DEFINITION; a referenced schema replaces each reference.
+
+    Old and new releases of jsonschema have no common argument for references to other files.
+    """
+    schema = json.loads(file.read_text())
+    return _inlined(schema["$defs"][definition] if definition else schema, file)
+
+
+def _inlined(part: Any, file: Path) -> Any:
+    if isinstance(part, list):
+        return [_inlined(item, file) for item in part]
+    if not isinstance(part, dict):
+        return part
+    beside = {
+        key: _inlined(value, file) for key, value in part.items() if key not in {"$id", "$defs", "$ref"}
+    }
+    if "$ref" not in part:
+        return beside
+    other, _, definition = part["$ref"].partition("#/$defs/")
+    return {"allOf": [_schema((file.parent / other).resolve() if other else file, definition)], **beside}

@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +15,6 @@ from support.paths import REPOSITORY
 from support.processes import succeeded
 
 NEXT = "0.2.0"
-# The suites whose package contains the dependencies of cdigen.
-SELF_CONTAINED = frozenset({"bookworm"})
 APT = (
     "DEBIAN_FRONTEND=noninteractive apt-get --quiet --assume-yes --no-install-recommends --allow-downgrades "
     "--option=Dpkg::Options::=--force-unsafe-io --option=APT::AutoRemove::RecommendsImportant=false "
@@ -31,32 +28,30 @@ class Debs:
 
     now: Path
     later: Path
-    archives: Path | None
+    archives: Path
 
     def lay_into(self, root: Path) -> None:
         """Copy all folders into the tree ROOT of a host. After this, its apt uses no other repository."""
         (root / "debs").mkdir()
         for name, folder in (("now", self.now), ("later", self.later), ("archives", self.archives)):
-            if folder is not None:
-                copy_tree(folder, root / "debs" / name)
+            copy_tree(folder, root / "debs" / name)
         sources = root / "etc/apt/sources.list"
         sources.unlink()  # the file may be a hard link
-        sources.write_text("deb [trusted=yes] file:/debs/archives ./\n" if self.archives else "")
+        sources.write_text("deb [trusted=yes] file:/debs/archives ./\n")
 
 
 def build(cache: Path, suite: str, folder: Path) -> Debs:
-    """Build this and a next version of the packages for SUITE into FOLDER, in CACHE's file system."""
+    """Build this and a next version of the packages into FOLDER, in CACHE's file system.
+
+    The hosts are of SUITE, such as ``bookworm``.
+    """
     now, later = folder / "now", folder / "later"
-    packager = cache / f"packager-{suite}"
-    environment = {**os.environ, "DEB_ROOT": str(packager)}
-    if suite in SELF_CONTAINED:
-        environment |= {"SELF_CONTAINED": "yes", "PIP": f"{sys.executable} -m pip"}
-    succeeded([REPOSITORY / "packaging/build-deb", now], env=environment)
+    packager = cache / "packager-trixie"
+    succeeded([REPOSITORY / "packaging/build-deb", now], env={**os.environ, "DEB_ROOT": str(packager)})
     later.mkdir()
     for deb in now.glob("*.deb"):
         _next_version(deb, later)
-    archives = packager / "archives"
-    return Debs(now=now, later=later, archives=archives if archives.exists() else None)
+    return Debs(now=now, later=later, archives=packager / "archives" / suite)
 
 
 def one_file(folder: Path, path: str) -> Path:

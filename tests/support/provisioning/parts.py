@@ -104,12 +104,7 @@ PARTS = (
     ),
     Part(
         name="packager-trixie",
-        what="root to build Debian 13's packages in, and the packages that cdigen's packages depend on",
-        sources=("recipes/debian-root",),
-    ),
-    Part(
-        name="packager-bookworm",
-        what="root to build Debian 12's packages in",
+        what="root to build Debian packages in, and what these depend on in Debian 12 and 13",
         sources=("recipes/debian-root",),
     ),
     Part(
