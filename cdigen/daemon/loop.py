@@ -30,7 +30,9 @@ from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.pipeline import discovery
 from cdigen.pipeline.device_names import known_devices
 from cdigen.service.configuration import ActiveConfiguration
-from cdigen.service.http import SOCKET_FILE, HttpServer, Response, standard_routes
+from cdigen.service.http.client import ClientLimits
+from cdigen.service.http.routes import Request, Response, standard_routes
+from cdigen.service.http.server import HttpServer, local_server
 from cdigen.service.metrics import CONTENT_TYPE
 from cdigen.service.process.log import log_sources
 from cdigen.service.rundir import save_status
@@ -343,21 +345,22 @@ class Daemon:
             process=self._runner.process,
         )
         routes |= further.routes()
-        return HttpServer(
+        return local_server(
             routes,
-            f"{times.run_dir}/{SOCKET_FILE}",
-            port=times.http_port,
-            port_routes=further.port_routes(),
-            threads=MAX_WAITING + MAX_WAITING_FOR_USERS + 1,
+            times.run_dir,
+            times.http_port,
+            further.port_routes(),
+            # One more than the number of routes that may wait for a driver or an engine.
+            limits=ClientLimits(running_routes=MAX_WAITING + MAX_WAITING_FOR_USERS + 1),
         )
 
     def _context(self) -> DiscoveryContext:
         setup = self._setup
         return setup.context(Root(setup.outer))
 
-    def _scrape(self, query: str) -> Response:
+    def _scrape(self, request: Request) -> Response:
         try:
-            is_requested = requests_stats(query)
+            is_requested = requests_stats(request.query)
         except UnknownCollector as error:
             return Response(body=f"{error}\n".encode(), status="400 Bad Request")
         is_read = is_requested and self._setup.daemon.device_metrics

@@ -27,7 +27,7 @@ from cdigen.model.errors import CdigenError
 from cdigen.model.inventory_json import to_document
 from cdigen.pipeline import arguments
 from cdigen.pipeline.device_names import known_devices
-from cdigen.service.http import Response
+from cdigen.service.http.routes import Request, Response
 from cdigen.store.views.volumes import volumes
 from cdigen.topology.matrix import devices_of
 from cdigen.topology.svg import STYLE, picture
@@ -45,8 +45,11 @@ if TYPE_CHECKING:
     from cdigen.daemon.stats import StatsReader, VendorStats
     from cdigen.model.inventory import Inventory
     from cdigen.pipeline.arguments import DockerArguments
-    from cdigen.service.http import Route
+    from cdigen.service.http.routes import Route
     from cdigen.service.status import ServiceProcess
+
+    # The parameters in the query of a request.
+    Parameters = Mapping[str, str]
 
 # The page is served within a second, even if NVML hangs.
 WAIT_S = 0.7
@@ -93,28 +96,23 @@ class Routes:
             "/docker/cli/json": self._docker_json,
             "/mesos/cli": self._mesos,
         }
-        routes: dict[str, Route] = {
+        handlers: dict[str, Callable[[Parameters], Response]] = {
             "/": self._page,
             "/topology.svg": self._picture,
             "/status.json": self._status_json,
             "/inventory.json": self._inventory_json,
             "/page.json": self._page_json,
-            **{f"{prefix}{path}": route for prefix in _PREFIXES for path, route in nvidia_docker.items()},
+            **{f"{prefix}{path}": each for prefix in _PREFIXES for path, each in nvidia_docker.items()},
         }
-        return {path: partial(_checked, route) for path, route in routes.items()}
+        return {path: partial(_checked, each) for path, each in handlers.items()}
 
     def port_routes(self) -> dict[str, Route]:
         """Return the routes whose response differs on the TCP port, which every user can reach."""
-        routes: dict[str, Route] = {
-            "/": partial(self._page, is_public=True),
-            "/page.json": partial(self._page_json, is_public=True),
-            **{f"{prefix}/gpu/status": partial(self._gpu_status, is_public=True) for prefix in _PREFIXES},
-            **{
-                f"{prefix}/gpu/status/json": partial(self._gpu_status_json, is_public=True)
-                for prefix in _PREFIXES
-            },
-        }
-        return {path: partial(_checked, route) for path, route in routes.items()}
+        handlers: dict[str, Callable[..., Response]] = {"/": self._page, "/page.json": self._page_json}
+        for prefix in _PREFIXES:
+            handlers[f"{prefix}/gpu/status"] = self._gpu_status
+            handlers[f"{prefix}/gpu/status/json"] = self._gpu_status_json
+        return {path: partial(_checked, partial(each, is_public=True)) for path, each in handlers.items()}
 
     def view(self, reload_s: int, *, is_public: bool = False) -> PageView:
         """Return the present content of the page.
@@ -148,8 +146,8 @@ class Routes:
     def _read_stats(self) -> tuple[VendorStats, ...]:
         return self._stats.read(WAIT_S, stale_s=STALE_S)
 
-    def _page(self, query: str, *, is_public: bool = False) -> Response:
-        requested = members(query).get("reload", "")
+    def _page(self, parameters: Parameters, *, is_public: bool = False) -> Response:
+        requested = parameters.get("reload", "")
         reload_s = _reload_s(requested)
         headers = [("Content-Security-Policy", POLICY)]
         if reload_s:
@@ -158,17 +156,17 @@ class Routes:
         body = page(self.view(reload_s, is_public=is_public)).encode("utf-8", "replace")
         return Response(body=body, content_type=_HTML, headers=tuple(headers))
 
-    def _page_json(self, _: str, *, is_public: bool = False) -> Response:
+    def _page_json(self, _: Parameters, *, is_public: bool = False) -> Response:
         return _json(page_document(self.view(0, is_public=is_public)))
 
-    def _picture(self, _: str) -> Response:
+    def _picture(self, _: Parameters) -> Response:
         svg = picture(devices_of(self._inventories())).encode("utf-8", "replace")
         return Response(body=svg, content_type=_SVG, headers=(("Content-Security-Policy", _PICTURE_POLICY),))
 
-    def _status_json(self, _: str) -> Response:
+    def _status_json(self, _: Parameters) -> Response:
         return _json(statuses.document(self._status(), self._process))
 
-    def _inventory_json(self, _: str) -> Response:
+    def _inventory_json(self, _: Parameters) -> Response:
         return _json(to_document(self._inventories()))
 
     # nvidia-docker-plugin 1.0.
@@ -178,32 +176,33 @@ class Routes:
         driver = next((known[vendor].driver.version for vendor in (NVIDIA, *known) if vendor in known), "")
         return driver, _cuda(known) or _NO_CUDA
 
-    def _info(self, _: str) -> Response:
+    def _info(self, _: Parameters) -> Response:
         return _text(texts.info_text(*self._versions(), self._devices()))
 
-    def _info_json(self, _: str) -> Response:
+    def _info_json(self, _: Parameters) -> Response:
         return Response(
             body=documents.encoded(documents.info(*self._versions(), self._devices())), content_type=_JSON
         )
 
-    def _gpu_status(self, _: str, *, is_public: bool = False) -> Response:
+    def _gpu_status(self, _: Parameters, *, is_public: bool = False) -> Response:
         return _text(texts.status_text(self._devices(is_public=is_public)))
 
-    def _gpu_status_json(self, _: str, *, is_public: bool = False) -> Response:
+    def _gpu_status_json(self, _: Parameters, *, is_public: bool = False) -> Response:
         document = documents.status(self._devices(is_public=is_public))
         return Response(body=documents.encoded(document), content_type=_JSON)
 
-    def _mesos(self, _: str) -> Response:
+    def _mesos(self, _: Parameters) -> Response:
         return _text(documents.mesos(*self._versions(), self._devices()))
 
-    def _docker(self, query: str) -> Response:
-        return _text(" ".join(self._arguments(query).options()))
+    def _docker(self, parameters: Parameters) -> Response:
+        return _text(" ".join(self._arguments(parameters).options()))
 
-    def _docker_json(self, query: str) -> Response:
-        return Response(body=documents.encoded(documents.docker(self._arguments(query))), content_type=_JSON)
+    def _docker_json(self, parameters: Parameters) -> Response:
+        document = documents.docker(self._arguments(parameters))
+        return Response(body=documents.encoded(document), content_type=_JSON)
 
-    def _arguments(self, query: str) -> DockerArguments:
-        parameters, known, setup = members(query), self._inventories(), self._setup()
+    def _arguments(self, parameters: Parameters) -> DockerArguments:
+        known, setup = self._inventories(), self._setup()
         offered = arguments.named_devices(known, setup.options.profiles, devices_of(known))
         return arguments.arguments(
             arguments.select_devices(offered, parameters.get("dev", "").split(" ")),
@@ -225,11 +224,10 @@ def _cuda(known: Mapping[str, Inventory]) -> str:
     return served(known[NVIDIA]) if NVIDIA in known else ""
 
 
-def _checked(route: Route, query: str) -> Response:
-    """Return the response of ROUTE to QUERY, or an error response."""
+def _checked(handler: Callable[[Parameters], Response], request: Request) -> Response:
+    """Return the response of HANDLER to the query of REQUEST, or an error response."""
     try:
-        members(query)
-        return route(query)
+        return handler(members(request.query))
     except (InvalidQueryError, arguments.InvalidChoiceError) as error:
         return _text(f"{error}\n", "400 Bad Request")
     except CdigenError as error:

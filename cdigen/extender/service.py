@@ -1,7 +1,7 @@
 """``Service``: the process that watches the API server, serves the scheduler, and binds pods.
 
 The main thread only reports the state. ``watched_index`` has a thread for each list of the API server. Each
-HTTP connection has a thread that serves its requests.
+HTTP request has a thread that runs its route.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from functools import partial
 
 from cdigen import __version__
 from cdigen.extender.answers import filter_nodes, inspect, prioritize
@@ -16,12 +17,13 @@ from cdigen.extender.binder import Binder
 from cdigen.extender.binding import BindResult
 from cdigen.extender.messages import MAX_BIND, error_result, read_args, read_bind, read_json
 from cdigen.extender.metrics import NOT_READY, ExtenderCounts, render
-from cdigen.extender.server import ExtenderServer
+from cdigen.extender.server import DRAIN_S, LIMITS, extender_address
 from cdigen.extender.status import ExtenderState, document
 from cdigen.extender.watched_index import WatchedIndex
 from cdigen.gpushare.names import Resources
 from cdigen.kubeapi.client import Client
-from cdigen.service.http import Response, standard_routes
+from cdigen.service.http.routes import Request, Response, standard_routes
+from cdigen.service.http.server import HttpServer
 from cdigen.service.process.log import log_sources
 from cdigen.service.rundir import save_status
 from cdigen.service.runner import ServiceRunner
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from cdigen.extender.server import Access
     from cdigen.kubeapi.credentials import ApiServerConfig as ApiServer
     from cdigen.model.errors import StoreError
+    from cdigen.service.http.routes import Route
     from cdigen.service.process.context import ProcessContext
 
 # The path and version of gpushare's extender (gpushare-scheduler-extender, pkg/routes/routes.go).
@@ -103,10 +106,8 @@ class Service:
         self._was_waiting = True
         self._logged_state = ""
         self._logged_problems: tuple[tuple[str, str], ...] = ()
-        self._server = ExtenderServer(
-            config.host, config.port, self.answer, config.access, linger_s=config.linger_s
-        )
-        self._standard = standard_routes(metrics=self._metrics, alive=self._alive, ready=self._unavailable)
+        address = extender_address(config.host, config.port, self.routes(), config.access)
+        self._server = HttpServer(address, limits=LIMITS, linger_s=config.linger_s, drain_s=DRAIN_S)
 
     def run(self) -> None:
         """Run until SIGTERM or SIGINT, or raise ``LockHeld`` if another instance uses the run directory."""
@@ -135,33 +136,35 @@ class Service:
 
     # Requests of clients.
 
-    def answer(self, method: str, path: str, body: bytes) -> Response:
-        """Return the response to a request."""
-        if method == "POST":
-            verb = path.removeprefix(f"{PREFIX}/")
-            routes: dict[str, Callable[[Any], Response]] = {
-                "filter": lambda found: self._query(filter_nodes, read_args(found)),
-                "prioritize": lambda found: self._query(prioritize, read_args(found)),
-                "bind": self._bind,
-            }
-            route = routes.get(verb) if path.startswith(f"{PREFIX}/") else None
-            return _not_found() if route is None else self._timed(verb, route, body)
-        if path == "/version":
-            return Response(body=f"{VERSION} (cdigen {__version__})".encode())
-        if path == f"{PREFIX}/inspect" or path.startswith(f"{PREFIX}/inspect/"):
-            with self._watched.lock:
-                return _json(inspect(self._watched.index, path.removeprefix(f"{PREFIX}/inspect").strip("/")))
-        standard = self._standard.get(path)
-        return _not_found() if standard is None else standard("")
+    def routes(self) -> dict[str, Route]:
+        """Return the routes of the scheduler, of inspect, and of every process."""
+        posts: dict[str, Callable[[Any], Response]] = {
+            "filter": lambda found: self._query(filter_nodes, read_args(found)),
+            "prioritize": lambda found: self._query(prioritize, read_args(found)),
+            "bind": self._bind,
+        }
+        return {
+            **{f"POST {PREFIX}/{verb}": partial(self._timed, verb, route) for verb, route in posts.items()},
+            f"{PREFIX}/inspect": self._inspect,
+            f"{PREFIX}/inspect/*": self._inspect,
+            "/version": lambda _: Response(body=f"{VERSION} (cdigen {__version__})".encode()),
+            **standard_routes(metrics=self._metrics, alive=self._alive, ready=self._unavailable),
+        }
 
-    def _timed(self, verb: str, route: Callable[[Any], Response], body: bytes) -> Response:
+    def _inspect(self, request: Request) -> Response:
+        with self._watched.lock:
+            return _json(
+                inspect(self._watched.index, request.path.removeprefix(f"{PREFIX}/inspect").strip("/"))
+            )
+
+    def _timed(self, verb: str, route: Callable[[Any], Response], request: Request) -> Response:
         begun_s = time.perf_counter()
         try:
             if verb == "bind":
-                answer = route(read_json(body, MAX_BIND))
+                answer = route(read_json(request.body, MAX_BIND))
             else:
                 with self._answering:
-                    answer = route(read_json(body))
+                    answer = route(read_json(request.body))
         except (ValueError, RecursionError) as error:
             # If the status is not 200, the scheduler reports only the status (kubernetes,
             # pkg/scheduler/extender.go, HTTPExtender.send). So a refused bind also has the status 200.
@@ -229,7 +232,7 @@ class Service:
             started_s=self._started_s,
             since_s=self._since_s,
             waits_for=waits_for,
-            port=self._server.port,
+            port=self._server.port or self._config.port,
             nodes=nodes,
             pods=pods,
             total=total,
@@ -245,7 +248,3 @@ class Service:
 
 def _json(found: object) -> Response:
     return Response(body=json.dumps(found).encode(), content_type=_JSON)
-
-
-def _not_found() -> Response:
-    return Response(body=b"not found\n", status="404 Not Found")

@@ -153,16 +153,15 @@ class KubeletPlugin:
 
     def _begin(self) -> None:
         """Start the watch of files and the HTTP server, which the registration does not need."""
-        from cdigen.service.http import SOCKET_FILE, HttpServer, standard_routes  # noqa: PLC0415 - see the module docstring
+        from cdigen.service.http.routes import standard_routes  # noqa: PLC0415 - see the module docstring
+        from cdigen.service.http.server import local_server  # noqa: PLC0415 - likewise
 
         routes = standard_routes(
             metrics=self._provider.metrics(), alive=self._runner.alive, ready=self._provider.reason_unready
         )
         port = self._config.settings.http_port
         self._watch()
-        self._runner.start(
-            self._files, HttpServer(routes, f"{self._config.run_dir}/{SOCKET_FILE}", port=port)
-        )
+        self._runner.start(self._files, local_server(routes, self._config.run_dir, port))
         # Changes before the start of the watch caused no event, so the link reads the folder again.
         self._link.check_folder()
         freeze_objects()

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.plugin_config import NriPluginConfig
     from cdigen.runtimes.spec_cache import SpecCache
-    from cdigen.service.http import HttpServer
+    from cdigen.service.http.server import HttpServer
     from cdigen.service.process.context import ProcessContext
 
 # Seconds. The start waits at most this time for the registration, so that the next steps do not delay the
@@ -185,7 +185,8 @@ class NriPlugin:
         """Start the parts that are not necessary for the registration: log, event sources, HTTP."""
         # These imports would delay the registration.
         from cdigen.nri.metrics import render  # noqa: PLC0415
-        from cdigen.service.http import SOCKET_FILE, HttpServer, standard_routes  # noqa: PLC0415
+        from cdigen.service.http.routes import standard_routes  # noqa: PLC0415
+        from cdigen.service.http.server import local_server  # noqa: PLC0415
         from cdigen.watch.files import FileSource  # noqa: PLC0415
 
         self._log.info("started", version=__version__, index=self._config.index)
@@ -196,7 +197,7 @@ class NriPlugin:
         port = self._config.settings.nri.http_port
         self._files = FileSource()
         self._watch()
-        self._server = HttpServer(routes, f"{self._config.run_dir}/{SOCKET_FILE}", port=port)
+        self._server = local_server(routes, self._config.run_dir, port)
         # On standby, the run directory contains the HTTP socket of the active instance.
         self._runner.start(self._files, *(() if self._shared.is_standby else (self._server,)))
         # The file watches did not exist during the last read of the host. A later change caused no event.

@@ -6,8 +6,7 @@
 - ``host_state``: the current state of the host, from the specs and the daemon's inventory;
 - ``daemon_inventory``: the daemon's inventory, for commands that read it once;
 - ``rundir`` and ``status``: the run directory and its ``status.json``;
-- ``http``, ``http_security``, ``metrics`` and ``durations``: routes on a unix socket and optionally on a
-  loopback port, and Prometheus metrics;
+- ``http``, ``metrics`` and ``durations``: the HTTP server with its routes, and Prometheus metrics;
 - ``liveness`` and ``polling``: a thread that serves a peer, and queries that may hang;
 - ``descriptors``: protobuf messages without generated code.
 """

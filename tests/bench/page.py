@@ -125,7 +125,7 @@ def _get(running: Daemon) -> None:
         data = bytearray()
         while piece := client.recv(1 << 20):
             data += piece
-    if not data.startswith(b"HTTP/1.0 200 ") or not data.endswith(b"</html>\n"):
+    if not data.startswith(b"HTTP/1.1 200 ") or not data.endswith(b"</html>\n"):
         raise SystemExit(f"no page: {bytes(data[:200])!r}")
 
 

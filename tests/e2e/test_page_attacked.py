@@ -8,14 +8,15 @@ import pytest
 from support.browser.page_layout import served
 from support.daemon.http_client import free_port
 
-from cdigen.service.http import HttpServer, Response
+from cdigen.service.http.routes import Response
+from cdigen.service.http.server import local_server
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.browser.chromium import Page
 
-    from cdigen.service.http import Route
+    from cdigen.service.http.routes import Request, Route
 
 # The elements that load a URL, each with a separate path.
 _LOADS = """
@@ -53,14 +54,14 @@ def test_the_daemon_serves_only_followed_links_of_foreign_pages(tab: Page, tmp_p
     port, done = free_port(), list[str]()
 
     def route_of(path: str) -> Route:
-        def route(_: str) -> Response:
+        def route(_: Request) -> Response:
             done.append(path)
             return Response(body=b"done")
 
         return route
 
     routes = {f"/{path}": route_of(path) for path in (*_PATHS, "link")}
-    server = HttpServer(routes, str(tmp_path / "http.sock"), port=port)
+    server = local_server(routes, str(tmp_path), port=port)
     server.start()
     try:
         at = f"http://{name}:{port}"

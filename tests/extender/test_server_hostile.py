@@ -11,37 +11,72 @@ import ssl
 import subprocess
 import threading
 from contextlib import closing, suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.abilities import tool
 from support.kubernetes.certificates import made
-from support.waiting import PATIENCE_S, until
+from support.waiting import PATIENCE_S, pause, until
 
-from cdigen.extender.server import MAX_BODY, MAX_CONNECTIONS, MAX_LARGE, Access, ExtenderServer
+from cdigen.extender.server import DRAIN_S, LIMITS, Access, extender_address
 from cdigen.model.errors import StoreError
-from cdigen.service.http import Response
+from cdigen.service.http.client import MAX_LARGE
+from cdigen.service.http.messages import MAX_BODY
+from cdigen.service.http.routes import Request, Response
+from cdigen.service.http.server import HttpServer
+from cdigen.value import replace
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
-    Serve = Callable[..., ExtenderServer]
+    from cdigen.service.http.routes import Route
+
+    Serve = Callable[..., HttpServer]
+
+MAX_CONNECTIONS = LIMITS.connections
+OPEN_TO_ALL = Access()
+# More than the buffers of a connection.
+LARGE = b"x" * 20_000_000
 
 
-def echo(method: str, path: str, body: bytes) -> Response:
-    if path == "/broken":
-        raise RuntimeError("no")
-    return Response(body=f"{method} {path} {len(body)}".encode())
+def echo(method: str) -> Route:
+    return lambda request: Response(body=f"{method} {request.path} {len(request.body)}".encode())
+
+
+def fail(_: Request) -> Response:
+    raise RuntimeError("no")
+
+
+ROUTES = {
+    **dict.fromkeys(("/x", "/healthz"), echo("GET")),
+    **dict.fromkeys(("POST /x", "POST /0", "POST /1", "POST /2"), echo("POST")),
+    "/broken": fail,
+    "/large": lambda _: Response(body=LARGE),
+}
+
+
+def server_at(
+    host: str = "127.0.0.1",
+    port: int = 0,
+    routes: Mapping[str, Route] = ROUTES,
+    access: Access = OPEN_TO_ALL,
+    *,
+    request_s: float = LIMITS.request_s,
+    idle_s: float = LIMITS.idle_s,
+    **options: Any,
+) -> HttpServer:
+    limits = replace(LIMITS, request_s=request_s, idle_s=idle_s)
+    return HttpServer(extender_address(host, port, routes, access), limits=limits, drain_s=DRAIN_S, **options)
 
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Yield a function that starts servers; the time limit of clients is 1 hour by default."""
-    servers: list[ExtenderServer] = []
+    servers: list[HttpServer] = []
 
-    def start(*, request_s: float = 3600.0, **access: object) -> ExtenderServer:
-        server = ExtenderServer("127.0.0.1", 0, echo, Access(**access), request_s=request_s)  # type: ignore[arg-type]
+    def start(*, request_s: float = 3600.0, idle_s: float = LIMITS.idle_s, **access: object) -> HttpServer:
+        server = server_at(access=Access(**access), request_s=request_s, idle_s=idle_s)  # type: ignore[arg-type]
         server.start()
         servers.append(server)
         return server
@@ -88,10 +123,9 @@ def test_one_connection_serves_several_requests(serve: Serve) -> None:
         (b"POST /x HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
         (b"POST /x HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"411"),
         (b"GET /x HTTP/1.1\r\nContent-Length: 4\r\n\r\nGET ", b"400"),
-        (b"DELETE /x HTTP/1.1\r\n\r\n", b"501"),
+        (b"DELETE /x HTTP/1.1\r\n\r\n", b"405"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n", b"400"),
-        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"414"),
-        (b"GET /x HTTP/1.1\r\n" + b"a: b\r\n" * 200 + b"\r\n", b"431"),
+        (b"GET /" + b"x" * 70_000 + b" HTTP/1.1\r\n\r\n", b"431"),
         (b"GET /x HTTP/1.1\r\na: " + b"b" * 70_000 + b"\r\n\r\n", b"431"),
         (b"GET /broken HTTP/1.1\r\nConnection: close\r\n\r\n", b"500"),
     ],
@@ -114,13 +148,11 @@ def test_many_idle_clients_do_not_block_other_clients(serve: Serve) -> None:
         each.close()
 
 
-@pytest.mark.parametrize(
-    "start", [b"POST /x HTTP/1.1\r\nA: ", b"POST /x HTTP/1.1\r\nContent-Length: 999\r\n\r\n"]
-)
+@pytest.mark.parametrize("start", [b"A: ", b"Content-Length: 999\r\n\r\n"])
 def test_a_slow_client_is_disconnected(serve: Serve, start: bytes) -> None:
     port = serve(request_s=0.5).port
     with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as client:
-        client.sendall(start)
+        client.sendall(b"POST /x HTTP/1.1\r\n" + start)
         assert until(lambda: has_ended(client))
 
 
@@ -151,12 +183,12 @@ def test_the_number_of_large_requests_is_limited_and_small_requests_are_served(s
 def test_a_stopping_server_completes_its_responses() -> None:
     begun, ends, received = threading.Event(), threading.Event(), []
 
-    def slow(_method: str, _path: str, _body: bytes) -> Response:
+    def slow(_: Request) -> Response:
         begun.set()
         ends.wait(PATIENCE_S)
         return Response(body=b"done")
 
-    server = ExtenderServer("127.0.0.1", 0, slow, Access())
+    server = server_at(routes={"/x": slow})
     server.start()
     port = server.port
     with socket.create_connection(("127.0.0.1", port)) as idle:
@@ -182,7 +214,7 @@ def test_a_stopping_server_serves_requests_for_linger_s_and_closes_their_connect
         lingers.set()
         leaves.wait(PATIENCE_S)
 
-    server = ExtenderServer("127.0.0.1", 0, echo, Access(), linger_s=1.0, sleep=linger)
+    server = server_at(linger_s=1.0, sleep=linger)
     server.start()
     with closing(http.client.HTTPConnection("127.0.0.1", server.port, timeout=PATIENCE_S)) as kept:
         kept.request("GET", "/x")
@@ -213,6 +245,13 @@ def test_without_the_token_only_health_is_served(serve: Serve) -> None:
     assert request(port, Authorization=f"Basic {basic}")[0] == 200
 
 
+def test_a_web_page_cannot_send_requests(serve: Serve) -> None:
+    port = serve().port
+    assert request(port, "POST", "/x", b"{}", Origin="http://evil.example")[0] == 403
+    assert request(port, "POST", "/x", b"{}", Origin="null")[0] == 403
+    assert request(port, path="/healthz", Origin="null")[0] == 200
+
+
 def test_an_empty_token_authorizes_no_client(serve: Serve) -> None:
     assert request(serve(token=str).port, Authorization="Bearer ")[0] == 401
 
@@ -223,15 +262,11 @@ def certificate(tmp_path: Path) -> tuple[str, str]:
 
 
 def secure(
-    port: int,
-    authority: str,
-    certificate: tuple[str, str] | None = None,
-    path: str = "/x",
-    method: str = "POST",
+    port: int, authority: str, own: tuple[str, str] | None = None, path: str = "/x", method: str = "POST"
 ) -> str:
     context = ssl.create_default_context(cafile=authority)
-    if certificate:
-        context.load_cert_chain(*certificate)
+    if own:
+        context.load_cert_chain(*own)
     connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_S, context=context)
     try:
         connection.request(method, path, b"abc" if method == "POST" else None)
@@ -252,6 +287,36 @@ def test_tls_is_served_and_a_new_certificate_is_used_at_once(
         shutil.copyfile(new, old + ".new")
         shutil.move(old + ".new", old)
     assert secure(server.port, other[0]) == "POST /x 3"
+
+
+def encrypted(port: int, authority: str) -> ssl.SSLSocket:
+    """Return a client with TLS 1.2, which receives nothing between handshake and response."""
+    context = ssl.create_default_context(cafile=authority)
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    connection = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S)
+    return context.wrap_socket(connection, server_hostname="127.0.0.1")
+
+
+def test_a_tls_connection_is_idle_after_a_response(serve: Serve, certificate: tuple[str, str]) -> None:
+    port = serve(certificate=certificate[0], key=certificate[1], idle_s=0.1).port
+    with encrypted(port, certificate[0]) as client:
+        client.sendall(b"GET /x HTTP/1.1\r\n\r\n")
+        assert client.recv(1 << 12).endswith(b"GET /x 0")
+        # The server closes an idle connection after idle_s, and other connections after request_s.
+        assert client.recv(1) == b""
+
+
+def test_a_tls_client_that_reads_slowly_receives_the_whole_response(
+    serve: Serve, certificate: tuple[str, str]
+) -> None:
+    port = serve(certificate=certificate[0], key=certificate[1]).port
+    with encrypted(port, certificate[0]) as client:
+        client.sendall(b"GET /large HTTP/1.0\r\n\r\n")
+        received = client.recv(1 << 12)
+        pause(2.0)
+        while part := client.recv(1 << 16):
+            received += part
+    assert received.endswith(LARGE)
 
 
 def test_a_client_is_not_served_if_a_newer_client_has_replaced_it_before_its_handshake(
@@ -317,13 +382,13 @@ def test_the_body_of_a_request_without_authorization_is_not_read(serve: Serve) -
 
 def test_an_address_or_certificate_that_cannot_be_used_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="cannot be served"):
-        ExtenderServer("203.0.113.1", 1, echo, Access()).start()
+        server_at("203.0.113.1", 1).start()
     bad = tmp_path / "bad.crt"
     bad.write_text(json.dumps({}))
     with pytest.raises(StoreError, match="cannot be served"):
-        ExtenderServer("127.0.0.1", 0, echo, Access(certificate=str(bad))).start()
+        server_at(access=Access(certificate=str(bad))).start()
     with pytest.raises(StoreError, match=r"missing\.crt: No such file"):
-        ExtenderServer("127.0.0.1", 0, echo, Access(certificate=str(tmp_path / "missing.crt"))).start()
+        server_at(access=Access(certificate=str(tmp_path / "missing.crt"))).start()
 
 
 def test_an_encrypted_key_causes_an_error_and_no_prompt(tmp_path: Path) -> None:
@@ -332,4 +397,4 @@ def test_an_encrypted_key_causes_an_error_and_no_prompt(tmp_path: Path) -> None:
     subprocess.run([tool("openssl"), "ec", "-aes256", "-in", key, "-passout", "pass:x", "-out", locked],
                    check=True, capture_output=True)  # fmt: skip
     with pytest.raises(StoreError, match="the key is encrypted"):
-        ExtenderServer("127.0.0.1", 0, echo, Access(certificate=certificate, key=locked)).start()
+        server_at(access=Access(certificate=certificate, key=locked)).start()

@@ -15,7 +15,7 @@ from support.kubernetes.extender_process import PREFIX, Extender, ready
 from support.kubernetes.gpu_memory_pods import node_object, pod_object
 from support.waiting import limited
 
-from cdigen.extender.server import MAX_BODY
+from cdigen.service.http.messages import MAX_BODY
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cdigen.service.http import HttpServer
+    from cdigen.service.http.server import HttpServer
 
 
 @pytest.fixture
@@ -26,5 +26,5 @@ def path(tmp_path: Path) -> str:
 
 @pytest.fixture
 def server(daemon: Daemon, path: str) -> Iterator[HttpServer]:
-    with serving(daemon.routes(), path, max_age_s=AGE_S) as made:
+    with serving(daemon.routes(), path, request_s=AGE_S, idle_s=AGE_S) as made:
         yield made

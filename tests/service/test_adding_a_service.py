@@ -89,7 +89,7 @@ def test_the_example_serves_the_devices_in_specs_until_a_signal_ends_it(root: Pa
     run_dir = tmp_path / "service"
     with running(root, run_dir) as process:
         assert until(lambda: status(run_dir).get("devices") == BOTH)
-        assert response(run_dir, "/healthz").startswith("HTTP/1.0 200 OK")
+        assert response(run_dir, "/healthz").startswith("HTTP/1.1 200 OK")
         write_spec(root, "0")
         assert until(lambda: status(run_dir).get("devices") == BOTH[:1])
         process.send_signal(signal.SIGTERM)
@@ -105,11 +105,11 @@ def test_the_example_reports_its_devices_as_metrics_and_is_ready_if_there_are_de
     (root / "run/cdi/vendor.json").unlink()
     with running(root, run_dir):
         assert until(lambda: status(run_dir))
-        assert response(run_dir, "/readyz").startswith("HTTP/1.0 503 ")
+        assert response(run_dir, "/readyz").startswith("HTTP/1.1 503 ")
         assert "counted_devices 0.0\n" in response(run_dir, "/metrics")
         write_spec(root, "0", "1")
         assert until(lambda: status(run_dir).get("devices") == BOTH)
-        assert response(run_dir, "/readyz").startswith("HTTP/1.0 200 OK")
+        assert response(run_dir, "/readyz").startswith("HTTP/1.1 200 OK")
         found = response(run_dir, "/metrics")
         assert "counted_devices 2.0\n" in found
         assert "cdigen_build_info{" in found

@@ -21,12 +21,16 @@ from support.daemon.http_client import (
     get,
     raw_response,
     received,
+    server_of,
     serving,
 )
 from support.waiting import PATIENCE_S, limited, pause, until
 
-from cdigen.service import http
-from cdigen.service.http import MAX_CONNECTIONS, HttpServer, standard_routes
+from cdigen.service.http.client import ClientLimits
+from cdigen.service.http.routes import Request, Response, standard_routes
+from cdigen.service.http.server import LOOPBACK, Address, BoundSocket, HttpServer
+
+MAX_CONNECTIONS = ClientLimits().connections
 
 
 @pytest.mark.usefixtures("server")
@@ -83,8 +87,8 @@ def test_only_root_and_its_group_may_connect(path: str) -> None:
     [
         (b"GET /metrics HTTP/1.1\r\nX: " + b"x" * 100_000 + b"\r\n\r\n", b"431"),
         (b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n", b"431"),
-        (b"GET /metrics HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n", b"413"),
-        (b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", b"413"),
+        (b"GET /metrics HTTP/1.1\r\nContent-Length: 1000000000\r\n\r\n", b"400"),
+        (b"GET /metrics HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", b"400"),
         (b"GET /metrics HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"400"),
         (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", b"400"),
         (b"get /metrics\r\nbroken\r\n\r\n", b"400"),
@@ -123,7 +127,7 @@ def test_a_slow_client_is_disconnected_after_the_maximum_age(path: str) -> None:
 
 def test_many_slow_clients_do_not_block_a_normal_client(daemon: Daemon, path: str) -> None:
     # No client reaches the maximum age before the timeout of the normal client.
-    with serving(daemon.routes(), path, max_age_s=10 * PATIENCE_S), ExitStack() as held:
+    with serving(daemon.routes(), path, request_s=10 * PATIENCE_S), ExitStack() as held:
         # Other tests of this process may have left open descriptors.
         without_crowd = len(os.listdir("/proc/self/fd"))
         for number in range(5 * MAX_CONNECTIONS):
@@ -136,14 +140,14 @@ def test_many_slow_clients_do_not_block_a_normal_client(daemon: Daemon, path: st
 def test_many_clients_at_the_port_disconnect_no_client_of_the_socket(daemon: Daemon, path: str) -> None:
     port = free_port()
     with (
-        serving(daemon.routes(), path, port=port, max_age_s=10 * PATIENCE_S),
+        serving(daemon.routes(), path, port=port, request_s=10 * PATIENCE_S),
         connected(path) as normal,
         ExitStack() as held,
     ):
         normal.sendall(b"GET /met")
         assert get(path, "/healthz")[0] == 200
         for _ in range(5 * MAX_CONNECTIONS):
-            client = socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S)
+            client = socket.create_connection((LOOPBACK, port), timeout=PATIENCE_S)
             held.enter_context(client).sendall(b"GET /met")
         normal.sendall(b"rics HTTP/1.0\r\n\r\n")
         assert received(normal).endswith(b"cdigen_up 1\n")
@@ -170,7 +174,7 @@ def test_a_client_that_reads_no_response_stays_connected_before_the_maximum_age(
     daemon: Daemon, path: str
 ) -> None:
     daemon.body = b"x" * 1_000_000
-    with serving(daemon.routes(), path, max_age_s=10 * PATIENCE_S), connected(path) as greedy:
+    with serving(daemon.routes(), path, request_s=10 * PATIENCE_S), connected(path) as greedy:
         greedy.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" * 20)
         ended = select.poll()
         ended.register(greedy, 0)  # POLLHUP is always reported
@@ -200,8 +204,8 @@ def test_the_responses_to_many_requests_on_one_connection_are_in_order(path: str
 
 
 def worker_threads() -> int:
-    """Return the number of waitress's threads that handle requests."""
-    return sum(thread.name.startswith("waitress-") for thread in threading.enumerate())
+    """Return the number of threads that run routes."""
+    return sum(thread.name == "http-route" for thread in threading.enumerate())
 
 
 def test_a_blocking_route_does_not_block_other_routes_and_threads_start_on_demand(
@@ -209,19 +213,19 @@ def test_a_blocking_route_does_not_block_other_routes_and_threads_start_on_deman
 ) -> None:
     may_return = threading.Event()
 
-    def wait(_: str) -> http.Response:
+    def wait(_: Request) -> Response:
         may_return.wait(PATIENCE_S)
-        return http.Response(body=b"late")
+        return Response(body=b"late")
 
-    with serving({**daemon.routes(), "/slow": wait}, path, threads=3), ExitStack() as held:
-        assert worker_threads() == 1
+    with serving({**daemon.routes(), "/slow": wait}, path, running_routes=3), ExitStack() as held:
+        assert worker_threads() == 0
         slow = [held.enter_context(connected(path)) for _ in range(2)]
         held.callback(may_return.set)
         for client in slow:
             client.sendall(b"GET /slow HTTP/1.0\r\n\r\n")
         for _ in range(20):
             assert get(path, "/healthz")[0] == 200
-        assert worker_threads() == 3
+        assert until(lambda: worker_threads() == 2)
         assert not select.select(slow, [], [], 0)[0]
         may_return.set()
         assert [received(client).rpartition(b"\n")[2] for client in slow] == [b"late", b"late"]
@@ -245,7 +249,7 @@ def test_stopping_takes_less_than_a_second_with_connected_clients(
 ) -> None:
     took = []
     for _ in range(3):
-        server = HttpServer(daemon.routes(), path)
+        server = server_of(daemon.routes(), path)
         server.start()
         clients = [connected(path) for _ in range(5)]
         clients[0].sendall(b"GET /met")
@@ -253,12 +257,37 @@ def test_stopping_takes_less_than_a_second_with_connected_clients(
         server.stop()
         took.append(time.monotonic() - begun)
         assert not os.path.exists(path)
-        assert until(lambda: "http" not in {thread.name for thread in threading.enumerate()})
+        assert until(lambda: "cdigen-http" not in {thread.name for thread in threading.enumerate()})
         for client in clients:
             with client:
                 assert received(client) == b""
         server.stop()
     assert min(took) < within_s
+
+
+def test_a_stopping_server_sends_the_rest_of_a_response(path: str) -> None:
+    body = b"x" * 5_000_000
+    limits = ClientLimits(request_s=10 * PATIENCE_S)
+    address = Address(routes={"/large": lambda _: Response(body=body)}, bind=lambda: BoundSocket(path))
+    server = HttpServer(address, limits=limits, drain_s=PATIENCE_S)
+    server.start()
+    with connected(path) as client:
+        client.sendall(b"GET /large HTTP/1.0\r\n\r\n")
+        assert client.recv(1)
+        ending = threading.Thread(target=server.stop)
+        ending.start()
+        assert until(lambda: not listens(path))
+        assert received(client).endswith(body)
+        ending.join()
+
+
+def listens(path: str) -> bool:
+    """Return whether a client can connect."""
+    try:
+        connected(path).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_a_stopped_server_reports_a_problem(server: HttpServer) -> None:
@@ -270,7 +299,7 @@ def test_a_stopped_server_reports_a_problem(server: HttpServer) -> None:
 @pytest.mark.usefixtures("server")
 def test_without_clients_the_thread_of_the_server_does_not_run(path: str) -> None:
     assert get(path, "/healthz")[0] == 200
-    thread = next(each for each in threading.enumerate() if each.name == "http")
+    thread = next(each for each in threading.enumerate() if each.name == "cdigen-http")
     switches = Path(f"/proc/self/task/{thread.native_id}/status")
 
     def count() -> int:
@@ -287,9 +316,9 @@ def test_without_clients_the_thread_of_the_server_does_not_run(path: str) -> Non
 
 
 def test_a_route_receives_the_query_and_sets_the_content_type(daemon: Daemon, path: str) -> None:
-    def page(query: str) -> http.Response:
-        return http.Response(
-            body=f"<p>{query}</p>".encode(),
+    def page(request: Request) -> Response:
+        return Response(
+            body=f"<p>{request.query}</p>".encode(),
             content_type="text/html; charset=utf-8",
             headers=(("Content-Security-Policy", "default-src 'none'"),),
         )

@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from support.daemon.http_client import answer, free_port, get, serving
+from support.daemon.http_client import answer, free_port, get, server_of, serving
 from support.waiting import PATIENCE_S
 
 from cdigen.model.errors import StoreError
-from cdigen.service import http
-from cdigen.service.http import HttpServer
+from cdigen.service.http.routes import Response
+from cdigen.service.http.server import LOOPBACK
 
 if TYPE_CHECKING:
     from support.daemon.http_client import Daemon
+
+    from cdigen.service.http.routes import Route
+    from cdigen.service.http.server import HttpServer
 
 
 def test_the_socket_of_an_ended_daemon_is_replaced(daemon: Daemon, path: str) -> None:
@@ -30,7 +33,7 @@ def test_the_socket_of_a_running_daemon_is_not_replaced(
     daemon: Daemon, path: str, server: HttpServer
 ) -> None:
     with pytest.raises(StoreError, match="in use by another process"):
-        HttpServer(daemon.routes(), path).start()
+        server_of(daemon.routes(), path).start()
     assert get(path, "/healthz")[0] == 200
     assert server.problem() == ""
 
@@ -48,7 +51,7 @@ def test_a_file_that_is_not_a_socket_of_cdigen_is_kept(
         foreign.symlink_to(tmp_path / "elsewhere")
     before = foreign.lstat()
     with pytest.raises(StoreError, match="not a socket of cdigen"):
-        HttpServer(daemon.routes(), path).start()
+        server_of(daemon.routes(), path).start()
     assert foreign.lstat().st_ino == before.st_ino
 
 
@@ -61,12 +64,12 @@ def test_a_socket_of_another_process_at_the_same_path_is_not_removed(daemon: Dae
 
 def test_a_path_too_long_for_a_socket_is_refused_with_a_message(daemon: Daemon, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="107 bytes at most"):
-        HttpServer(daemon.routes(), str(tmp_path / ("x" * 120))).start()
+        server_of(daemon.routes(), str(tmp_path / ("x" * 120) / "http.sock")).start()
 
 
 def test_a_missing_run_directory_is_refused_with_a_message(daemon: Daemon, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"cannot make the socket .*No such file"):
-        HttpServer(daemon.routes(), str(tmp_path / "gone/http.sock")).start()
+        server_of(daemon.routes(), str(tmp_path / "gone/http.sock")).start()
 
 
 def test_a_loopback_port_serves_the_same_routes_as_the_socket(daemon: Daemon, path: str) -> None:
@@ -75,12 +78,12 @@ def test_a_loopback_port_serves_the_same_routes_as_the_socket(daemon: Daemon, pa
         assert answer(port, "/metrics") == (200, "cdigen_up 1\n")
         assert get(path, "/metrics")[0] == 200
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S)
+        socket.create_connection((LOOPBACK, port), timeout=PATIENCE_S)
 
 
 def test_a_route_of_the_port_may_differ_from_the_route_of_the_socket(daemon: Daemon, path: str) -> None:
     port = free_port()
-    public: dict[str, http.Route] = {"/metrics": lambda _: http.Response(body=b"nothing for all\n")}
+    public: dict[str, Route] = {"/metrics": lambda _: Response(body=b"nothing for all\n")}
     with serving(daemon.routes(), path, port=port, port_routes=public):
         assert answer(port, "/metrics") == (200, "nothing for all\n")
         assert answer(port, "/healthz") == (200, "ok\n")

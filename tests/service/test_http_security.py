@@ -9,12 +9,15 @@ import pytest
 from support.daemon.http_client import free_port, raw_response, received, serving
 from support.waiting import PATIENCE_S
 
-from cdigen.service import http
-from cdigen.service.http import Response
-from cdigen.service.http_security import refusal
+from cdigen.service.http.messages import parse_head
+from cdigen.service.http.routes import RefusedRequest, Response
+from cdigen.service.http.security import refuse
+from cdigen.service.http.server import LOOPBACK
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from cdigen.service.http.routes import Route
 
 SECRET = b"this text is secret"
 
@@ -22,7 +25,7 @@ SECRET = b"this text is secret"
 @pytest.fixture
 def port(path: str) -> Iterator[int]:
     number = free_port()
-    routes: dict[str, http.Route] = {
+    routes: dict[str, Route] = {
         "/": lambda _: Response(body=SECRET),
         "/page": lambda _: Response(
             body=SECRET, headers=(("Content-Security-Policy", "default-src 'self'"),)
@@ -35,7 +38,7 @@ def port(path: str) -> Iterator[int]:
 
 def response(port: int, *lines: str, target: str = "/", version: str = "1.1", method: str = "GET") -> bytes:
     request = "\r\n".join((f"{method} {target} HTTP/{version}", *lines, "Connection: close", "", ""))
-    with socket.create_connection((http.LOOPBACK, port), timeout=PATIENCE_S) as client:
+    with socket.create_connection((LOOPBACK, port), timeout=PATIENCE_S) as client:
         client.sendall(request.encode())
         return received(client)
 
@@ -78,9 +81,11 @@ def test_the_host_name_of_the_nvidia_docker_1_0_command_is_permitted(port: int) 
 
 
 def test_at_port_80_the_host_name_plugin_is_refused() -> None:
-    request = {"HTTP_HOST": "plugin", "PATH_INFO": "/docker/cli", "SERVER_PORT": "80"}
-    assert refusal(request)[0].startswith("421 ")
-    assert refusal({**request, "SERVER_PORT": "3476"}) == ("", "")
+    head = parse_head(b"GET /docker/cli HTTP/1.1\r\nHost: plugin\r\n\r\n")
+    with pytest.raises(RefusedRequest) as refused:
+        refuse(head, 80)
+    assert refused.value.response.status.startswith("421 ")
+    refuse(head, 3476)
 
 
 def test_two_host_headers_and_a_host_in_the_target_are_refused(port: int) -> None:

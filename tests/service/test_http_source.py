@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.abilities import cannot_run
+from support.daemon.http_client import server_of
 from support.daemon.watching import TriggerRecorder, kills_threads
 from support.paths import REPOSITORY
 from support.waiting import until
 
-from cdigen.service.http import HttpServer, standard_routes
+from cdigen.service.http.routes import standard_routes
 from cdigen.watch.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def recorder() -> TriggerRecorder:
 
 @pytest.fixture
 def supervisor(recorder: TriggerRecorder, path: str) -> Iterator[Supervisor]:
-    made = Supervisor((HttpServer(ROUTES, path),), recorder.queue, clock=Clock())
+    made = Supervisor((server_of(ROUTES, path),), recorder.queue, clock=Clock())
     made.start()
     yield made
     made.stop()
@@ -68,17 +69,34 @@ def is_restored(supervisor: Supervisor) -> bool:
 def test_an_ended_thread_is_reported_and_restarted(
     recorder: TriggerRecorder, path: str, supervisor: Supervisor
 ) -> None:
-    (thread,) = [each for each in threading.enumerate() if each.name == "http"]
+    (thread,) = [each for each in threading.enumerate() if each.name == "cdigen-http"]
     assert thread.ident is not None
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(SystemExit))
     # The thread ends when it runs Python code again.
     connects(path)
     assert recorder.receives("stopped unexpectedly")
     thread.join()
-    assert supervisor.health() == {"http": "the thread that serves HTTP has ended"}
+    assert supervisor.health() == {"http": "the source's thread has ended: killed"}
     assert until(lambda: is_restored(supervisor))
     assert connects(path)
     assert recorder.receives("started again")
+
+
+def test_without_a_thread_the_server_is_started_again(
+    path: str, recorder: TriggerRecorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    supervisor = Supervisor((server_of(ROUTES, path),), recorder.queue, clock=Clock())
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        supervisor.start()
+    assert "no thread can be started" in supervisor.health()["http"]
+    assert not os.path.exists(path)
+    assert until(lambda: is_restored(supervisor))
+    assert connects(path)
+    supervisor.stop()
 
 
 def test_a_removed_socket_is_reported_and_created_again(path: str, supervisor: Supervisor) -> None:
@@ -92,7 +110,7 @@ def test_a_socket_that_cannot_be_created_is_a_problem_until_the_obstacle_is_remo
     path: str, recorder: TriggerRecorder
 ) -> None:
     os.mkdir(path)
-    supervisor = Supervisor((HttpServer(ROUTES, path),), recorder.queue, clock=Clock())
+    supervisor = Supervisor((server_of(ROUTES, path),), recorder.queue, clock=Clock())
     supervisor.start()
     assert supervisor.health() == {"http": f"{path} exists and is not a socket of cdigen (move it away)"}
     os.rmdir(path)
@@ -104,7 +122,8 @@ def test_a_socket_that_cannot_be_created_is_a_problem_until_the_obstacle_is_remo
 # A child that forbids IPv4 sockets with seccomp, as RestrictAddressFamilies= of the unit does.
 REFUSED = """
 import ctypes, errno, struct, sys
-from cdigen.service.http import HttpServer, standard_routes
+from cdigen.service.http.routes import standard_routes
+from cdigen.service.http.server import local_server
 AF_INET, SYS_SOCKET = 2, 41
 def statement(code, jt, jf, k):
     return struct.pack("HBBI", code, jt, jf, k)
@@ -121,7 +140,7 @@ filtered = Program(len(program) // 8, ctypes.addressof(held))
 if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.byref(filtered), 0, 0):
     print("no seccomp")
     sys.exit(0)
-server = HttpServer(standard_routes(metrics=bytes, alive=str, ready=str), sys.argv[1], port=9095)
+server = local_server(standard_routes(metrics=bytes, alive=str, ready=str), sys.argv[1], port=9095)
 server.start()
 print(server.problem())
 server.stop()
@@ -132,7 +151,11 @@ def test_if_the_unit_permits_no_network_the_problem_names_the_drop_in(path: str)
     if os.uname().machine != "x86_64":
         cannot_run("the filter in this test has the numbers of x86_64")
     done = subprocess.run(
-        [sys.executable, "-c", REFUSED, path], cwd=REPOSITORY, check=True, capture_output=True, text=True
+        [sys.executable, "-c", REFUSED, os.path.dirname(path)],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
     )
     if done.stdout.startswith("no seccomp"):
         cannot_run("no seccomp filter can be set")

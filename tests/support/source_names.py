@@ -119,8 +119,8 @@ def variables() -> set[str]:
             if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple):
                 names = (text for element in node.value.elts for text in texts(element, {}))
                 found.update(name for name in names if name.startswith("NRI_PLUGIN_"))
-    # Not environment variables of cdigen: the variables of a WSGI request, and a variable of CRI-O.
-    return found - {"PATH_INFO", "REQUEST_METHOD", "CONTAINER_CDI_SPEC_DIRS"}
+    # A variable of CRI-O, not of cdigen.
+    return found - {"CONTAINER_CDI_SPEC_DIRS"}
 
 
 def options() -> dict[str, set[str]]:

@@ -43,8 +43,6 @@ def _without(name: str) -> Iterator[None]:
 with _without("rich"):
     import structlog
 
-# Waitress logs a warning for every client that it disconnects.
-_LEAST_LEVEL = {"waitress": logging.ERROR}
 # Seconds. A reader of the log reads a line within microseconds, or has stopped reading.
 WAIT_S = 0.2
 
@@ -137,8 +135,6 @@ def capture_libraries(logger: FilteringBoundLogger) -> None:
     root = logging.getLogger()
     root.handlers[:] = [_Bridge(logger)]
     root.setLevel(logging.WARNING)
-    for name, level in _LEAST_LEVEL.items():
-        logging.getLogger(name).setLevel(level)
 
 
 def log_sources(

@@ -16,12 +16,11 @@ from cdigen.service.process import log
 @pytest.fixture
 def libraries() -> Iterator[None]:
     """Restore the standard library's logging after the test."""
-    root, waitress = logging.getLogger(), logging.getLogger("waitress")
-    before = (root.handlers[:], root.level, waitress.level)
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
     yield
     root.handlers[:] = before[0]
     root.setLevel(before[1])
-    waitress.setLevel(before[2])
 
 
 def test_a_line_is_json_with_time_level_and_event_first(pipe: tuple[int, Read]) -> None:
@@ -59,11 +58,10 @@ def test_messages_of_libraries_are_logged(pipe: tuple[int, Read]) -> None:
     log.capture_libraries(log.make_logger(fd=pipe[0]))
     logging.getLogger("watchdog").warning("queue of %d", 7)
     logging.getLogger("watchdog").info("not this")
-    logging.getLogger("waitress.queue").warning("nor this")
-    logging.getLogger("waitress").critical("but this")
+    logging.getLogger("asyncio").critical("but this")
     assert [(line["logger"], line["level"], line["event"]) for line in pipe[1]()] == [
         ("watchdog", "warning", "queue of 7"),
-        ("waitress", "error", "but this"),
+        ("asyncio", "error", "but this"),
     ]
 
 

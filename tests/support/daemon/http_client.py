@@ -1,4 +1,7 @@
-"""A server of metrics and health: ``Daemon``, ``serving``; and raw clients: ``get``, ``answer``."""
+"""Servers of metrics and health, and raw clients.
+
+``Daemon``, ``server_of`` and ``serving`` are for servers. ``get`` and ``answer`` are clients.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from support.waiting import PATIENCE_S
 
-from cdigen.service import http
-from cdigen.service.http import HttpServer, standard_routes
+from cdigen.service.http.client import ClientLimits
+from cdigen.service.http.routes import standard_routes
+from cdigen.service.http.server import LOOPBACK, SOCKET_FILE, HttpServer, local_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
+
+    from cdigen.service.http.routes import Route, Routes
 
 AGE_S = 1.5
 
@@ -26,14 +32,23 @@ class Daemon:
         self.unready = ""
         self.body = b"cdigen_up 1\n"
 
-    def routes(self) -> dict[str, http.Route]:
+    def routes(self) -> dict[str, Route]:
         return standard_routes(metrics=lambda: self.body, alive=lambda: self.dead, ready=lambda: self.unready)
 
 
+def server_of(
+    routes: Routes, path: str, *, port: int = 0, port_routes: Routes | None = None, **limits: Any
+) -> HttpServer:
+    """Return a server of ROUTES on the socket PATH, and on the loopback port PORT if PORT is not 0."""
+    run_dir, name = os.path.split(path)
+    assert name == SOCKET_FILE
+    return local_server(routes, run_dir, port, port_routes, ClientLimits(**limits))
+
+
 @contextmanager
-def serving(routes: Mapping[str, http.Route], path: str, **options: Any) -> Iterator[HttpServer]:
+def serving(routes: Routes, path: str, **options: Any) -> Iterator[HttpServer]:
     """Serve ROUTES on the socket PATH until the body ends."""
-    server = HttpServer(routes, path, **options)
+    server = server_of(routes, path, **options)
     server.start()
     try:
         yield server
@@ -44,7 +59,7 @@ def serving(routes: Mapping[str, http.Route], path: str, **options: Any) -> Iter
 def connected(place: str | int) -> socket.socket:
     """Return a client that is connected to PLACE, the path of a socket or a port."""
     if isinstance(place, int):
-        return socket.create_connection((http.LOOPBACK, place), timeout=PATIENCE_S)
+        return socket.create_connection((LOOPBACK, place), timeout=PATIENCE_S)
     # The path of a socket has 107 bytes at most.
     folder = os.open(os.path.dirname(place), os.O_PATH)
     client = socket.socket(socket.AF_UNIX)
@@ -98,6 +113,6 @@ def answer(place: str | int, target: str) -> tuple[int, str]:
 
 def free_port() -> int:
     with socket.socket() as probe:
-        probe.bind((http.LOOPBACK, 0))
+        probe.bind((LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port

@@ -1,4 +1,4 @@
-"""`choose`: the choice of accelerators or parts by value, for `AvailableDevices`, which chooses by position."""
+"""`choose`: the choice of accelerators or parts by value; `AvailableDevices` chooses by position."""
 
 from __future__ import annotations
 
