@@ -57,9 +57,10 @@ def test_the_standby_registers_the_devices_at_once_when_the_active_instance_ends
 def test_a_late_end_of_the_old_instance_does_not_remove_the_devices_of_the_new_instance(
     side: Side, late_s: float
 ) -> None:
-    side.kubelet.forgets_after_s = late_s
     with standby(side) as (first, old):
+        # On a busy machine, the active instance may have registered twice.
+        side.kubelet.forgets_after_s, registered = late_s, len(side.kubelet.registered)
         first.stop()
         assert until(lambda: side.kubelet.forgotten)
         assert until(lambda: side.kubelet.endpoints.get(GPU, old) is not old and side.lists(8))
-        assert len(side.kubelet.registered) == 2
+        assert len(side.kubelet.registered) == registered + 1

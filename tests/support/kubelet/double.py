@@ -139,9 +139,10 @@ class Kubelet:
 
     def kill(self) -> None:
         """End like a killed process: connections are closed, socket files stay."""
-        # A plugin may register meanwhile, in a thread of the server.
+        # A plugin may register meanwhile, in a thread of the server, and ``_forget`` may remove an endpoint.
         while self.endpoints:
-            self.endpoints.popitem()[1].stop()
+            with suppress(KeyError):
+                self.endpoints.popitem()[1].stop()
         for server in self._servers:
             server.stop(grace=None).wait()
         self._servers.clear()
