@@ -26,7 +26,7 @@ ELSEWHERE = (
     "support/waiting.py",
     "watch/",
 )
-CLOCKS = frozenset({"time.monotonic", "time.perf_counter", "time.time"})
+CLOCKS = frozenset({"time.monotonic", "time.perf_counter", "time.process_time", "process_time", "time.time"})
 TOOK = frozenset({"took", "took_s"})
 # Arguments that are deadlines, and methods whose first argument is a deadline.
 DEADLINES = frozenset({"timeout", "within_s"})
@@ -125,6 +125,7 @@ BEGAN = "began = time.monotonic()\n"
         (f"LIMIT_S = 2.0\n{BEGAN}assert LIMIT_S > time.monotonic() - began", [3]),
         (f"{BEGAN}gone = time.monotonic() - began\nassert 1 <= gone < 5", [3]),
         ("code, took = running.stop()\nassert (code, took < 6) == (0, True)", [2]),
+        ("began = time.process_time()\nassert time.process_time() - began < 5", [2]),
         (f"{BEGAN}assert time.monotonic() - began < {PATIENCE_S}", []),
         (f"{BEGAN}assert time.monotonic() - began >= 2", []),
         (f"{BEGAN}assert time.monotonic() - began < within_s", []),

@@ -148,6 +148,7 @@ def test_an_alias_in_a_list_has_its_own_position() -> None:
     }
 
 
+@pytest.mark.wall_clock
 def test_a_long_key_is_not_copied_for_each_list_below_it() -> None:
     text = f"? {'k' * (2 << 20)}\n: [{'[],' * 30_000}]\n"
     begun_s = process_time()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from support.kubelet.gpu_memory_side import OFFER, PATIENT, SIZES, Side, bound, running_side, wait
-from support.kubelet.gpu_memory_world import NODE, World
+from support.kubelet.gpu_memory_world import NODE, POD, World
 from support.kubelet.host_resources import preferred
 from support.kubelet.resources import listed
 from support.kubernetes.api_server import ApiServer
@@ -198,7 +198,11 @@ def test_reservations_in_a_ledger_of_another_namespace_stay_and_are_reported(tmp
 
 def bind_elsewhere(side: Side, name: str) -> None:
     """Set the ledger namespace in the annotation of the pod NAME to another namespace."""
-    side.server.change(lambda _: side.annotations(name).update({names.LEDGER_NAMESPACE: "another"}))
+    found = side.world.cluster.objects[POD + name]
+    annotations = found["metadata"]["annotations"] | {names.LEDGER_NAMESPACE: "another"}
+    changed = found | {"metadata": found["metadata"] | {"annotations": annotations}}
+    # A new version: otherwise the agent keeps the annotations that it has read before.
+    side.server.change(lambda cluster: cluster.put(POD + name, changed))
 
 
 def test_only_the_ledger_namespace_of_the_pod_that_was_bound_last_is_checked(side: Side) -> None:

@@ -1,11 +1,11 @@
 """Requests in the variables of vendors other than NVIDIA."""
 
 import re
-from time import process_time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.cost import calls
 from support.nri.host import DEVICES, POD, allowed, container, devices, outcome, policy
 from support.nri.vendor_kinds import KINDS, VARIABLES, spec
 from support.paths import REPOSITORY
@@ -15,6 +15,9 @@ from cdigen.nri.decision.policy import needs_decision, policy_of, requests_devic
 from cdigen.nri.decision.select import DeviceNames
 from cdigen.nri.decision.vendor_variables import vendor_variables_of
 from cdigen.vendors.registry import visible_devices
+
+# A list of 12,000 numbers makes 61,000 calls.
+MOST_CALLS = 300_000
 
 
 @pytest.mark.parametrize("variable", VARIABLES)
@@ -280,9 +283,8 @@ def test_a_container_with_a_vendors_variable_requests_devices(variable: str) -> 
     ids=lambda value: value[:12].encode("unicode_escape").decode(),
 )
 def test_a_hostile_value_is_refused_quickly_with_a_reason_of_one_line(variable: str, value: str) -> None:
-    start_s = process_time()
     decision = outcome(f"{variable}={value}", names=spec(KINDS[variable]))
-    assert process_time() - start_s < 0.5
+    assert calls(lambda: outcome(f"{variable}={value}", names=spec(KINDS[variable]))) < MOST_CALLS
     if decision.outcome == "nothing":
         # The variable can be for another resource of Swarm.
         assert variable.startswith("DOCKER_")
@@ -295,9 +297,9 @@ def test_a_hostile_value_is_refused_quickly_with_a_reason_of_one_line(variable: 
 
 def test_ten_thousand_variables_of_swarm_are_read_quickly() -> None:
     env = [f"DOCKER_RESOURCE_{number}=sd{number}" for number in range(10_000)]
-    start_s = process_time()
-    assert devices(*env, "AMD_VISIBLE_DEVICES=1", names=spec("amd.com/gpu")) == ("amd.com/gpu=1",)
-    assert process_time() - start_s < 0.5
+    env.append("AMD_VISIBLE_DEVICES=1")
+    assert devices(*env, names=spec("amd.com/gpu")) == ("amd.com/gpu=1",)
+    assert calls(lambda: devices(*env, names=spec("amd.com/gpu"))) < MOST_CALLS
 
 
 @given(st.sampled_from(VARIABLES), st.text(alphabet="0123456789-,xXabcdefAL lnopu=/.", max_size=40))

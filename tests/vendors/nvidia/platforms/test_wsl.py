@@ -172,6 +172,7 @@ def test_the_version_is_the_last_five_digits_of_the_windows_version(head: bytes,
     assert wsl.parse_inf(head) == version
 
 
+@pytest.mark.wall_clock
 @pytest.mark.parametrize("before", [b"", b"DriverVer", b"DriverVer = ,", b"DriverVer = 1, 1."])
 def test_long_white_space_and_digits_are_parsed_in_half_a_second(before: bytes) -> None:
     for endless in (b"\n", b" ", b"\t\r\n", b"1", b"1.", b" ,"):
