@@ -25,7 +25,7 @@ from cdigen.config.types import (
     quote,
 )
 from cdigen.model.errors import ConfigError
-from cdigen.model.findings import Finding, errors
+from cdigen.model.findings import Finding
 from cdigen.model.profile import Profile
 
 TYPE_CHECKING = False
@@ -60,11 +60,9 @@ def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings,
         root = compose(data, file)
     except NoTreeError as error:
         return Settings(), (error.finding,)
-    return (
-        (Settings(), ())
-        if root is None
-        else _ConfigurationReader(file, Vendors(known=vendors)).settings(root)
-    )
+    if root is None:
+        return Settings(), ()
+    return _ConfigurationReader(file, Vendors(known=vendors)).settings(root)
 
 
 def as_error(found: tuple[Finding, ...]) -> ConfigError:
@@ -94,6 +92,7 @@ class TableReader:
         self.file = file
         self.vendors = vendors
         self.found: list[Finding] = []
+        self._errors = 0
 
     def mapping(self, root: yaml.Node, keys: Iterable[Key], where: str) -> dict[str, Any]:
         """Return the values of the mapping ROOT by the field names of KEYS; an invalid value is INVALID."""
@@ -156,15 +155,15 @@ class TableReader:
             if node_type(item) != "mapping":
                 self.add(item, f"{at} must be a list of mappings, not of {describe(item)}")
                 continue
-            before = len(errors(self.found))
+            before = self._errors
             values = self.mapping(item, type_.keys, f"{at}{self.separator}")
             for key in type_.keys:
                 if key.is_required and (key.field or key.name) not in values:
                     self.add(item, f"{at}: the key {key.name!r} is missing")
-            if len(errors(self.found)) == before:
+            if self._errors == before:
                 row = type_.cls(**valid(values))
                 self.check_row(item, row, rows)
-                if len(errors(self.found)) == before:
+                if self._errors == before:
                     rows.append(row)
         return tuple(rows) if rows or not node.value else INVALID
 
@@ -178,6 +177,7 @@ class TableReader:
             severity=severity, rule=self.rule, path=self.file, message=problem, hint=self.hint, place=place
         )
         self.found.append(found)
+        self._errors += severity == "error"
         return INVALID
 
 

@@ -1,6 +1,7 @@
 """The scheduler extender for shared GPUs, with gpushare's protocol. Several replicas may run at once.
 
-``index`` has the pods and nodes from the events of the API. ``placement`` chooses GPUs. ``answers`` has the
-results for filter, prioritize and inspect. ``binding`` reserves GPUs and binds pods. ``server`` has the
-address and its requirements for clients, and ``service`` is the process.
+``index`` has the pods and nodes, which ``watched_index`` keeps up to date. ``placement`` chooses GPUs.
+``answers`` has the results for filter, prioritize and inspect. ``binding`` has the calls that reserve GPUs
+and bind a pod, and ``binder`` sends them. ``server`` has the address and its requirements for clients, and
+``service`` is the process.
 """

@@ -2,7 +2,7 @@
 
 - ``levels``: the relation of two devices (``relation``);
 - ``matrix``: all relations as text, in the form of nvidia-smi;
-- ``choose``: the choice of devices for one container (``choose``);
+- ``choose``: the choice of devices for containers (``AvailableDevices``);
 - ``bestset``: the search that ``choose`` uses; it reads only numbers;
 - ``svg``: the picture (``picture``);
 - ``labels`` and ``widths``: the texts of the picture and the widths of texts;

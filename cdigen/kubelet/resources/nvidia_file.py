@@ -127,12 +127,13 @@ class _NvidiaReader(TableReader):
             present[name] = value
             if name not in known:
                 self.add(key, f"{path} is unknown and ignored", "warning")
-            elif known[name].text and value.value != _ALL:
+            elif known[name].text and not _is_unset(value) and value.value != _ALL:
                 self.add(key, f"{path} {known[name].text}", "info")
-        if not _is_unset(present.get("mps")) and "timeSlicing" in present:
-            node = present.pop("timeSlicing")
+        pairs = {name: node for name, node in present.items() if name in known and not _is_unset(node)}
+        if "mps" in pairs and "timeSlicing" in pairs:
+            node = pairs.pop("timeSlicing")
             self.add(node, f"{where}timeSlicing is ignored, because {where}mps is set", "warning")
-        return ((name, node) for name, node in present.items() if name in known and not _is_unset(node))
+        return iter(pairs.items())
 
     def check_row(self, node: yaml.Node, row: Any, _others: list[Any]) -> None:
         """Add a fault at NODE if ROW has a count of devices that are not GPUs."""
@@ -141,8 +142,8 @@ class _NvidiaReader(TableReader):
             self.add(node, f"devices: a count is only for GPUs, not for {row.resource}; list the devices")
 
 
-def _is_unset(node: yaml.Node | None) -> bool:
-    return node is None or node_type(node) == "null" or node.value == ""
+def _is_unset(node: yaml.Node) -> bool:
+    return node_type(node) == "null" or node.value == ""
 
 
 def _name(node: yaml.Node, _: Vendors) -> str:
@@ -177,11 +178,11 @@ def _device_lists(node: yaml.Node, _: Vendors) -> tuple[str, ...]:
     return found
 
 
-def _channels(node: yaml.Node, _: Vendors) -> bool:
+def _channels(node: yaml.Node, _: Vendors) -> object:
     channels = [text_of(item) for item in node.value] if node_type(node) == "list" else None
     if channels not in ([], ["0"]):
         raise WrongValueError(f"must be [] or [0], not {describe(node)}", node)
-    return bool(channels)
+    return True if channels else INVALID
 
 
 def _only(supported: str, reason: str) -> Scalar:

@@ -121,6 +121,7 @@ def test_mps_excludes_time_slicing_and_refuses_more_than_one_replica_by_default(
     assert settings.sharing == (SharingRow(resource="nvidia.com/gpu", replicas=2, mps=True),)
     assert settings.fail_requests_greater_than_one
     assert [one.severity for one in found] == ["warning"]
+    assert read(f"sharing: {{timeSlicing: null, mps: {{{rows}}}}}") == (settings, ())
     assert not read(f"sharing: {{mps: {{failRequestsGreaterThanOne: false, {rows}}}}}")[
         0
     ].fail_requests_greater_than_one
@@ -144,7 +145,7 @@ resources:
 
 def test_settings_that_are_not_in_the_file_stay_unchanged() -> None:
     before = KubeletConfig(mig_strategy="single", families=("imex",), rename_shared=True)
-    assert read("version: v1\nflags: {gdsEnabled: true}", before)[0] == KubeletConfig(
+    assert read("flags: {gdsEnabled: true}\nimex: {channelIDs: []}", before)[0] == KubeletConfig(
         mig_strategy="single", families=("imex", "gds"), rename_shared=True
     )
 
