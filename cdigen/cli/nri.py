@@ -64,9 +64,8 @@ def run(arguments: Namespace) -> int:
             lambda is_first: setup(arguments, launch, is_lenient=is_first),
             context,
             verbose=arguments.verbose,
-            is_standby=arguments.standby,
         )
-        plugin.run()
+        plugin.run(is_standby=arguments.standby)
     return 0
 
 

@@ -1,4 +1,7 @@
-"""``KubeletView``: the devices of containers according to the kubelet's lists of pods."""
+"""``KubeletView``: the devices of containers according to the kubelet's lists of pods.
+
+``PodListTimer`` has the times of the requests for these lists.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,13 @@ if TYPE_CHECKING:
     # Returns the pods of the kubelet; the argument is the timeout in seconds.
     ListPods = Callable[[float], Awaitable[PodList]]
 
+# cdigen requests the list of pods after each allocation, and at this interval to find pods that have ended.
+PODS_S = 60.0
+# The delays of the requests for the list of pods after an allocation. The kubelet lists the devices of a
+# container only after it has stored the response. A busy kubelet may need longer, so cdigen requests the list
+# a second time.
+_LIST_AFTER_S = 0.7
+_LIST_AGAIN_S = 5.0
 # The kubelet's list of pods may lack an allocation for this time after the response.
 _RECENT_S = 1.0
 
@@ -74,6 +84,30 @@ class KubeletView:
         """Yield the recent allocations that ``last_known_pods`` may lack, with empty names of pods."""
         for one in self._journal.allocations_since(self._listed_s - _RECENT_S):
             yield PodDevices(namespace="", pod="", container="", resource=one.resource, ids=one.ids)
+
+
+class PodListTimer:
+    """The monotonic time of the next request for the list of pods, ``due_s``."""
+
+    def __init__(self) -> None:
+        self.due_s = 0.0
+        # Whether an allocation may be missing from the last list.
+        self._has_unlisted = False
+
+    def allocated(self) -> bool:
+        """Record an allocation, in any thread; return whether it is the first since the last request."""
+        was_listed, self._has_unlisted = not self._has_unlisted, True
+        return was_listed
+
+    def is_due(self, now: float) -> bool:
+        """Return whether a request is due at the monotonic time NOW; if so, schedule the next request."""
+        if self._has_unlisted:
+            self.due_s = min(self.due_s, now + _LIST_AFTER_S)
+        if now < self.due_s:
+            return False
+        self.due_s = now + (_LIST_AGAIN_S if self._has_unlisted else PODS_S)
+        self._has_unlisted = False
+        return True
 
 
 async def _no_kubelet_yet(_: float) -> PodList:

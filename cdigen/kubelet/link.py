@@ -62,7 +62,7 @@ class KubeletLink:
         self._tasks: set[asyncio.Future[None]] = set()
         self._allocatable_query: asyncio.Task[dict[str, frozenset[str]]] | None = None
         self._thread = threading.Thread(target=self._run, name="kubelet-link", daemon=True)
-        self.liveness = Liveness("the kubelet")
+        self._liveness = Liveness("the kubelet")
 
     # Methods for the main thread.
 
@@ -79,9 +79,9 @@ class KubeletLink:
                 self._loop.call_soon_threadsafe(self._stop_event.set)
             self._thread.join(_STOP_S)
 
-    def is_running(self) -> bool:
-        """Return whether the thread runs."""
-        return self._thread.is_alive()
+    def problem(self) -> str:
+        """Return the reason why the thread does not work, or ""."""
+        return self._liveness.problem(is_running=self._thread.is_alive())
 
     def advertise(self, listings: tuple[Listing, ...]) -> None:
         """Advertise only LISTINGS from now on, and send changed lists at once."""
@@ -117,7 +117,7 @@ class KubeletLink:
         self._loop, self._stop_event = asyncio.get_running_loop(), asyncio.Event()
         self._is_ready.set()
         while not self._stop_event.is_set():
-            self.liveness.beat()
+            self._liveness.beat()
             self._check_folder()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stop_event.wait(), self._check_s)

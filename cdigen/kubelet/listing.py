@@ -1,15 +1,22 @@
-"""The list of a resource for the kubelet (``Listing``), and the status of a resource (``ResourceStatus``)."""
+"""The list of a resource for the kubelet (``Listing``), and the status of a resource (``ResourceStatus``).
+
+``Listings`` has the lists of all resources.
+"""
 
 from __future__ import annotations
 
 from cdigen.kubelet.wire.messages import write_devices
+from cdigen.service.descriptors import MessageError
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdigen.kubelet.registration import State
     from cdigen.kubelet.resources.model import Resource
     from cdigen.kubelet.wire.server import Allocator
+    from cdigen.service.process.buffered_log import Logger
 
 
 @frozen
@@ -56,3 +63,28 @@ def listing_of(resource: Resource, allocator: Allocator) -> Listing:
         healthy=frozenset(unit.id for unit in resource.units if unit.health != "unhealthy"),
         allocator=allocator,
     )
+
+
+class Listings:
+    """The present lists, as ``current`` by resource; ``problems`` has the reason why a list is invalid."""
+
+    def __init__(self, logger: Logger) -> None:
+        self.current: dict[str, Listing] = {}
+        self.problems: dict[str, str] = {}
+        self._log = logger
+
+    def update(self, found: Iterable[tuple[Resource, Allocator]]) -> tuple[Listing, ...]:
+        """Return the lists of the resources FOUND. An invalid list is logged, and the former list stays."""
+        before, problems_before = self.current, self.problems
+        self.current, self.problems = {}, {}
+        for resource, allocator in found:
+            name = resource.name
+            try:
+                self.current[name] = listing_of(resource, allocator)
+            except MessageError as error:
+                self.problems[name] = str(error)
+                if str(error) != problems_before.get(name):
+                    self._log.error("resource", resource=name, message=str(error))
+                if name in before:
+                    self.current[name] = before[name]
+        return tuple(self.current.values())

@@ -12,12 +12,12 @@ import time
 
 from cdigen import __version__
 from cdigen.kubelet.change_log import StatusChangeLogger
+from cdigen.kubelet.kubelet_view import PodListTimer
 from cdigen.kubelet.labels.label_file import LabelFile
 from cdigen.kubelet.link import KubeletLink
-from cdigen.kubelet.listing import listing_of
+from cdigen.kubelet.listing import Listings
 from cdigen.kubelet.plugin_config import active_configuration
 from cdigen.kubelet.sockets import KUBELET, OURS, plugins_folder
-from cdigen.service.descriptors import MessageError
 from cdigen.service.host_state import read_host_state, watch_host
 from cdigen.service.liveness import freeze_objects, prefer_link
 from cdigen.service.runner import ServiceRunner
@@ -31,11 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cdigen.kubelet.advertised_resources import AdvertisedResources
-    from cdigen.kubelet.listing import Listing, ResourceStatus
+    from cdigen.kubelet.listing import ResourceStatus
     from cdigen.kubelet.plugin_config import KubeletPluginConfig
     from cdigen.kubelet.pods import PodList
-    from cdigen.kubelet.resources.model import Resource
-    from cdigen.kubelet.wire.server import Allocator
     from cdigen.service.host_state import HostState
     from cdigen.service.process.context import ProcessContext
 
@@ -47,16 +45,9 @@ LIBRARY = "1.0.1"
 QUIET = Debounce(debounce_s=0.05, max_delay_s=0.3)
 # Some changes cause no event, for example if another driver is loaded, or if the daemon has ended.
 RESYNC_S = 30.0
-# cdigen requests the list of pods after each allocation, and at this interval to find pods that have ended.
-PODS_S = 60.0
 # The longest time for which HTTP and the watch of files wait for the registration. Their start would delay
 # the registration.
 REGISTER_FIRST_S = 0.5
-# The delays of the requests for the list of pods after an allocation. The kubelet lists the devices of a
-# container only after it has stored the response. A busy kubelet may need longer, so cdigen requests the list
-# a second time.
-_LIST_AFTER_S = 0.7
-_LIST_AGAIN_S = 5.0
 # The shortest interval between two writes of the status.
 _SAVE_S = 0.25
 # If files have changed recently, the host is read again after this time. File times may not show each change.
@@ -84,26 +75,23 @@ class KubeletPlugin:
         self._provider: AdvertisedResources
         self._change_log = StatusChangeLogger(logger)
         self._labels = LabelFile(self._change_log.labels)
-        self._runner = ServiceRunner(config.run_dir, context)
-        self._runner.alive = lambda: self._link.liveness.problem(is_running=self._link.is_running())
         self._link = KubeletLink(
             plugins_folder(config.kubelet_dir),
             f"{config.kubelet_dir}/pod-resources/{KUBELET}",
             notify=lambda: self._trigger("link"),
             log=lambda resource, message: logger.error("request_failed", resource=resource, message=message),
         )
+        self._runner = ServiceRunner(config.run_dir, context, alive=self._link.problem)
         self._files = FileSource()
         self._host: HostState | None = None
-        self._listings: dict[str, Listing] = {}
-        self._problems: dict[str, str] = {}
+        self._listings = Listings(logger)
         self._status = StatusWriter(
             self._runner.run_directory,
             lambda: self._provider.document(self._runner.process),
             least_s=_SAVE_S,
         )
-        self._resync_s = self._pods_s = 0.0
-        # Whether an allocation may be missing from the last list of pods.
-        self._has_unlisted = False
+        self._resync_s = 0.0
+        self._pods = PodListTimer()
 
     def run(self, *, is_standby: bool = False) -> None:
         """Run until SIGTERM or SIGINT.
@@ -149,7 +137,9 @@ class KubeletPlugin:
     def _is_registering(self) -> bool:
         """Return whether a resource has the state ``serving`` or ``registering``, or has no state yet."""
         states = {status.resource: status.state for status in self._link.statuses()}
-        return any(states.get(name, "serving") in {"serving", "registering"} for name in self._listings)
+        return any(
+            states.get(name, "serving") in {"serving", "registering"} for name in self._listings.current
+        )
 
     def _begin(self) -> None:
         """Start the watch of files and the HTTP server, which the registration does not need."""
@@ -179,7 +169,7 @@ class KubeletPlugin:
                 self._take_triggers()
 
     def _due_s(self) -> float:
-        return min(self._resync_s, self._pods_s, self._status.due_s)
+        return min(self._resync_s, self._pods.due_s, self._status.due_s)
 
     def _turn(self) -> None:
         is_read = self._configuration.refresh(is_reload=self._runner.take_reload())
@@ -191,11 +181,7 @@ class KubeletPlugin:
         now = time.monotonic()
         if now >= self._resync_s:
             self._resync_s = now + RESYNC_S
-        if self._has_unlisted:
-            self._pods_s = min(self._pods_s, now + _LIST_AFTER_S)
-        if now >= self._pods_s:
-            self._pods_s = now + (_LIST_AGAIN_S if self._has_unlisted else PODS_S)
-            self._has_unlisted = False
+        if self._pods.is_due(now):
             self._link.request_pods(self._set_pods)
         self._update_labels()
         self._report()
@@ -209,8 +195,7 @@ class KubeletPlugin:
 
     def _note_allocation(self) -> None:
         """Wake the main thread once for several allocations, because a wake-up delays later allocations."""
-        if not self._has_unlisted:
-            self._has_unlisted = True
+        if self._pods.allocated():
             self._trigger("allocation")
 
     def _take_triggers(self) -> None:
@@ -242,27 +227,12 @@ class KubeletPlugin:
         self._resync_s = time.monotonic() + (RESYNC_S if self._host.is_settled else _UNSETTLED_S)
         try:
             found = self._provider.resources(self._host)
-            found = None if found is None else tuple(found)
         except Exception as error:  # noqa: BLE001 - the former resources stay advertised
             self._log.error("resources", message=f"{type(error).__name__}: {error}")
             return
         if found is not None:
-            self._advertise(found)
+            self._link.advertise(self._listings.update(found))
         self._change_log.host(self._provider.findings(), self._provider.stale())
-
-    def _advertise(self, found: tuple[tuple[Resource, Allocator], ...]) -> None:
-        listings, problems = {}, {}
-        for resource, allocator in found:
-            try:
-                listings[resource.name] = listing_of(resource, allocator)
-            except MessageError as error:
-                problems[resource.name] = str(error)
-                if problems[resource.name] != self._problems.get(resource.name):
-                    self._log.error("resource", resource=resource.name, message=str(error))
-                if resource.name in self._listings:
-                    listings[resource.name] = self._listings[resource.name]
-        self._listings, self._problems = listings, problems
-        self._link.advertise(tuple(listings.values()))
 
     # The configuration.
 
@@ -279,7 +249,7 @@ class KubeletPlugin:
         statuses = self._link.statuses()
         self._change_log.registrations(statuses)
         self._change_log.allocations(self._provider.new_allocations())
-        self._provider.set_statuses(statuses, self._problems)
+        self._provider.set_statuses(statuses, self._listings.problems)
         self._status.update()
         self._runner.report(summary(statuses))
 

@@ -9,18 +9,19 @@ imports do not delay the registration.
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from cdigen import __version__
 from cdigen.config import Settings
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.nri.decision.context import LIBRARY, cache_for, context_of, injects_raw
+from cdigen.nri.context_reader import ContextReader
 from cdigen.nri.decision.policy import policy_of
 from cdigen.nri.link import RuntimeLink
 from cdigen.nri.plugin_config import active_configuration
 from cdigen.nri.reporter import Reporter
 from cdigen.nri.shared_state import SharedState
-from cdigen.nri.status import REGISTERED, REGISTERING, PluginStatus, document
-from cdigen.service.host_state import read_host_state, watch_host
+from cdigen.nri.status import REGISTERING, PluginStatus, document
+from cdigen.service.host_state import watch_host
 from cdigen.service.liveness import freeze_objects, prefer_link
 from cdigen.service.rundir import LOCK_TIMEOUT_S
 from cdigen.service.runner import ServiceRunner
@@ -32,9 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.plugin_config import NriPluginConfig
-    from cdigen.runtimes.spec_cache import SpecCache
     from cdigen.service.http.server import HttpServer
     from cdigen.service.process.context import ProcessContext
 
@@ -58,9 +57,7 @@ class NriPlugin:
 
     The process runs until a signal stops it. A process that the runtime launched also stops when its
     connection ends. LOAD reads the configuration and the command line, or raises a CdigenError. The argument
-    of LOAD is true in the first call. If VERBOSE is true, the plugin logs the result of every container. If
-    IS_STANDBY is true and another instance serves the runtime, this process registers as a second plugin.
-    When the other instance ends, this process becomes the active instance.
+    of LOAD is true in the first call. If VERBOSE is true, the plugin logs the result of every container.
     """
 
     def __init__(
@@ -69,13 +66,15 @@ class NriPlugin:
         context: ProcessContext,
         *,
         verbose: bool,
-        is_standby: bool = False,
     ) -> None:
         self._log = log = context.log
         self._configuration = active_configuration(load, log)
         self._verbose = verbose
-        self._runner = ServiceRunner(self._config.run_dir, context)
-        self._runner.alive = lambda: self._shared.liveness.problem(is_running=self._link.is_running())
+        self._runner = ServiceRunner(
+            self._config.run_dir,
+            context,
+            alive=lambda: self._shared.liveness.problem(is_running=self._link.is_running()),
+        )
         self._runner.on_stop = self._stop_link
         self._shared = SharedState(
             lambda source: self._runner.triggers.put(Trigger(source=source, reason="the runtime"))
@@ -83,10 +82,7 @@ class NriPlugin:
         self._status = PluginStatus(self._shared.metrics, self._shared.injected)
         self._reporter = Reporter(self._status, log, lambda: self._config)
         self._link = RuntimeLink(self._config.endpoint, self._config.name, self._config.index, self._shared)
-        self._spec_cache: SpecCache | None = None
-        self._context: DecisionContext | None = None
-        self._logged: frozenset[str] = frozenset()
-        self._is_standby_allowed = is_standby
+        self._reader = ContextReader(log)
         self._server: HttpServer | None = None
         self._is_lock_held = False
         self._is_stale = True
@@ -97,12 +93,17 @@ class NriPlugin:
             least_s=_SAVE_S,
         )
 
-    def run(self) -> None:
-        """Run until SIGTERM or SIGINT; raise LockHeld if another instance runs."""
+    def run(self, *, is_standby: bool = False) -> None:
+        """Run until SIGTERM or SIGINT; raise LockHeld if another instance runs.
+
+        If IS_STANDBY is true and another instance serves the runtime, this process registers as a second
+        plugin. When the other instance ends, this process becomes the active instance.
+        """
         prefer_link()
         # A standby instance does not wait for the lock. It registers before the other instance ends.
-        lock_timeout_s = 0.0 if self._is_standby_allowed else LOCK_TIMEOUT_S
-        with self._runner.running(on_refusal=self._continue_after, lock_timeout_s=lock_timeout_s):
+        lock_timeout_s = 0.0 if is_standby else LOCK_TIMEOUT_S
+        on_refusal = partial(self._continue_after, is_standby=is_standby)
+        with self._runner.running(on_refusal, lock_timeout_s=lock_timeout_s):
             try:
                 self._serve()
             finally:
@@ -110,7 +111,7 @@ class NriPlugin:
                 self._link.stop()
                 self._take_events()
 
-    def _continue_after(self, error: StoreError) -> None:
+    def _continue_after(self, error: StoreError, *, is_standby: bool) -> None:
         """Continue after ERROR without the run directory, and so without a status file.
 
         If another instance holds the lock, raise ERROR, with two exceptions. A standby instance continues. A
@@ -119,7 +120,7 @@ class NriPlugin:
         """
         if not isinstance(error, LockHeld):
             self._log.error("status_unavailable", message=error.message, hint=error.hint)
-        elif self._is_standby_allowed:
+        elif is_standby:
             self._stand_by(error)
         elif self._config.endpoint.fd is None:
             raise error
@@ -192,7 +193,9 @@ class NriPlugin:
         self._log.info("started", version=__version__, index=self._config.index)
         self._log.open(verbose=self._verbose)
         routes = standard_routes(
-            metrics=lambda: render(self._status), alive=self._runner.alive, ready=self._reason_unready
+            metrics=lambda: render(self._status),
+            alive=self._runner.alive,
+            ready=self._status.reason_unready,
         )
         port = self._config.settings.nri.http_port
         self._files = FileSource()
@@ -212,7 +215,7 @@ class NriPlugin:
             if self._runner.wait(min(resync_s, self._status_writer.due_s)):
                 self._take_triggers()
             elif time.monotonic() >= resync_s:
-                self._is_stale = self._context is None or self._context.host.has_changed()
+                self._is_stale = self._reader.has_changed()
                 resync_s = time.monotonic() + RESYNC_S
             if self._is_stopping():
                 return
@@ -260,20 +263,12 @@ class NriPlugin:
 
     def _read_host(self) -> None:
         """Read the state of the host, and pass a new context to the link."""
-        settings = self._settings()
         self._is_stale = False
-        if self._context is None or self._context.injects_raw != injects_raw(settings):
-            self._spec_cache = cache_for(settings)
-        before = self._context.host if self._context else None
-        state = read_host_state(self._config.sources, library=LIBRARY, cache=self._spec_cache, before=before)
-        self._context = context_of(state, settings, self._context)
-        self._shared.set_context(self._context)
+        context = self._reader.read(self._config.sources, self._settings())
+        self._shared.set_context(context)
         self._shared.problem = self._config.problem
-        self._status.problems = (*self._configuration.findings, *state.specs.problems)
-        messages = frozenset(finding.message for finding in state.specs.problems)
-        for message in sorted(messages - self._logged):
-            self._log.warning("spec", message=message)
-        self._logged = messages
+        self._status.problems = (*self._configuration.findings, *context.host.specs.problems)
+        self._reader.log_problems()
 
     def _refresh(self) -> None:
         """Read the configuration and the host again.
@@ -303,27 +298,12 @@ class NriPlugin:
     def _take_events(self) -> None:
         events = self._shared.events
         while events:
-            if self._reporter.take(events.popleft(), self._context):
+            if self._reporter.take(events.popleft(), self._reader.context):
                 self._runner.report(self._summary())
         if self._config.endpoint.fd is not None and not self._link.is_running():
             # The runtime that launched this process has ended. After its restart, it launches a new process.
             self._runner.stop()
 
-    # Status.
-
     def _summary(self) -> str:
-        return f"standby; {self._state()}" if self._shared.is_standby else self._state()
-
-    def _state(self) -> str:
-        status = self._status
-        if status.state == REGISTERED:
-            counts = status.metrics.outcomes
-            return (
-                f"registered with {status.runtime}, {counts['inject']} injected, {counts['refuse']} refused"
-            )
-        return f"{status.state}; {status.reason}" if status.reason else status.state
-
-    def _reason_unready(self) -> str:
-        if self._status.state == REGISTERED:
-            return ""
-        return self._status.reason or "the runtime has not registered the plugin yet"
+        summary = self._status.summary()
+        return f"standby; {summary}" if self._shared.is_standby else summary

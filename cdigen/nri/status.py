@@ -68,6 +68,19 @@ class PluginStatus:
             self.state, self.since_s = state, time.time()
         self.reason = reason
 
+    def summary(self) -> str:
+        """Return the state in one line."""
+        if self.state == REGISTERED:
+            counts = self.metrics.outcomes
+            return f"registered with {self.runtime}, {counts['inject']} injected, {counts['refuse']} refused"
+        return f"{self.state}; {self.reason}" if self.reason else self.state
+
+    def reason_unready(self) -> str:
+        """Return the reason why the plugin is not registered, or ""."""
+        if self.state == REGISTERED:
+            return ""
+        return self.reason or "the runtime has not registered the plugin yet"
+
     def set_audit(self, found: AuditResult) -> None:
         """Set the result of the last audit."""
         self.uninjected, self.uninjected_count = found.uninjected[:MAX_UNINJECTED], len(found.uninjected)

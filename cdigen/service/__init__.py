@@ -1,6 +1,6 @@
 """The common parts of every long-running process of cdigen (docs/adding-a-service.md has an example).
 
-- ``process``: signals, the service manager and the log;
+- ``process``: signals, the service manager, its watchdog and the log;
 - ``runner``: ``ServiceRunner`` combines run directory, signals, event sources and the service manager;
 - ``configuration``: the last valid configuration, and its reload;
 - ``host_state``: the current state of the host, from the specs and the daemon's inventory;

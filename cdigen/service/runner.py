@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 
 from cdigen.model.errors import StoreError
 from cdigen.service.process.signals import ShutdownTimeout
+from cdigen.service.process.watchdog import Watchdog
 from cdigen.service.rundir import LOCK_TIMEOUT_S, RunDirectory
 from cdigen.service.status import this_process
 from cdigen.store.lock import LockHeld
@@ -27,18 +28,16 @@ if TYPE_CHECKING:
     from cdigen.watch.debounce import Debounce
     from cdigen.watch.triggers import Batch
 
-# Maximum seconds of one iteration of the loop (a turn). If the service manager expects more frequent pings, a
-# turn is shorter.
+# Maximum seconds of one iteration of the loop (a turn).
 TURN_S = 60.0
 
 
 class ServiceRunner:
     """The parts of the process CONTEXT with the run directory RUN_DIR; the caller implements the loop.
 
-    A turn is one iteration of the loop. TURN_S returns the maximum seconds that a turn may wait. The caller
-    may set two attributes before ``running``. ``on_stop`` is called in the thread of the signals when the
-    process must end. ``alive`` returns the reason why the process does not work, or "". By default, ``alive``
-    checks that the loop runs. The watchdog of the service manager is notified only if ``alive`` returns "".
+    A turn is one iteration of the loop. TURN_S returns the maximum seconds that a turn may wait. ALIVE
+    returns the reason why the process does not work, or ""; by default, a process works if its loop runs. The
+    caller may set ``on_stop``, which is called in the thread of the signals when the process must end.
     """
 
     def __init__(
@@ -47,6 +46,7 @@ class ServiceRunner:
         context: ProcessContext,
         *,
         turn_s: Callable[[], float] = lambda: TURN_S,
+        alive: Callable[[], str] | None = None,
     ) -> None:
         self.triggers = TriggerQueue()
         self.run_directory = RunDirectory(run_dir, context.log)
@@ -55,17 +55,13 @@ class ServiceRunner:
         self.is_stopping = False
         # Whether this instance waits for another instance now, and whether it has waited.
         self.is_standby = self.was_standby = False
-        self.alive: Callable[[], str] = self._is_turning
         self.on_stop: Callable[[], object] | None = None
         self._notifier = context.notifier
         self._log = context.log
         self._signals = context.signals
-        self._turn_s = turn_s
+        self._watchdog = Watchdog(context.notifier, turn_s, alive)
         self._supervisor = Supervisor((), self.triggers)
         self._is_reloading = False
-        # Whether the service manager must be notified of a start or a reload.
-        self._is_awaited = True
-        self._turned_s = time.monotonic()
 
     @contextmanager
     def running(
@@ -158,9 +154,8 @@ class ServiceRunner:
 
     def wait(self, until_s: float) -> bool:
         """Wait until UNTIL_S (time.monotonic) at most; return whether ``triggers`` has a trigger."""
-        self.turn()
-        now = self._turned_s
-        wake_s = min(until_s, self._supervisor.tick(), now + self._ping_interval_s())
+        now = self._watchdog.turn()
+        wake_s = min(until_s, self._supervisor.tick(), now + self._watchdog.interval_s)
         return self.triggers.wait(max(0.0, wake_s - now))
 
     def gather(self, debounce: Debounce) -> Batch:
@@ -171,14 +166,12 @@ class ServiceRunner:
             if left_s <= 0:
                 break
             time.sleep(min(left_s, 0.1))
-            self.turn()
+            self._watchdog.turn()
         return self.triggers.take()
 
-    def turn(self) -> None:
-        """Record that the loop runs, and notify the service manager's watchdog."""
-        self._turned_s = time.monotonic()
-        if self._notifier.watchdog_s and not self.alive():
-            self._notifier.ping()
+    def alive(self) -> str:
+        """Return the reason why the process does not work, or ""."""
+        return self._watchdog.problem()
 
     def stop(self) -> None:
         """Request the end of the process, as a signal does."""
@@ -193,17 +186,12 @@ class ServiceRunner:
         # The flag is reset first, so a signal during the notification causes another reload.
         is_reloading, self._is_reloading = self._is_reloading, False
         if is_reloading:
-            self._is_awaited = True
             self._notifier.reloading()
         return is_reloading
 
     def report(self, summary: str) -> None:
         """Report SUMMARY, a single line, to the service manager; report READY after start and reload."""
-        if self._is_awaited:
-            self._is_awaited = False
-            self._notifier.ready(summary)
-        else:
-            self._notifier.status(summary)
+        self._notifier.report(summary)
 
     def save(self, *savings: Callable[[str], object]) -> bool:
         """Call each of SAVINGS with the run directory's path; return whether all have written their files.
@@ -226,11 +214,3 @@ class ServiceRunner:
 
     def _give_up(self) -> None:
         self._log.warning("shutdown_timeout", message="the process ended before its work was finished")
-
-    def _ping_interval_s(self) -> float:
-        return self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else self._turn_s()
-
-    def _is_turning(self) -> str:
-        idle_s = time.monotonic() - self._turned_s
-        limit_s = max(60.0, 2 * self._ping_interval_s())
-        return f"the loop has not run for {idle_s:.0f} s" if idle_s > limit_s else ""

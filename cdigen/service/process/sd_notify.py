@@ -29,6 +29,13 @@ class Notifier:
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self._address = _address(environ.get("NOTIFY_SOCKET", ""))
         self.watchdog_s = _watchdog(environ)
+        # Whether the manager waits for READY, after the start and after ``reloading``.
+        self._is_awaited = True
+
+    def report(self, text: str) -> bool:
+        """Report the service's state in one line, with READY after the start and after ``reloading``."""
+        is_awaited, self._is_awaited = self._is_awaited, False
+        return self.ready(text) if is_awaited else self.status(text)
 
     def ready(self, status: str) -> bool:
         """Report that the service has started or reloaded; return whether the message was sent."""
@@ -47,6 +54,7 @@ class Notifier:
 
         Type=notify-reload (systemd 253) also requires the time.
         """
+        self._is_awaited = True
         return self._send("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> bool:

@@ -59,7 +59,7 @@ def linked(plugins: Path, pods: Path, **options: Any) -> Iterator[KubeletLink]:
         yield made
     finally:
         made.stop()
-    assert until(lambda: not made.is_running())
+    assert until(made.problem)
 
 
 def registered(kubelet: Kubelet, link: KubeletLink, *ids: str) -> Endpoint:
