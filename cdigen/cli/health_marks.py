@@ -6,7 +6,6 @@ this command writes a clear (a request to remove events) into the file of marks.
 
 from __future__ import annotations
 
-import re
 import sys
 import time
 
@@ -19,6 +18,7 @@ from cdigen.host.clocks import boottime
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
+from cdigen.model.names import pci_address
 from cdigen.pipeline.device_names import devices_by_name
 from cdigen.value import frozen
 
@@ -38,8 +38,6 @@ _SHOWN = 80
 # The daemon writes a new cause first into inventory.json, and then, as soon as the disk permits, into
 # health.json. The command waits up to 3 s for health.json.
 _WRITTEN_WITHIN_S, _RETRY_S = 3.0, 0.05
-# A PCI address, also in the notations of lspci (no domain) and of NVML (a domain of eight digits).
-_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
 
 
 @frozen
@@ -111,7 +109,7 @@ def _clear(
     found = _named(word, devices)
     if not found:
         # A device can have a mark after it was removed from the host.
-        names = {word.lower(), _canonical(word)}
+        names = {word.lower(), pci_address(word) or word.lower()}
         removed = marks.clear(state_dir, lambda one: not names.isdisjoint(_names_of(one)))
         if removed:
             return _Changed(name=removed[0].address, mark=removed[0], marked=False, changed=True)
@@ -218,7 +216,7 @@ def _named(word: str, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ..
     """
     if found := devices_by_name(devices).get(word):
         return found
-    lower, address = word.lower(), _canonical(word)
+    lower, address = word.lower(), pci_address(word) or word.lower()
     return tuple(
         device
         for device in devices
@@ -227,15 +225,6 @@ def _named(word: str, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ..
         or lower == (device.uuid or "").lower()
         or (device.partition is None and address == device.accelerator.address)
     )
-
-
-def _canonical(word: str) -> str:
-    """Return WORD in the notation of sysfs if it is a PCI address, otherwise in lower case."""
-    match = _PCI.fullmatch(word.lower())
-    if match is None:
-        return word.lower()
-    domain, bus, device, function = match.groups()
-    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
 
 
 def _is_of(mark: Mark, device: KnownDevice) -> bool:

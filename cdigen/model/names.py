@@ -1,4 +1,4 @@
-"""Check and sort the names of the CDI specification: vendor, class, kind, device.
+"""Check and sort the names of the CDI specification (vendor, class, kind, device), and read PCI addresses.
 
 Source of the character rules: CDI's parser (container-device-interface, pkg/parser). Source of the lengths:
 container-device-interface SPEC.md, "Kind". All letters and digits are ASCII.
@@ -28,6 +28,9 @@ _ALNUM = _LETTERS | _DIGITS
 _KIND_INNER = _ALNUM | frozenset("_-.")
 _DEVICE_INNER = _ALNUM | frozenset("_-.:")
 _DIGIT_RUNS = re.compile("([0-9]+)")
+# A PCI address as in sysfs (0000:65:00.0), as in NVML (a domain with eight digits), or as in lspci (without a
+# domain).
+_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
 
 
 class NameSet:
@@ -133,3 +136,12 @@ def _part(run: str, *, digits: bool) -> tuple[int, int, str]:
     if digits and len(run) <= 4000:
         return (0, int(run), run)
     return (1, 0, run)
+
+
+def pci_address(text: str) -> str:
+    """Return the PCI address TEXT in the notation of sysfs, or "" if TEXT is not a PCI address."""
+    match = _PCI.fullmatch(text.lower())
+    if match is None:
+        return ""
+    domain, bus, device, function = match.groups()
+    return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"

@@ -177,10 +177,7 @@ class RequestQueue:
         result = injection.InjectionResult(
             outcome="served", devices=devices, ignored_requests=(_BY_OTHER_INSTANCE,)
         )
-        name = container_name(request.pod, request.container)
-        self._shared.add_event(
-            events.ContainerDecided(name=name, result=events.summarize(result), duration_s=0.0)
-        )
+        self._report(request, result, 0.0)
 
     def _pass(self, pending: _PendingRequest) -> None:
         """Respond without changes and without reading the context."""
@@ -246,13 +243,13 @@ class RequestQueue:
         if result.outcome == "inject":
             self._note_injected(request, result.devices)
         if is_ours and (result.outcome != "nothing" or result.ignored_requests):
-            self._shared.add_event(
-                events.ContainerDecided(
-                    name=container_name(request.pod, request.container),
-                    result=events.summarize(result),
-                    duration_s=duration_s,
-                )
-            )
+            self._report(request, result, duration_s)
+
+    def _report(self, request: CreateContainer, result: InjectionResult, duration_s: float) -> None:
+        name = container_name(request.pod, request.container)
+        self._shared.add_event(
+            events.ContainerDecided(name=name, result=events.summarize(result), duration_s=duration_s)
+        )
 
     def _with_target(self, request: CreateContainer, result: InjectionResult) -> Adjustment:
         """Return the adjustment of RESULT.

@@ -60,8 +60,6 @@ def find_conflicting_plugin(  # noqa: PLR0913 - the arguments are independent
 
 
 def _without(adjustment: Adjustment, plugin: str, owners: AdjustmentOwners) -> Adjustment:
-    """Return ADJUSTMENT without the items that PLUGIN set."""
-
     def remaining(rows: Mapping[str, T], owner: Mapping[str, str]) -> dict[str, T]:
         return {name: each for name, each in rows.items() if owner.get(name) != plugin}
 
@@ -77,6 +75,5 @@ def _without(adjustment: Adjustment, plugin: str, owners: AdjustmentOwners) -> A
 
 
 def _without_variable(container: Container, name: str) -> Container:
-    """Return CONTAINER without the variable NAME."""
     env = tuple([entry for entry in container.env if entry.partition("=")[0] != name])
     return replace(container, env=env)

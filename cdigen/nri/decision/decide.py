@@ -11,7 +11,8 @@ from __future__ import annotations
 from functools import partial
 
 from cdigen.model.names import NONE
-from cdigen.nri.decision import environment, existing_devices, mounts, requirements
+from cdigen.nri.decision import environment, mounts, requirements
+from cdigen.nri.decision.existing_devices import GPU, ExistingDevices, is_gpu
 from cdigen.nri.decision.host_gpus import ALL
 from cdigen.nri.decision.permitted import PermittedRequests
 from cdigen.nri.decision.refusal import InjectionRefusal, quote
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from cdigen.nri.decision.host_gpus import HostGpus
     from cdigen.nri.decision.policy import InjectionPolicy
-    from cdigen.nri.decision.requirements import DriverFacts, Requirement
+    from cdigen.nri.decision.requirements import DriverFacts
     from cdigen.nri.decision.select import DeviceNames
     from cdigen.nri.pods import Container, Pod
 
@@ -101,6 +102,7 @@ class _DecisionRun:
         self._names = names
         self._host_gpus = host_gpus
         self._gpus = frozenset(gpu_kind.kind for gpu_kind in policy.gpu_kinds)
+        self._variables = environment.read_variables(container.env, policy.vendor_variables)
         self.ignored_requests: list[IgnoredRequest] = []
         # The callback has a reference to the list, and not to self. A reference cycle would keep the pod in
         # memory until the next garbage collection. A pod can have several megabytes.
@@ -110,27 +112,30 @@ class _DecisionRun:
         )
 
     def decision(self) -> InjectionDecision:
-        variables = environment.read_variables(self._container.env, self._policy.vendor_variables)
-        source, items = self._requests.permitted(variables)
+        source, items = self._requests.permitted(self._variables)
+        visible = self._variables.values.get(environment.VISIBLE)
+        existing = ExistingDevices(self._container, visible, self._gpus, self._policy.vendor_variables)
         if not items:
-            return self._end("served" if self._has_spec_environment(variables) else "nothing")
-        missing, gpu_without_driver = self._missing_requests(items, variables)
+            # The environment may come from a spec of GPUs, if the container already has GPUs.
+            gpus = DeviceRequest(token=ALL, kind="", origin=environment.VISIBLE)
+            return self._end("served" if visible == "void" and existing.sign_of(gpus) else "nothing")
+        missing, gpu_without_driver = self._missing_requests(items, existing)
         if any(item.token == mounts.ROOT for item in missing):
             raise self._requests.missing_list()
         choices = choose(
             missing,
-            gpu_kinds=self._gpu_kinds(source, variables, missing),
+            gpu_kinds=self._gpu_kinds(source, missing),
             names=self._names,
             host_gpus=self._host_gpus,
             other_kinds=self._policy.vendor_variables.kinds,
         )
-        choices += self._driver_choice(gpu_without_driver, choices, source, variables)
+        choices += self._driver_choice(gpu_without_driver, choices, source)
         if not choices and missing:
             self._ignore("none", "no GPU is requested, and no spec has a device for the driver's files")
             return self._end("nothing")
         if not choices:
             return self._end("served")
-        self._require(variables, choices)
+        self._require(choices)
         return self._end("inject", choices)
 
     def _end(self, outcome: Outcome, choices: tuple[Choice, ...] = ()) -> InjectionDecision:
@@ -139,43 +144,32 @@ class _DecisionRun:
         )
 
     def _missing_requests(
-        self, items: tuple[DeviceRequest, ...], variables: environment.Variables
+        self, items: tuple[DeviceRequest, ...], existing: ExistingDevices
     ) -> tuple[tuple[DeviceRequest, ...], DeviceRequest | None]:
-        """Return the ITEMS whose devices the container does not have, and a request for a GPU or None.
+        """Return the ITEMS whose devices are not in EXISTING, and a request for a GPU or None.
 
         The second value is the first request for a GPU that the container already has. It is None if there is
         no such request, or if the container has the driver's files.
         """
-        evidence = existing_devices.injection_evidence(
-            self._container, variables.values.get(environment.VISIBLE)
-        )
         missing, gpu = [], None
         for item in items:
             nodes: tuple[str, ...] = ()
             if item.kind in self._gpus:
                 nodes = self._host_gpus.nodes(item.token, accepts_prefix=bool(item.alias))
-            sign = existing_devices.already_injected(
-                evidence,
-                item,
-                gpu_kinds=self._gpus,
-                nodes=nodes,
-                vendor_variables=self._policy.vendor_variables,
-            )
+            sign = existing.sign_of(item, nodes)
             if not sign:
                 missing.append(item)
                 continue
             self._ignore("served", f"{quote(item.token)} ({item.origin}) is already injected: {sign}")
-            if existing_devices.is_gpu(item.kind or existing_devices.GPU, self._gpus):
+            if is_gpu(item.kind or GPU, self._gpus):
                 gpu = gpu or item
-        has_driver = gpu is None or not existing_devices.lacks_driver(evidence, self._gpus)
-        return tuple(missing), None if has_driver else gpu
+        return tuple(missing), gpu if gpu and existing.lacks_driver() else None
 
     def _driver_choice(
         self,
         gpu: DeviceRequest | None,
         choices: tuple[Choice, ...],
         source: str,
-        variables: environment.Variables,
     ) -> tuple[Choice, ...]:
         """Return the device that adds the driver's files to a container with only the device nodes of a GPU.
 
@@ -183,7 +177,7 @@ class _DecisionRun:
         these files, or if the policy only warns. Raise InjectionRefusal if no spec defines such a device, or
         if the policy refuses containers without the files.
         """
-        if gpu is None or any(existing_devices.is_gpu(choice.kind, self._gpus) for choice in choices):
+        if gpu is None or any(is_gpu(choice.kind, self._gpus) for choice in choices):
             return ()
         text = "the container has device nodes of GPUs, and no sign of the driver's files"
         mode = self._policy.settings.nodes_without_driver
@@ -193,7 +187,7 @@ class _DecisionRun:
             return ()
         if mode == "refuse":
             raise InjectionRefusal("nodes_without_driver", text)
-        kinds = self._gpu_kinds(source, variables, (gpu,)) or (gpu.kind,)
+        kinds = self._gpu_kinds(source, (gpu,)) or (gpu.kind,)
         device = next((device for kind in kinds if (device := self._names.find(kind, NONE))), "")
         if not device:
             raise InjectionRefusal(
@@ -201,35 +195,22 @@ class _DecisionRun:
             )
         return (Choice(device=device, token=gpu.token, origin=gpu.origin),)
 
-    def _has_spec_environment(self, variables: environment.Variables) -> bool:
-        """Return whether the environment comes from a spec of GPUs, and the container already has GPUs."""
-        visible = variables.values.get(environment.VISIBLE)
-        gpus = DeviceRequest(token=ALL, kind="", origin=environment.VISIBLE)
-        evidence = existing_devices.injection_evidence(self._container, visible)
-        return visible == "void" and bool(
-            existing_devices.already_injected(
-                evidence, gpus, gpu_kinds=self._gpus, vendor_variables=self._policy.vendor_variables
-            )
-        )
-
-    def _gpu_kinds(
-        self, source: str, variables: environment.Variables, items: tuple[DeviceRequest, ...]
-    ) -> tuple[str, ...]:
+    def _gpu_kinds(self, source: str, items: tuple[DeviceRequest, ...]) -> tuple[str, ...]:
         # If all requests have a kind, the choice of a kind is not necessary.
         if all(item.kind for item in items):
             return ()
-        kinds = self._policy.kinds_with(self._capabilities(variables), self._requests.grant, source)
+        kinds = self._policy.kinds_with(self._capabilities(), self._requests.grant, source)
         # The kinds in ITEMS come first. Devices of two kinds would inject the driver's files twice.
         named = {item.kind for item in items}
         return tuple(sorted(kinds, key=lambda kind: kind not in named))
 
-    def _capabilities(self, variables: environment.Variables) -> tuple[str, ...]:
+    def _capabilities(self) -> tuple[str, ...]:
         """Return the requested capabilities, without ``compat32`` if no kind has 32-bit libraries.
 
         NVIDIA's runtime also ignores ``compat32`` if the host has no 32-bit libraries (libnvidia-container,
         src/nvc_info.c).
         """
-        requested = environment.capabilities(variables)
+        requested = environment.capabilities(self._variables)
         compat32 = environment.COMPAT32
         if compat32 not in requested or any(
             compat32 in gpu_kind.capabilities for gpu_kind in self._policy.gpu_kinds
@@ -239,7 +220,7 @@ class _DecisionRun:
         self._ignore("no_compat32", text)
         return tuple(word for word in requested if word != compat32)
 
-    def _require(self, variables: environment.Variables, choices: tuple[Choice, ...]) -> None:
+    def _require(self, choices: tuple[Choice, ...]) -> None:
         """Check the requirements of the image.
 
         Raise InjectionRefusal if a requirement is not met and the policy enforces requirements.
@@ -249,14 +230,10 @@ class _DecisionRun:
         if mode == "off" or not nvidia_choices:
             return
         try:
-            rows = environment.requirements(variables)
+            rows = environment.requirements(self._variables)
             if not rows:
                 return
-            if self._host_gpus.problem:
-                names = ", ".join(name for name, _ in rows[:3])
-                raise InjectionRefusal(
-                    "no_inventory", f"{names} cannot be checked: {self._host_gpus.problem}"
-                )
+            self._host_gpus.require_known(rows)
             self._check(rows, nvidia_choices)
         except InjectionRefusal as refusal:
             if mode == "enforce":
@@ -268,10 +245,10 @@ class _DecisionRun:
         for name, text in rows:
             requirement = requirements.parse(text)
             for device, facts in candidates:
-                if not _holds(name, requirement, facts):
-                    raise InjectionRefusal(
-                        "requirement", f"{name}={quote(text)} is not met: {_describe(device, facts)}"
-                    )
+                if not requirements.holds(name, requirement, facts):
+                    gpu = f"GPU {device}" if device and device != NONE else "the host"
+                    has = facts.text(brand=" or ".join(facts.brands))
+                    raise InjectionRefusal("requirement", f"{name}={quote(text)} is not met: {gpu} has {has}")
             unknown = requirements.unknown(requirement, candidates[0][1])
             if unknown:
                 self._ignore(
@@ -297,21 +274,3 @@ class _DecisionRun:
 
 def _add_ignored(ignored_requests: list[IgnoredRequest], cause: str, text: str) -> None:
     ignored_requests.append(IgnoredRequest(cause=cause, text=text))
-
-
-def _holds(name: str, requirement: Requirement, facts: DriverFacts) -> bool:
-    try:
-        return requirements.holds(requirement, facts)
-    except ValueError as error:
-        raise InjectionRefusal("requirement_malformed", f"{name} cannot be parsed: {error}") from None
-
-
-def _describe(device: str, facts: DriverFacts) -> str:
-    known = {
-        "driver": facts.driver,
-        "cuda": facts.cuda,
-        "arch": facts.arch,
-        "brand": " or ".join(facts.brands),
-    }
-    has = ", ".join(f"{name} {value}" for name, value in known.items() if value)
-    return f"GPU {device} has {has}" if device and device != NONE else f"the host has {has}"

@@ -1,4 +1,4 @@
-"""``already_injected``: pure functions that detect the devices that a container already has.
+"""``ExistingDevices``: detects the devices that a container already has, without I/O.
 
 The kubelet, a device plugin or a DRA driver can request CDI devices from the runtime. These requests reach
 the runtime before the runtime calls NRI plugins. cdigen detects such devices by three signs: the names of CDI
@@ -15,7 +15,6 @@ from cdigen.host.root import shown
 from cdigen.model.view import DEFAULT_TARGET, view_target
 from cdigen.nri.decision.privileged import is_privileged
 from cdigen.nri.decision.request import is_nvidia
-from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,88 +63,98 @@ _INJECTORS = (
 )
 
 
-@frozen
-class InjectionEvidence:
-    """The signs of devices in a container.
+class ExistingDevices:
+    """The signs of devices in CONTAINER.
 
-    ``cdi_devices`` are names of CDI devices. ``nodes`` are paths of device nodes. If ``is_privileged`` is
-    true, the container has all nodes of the host, so ``nodes`` is not a sign. ``has_driver`` is true if files
-    of NVIDIA's driver are mounted, or if a spec set NVIDIA_VISIBLE_DEVICES.
+    VISIBLE is the value of NVIDIA_VISIBLE_DEVICES in CONTAINER, or None if the variable is not set. GPU_KINDS
+    are the configured kinds of NVIDIA GPUs. VENDOR_VARIABLES describe the devices of other vendors.
     """
 
-    cdi_devices: frozenset[str]
-    nodes: frozenset[str]
-    is_privileged: bool
-    has_driver: bool
+    def __init__(
+        self,
+        container: Container,
+        visible: str | None,
+        gpu_kinds: frozenset[str],
+        vendor_variables: VendorVariables,
+    ) -> None:
+        self._cdi_devices = frozenset(container.cdi_devices)
+        self._nodes = frozenset(container.devices)
+        # A privileged container has all nodes of the host, so its nodes are no sign.
+        self._is_privileged = is_privileged(container)
+        mounts = container.mounts
+        self._has_driver = visible == "void" or any(_DRIVER.search(mount.destination) for mount in mounts)
+        self._gpu_kinds = gpu_kinds
+        self._vendor_variables = vendor_variables
 
+    def sign_of(self, item: DeviceRequest, nodes: tuple[str, ...] = ()) -> str:
+        """Return a text about the sign that the container already has the device of ITEM, or "".
 
-def injection_evidence(container: Container, visible: str | None) -> InjectionEvidence:
-    """Return the signs of devices in CONTAINER.
-
-    VISIBLE is the value of NVIDIA_VISIBLE_DEVICES in CONTAINER, or None if the variable is not set.
-    """
-    nodes = frozenset(container.devices)
-    return InjectionEvidence(
-        cdi_devices=frozenset(container.cdi_devices),
-        nodes=nodes,
-        is_privileged=is_privileged(container),
-        has_driver=visible == "void" or any(_DRIVER.search(mount.destination) for mount in container.mounts),
-    )
-
-
-def already_injected(
-    evidence: InjectionEvidence,
-    item: DeviceRequest,
-    *,
-    gpu_kinds: frozenset[str],
-    vendor_variables: VendorVariables,
-    nodes: tuple[str, ...] = (),
-) -> str:
-    """Return a text about the sign that a container already has the device of ITEM.
-
-    The text is empty if there is no sign. GPU_KINDS are the configured kinds of NVIDIA GPUs. For a request
-    without a kind, each GPU is a sign. In this case a device plugin has chosen the GPU, and the environment
-    only repeats the choice. For a request with a kind, the container must have all NODES of the GPU. NODES is
-    empty if the nodes are unknown. VENDOR_VARIABLES describe the devices of other vendors.
-    """
-    kind = item.kind or GPU
-    if (device := f"{kind}={item.token}") in evidence.cdi_devices:
-        return f"CDI device {shown(device)}"
-    if not item.qualified:
-        alike = (
-            name
-            for name in sorted(evidence.cdi_devices)
-            if _is_same_class(name, item, gpu_kinds, vendor_variables)
-        )
-        if device := next(alike, ""):
+        For a request without a kind, each GPU is a sign. In this case a device plugin has chosen the GPU, and
+        the environment only repeats the choice. For a request with a kind, the container must have all NODES
+        of the GPU. NODES is empty if the nodes are unknown.
+        """
+        if (device := f"{item.kind or GPU}={item.token}") in self._cdi_devices:
             return f"CDI device {shown(device)}"
-    if evidence.is_privileged or not evidence.nodes:
-        return ""
-    if item.qualified and nodes:
-        node = nodes[0] if evidence.nodes.issuperset(nodes) else ""
-    else:
-        node = _evident_node(evidence, item, gpu_kinds, vendor_variables)
-    return f"device node {shown(node)}" if node else ""
+        if not item.qualified:
+            alike = (name for name in sorted(self._cdi_devices) if self._is_same_class(name, item))
+            if device := next(alike, ""):
+                return f"CDI device {shown(device)}"
+        if self._is_privileged or not self._nodes:
+            return ""
+        if item.qualified and nodes:
+            node = nodes[0] if self._nodes.issuperset(nodes) else ""
+        else:
+            node = self._evident_node(item)
+        return f"device node {shown(node)}" if node else ""
+
+    def lacks_driver(self) -> bool:
+        """Return whether the container has nodes of NVIDIA GPUs, but no sign of the driver's files.
+
+        A device plugin can pass only nodes, and expect NVIDIA's runtime to inject the files. A CDI device of
+        a kind of NVIDIA GPUs is a sign of the files. CDI devices of other kinds, such as network cards, are
+        no sign. If a device of another kind injects the files, their mounts are a sign.
+        """
+        if self._has_driver or not _node(self._nodes, _GPUS):
+            return False
+        return not any(self._is_gpu_kind(device.partition("=")[0]) for device in self._cdi_devices)
+
+    def _evident_node(self, item: DeviceRequest) -> str:
+        """Return the node that shows the device of ITEM, or "" if there is no such node."""
+        kind, token = item.kind or GPU, item.token
+        if is_gpu(kind, self._gpu_kinds):
+            has_wsl = self._has_driver and _WSL in self._nodes
+            return _node(self._nodes, _GPUS) or (_WSL if has_wsl else "")
+        if rule := _NODES.get(kind):
+            return _node(self._nodes, rule.replace("{token}", re.escape(token)))
+        row = self._vendor_variables.of_kind(kind)
+        # For a request with a kind, the number of the node must match, if the node has a number.
+        number = token if item.qualified and token.isdecimal() else ""
+        return _node(self._nodes, row.nodes, number) if row else ""
+
+    def _is_same_class(self, device: str, item: DeviceRequest) -> bool:
+        """Return whether the CDI device DEVICE has the device class that ITEM requests.
+
+        The vendor names in DEVICE and ITEM can be different.
+        """
+        own, _, name = device.partition("=")
+        kind = item.kind or GPU
+        if is_gpu(kind, self._gpu_kinds):
+            return self._is_gpu_kind(own)
+        if row := self._vendor_variables.of_kind(kind):
+            return re.fullmatch(row.allocated_kinds, own) is not None
+        alike = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
+        return alike and is_nvidia(own) and is_nvidia(kind)
+
+    def _is_gpu_kind(self, kind: str) -> bool:
+        return kind in self._gpu_kinds or bool(_GPU_KIND.fullmatch(kind))
 
 
-def _evident_node(
-    evidence: InjectionEvidence,
-    item: DeviceRequest,
-    gpu_kinds: frozenset[str],
-    vendor_variables: VendorVariables,
-) -> str:
-    """Return the node that shows the device of ITEM, or "" if there is no such node."""
-    kind, token = item.kind or GPU, item.token
-    if is_gpu(kind, gpu_kinds):
-        return _node(evidence.nodes, _GPUS) or (
-            _WSL if evidence.has_driver and _WSL in evidence.nodes else ""
-        )
-    if rule := _NODES.get(kind):
-        return _node(evidence.nodes, rule.replace("{token}", re.escape(token)))
-    row = vendor_variables.of_kind(kind)
-    # For a request with a kind, the number of the node must match, if the node has a number.
-    number = token if item.qualified and token.isdecimal() else ""
-    return _node(evidence.nodes, row.nodes, number) if row else ""
+def is_gpu(kind: str, gpu_kinds: frozenset[str]) -> bool:
+    """Return whether devices of KIND are NVIDIA GPUs for applications.
+
+    The result is false for management kinds.
+    """
+    return kind in gpu_kinds or kind == GPU or kind.startswith(f"{GPU}-")
 
 
 def _node(nodes: frozenset[str], rule: str, number: str = "") -> str:
@@ -163,19 +172,6 @@ def _matching(nodes: frozenset[str], rule: str) -> tuple[tuple[str, str], ...]:
     """Return the NODES that match RULE, each with the text of the last group in RULE."""
     matches = (re.fullmatch(rule, node) for node in sorted(nodes))
     return tuple([(m[0], m[m.lastindex] if m.lastindex else "") for m in matches if m])
-
-
-def lacks_driver(evidence: InjectionEvidence, gpu_kinds: frozenset[str]) -> bool:
-    """Return whether the container has nodes of NVIDIA GPUs, but no sign of the driver's files.
-
-    A device plugin can pass only nodes, and expect NVIDIA's runtime to inject the files. A CDI device is a
-    sign of the files if its kind is one of GPU_KINDS or another kind of NVIDIA GPUs. CDI devices of other
-    kinds, such as network cards, are no sign. If a device of another kind injects the files, their mounts are
-    a sign.
-    """
-    if evidence.has_driver or not _node(evidence.nodes, _GPUS):
-        return False
-    return not any(_is_gpu_kind(device.partition("=")[0], gpu_kinds) for device in evidence.cdi_devices)
 
 
 def conflicting_plugins(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
@@ -197,37 +193,7 @@ def injected_by_other_plugin(
     annotation and reader. The result is empty if the runtime reports CDI devices of the container, because a
     device plugin can have requested these devices.
     """
-    evidence = injection_evidence(container, None)
-    has_nodes = any(re.fullmatch(r"/dev/(?:nvidia[0-9]+|dxg|kfd)", node) for node in evidence.nodes)
-    if evidence.cdi_devices or evidence.is_privileged or not has_nodes:
+    has_nodes = any(re.fullmatch(r"/dev/(?:nvidia[0-9]+|dxg|kfd)", node) for node in container.devices)
+    if container.cdi_devices or is_privileged(container) or not has_nodes:
         return ()
     return tuple(name for name, reader in annotations if reader != "cdigen")
-
-
-def _is_same_class(
-    device: str, item: DeviceRequest, gpu_kinds: frozenset[str], vendor_variables: VendorVariables
-) -> bool:
-    """Return whether the CDI device DEVICE has the device class that ITEM requests.
-
-    The vendor names in DEVICE and ITEM can be different.
-    """
-    own, _, name = device.partition("=")
-    kind = item.kind or GPU
-    if is_gpu(kind, gpu_kinds):
-        return _is_gpu_kind(own, gpu_kinds)
-    if row := vendor_variables.of_kind(kind):
-        return re.fullmatch(row.allocated_kinds, own) is not None
-    alike = own.partition("/")[2] == kind.partition("/")[2] and name == item.token
-    return alike and is_nvidia(own) and is_nvidia(kind)
-
-
-def _is_gpu_kind(kind: str, gpu_kinds: frozenset[str]) -> bool:
-    return kind in gpu_kinds or bool(_GPU_KIND.fullmatch(kind))
-
-
-def is_gpu(kind: str, gpu_kinds: frozenset[str]) -> bool:
-    """Return whether devices of KIND are NVIDIA GPUs for applications.
-
-    The result is false for management kinds.
-    """
-    return kind in gpu_kinds or kind == GPU or kind.startswith(f"{GPU}-")

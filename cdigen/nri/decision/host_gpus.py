@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from cdigen.model.names import pci_address
+from cdigen.nri.decision.refusal import InjectionRefusal
 from cdigen.nri.decision.requirements import DriverFacts
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.cuda import served
@@ -20,9 +22,6 @@ ALL = "all"
 # The modes in which the driver is the kernel module nvidia. In these modes, the name of the device node ends
 # with the minor number.
 PCI_MODES = frozenset(("gpu", "management"))
-# A PCI address as in sysfs (0000:65:00.0), as in NVML (a domain with eight digits), or as in lspci (without a
-# domain).
-_PCI = re.compile(r"(?:([0-9a-f]{1,8}):)?([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-7])", re.ASCII)
 # The start of the UUID of a GPU or a MIG instance.
 _UUID_START = re.compile(r"(?:gpu|mig)-[0-9a-f][0-9a-f-]*", re.ASCII | re.IGNORECASE)
 # The form of MIG UUIDs in drivers up to 460. It contains the GPU's UUID and the numbers of the instances.
@@ -113,6 +112,12 @@ class HostGpus:
         gpu = self.find(token, accepts_prefix=accepts_prefix)
         return gpu.nodes if gpu else ()
 
+    def require_known(self, requirements: tuple[tuple[str, str], ...]) -> None:
+        """Raise InjectionRefusal for REQUIREMENTS (pairs of name and expression) if the GPUs are unknown."""
+        if self.problem:
+            names = ", ".join(name for name, _ in requirements[:3])
+            raise InjectionRefusal("no_inventory", f"{names} cannot be checked: {self.problem}")
+
     def models(self) -> tuple[HostGpu, ...]:
         """Return one usable GPU or MIG instance for each model.
 
@@ -137,10 +142,8 @@ def canonical(token: str) -> str:
     An older MIG UUID is returned as ``UUID/giN/ciN``, with the UUID of the GPU.
     """
     lower = token.lower()
-    match = _PCI.fullmatch(lower)
-    if match:
-        domain, bus, device, function = match.groups()
-        return f"{int(domain or '0', 16):04x}:{int(bus, 16):02x}:{int(device, 16):02x}.{function}"
+    if address := pci_address(lower):
+        return address
     match = _OLD_MIG.fullmatch(lower)
     return f"{match[1]}/gi{int(match[2])}/ci{int(match[3])}" if match else lower
 

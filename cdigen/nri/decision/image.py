@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.decide import InjectionDecision
     from cdigen.nri.decision.host_gpus import HostGpus
     from cdigen.nri.decision.policy import InjectionPolicy
-    from cdigen.nri.decision.requirements import DriverFacts, Requirement
     from cdigen.nri.decision.select import Choice
 
 CUDA_LABEL = "com.nvidia.cuda.version"
@@ -92,9 +91,8 @@ def judge_image(
     )
     try:
         rows = _rows(image, environment.read_variables(env, policy.vendor_variables))
-        if rows and host_gpus.problem:
-            names = ", ".join(name for name, _ in rows[:3])
-            raise InjectionRefusal("no_inventory", f"{names} cannot be checked: {host_gpus.problem}")
+        if rows:
+            host_gpus.require_known(rows)
         found = tuple(_result(name, text, host_gpus) for name, text in rows)
     except InjectionRefusal as refusal:
         return _unmet(noted, mode, refusal), ()
@@ -133,20 +131,9 @@ def _rows(image: ImageConfig, env: environment.Variables) -> tuple[tuple[str, st
 def _result(origin: str, text: str, host_gpus: HostGpus) -> RequirementResult:
     requirement = requirements.parse(text)
     models = [gpu.facts for gpu in host_gpus.models()] or [host_gpus.facts]
-    is_met = any(_holds(origin, requirement, facts) for facts in models)
-    return RequirementResult(origin=origin, text=text, is_met=is_met, host=_describe(models[0]))
-
-
-def _holds(origin: str, requirement: Requirement, facts: DriverFacts) -> bool:
-    try:
-        return requirements.holds(requirement, facts)
-    except ValueError as error:
-        raise InjectionRefusal("requirement_malformed", f"{origin} cannot be parsed: {error}") from None
-
-
-def _describe(facts: DriverFacts) -> str:
-    known = {"driver": facts.driver, "cuda": facts.cuda, "arch": facts.arch}
-    return ", ".join(f"{name} {value}" for name, value in known.items() if value) or "no known properties"
+    is_met = any(requirements.holds(origin, requirement, facts) for facts in models)
+    host = models[0].text() or "no known properties"
+    return RequirementResult(origin=origin, text=text, is_met=is_met, host=host)
 
 
 def _renamed(decision: InjectionDecision, image: ImageConfig) -> tuple[Choice, ...]:

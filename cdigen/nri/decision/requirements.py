@@ -17,7 +17,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from cdigen.nri.decision.refusal import quote
+from cdigen.nri.decision.refusal import InjectionRefusal, quote
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -43,6 +43,11 @@ class DriverFacts:
     driver: str = ""
     arch: str = ""
     brands: tuple[str, ...] = ()
+
+    def text(self, *, brand: str = "") -> str:
+        """Return the known properties, and BRAND, as one line."""
+        known = {"driver": self.driver, "cuda": self.cuda, "arch": self.arch, "brand": brand}
+        return ", ".join(f"{name} {value}" for name, value in known.items() if value)
 
 
 @frozen
@@ -72,12 +77,15 @@ def parse(text: str) -> Requirement:
     return tuple(part for part in alternatives if part)
 
 
-def holds(requirement: Requirement, facts: DriverFacts) -> bool:
-    """Return whether FACTS meet REQUIREMENT.
+def holds(name: str, requirement: Requirement, facts: DriverFacts) -> bool:
+    """Return whether FACTS meet REQUIREMENT of the variable or label NAME.
 
-    An empty requirement is always met. Raise ValueError if the evaluation reaches an invalid condition.
+    An empty requirement is always met. Raise InjectionRefusal if the evaluation reaches an invalid condition.
     """
-    return not requirement or any(all(_is_met(each, facts) for each in part) for part in requirement)
+    try:
+        return not requirement or any(all(_is_met(each, facts) for each in part) for part in requirement)
+    except ValueError as error:
+        raise InjectionRefusal("requirement_malformed", f"{name} cannot be parsed: {error}") from None
 
 
 def version(text: str) -> Version:

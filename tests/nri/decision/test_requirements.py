@@ -11,7 +11,9 @@ from support.nri.host import DRIVER, content, devices, inventory, outcome
 from support.nri.host import host_gpus as host_gpus_by
 
 from cdigen.nri.decision.host_gpus import HostGpus, canonical
-from cdigen.nri.decision.requirements import DriverFacts, holds, parse, unknown
+from cdigen.nri.decision.refusal import InjectionRefusal
+from cdigen.nri.decision.requirements import DriverFacts, parse, unknown
+from cdigen.nri.decision.requirements import holds as holds_of
 from cdigen.value import replace
 from cdigen.vendors.nvidia.cuda import of_branch
 from cdigen.vendors.nvidia.model_names import arch_of, brands_of
@@ -24,6 +26,10 @@ CUDA_IMAGE = (
     "brand=quadro,driver>=550,driver<551"
 )
 VISIBLE = "NVIDIA_VISIBLE_DEVICES=0"
+
+
+def holds(text: str, facts: DriverFacts) -> bool:
+    return holds_of("NVIDIA_REQUIRE_CUDA", parse(text), facts)
 
 
 @pytest.mark.parametrize(
@@ -58,12 +64,12 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES=0"
     ],
 )
 def test_requirements_are_evaluated(text: str, *, met: bool) -> None:
-    assert holds(parse(text), FACTS) is met
+    assert holds(text, FACTS) is met
 
 
 @pytest.mark.parametrize("text", ["cuda>=99", "driver<1", "arch=0", "brand=none", "brand!=x"])
 def test_a_condition_on_an_unknown_property_holds(text: str) -> None:
-    assert holds(parse(text), DriverFacts())
+    assert holds(text, DriverFacts())
     assert unknown(parse(text), DriverFacts()) == (re.split("[!=<>]", text)[0],)
 
 
@@ -91,8 +97,8 @@ def test_a_condition_on_an_unknown_property_holds(text: str) -> None:
     ids=ascii,
 )
 def test_an_invalid_requirement_raises_an_error(text: str) -> None:
-    with pytest.raises(ValueError, match=r"is no|none of|a brand can only") as caught:
-        holds(parse(text), FACTS)
+    with pytest.raises(InjectionRefusal, match=r"is no|none of|a brand can only") as caught:
+        holds(text, FACTS)
     assert len(str(caught.value)) < 300
 
 
@@ -133,19 +139,19 @@ def test_the_evaluator_agrees_with_a_direct_implementation(
     text: str, facts: dict[str, str], brand: str
 ) -> None:
     known = DriverFacts(**facts, brands=(brand.lower(),))
-    assert holds(parse(text), known) == evaluated(text, {**facts, "brand": brand})
+    assert holds(text, known) == evaluated(text, {**facts, "brand": brand})
 
 
 @given(EXPRESSIONS, EXPRESSIONS)
 def test_another_alternative_never_makes_a_requirement_fail(one: str, other: str) -> None:
-    if one.strip() and holds(parse(one), FACTS):
-        assert holds(parse(f"{one} {other}"), FACTS)
+    if one.strip() and holds(one, FACTS):
+        assert holds(f"{one} {other}", FACTS)
 
 
 @given(st.text(max_size=60) | st.lists(st.sampled_from([*"<>=!, .019", "cuda", "brand"])).map("".join))
 def test_any_text_is_evaluated_or_raises_a_value_error(text: str) -> None:
-    with suppress(ValueError):
-        assert holds(parse(text), FACTS) in {True, False}
+    with suppress(InjectionRefusal):
+        assert holds(text, FACTS) in {True, False}
 
 
 def test_a_container_with_a_met_requirement_starts() -> None:
