@@ -8,15 +8,14 @@ import time
 
 from cdigen.extender.binding import BindConfig, BindResult, bind
 from cdigen.extender.metrics import BUSY
-from cdigen.kubeapi.calls import UNKNOWN, Reply
+from cdigen.kubeapi.calls import UNKNOWN, Reply, drive
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
-    from cdigen.extender.binding import BindRequest
+    from cdigen.extender.binding import BindRequest, Steps
     from cdigen.extender.placement import Strategy
     from cdigen.extender.watched_index import WatchedIndex
+    from cdigen.kubeapi.calls import Call
     from cdigen.kubeapi.client import Client
 
 # The time limit of a bind. A bind usually takes milliseconds. By default, kube-scheduler waits 5 s for an
@@ -68,20 +67,16 @@ class Binder:
         finally:
             lock.release()
 
-    def _run(self, steps: Any, until_s: float) -> BindResult:
+    def _run(self, steps: Steps, until_s: float) -> BindResult:
         """Send the calls of STEPS until UNTIL_S; return the result of STEPS.
 
-        The lock is not held while a call is sent. After UNTIL_S, each call fails without being sent, because
-        the scheduler does not wait for this bind any more.
+        After UNTIL_S, each call fails without being sent, because the scheduler does not wait for this bind
+        any more.
         """
-        reply: Reply | None = None
-        try:
-            while True:
-                with self._watched.lock:
-                    call = steps.send(reply)
-                if reply is not None and reply.is_unknown:
-                    self._watched.stopping.wait(PAUSE_S)
-                reply = self._client.send(call) if time.monotonic() < until_s else _TOO_LATE
-        except StopIteration as end:
-            result: BindResult = end.value
-            return result
+
+        def send(call: Call, before: Reply | None) -> Reply:
+            if before is not None and before.is_unknown:
+                self._watched.stopping.wait(PAUSE_S)
+            return self._client.send(call) if time.monotonic() < until_s else _TOO_LATE
+
+        return drive(steps, self._watched.lock, send)

@@ -14,6 +14,7 @@ from cdigen.gpushare.names import UNHEALTHY, Resources
 from cdigen.gpushare.nodes import read_node, unhealthy_gpus
 from cdigen.gpushare.pods import read_pod
 from cdigen.gpushare.reservations import ANNOTATION_KEYS, Reservation, read_placement, reservation_of
+from cdigen.kubeapi.calls import object_name
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -107,7 +108,7 @@ class Index:
         listed = unhealthy_gpus(configmap)
         if listed is not None:
             node, gpus = listed
-            self._unhealthy.setdefault(node, {})[str(_name(configmap))] = gpus
+            self._unhealthy.setdefault(node, {})[object_name(configmap)] = gpus
             self._free.pop(node, None)
 
     def drop_unhealthy(self, name: str) -> None:
@@ -168,18 +169,17 @@ class Index:
         An entry of the pod UID in the ledger does not reduce the free capacity.
         """
         if node in self._ledgers_of.get(uid, ()):
-            return self._free_capacity_without(node, uid) if node in self.capacities else None
+            in_ledger = self._in_ledger.get(node, {})
+            return self._computed(node, in_ledger, without=uid) if node in self.capacities else None
         found = self._free.get(node)
-        if found is None and (capacity := self.capacities.get(node)) is not None:
-            reservations = self._reservations(node, self._in_ledger.get(node, {}))
-            found = self._free[node] = free_capacity(capacity, self.unhealthy(node), reservations)
+        if found is None and node in self.capacities:
+            found = self._free[node] = self._computed(node, self._in_ledger.get(node, {}))
         return found
 
     def free_capacity_by(self, node: str, ledger: Ledger, uid: str) -> FreeCapacity:
         """Return the free capacity of NODE with its present LEDGER, without reservations of the pod UID."""
         in_ledger = {entry.uid: entry.reservation for entry in ledger.entries}
-        reservations = self._reservations(node, in_ledger, without=uid)
-        return free_capacity(self.capacities[node], self.unhealthy(node), reservations)
+        return self._computed(node, in_ledger, without=uid)
 
     def is_obsolete(self, node: str, uid: str) -> bool:
         """Return whether the pod UID does not need its reservation on NODE any more."""
@@ -193,12 +193,14 @@ class Index:
         """Return the GPUs of NODE that ConfigMaps list as unhealthy."""
         return frozenset().union(*self._unhealthy.get(node, {}).values())
 
-    def _free_capacity_without(self, node: str, uid: str) -> FreeCapacity:
-        reservations = self._reservations(node, self._in_ledger.get(node, {}), without=uid)
+    def _computed(
+        self, node: str, in_ledger: Mapping[str, Reservation], *, without: str = ""
+    ) -> FreeCapacity:
+        reservations = self._reservations(node, in_ledger, without)
         return free_capacity(self.capacities[node], self.unhealthy(node), reservations)
 
     def _reservations(
-        self, node: str, in_ledger: Mapping[str, Reservation], *, without: str = ""
+        self, node: str, in_ledger: Mapping[str, Reservation], without: str
     ) -> Iterator[Reservation]:
         annotated = self._by_node.get(node, {})
         for uid in annotated.keys() | in_ledger.keys():
@@ -241,8 +243,3 @@ class Index:
             if not on_node:
                 self._by_node.pop(old.node, None)
             self._free.pop(old.node, None)
-
-
-def _name(configmap: object) -> object:
-    metadata = configmap.get("metadata") if isinstance(configmap, dict) else None
-    return metadata.get("name") if isinstance(metadata, dict) else None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 
 from cdigen.extender.binding import BindRequest
+from cdigen.kubeapi.calls import object_name
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -142,8 +143,7 @@ def _is_name(value: object) -> bool:
 
 
 def _name_of(row: object) -> str:
-    metadata = row.get("metadata") if isinstance(row, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
+    name = object_name(row)
     if not _is_name(name):
         raise ValueError("an item of 'Nodes' has no name")
-    return str(name)
+    return name

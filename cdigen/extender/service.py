@@ -221,7 +221,6 @@ class Service:
             self._log.info(self._logged_state, port=state.port, nodes=state.nodes, pods=state.pods)
 
     def _state(self) -> ExtenderState:
-        """Return the present state."""
         with self._watched.lock:
             index = self._watched.index
             (total, used), nodes, pods = index.units(), len(index.capacities), index.count()

@@ -13,7 +13,7 @@ from functools import partial
 from cdigen.extender.index import Index
 from cdigen.extender.status import ListState
 from cdigen.gpushare.names import UNHEALTHY_NAMESPACE
-from cdigen.kubeapi.calls import configmap_path
+from cdigen.kubeapi.calls import configmap_path, object_name
 from cdigen.kubeapi.reflector import ObjectStore, Reflector
 
 TYPE_CHECKING = False
@@ -114,7 +114,7 @@ class WatchedIndex:
             with self.lock:
                 update(found)
         except (ValueError, KeyError, TypeError) as error:
-            name = _name(found)
+            name = object_name(found)[:_MAX_NAME] or "an object"
             if name not in self._unreadable and len(self._unreadable) < _MAX_UNREADABLE:
                 self._unreadable.add(name)
                 self._log(name, str(error))
@@ -126,9 +126,3 @@ def _is_optional(name: str, reflector: Reflector) -> bool:
     Only the list of ConfigMaps may be missing, if the account has no permission to list ConfigMaps.
     """
     return name == "unhealthy" and reflector.status == FORBIDDEN
-
-
-def _name(found: Any) -> str:
-    metadata = found.get("metadata") if isinstance(found, dict) else None
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    return str(name)[:_MAX_NAME]

@@ -1,14 +1,22 @@
-"""Requests to the API server (``Call``) and replies (``Reply``) as values, and the paths of objects."""
+"""Requests to the API server (``Call``) and replies (``Reply``) as values, and the paths of objects.
+
+``drive`` runs a generator of requests.
+"""
 
 from __future__ import annotations
 
+from contextlib import closing
 from urllib.parse import quote
 
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import threading
+    from collections.abc import Callable, Generator, Mapping
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 JSON = "application/json"
 MERGE = "application/merge-patch+json"
@@ -76,3 +84,30 @@ def configmap_path(namespace: str, name: str = "") -> str:
     """Return the path of the ConfigMap NAME, or of all ConfigMaps of NAMESPACE if NAME is ""."""
     folder = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     return f"{folder}/{quote(name, safe='')}" if name else folder
+
+
+def object_name(document: object) -> str:
+    """Return the name in the metadata of DOCUMENT, or "" if there is no name."""
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    return name if isinstance(name, str) else ""
+
+
+def drive(
+    steps: Generator[Call, Reply, T], lock: threading.Lock, send: Callable[[Call, Reply | None], Reply]
+) -> T:
+    """Send each call of STEPS by SEND, and return the result of STEPS.
+
+    LOCK is held while STEPS compute, but not during calls. SEND also gets the reply to the previous call, or
+    None. If SEND raises an error, STEPS end.
+    """
+    reply: Reply | None = None
+    with closing(steps):
+        while True:
+            try:
+                with lock:
+                    call = next(steps) if reply is None else steps.send(reply)
+            except StopIteration as end:
+                found: T = end.value
+                return found
+            reply = send(call, reply)

@@ -188,7 +188,6 @@ def _named(document: Any, group: str, member: str, name: object) -> Any:
 
 
 def _secret_files(user: Any, folder: str) -> list[str]:
-    """Return the files with secrets in USER."""
     has_own_key = user.get("client-key-data")
     named = (user.get("tokenFile"), None if has_own_key else user.get("client-key"))
     return [os.path.join(folder, file) for file in named if file]

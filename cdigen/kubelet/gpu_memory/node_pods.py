@@ -8,7 +8,7 @@ from __future__ import annotations
 import threading
 import time
 
-from cdigen.kubeapi.calls import UNKNOWN
+from cdigen.kubeapi.calls import UNKNOWN, drive
 from cdigen.kubeapi.reflector import ObjectStore, Reflector
 from cdigen.kubelet.gpu_memory.allocations import STORED_S
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, AssignContext, active_pods
@@ -109,22 +109,16 @@ class NodePods:
     def drive(self, steps: Generator[Call, Reply, T], client: Client, begun_s: float, limit_s: float) -> T:
         """Run STEPS, which began at BEGUN_S, and return their result.
 
-        The lock is held while STEPS compute, but not during calls to the API server. Raises
-        ``AllocationRefusedError`` if the next call would begin after LIMIT_S.
+        Raises ``AllocationRefusedError`` if the next call would begin after LIMIT_S.
         """
-        reply: Reply | None = None
-        while True:
-            try:
-                with self.lock:
-                    call = next(steps) if reply is None else steps.send(reply)
-            except StopIteration as end:
-                found: T = end.value
-                return found
+
+        def send(call: Call, before: Reply | None) -> Reply:
             if time.monotonic() >= begun_s + limit_s:
-                steps.close()
-                reason = f": {reply.text}" if reply is not None and reply.status == UNKNOWN else ""
+                reason = f": {before.text}" if before is not None and before.status == UNKNOWN else ""
                 raise AllocationRefusedError(f"the API server did not answer within {limit_s:g} s{reason}")
-            reply = client.send(call)
+            return client.send(call)
+
+        return drive(steps, self.lock, send)
 
     # Functions for the reflector, which stores the node's pods here.
 
