@@ -26,19 +26,17 @@ from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from cdigen.config import KubeletConfig, SharedMemory
     from cdigen.kubelet.container_response import AllocationPolicy
     from cdigen.kubelet.gpu_memory.agent import Agent
-    from cdigen.kubelet.journal import Allocation
     from cdigen.kubelet.kubelet_view import ListPods
     from cdigen.kubelet.labels.label_file import LabelState
     from cdigen.kubelet.labels.label_values import Label
     from cdigen.kubelet.listing import ResourceStatus
     from cdigen.kubelet.plugin_config import KubeletPluginConfig
-    from cdigen.kubelet.pods import PodList
     from cdigen.kubelet.wire.server import Allocator
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
@@ -114,7 +112,7 @@ class AdvertisedResources:
         self._names |= dict.fromkeys(one.name for one in found.resources)
         empty = (Resource(name=name, units=()) for name in self._names if name not in now)
         every = (*found.resources, *empty)
-        policies = {one.name: policy_of(one, found, settings, vendors, mps_problem) for one in every}
+        policies = {one.name: policy_of(one, settings, vendors, mps_problem) for one in every}
         missing = missing_families(policies.values(), self.is_in_spec)
         unknown = tuple(unknown_vendor(name) for name in inventory.vendors if name not in vendors)
         self._advertised = replace(found, resources=every, findings=(*found.findings, *missing, *unknown))
@@ -136,14 +134,6 @@ class AdvertisedResources:
         inventory = self._host.inventory
         return (inventory.problem,) if inventory.problem else tuple(dict.fromkeys(inventory.stale.values()))
 
-    def set_pods(self, found: PodList | None) -> None:
-        """Set the kubelet's list of pods, or None if the kubelet returned no list."""
-        self.kubelet.set_pods(found)
-
-    def new_allocations(self) -> Iterator[Allocation]:
-        """Yield the results of requests since the last call."""
-        return self.journal.new_allocations()
-
     def set_statuses(self, statuses: tuple[ResourceStatus, ...], problems: Mapping[str, str]) -> None:
         """Set the statuses of the resources; PROBLEMS maps a resource to its problem."""
         known = {one.name: one for one in self._advertised.resources}
@@ -164,13 +154,10 @@ class AdvertisedResources:
         if self._host is None or self._vendors is None:
             return None
         if self._labels is None:
-            memory = self._advertised.memory
             self._labels = node_labels(
                 NodeResources(
                     resources=self._advertised.resources,
                     inventories=self._vendors,
-                    by_mps=self._advertised.by_mps,
-                    memory=memory.resource.name if memory is not None else "",
                     mig_strategy=self._config.settings.mig_strategy,
                     running=running_drivers(self._host.sources.host),
                     machine=self._config.machine,
@@ -188,18 +175,18 @@ class AdvertisedResources:
 
     def view(self) -> KubeletPluginStatus:
         """Return the status of the process, for status.json and metrics."""
-        agent, counts = self._sharing.agent, self.journal.counts
+        agent, journal = self._sharing.agent, self.journal
         return KubeletPluginStatus(
             started_s=self._started_s,
             kubelet_dir=self._kubelet_dir,
             served=self._registered,
             stale=self.stale(),
             problems=(*self._config_problems, *self.findings()),
-            journal=self.journal.latest(),
+            journal=journal.latest(),
             pods=self.kubelet.pods,
             idle_reason=self._idle_reason(),
-            allocations=counts.allocations.copy(),
-            refused=counts.refused.copy(),
+            allocations=journal.allocations.copy(),
+            refused=journal.refused.copy(),
             shared_memory=agent.state() if agent is not None else None,
             labels=self._label_state,
         )
@@ -216,19 +203,18 @@ class AdvertisedResources:
         """Return a function that renders the metrics for Prometheus."""
         from cdigen.kubelet.metrics import render  # noqa: PLC0415 - takes 50 ms, so imported late
 
-        return lambda: render(self.view(), self.journal.counts)
+        return lambda: render(self.view(), self.journal.durations)
 
     def stop(self) -> None:
         """Stop the agent; do not wait for its threads."""
         self._sharing.stop()
 
     def _allocator(self, resource: Resource, policy: AllocationPolicy) -> ResourceAllocator | MemoryAllocator:
-        """Return the allocator of RESOURCE."""
         context = AllocatorContext(
             kubelet=self.kubelet, is_in_spec=self.is_in_spec, record=self.journal.record
         )
         memory, sharing = self._advertised.memory, self._sharing
-        if memory is not None and sharing.agent is not None and resource.name == memory.resource.name:
+        if memory is not None and sharing.agent is not None and resource.is_memory:
             return MemoryAllocator(memory, lambda: sharing.agent, policy, context)
         spread = self._config.settings.shared_allocation == "distributed"
         return ResourceAllocator(resource, policy, context, spread=spread)

@@ -6,12 +6,12 @@ The link's thread adds results. Any thread may read them.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 
 from cdigen.kubelet.container_response import AllocationRefusal
-from cdigen.kubelet.counts import AllocationCounts
 from cdigen.kubelet.journal import Allocation
 from cdigen.kubelet.status import MAX_JOURNAL
+from cdigen.service.durations import DurationCounts
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -20,15 +20,24 @@ if TYPE_CHECKING:
 
     from cdigen.kubelet.container_response import ContainerResponse
 
+# Upper bounds in seconds. A response takes less than 1 ms, or longer if cdigen queries the kubelet or the API
+# server.
+BUCKETS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.05, 0.25, 1)
 # ``new_allocations`` yields at most this number of allocations.
 _MAX_NEW = 1_000
 
 
 class AllocationJournal:
-    """The results of requests; ``on_allocate`` is called after each request."""
+    """The results of requests; ``on_allocate`` is called after each request.
+
+    Since the start of the process, ``allocations`` counts the allocations by resource, ``refused`` counts the
+    refusals by resource and cause, and ``durations`` counts all responses.
+    """
 
     def __init__(self) -> None:
-        self.counts = AllocationCounts()
+        self.allocations: Counter[str] = Counter()
+        self.refused: Counter[tuple[str, str]] = Counter()
+        self.durations = DurationCounts(BUCKETS)
         self.on_allocate: Callable[[], object] = lambda: None
         self._entries: deque[Allocation] = deque(maxlen=MAX_JOURNAL)
         self._new: deque[Allocation] = deque(maxlen=_MAX_NEW)
@@ -40,13 +49,15 @@ class AllocationJournal:
         answer: ContainerResponse | AllocationRefusal,
         duration_s: float,
     ) -> None:
-        """Add the result of a request to the journal and the metrics."""
-        self.counts.add(resource, answer, duration_s)
+        """Add the result of a request for RESOURCE that took DURATION_S."""
         done = Allocation(at_s=time.time(), resource=resource, ids=ids[:MAX_JOURNAL], count=len(ids))
         if isinstance(answer, AllocationRefusal):
+            self.refused[resource, answer.cause] += 1
             done = replace(done, cause=answer.cause, reason=answer.reason)
         else:
+            self.allocations[resource] += 1
             done = replace(done, names=answer.names)
+        self.durations.add(duration_s)
         self._entries.append(done)
         self._new.append(done)
         self.on_allocate()

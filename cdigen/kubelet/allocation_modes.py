@@ -9,7 +9,8 @@ does no I/O.
 
 from __future__ import annotations
 
-from cdigen.kubelet.journal import MEMORY, device_names, device_of, mode_of, used_units
+from cdigen.kubelet.journal import device_names, device_of, mode_of, used_units
+from cdigen.kubelet.resources.model import MEMORY
 from cdigen.kubelet.resources.resource_set import ResourceSet
 from cdigen.model.findings import Finding
 from cdigen.value import replace
@@ -54,7 +55,7 @@ class AllocationModes:
         resources = []
         for resource in advertised.resources:
             held = self._used_units(resource, memory, pods)
-            if listed is None and memory is not None and resource.name == memory.resource.name:
+            if listed is None and memory is not None and resource.is_memory:
                 held |= self._unverified_units(memory)
             resources.append(_without(resource, held) if held else resource)
             found += _findings(resource, held)
@@ -88,11 +89,10 @@ class AllocationModes:
         self, resource: Resource, memory: AdvertisedMemory | None, pods: tuple[PodDevices, ...]
     ) -> dict[str, str]:
         """Return a message by unit id, for the units of RESOURCE that a container has in another mode."""
-        is_memory = memory is not None and resource.name == memory.resource.name
-        others = tuple(_others(resource, pods, is_memory=is_memory))
+        others = tuple(_others(resource, pods))
         found = used_units(resource, others) if others else {}
         held = {id_: f"the device is in use by {user}" for id_, user in found.items()}
-        if memory is None or not is_memory:
+        if memory is None or not resource.is_memory:
             return held
         old = self._outdated_sizes(memory)
         for pod in pods if old else ():
@@ -129,13 +129,14 @@ def _key_of(advertised: ResourceSet, pods: Iterable[PodDevices]) -> Key:
     )
 
 
-def _others(resource: Resource, pods: Iterable[PodDevices], *, is_memory: bool) -> Iterator[PodDevices]:
+def _others(resource: Resource, pods: Iterable[PodDevices]) -> Iterator[PodDevices]:
     """Yield the devices of RESOURCE that PODS have in another mode, or under another resource name.
 
     As in NVIDIA's plugin, a replica in use does not make the whole device unhealthy. A whole device in use
     does not make its replicas unhealthy. In both cases, only refusals with the cause ``in_use`` prevent
     double use.
     """
+    is_memory = resource.is_memory
     pods = [pod for pod in pods if is_memory or any(mode_of(id_) == MEMORY for id_ in pod.ids)]
     if not pods:
         return
@@ -159,7 +160,7 @@ def _without(resource: Resource, held: Mapping[str, str]) -> Resource:
 
 def _with_health(memory: AdvertisedMemory, resources: Iterable[Resource]) -> AdvertisedMemory:
     """Return MEMORY with the health of RESOURCES; a GPU without a healthy unit is unhealthy."""
-    resource = next((one for one in resources if one.name == memory.resource.name), memory.resource)
+    resource = next((one for one in resources if one.is_memory), memory.resource)
     healthy = {device_of(unit.id) for unit in resource.units if unit.health != "unhealthy"}
     gpus = (replace(gpu, is_healthy=gpu.is_healthy and gpu.id in healthy) for gpu in memory.gpus)
     return replace(memory, resource=resource, gpus=tuple(gpus))

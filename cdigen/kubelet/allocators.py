@@ -39,17 +39,48 @@ class AllocatorContext:
     record: Callable[[str, tuple[str, ...], ContainerResponse | AllocationRefusal, float], object]
 
 
-class ResourceAllocator:
+class _Allocator:
     """Answers the kubelet's requests for RESOURCE according to POLICY."""
+
+    def __init__(self, resource: Resource, policy: AllocationPolicy, context: AllocatorContext) -> None:
+        self.resource = resource
+        self.policy = policy
+        self._context = context
+        self._used_elsewhere = UsedElsewhere(resource, context.kubelet)
+
+    async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:
+        """Return the response for a container with IDS, or raise ``AllocateError`` for a refusal."""
+        begun_s = time.perf_counter()
+        in_use = await self._used_elsewhere.in_use(ids)
+        answer = await self._answer(ids, in_use)
+        self._context.record(self.resource.name, ids, answer, time.perf_counter() - begun_s)
+        if isinstance(answer, AllocationRefusal):
+            raise AllocateError(answer.reason)
+        return answer
+
+    async def _answer(
+        self, ids: tuple[str, ...], in_use: Mapping[str, str]
+    ) -> ContainerResponse | AllocationRefusal:
+        return self._response(ids, in_use)
+
+    def _response(
+        self, ids: tuple[str, ...], in_use: Mapping[str, str] | None = None
+    ) -> ContainerResponse | AllocationRefusal:
+        policy, mps = self.policy, self.policy.mps
+        if mps is not None:
+            # The control daemon may have started or ended since the policy was made.
+            policy = replace(policy, mps=replace(mps, problem=mps_problem(mps.pipe_directory)))
+        return build_response(self.resource, ids, policy, is_in_spec=self._context.is_in_spec, in_use=in_use)
+
+
+class ResourceAllocator(_Allocator):
+    """The allocator of a resource whose units are devices or replicas (``Preferences`` explains SPREAD)."""
 
     def __init__(
         self, resource: Resource, policy: AllocationPolicy, context: AllocatorContext, *, spread: bool
     ) -> None:
-        self.resource = resource
-        self.policy = policy
-        self._context = context
+        super().__init__(resource, policy, context)
         self._preferences = Preferences(resource, spread=spread)
-        self._used_elsewhere = UsedElsewhere(resource, context.kubelet)
 
     async def preferred_allocation(
         self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
@@ -64,25 +95,9 @@ class ResourceAllocator:
             available = free if len(free) >= count else available
         return self._preferences.choose(available, must_include, count)
 
-    async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:
-        """Return the response for a container with IDS, or raise ``AllocateError`` for a refusal."""
-        begun_s = time.perf_counter()
-        in_use = await self._used_elsewhere.in_use(ids)
-        answer = build_response(
-            self.resource,
-            ids,
-            with_current_mps(self.policy),
-            is_in_spec=self._context.is_in_spec,
-            in_use=in_use,
-        )
-        self._context.record(self.resource.name, ids, answer, time.perf_counter() - begun_s)
-        if isinstance(answer, AllocationRefusal):
-            raise AllocateError(answer.reason)
-        return answer
 
-
-class MemoryAllocator:
-    """Answers requests for the memory units of ADVERTISED according to POLICY and AGENT."""
+class MemoryAllocator(_Allocator):
+    """The allocator of the memory units of ADVERTISED, according to the present AGENT."""
 
     def __init__(
         self,
@@ -91,33 +106,11 @@ class MemoryAllocator:
         policy: AllocationPolicy,
         context: AllocatorContext,
     ) -> None:
-        self.resource = advertised.resource
-        self.policy = policy
-        self._context = context
-        self._used_elsewhere = UsedElsewhere(self.resource, context.kubelet)
-        self._memory = SharedMemoryAllocator(advertised, agent, self._allocated)
+        super().__init__(advertised.resource, policy, context)
+        self._memory = SharedMemoryAllocator(advertised, agent, self._response)
         self.preferred_allocation = self._memory.preferred_allocation
 
-    async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:
-        """Return the response for a container with IDS, or raise ``AllocateError`` for a refusal."""
-        begun_s = time.perf_counter()
-        in_use = await self._used_elsewhere.in_use(ids)
-        answer = self._allocated(ids, in_use) if in_use else await self._memory.allocate(ids)
-        self._context.record(self.resource.name, ids, answer, time.perf_counter() - begun_s)
-        if isinstance(answer, AllocationRefusal):
-            raise AllocateError(answer.reason)
-        return answer
-
-    def _allocated(
-        self, ids: tuple[str, ...], in_use: Mapping[str, str] | None = None
+    async def _answer(
+        self, ids: tuple[str, ...], in_use: Mapping[str, str]
     ) -> ContainerResponse | AllocationRefusal:
-        policy = with_current_mps(self.policy)
-        return build_response(self.resource, ids, policy, is_in_spec=self._context.is_in_spec, in_use=in_use)
-
-
-def with_current_mps(policy: AllocationPolicy) -> AllocationPolicy:
-    """Return POLICY after a new check of its MPS control daemon; without MPS, POLICY stays unchanged."""
-    mps = policy.mps
-    return (
-        policy if mps is None else replace(policy, mps=replace(mps, problem=mps_problem(mps.pipe_directory)))
-    )
+        return self._response(ids, in_use) if in_use else await self._memory.allocate(ids)

@@ -62,8 +62,7 @@ class AllocationPolicy:
     the response has CDI names in an annotation. ``variable`` is the environment variable that lists the
     units' UUIDs, or "". If ``passes_nodes`` is set, the response has the units' device nodes and
     ``common_nodes``. ``families`` are CDI names of devices other than GPUs, such as GDRCopy. The response has
-    each of these names that a spec has. If ``fails_many`` is set, a request for more than one replica is
-    refused. ``mps`` is set if containers share the resource by MPS.
+    each of these names that a spec has. ``mps`` is set if containers share the resource by MPS.
     """
 
     uses_field: bool = True
@@ -72,21 +71,12 @@ class AllocationPolicy:
     passes_nodes: bool = False
     common_nodes: tuple[HostNode, ...] = ()
     families: tuple[str, ...] = ()
-    fails_many: bool = False
     mps: Mps | None = None
 
 
 @frozen
-class PassedNode:
-    """The device node ``host_path`` of the host, which the runtime makes at ``path`` in the container."""
-
-    host_path: str
-    path: str
-
-
-@frozen
-class PassedFolder:
-    """The folder ``host_path`` of the host, which the runtime mounts at ``path`` in the container."""
+class PassedPath:
+    """The device node or folder ``host_path`` of the host, which the container gets at ``path``."""
 
     host_path: str
     path: str
@@ -97,16 +87,15 @@ class ContainerResponse:
     """The response for one container.
 
     ``names`` are all CDI names. The kubelet gets these names in ``cdi_devices``, in ``annotations``, or in
-    both fields. ``left_out`` are the families of the policy that no spec has now.
+    both fields.
     """
 
     names: tuple[str, ...]
     cdi_devices: tuple[str, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
-    nodes: tuple[PassedNode, ...] = ()
-    folders: tuple[PassedFolder, ...] = ()
-    left_out: tuple[str, ...] = ()
+    nodes: tuple[PassedPath, ...] = ()
+    folders: tuple[PassedPath, ...] = ()
 
 
 @frozen
@@ -163,7 +152,6 @@ def build_response(
         variables=_variables(units, policy),
         nodes=_nodes(units, policy.common_nodes) if policy.passes_nodes else (),
         folders=_folders(policy.mps),
-        left_out=tuple(name for name in policy.families if not is_in_spec(name)),
     )
 
 
@@ -196,7 +184,7 @@ def _refused_ids(
 def _refused_units(
     resource: Resource, units: tuple[Unit, ...], policy: AllocationPolicy, is_in_spec: IsInSpec
 ) -> AllocationRefusal | None:
-    if policy.fails_many and len(units) > 1 and any(unit.replica is not None for unit in units):
+    if resource.fails_many and len(units) > 1 and any(unit.replica is not None for unit in units):
         reason = f"{len(units)} replicas requested; request 1: more replicas give no larger share of a GPU"
         return _refusal(resource, "too_many", reason)
     if unhealthy := [_with_reason(unit) for unit in units if unit.health == "unhealthy" and _reason(unit)]:
@@ -254,7 +242,7 @@ def _visible_device(unit: Unit) -> str:
     return (part or gpu).uuid or (str(gpu.index) if part is None else f"{gpu.index}:{part.label}")
 
 
-def _nodes(units: Iterable[Unit], common: tuple[HostNode, ...]) -> tuple[PassedNode, ...]:
+def _nodes(units: Iterable[Unit], common: tuple[HostNode, ...]) -> tuple[PassedPath, ...]:
     found = {}
     for unit in units:
         part = unit.partition
@@ -263,13 +251,13 @@ def _nodes(units: Iterable[Unit], common: tuple[HostNode, ...]) -> tuple[PassedN
         for node in (*own, *(part.nodes if part else ())):
             found[node.path] = node
     nodes = {node.path: node for node in common} | found
-    return tuple(PassedNode(host_path=node.host_path, path=node.path) for node in nodes.values())
+    return tuple(PassedPath(host_path=node.host_path, path=node.path) for node in nodes.values())
 
 
-def _folders(mps: Mps | None) -> tuple[PassedFolder, ...]:
+def _folders(mps: Mps | None) -> tuple[PassedPath, ...]:
     if mps is None:
         return ()
-    pipe = PassedFolder(host_path=mps.pipe_directory, path=mps.pipe_directory)
+    pipe = PassedPath(host_path=mps.pipe_directory, path=mps.pipe_directory)
     if not mps.shm_directory:
         return (pipe,)
-    return pipe, PassedFolder(host_path=mps.shm_directory, path=_SHM)
+    return pipe, PassedPath(host_path=mps.shm_directory, path=_SHM)

@@ -6,25 +6,9 @@ import asyncio
 import os
 import time
 
+from cdigen.kubelet import registration_events as events
 from cdigen.kubelet.listing import ResourceStatus
 from cdigen.kubelet.registration import Registration, allocatable_owner
-from cdigen.kubelet.registration_events import (
-    AllocatableReported,
-    GetAllocatable,
-    KubeletSocketChanged,
-    OtherPluginsDetected,
-    Register,
-    RegistrationAccepted,
-    RegistrationFailed,
-    ServerFailed,
-    ServerStarted,
-    SocketRemoved,
-    StartServer,
-    StopServer,
-    StreamEnded,
-    StreamOpened,
-    Tick,
-)
 from cdigen.kubelet.sockets import (
     KUBELET,
     fresh_socket,
@@ -92,12 +76,12 @@ class ResourceEndpoint:
 
         KUBELET identifies the kubelet's socket. OTHERS are the names of other plugins' sockets.
         """
-        self._apply(OtherPluginsDetected(names=others))
-        self._apply(KubeletSocketChanged(identity=kubelet))
+        self._apply(events.OtherPluginsDetected(names=others))
+        self._apply(events.KubeletSocketChanged(identity=kubelet))
         number = self._registration.server
         server = self._servers.get(number)
         if server is not None and not os.path.lexists(server.path) and number not in self._starts:
-            self._apply(SocketRemoved(server=number))
+            self._apply(events.SocketRemoved(server=number))
 
     async def stop(self) -> None:
         """Stop all servers and tasks."""
@@ -133,13 +117,13 @@ class ResourceEndpoint:
         before, due_s = self._registration.state, self._registration.due_s
         for action in self._registration.apply(event, self._loop.time()):
             match action:
-                case StartServer():
+                case events.StartServer():
                     self._serve(action.server)
-                case Register():
+                case events.Register():
                     self._start_task(self._register(action.server))
-                case StopServer():
+                case events.StopServer():
                     self._start_task(self._stop(action.server))
-                case GetAllocatable():
+                case events.GetAllocatable():
                     self._start_task(self._get_allocatable())
         if self._registration.state != before:
             self._since_s = time.time()
@@ -161,7 +145,7 @@ class ResourceEndpoint:
             # The loop may call a timer early, by at most the resolution of its clock.
             self._set_timer()
             return
-        self._apply(Tick())
+        self._apply(events.Tick())
         if self._timer is None:
             self._set_timer()
 
@@ -184,7 +168,7 @@ class ResourceEndpoint:
             self._listing.devices,
             self._listing.allocator,
             on_stream=lambda is_open: self._apply(
-                StreamOpened(server=number) if is_open else StreamEnded(server=number)
+                events.StreamOpened(server=number) if is_open else events.StreamEnded(server=number)
             ),
             on_fault=lambda text: self._context.log(self._listing.resource, text),
         )
@@ -199,12 +183,12 @@ class ResourceEndpoint:
             self._servers.pop(number, None)
             del self._starts[number]
             reason = socket_failure_reason(self._context.folder) or error.strerror or str(error)
-            self._apply(ServerFailed(server=number, reason=reason))
+            self._apply(events.ServerFailed(server=number, reason=reason))
         else:
             del self._starts[number]
             # The list may have changed during the start.
             server.update(self._listing.devices, self._listing.allocator)
-            self._apply(ServerStarted(server=number))
+            self._apply(events.ServerStarted(server=number))
 
     async def _stop(self, number: int) -> None:
         if (start := self._starts.get(number)) is not None:
@@ -219,7 +203,7 @@ class ResourceEndpoint:
             return
         if not os.path.lexists(server.path):
             # A starting kubelet has removed the plugin's socket. The event for the new kubelet.sock follows.
-            failure = RegistrationFailed(
+            failure = events.RegistrationFailed(
                 server=number, reason="the plugin's socket was removed", was_reached=False
             )
             self._apply(failure)
@@ -230,17 +214,17 @@ class ResourceEndpoint:
             )
         except KubeletError as error:
             self._apply(
-                RegistrationFailed(server=number, reason=error.message, was_reached=error.was_reached)
+                events.RegistrationFailed(server=number, reason=error.message, was_reached=error.was_reached)
             )
         else:
-            self._apply(RegistrationAccepted(server=number))
+            self._apply(events.RegistrationAccepted(server=number))
 
     async def _get_allocatable(self) -> None:
         try:
             allocatable = await self._context.allocatable()
         except KubeletError as error:
-            self._apply(AllocatableReported(owner="late" if error.is_late else "unknown"))
+            self._apply(events.AllocatableReported(owner="late" if error.is_late else "unknown"))
         else:
-            self._apply(OtherPluginsDetected(names=other_plugin_sockets(self._context.folder)))
+            self._apply(events.OtherPluginsDetected(names=other_plugin_sockets(self._context.folder)))
             found = allocatable_owner(allocatable, self._listing.resource, self._listing.healthy)
-            self._apply(AllocatableReported(owner=found))
+            self._apply(events.AllocatableReported(owner=found))

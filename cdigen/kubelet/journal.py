@@ -6,6 +6,7 @@ container. A refused container has no units and is in no list. The module does n
 
 from __future__ import annotations
 
+from cdigen.kubelet.resources.model import MEMORY, REPLICA
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     AllocationState = Literal["held", "ended", "refused", "unknown"]
     # The resource and the id of a unit.
     UnitKey = tuple[str, str]
-
-# The separators in the ids of units. REPLICA is between a device's id and the number of a replica
-# (resources.sharing, and NVIDIA's plugin). MEMORY is between a GPU's id and the number of a memory unit
-# (resources.memory, and gpushare's plugin).
-REPLICA, MEMORY = "::", "-_-"
 
 
 @frozen

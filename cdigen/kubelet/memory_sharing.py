@@ -68,9 +68,8 @@ class MemorySharing:
         if self.agent is not None:
             self._advertise(self.agent, memory)
             return found
-        name = memory.resource.name
-        resources = (replace(one, units=()) if one.name == name else one for one in found.resources)
-        finding = memory_not_advertised(name, self._problem)
+        resources = (replace(one, units=()) if one.is_memory else one for one in found.resources)
+        finding = memory_not_advertised(memory.resource.name, self._problem)
         return replace(found, resources=tuple(resources), findings=(*found.findings, finding))
 
     def _advertise(self, agent: Agent, memory: AdvertisedMemory) -> None:

@@ -17,28 +17,29 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from cdigen.kubelet.counts import AllocationCounts
     from cdigen.kubelet.gpu_memory.state import GpuMemoryState
     from cdigen.kubelet.status import KubeletPluginStatus
+    from cdigen.service.durations import DurationCounts
 
 # The limit for series of allocated units, because a node may have thousands of replicas.
 MAX_POD_SERIES = 1_000
 
 
-def render(view: KubeletPluginStatus, counts: AllocationCounts) -> bytes:
-    """Return the metrics of VIEW and COUNTS in the text format of Prometheus."""
-    return exposition(_metrics(view, counts), is_configured=view.is_configured)
+def render(view: KubeletPluginStatus, durations: DurationCounts) -> bytes:
+    """Return the metrics of VIEW and the DURATIONS of requests in the text format of Prometheus."""
+    return exposition(_metrics(view, durations), is_configured=view.is_configured)
 
 
-def _metrics(view: KubeletPluginStatus, counts: AllocationCounts) -> Iterator[Metric]:
-    """Yield the metrics of VIEW and COUNTS; counters of a resource also exist with the value 0."""
+def _metrics(view: KubeletPluginStatus, durations: DurationCounts) -> Iterator[Metric]:
+    """Yield the metrics; counters of a resource also exist with the value 0."""
     yield gauge(
         "cdigen_kubelet_stale",
         "Whether the last known devices are advertised, because the daemon does not update the inventory.",
         bool(view.stale),
     )
     yield from _resource_metrics(view)
-    yield from _response_metrics(view, counts)
+    yield from _response_metrics(view)
+    yield histogram("cdigen_kubelet_allocate_seconds", "Durations of Allocate requests.", durations)
     if view.shared_memory is not None:
         yield from _memory_metrics(view.shared_memory)
     if view.labels is not None:
@@ -100,23 +101,21 @@ def _resource_metrics(view: KubeletPluginStatus) -> Iterator[Metric]:
     )
 
 
-def _response_metrics(view: KubeletPluginStatus, counts: AllocationCounts) -> Iterator[Metric]:
+def _response_metrics(view: KubeletPluginStatus) -> Iterator[Metric]:
     names = [one.resource.name for one in view.served]
     yield counter(
         "cdigen_kubelet_allocations",
         "Containers that got devices.",
-        {name: counts.allocations[name] for name in dict.fromkeys((*names, *counts.allocations))},
+        dict.fromkeys(names, 0) | dict(view.allocations),
         "resource",
     )
-    every = dict.fromkeys((*((name, cause) for name in names for cause in CAUSES), *counts.refused))
     yield counter(
         "cdigen_kubelet_refused",
         "Containers that were refused, by cause.",
-        {key: counts.refused[key] for key in every},
+        {(name, cause): 0 for name in names for cause in CAUSES} | dict(view.refused),
         "resource",
         "cause",
     )
-    yield histogram("cdigen_kubelet_allocate_seconds", "Durations of Allocate requests.", counts.durations)
 
 
 def _memory_metrics(state: GpuMemoryState) -> Iterator[Metric]:

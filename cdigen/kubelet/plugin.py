@@ -212,7 +212,7 @@ class KubeletPlugin:
 
     def _set_pods(self, found: PodList | str) -> None:
         """Pass the list of pods to the provider, or None after an error; runs in the link's thread."""
-        self._provider.set_pods(None if isinstance(found, str) else found)
+        self._provider.kubelet.set_pods(None if isinstance(found, str) else found)
         self._trigger("pods")
 
     def _watch(self) -> None:
@@ -248,7 +248,7 @@ class KubeletPlugin:
     def _report(self) -> None:
         statuses = self._link.statuses()
         self._change_log.registrations(statuses)
-        self._change_log.allocations(self._provider.new_allocations())
+        self._change_log.allocations(self._provider.journal.new_allocations())
         self._provider.set_statuses(statuses, self._listings.problems)
         self._status.update()
         self._runner.report(summary(statuses))

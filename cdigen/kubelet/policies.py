@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from cdigen.config import KubeletConfig
     from cdigen.kubelet.container_response import IsInSpec
     from cdigen.kubelet.resources.model import Resource
-    from cdigen.kubelet.resources.resource_set import ResourceSet
     from cdigen.model.inventory import Inventory
 
 # Only NVIDIA has _VARIABLE and device families. A family is a group of devices other than GPUs
@@ -34,12 +33,11 @@ _SHM = "shm"
 
 def policy_of(
     resource: Resource,
-    advertised: ResourceSet,
     settings: KubeletConfig,
     inventories: Mapping[str, Inventory],
     mps_problem: Callable[[str], str],
 ) -> AllocationPolicy:
-    """Return the policy of RESOURCE, which is a resource of ADVERTISED.
+    """Return the policy of RESOURCE.
 
     INVENTORIES, by vendor, have the device nodes that every container needs. MPS_PROBLEM returns the reason
     why the MPS control daemon of a pipe directory cannot be reached, or "".
@@ -54,8 +52,7 @@ def policy_of(
         passes_nodes=settings.device_nodes,
         common_nodes=inventory.nodes if settings.device_nodes and inventory else (),
         families=tuple(_family(name) for name in settings.families) if is_nvidia else (),
-        fails_many=resource.name in advertised.fails_many,
-        mps=_mps(resource, settings, mps_problem) if resource.name in advertised.by_mps else None,
+        mps=_mps(resource, settings, mps_problem) if resource.by_mps else None,
     )
 
 

@@ -23,23 +23,7 @@ remains. So the query is repeated until the kubelet shows no device, for at most
 
 from __future__ import annotations
 
-from cdigen.kubelet.registration_events import (
-    AllocatableReported,
-    GetAllocatable,
-    KubeletSocketChanged,
-    OtherPluginsDetected,
-    Register,
-    RegistrationAccepted,
-    RegistrationFailed,
-    ServerFailed,
-    ServerStarted,
-    SocketRemoved,
-    StartServer,
-    StopServer,
-    StreamEnded,
-    StreamOpened,
-    Tick,
-)
+from cdigen.kubelet import registration_events as events
 from cdigen.kubelet.registration_timing import GRACE_S, RegisterTiming
 from cdigen.model.backoff import Backoff
 
@@ -134,16 +118,16 @@ class Registration:
         """Return the actions that follow from EVENT at the monotonic time NOW, in their order."""
         self._actions = []
         match event:
-            case KubeletSocketChanged():
+            case events.KubeletSocketChanged():
                 self._on_kubelet_socket(event.identity, now)
-            case AllocatableReported():
+            case events.AllocatableReported():
                 self._on_allocatable(event.owner, now)
-            case OtherPluginsDetected():
+            case events.OtherPluginsDetected():
                 self._on_other_plugins(event.names, now)
-            case Tick():
+            case events.Tick():
                 if self.due_s is not None and self.due_s <= now:
                     self._on_due(now)
-            case StreamEnded() if event.server != self.server:
+            case events.StreamEnded() if event.server != self.server:
                 # At about this time, the kubelet handles the end of the connection to a former server.
                 self._hold_off(now)
             case _ if event.server == self.server and self.server:
@@ -189,22 +173,22 @@ class Registration:
     def _on_server_event(self, event: Event, now: float) -> None:
         """Handle an event of the present server."""
         match event:
-            case ServerStarted() | ServerFailed():
+            case events.ServerStarted() | events.ServerFailed():
                 self._on_server_state(event, now)
-            case RegistrationAccepted() | RegistrationFailed():
+            case events.RegistrationAccepted() | events.RegistrationFailed():
                 self._on_register_result(event, now)
-            case StreamOpened():
+            case events.StreamOpened():
                 self._on_stream_opened(now)
-            case StreamEnded() if self._server.streams:
+            case events.StreamEnded() if self._server.streams:
                 self._server.streams -= 1
                 if not self._server.streams:
                     self._on_stream_ended(now)
-            case SocketRemoved() if self._server.is_listening and self.state != "claimed-by-other":
+            case events.SocketRemoved() if self._server.is_listening and self.state != "claimed-by-other":
                 self._server.is_known = True
                 self._retry("the plugin's socket was removed", now)
 
-    def _on_server_state(self, event: ServerStarted | ServerFailed, now: float) -> None:
-        if isinstance(event, ServerStarted):
+    def _on_server_state(self, event: events.ServerStarted | events.ServerFailed, now: float) -> None:
+        if isinstance(event, events.ServerStarted):
             self._server.is_listening = True
             if self.state == "serving":
                 self._register(now)
@@ -213,15 +197,17 @@ class Registration:
             if self.state == "serving":
                 self._fail(event.reason, now, backoff=SERVE_BACKOFF)
 
-    def _on_register_result(self, event: RegistrationAccepted | RegistrationFailed, now: float) -> None:
-        if isinstance(event, RegistrationAccepted) or event.was_reached:
+    def _on_register_result(
+        self, event: events.RegistrationAccepted | events.RegistrationFailed, now: float
+    ) -> None:
+        if isinstance(event, events.RegistrationAccepted) or event.was_reached:
             self._server.is_known = True
         if self.state != "registering":
             return
         if not self._server.is_known:
             self._timing.register_not_received()
         # The registration exists after a request for the list, even if the response to Register is lost.
-        if isinstance(event, RegistrationAccepted) or self._server.streams:
+        if isinstance(event, events.RegistrationAccepted) or self._server.streams:
             self._set_registered(now)
         else:
             self._fail(event.reason, now)
@@ -293,10 +279,10 @@ class Registration:
                 self._fail(f"the kubelet has not requested the list within {LIST_REQUEST_S:.0f} s", now)
             case "registered":
                 self._schedule_check(now)
-                self._actions.append(GetAllocatable())
+                self._actions.append(events.GetAllocatable())
             case "claimed-by-other":
                 self.due_s = now + CLAIMED_RECHECK_S
-                self._actions.append(GetAllocatable())
+                self._actions.append(events.GetAllocatable())
             case "waiting":
                 self.due_s = None
 
@@ -313,7 +299,7 @@ class Registration:
             self._servers += 1
             self._server = _Server(self._servers)
             self._set("serving", self.reason, now + ACTION_TIMEOUT_S)
-            self._actions.append(StartServer(server=self.server))
+            self._actions.append(events.StartServer(server=self.server))
 
     def _register(self, now: float) -> None:
         if now < self._timing.allowed_s:
@@ -321,11 +307,11 @@ class Registration:
             return
         if self._must_query:
             self._set("serving", self.reason, now + ACTION_TIMEOUT_S)
-            self._actions.append(GetAllocatable())
+            self._actions.append(events.GetAllocatable())
             return
         self._timing.register_called(now)
         self._set("registering", self.reason, now + ACTION_TIMEOUT_S)
-        self._actions.append(Register(server=self.server))
+        self._actions.append(events.Register(server=self.server))
 
     def _set_registered(self, now: float) -> None:
         """Set the state to ``registered``, or to ``unconfirmed`` until the kubelet requests the list."""
@@ -373,7 +359,7 @@ class Registration:
 
     def _drop(self) -> None:
         if self.server:
-            self._actions.append(StopServer(server=self.server))
+            self._actions.append(events.StopServer(server=self.server))
         self._server = _Server()
         self.is_confirmed = False
 

@@ -88,7 +88,7 @@ def test_an_empty_list_of_a_restarted_kubelet_is_ignored_and_the_kubelet_is_quer
     # A kubelet that has just started without its API server lists no pods, although containers use devices.
     # The list is complete before the kubelet admits a pod.
     for _ in range(3):
-        advertised.set_pods(PodList(devices=(), names=frozenset()))
+        advertised.kubelet.set_pods(PodList(devices=(), names=frozenset()))
 
         with pytest.raises(AllocateError, match=f"pod ml/a, container main, as {OTHER}"):
             allocate(gpus, first(gpus))
@@ -100,7 +100,7 @@ def test_after_a_failed_request_for_a_list_the_previous_list_still_causes_a_quer
 ) -> None:
     # The request for a list fails, for example, during a restart of the kubelet.
     kubelet = PodLister(advertised, pod(OTHER, first(gpus)))
-    advertised.set_pods(None)
+    advertised.kubelet.set_pods(None)
 
     with pytest.raises(AllocateError, match=f"pod ml/a, container main, as {OTHER}"):
         allocate(gpus, first(gpus))

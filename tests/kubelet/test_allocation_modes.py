@@ -50,7 +50,7 @@ class Node:
 
     def list_pods(self, *pods: PodDevices) -> bool:
         """Set the kubelet's list of pods to PODS; return whether the resources change."""
-        self.advertised.set_pods(listed(*pods))
+        self.advertised.kubelet.set_pods(listed(*pods))
         return self.advertised.has_changed()
 
     def free(self, name: str = MEMORY) -> dict[str, int]:
@@ -143,11 +143,11 @@ def test_the_empty_list_of_a_kubelet_that_has_just_started_frees_no_gpu(tmp_path
     node.configure(in_units())
     assert node.free() == {FIRST: 0, SECOND: 4}
     empty = PodList(devices=(), names=frozenset())
-    node.advertised.set_pods(empty)
+    node.advertised.kubelet.set_pods(empty)
     assert not node.advertised.has_changed()
     assert node.free() == {FIRST: 0, SECOND: 4}
     # The kubelet of a node without pods also sends a second empty list.
-    node.advertised.set_pods(empty)
+    node.advertised.kubelet.set_pods(empty)
     assert node.advertised.has_changed()
     assert node.free() == {FIRST: 4, SECOND: 4}
 

@@ -25,8 +25,7 @@ from cdigen.kubelet.container_response import (
     AllocationRefusal,
     ContainerResponse,
     Mps,
-    PassedFolder,
-    PassedNode,
+    PassedPath,
     annotation_key,
     build_response,
 )
@@ -135,7 +134,7 @@ def test_device_nodes_are_passed_if_configured_and_common_nodes_are_not_repeated
     policy = AllocationPolicy(passes_nodes=True, common_nodes=(node("/dev/nvidiactl"),))
 
     assert response(resource(3), 0, 2, policy=policy).nodes == tuple(
-        PassedNode(host_path=path, path=path) for path in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia2")
+        PassedPath(host_path=path, path=path) for path in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia2")
     )
 
 
@@ -158,13 +157,12 @@ def test_a_mig_instance_has_the_nodes_of_its_gpu_and_its_own_nodes() -> None:
     ]
 
 
-def test_a_configured_family_is_added_if_a_spec_has_it_and_is_otherwise_in_left_out() -> None:
+def test_a_configured_family_is_added_if_a_spec_has_it() -> None:
     policy = AllocationPolicy(families=("nvidia.com/gds=all", "nvidia.com/gdrcopy=all"))
 
     answer = response(resource(1), 0, policy=policy, more=("nvidia.com/gds=all",))
 
     assert answer.cdi_devices == (f"{GPU}=GPU-0", "nvidia.com/gds=all")
-    assert answer.left_out == ("nvidia.com/gdrcopy=all",)
 
 
 def test_a_container_that_uses_mps_gets_the_pipe_directory_of_the_control_daemon() -> None:
@@ -176,8 +174,8 @@ def test_a_container_that_uses_mps_gets_the_pipe_directory_of_the_control_daemon
 
     assert answer.variables == (("CUDA_MPS_PIPE_DIRECTORY", "/run/mps/pipe"),)
     assert answer.folders == (
-        PassedFolder(host_path="/run/mps/pipe", path="/run/mps/pipe"),
-        PassedFolder(host_path="/run/mps/shm", path="/dev/shm"),
+        PassedPath(host_path="/run/mps/pipe", path="/run/mps/pipe"),
+        PassedPath(host_path="/run/mps/shm", path="/dev/shm"),
     )
 
 
@@ -259,12 +257,12 @@ def test_a_unit_whose_spec_was_removed_is_refused(names: tuple[str, ...]) -> Non
 
 
 def test_more_than_one_replica_is_refused_only_if_configured() -> None:
-    strict = AllocationPolicy(fails_many=True)
+    strict = replace(replicas(2, 2), fails_many=True)
 
-    assert refused(replicas(2, 2), ["GPU-0::0", "GPU-1::0"], strict).cause == "too_many"
+    assert refused(strict, ["GPU-0::0", "GPU-1::0"]).cause == "too_many"
     assert response(replicas(2, 2), 0, 2).names
-    assert response(replicas(2, 2), 0, policy=strict).names
-    assert response(resource(2), 0, 1, policy=strict).names
+    assert response(strict, 0).names
+    assert response(replace(resource(2), fails_many=True), 0, 1).names
 
 
 @given(st.lists(st.sampled_from(["GPU-0", "GPU-1", "GPU-2", "", "GPU-9", "\n"]), max_size=5))

@@ -8,8 +8,8 @@ from support.kubelet.resources import GPU, card, changed, ids, replicas, resourc
 
 from cdigen.cli.service_text import kubelet_text
 from cdigen.config import RULE
+from cdigen.kubelet.allocation_journal import AllocationJournal
 from cdigen.kubelet.container_response import AllocationRefusal, ContainerResponse
-from cdigen.kubelet.counts import AllocationCounts
 from cdigen.kubelet.gpu_memory.state import GpuMemoryState
 from cdigen.kubelet.journal import Allocation
 from cdigen.kubelet.labels.label_file import LabelState
@@ -39,8 +39,10 @@ def shown(status: KubeletPluginStatus) -> dict[str, Any]:
     return found
 
 
-def scraped(status: KubeletPluginStatus, counts: AllocationCounts | None = None) -> dict[str, float]:
-    lines = render(status, counts or AllocationCounts()).decode().splitlines()
+def scraped(status: KubeletPluginStatus, journal: AllocationJournal | None = None) -> dict[str, float]:
+    counted = journal or AllocationJournal()
+    status = replace(status, allocations=counted.allocations, refused=counted.refused)
+    lines = render(status, counted.durations).decode().splitlines()
     return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines if line[0] != "#")}
 
 
@@ -206,13 +208,13 @@ def test_the_number_of_metric_series_of_pods_is_limited() -> None:
 
 
 def test_allocations_are_counted_by_resource_and_refusals_by_cause_starting_at_zero() -> None:
-    counts = AllocationCounts()
+    journal = AllocationJournal()
     status = view(served(resource(1)))
-    before = scraped(status, counts)
-    counts.add(GPU, ContainerResponse(names=()), 0.0008)
-    counts.add(GPU, AllocationRefusal(cause="no_spec", reason="…"), 2.0)
+    before = scraped(status, journal)
+    journal.record(GPU, (), ContainerResponse(names=()), 0.0008)
+    journal.record(GPU, (), AllocationRefusal(cause="no_spec", reason="…"), 2.0)
 
-    after = scraped(status, counts)
+    after = scraped(status, journal)
 
     refused = f'cdigen_kubelet_refused_total{{cause="no_spec",resource="{GPU}"}}'
     assert (before[refused], after[refused]) == (0, 1)

@@ -9,7 +9,6 @@ from cdigen.config import KubeletConfig
 from cdigen.kubelet.container_response import AllocationPolicy, Mps
 from cdigen.kubelet.policies import policy_of
 from cdigen.kubelet.resources.model import Resource
-from cdigen.kubelet.resources.resource_set import ResourceSet
 from cdigen.value import replace
 
 HOST = {
@@ -19,8 +18,8 @@ HOST = {
 AMD = Resource(name="amd.com/gpu", units=(unit(card(0), cdi_names=("amd.com/gpu=0",)),))
 
 
-def policy(advertised: Resource, offer: ResourceSet = ResourceSet(), **settings: Any) -> AllocationPolicy:  # noqa: B008 - a value
-    return policy_of(advertised, offer, KubeletConfig(**settings), HOST, lambda _: "")
+def policy(advertised: Resource, **settings: Any) -> AllocationPolicy:
+    return policy_of(advertised, KubeletConfig(**settings), HOST, lambda _: "")
 
 
 def test_the_default_policy_uses_only_the_cdi_field_and_the_annotation() -> None:
@@ -65,20 +64,15 @@ def test_device_nodes_include_the_nodes_that_every_container_needs() -> None:
     assert [one.path for one in policy(AMD, device_nodes=True).common_nodes] == ["/dev/kfd"]
 
 
-def test_the_policy_refuses_several_replicas_of_a_resource_in_fails_many() -> None:
-    assert policy(replicas(1, 2), ResourceSet(fails_many=frozenset({GPU}))).fails_many
-    assert not policy(replicas(1, 2), ResourceSet(fails_many=frozenset({"x.com/y"}))).fails_many
-
-
 def test_a_resource_that_is_shared_by_mps_has_the_folders_of_its_control_daemon() -> None:
-    offer = ResourceSet(by_mps=frozenset({GPU}))
+    shared = replace(replicas(1, 2), by_mps=True)
     requested: list[str] = []
 
     def problem(pipe: str) -> str:
         requested.append(pipe)
         return "no process listens"
 
-    found = policy_of(replicas(1, 2), offer, KubeletConfig(mps_root="/run/mps/"), HOST, problem)
+    found = policy_of(shared, KubeletConfig(mps_root="/run/mps/"), HOST, problem)
 
     assert found.mps == Mps(
         pipe_directory=f"/run/mps/{GPU}/pipe", shm_directory="/run/mps/shm", problem="no process listens"

@@ -22,7 +22,7 @@ from cdigen.daemon.stats import VendorStats
 from cdigen.extender import metrics as extender
 from cdigen.kubelet import container_response
 from cdigen.kubelet import metrics as kubelet
-from cdigen.kubelet.counts import AllocationCounts
+from cdigen.kubelet.allocation_journal import AllocationJournal
 from cdigen.kubelet.gpu_memory.state import GpuMemoryState
 from cdigen.model.profile import DEFAULT
 from cdigen.model.stats import DeviceStats
@@ -65,12 +65,11 @@ def nri_metrics() -> bytes:
 
 def kubelet_metrics() -> bytes:
     """Return the metrics of `cdigen kubelet` with a container, a refusal and shared GPUs."""
-    counts = AllocationCounts()
-    counts.add(
-        GPU, container_response.AllocationRefusal(cause=container_response.CAUSES[0], reason=""), 0.001
-    )
-    view = replace(served(), shared_memory=GpuMemoryState(node="node1"))
-    return kubelet.render(view, counts)
+    journal = AllocationJournal()
+    refusal = container_response.AllocationRefusal(cause=container_response.CAUSES[0], reason="")
+    journal.record(GPU, (), refusal, 0.001)
+    view = replace(served(), shared_memory=GpuMemoryState(node="node1"), refused=journal.refused)
+    return kubelet.render(view, journal.durations)
 
 
 def extender_metrics() -> bytes:

@@ -7,7 +7,7 @@ import asyncio
 from cdigen.kubelet.container_response import AllocationRefusal
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, StaleAgentError
 from cdigen.kubelet.gpu_memory.environment import mps_limit, variables
-from cdigen.kubelet.resources.memory import MARK
+from cdigen.kubelet.resources.model import MEMORY
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -93,6 +93,6 @@ class SharedMemoryAllocator:
     def _by_gpu(self, ids: Sequence[str] | Mapping[str, None]) -> dict[MemoryGpu, list[str]]:
         owners: dict[MemoryGpu, list[str]] = {}
         for id_ in ids:
-            if gpu := self._gpus.get(id_.rpartition(MARK)[0]):
+            if gpu := self._gpus.get(id_.rpartition(MEMORY)[0]):
                 owners.setdefault(gpu, []).append(id_)
         return owners

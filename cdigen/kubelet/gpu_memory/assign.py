@@ -139,16 +139,16 @@ def _assign_once(
             f"no container of a pending pod on {context.node} requests {units} units"
         )
     for candidate in candidates:
-        plan = reservations.plan(candidate, gpu)
-        if plan is None:
+        moves = reservations.plan(candidate, gpu)
+        if moves is None:
             if candidate.is_next and candidate.bound.pod.request.on_one_gpu:
                 break  # the request is for this pod, which must stay on one GPU
             continue
-        if plan.moves:
-            yield from _update_ledger(reservations, plan.moves, context)
-            for bound, placement in plan.moves:
+        if moves:
+            yield from _update_ledger(reservations, moves, context)
+            for bound, placement in moves:
                 yield from _annotate(reservations, bound, placement)
-        return _served(reservations, candidate, gpu, ids, moves=len(plan.moves))
+        return _served(reservations, candidate, gpu, ids, moves=len(moves))
     first = candidates[0]
     if reservations.has_foreign_ledger(first.bound):
         raise AllocationRefusedError(mismatch(first.bound, context))

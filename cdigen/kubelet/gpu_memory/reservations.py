@@ -41,13 +41,6 @@ class CandidateContainer:
     is_next: bool = False
 
 
-@frozen
-class MovePlan:
-    """The moves of reservations that make a request possible."""
-
-    moves: tuple[tuple[BoundPod, ContainerPlacement], ...] = ()
-
-
 class NodeReservations(ContainerAllocations):
     """The pods of this node, the ledger from the last read, and the allocations of containers.
 
@@ -146,12 +139,12 @@ class NodeReservations(ContainerAllocations):
         with self.unchanged():
             return self.plan(candidate, gpu) is not None
 
-    def plan(self, candidate: CandidateContainer, gpu: int) -> MovePlan | None:
+    def plan(self, candidate: CandidateContainer, gpu: int) -> tuple[Move, ...] | None:
         """Return the moves after which CANDIDATE can have units of GPU, or None if that is impossible."""
         if not self.can_use(candidate, gpu):
             return None
         if candidate.gpu == gpu:
-            return MovePlan()
+            return ()
         bound, request = candidate.bound, candidate.request
         if self.has_foreign_ledger(bound):
             return None
@@ -166,8 +159,8 @@ class NodeReservations(ContainerAllocations):
             place = wrong[key][1] if key in wrong else reserved_placement(other.bound, self.ledger)
             exchange = (other.bound, moved_placement(other.bound, place, other.request, was))
             if fit.is_feasible_with(*exchange):
-                return MovePlan(moves=tuple({**moves, key: exchange}.values()))
-        return MovePlan(moves=tuple(moves.values())) if fit.is_feasible() else None
+                return tuple({**moves, key: exchange}.values())
+        return tuple(moves.values()) if fit.is_feasible() else None
 
     def _exchangeable(self, candidate: CandidateContainer, gpu: int) -> Iterator[CandidateContainer]:
         """Yield containers whose reservation can move from GPU to ``candidate.gpu``, equal units first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdigen.kubelet.resources.naming import UNDIVIDED
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -16,8 +17,6 @@ if TYPE_CHECKING:
 # The sharing strategies with NVIDIA's names (k8s-device-plugin, api/config/v1), and the strategy ``memory``.
 NONE, TIME_SLICING, MPS, MEMORY = "none", "time-slicing", "mps", "memory"
 GPU = "gpu"
-# The modes of WSL and Tegra hosts, whose driver presents all GPUs as one device (``resources.naming``).
-UNDIVIDED = frozenset(("wsl", "csv"))
 _ONE = (GPU, "", 0)
 
 
@@ -43,13 +42,9 @@ class LabelledDevice:
 
 
 def labelled_devices(
-    resources: Iterable[Resource], inventories: Mapping[str, Inventory], by_mps: frozenset[str], memory: str
+    resources: Iterable[Resource], inventories: Mapping[str, Inventory]
 ) -> tuple[LabelledDevice, ...]:
-    """Return the GPUs and partitions of INVENTORIES that are in RESOURCES, healthy or not.
-
-    The resources in BY_MPS are shared through the Multi-Process Service (MPS). MEMORY is the resource with
-    memory units, or "".
-    """
+    """Return the GPUs and partitions of INVENTORIES that are in RESOURCES, healthy or not."""
     owners = {key: vendor for vendor, one in inventories.items() for key in _keys(one)}
     found: list[LabelledDevice] = []
     for resource in resources:
@@ -59,11 +54,10 @@ def labelled_devices(
             device = (_key(unit.accelerator), part.instance or part.label if part else "")
             first, count = units.get(device, (unit, 0))
             units[device] = (first, count + 1)
-        shared = MPS if resource.name in by_mps else TIME_SLICING
+        shared = MPS if resource.by_mps else TIME_SLICING
         for (key, _), (unit, count) in units.items():
             if key not in owners:
                 continue
-            is_memory = resource.name == memory
             strategy = NONE if unit.replica is None else shared
             found.append(
                 LabelledDevice(
@@ -71,8 +65,8 @@ def labelled_devices(
                     gpu=unit.accelerator,
                     partition=unit.partition,
                     resource=resource.name,
-                    replicas=0 if is_memory else count,
-                    sharing=(MPS if shared == MPS else MEMORY) if is_memory else strategy,
+                    replicas=0 if resource.is_memory else count,
+                    sharing=MEMORY if resource.is_memory and not resource.by_mps else strategy,
                 )
             )
     return tuple(found)

@@ -149,7 +149,6 @@ class LabelFile:
             return
 
     def _log_change(self, state: LabelState) -> None:
-        """Log STATE if its text has changed."""
         text = state.reason
         if state.left_out:
             text = f"{shown(state.file)}: {state.left_out} more labels do not fit"

@@ -20,15 +20,12 @@ if TYPE_CHECKING:
 class NodeResources:
     """The advertised resources of a node, and the other sources of the node's labels.
 
-    ``resources`` have the devices of ``inventories``. The resources in ``by_mps`` are shared through the
-    Multi-Process Service (MPS). The resource ``memory`` has memory units. ``running`` has the version of each
-    loaded driver by vendor, for drivers with a version. ``machine`` is the host's model.
+    ``resources`` have the devices of ``inventories``. ``running`` has the version of each loaded driver by
+    vendor, for drivers with a version. ``machine`` is the host's model.
     """
 
     resources: tuple[Resource, ...]
     inventories: Mapping[str, Inventory]
-    by_mps: frozenset[str] = frozenset()
-    memory: str = ""
     mig_strategy: str = "mixed"
     running: Mapping[str, str]
     machine: str = ""
@@ -40,7 +37,7 @@ def node_labels(node: NodeResources) -> tuple[Label, ...]:
     A device is included if it is in a resource. An unhealthy device is included, because the node's capacity
     also includes the device.
     """
-    devices = labelled_devices(node.resources, node.inventories, node.by_mps, node.memory)
+    devices = labelled_devices(node.resources, node.inventories)
     by_vendor = {vendor: [each for each in devices if each.vendor == vendor] for vendor in node.inventories}
     found: list[Label] = []
     for vendor, own in by_vendor.items():

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 
-from cdigen.kubelet.labels.devices import MPS, NONE, UNDIVIDED
+from cdigen.kubelet.labels.devices import MPS, NONE
 from cdigen.kubelet.labels.label_values import counted_labels, label_value, numbers
+from cdigen.kubelet.resources.naming import UNDIVIDED
 from cdigen.value import replace
 from cdigen.vendors.nvidia.model_names import arch_of
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import hashlib
 
-from cdigen.kubelet.resources.model import Resource, Unit
-from cdigen.kubelet.resources.naming import MAX_ID, finding
+from cdigen.kubelet.resources.model import MAX_ID, MAX_MESSAGE, MEMORY, Resource, Unit
+from cdigen.kubelet.resources.naming import finding
 from cdigen.kubelet.resources.selection import is_any_of
 from cdigen.model.findings import Finding
 from cdigen.value import frozen
@@ -22,15 +22,11 @@ if TYPE_CHECKING:
     from cdigen.config import SharedMemory
     from cdigen.kubelet.resources.naming import NamingCandidate
 
-# The separator between the GPU and the number of a unit, as in gpushare (nvidia.go, generateFakeDeviceID).
-MARK = "-_-"
-# The default limit of gRPC for a message in bytes (``resource_set``).
-_MAX_MESSAGE = 4 << 20
 # The bytes of a device without its id: tags and lengths, "Unhealthy", and a NUMA node of up to five bytes.
 _PER_UNIT = 26
 _MIB = {"MiB": 1, "GiB": 1024}
 _DIGITS = 7
-_MAX_GPU = MAX_ID - len(MARK) - _DIGITS
+_MAX_GPU = MAX_ID - len(MEMORY) - _DIGITS
 _DIGEST = 12
 _CLASS = "gpu"
 _NVIDIA = "nvidia"
@@ -66,7 +62,7 @@ class AdvertisedMemory:
 
     def gpu_of(self, id_: str) -> MemoryGpu | None:
         """Return the GPU whose unit has the id ID_, or None if there is no such unit."""
-        owner, mark, number = id_.rpartition(MARK)
+        owner, mark, number = id_.rpartition(MEMORY)
         if not mark or not (number.isascii() and number.isdecimal() and len(number) <= _DIGITS):
             return None
         found = next((gpu for gpu in self.gpus if gpu.id == owner), None)
@@ -87,7 +83,7 @@ def unit_mib(text: str) -> int:
 
 def unit_id(gpu: str, number: int) -> str:
     """Return the id of the memory unit NUMBER (counted from 0); GPU is the ``id`` of a ``MemoryGpu``."""
-    return f"{gpu}{MARK}{number}"
+    return f"{gpu}{MEMORY}{number}"
 
 
 def share_memory(candidates: Iterable[NamingCandidate], settings: SharedMemory) -> AdvertisedMemory:
@@ -113,7 +109,7 @@ def share_memory(candidates: Iterable[NamingCandidate], settings: SharedMemory) 
         if made:
             gpus.append(_memory_gpu(candidate, made))
     return AdvertisedMemory(
-        resource=Resource(name=settings.resource, units=tuple(units)),
+        resource=Resource(name=settings.resource, units=tuple(units), by_mps=settings.mps, is_memory=True),
         unit_mib=size,
         gpus=tuple(sorted(gpus, key=lambda gpu: gpu.index)),
         candidate_ids=frozenset(candidate.id for candidate in chosen),
@@ -161,8 +157,8 @@ def _fitting(gpus: Sequence[str], sizes: Sequence[int], configured: int) -> int:
         total = 0
         for gpu, mib in zip(gpus, sizes, strict=True):
             count = mib // size
-            total += count * (len(gpu) + len(MARK) + len(str(count)) + _PER_UNIT)
-        if total <= _MAX_MESSAGE:
+            total += count * (len(gpu) + len(MEMORY) + len(str(count)) + _PER_UNIT)
+        if total <= MAX_MESSAGE:
             return size
         size *= 2
 
@@ -206,7 +202,7 @@ def _memory_gpu(candidate: NamingCandidate, units: Sequence[Unit]) -> MemoryGpu:
 def _raised(settings: SharedMemory, configured: int, size: int) -> Finding:
     text = (
         f"{settings.resource}: a unit is {size} MiB, not {configured} MiB, because the kubelet reads at most "
-        f"{_MAX_MESSAGE} bytes of a list; pods request units of {size} MiB"
+        f"{MAX_MESSAGE} bytes of a list; pods request units of {size} MiB"
     )
     hint = f"set 'kubelet: {{shared_memory: {{unit: {size}MiB}}}}', or a larger unit"
     return Finding(

@@ -10,6 +10,14 @@ if TYPE_CHECKING:
     from cdigen.model.health import Health
     from cdigen.model.inventory import Accelerator, Partition
 
+# The default limit of gRPC for a message in bytes, which the kubelet uses (grpc-go, clientconn.go).
+MAX_MESSAGE = 4 << 20
+# The largest number of characters in the id of a unit (deviceplugin/v1beta1/api.proto, Device.ID).
+MAX_ID = 63
+# The separators in the ids of units. REPLICA is between a device's id and the number of a replica, as in
+# NVIDIA's plugin. MEMORY is between a GPU's id and the number of a memory unit, as in gpushare (nvidia.go,
+# generateFakeDeviceID).
+REPLICA, MEMORY = "::", "-_-"
 # The rule of findings on NVIDIA's configuration file (nvidia_file).
 NVIDIA_RULE = "nvidia-configuration"
 
@@ -41,7 +49,14 @@ class Unit:
 
 @frozen
 class Resource:
-    """An extended resource that pods request by ``name`` (``nvidia.com/gpu``), with its units in order."""
+    """An extended resource that pods request by ``name`` (``nvidia.com/gpu``), with its units in order.
+
+    If ``fails_many`` is set, a container may have at most one replica. If ``by_mps`` is set, containers share
+    the devices through the Multi-Process Service (MPS). If ``is_memory`` is set, the units are memory units.
+    """
 
     name: str
     units: tuple[Unit, ...]
+    fails_many: bool = False
+    by_mps: bool = False
+    is_memory: bool = False

@@ -8,6 +8,7 @@ index is removed. Names with an index are used only if specs have no other name 
 
 from __future__ import annotations
 
+from cdigen.kubelet.resources.model import MAX_ID, REPLICA
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.pipeline.device_names import KnownDevice, devices_by_name, known_devices
@@ -27,11 +28,10 @@ if TYPE_CHECKING:
     # Returns whether a spec has a qualified CDI name.
     IsInSpec = Callable[[str], bool]
 
-# The limit for ids (deviceplugin/v1beta1/api.proto, Device.ID). Replicas add "::" and a number to an id.
-MAX_ID = 63
-_SUFFIX = len("::4999")
+# Replicas add REPLICA and a number to an id.
+_SUFFIX = len(f"{REPLICA}4999")
 # The modes of WSL and Tegra hosts, whose driver presents all GPUs as one device.
-_UNDIVIDED = ("wsl", "csv")
+UNDIVIDED = ("wsl", "csv")
 
 
 @frozen
@@ -102,7 +102,7 @@ def _undivided(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ..
     """Yield the single GPU of a WSL or Tegra host, whose inventory has no accelerators."""
     for vendor, inventory in inventories.items():
         groups = [group for group in inventory.groups if group.device_class == GPU and group.devices]
-        if inventory.mode not in _UNDIVIDED or inventory.accelerators or not groups:
+        if inventory.mode not in UNDIVIDED or inventory.accelerators or not groups:
             continue
         gpu = Accelerator(
             index=0,

@@ -90,7 +90,6 @@ def apply(settings: KubeletConfig, data: bytes, *, file: str) -> tuple[KubeletCo
 
 
 def _changed(settings: KubeletConfig, values: dict[str, Any]) -> KubeletConfig:
-    """Return SETTINGS with the VALUES of the file."""
     flags = {"plugin": {}, **values.get("flags", {})}
     changes = {**flags.pop("plugin"), **flags}
     switched = {name: changes.pop(name) for name in FAMILIES if name in changes} | values.get("imex", {})

@@ -11,7 +11,7 @@ import re
 
 from cdigen.config.types import RESOURCE_NAME
 from cdigen.kubelet.resources import memory, mig, sharing
-from cdigen.kubelet.resources.model import Resource, Unit
+from cdigen.kubelet.resources.model import MAX_MESSAGE, REPLICA, Resource, Unit
 from cdigen.kubelet.resources.naming import candidates, finding
 from cdigen.kubelet.resources.selection import is_any_of, is_doubtful, select
 from cdigen.model.findings import Finding
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
     from cdigen.model.profile import Profile
 
-# The default limit of gRPC for a message in bytes, which the kubelet uses (grpc-go, clientconn.go).
-MAX_MESSAGE = 4 << 20
 # The bytes of a device without its id: tags and lengths, "Unhealthy", and a NUMA node of up to ten bytes.
 _PER_UNIT = 40
 # The kubelet rejects a name that does not match. A driver or a vendor package may cause such a name.
@@ -41,14 +39,10 @@ _MAX_SHOWN = 100
 class ResourceSet:
     """The resources of a host, and findings on devices that are in no resource.
 
-    A container may have at most one replica of each resource in ``fails_many``. The resources in ``by_mps``
-    are shared through the Multi-Process Service (MPS). ``memory`` has the GPUs that are advertised in memory
-    units.
+    ``memory`` has the GPUs that are advertised in memory units.
     """
 
     resources: tuple[Resource, ...] = ()
-    fails_many: frozenset[str] = frozenset()
-    by_mps: frozenset[str] = frozenset()
     findings: tuple[Finding, ...] = ()
     memory: AdvertisedMemory | None = None
 
@@ -69,8 +63,8 @@ def advertise(
     placed, more = _named([each for each in known if each.is_split or each.id not in candidate_ids], settings)
     findings = [*found, *(in_memory.findings if in_memory else ()), *more]
     units: dict[str, list[Unit]] = {}
+    replicated: set[str] = set()
     by_mps: set[str] = set()
-    fails_many: set[str] = set()
     for candidate, name, kind in placed:
         if not _IS_NAME.fullmatch(name):
             findings.append(_without_resource(candidate, name))
@@ -81,17 +75,22 @@ def advertise(
         if not unit.cdi_names:
             findings.append(_without_name(candidate, kind))
         units.setdefault(replication.resource, []).extend(_replicas(unit, replication))
-        if replication.replicas > 1 and settings.fail_requests_greater_than_one:
-            fails_many.add(replication.resource)
+        if replication.replicas > 1:
+            replicated.add(replication.resource)
         if replication.mps:
             by_mps.add(replication.resource)
-    if in_memory and settings.shared_memory.mps:
-        by_mps.add(in_memory.resource.name)
-    resources, refused = _bounded(units)
+    bounded, refused = _bounded(units)
+    resources = [
+        Resource(
+            name=name,
+            units=listed,
+            fails_many=settings.fail_requests_greater_than_one and name in replicated,
+            by_mps=name in by_mps,
+        )
+        for name, listed in bounded.items()
+    ]
     return ResourceSet(
         resources=(*resources, *((in_memory.resource,) if in_memory else ())),
-        fails_many=frozenset(fails_many),
-        by_mps=frozenset(by_mps),
         findings=(*findings, *refused),
         memory=in_memory,
     )
@@ -171,12 +170,11 @@ def _without_name(candidate: NamingCandidate, kind: str) -> Finding:
 
 
 def _replicas(unit: Unit, replication: Replication) -> Iterable[Unit]:
-    """Return the replicas of UNIT according to REPLICATION."""
     if replication.replicas == 1:
         return (unit,)
     return [
         Unit(
-            id=sharing.replica_id(unit.id, replica),
+            id=f"{unit.id}{REPLICA}{replica}",
             health=unit.health,
             numa=unit.numa,
             accelerator=unit.accelerator,
@@ -188,12 +186,12 @@ def _replicas(unit: Unit, replication: Replication) -> Iterable[Unit]:
     ]
 
 
-def _bounded(units: Mapping[str, list[Unit]]) -> tuple[tuple[Resource, ...], list[Finding]]:
-    """Return the resources, and findings on resources whose list is too long for the kubelet.
+def _bounded(units: Mapping[str, list[Unit]]) -> tuple[dict[str, tuple[Unit, ...]], list[Finding]]:
+    """Return the UNITS by resource, and findings on resources whose list is too long for the kubelet.
 
     Such a resource has no units.
     """
-    resources: list[Resource] = []
+    bounded: dict[str, tuple[Unit, ...]] = {}
     found: list[Finding] = []
     for name, listed in units.items():
         size = sum([len(unit.id) + _PER_UNIT for unit in listed])
@@ -206,5 +204,5 @@ def _bounded(units: Mapping[str, list[Unit]]) -> tuple[tuple[Resource, ...], lis
             found.append(
                 Finding(severity="error", rule="resource-too-large", path=name, message=text, hint=hint)
             )
-        resources.append(Resource(name=name, units=() if size > MAX_MESSAGE else tuple(listed)))
-    return tuple(resources), found
+        bounded[name] = () if size > MAX_MESSAGE else tuple(listed)
+    return bounded, found

@@ -51,11 +51,6 @@ def replication_of(
     return Replication(resource=name, replicas=row.replicas, mps=row.mps), ()
 
 
-def replica_id(unit_id: str, replica: int) -> str:
-    """Return the id of a replica of the device with UNIT_ID."""
-    return f"{unit_id}::{replica}"
-
-
 def _row(rows: tuple[SharingRow, ...], candidate: NamingCandidate, resource: str) -> SharingRow | None:
     """Return the first of ROWS that names the device, or else the first row for all devices of RESOURCE."""
     own = [row for row in rows if row.resource == resource]

@@ -10,6 +10,7 @@ import os
 import time
 
 from cdigen.kubelet.pods import PodDevices, PodList
+from cdigen.kubelet.resources.model import MAX_ID, MAX_MESSAGE
 from cdigen.service.descriptors import MessageError, load, read, split, write
 from cdigen.value import frozen
 
@@ -21,11 +22,6 @@ if TYPE_CHECKING:
     from cdigen.kubelet.resources.model import Unit
 
 VERSION = "v1beta1"
-# The limit in bytes for one message. The kubelet's device manager uses the default of Go's gRPC (grpc-go,
-# clientconn.go: defaultClientMaxReceiveMessageSize).
-MAX_MESSAGE = 4 << 20
-# The largest length of a device id, according to the kubelet's proto file.
-MAX_ID = 63
 _HEALTH = {"healthy": "Healthy", "unknown": "Healthy", "unhealthy": "Unhealthy"}
 
 

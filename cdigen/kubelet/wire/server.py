@@ -13,6 +13,7 @@ from contextlib import suppress
 import grpc
 import grpc.aio
 
+from cdigen.kubelet.resources.model import MAX_MESSAGE
 from cdigen.kubelet.wire import messages
 from cdigen.kubelet.wire.addresses import address
 from cdigen.service.descriptors import MessageError
@@ -42,8 +43,8 @@ SERVICE = f"{messages.VERSION}.DevicePlugin"
 # with its connection.
 _MAX_STREAMS = 64
 _OPTIONS = (
-    ("grpc.max_receive_message_length", messages.MAX_MESSAGE),
-    ("grpc.max_send_message_length", messages.MAX_MESSAGE),
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
     # No other process may listen at the same address. gRPC applies this option only to TCP.
     ("grpc.so_reuseport", 0),
     # Clients may send pings often. By default, the third ping within five minutes ends the connection (grpc,

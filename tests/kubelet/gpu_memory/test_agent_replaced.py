@@ -44,7 +44,7 @@ def test_a_request_during_a_reload_gets_a_response(side: Side, tmp_path: Path) -
     allocator = memory_allocator(
         advertised, put(tmp_path / "host", with_gpus(sized(0, 4096), sized(1, 6144)))
     )
-    advertised.set_pods(listed())
+    advertised.kubelet.set_pods(listed())
     bound(side, 3)
     # The kubelet still uses the old list. The new list follows after the next read of the host.
     configure(advertised, shared_by("example.com/gpus"))

@@ -8,8 +8,9 @@ from support.kubelet.advertised_resources import h100, in_mig, names_of, sized, 
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import SharedMemory
-from cdigen.kubelet.resources.memory import MARK, AdvertisedMemory, _fitting, share_memory, unit_id, unit_mib
-from cdigen.kubelet.resources.naming import MAX_ID, NamingCandidate, candidates
+from cdigen.kubelet.resources.memory import AdvertisedMemory, _fitting, share_memory, unit_id, unit_mib
+from cdigen.kubelet.resources.model import MAX_ID, MEMORY
+from cdigen.kubelet.resources.naming import NamingCandidate, candidates
 from cdigen.kubelet.wire.messages import write_devices
 from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.model.profile import DEFAULT
@@ -30,7 +31,7 @@ def test_each_gpu_has_its_own_number_of_units() -> None:
     found = shared(sized(0, 81559), sized(1, 24 * 1024))
     assert [(gpu.index, gpu.units) for gpu in found.gpus] == [(0, 79), (1, 24)]
     assert len(found.resource.units) == 79 + 24
-    assert found.resource.units[0].id == f"{h100(0).uuid}{MARK}0"
+    assert found.resource.units[0].id == f"{h100(0).uuid}{MEMORY}0"
     assert found.findings == ()
 
 
@@ -83,7 +84,7 @@ def test_gpus_of_amd_and_intel_are_shared_by_their_memory_in_sysfs(name: str) ->
     for unit in found.resource.units:
         gpu = found.gpu_of(unit.id)
         assert gpu is not None
-        assert unit.id == f"{gpu.id}{MARK}{unit.replica}"
+        assert unit.id == f"{gpu.id}{MEMORY}{unit.replica}"
         assert len(unit.id) <= MAX_ID
 
 
@@ -119,7 +120,7 @@ def test_a_message_with_thousands_of_ids_is_within_the_limit(sizes: tuple[int, .
 def test_gpus_of_a_second_vendor_are_not_shared_by_memory() -> None:
     host = {**example("ubuntu-flex170-sriov"), **with_gpus(sized(0, 81559))}
     found = share_memory(known_of(host), SharedMemory(unit="GiB"))
-    assert {unit.id.partition(MARK)[0] for unit in found.resource.units} == {gpu.id for gpu in found.gpus}
+    assert {unit.id.partition(MEMORY)[0] for unit in found.resource.units} == {gpu.id for gpu in found.gpus}
     assert {one.rule for one in found.findings} >= {"shared-memory-left-out"}
 
 
@@ -142,7 +143,7 @@ def _bytes(gpus: list[str], sizes: list[int], size: int) -> int:
         sum(count - 10**width for width in range(1, 6) if count > 10**width) + count for count in counts
     ]
     return sum(
-        count * (len(gpu) + len(MARK) + 26) + more
+        count * (len(gpu) + len(MEMORY) + 26) + more
         for gpu, count, more in zip(gpus, counts, digits, strict=True)
     )
 
@@ -167,4 +168,4 @@ def test_ids_contain_their_gpu_and_are_within_the_limits(sizes: list[int | None]
         assert found.gpu_of(unit_id(gpu.id, gpu.units - 1)) == gpu
         assert found.gpu_of(unit_id(gpu.id, gpu.units)) is None
     assert {found.gpu_of(id_).id for id_ in ids[:50] if found.gpu_of(id_)} <= {gpu.id for gpu in found.gpus}  # type: ignore[union-attr]
-    assert found.gpu_of("GPU-x") is found.gpu_of(f"{MARK}1") is found.gpu_of("x-_-1") is None
+    assert found.gpu_of("GPU-x") is found.gpu_of(f"{MEMORY}1") is found.gpu_of("x-_-1") is None

@@ -20,7 +20,7 @@ from support.values.unhealthy_gpus import ECC, FELL, example, split, with_causes
 
 from cdigen.config import KubeletConfig, SharingRow
 from cdigen.host.root import Root
-from cdigen.kubelet.resources.naming import MAX_ID
+from cdigen.kubelet.resources.model import MAX_ID
 from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT, Profile

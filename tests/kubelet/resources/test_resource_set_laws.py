@@ -11,7 +11,7 @@ from support.values.unhealthy_gpus import example
 
 from cdigen.config import KubeletConfig, ResourceRow, SharingRow
 from cdigen.config.settings import MIG_STRATEGIES
-from cdigen.kubelet.resources.naming import MAX_ID
+from cdigen.kubelet.resources.model import MAX_ID
 from cdigen.kubelet.resources.resource_set import ResourceSet, advertise
 from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT

@@ -7,7 +7,7 @@ from support.kubelet.resources import GPU
 from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow, SharingRow
-from cdigen.kubelet.resources.resource_set import MAX_MESSAGE
+from cdigen.kubelet.resources.model import MAX_MESSAGE
 
 
 def test_replicas_of_a_device_have_the_ids_of_nvidias_plugin() -> None:
@@ -52,16 +52,17 @@ def test_instances_are_shared_under_the_resource_name_of_their_profile() -> None
     }
 
 
-def test_resources_with_replicas_are_in_fails_many_if_configured() -> None:
+def test_requests_for_several_replicas_fail_if_configured() -> None:
     rows = (SharingRow(resource="amd.com/gpu", replicas=2),)
     host = {**example(), **example("ubuntu-2xmi300x-cpx")}
-    assert offered(host, sharing=rows, fail_requests_greater_than_one=True).fails_many == {"amd.com/gpu"}
-    assert offered(host, sharing=rows).fails_many == frozenset()
+    found = offered(host, sharing=rows, fail_requests_greater_than_one=True)
+    assert {one.name for one in found.resources if one.fails_many} == {"amd.com/gpu"}
+    assert not any(one.fails_many for one in offered(host, sharing=rows).resources)
 
 
-def test_resources_that_are_shared_by_mps_are_in_by_mps() -> None:
+def test_a_resource_knows_that_it_is_shared_by_mps() -> None:
     found = offered(example(), sharing=(SharingRow(resource=GPU, replicas=4, mps=True),))
-    assert found.by_mps == {GPU}
+    assert [one.by_mps for one in found.resources] == [True]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from support.kubelet.resources import units
 from support.waiting import PATIENCE_S
 
 from cdigen.kubelet.pods import PodDevices, PodList
+from cdigen.kubelet.resources.model import MAX_MESSAGE
 from cdigen.kubelet.wire import messages
 from cdigen.kubelet.wire.messages import PODS
 from cdigen.service.descriptors import MessageError
@@ -135,7 +136,7 @@ def test_fields_of_newer_kubelets_are_ignored() -> None:
 def test_five_thousand_replicas_fit_into_a_list_and_a_list_above_the_limit_is_rejected() -> None:
     ids = [f"GPU-00000000-0000-0000-0000-000000000000::{number}" for number in range(5000)]
     data = messages.write_devices(units(*ids))
-    assert len(data) < messages.MAX_MESSAGE / 8
+    assert len(data) < MAX_MESSAGE / 8
     one = units(*ids[:1])[0]
     many = [
         type(one)(id=f"{number:063}", health="healthy", numa=0, accelerator=one.accelerator)

@@ -105,7 +105,7 @@ class PodLister:
         self.requests = 0
         of.connect(self.list_pods, lambda: None)
         if has_list:
-            of.set_pods(listed(*pods))
+            of.kubelet.set_pods(listed(*pods))
 
     async def list_pods(self, timeout_s: float) -> PodList:
         assert timeout_s <= 1.0

@@ -30,8 +30,6 @@ def labels(
         NodeResources(
             resources=found.resources,
             inventories=inventories,
-            by_mps=found.by_mps,
-            memory=found.memory.resource.name if found.memory else "",
             mig_strategy=KubeletConfig(**settings).mig_strategy,
             running=running or {},
             machine=machine,
