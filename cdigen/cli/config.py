@@ -59,7 +59,6 @@ def run(arguments: Namespace) -> int:
 
 
 def _vendor_conflicts(settings: config.Settings, file: str) -> tuple[Finding, ...]:
-    """Return an error if two configured vendors have the same kinds."""
     try:
         require_distinct_kinds(settings.vendors)
     except ConfigError as error:

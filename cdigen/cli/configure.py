@@ -260,7 +260,6 @@ def _result(arguments: Namespace, change: Change) -> str:
 
 
 def _diff(change: Change) -> str:
-    """Return CHANGE as a unified diff for patch(1)."""
     from difflib import unified_diff  # noqa: PLC0415 - only to print a diff
 
     before, after = (

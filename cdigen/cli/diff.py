@@ -59,7 +59,6 @@ def run(arguments: Namespace) -> int:
     names = discovery_options.vendor_names(arguments, settings)
     argument_checks.require_spec_directories(arguments)
     context = discovery_options.context(arguments, host, settings)
-    argument_checks.require_sources(arguments, context)
     inventories, failures = discovery_options.discover(arguments, settings, context)
     directories = options.spec_directories(arguments, host, settings)
     directory = directories[-1]

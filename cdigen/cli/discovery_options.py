@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from cdigen import config
+from cdigen.cli import argument_checks, report
 from cdigen.cli.option_table import add
 from cdigen.cli.options import absolute, add_root_options, outer_directory, read_input
 from cdigen.host.root import Root, reason, shown
@@ -148,16 +149,32 @@ def discover(
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
     """Return the inventories and the failures, each by vendor.
 
-    If no vendors are named, the result has only the failures that are relevant on this host.
+    If no vendors are named, the result has only the failures that are relevant on this host. Raises
+    ConfigError if a path of an option does not exist.
     """
     from cdigen.pipeline import discovery  # noqa: PLC0415 - not for --help
 
+    argument_checks.require_sources(arguments, where)
     inventories, failures = discovery.discover(vendor_names(arguments, settings), where)
     if not are_vendors_named(arguments, settings):
         failures = discovery.relevant_failures(inventories, failures, where.host)
     if not inventories and where.host.is_this_machine:
         failures = discovery.with_missing_host(failures)
     return inventories, failures
+
+
+def usable_inventories(
+    arguments: argparse.Namespace, settings: config.Settings, where: DiscoveryContext
+) -> dict[str, Inventory]:
+    """Return the inventories, and print the failures.
+
+    Raises the first failure if there are no inventories, or if --strict is set.
+    """
+    inventories, failures = discover(arguments, settings, where)
+    report.print_findings(findings_of(failures), arguments)
+    if failures and (arguments.strict or not inventories):
+        raise next(iter(failures.values()))
+    return inventories
 
 
 def findings_of(failures: dict[str, HostError]) -> tuple[Finding, ...]:

@@ -124,9 +124,4 @@ def _inventories(arguments: Namespace, host: Root, settings: Settings) -> dict[s
             )
         return discovery_options.read_inventory(arguments.inventory, names)
     context = discovery_options.context(arguments, host, settings)
-    argument_checks.require_sources(arguments, context)
-    inventories, failures = discovery_options.discover(arguments, settings, context)
-    report.print_findings(discovery_options.findings_of(failures), arguments)
-    if failures and (arguments.strict or not inventories):
-        raise next(iter(failures.values()))
-    return inventories
+    return discovery_options.usable_inventories(arguments, settings, context)

@@ -261,7 +261,6 @@ def _row(word: str, name: str, text: str, side: int) -> list[str]:
 
 
 def _indented(text: str, side: int) -> list[str]:
-    """Return TEXT as lines with the indentation of details."""
     return terminal.wrap_text(f"{_margin(side)}{text}", terminal.width(), indent=_margin(side))
 
 

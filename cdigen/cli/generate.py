@@ -119,7 +119,6 @@ def _discover(
         _refuse_output_into_spec_directory(arguments, host, settings)
         return discovery_options.read_inventory(arguments.inventory, names), {}
     context = discovery_options.context(arguments, host, settings)
-    argument_checks.require_sources(arguments, context)
     inventories, failures = discovery_options.discover(arguments, settings, context)
     if arguments.write:
         _save_partition_names(arguments, inventories, failures, context, settings)

@@ -65,7 +65,6 @@ def run(arguments: Namespace) -> int:
         inventories = discovery_options.read_inventory(arguments.inventory, names)
     else:
         context = discovery_options.context(arguments, host, settings)
-        argument_checks.require_sources(arguments, context)
         inventories, failures = discovery_options.discover(arguments, settings, context)
         others = [name for name in names if name not in inventories and name not in failures]
         known = daemon_inventory(host, settings)

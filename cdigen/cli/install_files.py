@@ -130,7 +130,6 @@ def installation_lock() -> Iterator[tuple[int, ...]]:
 
 
 def _acquire_lock() -> int:
-    """Return the descriptor of the locked lock file."""
     import fcntl  # noqa: PLC0415 - only here
 
     deadline = time.monotonic() + _LOCK_TIMEOUT_S

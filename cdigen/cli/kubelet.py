@@ -8,15 +8,18 @@ from importlib.util import find_spec
 
 from cdigen.cli import options
 from cdigen.cli.option_table import add
-from cdigen.cli.service_sources import log_missing_directories, settings_or_defaults, sources
+from cdigen.cli.service_sources import (
+    log_missing_directories,
+    require_run_dir,
+    settings_or_defaults,
+    sources,
+)
 from cdigen.config import matches
 from cdigen.host.root import shown
 from cdigen.kubelet.plugin_config import KubeletPluginConfig
 from cdigen.kubelet.sockets import MAX_PATH, PLUGINS, fresh_socket
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.runtimes.daemon_service import service_of
-from cdigen.service import rundir
-from cdigen.value import replace
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -27,7 +30,6 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.kubelet.gpu_memory.agent import Agent
     from cdigen.model.findings import Finding
-    from cdigen.service.host_state import HostSources
     from cdigen.service.process.buffered_log import Logger
 
 EXAMPLES = """\
@@ -114,7 +116,7 @@ def setup(arguments: Namespace, *, is_lenient: bool) -> KubeletPluginConfig:
     return KubeletPluginConfig(
         kubelet_dir=_kubelet_dir(arguments, host),
         run_dir=arguments.run_dir or options.outer_directory(host, settings.kubelet.run_dir),
-        sources=_sources(arguments, host, settings),
+        sources=sources(arguments, host, settings, run_dir=arguments.daemon_run_dir),
         settings=kubelet,
         profiles=settings.effective_profiles,
         state_dir=options.outer_directory(host, settings.state_dir),
@@ -202,10 +204,7 @@ def _require_access(arguments: Namespace, config: KubeletPluginConfig) -> None:
         existing = os.path.dirname(existing)
     if not os.access(existing, os.W_OK | os.X_OK):
         raise StoreError(f"the kubelet's folder {shown(folder)} cannot be used: Permission denied", hint=hint)
-    try:
-        rundir.prepare(config.run_dir)
-    except StoreError as error:
-        raise StoreError(error.message, hint=hint) from None
+    require_run_dir(config.run_dir, hint=hint)
 
 
 def _require_grpcio() -> None:
@@ -230,10 +229,3 @@ def _isolate_grpcio() -> None:
     for name in [name for name in os.environ if name.upper().startswith("GRPC_")]:
         del os.environ[name]
     os.environ["GRPC_VERBOSITY"] = "NONE"
-
-
-def _sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:
-    found = sources(arguments, host, settings)
-    if arguments.daemon_run_dir is None:
-        return found
-    return replace(found, runs="/", run_dir=os.path.abspath(arguments.daemon_run_dir))

@@ -310,7 +310,6 @@ def command_parser(name: str) -> Parser:
 
 
 def _run_module(module: Any, parser: Parser, arguments: list[str]) -> int:
-    """Run the command of MODULE with ARGUMENTS; return the exit code or raise a CdigenError."""
     try:
         parsed = parser.parse_args(arguments)
     except SystemExit:  # after --help; the errors of the parser are ConfigErrors

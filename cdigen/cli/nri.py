@@ -9,12 +9,16 @@ import stat
 
 from cdigen.cli import options
 from cdigen.cli.option_table import add
-from cdigen.cli.service_sources import log_missing_directories, settings_or_defaults, sources
+from cdigen.cli.service_sources import (
+    log_missing_directories,
+    require_run_dir,
+    settings_or_defaults,
+    sources,
+)
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.nri.plugin_config import Endpoint, NriPluginConfig
 from cdigen.runtimes.daemon_service import service_of
-from cdigen.service import rundir
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -87,10 +91,7 @@ def _require_root(arguments: Namespace, launch: tuple[int, str, str] | None) -> 
     if is_refused:
         path = shown(config.endpoint.path)
         raise StoreError(f"the runtime's socket {path} cannot be used: Permission denied", hint=hint)
-    try:
-        rundir.prepare(config.run_dir)
-    except StoreError as error:
-        raise StoreError(error.message, hint=hint) from None
+    require_run_dir(config.run_dir, hint=hint)
 
 
 def setup(arguments: Namespace, launch: tuple[int, str, str] | None, *, is_lenient: bool) -> NriPluginConfig:

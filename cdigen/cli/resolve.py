@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from argparse import ArgumentTypeError
 
@@ -25,11 +24,8 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable
 
-    from cdigen.config import Settings
-    from cdigen.host.root import Root
     from cdigen.nri.decision.decide import InjectionDecision
     from cdigen.nri.decision.image import RequirementResult
-    from cdigen.service.host_state import HostSources
 
 EXAMPLES = """\
   cdigen resolve --namespace ml --env NVIDIA_VISIBLE_DEVICES=all
@@ -74,8 +70,8 @@ def run(arguments: Namespace) -> int:
     if arguments.run_dir:
         hint = "name the folder with the daemon's inventory.json"
         argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
-    sources = _sources(arguments, host, settings)
-    state = read_host_state(sources, library=LIBRARY, cache=cache_for(settings))
+    where = sources(arguments, host, settings, run_dir=arguments.run_dir)
+    state = read_host_state(where, library=LIBRARY, cache=cache_for(settings))
     context = context_of(state, settings)
     container = _container(arguments)
     image = read_image_config(arguments.image_config) if arguments.image_config else None
@@ -143,14 +139,6 @@ _OUTCOME_TEXTS = {
     "served": "no devices: the container already has the requested devices",
     "refuse": "refused: {0.reason} [{0.cause}]",
 }
-
-
-def _sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:
-    """Return the sources of the plugin; --run-dir replaces the folder of the inventory."""
-    found = sources(arguments, host, settings)
-    if arguments.run_dir:
-        return replace(found, runs="/", run_dir=os.path.abspath(arguments.run_dir))
-    return found
 
 
 def _pod(arguments: Namespace) -> Pod:

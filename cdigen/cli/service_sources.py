@@ -9,6 +9,7 @@ from cdigen.cli.argument_checks import require_spec_directories
 from cdigen.config import Settings
 from cdigen.host.root import Root
 from cdigen.model.errors import ConfigError, StoreError
+from cdigen.service import rundir
 from cdigen.service.host_state import HostSources
 
 TYPE_CHECKING = False
@@ -41,13 +42,28 @@ def log_missing_directories(arguments: Namespace, log: Logger) -> None:
         log.warning("options", message=error.message, hint=error.hint)
 
 
-def sources(arguments: Namespace, host: Root, settings: Settings) -> HostSources:
-    """Return the locations of specs and inventory; directories in ARGUMENTS are paths of this machine."""
+def sources(
+    arguments: Namespace, host: Root, settings: Settings, *, run_dir: str | None = None
+) -> HostSources:
+    """Return the locations of specs and inventory.
+
+    RUN_DIR is the daemon's run directory if it is not the configured one. RUN_DIR and the directories in
+    ARGUMENTS are paths of this machine.
+    """
+    outer = host.outer or "/"
     literal = tuple(os.path.abspath(directory) for directory in arguments.spec_dir or ())
     return HostSources(
-        host=host.outer or "/",
-        specs="/" if literal else host.outer or "/",
+        host=outer,
+        specs="/" if literal else outer,
         spec_dirs=literal or settings.spec_dirs,
-        runs=host.outer or "/",
-        run_dir=settings.daemon.run_dir,
+        runs="/" if run_dir else outer,
+        run_dir=os.path.abspath(run_dir) if run_dir else settings.daemon.run_dir,
     )
+
+
+def require_run_dir(run_dir: str, *, hint: str) -> None:
+    """Raise StoreError with HINT if the user cannot create and use RUN_DIR."""
+    try:
+        rundir.prepare(run_dir)
+    except StoreError as error:
+        raise StoreError(error.message, hint=hint) from None

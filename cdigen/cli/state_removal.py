@@ -113,7 +113,6 @@ def _sweep(spec_dirs: tuple[str, ...]) -> None:
 
 
 def _has_state(home: Directory) -> bool:
-    """Return whether HOME has a state file of cdigen."""
     _, damage = state.read_only(home)
     return take_snapshot(home, state.STATE_FILE) != NO_FILE and not damage
 

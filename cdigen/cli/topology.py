@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import combinations
 
 from cdigen.cli import argument_checks, discovery_options, options, report
 from cdigen.cli.daemon_files import daemon_inventory
@@ -87,11 +88,7 @@ def _inventories(
     for problem in stale:
         report.print_note(f"{problem}; reading the host instead", arguments)
     context = discovery_options.context(arguments, host, settings)
-    argument_checks.require_sources(arguments, context)
-    inventories, failures = discovery_options.discover(arguments, settings, context)
-    report.print_findings(discovery_options.findings_of(failures), arguments)
-    if failures and (arguments.strict or not inventories):
-        raise next(iter(failures.values()))
+    inventories = discovery_options.usable_inventories(arguments, settings, context)
     return links.refresh_links(links.with_known_links(inventories, context), lambda: context).inventories
 
 
@@ -99,8 +96,7 @@ def _document(found: Matrix) -> dict[str, Any]:
     labels = found.labels
     pairs = [
         (labels[one], labels[other], found.relations[one][other])
-        for one in range(len(labels))
-        for other in range(one + 1, len(labels))
+        for one, other in combinations(range(len(labels)), 2)
     ]
     accelerators = tuple(device.accelerator for device in found.devices)
     return {

@@ -252,7 +252,6 @@ def _texts(root: yaml.Node, name: str, known: Collection[str]) -> tuple[str, ...
 
 
 def _options(vendor: str) -> tuple[Key, ...]:
-    """Return the keys of VENDOR's options."""
     from cdigen.vendors.registry import load  # noqa: PLC0415 - only if there are options
 
     return tuple(

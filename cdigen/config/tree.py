@@ -98,7 +98,6 @@ def _format_error(error: yaml.MarkedYAMLError, text: str, place: tuple[int, int]
 
 
 def _after(text: str) -> tuple[int, int]:
-    """Return the line and the column after the end of TEXT."""
     return text.count("\n") + 1, len(text) - text.rfind("\n")
 
 
