@@ -1,9 +1,12 @@
 """The limits of size: lines of a file and of a function, attributes of a class, files of a folder.
 
+Two classes of one name look like one class to a reader, so the names of public classes differ, too.
+
 Each set of names has what exceeds a limit now. An entry that is no longer needed fails its test.
 """
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 from support.paths import REPOSITORY
@@ -80,6 +83,16 @@ def test_classes_assign_few_attributes() -> None:
         if isinstance(node, ast.ClassDef) and len(assigned_attributes(node)) > CLASS_ATTRIBUTES
     }
     assert large == LARGE_CLASSES
+
+
+def test_public_classes_have_different_names() -> None:
+    names = Counter(
+        node.name
+        for path in CODE.values()
+        for node in nodes_of(path)
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    )
+    assert {name for name, count in names.items() if count > 1} == set()
 
 
 def test_folders_have_few_files() -> None:
