@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from cdigen import __version__
 from cdigen.cli import report
@@ -38,7 +38,6 @@ EXAMPLES = """\
 """
 # The page size that kubectl itself uses. Each page needs a kubectl process.
 KUBECTL_PAGE = 500
-_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 _RIGHTS = "grant the user the verbs get and list for nodes, and list for pods in all namespaces"
 
 
@@ -67,6 +66,7 @@ def run(arguments: Namespace) -> int:
     """Run the command; return the exit code or raise a CdigenError."""
     from cdigen.cli import gpushare_texts  # noqa: PLC0415 - not for --help
     from cdigen.gpushare.names import Resources  # noqa: PLC0415 - likewise
+    from cdigen.gpushare.pods import NOT_ENDED  # noqa: PLC0415 - likewise
     from cdigen.gpushare.usage import node_usages  # noqa: PLC0415 - likewise
 
     default = Resources()
@@ -80,7 +80,7 @@ def run(arguments: Namespace) -> int:
             [json.loads(source.fetch(f"{path}/{quote(node, safe='')}"))] if node else _listed(source, path)
         )
         on_node = f",spec.nodeName={node}" if node else ""
-        found = node_usages(nodes, _listed(source, "/api/v1/pods", _ENDED + on_node), resources)
+        found = node_usages(nodes, _listed(source, "/api/v1/pods", NOT_ENDED + on_node), resources)
     except ValueError as error:
         raise CdigenError(f"the API server's reply cannot be read: {error}") from None
     report.write(
@@ -91,13 +91,13 @@ def run(arguments: Namespace) -> int:
 
 def _listed(source: _Source, path: str, selector: str = "") -> Iterator[object]:
     """Yield the objects of the list at PATH, page by page."""
-    from cdigen.kubeapi.lists import ListPage, PageSize  # noqa: PLC0415 - not for --help
+    from cdigen.kubeapi.calls import query_path  # noqa: PLC0415 - not for --help
+    from cdigen.kubeapi.lists import ListPage, PageSize  # noqa: PLC0415 - likewise
 
     token, size = "", PageSize(source.page)
     while True:
-        query = {"limit": str(size.limit)} | ({"fieldSelector": selector} if selector else {})
-        query |= {"continue": token} if token else {}
-        page = ListPage(source.fetch(f"{path}?{urlencode(query, quote_via=quote)}"))
+        query = {"limit": str(size.limit), "fieldSelector": selector, "continue": token}
+        page = ListPage(source.fetch(query_path(path, query)))
         yield from page.items()
         size.received(page)
         token = page.next_page

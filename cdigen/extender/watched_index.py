@@ -13,6 +13,7 @@ from functools import partial
 from cdigen.extender.index import Index
 from cdigen.extender.status import ListState
 from cdigen.gpushare.names import UNHEALTHY_NAMESPACE
+from cdigen.gpushare.pods import NOT_ENDED
 from cdigen.kubeapi.calls import configmap_path, object_name
 from cdigen.kubeapi.reflector import ObjectStore, Reflector
 
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from cdigen.gpushare.names import Resources
     from cdigen.kubeapi.client import Client
 
-# The selector of pods that have not ended. With this selector, the API server sends DELETED when a pod ends.
-RUNNING = "status.phase!=Succeeded,status.phase!=Failed"
 # The selector of ConfigMaps that are not ledgers. Each bind changes a ledger. If ledgers are in kube-system,
 # the watch would otherwise receive these changes.
 NO_LEDGERS = "app.kubernetes.io/managed-by!=cdigen"
@@ -61,7 +60,8 @@ class WatchedIndex:
         configmaps = configmap_path(UNHEALTHY_NAMESPACE)
         watch = partial(Reflector, client, stop=self.stopping, on_change=on_change)
         self._reflectors = {
-            "pods": watch("/api/v1/pods", pods, field_selector=RUNNING),
+            # With this selector, the API server sends DELETED when a pod ends.
+            "pods": watch("/api/v1/pods", pods, field_selector=NOT_ENDED),
             "nodes": watch("/api/v1/nodes", nodes),
             "unhealthy": watch(configmaps, unhealthy, label_selector=NO_LEDGERS),
         }

@@ -15,8 +15,9 @@ if TYPE_CHECKING:
 
     from cdigen.gpushare.names import Resources
 
-# The phases of pods that have ended.
+# The phases of pods that have ended, and the field selector of all other pods.
 ENDED = frozenset({"Succeeded", "Failed"})
+NOT_ENDED = "status.phase!=Succeeded,status.phase!=Failed"
 # The limit for containers. A pod cannot have more containers, because etcd limits the size of an object.
 _MOST_CONTAINERS = 4096
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from cdigen.value import frozen
 
@@ -84,6 +84,11 @@ def configmap_path(namespace: str, name: str = "") -> str:
     """Return the path of the ConfigMap NAME, or of all ConfigMaps of NAMESPACE if NAME is ""."""
     folder = f"/api/v1/namespaces/{quote(namespace, safe='')}/configmaps"
     return f"{folder}/{quote(name, safe='')}" if name else folder
+
+
+def query_path(path: str, query: Mapping[str, str]) -> str:
+    """Return PATH with the parameters QUERY; parameters with an empty value are left out."""
+    return f"{path}?{urlencode({name: value for name, value in query.items() if value}, quote_via=quote)}"
 
 
 def object_name(document: object) -> str:

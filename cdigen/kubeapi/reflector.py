@@ -11,9 +11,8 @@ import http.client
 import json
 import random
 import time
-from urllib.parse import quote, urlencode
 
-from cdigen.kubeapi.calls import Call, Reply
+from cdigen.kubeapi.calls import Call, Reply, query_path
 from cdigen.kubeapi.client import ApiStatusError
 from cdigen.kubeapi.lists import ListPage, PageSize
 from cdigen.model.backoff import Backoff
@@ -72,8 +71,7 @@ class Reflector:
         # The monotonic time of the last event.
         self.last_event_s = time.monotonic()
         self._client, self._store, self._stop = client, store, stop
-        selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
-        self._selectors = {key: value for key, value in selectors.items() if value}
+        self._selectors = {"fieldSelector": field_selector, "labelSelector": label_selector}
         self._on_change, self._backoff = on_change, backoff
         self._version = ""
         self._page_size = PageSize()
@@ -128,9 +126,8 @@ class Reflector:
         return str(page.metadata.get("resourceVersion") or "")
 
     def _page(self, token: str) -> ListPage:
-        more = {"continue": token} if token else {}
-        query = {**self._selectors, "limit": str(self._page_size.limit), **more}
-        reply = self._client.send(Call(method="GET", path=self._with(query), is_raw=True))
+        query = {**self._selectors, "limit": str(self._page_size.limit), "continue": token}
+        reply = self._client.send(Call(method="GET", path=query_path(self.path, query), is_raw=True))
         if not reply.is_done:
             self._page_size.failed()
             raise ApiStatusError(reply)
@@ -143,7 +140,7 @@ class Reflector:
         if self._stop.is_set():
             return False
         begun_s, before = time.monotonic(), self._version
-        lines = self._client.lines(self._with(query), _IDLE_TIMEOUT_S)
+        lines = self._client.lines(query_path(self.path, query), _IDLE_TIMEOUT_S)
         self._set_problem("")
         for line in lines:
             if self._stop.is_set():
@@ -166,6 +163,3 @@ class Reflector:
         self.problem, self.status = problem, status
         if has_changed:
             self._on_change()
-
-    def _with(self, query: dict[str, str]) -> str:
-        return f"{self.path}?{urlencode(query, quote_via=quote)}"

@@ -9,12 +9,12 @@ pod differ, the pod reserves units on both GPUs until ``repair``.
 from __future__ import annotations
 
 import time
-from urllib.parse import quote, urlencode
 
 from cdigen.gpushare.ledger import Ledger, read_ledger, write_ledger
 from cdigen.gpushare.names import ASSIGNED, ledger_name
+from cdigen.gpushare.pods import ENDED, NOT_ENDED
 from cdigen.gpushare.reservations import pod_annotations
-from cdigen.kubeapi.calls import MERGE, METADATA, Call, Reply, configmap_path, pod_path
+from cdigen.kubeapi.calls import MERGE, METADATA, Call, Reply, configmap_path, pod_path, query_path
 from cdigen.kubeapi.lists import ListPage, PageSize
 from cdigen.value import frozen
 
@@ -73,7 +73,7 @@ class _Conflict(Exception):
 
 def active_pods(node: str) -> str:
     """Return the field selector of the pods that are bound to NODE and have not ended."""
-    return f"spec.nodeName={node},status.phase!=Succeeded,status.phase!=Failed"
+    return f"spec.nodeName={node},{NOT_ENDED}"
 
 
 def assign(
@@ -214,9 +214,8 @@ def _read_pods(reservations: NodeReservations, node: str) -> Steps[None]:
     changed: list[tuple[str, str, str]] = []
     size, more = PageSize(METADATA_PAGE), ""
     while True:
-        query = {"fieldSelector": active_pods(node), "limit": str(size.limit)}
-        query |= {"continue": more} if more else {}
-        path = f"/api/v1/pods?{urlencode(query, quote_via=quote)}"
+        query = {"fieldSelector": active_pods(node), "limit": str(size.limit), "continue": more}
+        path = query_path("/api/v1/pods", query)
         reply = yield Call(method="GET", path=path, is_raw=True, accept=METADATA)
         if not reply.is_done:
             raise AllocationRefusedError(f"the API server does not list the pods of {node}: {reply.text}")
@@ -256,7 +255,7 @@ def _is_over(reply: Reply, uid: str, node: str) -> bool:
         return False
     elsewhere = spec.get("nodeName") if isinstance(spec, dict) else None
     phase = status.get("phase") if isinstance(status, dict) else None
-    return metadata["uid"] != uid or phase in {"Succeeded", "Failed"} or elsewhere not in {None, "", node}
+    return metadata["uid"] != uid or phase in ENDED or elsewhere not in {None, "", node}
 
 
 def _update_ledger(
