@@ -31,7 +31,13 @@ _VALIDATE_S = 20.0
 
 def command_for(runtime: str, host: Root) -> tuple[str, ...]:
     """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service."""
-    return _command(runtime, host) if runtime in SERVICES else ()
+    services = SERVICES.get(runtime, ())
+    if host.exists(_SYSTEMD):
+        units = (name for name in services if _has_unit(host, f"{name}.service"))
+        return next((("systemctl", "restart", name) for name in units), ())
+    if services and any(host.exists(path) for path in _OPENRC):
+        return ("rc-service", services[0], "restart")
+    return ()
 
 
 def restart(runtime: str, host: Root) -> str:
@@ -41,7 +47,7 @@ def restart(runtime: str, host: Root) -> str:
     """
     if runtime not in SERVICES:
         return ""
-    if not (command := _command(runtime, host)):
+    if not (command := command_for(runtime, host)):
         raise CdigenError(
             f"{runtime} is not restarted: neither systemd nor OpenRC has its service",
             hint="the configuration is changed; restart the runtime manually",
@@ -81,16 +87,6 @@ def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
         return f"dockerd reports: {result.last_stderr_line}" if is_rejected else ""
 
     return check
-
-
-def _command(runtime: str, host: Root) -> tuple[str, ...]:
-    """Return the command that restarts RUNTIME with the service manager of HOST; () without a service."""
-    if host.exists(_SYSTEMD):
-        units = (name for name in SERVICES[runtime] if _has_unit(host, f"{name}.service"))
-        return next((("systemctl", "restart", name) for name in units), ())
-    if any(host.exists(path) for path in _OPENRC):
-        return ("rc-service", SERVICES[runtime][0], "restart")
-    return ()
 
 
 def _has_unit(host: Root, unit: str) -> bool:
