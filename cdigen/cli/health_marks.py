@@ -18,7 +18,7 @@ from cdigen.host.clocks import boottime
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.names import pci_address
+from cdigen.model.names import full_pci_address
 from cdigen.pipeline.device_names import devices_by_name
 from cdigen.value import frozen
 
@@ -109,7 +109,7 @@ def _clear(
     found = _named(word, devices)
     if not found:
         # A device can have a mark after it was removed from the host.
-        names = {word.lower(), pci_address(word) or word.lower()}
+        names = {word.lower(), full_pci_address(word) or word.lower()}
         removed = marks.clear(state_dir, lambda one: not names.isdisjoint(_names_of(one)))
         if removed:
             return _Changed(name=removed[0].address, mark=removed[0], marked=False, changed=True)
@@ -216,7 +216,7 @@ def _named(word: str, devices: tuple[KnownDevice, ...]) -> tuple[KnownDevice, ..
     """
     if found := devices_by_name(devices).get(word):
         return found
-    lower, address = word.lower(), pci_address(word) or word.lower()
+    lower, address = word.lower(), full_pci_address(word) or word.lower()
     return tuple(
         device
         for device in devices

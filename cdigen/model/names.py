@@ -138,8 +138,8 @@ def _part(run: str, *, digits: bool) -> tuple[int, int, str]:
     return (1, 0, run)
 
 
-def pci_address(text: str) -> str:
-    """Return the PCI address TEXT in the notation of sysfs, or "" if TEXT is not a PCI address."""
+def full_pci_address(text: str) -> str:
+    """Return the PCI address TEXT with its domain, as in sysfs, or "" if TEXT is not a PCI address."""
     match = _PCI.fullmatch(text.lower())
     if match is None:
         return ""

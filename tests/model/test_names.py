@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cdigen.model.names import (
     NameSet,
+    full_pci_address,
     is_device_name,
     is_kind,
     is_vendor_or_class,
@@ -92,3 +93,20 @@ def test_find_returns_the_exact_name_or_the_first_name_in_another_letter_case(
 ) -> None:
     alike = [name for name in sorted(texts, key=natural_key) if name.lower() == wanted.lower()]
     assert NameSet(texts).find(wanted) == (wanted if wanted in texts else next(iter(alike), ""))
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("65:00.0", "0000:65:00.0"),
+        ("0000:65:00.0", "0000:65:00.0"),
+        ("00000000:C1:0A.1", "0000:c1:0a.1"),
+        ("10000:e1:0.0", "10000:e1:00.0"),
+        ("65:00", ""),
+        ("65:00.8", ""),
+        ("GPU-65:00.0", ""),
+        ("", ""),
+    ],
+)
+def test_a_pci_address_is_completed_as_in_sysfs(text: str, address: str) -> None:
+    assert full_pci_address(text) == address

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cdigen.model.names import pci_address
+from cdigen.model.names import full_pci_address
 from cdigen.nri.decision.refusal import InjectionRefusal
 from cdigen.nri.decision.requirements import DriverFacts
 from cdigen.value import frozen
@@ -142,7 +142,7 @@ def canonical(token: str) -> str:
     An older MIG UUID is returned as ``UUID/giN/ciN``, with the UUID of the GPU.
     """
     lower = token.lower()
-    if address := pci_address(lower):
+    if address := full_pci_address(lower):
         return address
     match = _OLD_MIG.fullmatch(lower)
     return f"{match[1]}/gi{int(match[2])}/ci{int(match[3])}" if match else lower

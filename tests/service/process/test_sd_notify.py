@@ -30,6 +30,20 @@ def test_ready_is_sent_with_the_status_text(manager: socket.socket) -> None:
     assert manager.recv(1000) == b"READY=1\nSTATUS=8 devices"
 
 
+def test_the_first_report_after_the_start_and_after_a_reload_is_ready(manager: socket.socket) -> None:
+    notifier = Notifier({"NOTIFY_SOCKET": manager.getsockname()})
+
+    notifier.report("8 devices")
+    notifier.report("7 devices")
+    notifier.reloading()
+    notifier.report("6 devices")
+
+    messages = [manager.recv(1000).decode().split("\n") for _ in range(4)]
+    assert messages[0] == ["READY=1", "STATUS=8 devices"]
+    assert messages[1] == ["STATUS=7 devices"]
+    assert messages[3] == ["READY=1", "STATUS=6 devices"]
+
+
 def test_messages_are_sent_to_an_abstract_socket() -> None:
     name = f"cdigen-test-{os.getpid()}"
     with listening(f"\0{name}") as manager:
