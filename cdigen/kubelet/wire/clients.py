@@ -57,17 +57,14 @@ _DENIED = os.strerror(EACCES)
 class KubeletError(Exception):
     """A request to the kubelet failed; the message is one line.
 
-    If ``was_reached`` is set, the kubelet may have received the request. If ``is_unknown`` is set, the
-    kubelet lacks this method. If ``is_late`` is set, the kubelet did not answer in time.
+    If ``was_reached`` is set, the kubelet may have received the request. If ``is_late`` is set, the kubelet
+    did not answer in time.
     """
 
-    def __init__(
-        self, message: str, *, was_reached: bool, is_unknown: bool = False, is_late: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, was_reached: bool, is_late: bool = False) -> None:
         super().__init__(message)
         self.message = message
         self.was_reached = was_reached
-        self.is_unknown = is_unknown
         self.is_late = is_late
 
 
@@ -113,7 +110,6 @@ async def _call(socket: str, method: str, data: bytes, timeout_s: float) -> byte
                 text,
                 # A failed connection and an error during a call have the same code but different texts.
                 was_reached="failed to connect" not in text.lower(),
-                is_unknown=code is grpc.StatusCode.UNIMPLEMENTED,
                 is_late=code is grpc.StatusCode.DEADLINE_EXCEEDED,
             ) from None
         return answer

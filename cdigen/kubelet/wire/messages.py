@@ -12,7 +12,6 @@ import time
 from cdigen.kubelet.pods import PodDevices, PodList
 from cdigen.kubelet.resources.model import MAX_ID, MAX_MESSAGE
 from cdigen.service.descriptors import MessageError, load, read, split, write
-from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,15 +22,6 @@ if TYPE_CHECKING:
 
 VERSION = "v1beta1"
 _HEALTH = {"healthy": "Healthy", "unknown": "Healthy", "unhealthy": "Unhealthy"}
-
-
-@frozen
-class PreferredAllocationRequest:
-    """A request for the best ``count`` ids of ``available`` for a container, including ``must_include``."""
-
-    available: tuple[str, ...]
-    must_include: tuple[str, ...]
-    count: int
 
 
 def _compiled(name: str) -> Any:
@@ -83,14 +73,10 @@ def _device(unit: Unit) -> dict[str, Any]:
     return device
 
 
-def read_preferred_requests(data: bytes) -> tuple[PreferredAllocationRequest, ...]:
-    """Return the requests in a GetPreferredAllocation request, one for each container."""
+def read_preferred_requests(data: bytes) -> tuple[tuple[tuple[str, ...], tuple[str, ...], int], ...]:
+    """Return the arguments of ``Allocator.preferred_allocation`` for each container of the request DATA."""
     return tuple(
-        PreferredAllocationRequest(
-            available=tuple(each.available_device_ids),
-            must_include=tuple(each.must_include_device_ids),
-            count=each.allocation_size,
-        )
+        (tuple(each.available_device_ids), tuple(each.must_include_device_ids), each.allocation_size)
         for each in read(PLUGIN["PreferredAllocationRequest"], data).container_requests
     )
 

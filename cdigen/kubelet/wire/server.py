@@ -146,10 +146,7 @@ class ResourceServer:
     async def _prefer(self, data: bytes) -> bytes:
         requests = messages.read_preferred_requests(data)
         return messages.write_preferred(
-            [
-                await self._allocator.preferred_allocation(each.available, each.must_include, each.count)
-                for each in requests
-            ]
+            [await self._allocator.preferred_allocation(*request) for request in requests]
         )
 
     async def _allocate(self, data: bytes) -> bytes:

@@ -58,12 +58,10 @@ class HostGpus:
         problem: str = "",
         facts: DriverFacts | None = None,
         gpus: Iterable[HostGpu] = (),
-        driver: str = "",
     ) -> None:
         self.problem = problem
         self.facts = facts or DriverFacts()
         self.gpus = tuple(gpus)
-        self.driver = driver
         usable = [gpu for gpu in self.gpus if not gpu.problem and not gpu.is_partitioned]
         # If the nodes of one GPU are unknown, the nodes of all GPUs are unknown.
         known = all(gpu.nodes for gpu in usable)
@@ -152,8 +150,7 @@ def host_gpus_of(inventory: Inventory | None, problem: str = "") -> HostGpus:
     """Return the GPUs in INVENTORY; PROBLEM is the reason if INVENTORY is None."""
     if inventory is None:
         return HostGpus(problem=problem or "the inventory has no NVIDIA GPUs")
-    driver = inventory.driver.version
-    common = DriverFacts(cuda=served(inventory), driver=driver)
+    common = DriverFacts(cuda=served(inventory), driver=inventory.driver.version)
     # In other modes, the minor number is not the number in the name of the device node.
     has_nodes = inventory.mode in PCI_MODES
     gpus: list[HostGpu] = []
@@ -172,7 +169,7 @@ def host_gpus_of(inventory: Inventory | None, problem: str = "") -> HostGpus:
             instances=tuple(part.names[0] for part in instances),
         )
         gpus += [whole, *instances]
-    return HostGpus(facts=common, gpus=gpus, driver=driver)
+    return HostGpus(facts=common, gpus=gpus)
 
 
 def _instance(gpu: Accelerator, part: Partition, facts: DriverFacts, nodes: tuple[str, ...]) -> HostGpu:
