@@ -18,7 +18,7 @@ from support.source_names import KEBAB
 from cdigen.cli.main import EXIT_DEFECT, UnprintedError
 from cdigen.config import read
 
-# acme is the vendor that docs/adding-a-vendor.md adds.
+# acme is the vendor that docs/vendor-packages.md adds.
 NAMES = ("nvidia", "amd", "intel", "acme")
 
 DOCUMENTS = sorted(

@@ -14,9 +14,8 @@ from support.processes import captured
 PROJECT = REPOSITORY / "pyproject.toml"
 CONTRACTS = tomllib.loads(PROJECT.read_text())["tool"]["importlinter"]["contracts"]
 NAMES = tuple(contract["name"] for contract in CONTRACTS)
-DOWN, HOOK, LOG, STORE, WRITERS, VENDORS, STAGES, NRI, RESOURCES, GPU_MEMORY, KUBELET, GPUSHARE, EXTENDER = (
-    NAMES
-)
+DOWN, HOOK, LOG, STORE, WRITERS, VENDORS, SHARED, STAGES, NRI, RESOURCES, GPU_MEMORY, *OTHERS = NAMES
+KUBELET, GPUSHARE, EXTENDER = OTHERS
 
 # A module, an import that the module must not have, and the contract that refuses the import.
 FORBIDDEN = [
@@ -41,6 +40,10 @@ FORBIDDEN = [
     ("store/newfile.py", "import cdigen.value", WRITERS),
     ("vendors/amd/kfd.py", "import cdigen.vendors.nvidia.tables", VENDORS),
     ("vendors/kernel/drm.py", "import cdigen.vendors.intel.presence", VENDORS),
+    ("vendors/registry.py", "import cdigen.vendors.amd.vendor", VENDORS),
+    ("doctor/driver.py", "def late() -> None:\n    import cdigen.vendors.nvidia.tables", VENDORS),
+    ("kubelet/policies.py", "import cdigen.vendors.plugin", VENDORS),
+    ("vendors/kernel/pci_link.py", "import cdigen.vendors.registry", SHARED),
     ("topology/levels.py", "import cdigen.watch.triggers", DOWN),
     ("pipeline/naming.py", "import cdigen.pipeline.generate", STAGES),
     ("pipeline/newstage.py", "import cdigen.value", STAGES),

@@ -30,10 +30,10 @@ NVIDIA_ENV = ("NVIDIA_CTK_DEBUG=false",)
 class HookProgram:
     """A hook program on the host, with the file to start and its first arguments.
 
-    ``kind`` is "cdigen" or "nvidia".
+    ``is_own`` is set for cdigen's hook, which runs all steps in one process.
     """
 
-    kind: str
+    is_own: bool
     path: str
     args: tuple[str, ...]
 
@@ -45,12 +45,12 @@ def cdigen_hook(python: str, script: str) -> HookProgram:
     first argument is the full path of PYTHON. If the first argument were only a name, Python would use PATH
     to find its standard library.
     """
-    return HookProgram(kind="cdigen", path=python, args=(python, "-I", "-S", "-B", script))
+    return HookProgram(is_own=True, path=python, args=(python, "-I", "-S", "-B", script))
 
 
 def nvidia_hook(path: str) -> HookProgram:
     """Return NVIDIA's nvidia-cdi-hook at PATH."""
-    return HookProgram(kind="nvidia", path=path, args=(path.rpartition("/")[2],))
+    return HookProgram(is_own=False, path=path, args=(path.rpartition("/")[2],))
 
 
 def hook_lines(
@@ -64,7 +64,7 @@ def hook_lines(
     every = tuple(steps)
     if not every:
         return ()
-    if program.kind == "cdigen":
+    if program.is_own:
         return (_cdigen_hook(program, every, required),)
     return _nvidia_hooks(program, every)
 

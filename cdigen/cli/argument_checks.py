@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from cdigen.host.root import Root
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 # The options of a discovery. They have no effect with an inventory, because no discovery runs.
 _DISCOVERY_OPTIONS = (

@@ -65,16 +65,15 @@ def run(arguments: Namespace) -> int:
             kind="in-container",
         )
     findings: list[Finding] = []
+    failures: list[HostError | StoreError] = []
     for name in discovery_options.vendor_names(arguments, settings):
         boot = registry.boot_nodes(name)
-        if boot is None:
-            continue
-        if not is_driver_loaded(host, boot.drivers, deadline_s=DRIVER_DEADLINE_S):
-            report.print_note(
-                f"the kernel module {boot.drivers[0]} is not loaded: nothing to create", arguments
-            )
-            continue
-        findings += _create(arguments, host, settings, boot)
+        try:
+            findings += _create(arguments, host, settings, boot) if boot is not None else ()
+        except Exception as error:  # noqa: BLE001 - a defect of one vendor's code must not affect others
+            failures.append(registry.vendor_defect(name, error))
+    if failures and not findings:
+        raise failures[0]
     if arguments.json:
         report.print_json([{**finding.row(), "changed": finding.rule in _CHANGES} for finding in findings])
     for finding in findings:
@@ -85,12 +84,14 @@ def run(arguments: Namespace) -> int:
     if failed and os.geteuid() != 0:
         hint = own_package.as_root(*sys.argv[1:])
         return report.print_errors([StoreError("create-nodes changes the host: needs root", hint=hint)])
-    return report.print_errors(
-        StoreError(finding.message, hint=finding.hint, kind=finding.rule) for finding in failed
-    )
+    failures += [StoreError(finding.message, hint=finding.hint, kind=finding.rule) for finding in failed]
+    return report.print_errors(failures)
 
 
 def _create(arguments: Namespace, host: Root, settings: Settings, boot: BootNodes) -> tuple[Finding, ...]:
+    if not is_driver_loaded(host, boot.drivers, deadline_s=DRIVER_DEADLINE_S):
+        report.print_note(f"the kernel module {boot.drivers[0]} is not loaded: nothing to create", arguments)
+        return ()
     context = discovery_options.context(arguments, host, settings)
     if not boot.applies(context):
         return ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from fnmatch import fnmatchcase
 
 from cdigen import config
 from cdigen.cli import argument_checks, report
@@ -11,7 +12,7 @@ from cdigen.cli.options import absolute, add_root_options, outer_directory, read
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, HostError
 from cdigen.model.findings import Finding
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.registry import NAMES, VENDORS, require_distinct_kinds
 
 TYPE_CHECKING = False
@@ -52,9 +53,10 @@ def context(arguments: argparse.Namespace, host: Root, settings: config.Settings
     driver_root = absolute("--driver-root", arguments.driver_root) or settings.driver_root
     driver = _below(host, driver_root, "driver root")
     dev_root = absolute("--dev-root", arguments.dev_root) or settings.dev_root
+    names = vendor_names(arguments, settings)
     # A driver container can contain all device nodes, some or none. If it contains no GPU nodes, the host's
     # nodes are used.
-    usual = driver if _has_gpu_nodes(driver) else host
+    usual = driver if driver is not host and _has_gpu_nodes(driver, names) else host
     dev = _below(host, dev_root, "dev root") if dev_root else usual
     return DiscoveryContext(
         host=host,
@@ -74,29 +76,32 @@ def context(arguments: argparse.Namespace, host: Root, settings: config.Settings
         compat32=any(profile.compat32 for profile in settings.profiles),
         mps_pipe_dir=settings.mps_pipe_dir if any(profile.mps for profile in settings.profiles) else "",
         mps_uid=settings.mps_uid,
-        options=_vendor_options(settings),
+        options=_vendor_options(settings, names),
         partition_names=lambda: _partition_names(host, settings),
         known_links=lambda: _known_links(host, settings),
     )
 
 
-def _vendor_options(settings: config.Settings) -> Mapping[str, Mapping[str, bool | str]]:
-    """Return the configured vendor options.
+def _vendor_options(
+    settings: config.Settings, names: tuple[str, ...]
+) -> Mapping[str, Mapping[str, bool | str]]:
+    """Return the configured options of the vendors NAMES.
 
-    The result also enables NVIDIA's management kind if ``nri.management_namespaces`` is set and
-    ``nri.management_kinds`` contains this kind.
+    The result also enables the options for management kinds if ``nri.management_namespaces`` is set and
+    ``nri.management_kinds`` contains the kind. ``management_namespaces`` restricts only these kinds.
     """
     if not settings.nri.management_namespaces:
         return settings.vendor_options
-    from cdigen.vendors.nvidia.families import MANAGEMENT_KIND  # noqa: PLC0415 - only for this kind
-    from cdigen.vendors.nvidia.options import MANAGEMENT  # noqa: PLC0415 - likewise
+    from cdigen.vendors.registry import load  # noqa: PLC0415 - imports the vendors' code
 
-    # ``management_namespaces`` restricts only the kinds in ``management_kinds``.
-    if not config.matches(MANAGEMENT_KIND, settings.nri.management_kinds):
-        return settings.vendor_options
-
-    configured = settings.vendor_options.get("nvidia", {})
-    return {**settings.vendor_options, "nvidia": {MANAGEMENT.name: True, **configured}}
+    enabled: dict[str, Mapping[str, bool | str]] = {
+        name: {option.name: True}
+        for name in names
+        for option in load(name).OPTIONS
+        if option.management_kind and config.matches(option.management_kind, settings.nri.management_kinds)
+    }
+    configured = settings.vendor_options
+    return {name: {**enabled.get(name, {}), **configured.get(name, {})} for name in {**configured, **enabled}}
 
 
 def _partition_names(host: Root, settings: config.Settings) -> tuple[GpuPartitionNames, ...]:
@@ -111,9 +116,12 @@ def _known_links(host: Root, settings: config.Settings) -> tuple[KnownLinks, ...
     return read(outer_directory(host, settings.state_dir), host)
 
 
-def _has_gpu_nodes(root: Root) -> bool:
-    nodes = (name.removeprefix("nvidia") for name in root.names("/dev") if name.startswith("nvidia"))
-    return any(number.isascii() and number.isdigit() for number in nodes)
+def _has_gpu_nodes(root: Root, names: tuple[str, ...]) -> bool:
+    """Return whether ROOT has a device node that the kernel does not create, of one of the vendors NAMES."""
+    from cdigen.vendors.registry import boot_nodes  # noqa: PLC0415 - only for driver containers
+
+    patterns = [boot.device_nodes for name in names if (boot := boot_nodes(name)) is not None]
+    return any(fnmatchcase(f"/dev/{name}", pattern) for name in root.names("/dev") for pattern in patterns)
 
 
 def _nvml(choice: str, driver: Root) -> str:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cdigen.pipeline.generate import GeneratedSpec
     from cdigen.pipeline.publish import PublishOutcome
     from cdigen.pipeline.withdraw import StaleSpec
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 EXAMPLES = """\
   cdigen generate                                print the spec

@@ -14,7 +14,7 @@ from cdigen.model.errors import ConfigError, HostError
 from cdigen.model.findings import errors
 from cdigen.model.inventory_json import to_document
 from cdigen.pipeline import discovery, links
-from cdigen.pipeline.cuda import VENDOR, CudaVersions, with_cuda
+from cdigen.pipeline.cuda import CudaVersions, cuda_of
 from cdigen.pipeline.fit import unknown_releases
 from cdigen.pipeline.naming import require_kinds
 from cdigen.service.daemon_inventory import with_health
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable, Sequence
 
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
-    from cdigen.service.host_state import HostInventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 EXAMPLES = """\
   cdigen inspect                       the devices and files of the host, and missing files
@@ -55,6 +55,7 @@ def run(arguments: Namespace) -> int:
     argument_checks.note_missing_spec_directories(arguments)
     context: DiscoveryContext | None = None
     others: list[str] = []
+    defects: tuple[Finding, ...] = ()
     if arguments.inventory is not None:
         argument_checks.refuse_beside_inventory(arguments)
         if arguments.stats:
@@ -64,13 +65,15 @@ def run(arguments: Namespace) -> int:
             )
         inventories = discovery_options.read_inventory(arguments.inventory, names)
     else:
-        context = discovery_options.context(arguments, host, settings)
+        context = here = discovery_options.context(arguments, host, settings)
         inventories, failures = discovery_options.discover(arguments, settings, context)
         others = [name for name in names if name not in inventories and name not in failures]
         known = daemon_inventory(host, settings)
         inventories = with_health(links.with_known_links(inventories, context), known)
         if not arguments.stats:
-            inventories = _with_cuda(inventories, known, context)
+            versions = CudaVersions()
+            versions.store(kept for vendor in inventories if (kept := known.of(vendor)[0]) is not None)
+            inventories, defects = versions.refreshed(inventories, lambda: here)
     if failures and (arguments.strict or not inventories):
         report.print_findings(mounts.findings(host.outer, ()), arguments)
         raise next(iter(failures.values()))
@@ -78,6 +81,7 @@ def run(arguments: Namespace) -> int:
     findings = [
         *(mounts.findings(host.outer, ()) if context is not None else ()),
         *discovery.without_driver(others, host),
+        *defects,
         *(finding for inventory in inventories.values() for finding in inventory.findings),
     ]
     incomplete = errors(findings) if arguments.strict else ()
@@ -97,25 +101,11 @@ def run(arguments: Namespace) -> int:
     return 0
 
 
-def _with_cuda(
-    inventories: dict[str, Inventory], known: HostInventory, context: DiscoveryContext
-) -> dict[str, Inventory]:
-    """Return INVENTORIES with the CUDA version of the driver.
-
-    The source is the daemon's inventory KNOWN if KNOWN has a CUDA version and the same driver version as
-    INVENTORIES. Otherwise cdigen queries the CUDA version.
-    """
-    own, kept = inventories.get(VENDOR), known.of(VENDOR)[0]
-    cuda = kept.driver.cuda if kept is not None else None
-    if own is not None and kept is not None and cuda and kept.driver.version == own.driver.version:
-        return with_cuda(inventories, cuda)
-    return CudaVersions().refreshed(inventories, lambda: context)
-
-
 def _text(inventory: Inventory) -> str:
     driver = inventory.driver
     flavour = f" ({driver.flavour} kernel module)" if driver.flavour else ""
-    cuda = _cuda(inventory) if inventory.vendor == VENDOR else ""
+    version = cuda_of({inventory.vendor: inventory})
+    cuda = f", CUDA {version}" if version else ""
     parts = [f"{inventory.vendor}: driver {driver.version}{flavour}{cuda}, {driver.architecture}\n"]
     if inventory.accelerators:
         parts += [_accelerators(inventory), _naming(inventory)]
@@ -128,13 +118,6 @@ def _text(inventory: Inventory) -> str:
     )
     parts += [report.table(rows, header=header) for header, rows in tables if rows]
     return "\n".join(parts)
-
-
-def _cuda(inventory: Inventory) -> str:
-    from cdigen.vendors.nvidia.cuda import served  # noqa: PLC0415 - only for NVIDIA
-
-    version = served(inventory)
-    return f", CUDA {version}" if version else ""
 
 
 def _accelerators(inventory: Inventory) -> str:

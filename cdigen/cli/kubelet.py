@@ -144,7 +144,7 @@ def _nri_conflicts(settings: Settings) -> tuple[Finding, ...]:
     if settings.kubelet.shared_memory.unit == "none":
         return ()
     profiles = (*settings.effective_profiles, *capability_profiles(settings.effective_profiles))
-    vendors = [registry.cdi_vendor(name) for name in registry.VENDORS]
+    vendors = [registry.cdi_vendor(name) for name in {*registry.VENDORS, *settings.vendors}]
     kinds = [f"{vendor}/{profile.device_class}" for vendor in vendors for profile in profiles]
     # A rule without kinds permits all devices that environment variables can name.
     permitting = [

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.host.root import Root
     from cdigen.service.process.buffered_log import Logger
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 EXAMPLES = """\
   cdigen run                                 use /etc/cdigen/config.yaml, as cdigen.service does

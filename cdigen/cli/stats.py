@@ -15,10 +15,11 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Mapping
 
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
     from cdigen.model.profile import Profile
     from cdigen.pipeline.device_names import KnownDevice
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 NO_STATS = "no statistics are available"
 _HEADER = ("DEVICE", "MEMORY", "BUSY", "TEMP", "POWER", "CLOCK", "PCIE LINK", "ECC", "")
@@ -33,12 +34,14 @@ def show(
     profiles: tuple[Profile, ...],
 ) -> None:
     """Print the statistics of the devices of INVENTORIES, with the device names of PROFILES."""
-    by_device = {
-        (vendor, stats.address, stats.instance): stats
-        for vendor, inventory in inventories.items()
-        if inventory.accelerators and (health := registry.health(vendor)) is not None
-        for stats in health.stats(context, inventory)
-    }
+    failures: list[Finding] = []
+    by_device: dict[tuple[str, str, str], DeviceStats] = {}
+    for vendor, inventory in inventories.items():
+        read = registry.stats(vendor) if inventory.accelerators else None
+        with registry.reporting(vendor, failures):
+            found = read(context, inventory) if read is not None else ()
+            by_device |= {(vendor, stats.address, stats.instance): stats for stats in found}
+    report.print_findings(failures, arguments)
     pairs = tuple(
         (device, _of(device, by_device.get((device.vendor, device.accelerator.address, device.instance))))
         for device in known_devices(inventories, profiles)

@@ -130,7 +130,7 @@ KEYS = (
     Key(name="vendors", type=ListOf(item=VENDOR),
         default="nvidia, amd, intel", example="[nvidia, amd, intel]",
         text="the vendors whose devices cdigen discovers, such as `[nvidia]`. Vendors of other packages must "
-        "be named (docs/adding-a-vendor.md). A named vendor without devices on this host is reported"),
+        "be named (docs/vendor-packages.md). A named vendor without devices on this host is reported"),
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; cdigen writes specs into the last directory"),
     Key(name="state_dir", type=PATH,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import frozen, replace
-from cdigen.vendors.base import NO_OPTIONS
+from cdigen.vendors.context import NO_OPTIONS
+from cdigen.vendors.registry import MANAGEMENT_KINDS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -110,13 +111,7 @@ class NriConfig:
 
     allow: tuple[AllowRule, ...] = ()
     management_namespaces: tuple[str, ...] = ()
-    management_kinds: tuple[str, ...] = (
-        "nvidia.com/management",
-        "nvidia.com/mig",
-        "nvidia.com/nvswitch",
-        "management.nvidia.com/*",
-        "intel.com/gpu-mei",
-    )
+    management_kinds: tuple[str, ...] = MANAGEMENT_KINDS
     annotations: tuple[str, ...] = ANNOTATIONS
     default_action: str = "ignore"
     gpu_kinds: tuple[GpuKind, ...] = ()

@@ -111,8 +111,9 @@ class Reconciler:
         unread = self._unread_specs.findings(host, updates.versions, setup.targets)
         scanned = scan(setup.directories, cache=self._spec_cache)
         obstacles = (*unresolved(scanned, updates.names), *errors(unread))
+        found_before = (*obstacles, *observed.all_findings(), *updates.findings, *unread)
         linked = links.refresh_links(found.inventories, lambda: setup.context(host), setup.state_dir)
-        with_cuda = self._cuda.refreshed(linked.inventories, lambda: setup.context(host))
+        with_cuda, failures = self._cuda.refreshed(linked.inventories, lambda: setup.context(host))
         inventories = self._tracker.with_links(with_cuda)
         self._settle_timer.remember(statuses, assessed.inventories)
         awaits_change = any(status.awaits_change for status in statuses.values())
@@ -126,11 +127,7 @@ class Reconciler:
             devices=len(healths),
             unhealthy=healths.count("unhealthy"),
             is_bare=discovery.is_bare(found.inventories, found.failures, host),
-            findings=tuple(
-                dict.fromkeys(
-                    (*obstacles, *observed.all_findings(), *updates.findings, *unread, *linked.findings)
-                )
-            ),
+            findings=tuple(dict.fromkeys((*found_before, *linked.findings, *failures))),
             obstacles=obstacles,
             error=updates.errors[0] if updates.errors else "",
         )
@@ -146,6 +143,7 @@ class Reconciler:
             boot=boot_id(host),
             clear_after_s=setup.health.clear_after_minutes * 60,
             ignored=setup.health.ignore,
+            vendors=setup.vendors,
         )
         inventories = self._tracker.observe(
             found.inventories, lambda: setup.context(Root(setup.outer)), options

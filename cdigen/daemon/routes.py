@@ -25,14 +25,16 @@ from cdigen.daemon.spec_updates import error_line
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError
 from cdigen.model.inventory_json import to_document
+from cdigen.model.view import DEFAULT_KIND
 from cdigen.pipeline import arguments
+from cdigen.pipeline.cuda import cuda_of
 from cdigen.pipeline.device_names import known_devices
 from cdigen.service.http.routes import Request, Response
 from cdigen.store.views.volumes import volumes
 from cdigen.topology.matrix import devices_of
 from cdigen.topology.svg import STYLE, picture
 from cdigen.value import replace
-from cdigen.vendors.nvidia.cuda import served
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,7 +61,6 @@ RELOAD_S = 15
 _LEAST_S, _MOST_S = 5, 3600
 # The CUDA version that nvidia-docker-plugin reports if the version is unknown or no driver serves CUDA.
 _NO_CUDA = "0.0"
-NVIDIA = "nvidia"
 _PICTURE_POLICY = f"default-src 'none'; style-src {digest(STYLE)}; frame-ancestors 'none'"
 # nvidia-docker-plugin serves each path with and without its API version.
 _PREFIXES = ("", "/v1.0")
@@ -133,7 +134,7 @@ class Routes:
             devices=device_views(devices, known, reports.stats, users),
             topology=devices_of(known),
             drivers=tuple((vendor, inventory.driver.version) for vendor, inventory in known.items()),
-            cuda=_cuda(known),
+            cuda=cuda_of(known),
             stats_problem="; ".join(problems),
             sources=sources,
             services=reports.services.services,
@@ -173,8 +174,9 @@ class Routes:
 
     def _versions(self) -> tuple[str, str]:
         known = self._inventories()
-        driver = next((known[vendor].driver.version for vendor in (NVIDIA, *known) if vendor in known), "")
-        return driver, _cuda(known) or _NO_CUDA
+        first = registry.vendor_of(DEFAULT_KIND, known)
+        driver = next((known[vendor].driver.version for vendor in (first, *known) if vendor in known), "")
+        return driver, cuda_of(known) or _NO_CUDA
 
     def _info(self, _: Parameters) -> Response:
         return _text(texts.info_text(*self._versions(), self._devices()))
@@ -218,10 +220,6 @@ class Routes:
                 replace(one, devices=tuple(without_names(each) for each in one.devices)) for one in stats
             )
         return listed(devices_of(self._inventories()), stats)
-
-
-def _cuda(known: Mapping[str, Inventory]) -> str:
-    return served(known[NVIDIA]) if NVIDIA in known else ""
 
 
 def _checked(handler: Callable[[Parameters], Response], request: Request) -> Response:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.pipeline.delivery import DeliveryOptions
     from cdigen.pipeline.generate import GenerateOptions
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 
 @frozen

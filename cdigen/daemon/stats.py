@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Inventory
     from cdigen.model.stats import DeviceStats
-    from cdigen.vendors.base import DiscoveryContext
-    from cdigen.vendors.health import VendorHealth
+    from cdigen.vendors.base import ReadStats
+    from cdigen.vendors.context import DiscoveryContext
 
 # Maximum number of callers that wait at the same time. Further callers get the present results immediately.
 MAX_WAITING = 2
@@ -40,19 +40,19 @@ class VendorStats:
 class StatsReader:
     """Reads the stats of the host's vendors.
 
-    CONTEXT returns the context of a read, and may raise ConfigError. HEALTH returns the code that reads the
-    stats of a vendor, or None. Results have no entry for a vendor without this code.
+    CONTEXT returns the context of a read, and may raise ConfigError. STATS_OF returns the function that reads
+    the stats of a vendor, or None. Results have no entry for a vendor without this function.
     """
 
     def __init__(
         self,
         context: Callable[[], DiscoveryContext],
         *,
-        health: Callable[[str], VendorHealth | None] = registry.health,
+        stats_of: Callable[[str], ReadStats | None] = registry.stats,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._context = context
-        self._health = health
+        self._stats_of = stats_of
         # Each start of NVML can resume suspended GPUs. These GPUs then run for seconds.
         self._poller = BackgroundPoller("stats", max_waiting=MAX_WAITING, clock=clock)
         self._inventories: Mapping[str, Inventory] = {}
@@ -69,9 +69,9 @@ class StatsReader:
         seconds, the result has a problem.
         """
         queries = {
-            vendor: partial(self._query, vendor, inventory)
+            vendor: partial(self._query, vendor, inventory, read_stats)
             for vendor, inventory in self._inventories.items()
-            if inventory.accelerators and self._health(vendor) is not None
+            if inventory.accelerators and (read_stats := self._stats_of(vendor)) is not None
         }
         self._poller.start(queries)
         found = self._poller.wait(wait_s, stale_s=stale_s)
@@ -85,12 +85,11 @@ class StatsReader:
         """End all present and later waits."""
         self._poller.close()
 
-    def _query(self, vendor: str, inventory: Inventory) -> VendorStats:
-        health = self._health(vendor)
+    def _query(self, vendor: str, inventory: Inventory, read_stats: ReadStats) -> VendorStats:
         try:
-            devices = health.stats(self._context(), inventory) if health is not None else ()
+            devices = read_stats(self._context(), inventory)
             return VendorStats(vendor=vendor, devices=devices, at_s=time.time())
         except ConfigError as error:  # the driver container is gone
             return VendorStats(vendor=vendor, problem=error.message)
         except Exception as error:  # noqa: BLE001 - a defect in one vendor's code affects no other vendor
-            return VendorStats(vendor=vendor, problem=f"cdigen's code failed: {error!r}")
+            return VendorStats(vendor=vendor, problem=registry.vendor_defect(vendor, error).message)

@@ -14,6 +14,7 @@ import time
 
 from cdigen.device_users.model import EngineReport, UserContainer
 from cdigen.host.root import reason, shown
+from cdigen.model.view import DEFAULT_KIND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ _MEMBERS = frozenset(
         "PathOnHost",
     )
 )
-# The driver of `--gpus`, and the CDI kind of its ids.
-_GPUS, _GPU_KIND = "nvidia", "nvidia.com/gpu"
+# Docker's name of the driver for `--gpus`, whose ids are names in the kind DEFAULT_KIND.
+_GPUS = "nvidia"
 
 
 class EngineError(Exception):
@@ -171,7 +172,7 @@ def _devices(found: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if request.get("Driver") == "cdi":
             names += ids
         elif request.get("Driver") in (_GPUS, ""):
-            names += [f"{_GPU_KIND}={one}" for one in ids or _first_gpus(request.get("Count"))]
+            names += [f"{DEFAULT_KIND}={one}" for one in ids or _first_gpus(request.get("Count"))]
     paths = _texts([row.get("PathOnHost") for row in _rows(host.get("Devices"))])
     names += [path for path in paths if not path.startswith("/")]
     nodes = [path for path in paths if path.startswith("/")]

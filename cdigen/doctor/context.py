@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
     from cdigen.runtimes.users import User
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 
 @frozen

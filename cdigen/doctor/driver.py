@@ -84,9 +84,13 @@ _RULES = {
     _NO_PYNVML: MODULE,
     "nvml-not-queried": MODULE,
 }
-# The findings that nodes.py reports. For vendors other than NVIDIA, the check GPUS reports each finding whose
-# rule is not in _RULES.
-_NODE_RULES = ("control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing")
+# The findings that nodes.py reports, and warnings that no check reports. The check GPUS reports each other
+# finding whose rule is not in _RULES.
+_UNREPORTED = {
+    *("control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing"),
+    *("family-node-unusable", "mig-instance-unusable", "uuid-unknown", "wsl-several-stores"),
+    *("csv-line-unknown", "csv-path-unusable", "csv-unreadable"),
+}
 # Rule of a finding -> command that fixes the problem.
 _TRIGGER_UDEV = (Remedy(argv=("udevadm", "trigger"), why="make udev set the groups and modes of nodes"),)
 _REMEDIES = {
@@ -94,8 +98,6 @@ _REMEDIES = {
     "render-group": _TRIGGER_UDEV,
     "kfd-mode": _TRIGGER_UDEV,
 }
-# NVIDIA's modules. Each module precedes the modules that it depends on.
-_MODULES = ("nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia")
 # The file lists of Debian's NVML packages: libnvidia-ml1, libnvidia-tesla-535-ml1.
 _NVML_PACKAGE = re.compile(r"libnvidia-(?:tesla-(?:[0-9]+-)?)?ml1(?::[a-z0-9]+)?\.list$")
 # Device class -> its name in messages. Other classes appear in messages unchanged.
@@ -146,29 +148,31 @@ def _diagnostics(context: Context) -> Iterator[CheckResult]:
             if _RULES.get(finding.rule) == MODULE:
                 has_module = False
                 # The missing Python module is not a failure, because containers get their devices without it.
-                found = TOPIC.finding(MODULE, finding, _remedies(context, finding))
+                found = TOPIC.finding(MODULE, finding, _remedies(context, name, finding))
                 yield replace(found, ok=True, severity="info", is_checked=False)
             elif finding.message not in reported:
-                yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, finding))
-    if has_module and "nvidia" in context.inventories:
-        # ``examine`` drops this result if discovery has reported that pynvml is missing.
-        yield TOPIC.passed(MODULE, "the Python module pynvml is installed")
+                yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, name, finding))
+    for known in filter(None, map(registry.remedies, context.inventories)):
+        if has_module and known.python_module:
+            # ``examine`` drops this result if discovery has reported that the module is missing.
+            yield TOPIC.passed(MODULE, f"the Python module {known.python_module} is installed")
 
 
 CHECKS = (_failures, _unloaded, _inventories, _diagnostics)
 
 
 def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple[Remedy, ...]:
-    if name != "nvidia":
+    known = registry.remedies(name)
+    if known is None:
         return ()
     if error.kind == "version-mismatch":
-        loaded = tuple(module for module in _MODULES if context.host.exists(f"/sys/module/{module}"))
+        loaded = tuple(module for module in known.modules if context.host.exists(f"/sys/module/{module}"))
         return (
-            Remedy(argv=("rmmod", *(loaded or _MODULES)), why="unload the old driver"),
-            _load("nvidia"),
+            Remedy(argv=("rmmod", *(loaded or known.modules)), why="unload the old driver"),
+            _load(registry.load(name).MODULES[0]),
         )
     if error.kind in {"driver-broken", "driver-not-found"}:
-        return _reinstall(context, "libcuda.so.1", "libnvidia-ml.so.1")
+        return _reinstall(context, name, *known.libraries)
     return ()
 
 
@@ -220,14 +224,14 @@ def _can_bind(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
 
 def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
     for finding in inventory.findings:
-        check_name = _RULES.get(finding.rule, "" if inventory.vendor == "nvidia" else GPUS)
-        if check_name and finding.severity != "info" and finding.rule not in _NODE_RULES:
-            yield TOPIC.finding(check_name, finding, _remedies(context, finding))
+        if finding.severity != "info" and finding.rule not in _UNREPORTED:
+            remedies = _remedies(context, inventory.vendor, finding)
+            yield TOPIC.finding(_RULES.get(finding.rule, GPUS), finding, remedies)
 
 
-def _remedies(context: Context, finding: Finding) -> tuple[Remedy, ...]:
+def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, ...]:
     if finding.rule in {"library-missing", "library-incomplete", "library-unusable"}:
-        return _reinstall(context, finding.path.rpartition("/")[2])
+        return _reinstall(context, vendor, finding.path.rpartition("/")[2])
     if finding.rule == _NO_PYNVML:
         return _install_module(context)
     return _REMEDIES.get(finding.rule, ())
@@ -246,15 +250,16 @@ def _install_module(context: Context) -> tuple[Remedy, ...]:
     return (Remedy(argv=command, why="install the Python module of NVML (section contrib)"),)
 
 
-def _reinstall(context: Context, *names: str) -> tuple[Remedy, ...]:
-    """Return the command that reinstalls the Debian packages with the files NAMES; empty if none has them."""
-    if not context.host.exists("/usr/bin/apt-get"):
+def _reinstall(context: Context, vendor: str, *names: str) -> tuple[Remedy, ...]:
+    """Return the command that reinstalls the packages with VENDOR's files NAMES; empty if none has them."""
+    known = registry.remedies(vendor)
+    if known is None or not context.host.exists("/usr/bin/apt-get"):
         return ()
     folder = "/var/lib/dpkg/info"
     found: dict[str, None] = {}
     for entry in context.host.names(folder):
         package = entry.removesuffix(".list").partition(":")[0]
-        if not entry.endswith(".list") or not ("nvidia" in package or "cuda" in package):
+        if not entry.endswith(".list") or not any(word in package for word in known.package_words):
             continue
         listed = context.text(f"{folder}/{entry}", limit=4 << 20)
         if any(f"/{name}" in listed for name in names):

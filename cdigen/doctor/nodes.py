@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import stat
+from contextlib import suppress
 
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.driver import CAUSES
@@ -51,22 +52,22 @@ class _FaultyNode:
     is_lost: bool
 
 
-def _faulty_nodes(context: Context) -> tuple[tuple[_FaultyNode, ...], tuple[_FaultyNode, ...]]:
-    """Return the missing nodes, and the nodes that must be replaced."""
+def _faulty_nodes(context: Context) -> tuple[list[_FaultyNode], list[_FaultyNode], list[Finding]]:
+    """Return the missing nodes, the nodes that must be replaced, and the failures of vendors' code."""
     missing: list[_FaultyNode] = []
     wrong: list[_FaultyNode] = []
+    failed: list[Finding] = []
     failures = {name: error.kind for name, error in context.failures.items() if context.concerns(name)}
     if not _found(context) and not _NODE_KINDS.intersection(failures.values()):
-        return (), ()
+        return [], [], []
     for name in filter(context.concerns, context.request.vendors):
         vendor, is_lost = registry.load(name), failures.get(name) in _LOST_KINDS
         where = context.request.discovery_context
-        try:
+        # The checks of the driver report an unreadable list of GPUs, which is a HostError.
+        with registry.reporting(name, failed), suppress(HostError):
             missing += [_FaultyNode(node=node, is_lost=is_lost) for node in vendor.missing_nodes(where)]
             wrong += [_FaultyNode(node=node, is_lost=is_lost) for node in vendor.wrong_nodes(where)]
-        except HostError:
-            continue  # the checks of the driver report an unreadable list of GPUs
-    return tuple(missing), tuple(wrong)
+    return missing, wrong, failed
 
 
 def _found(context: Context) -> tuple[Finding, ...]:
@@ -82,7 +83,8 @@ def _found(context: Context) -> tuple[Finding, ...]:
 
 def _missing(context: Context) -> Iterator[CheckResult]:
     """Report the nodes that do not exist."""
-    missing, wrong = _faulty_nodes(context)
+    missing, wrong, failed = _faulty_nodes(context)
+    yield from (TOPIC.finding(MISSING, finding) for finding in failed)
     findings = [finding for finding in _found(context) if finding.severity != "info"]
     known = [faulty.node.host_path for faulty in (*missing, *wrong)]
     needed = [faulty.node for faulty in missing if _is_needed(context, faulty)]
@@ -114,19 +116,19 @@ def _unexplained(context: Context, problem: Finding | HostError, *, is_error: bo
     """Return the result for PROBLEM, which concerns nodes with unknown device numbers.
 
     If the hint is cdigen's own command, the result has this command as the remedy. The command finds the
-    numbers of NVIDIA's nodes.
+    numbers of nodes that the kernel does not create.
     """
     if problem.hint == RUN_AS_ROOT:
         return TOPIC.skipped(MISSING, with_hint(problem))
     command = node_remedy(context.host)
-    why = "load nvidia-uvm and create NVIDIA's device nodes"
+    why = "load the driver's further modules and create its device nodes"
     made = (Remedy(argv=tuple(shlex.split(command)), why=why),) if problem.hint == command else ()
     return TOPIC.failed(MISSING, with_hint(problem), made, is_error=is_error)
 
 
 def _wrong(context: Context) -> Iterator[CheckResult]:
     """Report nodes with wrong numbers, and paths that are not device nodes."""
-    _, wrong = _faulty_nodes(context)
+    _, wrong, _ = _faulty_nodes(context)
     if not wrong:
         if context.nodes:
             yield TOPIC.passed(WRONG, "all nodes have the numbers of the kernel")
@@ -217,20 +219,20 @@ def _access(context: Context) -> Iterator[CheckResult]:
         remedy = Remedy(argv=join, why="join the groups that may open the nodes")
         yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
         return
-    text = f"{user.name} may not open {_paths(closed)}; permanent fix: {_permanent_fix(closed)}"
+    text = f"{user.name} may not open {_paths(closed)}; permanent fix: {_permanent_fix(context, closed)}"
     command = ("chmod", "0666", *(context.outer(node.host_path) for node in closed))
     remedy = file_command("let every user open the nodes", *command)
     yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
 
 
-def _permanent_fix(closed: list[HostNode]) -> str:
+def _permanent_fix(context: Context, closed: list[HostNode]) -> str:
     """Return the setting that permanently lets the user open the nodes in CLOSED.
 
-    The setting belongs to NVIDIA's module, or to udev for other vendors.
+    The setting belongs to the vendor's module. If the kernel creates the nodes, it belongs to udev.
     """
-    is_of_nvidia = any(node.host_path.rpartition("/")[2].startswith("nvidia") for node in closed)
-    if is_of_nvidia:
-        return "set NVreg_DeviceFileMode=0666 for the module nvidia"
+    for known in filter(None, map(registry.remedies, context.inventories)):
+        if known.node_mode and any(node.host_path.startswith(known.node_prefix) for node in closed):
+            return known.node_mode
     return "assign them to the group render with a udev rule"
 
 

@@ -13,6 +13,7 @@ from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_c
 from cdigen.doctor.configuration import CONFIGURATION
 from cdigen.doctor.driver import CAUSES
 from cdigen.doctor.installations import installations, started
+from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, VOID, bare_specs, is_of_nvidia
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.doctor.spec_documents import own_file, was_ours
 from cdigen.host.mountinfo import rows
@@ -30,24 +31,15 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
-    from cdigen.doctor.spec_documents import ExaminedSpec
-    from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 
 TOPIC = Topic(name="others")
 DAEMON = Topic(name="daemon")
 REFRESH, FOREIGN, TWICE = "nvidia-refresh", "spec-foreign", "double-injection"
 RUNNING, CYCLE, STATE, SPACE = "daemon-running", "daemon-cycle", "state-dir", "disk-space"
 INSTALLED = "installations"
-# nvidia-container-toolkit 1.18 and later have both units.
-REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 _REFRESH_FILES = ("/var/run/cdi/nvidia.yaml", "/etc/cdi/nvidia.yaml")
-PODMAN_HOOKS = (
-    "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
-    "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
-)
 # Escape sequences in the paths of proc_pid_mountinfo(5).
 _OCTAL = re.compile(rb"\\([0-7]{3})")
-VOID = "NVIDIA_VISIBLE_DEVICES=void"
 _HIDDEN_BECAUSE = ("spec-conflict", REFRESH, "spec-version", "spec-syntax", "spec-refused", "spec-unreadable")
 # The checks whose failure prevents a cycle from writing specs. Their failure explains the cycle's error.
 _CYCLE_BECAUSE = (CONFIGURATION, STATE, SPACE, *_HIDDEN_BECAUSE, *CAUSES)
@@ -144,17 +136,6 @@ def _twice(context: Context) -> Iterator[CheckResult]:
     text = f"{by}: injects GPUs a second time, because {VOID} is not set in {paths}"
     own = all(spec.path == own_file(context, spec.kind) for spec in bare)
     yield TOPIC.warning(TWICE, text, write_specs(context) if own and context.products else ())
-
-
-def bare_specs(context: Context) -> list[ExaminedSpec]:
-    """Return the specs of NVIDIA's devices that are in use and do not set ``VOID``."""
-    used = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind]
-    return [spec for spec in used if VOID not in spec.edits("env")]
-
-
-def is_of_nvidia(runtime: OciRuntime) -> bool:
-    """Return whether RUNTIME is NVIDIA's wrapper of runc, under any name."""
-    return "nvidia" in f"{runtime.name} {runtime.path}"
 
 
 def _daemon(context: Context) -> Iterator[CheckResult]:

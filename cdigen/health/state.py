@@ -146,8 +146,8 @@ class DeviceRecord:
 class VendorRecord:
     """The state of a vendor.
 
-    ``load`` identifies the load of the vendor's driver (``VendorHealth.load``). ``load_read_s`` is the time
-    of the last read of ``load``. ``discovered_s`` is the time of the last discovery of the vendor's devices.
+    ``load`` identifies the load of the driver (``VendorHealth.modules``). ``load_read_s`` is the time of the
+    last read of ``load``. ``discovered_s`` is the time of the last discovery of the vendor's devices.
     ``log_sequence`` is the number of the last processed record of the kernel log, -1 before the first record.
     ``recoveries`` are the recoveries that apply to all devices of the vendor.
     """

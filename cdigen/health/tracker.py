@@ -32,6 +32,7 @@ from cdigen.model.findings import Finding, finding_of
 from cdigen.model.health import HealthSample
 from cdigen.value import frozen, replace
 from cdigen.vendors import registry
+from cdigen.vendors.kernel.modules import load_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from cdigen.health.state import Event, HealthState
     from cdigen.model.health import DeviceEvent, LogRecord
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.health import VendorHealth
 
     T = TypeVar("T")
@@ -56,12 +57,14 @@ class TrackerOptions:
     """The configuration of the tracker. ``state_dir`` contains the files.
 
     ``boot`` is the kernel's id of this boot. ``ClearingPolicy`` describes ``clear_after_s`` and ``ignored``.
+    ``vendors`` are the selected vendors. The files can name vendors of other packages that are not selected.
     """
 
     state_dir: str
     boot: str = ""
     clear_after_s: float = 300.0
     ignored: tuple[str, ...] = ()
+    vendors: tuple[str, ...] = ()
 
 
 class _KnownMarks:
@@ -276,12 +279,13 @@ class HealthTracker:
         if self._state is None:
             self._state = self._writer.read(options.state_dir, options.boot)
         self._options = options
+        self._code.selected = frozenset((*registry.VENDORS, *options.vendors))
         rules = {}
         # Vendors that are not on this host are left out, because their causes would need a megabyte.
         for vendor in {*inventories, *(one.vendor for one in self._state.vendors)}:
             health = self._code.health_of(vendor)
             if health is not None:
-                rules.update({(vendor, rule.cause): rule for rule in health.CAUSES})
+                rules.update({(vendor, rule.cause): rule for rule in health.causes})
         self._policy = ClearingPolicy(
             rules=rules,
             clear_after_s=options.clear_after_s,
@@ -360,9 +364,7 @@ class HealthTracker:
                 self._load(known.vendor, health, here)
 
     def _load(self, vendor: str, health: VendorHealth, here: DiscoveryContext) -> None:
-        load = self._code.load(vendor, health, here)
-        if load is None:
-            return
+        load = load_of(here.host, *health.modules)
         with self._lock:
             self._advance(DriverLoaded(vendor=vendor, load=load))
 

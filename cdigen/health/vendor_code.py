@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 
+from cdigen.model.errors import described
 from cdigen.model.findings import Finding
 from cdigen.model.health import HealthSample
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.health import Recovery, Symptom
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.health import VendorHealth
 
     T = TypeVar("T")
@@ -23,12 +25,20 @@ DEFECT = "health-defect"
 
 
 class VendorCode:
-    """Calls the ``VendorHealth`` that HEALTH_OF returns for a vendor, and keeps a finding for each defect."""
+    """Calls the ``VendorHealth`` that HEALTH_OF returns for a vendor, and keeps a finding for each defect.
+
+    The code of a vendor that is not in ``selected`` does not run.
+    """
 
     def __init__(self, health_of: Callable[[str], VendorHealth | None]) -> None:
-        self.health_of = health_of
+        self.selected: frozenset[str] = frozenset()
+        self._health_of = health_of
         self._lock = threading.Lock()
         self._problems: dict[str, Finding] = {}
+
+    def health_of(self, vendor: str) -> VendorHealth | None:
+        """Return the ``VendorHealth`` of VENDOR, or None if VENDOR is not selected or has none."""
+        return self._health_of(vendor) if vendor in self.selected else None
 
     def known(self, vendors: Iterable[str]) -> tuple[tuple[str, VendorHealth], ...]:
         """Return pairs of a vendor of VENDORS and its ``VendorHealth``, if it has one."""
@@ -49,7 +59,7 @@ class VendorCode:
                     severity="warning",
                     rule=DEFECT,
                     path=vendor,
-                    message=" ".join(f"{vendor}: {text}".split())[:300],
+                    message=" ".join(f"{registry.origin(vendor)}: {text}".split())[:300],
                     hint="run 'cdigen health', which shows the last known health of the devices",
                 )
 
@@ -60,7 +70,7 @@ class VendorCode:
         try:
             sample = health.check(here, inventory)
         except Exception as error:  # noqa: BLE001 - see the module docstring
-            sample = HealthSample(source="files", unread=_formatted(error))
+            sample = HealthSample(source="files", unread=described(error))
         self.note(vendor, "check", sample.unread and f"check failed: {sample.unread}")
         return sample
 
@@ -69,15 +79,7 @@ class VendorCode:
         try:
             return health.probe(here, inventory)
         except Exception as error:  # noqa: BLE001 - likewise
-            return HealthSample(source="probe", unread=_formatted(error))
-
-    def load(self, vendor: str, health: VendorHealth, here: DiscoveryContext) -> str | None:
-        """Return the present load of the driver, or None if vendor code raises."""
-        try:
-            return health.load(here)
-        except Exception as error:  # noqa: BLE001 - likewise
-            self.note(vendor, "load", f"health code failed: {_formatted(error)}")
-            return None
+            return HealthSample(source="probe", unread=described(error))
 
     def parsed(
         self,
@@ -90,9 +92,5 @@ class VendorCode:
         try:
             return parse(received, inventory)
         except Exception as error:  # noqa: BLE001 - likewise
-            self.note(vendor, "parse", f"health code failed: {_formatted(error)}")
+            self.note(vendor, "parse", f"health code failed: {described(error)}")
             return ()
-
-
-def _formatted(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

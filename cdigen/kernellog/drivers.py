@@ -29,3 +29,10 @@ DRIVERS = (
     ("nouveau ", "nouveau, the kernel's own driver of NVIDIA's GPUs"),
 )
 BEGINNINGS = tuple(beginning.encode() for beginning, _ in DRIVERS)
+_OPTION = "--driver="
+
+
+def beginnings(arguments: list[str]) -> tuple[bytes, ...]:
+    """Return BEGINNINGS, and the beginnings of lines about the devices of the drivers in ARGUMENTS."""
+    added = (word.removeprefix(_OPTION) for word in arguments if word.startswith(_OPTION))
+    return (*BEGINNINGS, *(f"{name} ".encode() for name in added if name))

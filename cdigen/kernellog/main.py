@@ -8,7 +8,8 @@ Each line on standard output is a JSON object:
 
 ``at`` is CLOCK_BOOTTIME in seconds (``reading``). The output begins with the oldest record in the kernel's
 buffer. The program ends when the reader closes the pipe. With ``--stdin``, the program does not open the log,
-because its standard input is the open log.
+because its standard input is the open log. ``--driver=NAME`` adds the lines of a driver that is not in
+``drivers``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 
 from cdigen.kernellog import privileges, reading
+from cdigen.kernellog.drivers import beginnings
 from cdigen.kernellog.rate_limiter import LogRateLimiter
 
 LOG = "/dev/kmsg"
@@ -46,11 +48,11 @@ def run() -> None:
 def main(arguments: list[str]) -> int:
     """Forward lines until the log ends, and return the exit code."""
     try:
-        if arguments != ["--stdin"]:
+        if "--stdin" not in arguments:
             _open_at_zero()
         os.set_blocking(0, False)
         privileges.drop_privileges()
-        _forward(reading.of(0), LogRateLimiter())
+        _forward(reading.of(0, beginnings(arguments)), LogRateLimiter())
     except OSError as error:
         problem = f"{LOG}: {error.strerror}"
         print(f"cdigen-kernel-log: {problem}", file=sys.stderr)

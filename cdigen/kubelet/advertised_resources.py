@@ -16,7 +16,7 @@ from cdigen.kubelet.kubelet_view import KubeletView
 from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
 from cdigen.kubelet.memory_sharing import MemorySharing
 from cdigen.kubelet.mps import mps_problem
-from cdigen.kubelet.policies import missing_families, policy_of, unknown_vendor
+from cdigen.kubelet.policies import missing_families, policy_of, unusable_vendor
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.resources.resource_set import ResourceSet, advertise
 from cdigen.kubelet.status import KubeletPluginStatus, RegisteredResource, document
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from cdigen.kubelet.gpu_memory.agent import Agent
     from cdigen.kubelet.kubelet_view import ListPods
     from cdigen.kubelet.labels.label_file import LabelState
-    from cdigen.kubelet.labels.label_values import Label
     from cdigen.kubelet.listing import ResourceStatus
     from cdigen.kubelet.plugin_config import KubeletPluginConfig
     from cdigen.kubelet.wire.server import Allocator
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
     from cdigen.service.host_state import HostState
     from cdigen.service.status import ServiceProcess
+    from cdigen.vendors.labels import Label
 
 
 class AdvertisedResources:
@@ -69,8 +69,8 @@ class AdvertisedResources:
         self._registered: tuple[RegisteredResource, ...] = ()
         # The inventories by vendor, or None if unknown.
         self._vendors: dict[str, Inventory] | None = None
-        # The labels of the node, or None before the next call of ``labels``.
-        self._labels: tuple[Label, ...] | None = None
+        # The labels of the node with findings, or None before the next call of ``labels``.
+        self._labels: tuple[tuple[Label, ...], tuple[Finding, ...]] | None = None
         self._label_state: LabelState | None = None
 
     def connect(self, list_pods: ListPods, on_allocate: Callable[[], object]) -> None:
@@ -104,7 +104,8 @@ class AdvertisedResources:
         if inventory.problem:
             return None
         # The daemon may have a vendor package that this process lacks. Such a vendor gets a finding.
-        vendors = {name: one for name, one in inventory.vendors.items() if name in registry.NAMES}
+        unusable = {name: problem for name in inventory.vendors if (problem := registry.problem_of(name))}
+        vendors = {name: one for name, one in inventory.vendors.items() if name not in unusable}
         found = advertise(vendors, self._config.profiles, self.is_in_spec, settings)
         found = self._modes.apply(found, self.kubelet.last_known_pods)
         found = self._sharing.store_sizes(self._sharing.advertise(found), self._modes.sizes)
@@ -114,7 +115,7 @@ class AdvertisedResources:
         every = (*found.resources, *empty)
         policies = {one.name: policy_of(one, settings, vendors, mps_problem) for one in every}
         missing = missing_families(policies.values(), self.is_in_spec)
-        unknown = tuple(unknown_vendor(name) for name in inventory.vendors if name not in vendors)
+        unknown = tuple(unusable_vendor(name, problem) for name, problem in unusable.items())
         self._advertised = replace(found, resources=every, findings=(*found.findings, *missing, *unknown))
         self._vendors, self._labels = vendors, None
         return tuple((one, self._allocator(one, policies[one.name])) for one in every)
@@ -124,8 +125,9 @@ class AdvertisedResources:
         return self._modes.is_outdated(self.kubelet.last_known_pods)
 
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings on the host's devices and specs, as of the last call of ``resources``."""
-        return (*self._advertised.findings, *(self._host.specs.problems if self._host else ()))
+        """Return the findings on the host's devices, specs and labels, as of the last ``resources``."""
+        labels = self._labels[1] if self._labels is not None else ()
+        return (*self._advertised.findings, *labels, *(self._host.specs.problems if self._host else ()))
 
     def stale(self) -> tuple[str, ...]:
         """Return the reasons why the last known state of the host is used, or () if the state is current."""
@@ -163,7 +165,7 @@ class AdvertisedResources:
                     machine=self._config.machine,
                 )
             )
-        return self._labels
+        return self._labels[0]
 
     def set_labels(self, state: LabelState | None) -> None:
         """Set the state of the file of node labels, or None if there is no file."""

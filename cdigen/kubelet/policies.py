@@ -14,18 +14,8 @@ if TYPE_CHECKING:
     from cdigen.kubelet.container_response import IsInSpec
     from cdigen.kubelet.resources.model import Resource
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.base import ResourceNames
 
-# Only NVIDIA has _VARIABLE and device families. A family is a group of devices other than GPUs
-# (vendors.nvidia.families). _FAMILIES maps a family of the configuration to the class and the device in the
-# family's CDI name. As in NVIDIA's plugin, the family imex adds only IMEX channel 0.
-_NVIDIA = "nvidia"
-_VARIABLE = "NVIDIA_VISIBLE_DEVICES"
-_FAMILIES = {
-    "gdrcopy": "gdrcopy=all",
-    "gds": "gds=all",
-    "imex": "imex-channel=0",
-    "mofed": "mofed=all",
-}
 # The folders of an MPS control daemon below ``mps_root``, as in NVIDIA's plugin (cmd/mps-control-daemon).
 _PIPE = "pipe"
 _SHM = "shm"
@@ -43,15 +33,16 @@ def policy_of(
     why the MPS control daemon of a pipe directory cannot be reached, or "".
     """
     vendor = _vendor(resource, inventories)
-    is_nvidia = vendor == _NVIDIA
     inventory = inventories.get(vendor)
+    names = _names(resource, vendor)
+    families = dict(names.families) if names else {}
     return AllocationPolicy(
         uses_field="cdi_devices" in settings.device_list_strategy,
         uses_annotation="annotation" in settings.device_list_strategy,
-        variable=_VARIABLE if settings.environment and is_nvidia else "",
+        variable=names.variable if settings.environment and names else "",
         passes_nodes=settings.device_nodes,
         common_nodes=inventory.nodes if settings.device_nodes and inventory else (),
-        families=tuple(_family(name) for name in settings.families) if is_nvidia else (),
+        families=tuple(families[word] for word in settings.families if word in families),
         mps=_mps(resource, settings, mps_problem) if resource.by_mps else None,
     )
 
@@ -84,13 +75,13 @@ def memory_not_advertised(name: str, problem: str) -> Finding:
     )
 
 
-def unknown_vendor(vendor: str) -> Finding:
-    """Return the finding that no installed package supports VENDOR, which has devices in the inventory."""
+def unusable_vendor(vendor: str, problem: str) -> Finding:
+    """Return the finding that VENDOR, which has devices, is not usable because of PROBLEM."""
     return Finding(
         severity="error",
         rule="resource-left-out",
         path=vendor,
-        message=f"{vendor}: its devices are not advertised, because no installed package supports the vendor",
+        message=f"{vendor}: its devices are not advertised: {problem}",
         hint="install the vendor's package in the environment of 'cdigen kubelet'",
     )
 
@@ -102,8 +93,11 @@ def _vendor(resource: Resource, vendors: Iterable[str]) -> str:
     return found.pop() if len(found) == 1 else ""
 
 
-def _family(name: str) -> str:
-    return f"{registry.cdi_vendor(_NVIDIA)}/{_FAMILIES[name]}"
+def _names(resource: Resource, vendor: str) -> ResourceNames | None:
+    """Return VENDOR's names of resources for the devices of RESOURCE, or None."""
+    classes = {unit.accelerator.device_class for unit in resource.units}
+    rows = registry.resource_names(vendor)
+    return next((row for row in rows if row.device_class in classes), None)
 
 
 def _mps(resource: Resource, settings: KubeletConfig, mps_problem: Callable[[str], str]) -> Mps:

@@ -22,6 +22,11 @@ class CdigenError(Exception):
         self.kind = kind or self.default_kind
 
 
+def described(error: Exception) -> str:
+    """Return the type and the text of ERROR in one line of at most 300 characters."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}".removesuffix(": ")[:300]
+
+
 class ConfigError(CdigenError):
     """Report wrong usage of the command line, or a wrong configuration."""
 

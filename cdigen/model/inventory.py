@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     FileKind = Literal["library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"]
     Weight = Literal["required", "core", "optional"]
-    Technology = Literal["nvlink", "xgmi", "xelink"]
 
 SCHEMA_VERSION = 1
 
@@ -82,14 +81,14 @@ class Partition:
 
 @frozen
 class Link:
-    """The links from one device to another device; ``count`` is the number of links.
+    """The links of a ``technology`` (``nvlink``) from one device to another; ``count`` is their number.
 
     ``peer`` is the PCI address of the other device. An empty ``peer`` means a switch that connects all
     devices of the same ``Accelerator.island``. A ``count`` of 0 means a connection through other devices.
     """
 
     peer: str
-    technology: Technology
+    technology: str
     count: int
 
 
@@ -129,10 +128,10 @@ class Accelerator:
     index: int
     address: str
     model: str
-    uuid: str | None
-    minor: int | None
-    nodes: tuple[HostNode, ...]
-    usable: bool
+    uuid: str | None = None
+    minor: int | None = None
+    nodes: tuple[HostNode, ...] = ()
+    usable: bool = False
     problem: str = ""
     partitioned: bool = False
     partitions: tuple[Partition, ...] = ()
@@ -161,7 +160,7 @@ class GroupDevice:
 class Group:
     """Devices other than GPUs that have the same kind, ``<vendor>/<device_class>``.
 
-    A ``device_class`` with a slash is a complete kind with another vendor (vendors.registry.FURTHER).
+    A ``device_class`` with a slash is a complete kind with another vendor (``VendorRow.cdi_vendors``).
     Every device of the group needs the ``files``.
     """
 
@@ -228,10 +227,15 @@ class Inventory:
 
     vendor: str
     driver: Driver
-    accelerators: tuple[Accelerator, ...]
-    nodes: tuple[HostNode, ...]
-    files: tuple[DriverFile, ...]
-    searched: tuple[ProbeResult, ...]
-    findings: tuple[Finding, ...]
+    accelerators: tuple[Accelerator, ...] = ()
+    nodes: tuple[HostNode, ...] = ()
+    files: tuple[DriverFile, ...] = ()
+    searched: tuple[ProbeResult, ...] = ()
+    findings: tuple[Finding, ...] = ()
     mode: str = "gpu"
     groups: tuple[Group, ...] = ()
+
+    @property
+    def is_undivided(self) -> bool:
+        """Whether the driver presents all GPUs as one device, as on WSL and Tegra hosts."""
+        return self.mode in {"wsl", "csv"}

@@ -7,8 +7,6 @@ the reader is strict, and its error names the first invalid JSON path.
 
 from __future__ import annotations
 
-import re
-
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
@@ -29,6 +27,7 @@ from cdigen.model.strict import (
     InvalidValue,
     as_json,
     many,
+    matching,
     members,
     one_of,
     optional,
@@ -78,27 +77,10 @@ def _inventories(document: object) -> dict[str, Inventory]:
     inventories = {}
     for name, value in vendors.items():
         path = f"$.vendors.{name}"
-        inventories[name] = inventory = _INVENTORY(value, path)
+        inventories[name] = inventory = INVENTORY(value, path)
         if inventory.vendor != name:
             raise InvalidValue(f"{path}.vendor", "equal to its key in $.vendors")
     return inventories
-
-
-def _machine(value: object, path: str) -> str:
-    plain = text(value, path)
-    # The machine name becomes a part of the paths of library folders.
-    if not plain or not all(
-        character.isascii() and (character.isalnum() or character == "_") for character in plain
-    ):
-        raise InvalidValue(path, "the kernel's name for a machine, such as x86_64")
-    return plain
-
-
-def _cuda(value: object, path: str) -> str:
-    plain = text(value, path)
-    if not re.fullmatch(r"[0-9]{1,3}\.[0-9]{1,2}", plain, re.ASCII):
-        raise InvalidValue(path, "a version of CUDA, such as 12.4")
-    return plain
 
 
 def _path(value: object, path: str) -> str:
@@ -115,8 +97,12 @@ def _relative_path(value: object, path: str) -> str:
     return plain
 
 
-_NODE = typed_record(HostNode, path=_path, host_path=_path)
-_FILE = typed_record(
+# The machine name becomes a part of the paths of library folders.
+_machine = matching(r"[A-Za-z0-9_]+", "the kernel's name for a machine, such as x86_64")
+cuda_version = matching(r"[0-9]{1,3}\.[0-9]{1,2}", "a version of CUDA, such as 12.4")
+_technology = matching(r"[a-z][a-z0-9]{1,15}", "a technology of links, such as nvlink")
+NODE = typed_record(HostNode, path=_path, host_path=_path)
+FILE = typed_record(
     DriverFile,
     kind=one_of("library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"),
     host_path=_path,
@@ -128,29 +114,30 @@ _CAUSES = many(typed_record(Cause, "next_step"))
 # The fields that inventories of earlier versions lack.
 _LATER_OF_PARTITION = ("address", "ordinal", "health", "causes", "memory_mib")
 _LATER = ("device_class", "device_id", "pci_path", "numa_node", "cpus", "links", "island", "kernel_driver")
-_PARTITION = typed_record(Partition, *_LATER_OF_PARTITION, nodes=many(_NODE), health=_HEALTH, causes=_CAUSES)
-_GROUP = typed_record(Group, devices=many(typed_record(GroupDevice, nodes=many(_NODE))), files=many(_FILE))
-LINKS = many(typed_record(Link, technology=one_of("nvlink", "xgmi", "xelink")))
+_PARTITION = typed_record(Partition, *_LATER_OF_PARTITION, nodes=many(NODE), health=_HEALTH, causes=_CAUSES)
+_GROUP = typed_record(Group, devices=many(typed_record(GroupDevice, nodes=many(NODE))), files=many(FILE))
+LINK = typed_record(Link, technology=_technology)
+LINKS = many(LINK)
 _ACCELERATOR = typed_record(
     Accelerator,
     *(*_LATER, "health", "causes", "memory_mib"),
-    nodes=many(_NODE),
+    nodes=many(NODE),
     partitions=many(_PARTITION),
     links=LINKS,
     health=_HEALTH,
     causes=_CAUSES,
 )
-_FINDING = record(
+FINDING = record(
     Finding, severity=one_of("error", "warning", "info"), rule=text, path=text, message=text, hint=text
 )
-_INVENTORY = typed_record(
+INVENTORY = typed_record(
     Inventory,
-    driver=typed_record(Driver, "cuda", architecture=_machine, cuda=optional(_cuda)),
+    driver=typed_record(Driver, "cuda", architecture=_machine, cuda=optional(cuda_version)),
     accelerators=many(_ACCELERATOR),
-    nodes=many(_NODE),
-    files=many(_FILE),
+    nodes=many(NODE),
+    files=many(FILE),
     searched=many(typed_record(ProbeResult, weight=one_of("required", "core", "optional"))),
-    findings=many(_FINDING),
+    findings=many(FINDING),
     mode=one_of("gpu", "wsl", "csv", "management"),
     groups=many(_GROUP),
 )

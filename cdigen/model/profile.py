@@ -17,6 +17,7 @@ NAMINGS = ("index", "uuid", "type-index", "pci", "minor", "card")
 LAYOUTS = ("auto", "files", "view", "hwcaps")
 # The hook that runs before a container starts: none, the hook of cdigen, or the hook of NVIDIA.
 HOOKS = ("auto", "none", "cdigen", "nvidia")
+OWN_HOOKS = ("auto", "cdigen")
 # The steps of a hook, with their names in NVIDIA's hook.
 STEPS = (
     "create-symlinks",

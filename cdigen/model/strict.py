@@ -1,12 +1,14 @@
-"""Strict readers for JSON values, which check each value and convert it.
+"""Strict readers for values, which check each value and convert it.
 
-Readers are nested like the document: ``record(cls, name=text, sizes=many(number))``. A reader raises
+Readers are nested like the document: ``record(cls, path=_path, sizes=many(_size))``. A reader raises
 ``InvalidValue`` at the first invalid value. The caller converts ``InvalidValue`` to another error.
-``as_json`` is the inverse of ``record`` and ``typed_record``.
+``as_json`` is the inverse of ``record`` and ``typed_record``. The readers also accept the converted values,
+tuples and frozen instances, so that they check values of other packages' code.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from cdigen.model.findings import Finding
@@ -95,6 +97,9 @@ def flag(value: object, path: str) -> bool:
     return value
 
 
+PLAIN: dict[str, Reader] = {"str": text, "int": number, "float": seconds, "bool": flag}
+
+
 def optional(reader: Reader) -> Reader:
     """Return a reader that accepts null and all values that READER accepts."""
     return lambda value, path: None if value is None else reader(value, path)
@@ -111,11 +116,22 @@ def one_of(*words: str) -> Reader:
     return read
 
 
+def matching(pattern: str, expected: str) -> Reader:
+    """Return a reader that accepts a text that matches the regular expression PATTERN as a whole."""
+
+    def read(value: object, path: str) -> str:
+        if not re.fullmatch(pattern, text(value, path), re.ASCII):
+            raise InvalidValue(path, expected)
+        return str(value)
+
+    return read
+
+
 def many(reader: Reader) -> Reader:
     """Return a reader that converts a list to a tuple; READER reads each item."""
 
     def read(value: object, path: str) -> tuple[Any, ...]:
-        if not isinstance(value, list):
+        if not isinstance(value, list | tuple):
             raise InvalidValue(path, "a list")
         return tuple(reader(item, f"{path}[{position}]") for position, item in enumerate(value))
 
@@ -141,6 +157,8 @@ def record(cls: type, *optional_names: str, **readers: Reader) -> Reader:
     defaulted = frozenset(optional_names)
 
     def read(value: object, path: str) -> Any:
+        if isinstance(value, cls):
+            value = {name: getattr(value, name) for name in readers}
         values = members(value, path, readers.keys() - defaulted, defaulted)
         return cls(
             **{
@@ -156,20 +174,23 @@ def record(cls: type, *optional_names: str, **readers: Reader) -> Reader:
 def typed_record(cls: type, *optional_names: str, **readers: Reader) -> Reader:
     """Return the reader of ``record`` for all fields of the frozen class CLS.
 
-    A field that is not in READERS has the reader of its type: ``text``, ``number``, ``seconds`` or ``flag``,
-    also in a tuple or with None.
+    A field that is not in READERS has the reader of its type (``reader_of``).
     """
     types: dict[str, str] = cls.__annotations__
-    every = {name: readers.get(name) or _reader_of(spelled) for name, spelled in types.items()}
+    every = {name: readers.get(name) or reader_of(spelled) for name, spelled in types.items()}
     return record(cls, *optional_names, **every)
 
 
-def _reader_of(spelled: str) -> Reader:
-    """Return the reader of the type SPELLED in an annotation, such as ``tuple[str, ...]``."""
-    if spelled.startswith("tuple["):
-        return many(_reader_of(spelled[len("tuple[") : -len(", ...]")]))
-    plain = {"str": text, "int": number, "float": seconds, "bool": flag}[spelled.removesuffix(" | None")]
-    return optional(plain) if spelled.endswith(" | None") else plain
+def reader_of(spelled: str, other: Callable[[str], Reader] = PLAIN.__getitem__) -> Reader:
+    """Return the reader of the type SPELLED in an annotation, such as ``tuple[str, ...]`` or ``int | None``.
+
+    OTHER returns the reader of each other type, by default of the types in PLAIN.
+    """
+    if spelled.endswith(" | None"):
+        return optional(reader_of(spelled.removesuffix(" | None"), other))
+    if spelled.startswith("tuple[") and spelled.endswith(", ...]"):
+        return many(reader_of(spelled[len("tuple[") : -len(", ...]")], other))
+    return other(spelled)
 
 
 def as_json(value: object) -> Any:

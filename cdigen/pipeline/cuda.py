@@ -1,7 +1,7 @@
 """The CUDA version that a driver supports.
 
-Only the driver reports this version. ``CudaVersions`` stores the version, so that cdigen
-queries each driver once.
+Only the driver reports this version. ``CudaVersions`` stores the versions, so that cdigen queries each driver
+once.
 """
 
 from __future__ import annotations
@@ -9,60 +9,73 @@ from __future__ import annotations
 import time
 
 from cdigen.value import replace
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
-VENDOR = "nvidia"
 # The time until the next query if the driver did not respond. The library of the driver may hang, and the
 # cycle waits for the library.
 RETRY_S = 600.0
 
 
 class CudaVersions:
-    """Adds the CUDA version of the driver to inventories, and stores the version of the last driver."""
+    """Adds the CUDA versions of drivers to inventories, and stores the version of each last driver."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._driver = ""
-        self._version: str | None = None
-        self._retry_s = 0.0
+        # Vendor -> the last driver, its version or None, and the time of the next query without a version.
+        self._reported: dict[str, tuple[str, str | None, float]] = {}
 
     def known(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-        """Return INVENTORIES with the stored CUDA version, without a query."""
-        inventory = inventories.get(VENDOR)
-        if inventory is None or inventory.driver.version != self._driver:
-            return dict(inventories)
-        return with_cuda(inventories, self._version)
+        """Return INVENTORIES with the stored CUDA versions, without a query."""
+        found = dict(inventories)
+        for vendor, (driver, version, _) in self._reported.items():
+            if vendor in found and found[vendor].driver.version == driver:
+                found[vendor] = replace(found[vendor], driver=replace(found[vendor].driver, cuda=version))
+        return found
+
+    def store(self, inventories: Iterable[Inventory]) -> None:
+        """Store the CUDA versions in INVENTORIES."""
+        for inventory in inventories:
+            if inventory.driver.cuda:
+                self._reported[inventory.vendor] = (inventory.driver.version, inventory.driver.cuda, 0.0)
 
     def refreshed(
         self, inventories: Mapping[str, Inventory], where: Callable[[], DiscoveryContext]
-    ) -> dict[str, Inventory]:
-        """Return INVENTORIES with the CUDA version of the driver. Run a query if a query is due.
+    ) -> tuple[dict[str, Inventory], tuple[Finding, ...]]:
+        """Return INVENTORIES with the CUDA versions, after the queries that are due, and failures of vendors.
 
         The argument WHERE returns the context of the host. A query waits for the driver's library, up to a
         deadline.
         """
-        inventory = inventories.get(VENDOR)
-        if inventory is None:
-            return dict(inventories)
-        is_new = inventory.driver.version != self._driver
-        if is_new or (self._version is None and self._clock() >= self._retry_s):
-            from cdigen.vendors.nvidia import cuda  # noqa: PLC0415 - few cycles have a query
+        findings: list[Finding] = []
+        for vendor, inventory in inventories.items():
+            api, now = registry.driver_api(vendor), inventory.driver.version
+            driver, version, retry_s = self._reported.get(vendor, (None, None, 0.0))
+            is_known = driver == now and (version is not None or self._clock() < retry_s)
+            if api is None or is_known:
+                continue
+            context, version = where(), None
+            with registry.reporting(vendor, findings):
+                version = api.read(context, inventory)
+            self._reported[vendor] = (now, version, self._clock() + RETRY_S)
+        return self.known(inventories), tuple(findings)
 
-            self._version = cuda.read_cuda(where(), inventory)
-            self._driver = inventory.driver.version
-            self._retry_s = self._clock() + RETRY_S
-        return self.known(inventories)
 
+def cuda_of(inventories: Mapping[str, Inventory]) -> str:
+    """Return the newest CUDA version that a driver of INVENTORIES supports, or "" if it is unknown.
 
-def with_cuda(inventories: Mapping[str, Inventory], version: str | None) -> dict[str, Inventory]:
-    """Return INVENTORIES with VERSION as the CUDA version of NVIDIA's driver. Pure."""
-    found = dict(inventories)
-    inventory = found[VENDOR]
-    found[VENDOR] = replace(inventory, driver=replace(inventory.driver, cuda=version))
-    return found
+    The version is that of the first vendor with a version. A vendor whose code fails has none.
+    """
+    for vendor, inventory in inventories.items():
+        api = registry.driver_api(vendor)
+        with registry.reporting(vendor, []):  # ``refreshed`` reports the vendor's failures
+            if api is not None and (version := api.version(inventory)):
+                return version
+    return ""

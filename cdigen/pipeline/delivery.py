@@ -18,7 +18,7 @@ from cdigen.host.trust import untrusted, untrusted_below
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.loader import X86_64_V2, capability_folders
-from cdigen.model.profile import STEPS
+from cdigen.model.profile import OWN_HOOKS, STEPS
 from cdigen.model.view import DEFAULT_KIND, view_target
 from cdigen.value import frozen, replace
 
@@ -133,7 +133,7 @@ class _Delivery:
         options = self._options
         files: tuple[str, ...] = (options.nvidia_hook,)
         library = ""
-        if choice == "nvidia":
+        if choice not in OWN_HOOKS:
             program = nvidia_hook(options.nvidia_hook)
         else:
             python, original = self._interpreter()
@@ -204,7 +204,7 @@ class _Delivery:
         choice = self._profile.layout
         if not self._has_libraries:
             return "files"
-        if program is not None and program.kind == "nvidia":
+        if program is not None and not program.is_own:
             if choice not in {"auto", "files"}:
                 self._report_unused_layout(
                     f"the layout {choice} does not work with NVIDIA's hook, which links single files"

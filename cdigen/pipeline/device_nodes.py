@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.base import BootNodes, DiscoveryContext
+    from cdigen.vendors.base import BootNodes
+    from cdigen.vendors.context import DiscoveryContext
 
 # systemd reads the numbers of the devices of a cgroup from this folder (runc issue 3708).
 _LINKS = "/dev/char"

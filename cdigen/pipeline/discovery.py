@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext, Watches
+    from cdigen.vendors.base import Watches
+    from cdigen.vendors.context import DiscoveryContext
 
 # Kinds of HostError. NOT_LOADED: the driver of the vendor is not loaded. NO_GPU: the driver is loaded,
 # possibly by udev, and the host has no device. UNUSABLE: the driver is loaded, and no device is usable.
-# DEFECT: the code of the vendor failed.
-NOT_LOADED, NO_GPU, UNUSABLE, DEFECT = "driver-not-loaded", "no-gpu", "no-usable-device", "vendor-defect"
+NOT_LOADED, NO_GPU, UNUSABLE = "driver-not-loaded", "no-gpu", "no-usable-device"
 # The kinds for a host without a device of the vendor. For all other kinds, the host has devices, but no
 # device is usable.
 ABSENT = frozenset((NOT_LOADED, NO_GPU))
@@ -57,10 +57,8 @@ def discover(
         vendor = registry.load(name)
         try:
             inventories[name] = vendor.discover(context)
-        except HostError as error:
-            failures[name] = _with_unused_devices(name, error, context.host)
         except Exception as error:  # noqa: BLE001 - a defect of one vendor's code must not affect others
-            failures[name] = vendor_defect(name, error)
+            failures[name] = _with_unused_devices(name, registry.vendor_defect(name, error), context.host)
     inventories, claimed = without_shared_nodes(inventories)
     failures |= claimed
     if not inventories:
@@ -101,16 +99,6 @@ def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext
     more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
     message = f"{error.message}: {unbound[0].message}{more}"
     return HostError(message, hint=unbound[0].hint or error.hint, kind=error.kind)
-
-
-def vendor_defect(name: str, error: Exception) -> HostError:
-    """Return the failure of the vendor NAME if the vendor's code raised ERROR."""
-    text = " ".join(str(error).split())[:200]
-    return HostError(
-        f"the code for {name} failed: {type(error).__name__}{': ' if text else ''}{text}",
-        hint="report it with the output of 'cdigen doctor --bundle'",
-        kind=DEFECT,
-    )
 
 
 def relevant_failures(
@@ -208,16 +196,16 @@ def watches(
         try:
             found.append(registry.load(name).watches(context))
         except Exception as error:  # noqa: BLE001 - as in discover
-            failures[name] = vendor_defect(name, error)
+            failures[name] = registry.vendor_defect(name, error)
     return tuple(found), failures
 
 
 def diagnostics(name: str, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
     """Return the problems that the vendor NAME finds on this host, or the failure of the vendor's code."""
-    try:
-        return registry.load(name).diagnostics(context, inventory)
-    except Exception as error:  # noqa: BLE001 - as in discover
-        return (finding_of(vendor_defect(name, error), name),)
+    findings: list[Finding] = []
+    with registry.reporting(name, findings):
+        findings += registry.load(name).diagnostics(context, inventory)
+    return tuple(findings)
 
 
 def save_partition_names(

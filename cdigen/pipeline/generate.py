@@ -25,11 +25,11 @@ from cdigen.model.names import NONE
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline.check import check_document
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY, deliver
-from cdigen.pipeline.discovery import DEFECT, vendor_defect
 from cdigen.pipeline.fit import fit
 from cdigen.pipeline.naming import named_drafts, withheld_error
 from cdigen.value import frozen, replace
 from cdigen.vendors import registry
+from cdigen.vendors.registry import DEFECT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def generate_specs(
             drafts, naming_findings = named_drafts(vendor, inventory, options.profiles)
         except Exception as error:  # noqa: BLE001 - a defect of one vendor's code must not affect others
             kind = f"{registry.cdi_vendor(vendor)}/{options.profiles[0].device_class}"
-            defect = vendor_defect(vendor, error)
+            defect = registry.vendor_defect(vendor, error)
             failures[kind] = SpecError(defect.message, hint=defect.hint, kind=DEFECT)
             continue
         for draft in drafts:
@@ -155,9 +155,7 @@ def _delivery_for(options: GenerateOptions, delivery: DeliveryOptions) -> Delive
         if profile.device_class == DEFAULT.device_class
     )
     return replace(
-        delivery,
-        files_only=options.container_driver_root != "/",
-        default_kind_uses_hwcaps=uses_hwcaps,
+        delivery, files_only=options.container_driver_root != "/", default_kind_uses_hwcaps=uses_hwcaps
     )
 
 

@@ -6,24 +6,23 @@
 from __future__ import annotations
 
 import time
-from importlib import import_module
 
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import finding_of
 from cdigen.model.known_links import KnownLinks, find_known, gpu_identities, merge_answers, with_links
 from cdigen.value import frozen
+from cdigen.vendors import registry
+from cdigen.vendors.kernel.modules import load_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any
 
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.base import VendorLinks
+    from cdigen.vendors.context import DiscoveryContext
 
-# Vendor -> the module with ``read_links``, ``load`` and LEAST, the least number of GPUs for a query.
-_MODULES = {"nvidia": "cdigen.vendors.nvidia.links", "amd": "cdigen.vendors.amd.links"}
 # A result is incomplete if a driver is still starting, or a link is down or fails. Then cdigen queries again
 # after RETRY_S. cdigen doubles the time after each incomplete result, up to MOST_RETRY_S, because links
 # without a bridge stay down.
@@ -33,8 +32,8 @@ RETRY_S, MOST_RETRY_S = 600, 86_400
 def with_known_links(inventories: Mapping[str, Inventory], context: DiscoveryContext) -> dict[str, Inventory]:
     """Return INVENTORIES with the stored links and memory sizes of their GPUs."""
     found = dict(inventories)
-    for vendor, code in _linkable(inventories):
-        known = find_known(found[vendor], code.load(context), context.known_links())
+    for vendor in _linkable(inventories):
+        known = find_known(found[vendor], _load(vendor, context), context.known_links())
         if known is not None:
             found[vendor] = with_links(found[vendor], known)
     return found
@@ -42,7 +41,7 @@ def with_known_links(inventories: Mapping[str, Inventory], context: DiscoveryCon
 
 @frozen
 class RefreshedInventories:
-    """The inventories with their links, and findings on failures to store the links."""
+    """The inventories with their links, and findings on failures to read or store the links."""
 
     inventories: dict[str, Inventory]
     findings: tuple[Finding, ...] = ()
@@ -65,24 +64,25 @@ def refresh_links(
         return RefreshedInventories(inventories=dict(inventories))
     context, found = where(), dict(inventories)
     results: dict[str, KnownLinks] = {}
-    for vendor, code in linkable:
-        known = _query(found[vendor], context, code)
-        if known is not None:
-            results[vendor] = known
-            found[vendor] = with_links(found[vendor], known)
-    return RefreshedInventories(inventories=found, findings=_save(results, context, state_dir))
+    failures: list[Finding] = []
+    for vendor, source in linkable.items():
+        with registry.reporting(vendor, failures):
+            if (known := _query(found[vendor], context, source)) is not None:
+                results[vendor] = known
+                found[vendor] = with_links(found[vendor], known)
+    return RefreshedInventories(inventories=found, findings=(*failures, *_save(results, context, state_dir)))
 
 
-def _query(inventory: Inventory, context: DiscoveryContext, code: Any) -> KnownLinks | None:
-    """Return the links of the GPUs in INVENTORY from a query with CODE, or None if no query is due."""
+def _query(inventory: Inventory, context: DiscoveryContext, source: VendorLinks) -> KnownLinks | None:
+    """Return the links of the GPUs in INVENTORY from a query of SOURCE, or None if no query is due."""
     now_s = int(time.clock_gettime(time.CLOCK_BOOTTIME))
-    load = code.load(context)
+    load = _load(inventory.vendor, context)
     before = find_known(inventory, load, context.known_links())
     if before is not None and (
         not before.requery_after_s or 0 <= now_s - before.queried_s < before.requery_after_s
     ):
         return None
-    result = code.read_links(context, inventory)
+    result = source.read(context, inventory)
     if result is None:
         return None
     gpus, is_complete = result
@@ -115,15 +115,20 @@ def _save(
     return ()
 
 
-def _linkable(inventories: Mapping[str, Inventory]) -> list[tuple[str, Any]]:
-    """Return the vendors with enough GPUs for a query, each with its module."""
-    codes = [
-        (vendor, import_module(module))
-        for vendor, module in _MODULES.items()
-        if vendor in inventories and inventories[vendor].mode == "gpu"
-    ]
-    return [
-        (vendor, code)
-        for vendor, code in codes
-        if sum(gpu.usable for gpu in inventories[vendor].accelerators) >= code.LEAST
-    ]
+def _load(vendor: str, context: DiscoveryContext) -> str:
+    """Return a text that changes each time VENDOR's driver is loaded."""
+    return load_of(context.host, registry.load(vendor).MODULES[0])
+
+
+def _linkable(inventories: Mapping[str, Inventory]) -> dict[str, VendorLinks]:
+    """Return the vendors with enough GPUs for a query, each with its source of links."""
+    sources = {
+        vendor: source
+        for vendor, inventory in inventories.items()
+        if inventory.mode == "gpu" and (source := registry.links(vendor)) is not None
+    }
+    return {
+        vendor: source
+        for vendor, source in sources.items()
+        if sum(gpu.usable for gpu in inventories[vendor].accelerators) >= source.min_gpus
+    }

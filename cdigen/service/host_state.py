@@ -21,6 +21,7 @@ from cdigen.service.rundir import INVENTORY_FILE, STATUS_FILE
 from cdigen.service.status import is_held
 from cdigen.store.lock import LOCK_FILE
 from cdigen.value import frozen
+from cdigen.vendors.registry import VENDORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,9 +35,8 @@ if TYPE_CHECKING:
     # The versions of the running drivers, and (ctime, inode) of each spec directory and of the inventory.
     Stamp = tuple[str, tuple[tuple[int, int] | None, ...]]
 
-# Vendor -> the file with the version of its running driver. Reading the file does not block. WSL2 and most
-# Tegra systems do not have this file.
-RUNNING_DRIVERS = {"nvidia": "/sys/module/nvidia/version"}
+# Vendor -> the file with the version of its running driver. Reading the file does not block.
+RUNNING_DRIVERS = {name: row.version_file for name, row in VENDORS.items() if row.version_file}
 MAX_INVENTORY = 64 << 20
 _MAX_VERSION = 256
 _NONE: Mapping[str, Inventory] = MappingProxyType({})
@@ -220,7 +220,7 @@ def _stamp(sources: HostSources) -> Stamp:
     """Return a value that changes if a spec file or the inventory is replaced, or if another driver runs."""
     places = [(sources.specs, folder) for folder in sources.spec_dirs]
     places.append((sources.runs, f"{sources.run_dir}/{INVENTORY_FILE}"))
-    running = ",".join([_running_driver(sources.host, file) for file in RUNNING_DRIVERS.values()])
+    running = ",".join(running_drivers(sources.host).values())
     return running, tuple([_times(root, path) for root, path in places])
 
 

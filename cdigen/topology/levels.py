@@ -13,7 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal, Protocol
 
-    from cdigen.model.inventory import Accelerator, Link, Technology
+    from cdigen.model.inventory import Accelerator, Link
 
     Path = Literal["X", "PIX", "PXB", "PHB", "NODE", "SYS"]
 
@@ -43,7 +43,8 @@ _LINK = 100
 _WITHOUT_LINK = 60
 # ``Link.peer`` of a link to a switch.
 SWITCH = ""
-# The text of each technology in a cell of the matrix. XL is also the text in Intel's xpu-smi.
+# The text of each known technology in a cell of the matrix. XL is also the text in Intel's xpu-smi. For other
+# technologies, the text is the name in capitals.
 LINKS = {"nvlink": "NV", "xgmi": "XGMI", "xelink": "XL"}
 
 
@@ -64,7 +65,7 @@ class Relation:
         """The text in the cell of the matrix: ``NV12``, ``PIX``."""
         if not self.technology:
             return self.path
-        return f"{LINKS[self.technology]}{self.count or ''}"
+        return f"{LINKS.get(self.technology, self.technology.upper())}{self.count or ''}"
 
     @property
     def nearness(self) -> int:
@@ -138,9 +139,9 @@ def _to(device: Accelerator, peer: str) -> tuple[Link, ...]:
     return tuple(link for link in device.links if link.peer == peer)
 
 
-def _first(technologies: set[Technology]) -> str:
-    """Return the first of TECHNOLOGIES in the order of ``LINKS``, or ""; in practice there is at most one."""
-    return next((technology for technology in LINKS if technology in technologies), "")
+def _first(technologies: set[str]) -> str:
+    """Return one of TECHNOLOGIES, those of ``LINKS`` first, or ""; in practice there is at most one."""
+    return next((each for each in (*LINKS, *sorted(technologies)) if each in technologies), "")
 
 
 def _count(links: tuple[Link, ...], technology: str) -> int:

@@ -46,10 +46,8 @@ _LEGEND = (
     ("PIX", "Connection traversing at most a single PCIe bridge"),
     ("NV#", "Connection traversing a bonded set of # NVLinks"),
 )
-_LEGENDS = {
-    "xgmi": ("XGMI#", "Connection traversing a bonded set of # XGMI links"),
-    "xelink": ("XL#", "Connection traversing a bonded set of # Xe Links"),
-}
+# The names of technologies whose legend has another name than the matrix's cells.
+_LINK_NAMES = {"xgmi": "XGMI links", "xelink": "Xe Links"}
 
 
 @frozen
@@ -153,6 +151,13 @@ def _row(shown: Matrix, place: int, ending: tuple[str, ...]) -> str:
 
 
 def _legend(shown: Matrix) -> list[str]:
-    technologies = {relation.technology for row in shown.relations for relation in row}
-    others = (_LEGENDS[name] for name in LINKS if name in technologies and name in _LEGENDS)
+    technologies = {relation.technology for row in shown.relations for relation in row} - {""}
+    known = [name for name in LINKS if name in technologies]
+    others = (_legend_of(name) for name in (*known, *sorted(technologies - LINKS.keys())) if name != "nvlink")
     return [f"  {word:<4} = {meaning}" for word, meaning in (*_LEGEND, *others)]
+
+
+def _legend_of(technology: str) -> tuple[str, str]:
+    name = _LINK_NAMES.get(technology, f"{technology} links")
+    text = LINKS.get(technology, technology.upper())
+    return f"{text}#", f"Connection traversing a bonded set of # {name}"

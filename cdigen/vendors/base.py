@@ -1,73 +1,100 @@
 """The vendor protocol (``Vendor``): the interface between cdigen and the code of one accelerator vendor.
 
+All packages of cdigen read vendors through ``registry``. No package tests for a vendor's name.
+
 docs/adding-a-vendor.md explains the protocol step by step.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from cdigen.value import frozen
+from cdigen.vendors.context import constant
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Protocol
+    from typing import Any
 
-    from cdigen.host.root import Root
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, HostNode, Inventory
-    from cdigen.model.known_links import KnownLinks
-    from cdigen.model.partition_names import GpuPartitionNames
+    from cdigen.model.known_links import GpuLinks
     from cdigen.model.profile import Profile
+    from cdigen.model.stats import DeviceStats
+    from cdigen.vendors.context import DiscoveryContext, VendorOption
+    from cdigen.vendors.health import VendorHealth
+    from cdigen.vendors.labels import Label, LabelSource
 
-    class Vendor(Protocol):
-        """The functions and values of one vendor. A module or an object can implement this protocol.
+    # A version such as 12.4.
+    CudaVersion = str
+    ReadStats = Callable[[DiscoveryContext, Inventory], tuple[DeviceStats, ...]]
+    ReadLabels = Callable[[LabelSource], list[Label]]
 
-        ``NAME`` is the value of --vendor. ``CDI_VENDOR`` is the vendor part of the vendor's CDI kinds.
-        ``NAMINGS`` are the device namings, in this order, for profiles that set no naming. ``OPTIONS`` are
-        the vendor's own configuration options. ``MODULES`` are the kernel modules that drive the vendor's
-        devices. The first of them is the most common. ``PCI_VENDORS`` are the PCI vendor numbers of the
-        devices.
 
-        A vendor can also have ``VISIBLE_DEVICES``, a tuple of ``VisibleDevices`` objects. They describe the
-        environment variables by which containers request the vendor's devices. A vendor in cdigen's source
-        tree defines the tuple in its module ``visible``, so that programs can read the tuple without
-        discovery. A vendor of another package defines the tuple as an additional attribute of the vendor.
-        """
+def deferred(path: str) -> Callable[..., Any]:
+    """Return a function that imports and calls the function at PATH (``cdigen.vendors.amd.edits:drafts``)."""
+    module, _, name = path.partition(":")
 
-        NAME: str
-        CDI_VENDOR: str
-        NAMINGS: tuple[str, ...]
-        OPTIONS: tuple[VendorOption, ...]
-        MODULES: tuple[str, ...]
-        PCI_VENDORS: tuple[int, ...]
+    def call(*arguments: object) -> Any:
+        return getattr(import_module(module), name)(*arguments)
 
-        def discover(self, context: DiscoveryContext) -> Inventory:
-            """Return the inventory of the host; raise HostError if the host has no device of this vendor.
+    return call
 
-            cdigen calls this function on every host, for each vendor in the tree. The function must be fast
-            if the vendor's kernel module is not loaded. In this case, it raises a HostError of the kind
-            ``driver-not-loaded`` after a few reads, and does not import further modules.
-            """
 
-        def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-            """Return the drafts for PROFILES and for the other device classes, without reads of the host."""
+@frozen
+class Vendor:
+    """The values and functions of one vendor. The vendor of another package is any object with these members.
 
-        def watches(self, context: DiscoveryContext) -> Watches:
-            """Return the files and uevents that the daemon watches. The files need not exist."""
+    ``NAME`` is the value of --vendor. ``CDI_VENDOR`` is the vendor part of the vendor's CDI kinds.
+    ``NAMINGS`` are the device namings, in this order, for profiles that set no naming. ``OPTIONS`` are the
+    vendor's own configuration options. ``MODULES`` are the kernel modules that drive the vendor's devices.
+    The first of them is the most common. ``PCI_VENDORS`` are the PCI vendor numbers of the devices.
 
-        def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-            """Return the device nodes to create, with their numbers and modes."""
+    ``discover`` returns the inventory of the host, or raises HostError if the host has no device of this
+    vendor. cdigen calls it on every host, for each vendor in the tree. The function must be fast if the
+    vendor's kernel module is not loaded. In this case, it raises a HostError of the kind
+    ``driver-not-loaded`` after a few reads, and does not import further modules.
 
-        def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-            """Return the correct node for each device node with wrong numbers or of a wrong type."""
+    ``edits`` returns the drafts for the profiles and for the other device classes, without reads of the host.
+    ``watches`` returns the files and uevents that the daemon watches. The files need not exist.
+    ``missing_nodes`` returns the device nodes to create, with their numbers and modes. ``wrong_nodes``
+    returns the correct node for each device node with wrong numbers or of a wrong type. ``diagnostics``
+    returns findings about containers with this vendor's devices, except the findings of discovery. ``cdigen
+    doctor`` shows these findings together with its own checks. The inventory is None if discovery failed.
 
-        def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-            """Return findings about containers with this vendor's devices; exclude the findings of discovery.
+    The following members are optional. A vendor in the tree defines each in a module of its package with the
+    member's name (HEALTH in ``health``), so that a program imports only the members that it needs.
+    ``VISIBLE_DEVICES`` are the environment variables by which containers request devices. ``RESOURCES`` are
+    the extended resources by which pods request devices. ``STATS`` returns the statistics of the devices in
+    an inventory, which are read on demand. ``LABELS`` returns the labels of a node.
 
-            ``cdigen doctor`` shows these findings together with its own checks. INVENTORY is None if
-            discovery failed.
-            """
+    ``problem`` is the reason why the vendor of another package cannot be used, or "".
+    """
+
+    NAME: str
+    CDI_VENDOR: str
+    NAMINGS: tuple[str, ...]
+    OPTIONS: tuple[VendorOption, ...]
+    MODULES: tuple[str, ...]
+    PCI_VENDORS: tuple[int, ...]
+    discover: Callable[[DiscoveryContext], Inventory]
+    edits: Callable[[Inventory, tuple[Profile, ...]], tuple[Draft, ...]]
+    watches: Callable[[DiscoveryContext], Watches]
+    missing_nodes: Callable[[DiscoveryContext], tuple[HostNode, ...]]
+    wrong_nodes: Callable[[DiscoveryContext], tuple[HostNode, ...]]
+    diagnostics: Callable[[DiscoveryContext, Inventory | None], tuple[Finding, ...]]
+    VISIBLE_DEVICES: tuple[VisibleDevices, ...] = ()
+    RESOURCES: tuple[ResourceNames, ...] = ()
+    HEALTH: VendorHealth | None = None
+    STATS: Callable[[DiscoveryContext, Inventory], tuple[DeviceStats, ...]] | None = None
+    LABELS: Callable[[LabelSource], list[Label]] | None = None
+    LINKS: VendorLinks | None = None
+    DRIVER_API: DriverApi | None = None
+    BOOT_NODES: BootNodes | None = None
+    REMEDIES: DriverRemedies | None = None
+    problem: str = ""
 
 
 @frozen
@@ -107,28 +134,18 @@ class BootNodes:
     A vendor needs such an object if the kernel does not create the driver's nodes. ``drivers`` are the names
     of the driver in /sys/module. ``modules`` are the modules to load after the driver. ``sources`` are the
     files and folders of the host that contain the numbers, owners and modes of the nodes. ``folders`` are the
-    folders with the nodes. ``applies`` returns whether the loaded driver needs such nodes on this host.
-    ``read`` returns the nodes. ``read`` raises HostError if cdigen cannot read the driver's files in /proc.
+    folders with the nodes. ``device_nodes`` is a shell pattern for the paths of the nodes of single devices.
+    ``applies`` returns whether the loaded driver needs such nodes on this host. ``read`` returns the nodes.
+    ``read`` raises HostError if cdigen cannot read the driver's files in /proc.
     """
 
     drivers: tuple[str, ...]
     modules: tuple[BootModule, ...]
     sources: tuple[str, ...]
     folders: tuple[str, ...]
+    device_nodes: str
     applies: Callable[[DiscoveryContext], bool]
     read: Callable[[DiscoveryContext], NodesAtBoot]
-
-
-@frozen
-class VendorOption:
-    """An option of one vendor in the configuration: ``vendor_options: {VENDOR: {NAME: value}}``.
-
-    A value has the same type as ``default``, which is bool or str.
-    """
-
-    name: str
-    default: bool | str
-    help: str
 
 
 @frozen
@@ -145,9 +162,9 @@ class Watches:
     subsystems: tuple[str, ...]
 
 
-def as_written(word: str) -> tuple[str, ...]:
-    """Return WORD unchanged, because specs and variables use the same name for a device."""
-    return (word,)
+def named(*prefixes: str) -> Callable[[str], tuple[str, ...]]:
+    """Return a function that returns the names of a device: a word, and the word after each of PREFIXES."""
+    return lambda word: (word, *(f"{prefix}{word}" for prefix in prefixes))
 
 
 @frozen
@@ -178,24 +195,10 @@ class VisibleDevices:
     kinds: tuple[str, ...]
     allocated_kinds: str
     nodes: str
-    names: Callable[[str], tuple[str, ...]] = as_written
+    names: Callable[[str], tuple[str, ...]] = named()
     has_ranges: bool = False
     words: str = ""
     claimed: tuple[str, ...] = ()
-
-
-def nothing_left_out(_: tuple[Accelerator, ...]) -> dict[str, str]:
-    """Return an empty mapping, so that cdigen advertises every device."""
-    return {}
-
-
-def no_profile(_accelerator: Accelerator) -> str:
-    """Return an empty string, because a whole device has no profile."""
-    return ""
-
-
-def no_size(_model: str) -> None:
-    """Return None, because no memory size is known for any model."""
 
 
 @frozen
@@ -215,61 +218,75 @@ class ResourceNames:
     ``memory_gb`` returns the memory size of a model in GB, or None if the size is not known. cdigen calls
     ``memory_gb`` if the kernel reports no memory size. ``profile_of`` returns the profile of a whole
     accelerator if the name of its resource contains a profile. Else ``profile_of`` returns an empty string.
+    ``memory_hint`` is the next step if no source reports the memory size.
+
+    ``has_uuid_ids`` is set if the vendor's device plugin uses UUIDs as ids of devices, else PCI addresses.
+    ``supports_mps`` is set if containers can share the devices by NVIDIA's Multi-Process Service.
+    ``strategy_key`` is the key of ``kubelet:`` with the strategy for partitions; if it is empty, the strategy
+    is ``mixed``. ``variable`` is the variable that ``kubelet: {environment: true}`` sets in containers.
+    ``families`` are pairs of a word in ``kubelet: {families}`` and the CDI name of the device that each
+    container gets in addition.
     """
 
     device_class: str
     name: str
     partition: str = ""
     kernel_driver: str = ""
-    left_out: Callable[[tuple[Accelerator, ...]], Mapping[str, str]] = nothing_left_out
-    memory_gb: Callable[[str], int | None] = no_size
-    profile_of: Callable[[Accelerator], str] = no_profile
-
-
-NO_OPTIONS: Mapping[str, Mapping[str, bool | str]] = {}
-
-
-def no_names() -> tuple[GpuPartitionNames, ...]:
-    """Return an empty tuple, because no partition names are stored."""
-    return ()
-
-
-def no_links() -> tuple[KnownLinks, ...]:
-    """Return an empty tuple, because no links are stored."""
-    return ()
+    left_out: Callable[[tuple[Accelerator, ...]], Mapping[str, str]] = constant({})
+    memory_gb: Callable[[str], int | None] = constant(None)
+    profile_of: Callable[[Accelerator], str] = constant("")
+    memory_hint: str = ""
+    has_uuid_ids: bool = False
+    supports_mps: bool = False
+    strategy_key: str = ""
+    variable: str = ""
+    families: tuple[tuple[str, str], ...] = ()
 
 
 @frozen
-class DiscoveryContext:
-    """The file trees of the host that a vendor reads, and the options of the call.
+class VendorLinks:
+    """The source of the links between devices, and of memory sizes that the kernel does not report.
 
-    ``host`` is the tree with the host's /proc and /sys. ``driver`` is the tree with the driver's files.
-    ``dev`` is the tree whose /dev contains the nodes. The search paths are absolute folders of the driver's
-    tree. If a search path is set, cdigen uses these folders instead of the vendor's own tables.
-
-    ``mode`` is the type of host. With ``auto``, cdigen detects the type. ``nvml`` selects the vendor's
-    management library for a child process. Its value is ``auto``, ``off``, or the path of a library.
-    ``compat32`` adds 32-bit libraries. ``mps_pipe_dir`` is the folder of NVIDIA's Multi-Process Service, or
-    empty. The user root or ``mps_uid`` must own this folder. ``options`` are the configured vendor options,
-    by vendor and name. ``partition_names`` returns the last known names of GPU partitions. ``known_links``
-    returns the last known links between GPUs.
+    ``min_gpus`` is the least number of usable devices for a query. ``read`` returns the links of each device,
+    and whether the result is complete; None if the devices cannot be queried now. cdigen calls ``read`` after
+    the specs are written, once for each load of the driver (the first of ``MODULES``) and each set of
+    devices, and again after an incomplete result.
     """
 
-    host: Root
-    driver: Root
-    dev: Root
-    library_search_paths: tuple[str, ...] = ()
-    binary_search_paths: tuple[str, ...] = ()
-    config_search_paths: tuple[str, ...] = ()
-    mode: str = "auto"
-    nvml: str = "off"
-    compat32: bool = False
-    mps_pipe_dir: str = ""
-    mps_uid: int = 0
-    options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
-    partition_names: Callable[[], tuple[GpuPartitionNames, ...]] = no_names
-    known_links: Callable[[], tuple[KnownLinks, ...]] = no_links
+    min_gpus: int
+    read: Callable[[DiscoveryContext, Inventory], tuple[tuple[GpuLinks, ...], bool] | None]
 
-    def option(self, vendor: str, option: VendorOption) -> bool | str:
-        """Return the configured value of the OPTION of VENDOR, or the default of OPTION."""
-        return self.options.get(vendor, {}).get(option.name, option.default)
+
+@frozen
+class DriverApi:
+    """The newest version of CUDA that a driver supports, and the facts that images can require.
+
+    ``read`` queries the driver and returns the version (``12.4``), or None. ``version`` returns the version
+    for an inventory without a query; "" if the version is unknown. ``architecture`` returns the compute
+    capability of a model (``9.0``), and ``brands`` the possible brands. If they are unknown, the results are
+    empty.
+    """
+
+    read: Callable[[DiscoveryContext, Inventory], CudaVersion | None]
+    version: Callable[[Inventory], str]
+    architecture: Callable[[str], str]
+    brands: Callable[[str], tuple[str, ...]]
+
+
+@frozen
+class DriverRemedies:
+    """The names in the commands of ``cdigen doctor`` that repair a driver.
+
+    ``modules`` are the driver's kernel modules; each module precedes the modules that it depends on.
+    ``libraries`` are the files without which the driver is broken. ``package_words`` are words in the names
+    of the Debian packages with the driver's files. ``python_module`` is a module that the vendor's
+    ``diagnostics`` check. ``node_mode`` is the setting that permanently lets every user open the nodes whose
+    paths begin with ``node_prefix``.
+    """
+
+    modules: tuple[str, ...]
+    libraries: tuple[str, ...]
+    package_words: tuple[str, ...]
+    python_module: str = ""
+    node_mode: str = ""
+    node_prefix: str = "/dev/"

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 
-from cdigen.vendors.base import VisibleDevices
+from cdigen.vendors.base import VisibleDevices, named
 
 # The device ids of Huawei's device plugin have the form Ascend910-3, in later releases npu-3.
 _ASCEND = re.compile(r"(?:Ascend(?:910|310|310B|310P)|npu)-([0-9]{1,9})", re.ASCII)
@@ -32,16 +32,6 @@ def ascend_names(word: str) -> tuple[str, ...]:
     """Return the name that the NPU with the id WORD has in specs. The name is the number in the id."""
     found = _ASCEND.fullmatch(word)
     return (found[1] if found else word,)
-
-
-def neuron_names(word: str) -> tuple[str, ...]:
-    """Return the names that the Neuron device with the number WORD can have in specs."""
-    return (word, f"neuron{word}")
-
-
-def tpu_names(word: str) -> tuple[str, ...]:
-    """Return the names that the TPU with the number WORD can have in specs."""
-    return (word, f"accel{word}")
 
 
 VISIBLE_DEVICES = (
@@ -60,7 +50,7 @@ VISIBLE_DEVICES = (
         kinds=("aws.amazon.com/neuron",),
         allocated_kinds=r"aws\.amazon\.com/neuron.*|(?:.+\.)?neuron\.aws\.com/.+",
         nodes=r"/dev/neuron([0-9]+)",
-        names=neuron_names,
+        names=named("neuron"),
     ),
     VisibleDevices(
         variables=("TPU_VISIBLE_CHIPS", "TPU_VISIBLE_DEVICES"),
@@ -68,6 +58,6 @@ VISIBLE_DEVICES = (
         allocated_kinds=r"google\.com/tpu.*|(?:.+\.)?tpu\.google\.com/.+",
         # The number of a VFIO group is not the number of the chip.
         nodes=r"/dev/accel([0-9]+)|/dev/vfio/[0-9]+",
-        names=tpu_names,
+        names=named("accel"),
     ),
 )

@@ -1,55 +1,87 @@
 """The vendors that cdigen supports, by the name for ``--vendor``.
 
-This module lists the vendors in the tree. Another package adds a vendor as an entry point of the group
+A vendor in the tree is one row of ``VENDORS``. Another package adds a vendor as an entry point of the group
 ``cdigen.vendors``. The entry point has the name of the vendor. cdigen searches for an entry point only if an
-option or the configuration contains the name (docs/decisions/0011-out-of-tree-vendors.md).
+option or the configuration contains the name (docs/decisions/0024-one-vendor-protocol.md). The functions of
+this module serve both.
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from importlib import import_module
 
-from cdigen.model.errors import ConfigError
+from cdigen.model.errors import ConfigError, HostError, described
+from cdigen.model.findings import finding_of
 from cdigen.model.profile import NAMINGS, is_naming
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from importlib.metadata import EntryPoint
+    from typing import Any
 
-    from cdigen.vendors.base import BootNodes, ResourceNames, Vendor, VisibleDevices
+    from cdigen.model.findings import Finding
+    from cdigen.vendors.base import (
+        BootNodes,
+        DriverApi,
+        DriverRemedies,
+        ReadLabels,
+        ReadStats,
+        ResourceNames,
+        Vendor,
+        VendorLinks,
+        VisibleDevices,
+    )
     from cdigen.vendors.health import VendorHealth
 
-# name -> (vendor part of the CDI kinds, module that defines VENDOR)
+
+_USUAL = ("HEALTH", "LABELS", "RESOURCES", "STATS")
+
+
+@frozen
+class VendorRow:
+    """A vendor in the tree, with the facts that programs read without an import of the vendor's code.
+
+    ``cdi_vendors`` are the vendor parts of its CDI kinds. Some software requests devices by the kinds after
+    the first. ``members`` are the vendor's optional members. ``management_kinds`` are the kinds for
+    administrators, or beginnings of kinds and ``*``. ``version_file`` is the file with the version of the
+    loaded driver, as in the inventory; the NRI plugin reads it before each answer.
+    """
+
+    cdi_vendors: tuple[str, ...]
+    members: tuple[str, ...]
+    management_kinds: tuple[str, ...] = ()
+    version_file: str = ""
+
+
 VENDORS = {
-    "nvidia": ("nvidia.com", "cdigen.vendors.nvidia.vendor"),
-    "amd": ("amd.com", "cdigen.vendors.amd.vendor"),
-    "intel": ("intel.com", "cdigen.vendors.intel.vendor"),
+    "nvidia": VendorRow(
+        cdi_vendors=("nvidia.com", "management.nvidia.com"),
+        members=(*_USUAL, "BOOT_NODES", "DRIVER_API", "LINKS", "REMEDIES"),
+        management_kinds=(
+            *("nvidia.com/management", "nvidia.com/mig", "nvidia.com/nvswitch", "management.nvidia.com/*"),
+        ),
+        # WSL2 and most Tegra systems do not have this file.
+        version_file="/sys/module/nvidia/version",
+    ),
+    "amd": VendorRow(cdi_vendors=("amd.com",), members=(*_USUAL, "LINKS", "VISIBLE_DEVICES")),
+    "intel": VendorRow(
+        cdi_vendors=("intel.com",),
+        members=(*_USUAL, "VISIBLE_DEVICES"),
+        management_kinds=("intel.com/gpu-mei",),
+    ),
 }
-# Additional vendor parts of CDI kinds by which some software requests devices.
-FURTHER = {"nvidia": ("management.nvidia.com",)}
+# The kinds for administrators, of all vendors in the tree.
+MANAGEMENT_KINDS = tuple(kind for row in VENDORS.values() for kind in row.management_kinds)
 ENTRY_POINTS = "cdigen.vendors"
+# The kind of the error, and the rule of the finding, if the code of a vendor fails.
+DEFECT = "vendor-defect"
 # nri.decision.environment reads NVIDIA's variables for device requests. NVIDIA's images set further variables
 # with these prefixes.
 _NVIDIAS = ("NVIDIA_*", "CUDA_*")
-# Modules with VISIBLE_DEVICES, of vendors in the tree and of vendors that cdigen does not discover.
-_VISIBLE = ("cdigen.vendors.amd.visible", "cdigen.vendors.intel.visible", "cdigen.vendors.other_vendors")
-
-# Modules with the RESOURCES of the vendors in the tree.
-_RESOURCES: dict[str, str] = {
-    "nvidia": "cdigen.vendors.nvidia.resources",
-    "amd": "cdigen.vendors.amd.resources",
-    "intel": "cdigen.vendors.intel.resources",
-}
-# Modules with the HEALTH of the vendors in the tree.
-_HEALTH: dict[str, str] = {
-    "nvidia": "cdigen.vendors.nvidia.health",
-    "amd": "cdigen.vendors.amd.health",
-    "intel": "cdigen.vendors.intel.health",
-}
-# Modules with the BOOT_NODES of the vendors in the tree for which the kernel does not create device nodes.
-_BOOT_NODES: dict[str, str] = {"nvidia": "cdigen.vendors.nvidia.boot_nodes"}
 
 
 class _Names:
@@ -76,8 +108,8 @@ def load(name: str) -> Vendor:
     raises no error. The vendor's ``discover`` then raises the error.
     """
     if name in VENDORS:
-        own: Vendor = import_module(VENDORS[name][1]).VENDOR
-        return own
+        found: Vendor = import_module(f"cdigen.vendors.{name}.vendor").VENDOR
+        return found
     entry = _entry_point(name)
     if entry is None:
         raise ConfigError(
@@ -86,30 +118,71 @@ def load(name: str) -> Vendor:
         )
     from cdigen.vendors import plugin  # noqa: PLC0415 - rarely used
 
-    used = tuple(part for known in VENDORS for part in cdi_vendors(known))
-    variables = [variable for row in visible_devices() for variable in row.variables]
-    added: Vendor = plugin.load(name, entry, used, (*_NVIDIAS, *variables))
-    return added
+    resources = (row.name for known in VENDORS for row in resource_names(known))
+    used = dict.fromkeys(text.partition("/")[0] for text in (*prefixes(), *resources))
+    variables = (variable for row in visible_devices() for variable in row.variables)
+    return plugin.load(name, entry, tuple(used), (*_NVIDIAS, *variables))
 
 
-def health(name: str) -> VendorHealth | None:
-    """Return the health interface of the vendor NAME, or None for a vendor of another package."""
-    return import_module(_HEALTH[name]).HEALTH if name in _HEALTH else None
+def _member(member: str, name: str) -> Any:
+    """Return the optional MEMBER of the vendor NAME, or None if the vendor is unknown or lacks the member."""
+    if name in VENDORS:
+        if member not in VENDORS[name].members:
+            return None
+        return getattr(import_module(f"cdigen.vendors.{name}.{member.lower()}"), member)
+    return getattr(load(name), member) if name in NAMES else None
+
+
+# Each function takes a vendor's name, and returns the vendor's member or None.
+boot_nodes: Callable[[str], BootNodes | None] = partial(_member, "BOOT_NODES")
+driver_api: Callable[[str], DriverApi | None] = partial(_member, "DRIVER_API")
+health: Callable[[str], VendorHealth | None] = partial(_member, "HEALTH")
+labels: Callable[[str], ReadLabels | None] = partial(_member, "LABELS")
+links: Callable[[str], VendorLinks | None] = partial(_member, "LINKS")
+remedies: Callable[[str], DriverRemedies | None] = partial(_member, "REMEDIES")
+stats: Callable[[str], ReadStats | None] = partial(_member, "STATS")
 
 
 def resource_names(name: str) -> tuple[ResourceNames, ...]:
-    """Return the extended resources of the vendor NAME; empty for a vendor of another package."""
-    return import_module(_RESOURCES[name]).RESOURCES if name in _RESOURCES else ()
+    """Return the RESOURCES of the vendor NAME, which may be empty."""
+    found: tuple[ResourceNames, ...] = _member("RESOURCES", name) or ()
+    return found
 
 
-def boot_nodes(name: str) -> BootNodes | None:
-    """Return the BOOT_NODES of the vendor NAME, or None if the kernel creates the vendor's nodes."""
-    return import_module(_BOOT_NODES[name]).BOOT_NODES if name in _BOOT_NODES else None
+def problem_of(name: str) -> str:
+    """Return the reason why the code of the vendor NAME cannot be used, or "" if it can be used."""
+    return load(name).problem if name in NAMES else "no installed package supports the vendor"
+
+
+def origin(name: str) -> str:
+    """Return NAME; for a vendor of another package, add the module of the package."""
+    entry = None if name in VENDORS else _entry_point(name)
+    return f"{name} ({entry.value})" if entry is not None else name
+
+
+def vendor_defect(name: str, error: Exception) -> HostError:
+    """Return the failure of the vendor NAME whose code raised ERROR, or ERROR if it is a HostError."""
+    if isinstance(error, HostError):
+        return error
+    return HostError(
+        f"the code for {origin(name)} failed: {described(error)}",
+        hint="report it with the output of 'cdigen doctor --bundle'",
+        kind=DEFECT,
+    )
+
+
+@contextmanager
+def reporting(name: str, findings: list[Finding]) -> Iterator[None]:
+    """Add a finding to FINDINGS if the code of the vendor NAME raises an exception in the block."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - a defect of one vendor's code must not affect others
+        findings.append(finding_of(vendor_defect(name, error), name))
 
 
 def cdi_vendor(name: str) -> str:
     """Return the vendor part of the kinds of the vendor NAME; raise the same errors as ``load``."""
-    return VENDORS[name][0] if name in VENDORS else load(name).CDI_VENDOR
+    return cdi_vendors(name)[0]
 
 
 def cdi_vendors(name: str) -> tuple[str, ...]:
@@ -117,20 +190,21 @@ def cdi_vendors(name: str) -> tuple[str, ...]:
 
     The first element is the result of ``cdi_vendor``.
     """
-    return (cdi_vendor(name), *FURTHER.get(name, ()))
+    return VENDORS[name].cdi_vendors if name in VENDORS else (load(name).CDI_VENDOR,)
 
 
 @lru_cache(maxsize=4)
 def visible_devices(names: tuple[str, ...] = ()) -> tuple[VisibleDevices, ...]:
     """Return the VISIBLE_DEVICES of all vendors; raise the same errors as ``load``.
 
-    The result always includes the vendors in ``_VISIBLE``. A vendor of another package is included if NAMES
-    contains its name.
+    The result always includes the vendors in the tree, and vendors that cdigen does not discover. A vendor of
+    another package is included if NAMES contains its name.
     """
-    own = [row for module in _VISIBLE for row in import_module(module).VISIBLE_DEVICES]
-    packaged = [load(name) for name in names if name not in VENDORS]
-    added = [row for vendor in packaged for row in getattr(vendor, "VISIBLE_DEVICES", ())]
-    return (*own, *added)
+    from cdigen.vendors import other_vendors  # noqa: PLC0415 - few programs read variables
+
+    own = [row for name in VENDORS for row in _member("VISIBLE_DEVICES", name) or ()]
+    added = (row for name in names if name not in VENDORS for row in load(name).VISIBLE_DEVICES)
+    return (*own, *other_vendors.VISIBLE_DEVICES, *added)
 
 
 def has_naming(naming: str, names: Iterable[str]) -> bool:

@@ -61,14 +61,16 @@ class KernelLogSource:
     """Puts a trigger for records of accelerator drivers in the kernel log; ``take`` returns the records.
 
     Only the kernel writes these records. Records that users write are ignored. SOCKET_PATH is the socket of
-    the service. LOG is the file to open if the connection to the socket fails.
+    the service. LOG is the file to open if the connection to the socket fails. DRIVERS are drivers of vendors
+    of other packages; the arguments of the service name them, too.
     """
 
     name = "kernel-log"
 
-    def __init__(self, *, socket_path: str = SOCKET, log: str = LOG) -> None:
+    def __init__(self, *, socket_path: str = SOCKET, log: str = LOG, drivers: tuple[str, ...] = ()) -> None:
         self._socket_path = socket_path
         self._log = log
+        self._drivers = drivers
         self._worker = Worker(self.name)
         self._lock = threading.Lock()
         self._records: list[LogRecord] = []
@@ -132,7 +134,7 @@ class KernelLogSource:
                 hint="systemctl start cdigen-kernel-log.socket; in a pod: docs/fleet.md, privileged",
             ) from error
         try:
-            return _Child(log)
+            return _Child(log, self._drivers)
         finally:
             os.close(log)
 
@@ -234,11 +236,11 @@ class _Service:
 class _Child:
     """The program as a child of this process. The program reads LOG, an open descriptor."""
 
-    def __init__(self, log: int) -> None:
+    def __init__(self, log: int, drivers: tuple[str, ...]) -> None:
         import subprocess  # noqa: PLC0415 - 8 ms; with the service there is no child
 
         self._process: Popen[bytes] = subprocess.Popen(  # noqa: S603 - cdigen's own command
-            (sys.executable, "-ISB", PROGRAM, "--stdin"),
+            (sys.executable, "-ISB", PROGRAM, "--stdin", *(f"--driver={name}" for name in drivers)),
             stdin=log,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

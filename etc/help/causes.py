@@ -48,7 +48,7 @@ def _table(name: str) -> str:
 def _own(vendor: str) -> tuple[CauseRule, ...]:
     """Return the rules of VENDOR, without the rules of Xids."""
     known = health(vendor) if vendor in VENDORS else None
-    rules = known.CAUSES if known else ()
+    rules = known.causes if known else ()
     return tuple(
         rule for rule in rules if rule not in PCI_CAUSES and not re.fullmatch(r"xid-[0-9]+", rule.cause)
     )

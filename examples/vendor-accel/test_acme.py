@@ -1,4 +1,4 @@
-"""Tests of Acme's vendor: discovery, the spec, and faults of single NPUs. `python -m pytest` runs them.
+"""Tests of Acme's vendor: discovery, spec, faults of NPUs, optional members. `python -m pytest` runs them.
 
 The hosts are folders with the kernel's files about NPUs, and with real device nodes. Only root can create
 device nodes.
@@ -14,16 +14,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from cdigen_acme import VENDOR
 
+from cdigen.config import KubeletConfig
 from cdigen.host.root import Root
+from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
+from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.errors import HostError
+from cdigen.model.health import LogRecord, Recovery, Symptom
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline import generate
+from cdigen.pipeline.links import refresh_links
+from cdigen.topology.levels import relation
 from cdigen.value import replace
 from cdigen.vendors import registry
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from cdigen.kubelet.resources.resource_set import ResourceSet
+    from cdigen.vendors.health import VendorHealth
 
 MAJOR, RENDER = 261, 993
 ADDRESSES = ("0000:41:00.0", "0000:c1:00.0")
@@ -155,3 +164,71 @@ def test_a_host_without_module_or_npus_is_an_error(host: Path, path: str, kind: 
     with pytest.raises(HostError) as caught:
         VENDOR.discover(places(host))
     assert caught.value.kind == kind
+
+
+# The optional members, as cdigen uses them: through the registry.
+
+
+def health() -> VendorHealth:
+    found = registry.health("acme")
+    assert found is not None
+    return found
+
+
+def advertised(root: Path) -> ResourceSet:
+    inventories = {"acme": VENDOR.discover(places(root))}
+    return advertise(inventories, (DEFAULT,), lambda _name: True, KubeletConfig())
+
+
+def test_an_npu_that_its_driver_reports_as_failed_has_a_cause(host: Path) -> None:
+    for address, state in zip(ADDRESSES, ("ok", "failed"), strict=True):
+        folder = host / f"sys/bus/pci/devices/{address}"
+        folder.mkdir(parents=True)
+        (folder / "config").write_bytes(b"\xe0\xac\x01\0")
+        (host / f"sys/bus/pci/drivers/acme_npu/{address}/state").write_text(f"{state}\n")
+    sample = health().check(places(host), VENDOR.discover(places(host)))
+    assert [(symptom.cause, symptom.address) for symptom in sample.symptoms] == [
+        ("acme-npu-failed", ADDRESSES[1])
+    ]
+
+
+def test_a_line_of_the_kernel_log_reports_a_fault_or_a_reset(host: Path) -> None:
+    inventory = VENDOR.discover(places(host))
+
+    def parsed(text: str) -> tuple[Symptom | Recovery, ...]:
+        line = f"acme_npu {ADDRESSES[0]}: {text}"
+        return health().parse_log(LogRecord(sequence=1, at_s=2.0, text=line), inventory)
+
+    (symptom,) = parsed("engine 3 hung")
+    assert isinstance(symptom, Symptom)
+    assert (symptom.cause, symptom.address) == ("acme-npu-hung", ADDRESSES[0])
+    (recovery,) = parsed("reset done")
+    assert isinstance(recovery, Recovery)
+    assert recovery.clearance == "reset"
+    assert parsed("firmware 1.2") == ()
+
+
+def test_pods_request_npus_by_acmes_resource(host: Path) -> None:
+    found = advertised(host)
+    assert found.findings == ()
+    assert [(one.name, [unit.id for unit in one.units]) for one in found.resources] == [
+        ("acme.example/npu-v1", list(ADDRESSES))
+    ]
+
+
+def test_the_node_has_labels_with_the_number_and_the_product_of_its_npus(host: Path) -> None:
+    node = NodeResources(
+        resources=advertised(host).resources,
+        inventories={"acme": VENDOR.discover(places(host))},
+        running={},
+    )
+    labels = (("acme.example/npu.count", "2"), ("acme.example/npu.product", "Acme-NPU"))
+    assert node_labels(node) == (labels, ())
+
+
+def test_linked_npus_are_near_each_other(host: Path) -> None:
+    for address, peer in zip(ADDRESSES, reversed(ADDRESSES), strict=True):
+        (host / f"sys/bus/pci/drivers/acme_npu/{address}/links").write_text(f"{peer} 4\n")
+    found = refresh_links({"acme": VENDOR.discover(places(host))}, lambda: places(host))
+    assert found.findings == ()
+    assert relation(*found.inventories["acme"].accelerators).cell == "ACMELINK4"

@@ -8,6 +8,7 @@ import pytest
 
 from cdigen.model.errors import HostError
 from cdigen.pipeline import discovery
+from cdigen.vendors.registry import DEFECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +44,7 @@ def test_the_error_names_the_container_and_the_mount(
     assert done.failed(3, f"this is a container, and the host is not mounted: {MESSAGE}", MOUNT)
 
 
-@pytest.mark.parametrize("kind", [discovery.DEFECT, "version-mismatch"])
+@pytest.mark.parametrize("kind", [DEFECT, "version-mismatch"])
 @pytest.mark.parametrize("command", ["generate", "inspect"])
 def test_other_errors_of_the_vendor_are_unchanged(
     cdigen: Run, failing: Callable[[str], None], command: str, kind: str

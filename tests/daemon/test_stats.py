@@ -16,18 +16,18 @@ from cdigen.model.errors import ConfigError
 from cdigen.model.inventory import Accelerator, Driver, Inventory
 from cdigen.model.stats import DeviceStats
 from cdigen.service.polling import FRESH_S
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cdigen.vendors.base import ReadStats
+
 STATS = (DeviceStats(address="0000:65:00.0", memory_used=1),)
 
 
-class VendorHealthDouble:
-    """A vendor's health code that returns stats as slowly as the test requires."""
-
-    CAUSES = ()
+class VendorStatsDouble:
+    """A vendor's code that returns stats as slowly as the test requires."""
 
     def __init__(self) -> None:
         self.reads = 0
@@ -48,10 +48,14 @@ class Case:
 
     def __init__(self) -> None:
         self.now_s = 1000.0
-        self.vendors = {"nvidia": VendorHealthDouble(), "amd": VendorHealthDouble()}
+        self.vendors = {"nvidia": VendorStatsDouble(), "amd": VendorStatsDouble()}
         self.context_error: ConfigError | None = None
-        self.reader = StatsReader(self.context, health=self.vendors.get, clock=lambda: self.now_s)  # type: ignore[arg-type]
+        self.reader = StatsReader(self.context, stats_of=self.stats_of, clock=lambda: self.now_s)
         self.reader.update({"nvidia": inventory("nvidia")})
+
+    def stats_of(self, vendor: str) -> ReadStats | None:
+        double = self.vendors.get(vendor)
+        return double.stats if double else None
 
     def context(self) -> DiscoveryContext:
         if self.context_error is not None:
@@ -191,7 +195,7 @@ def test_a_defect_in_a_vendors_code_affects_only_that_vendor(case: Case) -> None
     both(case)
     case.vendors["nvidia"].error = KeyError("x")
     nvidia, amd = case.reader.read(PATIENCE_S)
-    assert nvidia.problem == "cdigen's code failed: KeyError('x')"
+    assert nvidia.problem == "the code for nvidia failed: KeyError: 'x'"
     assert amd.devices == STATS
 
 

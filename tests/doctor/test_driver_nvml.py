@@ -15,7 +15,7 @@ from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.inventory_json import from_document
 from cdigen.value import replace
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ RULES = {
     rule.cause: rule
     for name in registry.VENDORS
     if (health := registry.health(name)) is not None
-    for rule in (*health.CAUSES, LOST_RULE)
+    for rule in (*health.causes, LOST_RULE)
 }
 
 

@@ -12,12 +12,12 @@ from support.values.health_devices import (
     CLEAR_AFTER_S,
     FIRST,
     SECOND,
-    EmptyHealth,
     cleared,
     device_event,
     gpu,
     inventory,
     observe,
+    vendor_health,
 )
 from support.waiting import PATIENCE_S
 
@@ -30,16 +30,22 @@ if TYPE_CHECKING:
 
     from cdigen.model.health import DeviceEvent, Recovery
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 
-class Driver(EmptyHealth):
+class Driver:
     """A vendor with a check that may hang, and with code that may fail."""
 
     def __init__(self) -> None:
         self.resume = threading.Event()
         self.resume.set()
         self.is_broken = False
+        self.health = vendor_health(
+            check=self.check,
+            parse_log=self.parse_log,
+            parse_uevents=self.parse_uevents,
+            probe=self.probe,
+        )
 
     def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:  # noqa: ARG002
         self.resume.wait(PATIENCE_S)
@@ -55,13 +61,9 @@ class Driver(EmptyHealth):
             return ()
         return (Symptom(cause="needs-reboot", address=event.address, detail="a uevent", at_s=event.at_s),)
 
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:  # noqa: ARG002
         self._fail()
-        return super().probe(context, inventory)
-
-    def load(self, context: DiscoveryContext) -> str:
-        self._fail()
-        return super().load(context)
+        return HealthSample(source="probe")
 
     def _fail(self) -> None:
         if self.is_broken:
@@ -75,7 +77,7 @@ class TrackerHost:
         self.state = state
         self.driver = Driver()
         self.now_s = 1000.0
-        self.tracker = HealthTracker(health_of=lambda _: self.driver, boottime_s=lambda: self.now_s)
+        self.tracker = HealthTracker(health_of=lambda _: self.driver.health, boottime_s=lambda: self.now_s)
 
     def observe(self, found: dict[str, Inventory] | None = None, *, boot: str = "boot") -> None:
         observe(self.tracker, inventory(gpu()) if found is None else found, self.state, boot)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 from typing import TYPE_CHECKING
 
@@ -12,11 +13,11 @@ from support.values.health_devices import (
     FIRST,
     RULES,
     SECOND,
-    EmptyHealth,
     cleared,
     gpu,
     inventory,
     observe,
+    vendor_health,
 )
 
 from cdigen.health import marks
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.health import Clearance
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 CLEARED_BY = {rule.cause: rule.cleared_by for rule in RULES}
 OF_LOG = ("needs-reset", "needs-reload", "recovers", "expires", "needs-reboot")
@@ -37,7 +38,7 @@ OF_CHECKS = ("found", "found-or-reset")
 ADDRESSES = (FIRST, SECOND)
 
 
-class Driver(EmptyHealth):
+class Driver:
     """A vendor whose driver reports the events of the test."""
 
     def __init__(self, machine: Machine) -> None:
@@ -56,10 +57,6 @@ class Driver(EmptyHealth):
             return (Symptom(cause=name, address=address, detail="an error", at_s=record.at_s),)
         clearance: Clearance = "reset" if name == "reset" else "reload"
         return (Recovery(clearance=clearance, address=address, detail="", at_s=record.at_s),)
-
-    def load(self, context: DiscoveryContext) -> str:  # noqa: ARG002
-        self._machine.loaded_s = self._machine.now_s
-        return self._machine.load
 
 
 class Truth:
@@ -96,7 +93,8 @@ class Machine:
         self.random = random.Random(seed)
         self.state_dir = folder / "state"
         self.now_s, self.wall_s = 1000.0, 1e9
-        self.load, self.loaded_s = "a", 0.0
+        self.modules, self.load = folder / "sys/module", ""
+        self.reload()
         self.boot = 0
         self.visible: set[tuple[str, str]] = set()
         self.uuids = {address: f"GPU-{address}" for address in ADDRESSES}
@@ -110,8 +108,13 @@ class Machine:
         self.cycle()
 
     def _tracker(self) -> HealthTracker:
+        driver = Driver(self)
         return HealthTracker(
-            health_of=lambda _: Driver(self), boottime_s=lambda: self.now_s, wall_s=lambda: self.wall_s
+            health_of=lambda _: vendor_health(
+                check=driver.check, parse_log=driver.parse_log, modules=(self.module,)
+            ),
+            boottime_s=lambda: self.now_s,
+            wall_s=lambda: self.wall_s,
         )
 
     # Actions of the daemon.
@@ -234,7 +237,10 @@ class Machine:
         self.visible ^= {(address, self.random.choice(OF_CHECKS))}
 
     def reload(self) -> None:
-        self.load += "x"
+        """Load the driver again: as a module with another name, whose folder has another inode number."""
+        self.module = f"driver{len(os.listdir(self.modules)) if self.modules.exists() else 0}"
+        (self.modules / self.module).mkdir(parents=True)
+        self.load = str((self.modules / self.module).stat().st_ino)
 
     def clear(self, address: str) -> None:
         """Write a manual clear of the device's events, which the next cycle reads."""

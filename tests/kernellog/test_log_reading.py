@@ -6,6 +6,7 @@ from collections.abc import Callable
 import pytest
 from support.daemon.kernel_records import AMDGPU, XID, record
 
+from cdigen.kernellog.drivers import BEGINNINGS, beginnings
 from cdigen.kernellog.reading import LONGEST, Reading
 
 # The present CLOCK_BOOTTIME. CLOCK_MONOTONIC is 1000 s, because the machine was suspended.
@@ -33,6 +34,15 @@ def reading(log: Log, *, now: Callable[[], float] = lambda: NOW_S, awake_s: floa
 def read_all(*results: bytes | int) -> list[tuple[int, bytes]]:
     """Return (sequence, text) for each record in RESULTS, and (number, b"") for lost records."""
     return [(number, text) for number, _, text, _ in reading(Log(*results)).records(len(results))]
+
+
+def test_a_driver_that_an_argument_names_is_known_by_the_beginning_of_its_lines() -> None:
+    found = beginnings(["--stdin", "--driver=acme_npu", "--driver="])
+    assert found == (*BEGINNINGS, b"acme_npu ")
+    line = record("acme_npu 0000:41:00.0: engine 3 hung", 3)
+    for known, texts in ((BEGINNINGS, []), (found, [b"acme_npu 0000:41:00.0: engine 3 hung"])):
+        log = Reading(Log(line).read, boot_s=lambda: NOW_S, awake_s=lambda: 1.0, beginnings=known)
+        assert [text for _, _, text, _ in log.records(1)] == texts
 
 
 def test_a_gap_in_the_sequence_is_reported_before_the_next_record() -> None:

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdigen.model.strict import InvalidValue, as_json, many, one_of, string, typed_record, whole
+from cdigen.model.strict import (
+    InvalidValue,
+    as_json,
+    many,
+    number,
+    one_of,
+    reader_of,
+    string,
+    typed_record,
+    whole,
+)
 from cdigen.value import frozen, replace
 
 if TYPE_CHECKING:
@@ -120,3 +130,20 @@ def test_a_path_may_have_any_characters() -> None:
 def test_mappings_become_objects() -> None:
     found: Any = as_json(MappingProxyType({"a": (Part(name="p", size=1),)}))
     assert found == {"a": [{"name": "p", "size": 1}]}
+
+
+def test_a_value_of_the_class_is_checked_like_a_document() -> None:
+    assert READER(VALUE, "$") == VALUE
+    assert many(READER)((VALUE,), "$") == (VALUE,)
+    wrong: Any = (Part(name="p", size=3), 7)
+    with pytest.raises(InvalidValue, match=r"\$\.parts\[1\] is not an object"):
+        READER(replace(VALUE, parts=wrong), "$")
+
+
+def test_another_reader_reads_the_types_that_are_not_plain() -> None:
+    read = reader_of("tuple[Part | None, ...]", {"Part": typed_record(Part)}.__getitem__)
+    assert read(({"name": "p", "size": 3}, None), "$") == (*VALUE.parts, None)
+    assert reader_of("tuple[tuple[int, ...], ...]")([[1], []], "$") == ((1,), ())
+    with pytest.raises(KeyError):
+        reader_of("Part")
+    assert reader_of("int") is number

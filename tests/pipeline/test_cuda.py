@@ -10,8 +10,8 @@ from cdigen.host.root import Root
 from cdigen.model.inventory import Driver, Inventory
 from cdigen.pipeline.cuda import RETRY_S, CudaVersions
 from cdigen.value import replace
-from cdigen.vendors.base import DiscoveryContext
-from cdigen.vendors.nvidia.cuda import served, version
+from cdigen.vendors.context import DiscoveryContext
+from cdigen.vendors.nvidia.driver_api import served, version
 
 QUERIES = ["nvmlInitWithFlags", "nvmlSystemGetCudaDriverVersion"]
 OF_550 = Inventory(
@@ -48,7 +48,7 @@ class Queried:
     def of(self, inventory: Inventory) -> tuple[str | None, list[str]]:
         root = Root("/")
         context = DiscoveryContext(host=root, driver=root, dev=root, nvml=self.library)
-        found = self.versions.refreshed({"nvidia": inventory}, lambda: context)["nvidia"]
+        found = self.versions.refreshed({"nvidia": inventory}, lambda: context)[0]["nvidia"]
         calls = self.folder / "calls"
         lines = calls.read_text().splitlines() if calls.exists() else []
         calls.unlink(missing_ok=True)
@@ -90,7 +90,7 @@ def test_the_cuda_version_is_unknown_only_if_the_query_fails(folder: Path, fault
 
 def test_a_host_without_nvidia_devices_is_not_queried() -> None:
     other = replace(OF_550, vendor="amd")
-    assert CudaVersions().refreshed({"amd": other}, lambda: pytest.fail("queried")) == {"amd": other}
+    assert CudaVersions().refreshed({"amd": other}, lambda: pytest.fail("queried")) == ({"amd": other}, ())
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from cdigen.pipeline import discovery
 from cdigen.pipeline.links import RefreshedInventories, refresh_links, with_known_links
 from cdigen.store import known_links
 from cdigen.value import replace
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 
 TRACED = ("* trace",)
 NO_MEMORY = "nvmlDeviceGetMemoryInfo error 3"

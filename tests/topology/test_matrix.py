@@ -139,6 +139,13 @@ def test_the_legend_explains_the_links_of_amd_and_intel_only_if_a_device_has_the
     assert "XL#" not in shown
 
 
+def test_links_of_another_packages_vendor_have_the_name_of_their_technology() -> None:
+    one = gpu(0, "pci0000:40/0000:41:00.0", links=links("acmelink", at_81=2))
+    shown = text(matrix(devices_of({"acme": inventory("acme", one, gpu(1, "pci0000:80/0000:81:00.0"))}), ()))
+    assert "GPU0\t X \tACMELINK2\t" in shown
+    assert "\n  ACMELINK# = Connection traversing a bonded set of # acmelink links\n" in shown
+
+
 def test_devices_of_two_vendors_have_unique_labels() -> None:
     first, second = gpu(0, "pci0000:40/0000:41:00.0"), gpu(0, "pci0000:80/0000:81:00.0")
     npu = replace(gpu(0, "pci0000:00/0000:00:0b.0"), device_class="npu")

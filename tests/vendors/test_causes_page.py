@@ -17,5 +17,5 @@ def test_the_page_has_the_generated_tables() -> None:
 
 def test_every_cause_of_nvidia_except_xids_is_on_the_page() -> None:
     page = PAGE.read_text()
-    unnamed = {rule.cause for rule in HEALTH.CAUSES if f"`{rule.cause}`" not in page}
+    unnamed = {rule.cause for rule in HEALTH.causes if f"`{rule.cause}`" not in page}
     assert unnamed <= {xid.cause for xid in XIDS}

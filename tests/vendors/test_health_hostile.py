@@ -14,6 +14,7 @@ from support.values.devices import accelerator, inventory
 from support.values.health_devices import health_of
 
 from cdigen.model.health import DeviceEvent, LogRecord, Measurement, Recovery, Symptom
+from cdigen.vendors import registry
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +48,7 @@ INVENTORY = inventory(
 
 
 def check(health: VendorHealth, results: tuple[Symptom | Recovery | Measurement, ...]) -> None:
-    causes = {rule.cause for rule in health.CAUSES}
+    causes = {rule.cause for rule in health.causes}
     for each in results:
         assert each.address == ADDRESS
         assert isinstance(each, Recovery) or each.cause in causes
@@ -98,7 +99,9 @@ def test_any_content_of_files_whose_read_queries_the_device_is_accepted(
     lay(tmp_path, dict.fromkeys(FILES, content) | {"power/runtime_status": b"active\n"})
     sample = health.probe(places(tmp_path), INVENTORY)
     check(health, (*sample.symptoms, *sample.recoveries, *sample.measurements))
-    assert {each.address for each in health.stats(places(tmp_path), INVENTORY)} == {ADDRESS}
+    read_stats = registry.stats(vendor)
+    assert read_stats is not None
+    assert {each.address for each in read_stats(places(tmp_path), INVENTORY)} == {ADDRESS}
 
 
 def lay(root: Path, contents: dict[str, bytes]) -> None:

@@ -9,12 +9,11 @@ import json
 import os
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from support.command.specs import configure
-from support.daemon.host import Host, daemon
-from support.hosts.added_vendors import EXAMPLE, lay_npus, like_acme, vendor
+from support.hosts.added_vendors import EXAMPLE, RAISE, like_acme, method, vendor
 from support.hosts.driver_files import link, put
 
 if TYPE_CHECKING:
@@ -28,7 +27,12 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 NPU = "acme.example/npu"
 SPEC = "run/cdi/acme.example-npu.json"
 NVIDIAS = "run/cdi/nvidia.com-gpu.json"
-RAISE = "raise RuntimeError('broken\\n  in two lines')"
+# The member of a vendor whose code for nodes fails.
+BOOT_NODES = """\
+from cdigen.vendors.base import BootNodes
+BOOT_NODES = BootNodes(drivers=('acme_npu',), modules=(), sources=(), folders=('/dev',),
+    device_nodes='/dev/accel/.+', applies=lambda context: 1 / 0, read=lambda context: None)
+"""
 
 
 def names(root: Path, file: str = SPEC) -> list[str]:
@@ -136,15 +140,29 @@ def test_doctor_checks_the_nodes_of_the_example(with_acme: Run, mixed: Path) -> 
     assert "/dev/accel/accel0" in done.out
 
 
-def test_the_daemon_updates_the_specs_of_the_example(tmp_path: Path, acme: Path) -> None:
-    host = Host(tmp_path / "host").make()
-    lay_npus(host.root)
-    host.configure("vendors: [nvidia, acme]\n")
-    with daemon(host, PYTHONPATH=str(acme)) as running:
-        running.sees(lambda: len(host.devices("acme.example-npu.json")) == 7)
-        (host.root / "dev/accel/accel1").unlink()
-        running.sees(lambda: host.devices("acme.example-npu.json") == {"0", "0000:41:00.0", "npu0", "all"})
-        assert host.devices() == {"0", "1", "all"}
+def test_doctor_reports_a_defect_of_the_code_for_nodes(with_guests: Run, mixed: Path, guests: Path) -> None:
+    like_acme(guests, "guest", method("missing_nodes(self, context)", RAISE))
+    for number in range(2):
+        (mixed / f"dev/accel/accel{number}").unlink()
+    done = with_guests("doctor", "--vendor", "guest", "--vendor", "nvidia")
+    assert "Traceback" not in done.err
+    assert (
+        done.out.count("the code for guest (cdigen_guest:VENDOR) failed: RuntimeError: broken in two lines")
+        == 1
+    )
+
+
+def test_create_nodes_creates_the_nodes_of_other_vendors_if_a_vendor_is_broken(
+    with_guests: Run, mixed: Path, guests: Path
+) -> None:
+    (mixed / "sys/module/acme_npu").mkdir(parents=True, exist_ok=True)
+    like_acme(guests, "guest", BOOT_NODES)
+    configure(mixed, "vendors: [guest, nvidia]\n")
+    (mixed / "dev/nvidia0").unlink()
+    done = with_guests("create-nodes")
+    assert "Traceback" not in done.err
+    assert "the code for guest (cdigen_guest:VENDOR) failed: ZeroDivisionError" in done.err
+    assert (mixed / "dev/nvidia0").exists()
 
 
 # The vendors whose code runs.
@@ -193,7 +211,7 @@ NO_VENDORS = {
     "raises at import": (RAISE, "RuntimeError: broken in two lines"),
     "ends the program": ("import sys; sys.exit(0)", "sys.exit(0)"),
     "no such name": ("OTHER = 1", "has no attribute 'VENDOR'"),
-    "lacks nearly all": ("class V: NAME = 'guest'\nVENDOR = V()", "lacks CDI_VENDOR, NAMINGS,"),
+    "lacks nearly all": ("class V: NAME = 'guest'\nVENDOR = V()", "lacks ['CDI_VENDOR', 'MODULES'"),
     "no text at all": ("\0", "cannot be loaded"),
 }
 ODD_VENDORS = {
@@ -204,25 +222,25 @@ ODD_VENDORS = {
     "a naming that is no word": ("NAMINGS = ('Colour of it',)", "'Colour of it'"),
     "no namings": ("NAMINGS = ()", "has no NAMINGS"),
     "one text for a tuple": ("NAMINGS = 'index'", "NAMINGS"),
-    "options that are none": ("OPTIONS = ('fast',)", "OPTIONS"),
+    "options that are none": ("OPTIONS = ('fast',)", "OPTIONS[0] is not of the type VendorOption"),
 }
 BAD_DISCOVERIES = {
     "raises": (RAISE, "RuntimeError: broken in two lines"),
     "ends the program": ("raise SystemExit(0)", "sys.exit(0)"),
-    "a text": ("return 'two NPUs'", "str, not Inventory"),
-    "nothing": ("return None", "NoneType, not Inventory"),
+    "a text": ("return 'two NPUs'", "discover() is not of the type Inventory"),
+    "nothing": ("return None", "discover() is not of the type Inventory"),
     "numbers for devices": (
         "from cdigen.value import replace\nreturn replace(super().discover(context), accelerators=(1, 2))",
         "accelerators[0]",
     ),
     "another's inventory": (
         "from cdigen.value import replace\nreturn replace(super().discover(context), vendor='nvidia')",
-        "$.vendors.guest.vendor",
+        "an inventory of the vendor 'nvidia'",
     ),
 }
 BAD_EDITS = {
     "raises": (RAISE, "RuntimeError: broken in two lines"),
-    "a list": ("return [1]", "list, not a tuple"),
+    "a list": ("return [1]", "edits()[0] is not of the type Draft"),
     "another's kind": (
         """\
 from cdigen.value import replace
@@ -241,11 +259,6 @@ return tuple(replace(one, payload=payload) for one in super().edits(inventory, p
         for prefix in ("/usr/lib", "/", "opt/acme", "/opt/acme/../../usr", "/opt/acme/")
     },
 }
-
-
-def method(signature: str, body: str) -> str:
-    lines = "\n".join(f"    {line}" for line in body.splitlines())
-    return f"def {signature}:\n{lines}"
 
 
 def both(with_guests: Run, *options: str) -> Done:
@@ -318,81 +331,3 @@ def test_inspect_json_of_a_broken_vendor_is_one_document_with_a_finding(
     done = with_guests("inspect", "--vendor", "guest", "--json")
     assert done.code == 3
     assert "vendor-defect" in json.dumps(done.json)
-
-
-# Broken vendors in the daemon.
-
-
-def status_of(running: Any, name: str) -> dict[str, Any]:
-    return next(one for one in running.status["vendors"] if one["vendor"] == name)
-
-
-# Name of a vendor -> its defect. One daemon loads all these vendors.
-BROKEN = {
-    "reader": method("discover(self, context)", RAISE),
-    "counter": method("discover(self, context)", "return 7"),
-    "watcher": method("watches(self, context)", RAISE),
-    "lister": method("watches(self, context)", "return ('/dev/accel',)"),
-    "creator": method("missing_nodes(self, context)", RAISE),
-    "thief": "CDI_VENDOR = 'nvidia.com'",
-}
-
-
-def test_the_daemon_serves_other_vendors_if_several_vendors_are_broken(tmp_path: Path, guests: Path) -> None:
-    host = Host(tmp_path / "host").make()
-    lay_npus(host.root)
-    for name, body in BROKEN.items():
-        like_acme(guests, name, body)
-    host.configure(f"vendors: [{', '.join(BROKEN)}, nvidia]\n")
-    with daemon(host, PYTHONPATH=str(guests)) as running:
-        running.rests()
-        host.remove_gpu(1)
-        running.sees(lambda: host.devices() == {"0", "all"})
-        assert status_of(running, "nvidia")["state"] == "ready"
-        for name in ("reader", "counter", "thief"):
-            assert name in status_of(running, name)["reason"]
-        # Other vendors have valid inventories. Of vendors with the same devices, the first vendor is used.
-        assert len(host.devices("watcher.example-npu.json")) == 7
-        for name in ("lister", "creator"):
-            assert "is the node of watcher's NPU 0" in status_of(running, name)["reason"]
-        assert running.stop()[0] == 0
-        assert "Traceback" not in running.text
-
-
-@pytest.mark.parametrize("name", ["lister", "creator"])
-def test_the_daemon_serves_a_vendor_whose_method_watches_or_missing_nodes_fails(
-    tmp_path: Path, guests: Path, name: str
-) -> None:
-    host = Host(tmp_path / "host").make()
-    lay_npus(host.root)
-    like_acme(guests, name, BROKEN[name])
-    host.configure(f"vendors: [{name}]\n")
-    with daemon(host, PYTHONPATH=str(guests)) as running:
-        running.sees(lambda: len(host.devices(f"{name}.example-npu.json")) == 7)
-
-
-def test_the_daemon_reports_why_a_vendor_cannot_be_loaded(tmp_path: Path, guests: Path) -> None:
-    host = Host(tmp_path / "host").make()
-    vendor(guests, "guest", "import there_is_no_such_module")
-    host.configure("vendors: [guest, nvidia]\n")
-    with daemon(host, PYTHONPATH=str(guests)) as running:
-        running.sees(lambda: host.devices() == {"0", "1", "all"})
-        assert "there_is_no_such_module" in status_of(running, "guest")["reason"]
-
-
-def test_the_daemon_keeps_the_spec_of_a_vendor_whose_method_edits_fails(tmp_path: Path, guests: Path) -> None:
-    """The second start of the daemon runs other code, as after an upgrade of the vendor's package."""
-    host = Host(tmp_path / "host").make()
-    lay_npus(host.root)
-    good = "return super().edits(inventory, profiles)"
-    like_acme(guests, "guest", method("edits(self, inventory, profiles)", good))
-    host.configure("vendors: [guest, nvidia]\n")
-    with daemon(host, PYTHONPATH=str(guests)) as running:
-        running.sees(lambda: host.devices("guest.example-npu.json"))
-    file = guests / "cdigen_guest.py"
-    file.write_text(file.read_text().replace(good, RAISE))
-    with daemon(host, PYTHONPATH=str(guests)) as running:
-        running.rests()
-        host.remove_gpu(1)
-        running.sees(lambda: host.devices() == {"0", "all"})
-        assert len(host.devices("guest.example-npu.json")) == 7

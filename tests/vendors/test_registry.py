@@ -7,25 +7,51 @@ from typing import TYPE_CHECKING
 import pytest
 from support.hosts.added_vendors import minimal, vendor
 from support.hosts.nvidia import places
+from support.paths import REPOSITORY
 
+from cdigen.kernellog.drivers import BEGINNINGS
 from cdigen.model.errors import ConfigError, HostError
 from cdigen.pipeline import discovery, generate
-from cdigen.vendors import plugin, registry
+from cdigen.value import replace
+from cdigen.vendors import registry
+from cdigen.vendors.base import Vendor
+from cdigen.vendors.plugin_values import VendorPackage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from support.command.fixtures import Run
 
+MEMBERS = [name for name in Vendor.__annotations__ if name != "problem"]
+OPTIONAL = MEMBERS[MEMBERS.index("diagnostics") + 1 :]
 DEFECTIVE = "raise RuntimeError('two\\nlines')"
 
 
 @pytest.mark.parametrize("name", list(registry.VENDORS))
-def test_a_vendor_of_the_tree_matches_the_registry(name: str) -> None:
-    loaded = registry.load(name)
-    assert registry.VENDORS[name][0] == loaded.CDI_VENDOR
-    assert name == loaded.NAME
-    assert all(hasattr(loaded, needed) for needed in plugin.NEEDED)
+def test_a_vendor_of_the_tree_matches_its_row(name: str) -> None:
+    loaded, row = registry.load(name), registry.VENDORS[name]
+    assert (name, row.cdi_vendors[0]) == (loaded.NAME, loaded.CDI_VENDOR)
+    for member in OPTIONAL:
+        folder = REPOSITORY / f"cdigen/vendors/{name}"
+        module = folder / member.lower() / "__init__.py", folder / f"{member.lower()}.py"
+        assert any(file.exists() for file in module) == (member in row.members)
+        assert (registry._member(member, name) is not None) == (member in row.members)
+
+
+@pytest.mark.parametrize("name", list(registry.VENDORS))
+def test_the_members_of_a_vendor_of_the_tree_have_the_types_of_the_protocol(name: str) -> None:
+    """The same checks apply to the vendors of other packages."""
+    members = {member: registry._member(member, name) for member in registry.VENDORS[name].members}
+    full = replace(registry.load(name), **members)
+    found = VendorPackage().vendor(lambda: full)
+    assert found.CDI_VENDOR == full.CDI_VENDOR
+    assert {member for member in OPTIONAL if getattr(found, member)} == set(registry.VENDORS[name].members)
+
+
+@pytest.mark.parametrize("name", list(registry.VENDORS))
+def test_the_program_that_reads_the_kernel_log_forwards_the_lines_of_each_driver(name: str) -> None:
+    for module in registry.load(name).MODULES:
+        assert f"{module} 0000:01:00.0: ".encode().startswith(BEGINNINGS)
 
 
 def test_a_vendor_can_have_kinds_with_further_cdi_vendor_names() -> None:
@@ -60,7 +86,7 @@ def test_a_vendor_that_no_package_has_is_rejected() -> None:
     ("code", "name", "problem"),
     [
         ("raise ImportError('broken')", "added", "ImportError: broken"),
-        ("class VENDOR: NAME = 'added'", "added", "lacks CDI_VENDOR, NAMINGS"),
+        ("class VENDOR: NAME = 'added'", "added", "lacks ['CDI_VENDOR', 'MODULES'"),
         (minimal(), "other", "has another NAME: 'added'"),
         (minimal(cdi_vendor="nvidia.com"), "added", "'nvidia.com'"),
         (minimal(cdi_vendor="management.nvidia.com"), "added", "'management.nvidia.com'"),
@@ -82,7 +108,8 @@ def test_a_defect_of_a_vendor_fails_only_this_vendor(packages: Path, tmp_path: P
     vendor(packages, "added", minimal(discover=DEFECTIVE))
     _, failures = discovery.discover(("added", "amd"), places(tmp_path))
     assert (failures["added"].kind, failures["amd"].kind) == ("vendor-defect", "driver-not-loaded")
-    assert failures["added"].message == "the code for added failed: RuntimeError: two lines"
+    text = "the code for added (cdigen_added:VENDOR) failed: RuntimeError: two lines"
+    assert failures["added"].message == text
 
 
 def test_a_defect_in_edits_is_an_error_of_the_vendors_kind(packages: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from support.values.health_devices import health_of
 from cdigen.vendors import registry
 from cdigen.vendors.amd.health.causes import LINES as AMD_LINES
 from cdigen.vendors.intel.health.causes import LINES as INTEL_LINES
+from cdigen.vendors.kernel.modules import load_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +31,7 @@ def test_the_health_code_of_a_vendor_is_registered(vendor: str) -> None:
     ("vendor", "lines"), [("amd", [line for line in AMD_LINES if line.cause]), ("intel", INTEL_LINES)]
 )
 def test_every_reported_cause_has_one_rule(vendor: str, lines: Sequence[Line]) -> None:
-    causes = [rule.cause for rule in health_of(vendor).CAUSES]
+    causes = [rule.cause for rule in health_of(vendor).causes]
     assert len(causes) == len(set(causes))
     assert {line.cause for line in lines} <= set(causes)
 
@@ -39,11 +40,11 @@ def test_every_reported_cause_has_one_rule(vendor: str, lines: Sequence[Line]) -
 def test_each_load_of_the_driver_has_a_different_identifier(root: Path, vendor: str, module: str) -> None:
     amd_tree.write(root, amd_tree.mi210(1))
     intel_tree.lay(root, intel_tree.one_of_each_driver()[0])
-    health, where = health_of(vendor), places(root)
-    before = health.load(where)
+    host, modules = places(root).host, health_of(vendor).modules
+    before = load_of(host, *modules)
     assert before
     folder = root / "sys/module" / module
     folder.rename(folder.with_name("gone"))
-    assert health.load(where) == ""
+    assert load_of(host, *modules) == ""
     folder.mkdir()
-    assert health.load(where) not in {"", before}
+    assert load_of(host, *modules) not in {"", before}

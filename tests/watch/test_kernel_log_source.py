@@ -81,6 +81,18 @@ def test_a_record_contains_the_kernels_name_of_the_device(source: KernelLogSourc
     assert (found.text, found.device) == (AMDGPU, "+pci:0000:c1:00.0")
 
 
+def test_lines_of_another_packages_driver_are_received(
+    log: FakeLog, tmp_path: Path, recorder: TriggerRecorder
+) -> None:
+    own = KernelLogSource(
+        socket_path=str(tmp_path / "none.sock"), log=str(log.path), drivers=("acme_npu", "other")
+    )
+    source = recorder.start(own)
+    log.write(record("acme_npu 0000:41:00.0: engine 3 hung", 9))
+    (found,) = received(source, 1)
+    assert found.text == "acme_npu 0000:41:00.0: engine 3 hung"
+
+
 def test_lost_records_are_counted(source: KernelLogSource, log: FakeLog) -> None:
     log.write(record(XID[0], 7), record("usb 1-1: new device", 9), record(XID[1], 19))
     lost = 0

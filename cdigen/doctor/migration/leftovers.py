@@ -5,8 +5,9 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.doctor.kubelet_sockets import kind_of, resource_of
+from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, is_of_nvidia
 from cdigen.doctor.migration.result import Leftover
-from cdigen.doctor.other_tools import PODMAN_HOOKS, REFRESH_UNITS, is_enabled, is_of_nvidia
+from cdigen.doctor.other_tools import is_enabled
 from cdigen.doctor.spec_documents import own_file, was_ours
 from cdigen.runtimes.installed import FOLDERS
 

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-from cdigen.kubelet.resources.naming import UNDIVIDED
-from cdigen.value import frozen
+from cdigen.vendors.classes import GPU
+from cdigen.vendors.labels import MEMORY, MPS, NONE, TIME_SLICING, LabelledDevice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from cdigen.kubelet.resources.model import Resource, Unit
-    from cdigen.model.inventory import Accelerator, Inventory, Partition
+    from cdigen.model.inventory import Accelerator, Inventory
 
     Key = tuple[str, str, int]
 
-# The sharing strategies with NVIDIA's names (k8s-device-plugin, api/config/v1), and the strategy ``memory``.
-NONE, TIME_SLICING, MPS, MEMORY = "none", "time-slicing", "mps", "memory"
-GPU = "gpu"
+# The only GPU of a host whose driver presents all GPUs as one device (``resources.naming``).
 _ONE = (GPU, "", 0)
-
-
-@frozen
-class LabelledDevice:
-    """The GPU ``gpu`` of ``vendor``, or a ``partition`` of this GPU, as a device of ``resource``.
-
-    ``replicas`` is the number of replicas, or 0 for memory units. ``sharing`` is the sharing strategy of the
-    device.
-    """
-
-    vendor: str
-    gpu: Accelerator
-    partition: Partition | None
-    resource: str
-    replicas: int
-    sharing: str
-
-    @property
-    def profile(self) -> str:
-        """The profile of the partition ("1g.10gb"), or "" for a whole GPU."""
-        return self.partition.profile if self.partition else ""
 
 
 def labelled_devices(
     resources: Iterable[Resource], inventories: Mapping[str, Inventory]
 ) -> tuple[LabelledDevice, ...]:
-    """Return the GPUs and partitions of INVENTORIES that are in RESOURCES, healthy or not."""
+    """Return the devices and partitions of INVENTORIES that are in RESOURCES, healthy or not."""
     owners = {key: vendor for vendor, one in inventories.items() for key in _keys(one)}
     found: list[LabelledDevice] = []
     for resource in resources:
@@ -73,9 +50,9 @@ def labelled_devices(
 
 
 def _keys(inventory: Inventory) -> list[Key]:
-    if inventory.mode in UNDIVIDED and not inventory.accelerators:
+    if inventory.is_undivided and not inventory.accelerators:
         return [_ONE]
-    return [_key(gpu) for gpu in inventory.accelerators if gpu.device_class == GPU]
+    return [_key(gpu) for gpu in inventory.accelerators]
 
 
 def _key(gpu: Accelerator) -> Key:

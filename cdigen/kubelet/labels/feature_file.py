@@ -13,7 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cdigen.kubelet.labels.label_values import Label
+    from cdigen.vendors.labels import Label
+
 
 FOLDER = "/etc/kubernetes/node-feature-discovery/features.d"
 MAX_BYTES = 64 << 10

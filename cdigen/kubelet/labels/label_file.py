@@ -17,8 +17,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from cdigen.kubelet.labels.label_values import Label
     from cdigen.store.directory import Directory
+    from cdigen.vendors.labels import Label
 
 # Labels exist for at most this time after the end of this process, so a restart removes no labels. NFD reads
 # the file once a minute.

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from cdigen.kubelet.labels import amd_intel, nvidia
 from cdigen.kubelet.labels.devices import labelled_devices
-from cdigen.kubelet.labels.label_values import is_label
 from cdigen.value import frozen
+from cdigen.vendors import registry
+from cdigen.vendors.labels import LabelSource, is_label
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdigen.kubelet.labels.label_values import Label
     from cdigen.kubelet.resources.model import Resource
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.labels import Label
 
 
 @frozen
@@ -31,28 +32,25 @@ class NodeResources:
     machine: str = ""
 
 
-def node_labels(node: NodeResources) -> tuple[Label, ...]:
-    """Return the labels of a node, sorted by name, as pairs of name and value that Kubernetes accepts.
+def node_labels(node: NodeResources) -> tuple[tuple[Label, ...], tuple[Finding, ...]]:
+    """Return the labels of a node, sorted by name, and findings on vendors whose code failed.
 
-    A device is included if it is in a resource. An unhealthy device is included, because the node's capacity
-    also includes the device.
+    The labels are pairs of name and value that Kubernetes accepts. A device is included if it is in a
+    resource. An unhealthy device is included, because the node's capacity also includes the device.
     """
     devices = labelled_devices(node.resources, node.inventories)
-    by_vendor = {vendor: [each for each in devices if each.vendor == vendor] for vendor in node.inventories}
     found: list[Label] = []
-    for vendor, own in by_vendor.items():
-        inventory = node.inventories[vendor]
-        has_driver = node.running.get(vendor, "") in {"", inventory.driver.version}
-        if vendor == "nvidia":
-            found += nvidia.labels(
-                own,
-                inventory,
-                mig_strategy=node.mig_strategy,
-                machine=node.machine,
-                has_driver=has_driver,
-            )
-        elif vendor == "amd":
-            found += amd_intel.amd(own, inventory.driver, has_driver=has_driver)
-        elif vendor == "intel":
-            found += amd_intel.intel(own)
-    return tuple(sorted({name: value for name, value in found if is_label((name, value))}.items()))
+    failures: list[Finding] = []
+    for vendor, inventory in node.inventories.items():
+        labels = registry.labels(vendor)
+        source = LabelSource(
+            devices=tuple(each for each in devices if each.vendor == vendor),
+            inventory=inventory,
+            has_driver=node.running.get(vendor, "") in {"", inventory.driver.version},
+            mig_strategy=node.mig_strategy,
+            machine=node.machine,
+        )
+        with registry.reporting(vendor, failures):
+            found += labels(source) if labels is not None else ()
+    kept = {name: value for name, value in found if is_label((name, value))}
+    return tuple(sorted(kept.items())), tuple(failures)

@@ -29,7 +29,6 @@ _DIGITS = 7
 _MAX_GPU = MAX_ID - len(MEMORY) - _DIGITS
 _DIGEST = 12
 _CLASS = "gpu"
-_NVIDIA = "nvidia"
 
 
 @frozen
@@ -143,7 +142,7 @@ def _chosen(
         elif each.device.vendor != vendor:
             text = f"annotations name a GPU only by its index, and a GPU of {vendor} may have the same index"
             found.append(_left_out(each, text))
-        elif settings.mps and vendor != _NVIDIA:
+        elif settings.mps and not each.names.supports_mps:
             found.append(_left_out(each, "MPS supports NVIDIA's devices only"))
         else:
             chosen.append(each)
@@ -216,8 +215,8 @@ def _without_unit(candidate: NamingCandidate, mib: int, size: int) -> Finding:
         return finding("warning", "shared-memory-unit", candidate.device, text)
     text = "is not advertised: it is shared by memory, and the size of its memory is unknown"
     hint = "select other GPUs in 'kubelet: {shared_memory: {devices}}'"
-    if candidate.device.vendor == _NVIDIA:
-        hint = f"install the Python module pynvml for the daemon and set 'nvml: auto', or {hint}"
+    if candidate.names.memory_hint:
+        hint = f"{candidate.names.memory_hint}, or {hint}"
     return finding("error", "shared-memory-unknown", candidate.device, text, hint)
 
 

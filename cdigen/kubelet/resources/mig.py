@@ -107,8 +107,7 @@ def _by_gpu(candidates: Iterable[NamingCandidate]) -> tuple[list[list[NamingCand
 
 
 def _name(candidate: NamingCandidate) -> str:
-    names, gpu, partition = candidate.names, candidate.device.accelerator, candidate.device.partition
-    profile = partition.profile if partition is not None else names.profile_of(gpu)
+    names, profile = candidate.names, candidate.profile
     if not profile or not names.partition:
         return names.name
-    return names.partition.format(profile=profile.replace("+", "."))
+    return names.partition.replace("{profile}", profile.replace("+", "."))

@@ -8,6 +8,8 @@ index is removed. Names with an index are used only if specs have no other name 
 
 from __future__ import annotations
 
+from functools import partial
+
 from cdigen.kubelet.resources.model import MAX_ID, REPLICA
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
 
 # Replicas add REPLICA and a number to an id.
 _SUFFIX = len(f"{REPLICA}4999")
-# The modes of WSL and Tegra hosts, whose driver presents all GPUs as one device.
-UNDIVIDED = ("wsl", "csv")
 
 
 @frozen
@@ -41,7 +41,9 @@ class NamingCandidate:
     ``names`` are the vendor's names of the device's resource. ``cdi_names`` are the names in specs that
     inject only this device, with the most lasting name first. If ``cdi_names`` is empty, no container can
     have the device now. ``handles`` are the words by which a configuration can name the device, in lower
-    case. A partition also has the handles of its GPU.
+    case. A partition also has the handles of its GPU. ``profile`` is the profile of the partition, or the
+    profile in the name of the whole device's resource, or "". ``named_gb`` is the memory size of a whole
+    device in GB by its model, or None.
     """
 
     id: str
@@ -49,6 +51,8 @@ class NamingCandidate:
     names: ResourceNames
     cdi_names: tuple[str, ...]
     handles: frozenset[str]
+    profile: str
+    named_gb: int | None
 
     @property
     def is_split(self) -> bool:
@@ -65,53 +69,65 @@ def candidates(
     """
     devices = (*known_devices(inventories, profiles), *_undivided(inventories, profiles))
     owners = devices_by_name(devices)
+
+    def is_usable_name(name: str) -> bool:
+        return len(owners.get(name, ())) <= 1 and is_in_spec(name)
+
     made: list[NamingCandidate] = []
     found: list[Finding] = []
     for vendor, inventory in inventories.items():
-        rows = registry.resource_names(vendor) or _by_kind(vendor, inventory)
-        left_out = {row: row.left_out(inventory.accelerators) for row in rows}
-        handles: dict[str, frozenset[str]] = {}
-        for device in devices:
-            if device.vendor != vendor:
-                continue
-            gpu = device.accelerator
-            row = _row(rows, gpu)
-            if row is None:
-                found += _unnamed(rows, device)
-                continue
-            key = gpu.address or str(gpu.index)
-            own = handles[key] | _handles(device) if device.partition and key in handles else _handles(device)
-            handles.setdefault(key, own)
-            if reason := left_out[row].get(gpu.address):
-                found.append(finding("info", "resource-left-out", device, f"is not advertised: {reason}"))
-                continue
-            own_names = [name for name in device.names if len(owners.get(name, ())) <= 1 and is_in_spec(name)]
-            made.append(
-                NamingCandidate(
-                    id=_id(device),
-                    device=device,
-                    names=row,
-                    cdi_names=tuple(sorted(own_names, key=lambda name: _changeability(device, name))),
-                    handles=own,
-                )
-            )
+        own = [device for device in devices if device.vendor == vendor]
+        with registry.reporting(vendor, found):
+            of_vendor, more = _candidates_of(inventory, own, is_usable_name)
+            made += of_vendor
+            found += more
     return _distinct(made, found)
+
+
+def _candidates_of(
+    inventory: Inventory, devices: Iterable[KnownDevice], is_usable_name: IsInSpec
+) -> tuple[list[NamingCandidate], list[Finding]]:
+    """Return the candidates for DEVICES of INVENTORY, and findings on the other devices."""
+    made: list[NamingCandidate] = []
+    found: list[Finding] = []
+    rows = registry.resource_names(inventory.vendor) or _by_kind(inventory)
+    left_out = {row: row.left_out(inventory.accelerators) for row in rows}
+    handles: dict[str, frozenset[str]] = {}
+    for device in devices:
+        gpu, partition = device.accelerator, device.partition
+        row = _row(rows, gpu)
+        if row is None:
+            found += _unnamed(rows, device)
+            continue
+        key, unit_id = gpu.address or str(gpu.index), _id(device, row)
+        own = _handles(device, unit_id) | (handles.get(key, frozenset()) if partition else frozenset())
+        handles.setdefault(key, own)
+        if reason := left_out[row].get(gpu.address):
+            found.append(finding("info", "resource-left-out", device, f"is not advertised: {reason}"))
+            continue
+        names = sorted(filter(is_usable_name, device.names), key=partial(_changeability, device))
+        made.append(
+            NamingCandidate(
+                id=unit_id,
+                device=device,
+                names=row,
+                cdi_names=tuple(names),
+                handles=own,
+                profile=partition.profile if partition else row.profile_of(gpu),
+                named_gb=None if partition else row.memory_gb(gpu.model),
+            )
+        )
+    return made, found
 
 
 def _undivided(inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...]) -> Iterator[KnownDevice]:
     """Yield the single GPU of a WSL or Tegra host, whose inventory has no accelerators."""
     for vendor, inventory in inventories.items():
         groups = [group for group in inventory.groups if group.device_class == GPU and group.devices]
-        if inventory.mode not in UNDIVIDED or inventory.accelerators or not groups:
+        if not inventory.is_undivided or inventory.accelerators or not groups:
             continue
         gpu = Accelerator(
-            index=0,
-            address="",
-            model=inventory.mode,
-            uuid=None,
-            minor=None,
-            nodes=groups[0].devices[0].nodes,
-            usable=True,
+            index=0, address="", model=inventory.mode, nodes=groups[0].devices[0].nodes, usable=True
         )
         kinds = [f"{registry.cdi_vendor(vendor)}/{profile.device_class}" for profile in profiles]
         names = tuple(f"{kind}={device.name}" for kind in kinds for device in groups[0].devices)
@@ -133,10 +149,10 @@ def _distinct(
     return tuple(kept.values()), tuple(found)
 
 
-def _by_kind(vendor: str, inventory: Inventory) -> tuple[ResourceNames, ...]:
-    """Return the CDI kinds as resource names, for the devices of a vendor from another package."""
+def _by_kind(inventory: Inventory) -> tuple[ResourceNames, ...]:
+    """Return the CDI kinds as resource names, for the devices of a vendor without RESOURCES."""
     classes = dict.fromkeys(gpu.device_class for gpu in inventory.accelerators)
-    part = registry.cdi_vendor(vendor)
+    part = registry.cdi_vendor(inventory.vendor)
     return tuple(ResourceNames(device_class=each, name=f"{part}/{each}") for each in classes)
 
 
@@ -161,7 +177,7 @@ def _unnamed(rows: Iterable[ResourceNames], device: KnownDevice) -> Iterator[Fin
         yield finding("info", "resource-left-out", device, text)
 
 
-def _id(device: KnownDevice) -> str:
+def _id(device: KnownDevice, names: ResourceNames) -> str:
     """Return the id of DEVICE for the kubelet.
 
     NVIDIA's plugin uses UUIDs. AMD's plugin uses PCI addresses and amdgpu_xcp_<n>. When cdigen replaces such
@@ -169,11 +185,14 @@ def _id(device: KnownDevice) -> str:
     """
     gpu, partition = device.accelerator, device.partition
     # All partitions of an AMD GPU can have the same unique id.
-    has_uuids = device.vendor == "nvidia"
-    whole = (gpu.uuid if has_uuids else "") or gpu.address or f"{device.vendor}-{gpu.device_class}{gpu.index}"
+    whole = (
+        (gpu.uuid if names.has_uuid_ids else "")
+        or gpu.address
+        or f"{device.vendor}-{gpu.device_class}{gpu.index}"
+    )
     if partition is None:
         return _short(whole)
-    if has_uuids:
+    if names.has_uuid_ids:
         return _short(partition.uuid or f"{whole}:{partition.instance.replace('/', '-')}")
     return _short(partition.instance or f"{whole}:{partition.label}")
 
@@ -207,9 +226,9 @@ def _plain(text: str) -> str:
     return text.casefold().replace(":", "-").replace(".", "-")
 
 
-def _handles(device: KnownDevice) -> frozenset[str]:
+def _handles(device: KnownDevice, unit_id: str) -> frozenset[str]:
     part = device.partition
-    words = {_id(device), device.uuid, device.name, *device.names, part.instance if part else ""}
+    words = {unit_id, device.uuid, device.name, *device.names, part.instance if part else ""}
     words |= {part.address} if part else {device.accelerator.address}
     words |= {name.partition("=")[2] for name in (device.name, *device.names)}
     return frozenset(word.casefold() for word in words if word)

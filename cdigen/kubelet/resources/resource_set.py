@@ -112,7 +112,6 @@ def _named(
     by_vendor: dict[str, list[NamingCandidate]] = {}
     order: list[str] = []
     found: list[Finding] = []
-    strategies = {"nvidia": settings.mig_strategy, "amd": settings.amd_strategy}
     for candidate in known:
         rows = () if candidate.is_split else settings.resources
         row = select(rows, candidate)
@@ -128,8 +127,10 @@ def _named(
             placed[candidate.id] = (candidate, row.name, row.kind)
         else:
             by_vendor.setdefault(candidate.device.vendor, []).append(candidate)
-    for vendor, rest in by_vendor.items():
-        named, more = mig.named(rest, strategies.get(vendor, "mixed"))
+    strategies = {"mig_strategy": settings.mig_strategy, "amd_strategy": settings.amd_strategy}
+    for rest in by_vendor.values():
+        keys = (each.names.strategy_key for each in rest)
+        named, more = mig.named(rest, next((strategies[key] for key in keys if key in strategies), "mixed"))
         found += more
         placed |= {candidate.id: (candidate, name, "") for candidate, name in named}
     return [placed[each] for each in order if each in placed], found

@@ -45,9 +45,8 @@ def memory_gb(candidate: NamingCandidate) -> int | None:
     has 15 GiB for programs. NVML reports the size later than the kernel reports the model.
     """
     gpu, partition = candidate.device.accelerator, candidate.device.partition
-    if partition is None:
-        named_gb = candidate.names.memory_gb(gpu.model)
-    else:
+    named_gb = candidate.named_gb
+    if partition is not None:
         found = _OF_PROFILE.search(partition.profile)
         named_gb = int(found[1]) if found else None
     mib = (partition or gpu).memory_mib

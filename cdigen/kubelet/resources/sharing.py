@@ -63,7 +63,7 @@ def _problem(row: SharingRow, candidate: NamingCandidate, name: str) -> str:
         return f"{name} has more than {MAX_NAME} characters after the slash, which Kubernetes does not allow"
     if not row.mps:
         return ""
-    if candidate.device.vendor != "nvidia":
+    if not candidate.names.supports_mps:
         return "MPS supports NVIDIA's devices only"
     if candidate.device.partition is not None:
         return "MPS does not support MIG instances"

@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 
 from cdigen.host.root import shown
-from cdigen.model.view import DEFAULT_TARGET, view_target
+from cdigen.model.view import DEFAULT_KIND, DEFAULT_TARGET, view_target
 from cdigen.nri.decision.privileged import is_privileged
 from cdigen.nri.decision.request import is_nvidia
 
@@ -36,7 +36,7 @@ _NODES = {
 # sign of a GPU. WSL2 has one node for the GPUs of all vendors, so the driver's files show the vendor.
 _GPUS = r"/dev/(?:nvidia[0-9]+|nvhost-gpu|nvgpu/igpu[0-9]+/.+)"
 _WSL = "/dev/dxg"
-GPU = "nvidia.com/gpu"
+GPU = DEFAULT_KIND
 # Kinds of NVIDIA GPUs. The specs come from cdigen, NVIDIA's toolkit (also runtime.nvidia.com/gpu and
 # management.nvidia.com/gpu), NVIDIA's device plugin (k8s.device-plugin.nvidia.com/gpu) and its DRA driver
 # (k8s.gpu.nvidia.com/claim). The pattern does not match channels (k8s.compute-domain.nvidia.com), devices

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 
 from cdigen.model.names import full_pci_address
+from cdigen.model.view import DEFAULT_KIND
 from cdigen.nri.decision.refusal import InjectionRefusal
 from cdigen.nri.decision.requirements import DriverFacts
-from cdigen.value import frozen
-from cdigen.vendors.nvidia.cuda import served
-from cdigen.vendors.nvidia.model_names import arch_of, brands_of
+from cdigen.value import frozen, replace
+from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Accelerator, Inventory, Partition
 
-VENDOR = "nvidia"
+# The vendor of the GPUs in NVIDIA_VISIBLE_DEVICES.
+VENDOR = registry.vendor_of(DEFAULT_KIND, registry.VENDORS)
 ALL = "all"
 # The modes in which the driver is the kernel module nvidia. In these modes, the name of the device node ends
 # with the minor number.
@@ -150,14 +151,15 @@ def host_gpus_of(inventory: Inventory | None, problem: str = "") -> HostGpus:
     """Return the GPUs in INVENTORY; PROBLEM is the reason if INVENTORY is None."""
     if inventory is None:
         return HostGpus(problem=problem or "the inventory has no NVIDIA GPUs")
-    common = DriverFacts(cuda=served(inventory), driver=inventory.driver.version)
+    driver, api = inventory.driver.version, registry.driver_api(inventory.vendor)
+    common = DriverFacts(cuda=api.version(inventory) if api else "", driver=driver)
     # In other modes, the minor number is not the number in the name of the device node.
     has_nodes = inventory.mode in PCI_MODES
     gpus: list[HostGpu] = []
     for gpu in inventory.accelerators:
-        facts = DriverFacts(
-            cuda=common.cuda, driver=common.driver, arch=arch_of(gpu.model), brands=brands_of(gpu.model)
-        )
+        facts = common
+        if api is not None:
+            facts = replace(common, arch=api.architecture(gpu.model), brands=api.brands(gpu.model))
         nodes = (f"/dev/nvidia{gpu.minor}",) if has_nodes and gpu.minor is not None else ()
         instances = tuple(_instance(gpu, part, facts, nodes) for part in gpu.partitions)
         whole = HostGpu(

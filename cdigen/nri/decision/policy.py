@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.vendor_variables import VendorVariables
     from cdigen.nri.pods import Container, Pod
 
-NVIDIA = "nvidia.com"
+# The vendor part of the GPU kinds.
+_VENDOR = DEFAULT_KIND.partition("/")[0]
 # The sources of requests.
 ANNOTATION, MOUNTS, ENVIRONMENT = "annotation", "mounts", "environment"
 # The kinds of SWITCHES, without the kind of NVSwitches, which is a management kind.
@@ -143,7 +144,7 @@ def policy_of(settings: Settings) -> InjectionPolicy:
 def _kinds_of(profiles: tuple[Profile, ...]) -> tuple[GpuKind, ...]:
     return tuple(
         GpuKind(
-            kind=f"{NVIDIA}/{profile.device_class}",
+            kind=f"{_VENDOR}/{profile.device_class}",
             capabilities=(*(profile.capabilities or CAPABILITIES), *(("compat32",) * profile.compat32)),
         )
         for profile in profiles

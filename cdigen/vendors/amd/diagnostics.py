@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode, Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 PCI_VENDOR = 0x1002
 

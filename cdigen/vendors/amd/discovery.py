@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from cdigen.host import sysfs
+from cdigen.host.procfs import read_line
 from cdigen.model.errors import HostError
-from cdigen.model.inventory import Inventory
+from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
-from cdigen.vendors.amd.npu import read_npus
+from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.modules import read_driver
 from cdigen.vendors.kernel.pci_place import placed
 from cdigen.vendors.kernel.scan import NodeScan
@@ -14,8 +16,8 @@ from cdigen.vendors.kernel.scan import NodeScan
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import Accelerator, DriverFile, ProbeResult
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.model.inventory import DriverFile, ProbeResult
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.kernel.nodes import NodeReader
 
 # The rules of findings about a GPU or partition that has no CDI device.
@@ -24,6 +26,8 @@ _OF_GPUS = {
     *("partition-without-kfd", "partition-without-gpu", "partition-contradiction"),
 }
 _OF_NODES = {"gpu-node-missing", "control-node-missing", "accel-node-missing", "accel-without-node"}
+# PCI device number -> model (drivers/accel/amdxdna/amdxdna_pci_drv.c, pci_ids).
+_MODELS = {"0x1502": "Ryzen AI NPU (Phoenix, Hawk Point)", "0x17f0": "Ryzen AI NPU (Strix, Krackan)"}
 
 
 def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
@@ -53,7 +57,6 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
         vendor="amd",
         driver=driver,
         accelerators=placed(context.host, (*gpus, *npus)),
-        nodes=(),
         files=files,
         searched=searched,
         findings=tuple(scan.collector.findings),
@@ -70,11 +73,7 @@ def read_nodes(context: DiscoveryContext) -> NodeReader:
 
 
 def _require_usable(
-    gpus: tuple[Accelerator, ...],
-    npus: tuple[Accelerator, ...],
-    findings: list[Finding],
-    *,
-    has_gpus: bool,
+    gpus: tuple[Accelerator, ...], npus: tuple[Accelerator, ...], findings: list[Finding], *, has_gpus: bool
 ) -> None:
     if not gpus and not npus:
         modules = f"amdgpu is loaded ({MODULE})" if has_gpus else "amdxdna alone is loaded"
@@ -96,3 +95,26 @@ def _require_usable(
         hint=first.hint if first else DRIVER,
         kind="no-nodes" if first and first.rule in _OF_NODES else "no-usable-device",
     )
+
+
+def read_npus(scan: NodeScan) -> tuple[Accelerator, ...]:
+    """Return the NPUs that are bound to amdxdna; add a finding for each problem.
+
+    Each NPU has one accelerator node (drivers/accel/amdxdna creates no other nodes). The index is the
+    position in the order of PCI addresses. Current processors have only one NPU.
+    """
+    return tuple(_read_npu(scan, *item) for item in enumerate(sysfs.bound(scan.host, "amdxdna")))
+
+
+def _read_npu(scan: NodeScan, index: int, address: str) -> Accelerator:
+    folder = f"{sysfs.PCI_DRIVERS}/amdxdna/{address}"
+    device_id = read_line(scan.host, f"{folder}/device")
+    device = Accelerator(
+        index=index,
+        address=address,
+        model=_MODELS.get(device_id, f"AMD NPU {device_id}".rstrip()),
+        device_class="npu",
+        device_id=device_id,
+    )
+    minor = next(iter(drm.minors(scan.host, folder, "accel")), None)
+    return scan.accelerator(device, folder, minor, word="NPU", driver="amdxdna")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft, Payload
 from cdigen.value import replace
+from cdigen.vendors.amd.vendor import VENDOR
 from cdigen.vendors.classes import GPU, by_class
 from cdigen.vendors.kernel.nodes import node_edits
 
@@ -21,19 +22,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cdigen.model.inventory import (
-        Accelerator,
-        Driver,
-        DriverFile,
-        HostNode,
-        Inventory,
-        Partition,
-    )
+    from cdigen.model.inventory import Accelerator, Driver, DriverFile, HostNode, Inventory, Partition
     from cdigen.model.profile import Profile
-
-CDI_VENDOR = "amd.com"
-# The namings for profiles that set no naming.
-NAMINGS = ("index", "uuid", "pci")
 
 
 def drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
@@ -52,7 +42,7 @@ def _draft(
 ) -> Draft:
     devices = []
     for accelerator in accelerators:
-        offers = _offers(accelerator, profile.names or NAMINGS) if accelerator.usable else ()
+        offers = _offers(accelerator, profile.names or VENDOR.NAMINGS) if accelerator.usable else ()
         for names, nodes in offers:
             edits = node_edits(nodes, profile)
             # A device without edits is left out, because the whole spec would be invalid.
@@ -60,7 +50,7 @@ def _draft(
                 devices += [Device(name=name, edits=edits) for name in names]
     files = inventory.files if any(each.device_class == GPU for each in accelerators) else ()
     return Draft(
-        kind=f"{CDI_VENDOR}/{device_class}",
+        kind=f"{VENDOR.CDI_VENDOR}/{device_class}",
         devices=tuple(devices),
         edits=ContainerEdits(),
         payload=_payload(inventory.driver, files, profile),

@@ -94,9 +94,6 @@ class AmdGpuReader:
             address=address,
             model=product,
             uuid=uuid,
-            minor=None,
-            nodes=(),
-            usable=False,
             device_id=device_id,
             memory_mib=mib(read_line(self._host, f"{own}/mem_info_vram_total")) if own else None,
         )

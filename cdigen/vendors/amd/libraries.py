@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import FindingCollector
     from cdigen.model.inventory import Driver
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 # (prefix of the file name, whether compute requires the library). Programs load these libraries.
 WANTED = (

@@ -1,4 +1,4 @@
-"""Read the XGMI links between GPUs from the topology of KFD (``read_links``).
+"""Read the XGMI links between GPUs from the topology of KFD (``LINKS``).
 
 Each node has a folder ``io_links`` with its links to other nodes. XGMI links have the type 11
 (drivers/gpu/drm/amd/amdkfd/kfd_crat.h). GPUs that are connected by XGMI are a hive. The folder also contains
@@ -18,26 +18,19 @@ from cdigen.host.sysfs import pci_key
 from cdigen.model.inventory import Link
 from cdigen.model.known_links import GpuLinks
 from cdigen.vendors.amd.kfd import MAX_NODES, NODES, bus_and_device
-from cdigen.vendors.kernel.modules import load_of
+from cdigen.vendors.base import VendorLinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.inventory import Inventory, Technology
+    from cdigen.model.inventory import Inventory
     from cdigen.vendors.amd.kfd import Slot
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
-XGMI: Technology = "xgmi"
-# The minimum number of GPUs for a query. A single GPU has no links. Memory sizes need no query (sysfs).
-LEAST = 2
+XGMI = "xgmi"
 _TYPE, _ONE_HOP = 11, 15
 # The maximum number of links between two GPUs. A greater number is invalid.
 _MOST = 64
-
-
-def load(context: DiscoveryContext) -> str:
-    """Return a text that changes each time the driver is loaded."""
-    return load_of(context.host, "amdgpu")
 
 
 def read_links(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks, ...], bool]:
@@ -122,3 +115,7 @@ def _count(values: dict[str, int]) -> int:
         return 0
     one, every = values.get("min_bandwidth", 0), values.get("max_bandwidth", 0)
     return every // one if 0 < one <= every <= one * _MOST else 1
+
+
+# A single GPU has no links. Memory sizes need no query (sysfs).
+LINKS = VendorLinks(min_gpus=2, read=read_links)

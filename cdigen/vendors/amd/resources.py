@@ -31,7 +31,11 @@ def profile_of(gpu: Accelerator) -> str:
 
 RESOURCES = (
     ResourceNames(
-        device_class="gpu", name="amd.com/gpu", partition="amd.com/{profile}", profile_of=profile_of
+        device_class="gpu",
+        name="amd.com/gpu",
+        partition="amd.com/{profile}",
+        profile_of=profile_of,
+        strategy_key="amd_strategy",
     ),
     ResourceNames(device_class="npu", name="amd.com/npu"),
 )

@@ -1,4 +1,4 @@
-"""Read Intel's accelerators other than GPUs: NPUs of intel_vpu and Gaudis of habanalabs.
+"""Read Intel's accelerators other than GPUs: NPUs of intel_vpu, Gaudis of habanalabs, and firmware nodes.
 
 Each accelerator has one node in /dev/accel. The kernel lists the node in the device's folder
 (``accel/accel0``). Intel also ships a Gaudi driver separately from the kernel. Older releases of this driver
@@ -8,10 +8,19 @@ The index of an NPU is its position in the order of PCI addresses. The driver (d
 only one node for an NPU.
 The index of a Gaudi is the number of its node, as in HABANA_VISIBLE_DEVICES of Intel's runtime and device
 plugin. A Gaudi without a node gets a number that no other Gaudi has.
+
+Firmware nodes access the graphics system controller (GSC) of a discrete GPU. i915 and xe create auxiliary
+devices in the GPU's folder in /sys: ``i915.mei-gsc.<n>``, ``i915.mei-gscfi.<n>`` and ``xe.mei-gscfi.<n>``.
+The module mei_gsc creates a node for each auxiliary device, such as ``mei/mei1`` (drivers/misc/mei/gsc-me.c).
+The tools xpu-smi, igsc and fwupd use the node of gscfi to read and write the firmware of a GPU. Therefore,
+these nodes have a separate CDI kind, ``intel.com/gpu-mei``. They are not a part of a GPU's CDI device. A GPU
+without valid firmware is in survivability mode. cdigen offers such a GPU only with this kind. cdigen never
+offers the management engine of the CPU (usually /dev/mei0).
 """
 
 from __future__ import annotations
 
+import re
 from itertools import count
 
 from cdigen.host.procfs import number_behind, read_line
@@ -19,7 +28,7 @@ from cdigen.host.sysfs import pci_address
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.intel.gpu import is_unbound, model_of
-from cdigen.vendors.intel.presence import GAUDI, NPU, WORDS
+from cdigen.vendors.intel.presence import GAUDI, MEI, MEI_ROLE, NPU, WORDS
 from cdigen.vendors.kernel import drm
 
 TYPE_CHECKING = False
@@ -32,6 +41,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.kernel.scan import NodeScan
 
 CLASS = "/sys/class/accel"
+_AUXILIARY = re.compile(r"(?:i915|xe)\.mei-gsc(?:fi)?\.[0-9]+")
 
 
 def find_minor(host: Root, function: PciFunction) -> drm.DrmMinor | None:
@@ -56,10 +66,6 @@ def _read(scan: NodeScan, function: PciFunction, index: int, minor: drm.DrmMinor
         index=index,
         address=function.address,
         model=model_of(function),
-        uuid=None,
-        minor=None,
-        nodes=(),
-        usable=False,
         device_class=function.device_class,
         device_id=function.device_id,
     )
@@ -129,3 +135,42 @@ def _other_nodes(scan: NodeScan, function: PciFunction, number: int) -> Iterator
 def _report(scan: NodeScan, function: PciFunction, rule: str, path: str, text: str) -> None:
     where = scan.dev.host_path(path)
     scan.collector.add("warning", rule, where, f"Gaudi {function.address}: {text}", scan.nodes.remedy())
+
+
+def read_meis(scan: NodeScan, served: Iterable[tuple[PciFunction, Accelerator]]) -> tuple[Accelerator, ...]:
+    """Return the firmware nodes of each GPU in SERVED; add a warning for each unusable node.
+
+    GPUs without firmware nodes are left out.
+    """
+    found = []
+    for function, gpu in served:
+        nodes = tuple(_mei_nodes(scan, function))
+        if nodes:
+            found.append(
+                Accelerator(
+                    index=gpu.index,
+                    address=gpu.address,
+                    model=f"firmware of {gpu.model}",
+                    nodes=nodes,
+                    usable=True,
+                    device_class=MEI,
+                    device_id=gpu.device_id,
+                )
+            )
+    return tuple(found)
+
+
+def _mei_nodes(scan: NodeScan, function: PciFunction) -> Iterator[HostNode]:
+    for entry in sorted(filter(_AUXILIARY.fullmatch, function.entries)):
+        folder = f"{function.folder}/{entry}/mei"
+        for name in scan.host.names(folder):
+            if number_behind("mei", name) is None:
+                continue
+            path = f"/dev/{name}"
+            node, problem = scan.node(function.folder, path, MEI_ROLE, f"{folder}/{name}")
+            if node is not None:
+                yield node
+            else:
+                where = scan.dev.host_path(path)
+                text = f"{function.word}: {problem}; programs cannot access the GPU's firmware with this node"
+                scan.collector.add("warning", "mei-node-unusable", where, text, scan.nodes.remedy())

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.intel.products import FirmwareRequirement
 
 

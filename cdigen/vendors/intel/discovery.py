@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Inventory
-from cdigen.vendors.intel.accel import read_gaudis, read_npus
+from cdigen.vendors.intel.accel import read_gaudis, read_meis, read_npus
 from cdigen.vendors.intel.gpu import read_gpus, report_unbound, served_gpus
-from cdigen.vendors.intel.mei import read_meis
 from cdigen.vendors.intel.pci import read_functions, virtual_functions
 from cdigen.vendors.intel.presence import DRIVERS, no_device
 from cdigen.vendors.intel.vfio import read_vfio_gpus
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.intel.pci import PciFunction
     from cdigen.vendors.kernel.nodes import NodeReader
 
@@ -45,13 +44,7 @@ def discover(context: DiscoveryContext, *, vfio: bool) -> Inventory:
             error.driver = driver.version
         raise
     return Inventory(
-        vendor="intel",
-        driver=driver,
-        accelerators=placed(context.host, accelerators),
-        nodes=(),
-        files=(),
-        searched=(),
-        findings=findings,
+        vendor="intel", driver=driver, accelerators=placed(context.host, accelerators), findings=findings
     )
 
 

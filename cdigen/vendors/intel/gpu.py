@@ -159,7 +159,6 @@ def _read(
         index=index,
         address=function.address,
         model=model,
-        uuid=None,
         minor=minors[0].number if minors else None,
         nodes=nodes,
         usable=bool(nodes),

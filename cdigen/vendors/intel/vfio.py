@@ -64,8 +64,6 @@ def _read(scan: NodeScan, function: PciFunction, index: int, virtual: VirtualFun
         index=index,
         address=function.address,
         model=model_of(function, virtual),
-        uuid=None,
-        minor=None,
         nodes=nodes,
         usable=bool(nodes),
         problem="" if nodes else why_not,

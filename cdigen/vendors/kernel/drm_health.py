@@ -1,7 +1,7 @@
 """Detect wedged DRM devices, and devices that a driver initialized again, in the kernel's log and uevents.
 
 A device is wedged if its driver cannot recover the device and blocks it. ``parse_log`` reads the log,
-``parse_uevents`` reads uevents. A vendor's CAUSES include ``DRM_CAUSES``.
+``parse_uevents`` reads uevents. A vendor's causes include ``DRM_CAUSES`` and ``pci_health.PCI_CAUSES``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 
 from cdigen.model.health import CauseRule, Recovery
-from cdigen.vendors.kernel import driver_lines
+from cdigen.vendors.kernel import driver_lines, pci_health
 from cdigen.vendors.kernel.driver_lines import ADDRESS, Line, concerns, has_device, meaning
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from cdigen.model.health import DeviceEvent, LogRecord, Symptom
     from cdigen.model.inventory import Inventory
 
@@ -39,8 +41,18 @@ _INITIALIZED = re.compile(
 )
 
 
-def parse_log(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-    """Return the symptoms and recoveries in RECORD, a DRM driver's log record; do not read the host."""
+def parse_log(
+    record: LogRecord, inventory: Inventory, *, lines: Iterable[Line]
+) -> tuple[Symptom | Recovery, ...]:
+    """Return the symptoms and recoveries in RECORD, which a driver with LINES, DRM or PCIe logged."""
+    return (
+        driver_lines.parse_log(record, lines)
+        or _parse_drm(record, inventory)
+        or pci_health.parse_log(record, inventory)
+    )
+
+
+def _parse_drm(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
     found = _INITIALIZED.match(record.text)
     if found is None:
         found_by_line = driver_lines.parse_log(record, _LINES)
@@ -50,7 +62,7 @@ def parse_log(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recove
 
 
 def parse_uevents(event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-    """Return a symptom if EVENT reports that a device of INVENTORY is wedged; do not read the host.
+    """Return a symptom if EVENT reports that a device of INVENTORY is wedged, or the recovery of the PCI bus.
 
     ``WEDGED=none`` is not a symptom, because the driver has already recovered the device. For example, the
     driver has reset one ring.
@@ -58,5 +70,5 @@ def parse_uevents(event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | R
     wedged = dict(event.properties).get("WEDGED")
     is_of_drm = (event.subsystem, event.action) == ("drm", "change")
     if wedged in {None, "", "none"} or not is_of_drm or not concerns(event, inventory):
-        return ()
+        return pci_health.parse_uevents(event, inventory)
     return (meaning("drm-wedged", event.address, f"the kernel reported WEDGED={wedged}", event.at_s),)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from cdigen.host.kernelmodules import kernel_name
@@ -61,17 +62,18 @@ def fitting_modules(host: Root, names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in names if name in fitting)
 
 
-def load_of(host: Root, module: str) -> str:
-    """Return a text that changes each time MODULE is loaded, or "" if MODULE is not loaded.
+def load_of(host: Root, *modules: str) -> str:
+    """Return a text that changes each time one of MODULES is loaded, or "" if none of them is loaded.
 
-    The text is the inode number of the module's folder in sysfs. This number is unique during a boot (the
+    The text has the inode number of each module's folder in sysfs. This number is unique during a boot (the
     kernel's fs/kernfs/dir.c, idr_alloc_cyclic). The timestamps of the folder are not suitable, because the
     kernel sets new timestamps after it has evicted the inode.
     """
-    try:
-        return str(host.stat(f"{MODULES}/{module}").st_ino)
-    except OSError:
-        return ""
+    inodes: list[str] = []
+    for module in modules:
+        with suppress(OSError):
+            inodes.append(str(host.stat(f"{MODULES}/{module}").st_ino))
+    return " ".join(inodes)
 
 
 def read_driver(host: Root, module: str) -> Driver:

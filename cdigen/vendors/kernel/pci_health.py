@@ -1,10 +1,9 @@
 """Read the health of PCI devices of any vendor.
 
-``check_devices`` reads files in sysfs. ``parse_log`` reads the kernel's log. ``parse_uevents`` reads uevents.
-A vendor's ``check``, ``parse_log`` and ``parse_uevents`` include the results of these functions. The vendor's
-``CAUSES`` include ``PCI_CAUSES``.
+``check`` reads files in sysfs. ``parse_log`` reads the kernel's log. ``parse_uevents`` reads uevents. The
+health functions of a vendor include the results of these functions, and its causes include ``PCI_CAUSES``.
 
-``check_devices`` does not read the config space or the link width of suspended devices, because the read
+``check`` does not read the config space or the link width of suspended devices, because the read
 resumes the device (pci_config_pm_runtime_get in the kernel's drivers/pci/pci-sysfs.c). A read of
 ``power/runtime_status`` does not resume the device. cdigen does not check the speed of a link, because idle
 devices reduce the speed.
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.health import DeviceEvent, LogRecord
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.context import DiscoveryContext
 
 _RECOVERY = "https://docs.kernel.org/PCI/pci-error-recovery.html"
 _AER = "https://docs.kernel.org/PCI/pcieaer-howto.html"
@@ -88,12 +88,13 @@ _COUNTERS = (
 )
 
 
-def check_devices(host: Root, addresses: Iterable[str]) -> HealthSample:
-    """Return the health of the PCI devices at ADDRESSES; raise no exception.
+def check(context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+    """Return the health of the PCI devices in INVENTORY; raise no exception.
 
     Suspended devices are not in ``covered``. The function ignores addresses that are not PCI addresses. If
-    HOST has no PCI bus, the function ignores all addresses.
+    the host has no PCI bus, the function ignores all addresses.
     """
+    host, addresses = context.host, [device.address for device in inventory.accelerators]
     covered: list[str] = []
     symptoms: list[Symptom] = []
     measurements: list[Measurement] = []
@@ -118,10 +119,7 @@ def check_devices(host: Root, addresses: Iterable[str]) -> HealthSample:
                 measurements += _measured(host, address)
                 measurements += _lanes(host, address)
     return HealthSample(
-        source="files",
-        covered=tuple(covered),
-        symptoms=tuple(symptoms),
-        measurements=tuple(measurements),
+        source="files", covered=tuple(covered), symptoms=tuple(symptoms), measurements=tuple(measurements)
     )
 
 
@@ -142,7 +140,7 @@ def parse_log(record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recove
     return () if found is None else tuple(_meaning(found, record, inventory))
 
 
-def parse_uevents(event: DeviceEvent) -> tuple[Symptom | Recovery, ...]:
+def parse_uevents(event: DeviceEvent, _: Inventory) -> tuple[Symptom | Recovery, ...]:
     """Return a recovery if EVENT reports that a driver was bound to a PCI device; do not read the host.
 
     The device may not be in an inventory yet, because the device had no driver before the event. The binding

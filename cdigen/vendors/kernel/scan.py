@@ -10,7 +10,7 @@ from cdigen.vendors.kernel.nodes import NodeReader
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, HostNode
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.kernel.drm import DrmMinor
 
 

@@ -12,7 +12,7 @@ from cdigen.vendors.nvidia.nodes import PARAMETERS, REFUSAL, UVM, UVM_KERNEL_NAM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 # The names of the driver's module. Both names are also in NVIDIA's udev rule (nvidia-container-toolkit,
 # 99-nvidia-cdi-refresh.rules).
@@ -58,5 +58,11 @@ def read(context: DiscoveryContext) -> NodesAtBoot:
 
 
 BOOT_NODES = BootNodes(
-    drivers=_DRIVERS, modules=_MODULES, sources=_SOURCES, folders=_FOLDERS, applies=applies, read=read
+    drivers=_DRIVERS,
+    modules=_MODULES,
+    sources=_SOURCES,
+    folders=_FOLDERS,
+    device_nodes="/dev/nvidia[0-9]*",
+    applies=applies,
+    read=read,
 )

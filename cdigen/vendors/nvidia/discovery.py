@@ -20,7 +20,7 @@ from cdigen.vendors.nvidia import (
 )
 from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.nvml import not_queried, reply_of
-from cdigen.vendors.nvidia.options import MANAGEMENT
+from cdigen.vendors.nvidia.options import MANAGEMENT, MANAGEMENT_KIND
 from cdigen.vendors.nvidia.tables import ENTRANCES, MISSING_CONTROL_NODE
 
 TYPE_CHECKING = False
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, Driver, Group, HostNode, ProbeResult
     from cdigen.model.partition_names import GpuPartitionNames
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nvml import NvmlReply
 
 NAME = "nvidia"
@@ -100,11 +100,7 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
     search32 = libraries.find_libraries(context, driver, bits=32) if context.compat32 else None
     found, manifest_findings = manifests.with_named_paths(
         context.driver,
-        (
-            *libraries.library_files(search),
-            *(libraries.library_files(search32) if search32 else ()),
-            *others,
-        ),
+        (*libraries.library_files(search), *(libraries.library_files(search32) if search32 else ()), *others),
     )
     groups, group_findings = families.read_groups(context, node_reader)
     searched = (*libraries.library_probes(search), *other_probes)
@@ -180,7 +176,7 @@ def _management(context: DiscoveryContext, inventory: Inventory) -> tuple[Group,
     group = families.management_group(context, NvidiaNodeReader(context))
     if group is None:
         return ()
-    return (replace(group, device_class=families.MANAGEMENT_KIND, files=inventory.files),)
+    return (replace(group, device_class=MANAGEMENT_KIND, files=inventory.files),)
 
 
 def _require_offers(inventory: Inventory) -> None:

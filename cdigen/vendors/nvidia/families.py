@@ -21,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import DriverFile, HostNode
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 
 ALL = "all"
@@ -58,9 +58,6 @@ CUFILE = "/etc/cufile.json"
 # The devices for the administration of MIG: (name of the device, name of the capability).
 MIG_ADMINISTRATION = (("mig-config", "config"), ("mig-monitor", "monitor"))
 
-# Pods of NVIDIA's gpu-operator request the nodes and files for administration by this kind
-# (setNRIPluginAnnotation).
-MANAGEMENT_KIND = "management.nvidia.com/gpu"
 # The nodes for administration are all nodes of the driver, except nodes that containers request separately.
 MANAGEMENT_PREFIX = "nvidia"
 NOT_MANAGEMENT = ("nvidia-fs", "nvidia-nvswitch", "nvidia-nvlink")

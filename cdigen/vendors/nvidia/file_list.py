@@ -22,7 +22,7 @@ from cdigen.vendors.nvidia.tables import CATEGORIES, CONFIG_FOLDERS, EVERY, LIBR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 PATH = "nvidia/files.d/sandboxutils-filelist.json"
 # cdigen's own limits, in bytes and files. Drivers have fewer than 200 files.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Driver, FileKind
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 
 def find_files(

@@ -14,7 +14,6 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding, FindingCollector
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
-from cdigen.vendors.base import no_names
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, remedy
 from cdigen.vendors.nvidia.mig import MigReader
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import HostNode
     from cdigen.model.partition_names import GpuPartitionNames, PartitionName
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
     from cdigen.vendors.nvidia.nvml import NvmlGpuReply, NvmlReply
 
@@ -53,7 +52,7 @@ class NvidiaGpuReader:
         context: DiscoveryContext,
         nodes: NvidiaNodeReader,
         probe: Probe = not_queried,
-        memory: Memory = no_names,
+        memory: Memory = lambda: (),
     ) -> None:
         self._context = context
         self._nodes = nodes
@@ -372,12 +371,5 @@ def _accelerator(
     index: int, address: str, minor: int | None, nodes: tuple[HostNode, ...], problem: str
 ) -> Accelerator:
     return Accelerator(
-        index=index,
-        address=address,
-        model="",
-        uuid=None,
-        minor=minor,
-        nodes=nodes,
-        usable=bool(nodes),
-        problem=problem,
+        index=index, address=address, model="", minor=minor, nodes=nodes, usable=bool(nodes), problem=problem
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import OpenFile, Root
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import Driver, FileKind
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.tables import Library
 
 LD_SO_CACHE = "/etc/ld.so.cache"

@@ -1,4 +1,4 @@
-"""Query NVML for the links between GPUs and for memory sizes (``read_links``).
+"""Query NVML for the links between GPUs and for memory sizes (``LINKS``).
 
 The kernel has no files with these values.
 """
@@ -8,25 +8,18 @@ from __future__ import annotations
 from cdigen.model.inventory import Link
 from cdigen.model.known_links import GpuLinks
 from cdigen.value import replace
-from cdigen.vendors.kernel.modules import load_of
+from cdigen.vendors.base import VendorLinks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from cdigen.model.inventory import Inventory, Technology
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.model.inventory import Inventory
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nvml.links import NvmlLinks
 
-NVLINK: Technology = "nvlink"
-# The minimum number of GPUs for a query. A single GPU has no links, but a memory size.
-LEAST = 1
+NVLINK = "nvlink"
 _MIB = 20
-
-
-def load(context: DiscoveryContext) -> str:
-    """Return a text that changes each time the driver is loaded."""
-    return load_of(context.host, "nvidia")
 
 
 def read_links(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[GpuLinks, ...], bool] | None:
@@ -112,3 +105,7 @@ def _islands(joined: Mapping[str, Iterable[str]], links_by_gpu: Mapping[str, Nvm
                 names[address] = names[start]
                 pending += [other for other in joined[address] if other in joined]
     return names
+
+
+# A single GPU has no links, but a memory size.
+LINKS = VendorLinks(min_gpus=1, read=read_links)

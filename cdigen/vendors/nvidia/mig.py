@@ -20,7 +20,7 @@ from cdigen.vendors.nvidia.kernel_module import is_uuid
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
     from cdigen.vendors.nvidia.nvml import NvmlGpuReply
     from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig

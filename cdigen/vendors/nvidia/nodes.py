@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.model.findings import Finding
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 PARAMETERS = "/proc/driver/nvidia/params"
 REFUSAL = f"ModifyDeviceFiles is 0 in {PARAMETERS}"

@@ -63,6 +63,21 @@ def memory_gb(model: str) -> int | None:
 
 RESOURCES = (
     ResourceNames(
-        device_class="gpu", name="nvidia.com/gpu", partition="nvidia.com/mig-{profile}", memory_gb=memory_gb
+        device_class="gpu",
+        name="nvidia.com/gpu",
+        partition="nvidia.com/mig-{profile}",
+        memory_gb=memory_gb,
+        memory_hint="install the Python module pynvml for the daemon and set 'nvml: auto'",
+        has_uuid_ids=True,
+        supports_mps=True,
+        strategy_key="mig_strategy",
+        variable="NVIDIA_VISIBLE_DEVICES",
+        # As in NVIDIA's plugin, the family imex adds only IMEX channel 0.
+        families=(
+            ("gdrcopy", "nvidia.com/gdrcopy=all"),
+            ("gds", "nvidia.com/gds=all"),
+            ("imex", "nvidia.com/imex-channel=0"),
+            ("mofed", "nvidia.com/mofed=all"),
+        ),
     ),
 )

@@ -1,4 +1,4 @@
-"""Read the statistics of NVIDIA's GPUs and MIG instances from NVML in a child process (``read_stats``)."""
+"""Read the statistics of NVIDIA's GPUs and MIG instances from NVML in a child process (``STATS``)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nvml.document import NvmlGpu
     from cdigen.vendors.nvidia.nvml.stats import NvmlValues
 
@@ -168,3 +168,6 @@ def _watts(milliwatts: int | None) -> float | None:
 
 def _bytes(kilobytes: int | None) -> int | None:
     return None if kilobytes is None else kilobytes * _KILO
+
+
+STATS = read_stats

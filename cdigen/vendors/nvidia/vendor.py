@@ -1,11 +1,14 @@
-"""The implementation of the vendor protocol for NVIDIA.
+"""NVIDIA's implementation of the vendor protocol (``VENDOR``).
 
 Modules that only hosts with NVIDIA devices need are imported in functions, not at the top of this file.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 from cdigen.model.profile import capability_profiles
+from cdigen.vendors.base import Vendor, deferred
 from cdigen.vendors.nvidia.kernel_module import VERSION_FILE, read_driver
 from cdigen.vendors.nvidia.options import MANAGEMENT
 
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import DiscoveryContext, Watches
+    from cdigen.vendors.context import DiscoveryContext
 
 # Paths for a quick check of the host: the kernel module's file, the files of a Tegra board, and the device
 # node of WSL2.
@@ -23,73 +26,65 @@ _SIGNS = (VERSION_FILE, "/etc/nv_tegra_release", "/sys/devices/soc0/family")
 _WSL_NODE = "/dev/dxg"
 
 
-class Nvidia:
-    """The vendor ``nvidia`` (``vendors.base.Vendor``)."""
+def discover(context: DiscoveryContext) -> Inventory:
+    """Return the inventory; raise the same errors as ``discovery.discover``."""
+    if context.mode in {"auto", "gpu", "management"} and not _is_any_sign(context):
+        read_driver(context.host)  # raises HostError, because the driver is not loaded
+    from cdigen.vendors.nvidia import discovery  # noqa: PLC0415 - see above
 
-    NAME = "nvidia"
-    CDI_VENDOR = "nvidia.com"
-    NAMINGS = ("index", "uuid")
-    OPTIONS = (MANAGEMENT,)
-    MODULES = ("nvidia",)
-    PCI_VENDORS = (0x10DE,)
-
-    def discover(self, context: DiscoveryContext) -> Inventory:
-        """Return the inventory; raise the same errors as ``discovery.discover``."""
-        if context.mode in {"auto", "gpu", "management"} and not _is_any_sign(context):
-            read_driver(context.host)  # raises HostError, because the driver is not loaded
-        from cdigen.vendors.nvidia.discovery import discover  # noqa: PLC0415 - see above
-
-        return discover(context)
-
-    def edits(self, inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
-        """Return the drafts of the profiles, the capability kinds, and the families of other devices."""
-        from cdigen.vendors.nvidia import edits  # noqa: PLC0415 - see above
-
-        profiles = (*profiles, *capability_profiles(profiles))
-        if inventory.mode == "gpu":
-            return (*edits.drafts(inventory, profiles), *edits.group_drafts(inventory, profiles))
-        if inventory.mode in {"wsl", "csv"}:
-            return edits.platform_drafts(inventory, profiles)
-        return edits.group_drafts(inventory, profiles)
-
-    def watches(self, context: DiscoveryContext) -> Watches:
-        """Return the files and uevents that the daemon watches for NVIDIA's devices and driver."""
-        from cdigen.vendors.nvidia.watches import watches  # noqa: PLC0415 - see above
-
-        return watches(context)
-
-    def missing_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Return the missing nodes of GPUs, MIG instances and the driver; do not query NVML."""
-        return _odd_nodes(context, "missing")
-
-    def wrong_nodes(self, context: DiscoveryContext) -> tuple[HostNode, ...]:
-        """Return the correct node for each node with wrong numbers or of a wrong type."""
-        return _odd_nodes(context, "wrong")
-
-    def diagnostics(self, context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-        """Return the finding that NVML cannot be queried, or nothing if INVENTORY has this finding."""
-        if inventory is None or inventory.mode not in {"gpu", "management"}:
-            return ()
-        from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
-        from cdigen.vendors.nvidia.nvml.library import LIBRARY, library_of  # noqa: PLC0415 - see above
-
-        if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
-            return ()
-        library, why = library_of(context, inventory)
-        problem = query.module_problem() if library else query.not_queried_finding(LIBRARY, why)
-        return () if problem is None else (problem,)
+    return discovery.discover(context)
 
 
-VENDOR = Nvidia()
+def edits(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, ...]:
+    """Return the drafts of the profiles, the capability kinds, and the families of other devices."""
+    from cdigen.vendors.nvidia import edits  # noqa: PLC0415 - see above
+
+    profiles = (*profiles, *capability_profiles(profiles))
+    if inventory.mode == "gpu":
+        return (*edits.drafts(inventory, profiles), *edits.group_drafts(inventory, profiles))
+    if inventory.is_undivided:
+        return edits.platform_drafts(inventory, profiles)
+    return edits.group_drafts(inventory, profiles)
+
+
+def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
+    """Return the finding that NVML cannot be queried, or nothing if INVENTORY has this finding."""
+    if inventory is None or inventory.mode not in {"gpu", "management"}:
+        return ()
+    from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
+    from cdigen.vendors.nvidia.nvml.library import LIBRARY, library_of  # noqa: PLC0415 - see above
+
+    if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
+        return ()
+    library, why = library_of(context, inventory)
+    problem = query.module_problem() if library else query.not_queried_finding(LIBRARY, why)
+    return () if problem is None else (problem,)
 
 
 def _is_any_sign(context: DiscoveryContext) -> bool:
     return context.dev.exists(_WSL_NODE) or any(context.host.exists(path) for path in _SIGNS)
 
 
-def _odd_nodes(context: DiscoveryContext, which: str) -> tuple[HostNode, ...]:
+def _odd_nodes(context: DiscoveryContext, *, which: str) -> tuple[HostNode, ...]:
+    """Return the ``missing`` or ``wrong`` nodes of GPUs, MIG instances and the driver; do not query NVML."""
     if not context.host.exists(VERSION_FILE):
         return ()
     from cdigen.vendors.nvidia.discovery import read_nodes  # noqa: PLC0415 - see above
 
     return tuple(getattr(read_nodes(context), which))
+
+
+VENDOR = Vendor(
+    NAME="nvidia",
+    CDI_VENDOR="nvidia.com",
+    NAMINGS=("index", "uuid"),
+    OPTIONS=(MANAGEMENT,),
+    MODULES=("nvidia",),
+    PCI_VENDORS=(0x10DE,),
+    discover=discover,
+    edits=edits,
+    watches=deferred("cdigen.vendors.nvidia.watches:watches"),
+    missing_nodes=partial(_odd_nodes, which="missing"),
+    wrong_nodes=partial(_odd_nodes, which="wrong"),
+    diagnostics=diagnostics,
+)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cdigen.host.root import Root
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 # The subsystems of the watched uevents: pci and module for the kernel module, drm and misc for its nodes.
 SUBSYSTEMS = ("pci", "module", "drm", "misc")

@@ -3,7 +3,7 @@
 Acme does not exist. Its fictional kernel module ``acme_npu`` shows each NPU as
 /sys/bus/pci/drivers/acme_npu/<address>/accel/accelN, with the node /dev/accel/accelN. Its fictional library
 uses the NPUs in ACME_VISIBLE_DEVICES. Everything else is real: `pip install` of this folder adds ``acme`` to
-the values of ``cdigen --vendor``.
+the values of ``cdigen --vendor``. The module ``optional`` has the optional members of the vendor.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from cdigen.vendors.classes import by_class
 from cdigen.vendors.kernel import drm
 from cdigen.vendors.kernel.modules import is_loaded, read_driver
 from cdigen.vendors.kernel.nodes import NodeReader, device_nodes, gids
+from cdigen_acme import optional
+from cdigen_acme.optional import DEVICE_CLASS, DRIVER, MODULE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,11 +27,8 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
     from cdigen.model.profile import Profile
-    from cdigen.vendors.base import DiscoveryContext, Vendor, VendorOption
+    from cdigen.vendors.context import DiscoveryContext, VendorOption
 
-MODULE = "acme_npu"
-DRIVER = f"/sys/bus/pci/drivers/{MODULE}"
-DEVICE_CLASS = "npu"
 # The folders of Acme's installer and of distributions, and the name that programs are linked with.
 LIBRARY_FOLDERS = ("/opt/acme/lib", "/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
 LIBRARY = "libacme_npu.so.1"
@@ -40,7 +39,7 @@ RUN_DOCTOR = "see 'cdigen doctor'"
 
 
 class Acme:
-    """The vendor ``acme`` (``cdigen.vendors.base.Vendor``)."""
+    """The vendor ``acme``, with the members of ``cdigen.vendors.base.Vendor``."""
 
     NAME = "acme"
     CDI_VENDOR = "acme.example"
@@ -58,6 +57,10 @@ class Acme:
             nodes=r"/dev/accel/accel[0-9]+",
         ),
     )
+    RESOURCES = optional.RESOURCES
+    HEALTH = optional.HEALTH
+    LINKS = optional.LINKS
+    LABELS = staticmethod(optional.labels)
 
     def discover(self, context: DiscoveryContext) -> Inventory:
         """Return the inventory; raise HostError of the kind driver-not-loaded, no-gpu or no-nodes."""
@@ -82,9 +85,7 @@ class Acme:
             vendor=self.NAME,
             driver=read_driver(context.host, MODULE),
             accelerators=npus,
-            nodes=(),
             files=_libraries(context.driver),
-            searched=(),
             findings=tuple(collector.findings),
         )
 
@@ -125,7 +126,7 @@ class Acme:
         return ()
 
 
-VENDOR: Vendor = Acme()
+VENDOR = Acme()
 
 
 def _libraries(driver: Root) -> tuple[DriverFile, ...]:
@@ -202,7 +203,6 @@ def _read_npu(
         index=index,
         address=address,
         model="Acme NPU",
-        uuid=None,
         minor=minor.number if minor else None,
         nodes=(node,) if node else (),
         usable=node is not None,

@@ -25,7 +25,7 @@ from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import replace
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.registry import VENDORS, load, resource_names
 
 HOSTS = ("debian13-8xh100", "ubuntu-2xmi300x-cpx", "ubuntu-flex170-sriov")

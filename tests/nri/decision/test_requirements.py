@@ -15,7 +15,7 @@ from cdigen.nri.decision.refusal import InjectionRefusal
 from cdigen.nri.decision.requirements import DriverFacts, parse, unknown
 from cdigen.nri.decision.requirements import holds as holds_of
 from cdigen.value import replace
-from cdigen.vendors.nvidia.cuda import of_branch
+from cdigen.vendors.nvidia.driver_api import of_branch
 from cdigen.vendors.nvidia.model_names import arch_of, brands_of
 
 FACTS = DriverFacts(cuda="12.4", driver="550.163.01", arch="9.0", brands=("nvidia", "tesla"))

@@ -9,7 +9,7 @@ from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.host.root import Root
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY
 from cdigen.pipeline.generate import DEFAULT_OPTIONS
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 
 
 def doctor_context(root: str = "/", **fields: Any) -> Context:

@@ -80,6 +80,8 @@ class Vendor(Acme):
 {body}
 VENDOR = Vendor()
 """
+# Code that raises an exception.
+RAISE = "raise RuntimeError('broken\\n  in two lines')"
 
 
 def lay_npus(root: Path, count: int = 2, *, nodes: bool = True) -> None:
@@ -137,3 +139,9 @@ def like_acme(guests: Path, name: str, body: str = "") -> None:
     """Write a package with the vendor NAME into GUESTS: Acme's vendor with the changes of BODY."""
     lines = "".join(f"    {line}\n" for line in body.splitlines())
     vendor(guests, name, LIKE_ACME.format(name=name, body=lines))
+
+
+def method(signature: str, body: str) -> str:
+    """Return the code of a method of `like_acme`."""
+    lines = "\n".join(f"    {line}" for line in body.splitlines())
+    return f"def {signature}:\n{lines}"

@@ -11,7 +11,7 @@ from cdigen.host.root import Root
 from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
 from cdigen.vendors.amd.vendor import VENDOR
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from support.hosts.discovery import documents, node_paths, refused
 from support.hosts.intel_tree import Device, lay
 
 from cdigen.host.root import Root
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.intel.vendor import VENDOR
 
 if TYPE_CHECKING:

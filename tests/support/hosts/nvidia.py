@@ -16,7 +16,7 @@ from cdigen.model.cdi import Draft
 from cdigen.model.errors import HostError
 from cdigen.model.inventory import Driver, Inventory
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY, deliver
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 DRIVER = Driver(version=V550, flavour="proprietary", architecture="x86_64")

@@ -26,7 +26,7 @@ def labels(
 ) -> dict[str, str]:
     """Return the labels that NFD makes for the resources of INVENTORIES with these SETTINGS."""
     found = offered(inventories, **settings)
-    made = node_labels(
+    made, failures = node_labels(
         NodeResources(
             resources=found.resources,
             inventories=inventories,
@@ -35,6 +35,7 @@ def labels(
             machine=machine,
         )
     )
+    assert failures == ()
     assert dict(made) == parse(content(made, 2**33).decode())
     return dict(made)
 

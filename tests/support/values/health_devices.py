@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from support.values import devices
 
@@ -11,17 +11,15 @@ from cdigen.health.tracker import TrackerOptions
 from cdigen.host.root import Root
 from cdigen.model.health import CauseRule, DeviceEvent, HealthSample, Recovery, Symptom
 from cdigen.vendors import registry
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
+from cdigen.vendors.health import VendorHealth
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from cdigen.health.tracker import HealthTracker
-    from cdigen.model.health import LogRecord
     from cdigen.model.inventory import Accelerator, Inventory, Partition
-    from cdigen.model.stats import DeviceStats
-    from cdigen.vendors.health import VendorHealth
 
 CLEAR_AFTER_S = 300.0
 FIRST, SECOND = "0000:65:00.0", "0000:66:00.0"
@@ -48,28 +46,16 @@ RULES = (
 )
 
 
-class EmptyHealth:
-    """The health of a vendor whose driver and library report nothing."""
-
-    CAUSES: tuple[CauseRule, ...] = RULES
-
-    def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:  # noqa: ARG002
-        return HealthSample(source="files")
-
-    def parse_log(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
-        return ()
-
-    def parse_uevents(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:  # noqa: ARG002
-        return ()
-
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:  # noqa: ARG002
-        return HealthSample(source="probe")
-
-    def load(self, context: DiscoveryContext) -> str:  # noqa: ARG002
-        return "a"
-
-    def stats(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceStats, ...]:  # noqa: ARG002
-        return ()
+def vendor_health(**parts: Any) -> VendorHealth:
+    """Return the health of a vendor whose driver and library report nothing, with the changes of PARTS."""
+    empty = {
+        "causes": RULES,
+        "modules": (),
+        "check": lambda *_: HealthSample(source="files"),
+        "parse_log": lambda *_: (),
+        "parse_uevents": lambda *_: (),
+    }
+    return VendorHealth(**{**empty, **parts})
 
 
 def observe(tracker: HealthTracker, found: dict[str, Inventory], state_dir: Path, boot: str) -> None:

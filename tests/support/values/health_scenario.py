@@ -34,7 +34,7 @@ class HealthScenario:
         self.host = inventory(first, gpu(SECOND, uuid="GPU-2"), vendor=vendor)
         self._whole = self.host
         self._health, self._vendor = health, vendor
-        self._policy = ClearingPolicy(rules={(vendor, rule.cause): rule for rule in health.CAUSES})
+        self._policy = ClearingPolicy(rules={(vendor, rule.cause): rule for rule in health.causes})
         self._state = HealthState(boot="b")
         self._sequence = 0
         self.apply(0.0, DevicesDiscovered(inventories=self.host))

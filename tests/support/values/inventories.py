@@ -104,7 +104,10 @@ groups = st.builds(
     files=tuples(files),
 )
 links = st.builds(
-    Link, peer=texts, technology=st.sampled_from(["nvlink", "xgmi", "xelink"]), count=st.integers(0, 40)
+    Link,
+    peer=texts,
+    technology=st.sampled_from(["nvlink", "xgmi", "xelink", "acmelink2"]),
+    count=st.integers(0, 40),
 )
 accelerators = st.builds(
     Accelerator,

@@ -17,7 +17,7 @@ from support.law_examples import examples
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.intel.vendor import VENDOR
 
 if TYPE_CHECKING:

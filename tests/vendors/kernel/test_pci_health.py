@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 from support.hosts.driver_files import link, put
+from support.hosts.nvidia import places
 from support.values.devices import accelerator, inventory
 from support.values.health_devices import named
 
 from cdigen.host.root import Root
 from cdigen.model.health import HealthSample, LogRecord, Recovery, Symptom
-from cdigen.vendors.kernel.pci_health import PCI_CAUSES, check_devices, is_suspended, parse_log
+from cdigen.vendors.kernel import pci_health
+from cdigen.vendors.kernel.pci_health import PCI_CAUSES, is_suspended, parse_log
 
 GPU, OTHER, PORT, SWITCH = "0000:65:00.0", "0000:66:00.0", "0000:64:00.0", "0000:40:01.1"
 HEADER = bytes.fromhex("de10 3023 0604 1000 a100 0203".replace(" ", "")) + bytes(52)
@@ -43,7 +45,8 @@ def lay(
 
 
 def check(root: Path, *addresses: str) -> HealthSample:
-    return check_devices(Root(str(root)), addresses or (GPU,))
+    devices = (accelerator(index, address) for index, address in enumerate(addresses or (GPU,)))
+    return pci_health.check(places(root), inventory("nvidia", *devices))
 
 
 def parsed(text: str) -> tuple[Symptom | Recovery, ...]:
@@ -142,7 +145,7 @@ def test_invalid_numbers_of_lanes_are_not_measured(tmp_path: Path, width: str) -
 def test_the_devices_of_this_machine_are_covered_or_suspended() -> None:
     host = Root("/")
     addresses = host.names("/sys/bus/pci/devices")
-    sample = check_devices(host, addresses)
+    sample = check(Path("/"), *addresses)
     assert {address for address in addresses if not is_suspended(host, address)} == set(sample.covered)
     assert sample.symptoms == ()
 

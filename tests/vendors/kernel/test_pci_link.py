@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 from support.hosts.driver_files import link, put
+from support.hosts.nvidia import places
+from support.values.devices import accelerator, inventory
 
 from cdigen.host.root import Root
-from cdigen.vendors.kernel.pci_health import check_devices
+from cdigen.vendors.kernel import pci_health
 from cdigen.vendors.kernel.pci_link import link_folder
 
 AMD, INTEL, NVIDIA, BROADCOM = "0x1002", "0x8086", "0x10de", "0x1000"
@@ -61,5 +63,6 @@ def test_the_lanes_of_a_cards_slot_are_measured(tmp_path: Path) -> None:
         ("0000:03:00.0", INTEL),
     )  # fmt: skip
     put(tmp_path / "sys/devices/pci0000:00/0000:00:01.1/0000:01:00.0/current_link_width", b"16\n")
-    sample = check_devices(Root(str(tmp_path)), (folder.rpartition("/")[2],))
+    device = accelerator(0, folder.rpartition("/")[2])
+    sample = pci_health.check(places(tmp_path), inventory("intel", device))
     assert [each.value for each in sample.measurements if each.cause == "pci-link-narrow"] == [16]

@@ -15,7 +15,7 @@ from cdigen.host.root import Root
 from cdigen.model.inventory import Inventory, Partition
 from cdigen.model.stats import MAX_PROCESSES, DeviceProcess, DeviceStats
 from cdigen.value import fields
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.nvidia.nvml.query import query
 from cdigen.vendors.nvidia.stats import SUSPENDED, read_stats
 

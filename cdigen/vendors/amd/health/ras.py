@@ -18,14 +18,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.context import DiscoveryContext
 
 _SUFFIX = "_err_count"
 
 
-def probe(host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:
+def probe(context: DiscoveryContext, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:
     """Return the number of errors of each GPU in INVENTORY that has counters and is not suspended."""
+    host = context.host
     requests = {}
     for device in inventory.accelerators:
         folder = f"{PCI_DEVICES}/{device.address}/ras"

@@ -1,24 +1,26 @@
-"""The health of Intel's GPUs, NPUs and Gaudis (``HEALTH``)."""
+"""The health of Intel's devices (``HEALTH``), from xe, i915, intel_vpu, habanalabs and the PCI bus."""
 
 from __future__ import annotations
 
+from functools import partial
+
 from cdigen.host.procfs import read_line
 from cdigen.host.sysfs import PCI_DEVICES
-from cdigen.model.health import HealthSample, Symptom
+from cdigen.model.health import Symptom
 from cdigen.value import replace
+from cdigen.vendors.base import deferred
+from cdigen.vendors.health import VendorHealth
 from cdigen.vendors.intel.health.causes import CAUSES, GAUDI_STATUS, LINES, SURVIVABILITY
 from cdigen.vendors.intel.presence import GAUDI, GPU
-from cdigen.vendors.kernel import driver_lines, drm_health, pci_health
+from cdigen.vendors.kernel import drm_health, pci_health
 from cdigen.vendors.kernel.driver_lines import concerns, meaning
-from cdigen.vendors.kernel.modules import load_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.model.health import CauseRule, DeviceEvent, LogRecord, Recovery
+    from cdigen.model.health import DeviceEvent, HealthSample, Recovery
     from cdigen.model.inventory import Accelerator, Inventory
-    from cdigen.model.stats import DeviceStats
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 # (subsystem, property, value) in a uevent of a driver -> cause or recovery. The functions
 # intel_gt_reset_global and ivpu_pm_recovery_work send these events. ivpu_pm_recovery_work sends the same
@@ -28,63 +30,31 @@ _EVENTS = {
     ("drm", "ERROR", "0"): "reset",
     ("pci", "IVPU_PM_EVENT", "IVPU_RECOVER"): "reset",
 }
-# The NPU's driver intel_vpu is not in this list, because a reload of intel_vpu would be treated as a reload
-# of the GPUs' driver.
-_MODULES = ("i915", "xe", "habanalabs")
 
 
-class IntelHealth:
-    """The health of Intel's devices, from xe, i915, intel_vpu, habanalabs and the PCI bus."""
+def check(context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+    """Return the health according to sysfs files.
 
-    CAUSES: tuple[CauseRule, ...] = CAUSES
+    These files include the status of Gaudis, and the file of xe's survivability mode. The drivers do not
+    query the device for these files.
+    """
+    sample = pci_health.check(context, inventory)
+    found = [
+        symptom
+        for device in inventory.accelerators
+        if device.address in sample.covered and (symptom := _symptom(context.host, device))
+    ]
+    return replace(sample, symptoms=(*sample.symptoms, *found))
 
-    def check(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
-        """Return the health according to sysfs files.
 
-        These files include the status of Gaudis, and the file of xe's survivability mode. The drivers do not
-        query the device for these files.
-        """
-        host = context.host
-        sample = pci_health.check_devices(host, [device.address for device in inventory.accelerators])
-        found = [
-            symptom
-            for device in inventory.accelerators
-            if device.address in sample.covered and (symptom := _symptom(host, device))
-        ]
-        return replace(sample, symptoms=(*sample.symptoms, *found))
-
-    def parse_log(self, record: LogRecord, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-        """Return the symptoms and recoveries in RECORD, a log record of Intel's drivers, DRM or PCIe."""
-        return (
-            driver_lines.parse_log(record, LINES)
-            or drm_health.parse_log(record, inventory)
-            or pci_health.parse_log(record, inventory)
-        )
-
-    def parse_uevents(self, event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
-        """Return the symptoms and recoveries in the uevent EVENT of Intel's drivers, DRM or the PCI bus."""
-        if event.action == "change" and concerns(event, inventory):
-            for name, value in event.properties:
-                what = _EVENTS.get((event.subsystem, name, value))
-                if what:
-                    return (meaning(what, event.address, f"the driver reported {name}={value}", event.at_s),)
-        return drm_health.parse_uevents(event, inventory) or pci_health.parse_uevents(event)
-
-    def probe(self, context: DiscoveryContext, inventory: Inventory) -> HealthSample:
-        """Return the health that GPUs of xe report. For each GPU, xe queries the GPU's firmware."""
-        from cdigen.vendors.intel.health.own_state import probe  # noqa: PLC0415 - used every ten minutes
-
-        return probe(context.host, inventory)
-
-    def load(self, context: DiscoveryContext) -> str:
-        """Return a text that changes each time a driver of GPUs or Gaudis is loaded."""
-        return " ".join(filter(None, (load_of(context.host, module) for module in _MODULES)))
-
-    def stats(self, context: DiscoveryContext, inventory: Inventory) -> tuple[DeviceStats, ...]:
-        """Return the statistics of each device from sysfs and hwmon."""
-        from cdigen.vendors.intel.health.stats import read_stats  # noqa: PLC0415 - on demand
-
-        return read_stats(context.host, inventory)
+def parse_uevents(event: DeviceEvent, inventory: Inventory) -> tuple[Symptom | Recovery, ...]:
+    """Return the symptoms and recoveries in the uevent EVENT of Intel's drivers, DRM or the PCI bus."""
+    if event.action == "change" and concerns(event, inventory):
+        for name, value in event.properties:
+            what = _EVENTS.get((event.subsystem, name, value))
+            if what:
+                return (meaning(what, event.address, f"the driver reported {name}={value}", event.at_s),)
+    return drm_health.parse_uevents(event, inventory)
 
 
 def _symptom(host: Root, device: Accelerator) -> Symptom | None:
@@ -111,4 +81,12 @@ def _gaudis(host: Root, address: str, folder: str) -> Symptom | None:
     return None
 
 
-HEALTH = IntelHealth()
+HEALTH = VendorHealth(
+    causes=CAUSES,
+    # A load of the NPU's driver intel_vpu would be treated as a load of the GPUs' driver.
+    modules=("i915", "xe", "habanalabs"),
+    check=check,
+    parse_log=partial(drm_health.parse_log, lines=LINES),
+    parse_uevents=parse_uevents,
+    probe=deferred("cdigen.vendors.intel.health.own_state:probe"),
+)

@@ -14,12 +14,13 @@ from cdigen.vendors.kernel.pci_health import is_suspended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
+    from cdigen.vendors.context import DiscoveryContext
 
 
-def probe(host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:
+def probe(context: DiscoveryContext, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:
     """Return the health of each GPU in INVENTORY that reports its health and is not suspended."""
+    host = context.host
     addresses = [device.address for device in inventory.accelerators]
     paths = {address: f"{PCI_DEVICES}/{address}/gpu_health" for address in addresses}
     requests = {

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nvml.document import NvmlGpu
     from cdigen.vendors.nvidia.nvml.health import NvmlHealth
 

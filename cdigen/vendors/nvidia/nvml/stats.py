@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.strict import many, number, optional, record, whole
+from cdigen.model.strict import many, number, optional, record, typed_record, whole
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.nvml.shapes import ERROR
 
@@ -85,5 +85,5 @@ _AMOUNT = whole(0, MAX_AMOUNT - 1)
 _PROCESS = record(NvmlProcess, pid=number, memory=optional(_AMOUNT))
 _NUMBERS = tuple(name for name in NvmlValues.__annotations__ if name != "processes")
 _VALUES = record(NvmlValues, **dict.fromkeys(_NUMBERS, optional(_AMOUNT)), processes=optional(many(_PROCESS)))
-_MIG = record(NvmlMigStats, gpu_instance=number, compute_instance=number, values=_VALUES)
+_MIG = typed_record(NvmlMigStats, values=_VALUES)
 READER = record(NvmlStats, error=ERROR, values=_VALUES, migs=many(_MIG))

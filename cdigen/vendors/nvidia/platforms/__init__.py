@@ -9,7 +9,7 @@ from cdigen.vendors.nvidia.kernel_module import parse_lines
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 WSL_NODE = "/dev/dxg"
 WSL_LIBRARIES = "/usr/lib/wsl/lib"

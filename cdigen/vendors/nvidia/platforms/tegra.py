@@ -30,7 +30,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import FileKind, HostNode
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.platforms.csv_lines import CsvEntry
     from cdigen.vendors.nvidia.platforms.listed_files import ListedFile
 
@@ -85,10 +85,6 @@ def discover(context: DiscoveryContext) -> Inventory:
     return Inventory(
         vendor="nvidia",
         driver=driver,
-        accelerators=(),
-        nodes=(),
-        files=(),
-        searched=(),
         findings=tuple(reader.collector.findings),
         mode="csv",
         groups=(Group(device_class="gpu", devices=devices, files=files),),

@@ -28,7 +28,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import FileKind, HostNode, Weight
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.platforms.listed_files import ListedFile
 
 STORES = "/usr/lib/wsl/drivers"
@@ -83,9 +83,6 @@ def discover(context: DiscoveryContext) -> Inventory:
     return Inventory(
         vendor="nvidia",
         driver=Driver(version=version, flavour="wsl", architecture=architecture),
-        accelerators=(),
-        nodes=(),
-        files=(),
         searched=reader.probes(store, files),
         findings=tuple(reader.collector.findings),
         mode="wsl",

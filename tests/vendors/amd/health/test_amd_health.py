@@ -140,7 +140,7 @@ def test_a_gpu_that_hangs_during_a_probe_does_not_delay_other_gpus(
     host: Path, hanging_gpu: str, inventory: Inventory
 ) -> None:
     sample = by_deadline(
-        lambda deadline_s: probe(places(host).host, inventory, deadline_s=deadline_s),
+        lambda deadline_s: probe(places(host), inventory, deadline_s=deadline_s),
         lambda sample: sample.covered,
     )
     assert sample.covered == (OTHER,)

@@ -13,7 +13,7 @@ from support.waiting import by_deadline
 from cdigen.host.root import Root
 from cdigen.model.health import HealthSample, Symptom
 from cdigen.model.inventory import Inventory
-from cdigen.vendors.base import DiscoveryContext
+from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.nvidia.health.probe import PROBE_CAUSES, is_kept, probe
 
 FIRST, SECOND, THIRD = (f"0000:{0x19 + number:02x}:00.0" for number in range(3))

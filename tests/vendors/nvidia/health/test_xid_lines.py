@@ -234,7 +234,7 @@ def test_a_line_about_the_pcie_link_is_parsed_as_for_any_device() -> None:
 
 def test_each_xid_is_in_the_table_once_and_each_cause_has_a_rule() -> None:
     assert len(BY_NUMBER) == len(XIDS)
-    causes = [rule.cause for rule in HEALTH.CAUSES]
+    causes = [rule.cause for rule in HEALTH.causes]
     assert len(causes) == len(set(causes))
     assert {xid.cause for xid in XIDS if harms_gpu(xid)} < {rule.cause for rule in RULES}
 

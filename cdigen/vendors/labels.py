@@ -1,4 +1,4 @@
-"""Valid label values from the texts of drivers: ``label_value`` and ``counted_labels``. No I/O.
+"""The types and common functions of the member LABELS, which returns labels of a Kubernetes node. No I/O.
 
 Names and values of labels have at most 63 characters, which are letters, digits and ``-_.``. Names and values
 begin and end with a letter or a digit (apimachinery, pkg/util/validation: IsQualifiedName,
@@ -11,18 +11,71 @@ import hashlib
 import re
 from collections import Counter
 
+from cdigen.value import frozen
+from cdigen.vendors.classes import GPU
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from cdigen.model.inventory import Accelerator, Inventory, Partition
+
     # The whole name of a label (nvidia.com/gpu.count), and the value.
     Label = tuple[str, str]
 
+# The sharing strategies with NVIDIA's names (k8s-device-plugin, api/config/v1), and the strategy ``memory``.
+NONE, TIME_SLICING, MPS, MEMORY = "none", "time-slicing", "mps", "memory"
 MAX = 63
 _DIGEST = 8
 _WORD = r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?"
 _IS_WORD = re.compile(_WORD)
 _IS_PREFIX = re.compile(r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?")
+
+
+@frozen
+class LabelledDevice:
+    """The device ``gpu`` of ``vendor``, or a ``partition`` of this device, as a device of ``resource``.
+
+    ``replicas`` is the number of replicas, or 0 for memory units. ``sharing`` is the sharing strategy of the
+    device.
+    """
+
+    vendor: str
+    gpu: Accelerator
+    partition: Partition | None
+    resource: str
+    replicas: int
+    sharing: str
+
+    @property
+    def profile(self) -> str:
+        """The profile of the partition ("1g.10gb"), or "" for a whole device."""
+        return self.partition.profile if self.partition else ""
+
+
+@frozen
+class LabelSource:
+    """The advertised ``devices`` of one vendor, and the other sources of the vendor's labels.
+
+    ``inventory`` has the devices and the driver. ``has_driver`` is set if the loaded driver is the driver in
+    the inventory. ``mig_strategy`` is the key of ``kubelet:``. ``machine`` is the host's model.
+    """
+
+    devices: tuple[LabelledDevice, ...]
+    inventory: Inventory
+    has_driver: bool
+    mig_strategy: str
+    machine: str
+
+    def whole_devices(self, device_class: str = GPU) -> tuple[Accelerator, ...]:
+        """Return the devices of DEVICE_CLASS; a device with several advertised partitions is one device."""
+        found = {(each.gpu.address, each.gpu.index): each.gpu for each in self.devices}
+        return tuple(gpu for gpu in found.values() if gpu.device_class == device_class)
+
+
+def device_number(gpu: Accelerator) -> str:
+    """Return the PCI device number of GPU in four digits (``74a1``)."""
+    return gpu.device_id.removeprefix("0x").lower()
 
 
 def is_label(label: Label) -> bool:

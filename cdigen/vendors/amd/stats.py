@@ -1,4 +1,4 @@
-"""Read the current statistics of AMD's GPUs and of their partitions (``read_stats``).
+"""Read the current statistics of AMD's GPUs and of their partitions (``STATS``).
 
 amdgpu has files with the statistics of a GPU (https://docs.kernel.org/gpu/amdgpu/thermal.html and
 driver-misc.html). KFD has files with the memory of partitions and with the compute processes (the kernel's
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, HostNode, Inventory
     from cdigen.model.stats import DeviceProcess
+    from cdigen.vendors.context import DiscoveryContext
 
 _FILES = (
     "mem_info_vram_total",
@@ -43,13 +44,14 @@ _CLOCKS = re.compile(r"^\w+: *(\d+)Mhz", re.MULTILINE)
 
 
 def read_stats(
-    host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S
+    context: DiscoveryContext, inventory: Inventory, *, deadline_s: float = DEADLINE_S
 ) -> tuple[DeviceStats, ...]:
     """Return the statistics of the devices in INVENTORY and of their partitions; raise no exception.
 
     The function does not resume suspended devices. A device that does not answer within DEADLINE_S does not
     delay the other devices.
     """
+    host = context.host
     nodes = _kfd_nodes(host) if inventory.accelerators else {}
     requests = {
         device.address: files_to_read(host, f"{PCI_DEVICES}/{device.address}", _FILES)
@@ -201,3 +203,6 @@ def _processes(
     for pid, used in clients.by_address.get(address, {}).items():
         memory[pid] = max(memory.get(pid) or 0, used or 0)
     return processes_of(host, memory)
+
+
+STATS = read_stats

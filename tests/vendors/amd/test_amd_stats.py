@@ -10,8 +10,7 @@ from support.hosts.driver_files import link, put
 from support.waiting import by_deadline
 
 from cdigen.model.stats import MAX_PROCESSES, DeviceStats
-from cdigen.vendors.amd.health import HEALTH
-from cdigen.vendors.amd.health.stats import read_stats
+from cdigen.vendors.amd.stats import STATS, read_stats
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -48,7 +47,7 @@ def fill(host: Path, address: str, files: dict[str, str]) -> None:
 
 
 def stats_of(host: Path) -> dict[tuple[str, str], DeviceStats]:
-    return {(each.address, each.instance): each for each in HEALTH.stats(places(host), discover(host))}
+    return {(each.address, each.instance): each for each in STATS(places(host), discover(host))}
 
 
 def test_every_value_that_amdgpu_reports_is_read(tmp_path: Path) -> None:
@@ -126,7 +125,7 @@ def test_a_gpu_that_hangs_does_not_delay_other_gpus(tmp_path: Path) -> None:
     file.unlink()
     os.mkfifo(file)
     broken, healthy = by_deadline(
-        lambda deadline_s: read_stats(places(tmp_path).host, inventory, deadline_s=deadline_s),
+        lambda deadline_s: read_stats(places(tmp_path), inventory, deadline_s=deadline_s),
         lambda found: not found[1].problem,
     )
     assert broken == DeviceStats(address=GPU, problem="its driver does not answer")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.kubelet.nfd_worker import WORD
 
-from cdigen.kubelet.labels.label_values import counted_labels, is_label, label_value
+from cdigen.vendors.labels import counted_labels, is_label, label_value
 
 GPU = "nvidia.com/gpu.product"
 

@@ -1,4 +1,4 @@
-"""Find the newest CUDA version that a driver supports (``served``).
+"""The newest CUDA version that NVIDIA's driver supports (``DRIVER_API``).
 
 ``read_cuda`` reads the version from NVML. ``of_branch`` returns the version by the driver's branch, which is
 the first number of the driver's version. Programs that are linked with a newer version of CUDA do not start.
@@ -7,10 +7,13 @@ NVML gets the CUDA version from libcuda (NVML API reference, nvmlSystemGetCudaDr
 
 from __future__ import annotations
 
+from cdigen.vendors.base import DriverApi
+from cdigen.vendors.nvidia.model_names import arch_of, brands_of
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import DiscoveryContext
+    from cdigen.vendors.context import DiscoveryContext
 
 # In seconds. The query loads the driver's libraries, and uses no GPU.
 DEADLINE_S = 5.0
@@ -93,3 +96,6 @@ def of_branch(driver: str) -> str:
     if not (major.isascii() and major.isdigit() and len(major) < 6) or int(major) >= _NEWEST:
         return ""
     return next((cuda for branch, cuda in _CUDA if branch <= int(major)), "")
+
+
+DRIVER_API = DriverApi(read=read_cuda, version=served, architecture=arch_of, brands=brands_of)

@@ -13,8 +13,7 @@ from support.hosts.intel_tree import Device, one_of_each_driver
 from support.waiting import by_deadline
 
 from cdigen.model.stats import DeviceStats
-from cdigen.vendors.intel.health import HEALTH
-from cdigen.vendors.intel.health.stats import read_stats
+from cdigen.vendors.intel.stats import STATS, read_stats
 from cdigen.vendors.kernel.device_files import APART_S
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
@@ -51,7 +50,7 @@ def host(tmp_path: Path) -> Path:
 
 
 def stats_of(host: Path) -> dict[str, DeviceStats]:
-    return {each.address: each for each in HEALTH.stats(places(host), discover(host))}
+    return {each.address: each for each in STATS(places(host), discover(host))}
 
 
 def test_devices_that_report_nothing_have_only_unknown_values(host: Path) -> None:
@@ -158,7 +157,7 @@ def test_a_device_that_hangs_does_not_delay_other_devices(host: Path) -> None:
     os.mkfifo(folder / "clk_cur_freq_mhz")
     found = by_deadline(
         lambda deadline_s: {
-            each.address: each for each in read_stats(places(host).host, inventory, deadline_s=deadline_s)
+            each.address: each for each in read_stats(places(host), inventory, deadline_s=deadline_s)
         },
         lambda found: not found[XE].problem,
     )

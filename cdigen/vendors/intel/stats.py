@@ -1,4 +1,4 @@
-"""Read the current statistics of Intel's devices (``read_stats``).
+"""Read the current statistics of Intel's devices (``STATS``).
 
 The names and units of the files are from the kernel's
 Documentation/ABI/testing/sysfs-driver-intel-xe-hwmon, sysfs-driver-intel-i915-hwmon and
@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Inventory
+    from cdigen.vendors.context import DiscoveryContext
 
 _BUSY = "npu_busy_time_us"
 _NPU_FILES = ("npu_memory_utilization", "npu_current_frequency_mhz", "npu_max_frequency_mhz")
@@ -31,13 +32,14 @@ _CLASSES = (GPU, NPU, GAUDI)
 
 
 def read_stats(
-    host: Root, inventory: Inventory, *, deadline_s: float = DEADLINE_S
+    context: DiscoveryContext, inventory: Inventory, *, deadline_s: float = DEADLINE_S
 ) -> tuple[DeviceStats, ...]:
     """Return the statistics of each GPU, NPU and Gaudi in INVENTORY; raise no exception.
 
     The function does not resume suspended devices. A device that does not answer within DEADLINE_S does not
     delay the other devices.
     """
+    host = context.host
     devices = [device for device in inventory.accelerators if device.device_class in _CLASSES]
     names = {
         device.address: _names(host, device) for device in devices if not is_suspended(host, device.address)
@@ -134,3 +136,6 @@ def _busy(microseconds_a_second: float | None) -> float | None:
     if microseconds_a_second is None:
         return None
     return round(min(microseconds_a_second / 10_000, 100.0), 1)
+
+
+STATS = read_stats

@@ -11,16 +11,7 @@ and ONEAPI_DEVICE_SELECTOR also only select devices.
 
 from __future__ import annotations
 
-from cdigen.vendors.base import VisibleDevices
-
-
-def names(word: str) -> tuple[str, ...]:
-    """Return the names that the Gaudi with the number WORD can have in specs.
-
-    These names are the number and the "classic" name of Intel's generator.
-    """
-    return (word, f"accel{word}")
-
+from cdigen.vendors.base import VisibleDevices, named
 
 VISIBLE_DEVICES = (
     VisibleDevices(
@@ -31,6 +22,7 @@ VISIBLE_DEVICES = (
         allocated_kinds=r"(?:.+\.)?(?:intel\.com/gaudi|habana\.ai/).*",
         # Older drivers create /dev/hlN.
         nodes=r"/dev/accel/accel([0-9]+)|/dev/hl([0-9]+)",
-        names=names,
+        # The second name is the "classic" name of Intel's generator.
+        names=named("accel"),
     ),
 )

@@ -1,27 +1,24 @@
-"""``labels`` returns the labels of NVIDIA's gpu-feature-discovery. No I/O.
+"""The labels of NVIDIA's gpu-feature-discovery (``LABELS``). No I/O.
 
 Names and meanings are from k8s-device-plugin 0.20 (docs/gpu-feature-discovery, internal/lm). If GPUs differ,
 NVIDIA's labels describe one GPU, which is chosen by chance. In this case, the labels of cdigen have counts
-(``label_values.counted_labels``).
+(``vendors.labels.counted_labels``).
 """
 
 from __future__ import annotations
 
 import re
 
-from cdigen.kubelet.labels.devices import MPS, NONE
-from cdigen.kubelet.labels.label_values import counted_labels, label_value, numbers
-from cdigen.kubelet.resources.naming import UNDIVIDED
 from cdigen.value import replace
+from cdigen.vendors.labels import MPS, NONE, counted_labels, label_value, numbers
 from cdigen.vendors.nvidia.model_names import arch_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from cdigen.kubelet.labels.devices import LabelledDevice
-    from cdigen.kubelet.labels.label_values import Label
-    from cdigen.model.inventory import Driver, Inventory
+    from cdigen.model.inventory import Driver
+    from cdigen.vendors.labels import Label, LabelledDevice, LabelSource
 
 _VENDOR = "nvidia.com"
 _GPU = f"{_VENDOR}/gpu"
@@ -49,23 +46,14 @@ _VIRTUAL = re.compile(r"-[0-9]+[ABCQ]$")
 _SPLITTABLE, _WHOLE = ("8.0", "9.0", "10.0", "10.3"), ("3.", "5.", "6.", "7.", "8.6", "8.9")
 
 
-def labels(
-    devices: Sequence[LabelledDevice],
-    inventory: Inventory,
-    *,
-    mig_strategy: str,
-    machine: str,
-    has_driver: bool,
-) -> list[Label]:
-    """Return the labels of a node with DEVICES of INVENTORY, or [] if there is no device.
-
-    MACHINE is the host's model. HAS_DRIVER is set if the loaded driver is the driver in INVENTORY.
-    """
+def labels(source: LabelSource) -> list[Label]:
+    """Return the labels of a node with the devices of SOURCE, or [] if there is no device."""
+    devices, inventory, mig_strategy = source.devices, source.inventory, source.mig_strategy
     if not devices:
         return []
-    found = [(f"{_GPU}.machine", label_value(machine))]
-    found += _versions(inventory.driver) if has_driver else []
-    if inventory.mode in UNDIVIDED:
+    found = [(f"{_GPU}.machine", label_value(source.machine))]
+    found += _versions(inventory.driver) if source.has_driver else []
+    if inventory.is_undivided:
         return found
     items = _items(devices, is_single=mig_strategy == "single")
     if mig_strategy != "none":
@@ -164,3 +152,6 @@ def _versions(driver: Driver) -> list[Label]:
             found.append((f"{_VENDOR}/cuda.runtime-version.{name}", value))
         found.append((f"{_VENDOR}/cuda.runtime-version.full", driver.cuda))
     return found
+
+
+LABELS = labels
