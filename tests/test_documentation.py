@@ -225,8 +225,11 @@ def test_metrics_in_documents_alerts_and_dashboards_exist() -> None:
 @pytest.mark.parametrize(
     ("document", "places"),
     [
-        ("docs/operations.md", ("daemon", "service", "service/process", "cli/run.py")),
-        ("docs/nri.md", ("nri", "cli/nri.py", "cli/service_sources.py", "service/runner.py")),
+        ("docs/operations.md", ("daemon", "service", "service/process", "cli/services/run.py")),
+        (
+            "docs/nri.md",
+            ("nri", "cli/services/nri.py", "cli/services/service_sources.py", "service/runner.py"),
+        ),
     ],
 )
 def test_every_event_of_the_log_is_documented(document: str, places: tuple[str, ...]) -> None:

@@ -7,7 +7,7 @@ import yaml
 from support.paths import REPOSITORY
 
 from cdigen import __version__
-from cdigen.doctor.kubelet_gpu_memory import RIGHTS
+from cdigen.doctor.kubernetes.gpu_memory import RIGHTS
 
 FOLDER = REPOSITORY / "examples/kubernetes/gpushare"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from support.values.example_pods import CONFIGURATION, UUID, ExamplePod, read_pods
 
-from cdigen.cli import resolve
 from cdigen.cli.main import command_parser
+from cdigen.cli.specs import resolve
 
 MANAGEMENT, PLUGINS = "management.nvidia.com/gpu", "k8s.device-plugin.nvidia.com/gpu"
 DEVICES = {"nvidia.com/gpu": ("0", "1", UUID, "all"), MANAGEMENT: ("all",), PLUGINS: (UUID,)}

@@ -23,8 +23,8 @@ EXEMPT = {
     "doctor/migration/": "recognizes the tools of other projects, which have such names",
     "device_users/engines.py": "nvidia is Docker's name of the driver for --gpus",
     "kubelet/resources/nvidia_file.py": "reads the configuration of NVIDIA's device plugin",
-    "nri/decision/annotations.py": "nvidia is a word of 'nri: {annotations}', the name of a plugin",
-    "nri/decision/request.py": "NVIDIA_VISIBLE_DEVICES is the contract of the NRI plugin itself",
+    "nri/decision/request/annotations.py": "nvidia is a word of 'nri: {annotations}', the name of a plugin",
+    "nri/decision/request/device_request.py": "NVIDIA_VISIBLE_DEVICES is the plugin's own contract",
 }
 COMPARING_METHODS = {"startswith", "endswith", "removeprefix", "removesuffix"}
 

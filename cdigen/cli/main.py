@@ -16,46 +16,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, NoReturn
 
-    from cdigen.cli.parser import Parser
+    from cdigen.cli.shared.parser import Parser
 
 # Name of the command -> (module, summary).
 COMMANDS = {
-    "config": ("cdigen.cli.config", "check the configuration file"),
-    "configure": ("cdigen.cli.configure", "enable CDI in the configuration of a container runtime"),
+    "config": ("cdigen.cli.host.config", "check the configuration file"),
+    "configure": ("cdigen.cli.host.configure", "enable CDI in the configuration of a container runtime"),
     "create-nodes": (
-        "cdigen.cli.create_nodes",
+        "cdigen.cli.host.create_nodes",
         "create the device nodes that the kernel does not create, as at boot",
     ),
-    "diff": ("cdigen.cli.diff", "compare the specs on disk with the present state of this host"),
+    "diff": ("cdigen.cli.specs.diff", "compare the specs on disk with the present state of this host"),
     "docker-args": (
-        "cdigen.cli.docker_args",
+        "cdigen.cli.specs.docker_args",
         "print the arguments of 'docker run' that add devices to a container",
     ),
-    "doctor": ("cdigen.cli.doctor", "find problems that keep devices from containers, and their remedies"),
-    "extender": ("cdigen.cli.extender", "run as a scheduler extender for GPUs that are shared by memory"),
-    "generate": ("cdigen.cli.generate", "print or write the CDI specs of this host"),
-    "health": ("cdigen.cli.health", "show the health of devices, with the causes of unhealthy ones"),
-    "inspect": ("cdigen.cli.inspect", "show the inventory of this host, with all searched files"),
+    "doctor": (
+        "cdigen.cli.host.doctor",
+        "find problems that keep devices from containers, and their remedies",
+    ),
+    "extender": (
+        "cdigen.cli.services.extender",
+        "run as a scheduler extender for GPUs that are shared by memory",
+    ),
+    "generate": ("cdigen.cli.specs.generate", "print or write the CDI specs of this host"),
+    "health": ("cdigen.cli.services.health", "show the health of devices, with the causes of unhealthy ones"),
+    "inspect": ("cdigen.cli.specs.inspect", "show the inventory of this host, with all searched files"),
     "install-service": (
-        "cdigen.cli.install_service",
+        "cdigen.cli.host.install_service",
         "install units, hook, man pages and completions of an installed wheel on this host",
     ),
-    "kubelet": ("cdigen.cli.kubelet", "run as device plugins, which advertise devices to the kubelet"),
-    "list": ("cdigen.cli.list", "list the devices that a container runtime finds"),
+    "kubelet": (
+        "cdigen.cli.services.kubelet",
+        "run as device plugins, which advertise devices to the kubelet",
+    ),
+    "list": ("cdigen.cli.specs.list", "list the devices that a container runtime finds"),
     "nri": (
-        "cdigen.cli.nri",
+        "cdigen.cli.services.nri",
         "run as an NRI plugin, which injects requested devices into containers",
     ),
-    "prune": ("cdigen.cli.prune", "remove the driver views that no spec and no container uses"),
+    "prune": ("cdigen.cli.specs.prune", "remove the driver views that no spec and no container uses"),
     "resolve": (
-        "cdigen.cli.resolve",
+        "cdigen.cli.specs.resolve",
         "show the devices that the NRI plugin would inject into a container, with reasons",
     ),
-    "run": ("cdigen.cli.run", "run as a daemon that keeps the specs up to date"),
-    "status": ("cdigen.cli.status", "show the state of the daemon and the host"),
-    "topology": ("cdigen.cli.topology", "show the links between the devices of this host"),
-    "validate": ("cdigen.cli.validate", "check spec files like the runtimes' loaders"),
-    "withdraw": ("cdigen.cli.withdraw", "remove the specs that cdigen wrote"),
+    "run": ("cdigen.cli.services.run", "run as a daemon that keeps the specs up to date"),
+    "status": ("cdigen.cli.services.status", "show the state of the daemon and the host"),
+    "topology": ("cdigen.cli.specs.topology", "show the links between the devices of this host"),
+    "validate": ("cdigen.cli.specs.validate", "check spec files like the runtimes' loaders"),
+    "withdraw": ("cdigen.cli.specs.withdraw", "remove the specs that cdigen wrote"),
 }
 
 _PURPOSE = (
@@ -138,7 +147,7 @@ def main(arguments: list[str]) -> int:
 
 def inspect_gpushare(arguments: list[str]) -> int:
     """Run ``kubectl inspect gpushare`` with ARGUMENTS and return the exit code."""
-    from cdigen.cli import kubectl_gpushare  # noqa: PLC0415 - only for this program
+    from cdigen.cli.services import kubectl_gpushare  # noqa: PLC0415 - only for this program
 
     return _guarded(
         lambda words: _run_module(kubectl_gpushare, kubectl_gpushare.make_parser(), words), arguments
@@ -232,7 +241,7 @@ def split_command(arguments: list[str]) -> tuple[str, list[str]]:
     """
     position = 0
     while position < len(arguments) and arguments[position].startswith("-"):
-        from cdigen.cli.option_table import takes_value  # noqa: PLC0415 - imports argparse, rarely needed
+        from cdigen.cli.shared.option_table import takes_value  # noqa: PLC0415 - imports argparse, rarely needed
 
         position += 2 if takes_value(arguments[position]) else 1
     if position >= len(arguments):
@@ -242,7 +251,7 @@ def split_command(arguments: list[str]) -> tuple[str, list[str]]:
 
 def help_text() -> str:
     """Return the text of ``cdigen --help``, wrapped to the width of the terminal."""
-    from cdigen.cli.terminal import help_width, wrap_text  # noqa: PLC0415 - not for a command
+    from cdigen.cli.shared.terminal import help_width, wrap_text  # noqa: PLC0415 - not for a command
 
     columns = help_width()
     side = max(map(len, COMMANDS)) + 4
@@ -286,7 +295,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
         from cdigen.service.process import signals  # noqa: PLC0415 - only for the daemon
 
         signals.listen()
-    from cdigen.cli.parser import unknown_command  # noqa: PLC0415 - imports argparse, not for --version
+    from cdigen.cli.shared.parser import unknown_command  # noqa: PLC0415 - imports argparse, not for --version
 
     if name not in COMMANDS:
         raise unknown_command(name, tuple(COMMANDS))
@@ -295,8 +304,8 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 def command_parser(name: str) -> Parser:
     """Return the parser of the command NAME."""
-    from cdigen.cli.option_table import add  # noqa: PLC0415 - imports argparse, not for --version
-    from cdigen.cli.parser import Parser  # noqa: PLC0415 - likewise
+    from cdigen.cli.shared.option_table import add  # noqa: PLC0415 - imports argparse, not for --version
+    from cdigen.cli.shared.parser import Parser  # noqa: PLC0415 - likewise
 
     module_name, summary = COMMANDS[name]
     module = import_module(module_name)
@@ -319,7 +328,7 @@ def _run_module(module: Any, parser: Parser, arguments: list[str]) -> int:
 
 
 def _fail(error: CdigenError, *, as_json: bool) -> int:
-    from cdigen.cli.report import print_errors  # noqa: PLC0415 - only for errors
+    from cdigen.cli.shared.report import print_errors  # noqa: PLC0415 - only for errors
 
     # The JSON error goes to stdout. It cannot be written if writing to stdout failed.
     if as_json and not isinstance(error, UnprintedError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from cdigen.daemon.report import MAX_NAMES
+from cdigen.daemon.cycle.report import MAX_NAMES
 from cdigen.host.mounts import MISSING, READ_ONLY, REMOVED
 from cdigen.runtimes.unread_specs import RULE as UNREAD
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.cdi.compare import Changes
-    from cdigen.daemon.report import CycleReport
+    from cdigen.daemon.cycle.report import CycleReport
     from cdigen.pipeline.device_names import KnownDevice
     from cdigen.service.process.buffered_log import Logger
 

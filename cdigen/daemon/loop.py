@@ -11,16 +11,16 @@ import time
 from contextlib import suppress
 
 from cdigen import __version__
+from cdigen.daemon.cycle.reconciler import Reconciler
 from cdigen.daemon.health import HealthWatch, NotifyingSource
 from cdigen.daemon.outputs import DaemonOutputs
-from cdigen.daemon.reconciler import Reconciler
 from cdigen.health.marks import FILE as MARKS
 from cdigen.health.tracker import HealthTracker
 from cdigen.host import mounts
 from cdigen.host.root import Root
-from cdigen.model.backoff import Backoff
 from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.model.names import SPEC_SUFFIXES
+from cdigen.model.times.backoff import Backoff
 from cdigen.pipeline import discovery
 from cdigen.service.configuration import ActiveConfiguration
 from cdigen.service.runner import ServiceRunner
@@ -38,7 +38,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.daemon.reconciler import CycleOutcome
+    from cdigen.daemon.cycle.reconciler import CycleOutcome
+    from cdigen.daemon.outputs import FurtherRoutes, RouteSources
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.service.process.context import ProcessContext
     from cdigen.watch.supervisor import Source
@@ -51,10 +52,16 @@ READY_WITHIN_S = 5.0
 class Daemon:
     """The process that keeps the specs of one host up to date.
 
-    LOAD reads the configuration and the command line, as in ``ActiveConfiguration``.
+    LOAD reads the configuration and the command line, as in ``ActiveConfiguration``. FURTHER_ROUTES returns
+    the routes of the page.
     """
 
-    def __init__(self, load: Callable[[bool], DaemonSetup], context: ProcessContext) -> None:
+    def __init__(
+        self,
+        load: Callable[[bool], DaemonSetup],
+        context: ProcessContext,
+        further_routes: Callable[[RouteSources], FurtherRoutes],
+    ) -> None:
         self._notifier = context.notifier
         self._log = context.log
         self._configuration = ActiveConfiguration(load, context.log)
@@ -63,7 +70,9 @@ class Daemon:
         self._runner = ServiceRunner(run_dir, context, turn_s=lambda: self._setup.daemon.resync_s)
         self._tracker = HealthTracker()
         self._reconciler = Reconciler(self._tracker)
-        self._outputs = DaemonOutputs(lambda: self._setup, self._tracker, self._runner, self._log)
+        self._outputs = DaemonOutputs(
+            lambda: self._setup, self._tracker, self._runner, self._log, further_routes
+        )
         self._files = FileSource(compare_s=self._setup.daemon.poll_s)
         self._poll = PollSource(interval_s=self._setup.daemon.poll_s)
         self._uevents = UeventSource(())

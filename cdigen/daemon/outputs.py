@@ -10,12 +10,10 @@ from contextlib import suppress
 
 from cdigen import __version__
 from cdigen.daemon import log, status
-from cdigen.daemon.device_metrics import UnknownCollector, requests_stats
-from cdigen.daemon.device_users import MAX_WAITING as MAX_WAITING_FOR_USERS
-from cdigen.daemon.metrics import DaemonMetrics
-from cdigen.daemon.reconciler import inventories_for_spec
-from cdigen.daemon.report import DaemonStatus, next_status, reason_unready
-from cdigen.daemon.routes import Routes
+from cdigen.daemon.cycle.reconciler import inventories_for_spec
+from cdigen.daemon.cycle.report import DaemonStatus, next_status, reason_unready
+from cdigen.daemon.metrics.daemon import DaemonMetrics
+from cdigen.daemon.metrics.devices import UnknownCollector, requests_stats
 from cdigen.daemon.stats import MAX_WAITING, StatsReader
 from cdigen.host.root import Root
 from cdigen.model.errors import CdigenError
@@ -26,36 +24,71 @@ from cdigen.service.http.server import HttpServer, local_server
 from cdigen.service.metrics import CONTENT_TYPE
 from cdigen.service.process.log import log_sources
 from cdigen.service.rundir import save_status
-from cdigen.value import replace
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cdigen.daemon.reconciler import CycleOutcome
-    from cdigen.daemon.report import CycleReport
+    from cdigen.daemon.cycle.reconciler import CycleOutcome
+    from cdigen.daemon.cycle.report import CycleReport
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.health.tracker import HealthTracker
     from cdigen.model.inventory import Inventory
     from cdigen.pipeline.device_names import KnownDevice
+    from cdigen.service.http.routes import Route
     from cdigen.service.process.buffered_log import Logger
     from cdigen.service.runner import ServiceRunner
+    from cdigen.service.status import ServiceProcess
 
 # Seconds that a scrape waits for stats. The default scrape timeout of Prometheus is 10 s.
 SCRAPE_S = 3.0
 SOURCES = ("start", "signal", "files", "uevents", "poll", "http", "timer", "retry", "kernel-log", "health")
 
 
+@frozen
+class RouteSources:
+    """The sources of responses: functions that return the present values, and the reader of stats."""
+
+    status: Callable[[], DaemonStatus]
+    inventories: Callable[[], Mapping[str, Inventory]]
+    setup: Callable[[], DaemonSetup]
+    stats: StatsReader
+    process: ServiceProcess
+
+
+@frozen
+class FurtherRoutes:
+    """HTTP routes by path, in addition to metrics and health.
+
+    ``port_routes`` are the routes whose response differs on the TCP port, which every user can reach. At most
+    ``waiting`` requests wait for an engine.
+    """
+
+    routes: dict[str, Route]
+    port_routes: dict[str, Route]
+    waiting: int
+
+
 class DaemonOutputs:
-    """The outputs of the process RUNNER with the settings that SETUP returns; TRACKER has the health."""
+    """The outputs of the process RUNNER with the settings that SETUP returns; TRACKER has the health.
+
+    FURTHER_ROUTES returns the routes of the page.
+    """
 
     def __init__(
-        self, setup: Callable[[], DaemonSetup], tracker: HealthTracker, runner: ServiceRunner, log: Logger
+        self,
+        setup: Callable[[], DaemonSetup],
+        tracker: HealthTracker,
+        runner: ServiceRunner,
+        log: Logger,
+        further_routes: Callable[[RouteSources], FurtherRoutes],
     ) -> None:
         self._setup = setup
         self._tracker = tracker
         self._runner = runner
         self._log = log
+        self._further_routes = further_routes
         self._metrics = DaemonMetrics(SOURCES)
         self._stats = StatsReader(lambda: setup().context(Root(setup().outer)))
         runner.on_stop = self._stats.close
@@ -128,21 +161,23 @@ class DaemonOutputs:
         )
         times = self._setup().daemon
         routes["/metrics"] = self._scrape
-        further = Routes(
-            status=lambda: self._status,
-            inventories=self._tracker.present,
-            setup=self._setup,
-            stats=self._stats,
-            process=self._runner.process,
+        further = self._further_routes(
+            RouteSources(
+                status=lambda: self._status,
+                inventories=self._tracker.present,
+                setup=self._setup,
+                stats=self._stats,
+                process=self._runner.process,
+            )
         )
-        routes |= further.routes()
+        routes |= further.routes
         return local_server(
             routes,
             times.run_dir,
             times.http_port,
-            further.port_routes(),
+            further.port_routes,
             # One more than the number of routes that may wait for a driver or an engine.
-            limits=ClientLimits(running_routes=MAX_WAITING + MAX_WAITING_FOR_USERS + 1),
+            limits=ClientLimits(running_routes=MAX_WAITING + further.waiting + 1),
         )
 
     def _scrape(self, request: Request) -> Response:

@@ -9,18 +9,18 @@ from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import to_document
 from cdigen.model.strict import as_json
-from cdigen.model.timestamps import timestamp
+from cdigen.model.times.timestamps import timestamp
 from cdigen.runtimes.daemon_service import SYSTEMD
 from cdigen.service.rundir import INVENTORY_FILE, STATUS_FILE, write_file
 from cdigen.service.status import header, read_status
-from cdigen.store.state_file import json_content
+from cdigen.store.records.state_file import json_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.daemon.report import CycleReport, DaemonStatus, JournalEntry, SpecReport, VendorReport
+    from cdigen.daemon.cycle.report import CycleReport, DaemonStatus, JournalEntry, SpecReport, VendorReport
     from cdigen.model.inventory import Inventory
     from cdigen.runtimes.daemon_service import DaemonService
     from cdigen.service.status import ServiceProcess

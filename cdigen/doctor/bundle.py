@@ -16,9 +16,9 @@ import re
 from cdigen import __version__
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.render import render
-from cdigen.doctor.health import devices_of_daemon
-from cdigen.doctor.kubelet import is_examined
-from cdigen.doctor.kubelet_settings import KNOWN_FOLDERS
+from cdigen.doctor.checks.health import devices_of_daemon
+from cdigen.doctor.kubernetes.kubelet import is_examined
+from cdigen.doctor.kubernetes_node.settings import KNOWN_FOLDERS
 from cdigen.doctor.spec_documents import MAX_SIZE, is_ours
 from cdigen.host.root import shown
 from cdigen.model.findings import errors

@@ -7,17 +7,18 @@ from functools import cached_property
 
 from cdigen.config import DEFAULT_PATH
 from cdigen.doctor.examined import examined_runtimes, running
-from cdigen.doctor.kubelet_node import KubernetesNode
+from cdigen.doctor.kubernetes_node.node import KubernetesNode
 from cdigen.doctor.spec_documents import is_blocked, read_specs
 from cdigen.host.containers import uses_host_kernel
 from cdigen.model.errors import CdigenError, HostError
 from cdigen.model.names import natural_key
-from cdigen.pipeline import discovery, generate, links
+from cdigen.pipeline import discovery, generate
+from cdigen.pipeline.driver import links
 from cdigen.runtimes import installed
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.scan import scan
 from cdigen.runtimes.spec_cache import SpecCache
-from cdigen.store import state as states
+from cdigen.store.records import owned_specs
 from cdigen.value import frozen, replace
 from cdigen.vendors import registry
 
@@ -301,12 +302,12 @@ class Context:
         return frozenset(name.partition("=")[0] for name in self.required)
 
     @cached_property
-    def state(self) -> states.State:
+    def state(self) -> owned_specs.State:
         """The record of the specs that cdigen wrote; empty if the record is damaged."""
         try:
-            return states.read(self.request.state_dir)[0]
+            return owned_specs.read(self.request.state_dir)[0]
         except CdigenError:
-            return states.State()
+            return owned_specs.State()
 
     @cached_property
     def is_blocked(self) -> bool:

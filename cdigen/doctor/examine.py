@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from cdigen.doctor import (
+from cdigen.doctor.checks import (
     configuration,
     driver,
     health,
-    kubelet,
-    kubelet_devices,
-    kubelet_gpu_memory,
-    kubelet_labels,
-    kubelet_other_plugins,
-    kubelet_runtime,
     loading,
     missing_specs,
     mounts,
@@ -22,7 +16,8 @@ from cdigen.doctor import (
     security,
     specs,
 )
-from cdigen.doctor.container import with_cause
+from cdigen.doctor.checks.container import with_cause
+from cdigen.doctor.kubernetes import devices, gpu_memory, kubelet, labels, other_plugins, runtime
 from cdigen.doctor.result import filter_remedies
 from cdigen.value import replace
 
@@ -45,11 +40,11 @@ CHECKS: tuple[Check, ...] = (
     *other_tools.CHECKS,
     *plugin.CHECKS,
     *kubelet.CHECKS,
-    *kubelet_other_plugins.CHECKS,
-    *kubelet_devices.CHECKS,
-    *kubelet_runtime.CHECKS,
-    *kubelet_gpu_memory.CHECKS,
-    *kubelet_labels.CHECKS,
+    *other_plugins.CHECKS,
+    *devices.CHECKS,
+    *runtime.CHECKS,
+    *gpu_memory.CHECKS,
+    *labels.CHECKS,
     *loading.CHECKS,
     *missing_specs.CHECKS,
     *specs.CHECKS,

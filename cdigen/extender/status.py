@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.timestamps import timestamp
+from cdigen.model.times.timestamps import timestamp
 from cdigen.service.status import header
 from cdigen.value import frozen
 

@@ -16,10 +16,10 @@ from cdigen.health.state import ManualClear
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding
 from cdigen.model.strict import many, typed_record
-from cdigen.model.timestamps import timestamp
+from cdigen.model.times.timestamps import timestamp
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned
 from cdigen.store.lock import exclusive
-from cdigen.store.state_file import DamagedFile, StateFile
+from cdigen.store.records.state_file import DamagedFile, StateFile
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False

@@ -25,7 +25,7 @@ from cdigen.model.errors import StoreError
 from cdigen.model.findings import Finding, finding_of
 from cdigen.model.strict import many, one_of, text, typed_record, whole
 from cdigen.store.directory import STATE_DIRECTORY, open_existing
-from cdigen.store.state_file import DamagedFile, StateFile
+from cdigen.store.records.state_file import DamagedFile, StateFile
 from cdigen.value import fields, replace
 
 TYPE_CHECKING = False

@@ -22,8 +22,8 @@ from cdigen.health.state import (
     LogRecordsReceived,
 )
 from cdigen.model.health import Recovery, Symptom
-from cdigen.model.partition_names import disputed
-from cdigen.model.timestamps import timestamp
+from cdigen.model.saved.partition_names import disputed
+from cdigen.model.times.timestamps import timestamp
 from cdigen.value import replace
 
 TYPE_CHECKING = False

@@ -15,7 +15,7 @@ import time
 from cdigen.kubeapi.calls import Call, Reply, query_path
 from cdigen.kubeapi.client import ApiStatusError
 from cdigen.kubeapi.lists import ListPage, PageSize
-from cdigen.model.backoff import Backoff
+from cdigen.model.times.backoff import Backoff
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

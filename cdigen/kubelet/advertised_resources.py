@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import time
 
-from cdigen.kubelet.allocation_journal import AllocationJournal
-from cdigen.kubelet.allocation_modes import AllocationModes
+from cdigen.kubelet.allocation.journal import AllocationJournal
+from cdigen.kubelet.allocation.kubelet_view import KubeletView
+from cdigen.kubelet.allocation.modes import AllocationModes
+from cdigen.kubelet.allocation.mps import mps_problem
+from cdigen.kubelet.allocation.policies import missing_families, policy_of, unusable_vendor
 from cdigen.kubelet.allocators import AllocatorContext, MemoryAllocator, ResourceAllocator
-from cdigen.kubelet.kubelet_view import KubeletView
 from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
 from cdigen.kubelet.memory_sharing import MemorySharing
-from cdigen.kubelet.mps import mps_problem
-from cdigen.kubelet.policies import missing_families, policy_of, unusable_vendor
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.resources.resource_set import ResourceSet, advertise
 from cdigen.kubelet.status import KubeletPluginStatus, RegisteredResource, document
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.config import KubeletConfig, SharedMemory
-    from cdigen.kubelet.container_response import AllocationPolicy
+    from cdigen.kubelet.allocation.container_response import AllocationPolicy
+    from cdigen.kubelet.allocation.kubelet_view import ListPods
     from cdigen.kubelet.gpu_memory.agent import Agent
-    from cdigen.kubelet.kubelet_view import ListPods
     from cdigen.kubelet.labels.label_file import LabelState
-    from cdigen.kubelet.listing import ResourceStatus
     from cdigen.kubelet.plugin_config import KubeletPluginConfig
+    from cdigen.kubelet.registration.listing import ResourceStatus
     from cdigen.kubelet.wire.server import Allocator
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory

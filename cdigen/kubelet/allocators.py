@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import time
 
-from cdigen.kubelet.container_response import AllocationRefusal, build_response
+from cdigen.kubelet.allocation.container_response import AllocationRefusal, build_response
+from cdigen.kubelet.allocation.mps import mps_problem
+from cdigen.kubelet.allocation.preferred import Preferences
+from cdigen.kubelet.allocation.used_elsewhere import UsedElsewhere
 from cdigen.kubelet.gpu_memory.allocator import SharedMemoryAllocator
-from cdigen.kubelet.mps import mps_problem
-from cdigen.kubelet.preferred import Preferences
-from cdigen.kubelet.used_elsewhere import UsedElsewhere
 from cdigen.kubelet.wire.server import AllocateError
 from cdigen.value import frozen, replace
 
@@ -19,9 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from cdigen.kubelet.container_response import AllocationPolicy, ContainerResponse, IsInSpec
+    from cdigen.kubelet.allocation.container_response import AllocationPolicy, ContainerResponse, IsInSpec
+    from cdigen.kubelet.allocation.kubelet_view import KubeletView
     from cdigen.kubelet.gpu_memory.agent import Agent
-    from cdigen.kubelet.kubelet_view import KubeletView
     from cdigen.kubelet.resources.memory import AdvertisedMemory
     from cdigen.kubelet.resources.model import Resource
 

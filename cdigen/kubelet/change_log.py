@@ -6,9 +6,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.kubelet.journal import Allocation
-    from cdigen.kubelet.listing import ResourceStatus
-    from cdigen.kubelet.registration import State
+    from cdigen.kubelet.allocation.journal_entries import Allocation
+    from cdigen.kubelet.registration.listing import ResourceStatus
+    from cdigen.kubelet.registration.state_machine import State
     from cdigen.model.findings import Finding
     from cdigen.service.process.buffered_log import Logger
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cdigen.kubelet.policies import memory_not_advertised
+from cdigen.kubelet.allocation.policies import memory_not_advertised
 from cdigen.model.errors import CdigenError, StoreError
 from cdigen.model.findings import finding_of
-from cdigen.store import unit_sizes
+from cdigen.store.records import unit_sizes
 from cdigen.value import replace
 
 TYPE_CHECKING = False

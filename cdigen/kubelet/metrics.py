@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice
 
-from cdigen.kubelet.container_response import CAUSES
-from cdigen.kubelet.journal import display_id
+from cdigen.kubelet.allocation.container_response import CAUSES
+from cdigen.kubelet.allocation.journal_entries import display_id
 from cdigen.kubelet.labels.label_file import WRITTEN
 from cdigen.kubelet.status import REGISTERED, allocated, count_health
 from cdigen.service.metrics import counter, exposition, gauge, histogram

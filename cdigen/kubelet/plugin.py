@@ -11,13 +11,13 @@ from __future__ import annotations
 import time
 
 from cdigen import __version__
+from cdigen.kubelet.allocation.kubelet_view import PodListTimer
 from cdigen.kubelet.change_log import StatusChangeLogger
-from cdigen.kubelet.kubelet_view import PodListTimer
 from cdigen.kubelet.labels.label_file import LabelFile
-from cdigen.kubelet.link import KubeletLink
-from cdigen.kubelet.listing import Listings
 from cdigen.kubelet.plugin_config import active_configuration
-from cdigen.kubelet.sockets import KUBELET, OURS, plugins_folder
+from cdigen.kubelet.registration.link import KubeletLink
+from cdigen.kubelet.registration.listing import Listings
+from cdigen.kubelet.registration.sockets import KUBELET, OURS, plugins_folder
 from cdigen.service.host_state import read_host_state, watch_host
 from cdigen.service.liveness import freeze_objects, prefer_link
 from cdigen.service.runner import ServiceRunner
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from cdigen.kubelet.advertised_resources import AdvertisedResources
-    from cdigen.kubelet.listing import ResourceStatus
     from cdigen.kubelet.plugin_config import KubeletPluginConfig
     from cdigen.kubelet.pods import PodList
+    from cdigen.kubelet.registration.listing import ResourceStatus
     from cdigen.service.host_state import HostState
     from cdigen.service.process.context import ProcessContext
 

@@ -10,8 +10,8 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.nri.decision.compat import Abilities
-    from cdigen.nri.decision.injection import InjectionResult
+    from cdigen.nri.decision.result.compat import Abilities
+    from cdigen.nri.decision.result.injection import InjectionResult
     from cdigen.nri.pods import ContainerName
     from cdigen.nri.wire.messages import RuntimeInfo, SynchronizePart
     from cdigen.nri.wire.session import InvalidCall

@@ -13,10 +13,10 @@ import time
 
 from cdigen.host.confinement import refusal
 from cdigen.host.root import reason, shown
-from cdigen.model.backoff import Backoff
-from cdigen.nri.decision.compat import is_rejected
-from cdigen.nri.deregistration import Deregistration
+from cdigen.model.times.backoff import Backoff
+from cdigen.nri.decision.result.compat import is_rejected
 from cdigen.nri.events import ConnectionLost
+from cdigen.nri.handover.deregistration import Deregistration
 from cdigen.nri.serving import SessionServer
 from cdigen.nri.wire.session import Session, SessionError
 

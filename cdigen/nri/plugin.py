@@ -15,7 +15,7 @@ from cdigen import __version__
 from cdigen.config import Settings
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.nri.context_reader import ContextReader
-from cdigen.nri.decision.policy import policy_of
+from cdigen.nri.decision.limits.policy import policy_of
 from cdigen.nri.link import RuntimeLink
 from cdigen.nri.plugin_config import active_configuration
 from cdigen.nri.reporter import Reporter

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from cdigen.nri import events
-from cdigen.nri.decision import existing_devices
 from cdigen.nri.decision.audit import audit
+from cdigen.nri.decision.limits import existing_devices
 from cdigen.nri.pods import shorten
 from cdigen.nri.status import CONNECTING, MAX_UNINJECTED, REGISTERED, REGISTERING
 from cdigen.nri.wire.session import InvalidCall

@@ -12,11 +12,11 @@ from collections import deque
 from functools import partial
 
 from cdigen.nri import events
-from cdigen.nri.decision import handover, injection
-from cdigen.nri.decision.adjustments import apply_adjustment
-from cdigen.nri.decision.conflicting_plugin import find_conflicting_plugin
 from cdigen.nri.decision.decide import IgnoredRequest
-from cdigen.nri.decision.policy import needs_decision, requests_devices
+from cdigen.nri.decision.limits.policy import needs_decision, requests_devices
+from cdigen.nri.decision.result import handover, injection
+from cdigen.nri.decision.result.adjustments import apply_adjustment
+from cdigen.nri.decision.result.conflicting_plugin import find_conflicting_plugin
 from cdigen.nri.injected_containers import MAX_DEVICES, InjectedContainer
 from cdigen.nri.pods import Adjustment, container_name, shorten
 from cdigen.nri.wire.protobuf import MessageError
@@ -27,9 +27,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdigen.nri.decision.compat import Abilities
     from cdigen.nri.decision.context import DecisionContext
-    from cdigen.nri.decision.injection import AdjustmentValidation, InjectionResult
+    from cdigen.nri.decision.result.compat import Abilities
+    from cdigen.nri.decision.result.injection import AdjustmentValidation, InjectionResult
     from cdigen.nri.shared_state import SharedState
     from cdigen.nri.wire.session import Session
 

@@ -8,8 +8,8 @@ from collections import deque
 from contextlib import suppress
 
 from cdigen.nri.decision.decide import IGNORED_REQUEST_CAUSES
-from cdigen.nri.decision.handover import new_instance
-from cdigen.nri.decision.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.result.handover import new_instance
 from cdigen.nri.events import ConnectionLost, PluginActive, RuntimeConfigured, Synchronized
 from cdigen.nri.injected_containers import InjectedContainers
 from cdigen.service.durations import DurationCounts
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.nri.decision.context import DecisionContext
-    from cdigen.nri.decision.injection import InjectionResult
-    from cdigen.nri.decision.policy import InjectionPolicy
+    from cdigen.nri.decision.limits.policy import InjectionPolicy
+    from cdigen.nri.decision.result.injection import InjectionResult
     from cdigen.nri.events import Event
 
 # If there are this many unread events, new events are dropped, except the events in _OF_CONNECTION. The
@@ -71,8 +71,8 @@ class SharedState:
     ``problem`` is not empty, the link refuses every container that requests devices, with ``problem`` as the
     reason. ``attempted`` is set after the first attempt to register. ``context_requested`` is set while a
     container waits for a newer state. ``liveness`` has the beats of the link's thread. ``instance``
-    identifies this process among instances of cdigen (cdigen.nri.decision.handover). ``is_standby`` is true
-    if another instance holds the run directory.
+    identifies this process among instances of cdigen (``nri.decision.result.handover``). ``is_standby`` is
+    true if another instance holds the run directory.
     """
 
     def __init__(self, notify: Callable[[str], None]) -> None:

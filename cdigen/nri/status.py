@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from cdigen.model.timestamps import timestamp
+from cdigen.model.times.timestamps import timestamp
 from cdigen.nri.injected_containers import InjectedContainers
 from cdigen.service.status import header
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
     from cdigen.nri.decision.audit import AuditResult, UninjectedContainer
-    from cdigen.nri.decision.compat import Abilities
+    from cdigen.nri.decision.result.compat import Abilities
     from cdigen.nri.events import ContainerDecided
     from cdigen.nri.shared_state import NriMetrics
     from cdigen.service.status import ServiceProcess

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cdigen.host import sysfs
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.findings import Finding, finding_of
-from cdigen.model.partition_names import names_to_store
+from cdigen.model.saved.partition_names import names_to_store
 from cdigen.vendors import registry
 from cdigen.vendors.claims import without_shared_nodes
 
@@ -49,7 +49,7 @@ def discover(
 ) -> tuple[dict[str, Inventory], dict[str, HostError]]:
     """Return the inventories of the vendors NAMES, and the failures of the vendors without an inventory.
 
-    The inventories have no links between GPUs (``pipeline.links``), because specs do not need links.
+    The inventories have no links between GPUs (``pipeline.driver.links``), because specs do not need links.
     """
     inventories: dict[str, Inventory] = {}
     failures: dict[str, HostError] = {}
@@ -223,7 +223,7 @@ def save_partition_names(
     names = names_to_store(before, inventories, absent)
     if names == before:
         return None
-    from cdigen.store import partition_names  # noqa: PLC0415 - few hosts have partitions
+    from cdigen.store.records import partition_names  # noqa: PLC0415 - few hosts have partitions
 
     try:
         partition_names.save(state_dir, context.host, names)

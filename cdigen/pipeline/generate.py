@@ -12,7 +12,7 @@ cdigen writes the specs of a host in six stages. Each stage is a function in a s
 
 ``generate_specs`` runs the stages 2 to 5. Its callers run stage 1 before and stage 6 after this function.
 Before stage 6, the daemon decides for each vendor whether to change the specs of the vendor
-(``daemon.states``). A command can print the specs instead.
+(``daemon.cycle.states``). A command can print the specs instead.
 """
 
 from __future__ import annotations

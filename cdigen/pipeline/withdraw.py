@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.errors import HostError
     from cdigen.pipeline.publish import Result
-    from cdigen.store.state import OwnedSpec
+    from cdigen.store.records.owned_specs import OwnedSpec
 
 NOT_OFFERED = "this host has no device of that kind now, or no profile has this kind"
 LACKS_NODE = "this host lacks a device node that containers need"

@@ -1,4 +1,4 @@
-"""Read the command line of a runtime from its systemd unit: arguments and environment.
+"""Read a systemd unit: the arguments and the environment of its command line, and whether it is enabled.
 
 The module supports the parts of systemd.unit(5), systemd.service(5) and systemd.exec(5) that the services of
 runtimes use: drop-ins, the reset by an empty value, environment files and variables. An unreadable file is
@@ -30,6 +30,7 @@ USER_FOLDERS = (
     "/usr/lib/systemd/user",
 )
 
+_ENABLED_AT = ("/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _LIMIT = 1 << 16
 _PREFIXES = "@-:+!|"  # the prefixes of an executable: systemd.service(5), "Command lines"
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -117,6 +118,23 @@ def unit_values(host: Root, unit: str, key: str) -> tuple[str, ...]:
             if name == key:
                 found += value.split()
     return tuple(found)
+
+
+def is_enabled(host: Root, unit: str) -> bool:
+    """Return whether UNIT is enabled: another unit has a link to UNIT, and UNIT is not masked."""
+    files = [f"{folder}/{unit}" for folder in SYSTEM_FOLDERS]
+    try:
+        real = next(host.resolve(path) for path in files if host.exists(path))
+    except (StopIteration, OSError):
+        return False
+    if real == "/dev/null":
+        return False
+    return any(
+        unit in host.names(f"{folder}/{name}")
+        for folder in _ENABLED_AT
+        for name in host.names(folder)
+        if name.endswith((".wants", ".requires"))
+    )
 
 
 def _settings(text: str, wanted_section: str) -> list[tuple[str, str]]:

@@ -17,8 +17,8 @@ from cdigen.service.process.instance import this_instance
 from cdigen.store import tempfiles
 from cdigen.store.directory import RUN_DIRECTORY, open_existing, open_owned
 from cdigen.store.lock import LOCK_FILE, LockHeld, exclusive
+from cdigen.store.records.state_file import json_content
 from cdigen.store.snapshot import take_snapshot
-from cdigen.store.state_file import json_content
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -15,12 +15,12 @@ import time
 from contextlib import suppress
 
 from cdigen import __version__
-from cdigen.model.timestamps import timestamp
+from cdigen.model.times.timestamps import timestamp
 from cdigen.service.process.instance import this_instance
 from cdigen.service.rundir import STATUS_FILE, save_status
 from cdigen.store.directory import RUN_DIRECTORY, open_existing
 from cdigen.store.lock import LOCK_FILE
-from cdigen.store.state_file import SCHEMA, read_json
+from cdigen.store.records.state_file import SCHEMA, read_json
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

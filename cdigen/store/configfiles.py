@@ -26,7 +26,6 @@ from cdigen.host.root import reason, shown
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import tempfiles
-from cdigen.store.configrecord import NONE, RecordedFile, read, write
 from cdigen.store.directory import (
     Directory,
     open_existing,
@@ -37,8 +36,9 @@ from cdigen.store.directory import (
 from cdigen.store.failures import store_error
 from cdigen.store.lock import exclusive
 from cdigen.store.ownership import copy_ownership, status_of
+from cdigen.store.records.config_files import NONE, RecordedFile, read, write
+from cdigen.store.records.owned_specs import digest
 from cdigen.store.snapshot import NO_FILE, take_snapshot
-from cdigen.store.state import digest
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False

@@ -17,7 +17,6 @@ from cdigen.host.root import shown
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.model.names import SPEC_SUFFIXES
-from cdigen.store import state as states
 from cdigen.store import tempfiles
 from cdigen.store.directory import (
     STATE_DIRECTORY,
@@ -29,6 +28,7 @@ from cdigen.store.directory import (
 )
 from cdigen.store.failures import store_error
 from cdigen.store.lock import exclusive
+from cdigen.store.records import owned_specs
 from cdigen.store.snapshot import NO_FILE, identity, read_all, take_snapshot
 from cdigen.value import frozen
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from cdigen.store.directory import Directory
+    from cdigen.store.records.owned_specs import OwnedSpec, State
     from cdigen.store.snapshot import FileSnapshot
-    from cdigen.store.state import OwnedSpec, State
 
     Result = Literal["written", "unchanged"]
     Removal = Literal["removed", "absent", "foreign"]
@@ -88,7 +88,7 @@ def publish(  # noqa: PLR0913  content, path, owner, check; all others have defa
     ):
         tempfiles.sweep(home)
         tempfiles.sweep(spec_dir)
-        state, findings = states.read_for_update(home)
+        state, findings = owned_specs.read_for_update(home)
         write = _Write(
             spec_dir=spec_dir,
             name=name,
@@ -135,7 +135,7 @@ def recorded(directory: str, *, state_dir: str) -> tuple[tuple[OwnedSpec, ...], 
     with open_existing(state_dir, what=STATE_DIRECTORY) as home, open_existing(directory) as spec_dir:
         if home is None or spec_dir is None:
             return (), ()
-        state, findings = states.read_only(home)
+        state, findings = owned_specs.read_only(home)
         return state.within(spec_dir.real), findings
 
 
@@ -154,7 +154,7 @@ def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False
         with nullcontext() if dry_run else exclusive(home):
             if not dry_run:
                 tempfiles.sweep(spec_dir)
-            state, _ = states.read_only(home)
+            state, _ = owned_specs.read_only(home)
             present = take_snapshot(spec_dir, name)
             if not state.owns(spec_dir.record(name), present.content):
                 changed = present != NO_FILE and state.of(spec_dir.record(name)) is not None
@@ -169,7 +169,7 @@ def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False
             # The file is removed. If the disk is full, the record of the file stays. The record then applies
             # to no file.
             with suppress(StoreError):
-                states.write(home, state.forgetting(spec_dir.record(name)))
+                owned_specs.write(home, state.forgetting(spec_dir.record(name)))
             return "removed"
 
 
@@ -293,23 +293,23 @@ def _identity(spec_dir: Directory, name: str) -> tuple[int, ...] | None:
 def _digests_during(write: _Write) -> tuple[str, ...]:
     # cdigen owns the old file before the rename and the new file after the rename.
     ours = write.present.content if _is_ours(write) else None
-    before = () if ours is None else (states.digest(ours),)
-    return tuple(dict.fromkeys((*before, states.digest(write.content))))
+    before = () if ours is None else (owned_specs.digest(ours),)
+    return tuple(dict.fromkeys((*before, owned_specs.digest(write.content))))
 
 
 def _record(write: _Write, digests: tuple[str, ...]) -> None:
     path = write.spec_dir.record(write.name)
-    owned = states.OwnedSpec(path=path, kind=write.kind, digests=digests, driver=write.driver)
+    owned = owned_specs.OwnedSpec(path=path, kind=write.kind, digests=digests, driver=write.driver)
     if write.state.of(path) != owned:
-        states.write(write.home, write.state.recording(owned))
+        owned_specs.write(write.home, write.state.recording(owned))
 
 
 def _record_last(write: _Write) -> tuple[Finding, ...]:
     # The spec is written and recorded. If this update fails, the record only has an additional digest.
     try:
-        _record(write, (states.digest(write.content),))
+        _record(write, (owned_specs.digest(write.content),))
     except StoreError as error:
-        path = write.home.file(states.STATE_FILE)
+        path = write.home.file(owned_specs.STATE_FILE)
         return (
             Finding(
                 severity="warning",

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, HostNode, Inventory
-    from cdigen.model.known_links import GpuLinks
     from cdigen.model.profile import Profile
+    from cdigen.model.saved.known_links import GpuLinks
     from cdigen.model.stats import DeviceStats
     from cdigen.vendors.context import DiscoveryContext, VendorOption
     from cdigen.vendors.health import VendorHealth

@@ -16,7 +16,7 @@ from cdigen.model.names import is_vendor_or_class
 from cdigen.model.profile import is_naming
 from cdigen.value import replace
 from cdigen.vendors.base import Vendor, Watches
-from cdigen.vendors.kernel.pci_place import placed
+from cdigen.vendors.kernel.pci.place import placed
 from cdigen.vendors.labels import is_label
 from cdigen.vendors.plugin_values import VendorPackage
 

@@ -6,8 +6,8 @@ import time
 from typing import Protocol
 
 from cdigen.host.root import reason
-from cdigen.model.backoff import Backoff
 from cdigen.model.errors import CdigenError
+from cdigen.model.times.backoff import Backoff
 from cdigen.watch.triggers import Trigger
 
 TYPE_CHECKING = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from cdigen.vendors.kernel.pci_health import PCI_CAUSES
+from cdigen.vendors.kernel.pci.health import PCI_CAUSES
 from cdigen.vendors.nvidia.health.xids import ARCHIVE, CATALOG, CLEARS_WHEN, PLUGIN, XIDS
 from cdigen.vendors.registry import VENDORS, health
 

@@ -14,9 +14,9 @@ from argparse_manpage.manpage import Manpage
 from commands import Command, actions, commands
 
 from cdigen import __version__
-from cdigen.cli import kubectl_gpushare
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.parser import parse_examples
+from cdigen.cli.services import kubectl_gpushare
+from cdigen.cli.shared.parser import parse_examples
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

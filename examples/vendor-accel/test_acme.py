@@ -22,7 +22,7 @@ from cdigen.model.errors import HostError
 from cdigen.model.health import LogRecord, Recovery, Symptom
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline import generate
-from cdigen.pipeline.links import refresh_links
+from cdigen.pipeline.driver.links import refresh_links
 from cdigen.topology.levels import relation
 from cdigen.value import replace
 from cdigen.vendors import registry

@@ -46,9 +46,9 @@ MEMORY_GOAL_MB = 45
 # A program for the Python of the private venv. It measures cycles of the daemon on an unchanged host.
 CYCLES = """
 import json, sys, time
-from cdigen.cli import run
+from cdigen.cli.services import run
 from cdigen.cli.main import command_parser
-from cdigen.daemon.reconciler import Reconciler
+from cdigen.daemon.cycle.reconciler import Reconciler
 from cdigen.watch.triggers import NO_EVENTS
 arguments = command_parser("run").parse_args(sys.argv[2:])
 reconciler = Reconciler()

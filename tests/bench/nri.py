@@ -39,8 +39,8 @@ from support.nri.runtime import Runtime, SocketTransport, container, pod
 from support.nri.serving import SETTINGS, context_on
 from support.nri.vendor_claims import write_claim
 
-from cdigen.nri.decision.compat import abilities
-from cdigen.nri.decision.injection import adjust_container
+from cdigen.nri.decision.result.compat import abilities
+from cdigen.nri.decision.result.injection import adjust_container
 from cdigen.nri.wire import mux
 from cdigen.nri.wire.protobuf import message_class
 from cdigen.nri.wire.session import CreateContainer, Session

@@ -32,8 +32,8 @@ from bench.tables import parser
 from support.daemon.host import Daemon, Host, daemon
 from support.values.page_samples import SAMPLES
 
-from cdigen.daemon.page.document import document
-from cdigen.daemon.page.page import page
+from cdigen.page.document import document
+from cdigen.page.page import page
 
 # The goal for each host, in milliseconds of processor time. The table marks a missed goal.
 GOALS_MS = {"healthy": 30.0, "large": 100.0}

@@ -37,7 +37,9 @@ def main() -> None:
         work = Path(folder)
         bin_dir = install(work / "venv")
         cdigen = str(bin_dir / "cdigen")
-        commands = {IMPORTS: [str(bin_dir / "python"), "-c", "import cdigen.cli.main, cdigen.cli.validate"]}
+        commands = {
+            IMPORTS: [str(bin_dir / "python"), "-c", "import cdigen.cli.main, cdigen.cli.specs.validate"]
+        }
         commands |= {name: [cdigen, "validate", *files] for name, files in _cases(work).items()}
         times = _times(commands, options.runs)
         memory = peak_mb(commands["100,000 devices"])

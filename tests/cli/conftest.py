@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from support.command.resolve import CONFIG, EXAMPLE, SPEC, Resolve
 
-from cdigen.cli import resolve
 from cdigen.cli.main import command_parser
+from cdigen.cli.specs import resolve
 from cdigen.service.rundir import INVENTORY_FILE
 
 

@@ -13,7 +13,7 @@ import pytest
 from support.command.specs import configure
 from support.hosts.nvidia import make_any_instead
 
-from cdigen.cli import create_nodes
+from cdigen.cli.host import create_nodes
 
 if TYPE_CHECKING:
     from pathlib import Path

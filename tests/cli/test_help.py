@@ -8,7 +8,7 @@ import pytest
 from support.command.fixtures import Run
 
 from cdigen.cli.main import COMMANDS, command_parser
-from cdigen.cli.parser import parse_examples
+from cdigen.cli.shared.parser import parse_examples
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -6,7 +6,7 @@ from support.command.in_process import needs_process
 
 import cdigen as package
 from cdigen.cli.main import COMMANDS, command_parser
-from cdigen.cli.option_table import takes_value
+from cdigen.cli.shared.option_table import takes_value
 
 
 def test_the_version_is_printed(cdigen: Run) -> None:

@@ -22,14 +22,14 @@ from support.values.page_samples import healthy
 from support.values.unhealthy_gpus import FELL, example, save, with_causes
 
 from cdigen.cli.main import COMMANDS
-from cdigen.daemon.page.document import document as page_document
-from cdigen.daemon.page.view import PageView
-from cdigen.daemon.report import next_status
+from cdigen.daemon.cycle.report import next_status
 from cdigen.extender.status import document as extender_document
 from cdigen.nri.decision.audit import AuditResult
-from cdigen.nri.decision.injection import InjectionResult
+from cdigen.nri.decision.result.injection import InjectionResult
 from cdigen.nri.events import ContainerDecided
 from cdigen.nri.pods import ContainerName
+from cdigen.page.document import document as page_document
+from cdigen.page.view import PageView
 from cdigen.service.status import this_process
 from cdigen.value import replace
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.daemon.host import NEW, Daemon, Host, daemon
 
-from cdigen.cli import run as command
 from cdigen.cli.main import command_parser
+from cdigen.cli.services import run as command
 from cdigen.host.root import Root
 
 if TYPE_CHECKING:

@@ -20,7 +20,9 @@ for folder in /etc /run /var/lib; do mount -t tmpfs -o mode=0755 none $folder; d
 mkdir -p /etc/cdigen /run/cdigen /run/cdi /var/lib/cdigen/volumes /var/lib/cdigen/views /var/lib/precious
 echo x >/var/lib/precious/file
 """
-REMOVE = "from cdigen.cli import state_removal; state_removal.run(own_hook='/usr/libexec/cdigen/cdigen-hook')"
+REMOVE = (
+    "from cdigen.cli.host import state_removal; state_removal.run(own_hook='/usr/libexec/cdigen/cdigen-hook')"
+)
 OTHERS = "state_dir: /var/lib/other"
 
 

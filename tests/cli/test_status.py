@@ -10,9 +10,9 @@ from support.command.statuses import SOURCES, STATUS, end_process, saved
 from support.values.cycle_reports import CHANGED, FAILED, FILE, KIND, MISMATCH, QUIET, STARTING
 
 from cdigen import __version__
-from cdigen.cli.status import text
+from cdigen.cli.services.status import text
 from cdigen.daemon import status as daemon_status
-from cdigen.daemon.report import DaemonStatus, next_status
+from cdigen.daemon.cycle.report import DaemonStatus, next_status
 from cdigen.service import status as files
 from cdigen.value import replace
 

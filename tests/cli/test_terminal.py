@@ -17,8 +17,8 @@ from support.store.views import old_view
 from support.values.cycle_reports import CHANGED, FAILED, STARTING
 
 from cdigen.cli.main import COMMANDS
-from cdigen.cli.terminal import wrap_table
-from cdigen.daemon.report import next_status
+from cdigen.cli.shared.terminal import wrap_table
+from cdigen.daemon.cycle.report import next_status
 
 WIDE, WIDTHS = 1000, (80, 120)
 # Texts for copying: names of devices, identifiers, paths and commands.

@@ -8,8 +8,8 @@ from support.values.cycle_reports import CHANGED, FAILED, KIND, MISMATCH, QUIET,
 from support.values.unhealthy_gpus import ECC, FELL, example, with_causes
 
 from cdigen.cdi.compare import compare
+from cdigen.daemon.cycle.report import MAX_NAMES
 from cdigen.daemon.log import cycle, health
-from cdigen.daemon.report import MAX_NAMES
 from cdigen.host.mounts import MISSING
 from cdigen.model.findings import Finding
 from cdigen.model.health import Cause

@@ -4,8 +4,8 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from support.values.unhealthy_gpus import example
 
-from cdigen.daemon.device_metrics import UnknownCollector, requests_stats
-from cdigen.daemon.metrics import DaemonMetrics
+from cdigen.daemon.metrics.daemon import DaemonMetrics
+from cdigen.daemon.metrics.devices import UnknownCollector, requests_stats
 from cdigen.daemon.stats import PENDING, VendorStats
 from cdigen.model.inventory import Inventory
 from cdigen.model.profile import DEFAULT

@@ -14,7 +14,7 @@ from support.daemon.stats import FIRST, got, scraped, starts
 from support.json_output import validator
 from support.waiting import limited, until
 
-from cdigen.daemon.nvidia_docker.documents import encoded
+from cdigen.page.nvidia_docker.documents import encoded
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,8 +6,8 @@ from support.values.cycle_reports import CHANGED, FAILED, KIND, MISMATCH, QUIET,
 from support.values.unhealthy_gpus import ECC, FELL, example, with_causes
 
 from cdigen import __version__
-from cdigen.daemon.metrics import DaemonMetrics
-from cdigen.daemon.report import next_status
+from cdigen.daemon.cycle.report import next_status
+from cdigen.daemon.metrics.daemon import DaemonMetrics
 from cdigen.model.health import Cause
 from cdigen.model.profile import DEFAULT
 from cdigen.pipeline.device_names import KnownDevice, known_devices

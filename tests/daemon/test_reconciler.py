@@ -14,7 +14,7 @@ from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
 from support.hosts.nvidia_kernel import Node, example_gpus, make_node, write_kernel_side
 from support.hosts.nvidia_platforms import orin, wsl2
 
-from cdigen.daemon.report import verdict
+from cdigen.daemon.cycle.report import verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable

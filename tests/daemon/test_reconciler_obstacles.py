@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.daemon.cycles import CycleRunner, after_first_cycle
 
-from cdigen.daemon.report import verdict
+from cdigen.daemon.cycle.report import verdict
 
 if TYPE_CHECKING:
     from support.daemon.host import Host

@@ -13,7 +13,7 @@ from support.daemon.host import KIND, NAME, TWO_KINDS, Host
 from support.daemon.watching import OWN_MOUNTS, run_apart
 
 if TYPE_CHECKING:
-    from cdigen.daemon.report import CycleReport
+    from cdigen.daemon.cycle.report import CycleReport
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 OTHER = "nvidia.com-other.json"

@@ -16,7 +16,7 @@ from support.values.cycle_reports import (
 )
 
 from cdigen.cdi.compare import compare
-from cdigen.daemon.report import (
+from cdigen.daemon.cycle.report import (
     MAX_JOURNAL,
     MAX_NAMES,
     SpecReport,
@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from cdigen.daemon.report import VendorState
+    from cdigen.daemon.cycle.report import VendorState
 
 HEALTHY = {"files": "", "uevents": ""}
 FULL = "cannot open /lock: full"

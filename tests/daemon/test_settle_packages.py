@@ -15,7 +15,7 @@ from support.daemon.cycles import CycleRunner
 from support.daemon.host import NEW, OLD, Host, daemon
 from support.waiting import limited
 
-from cdigen.daemon.settle import LOCK_FILES, PRESENCE_FILES, package_manager
+from cdigen.daemon.cycle.settle import LOCK_FILES, PRESENCE_FILES, package_manager
 from cdigen.host.root import Root
 
 if TYPE_CHECKING:

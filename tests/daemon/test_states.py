@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.daemon.report import VENDOR_STATES
-from cdigen.daemon.states import (
+from cdigen.daemon.cycle.report import VENDOR_STATES
+from cdigen.daemon.cycle.states import (
     _TRANSIENT_ERRORS,
     _TRANSIENT_FINDINGS,
     ACTIONS,
@@ -23,8 +23,8 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 
 if TYPE_CHECKING:
-    from cdigen.daemon.report import VendorState
-    from cdigen.daemon.states import Action, SpecCondition
+    from cdigen.daemon.cycle.report import VendorState
+    from cdigen.daemon.cycle.states import Action, SpecCondition
     from cdigen.model.findings import Severity
 
 DISKS: tuple[SpecCondition, ...] = ("none", "whole", "broken")

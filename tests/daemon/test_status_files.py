@@ -14,10 +14,10 @@ from support.daemon.status_files import STATUS as FULL
 from support.values.cycle_reports import CHANGED, FILE, FINDING, KIND, QUIET, STARTING
 
 from cdigen.daemon import status as files
-from cdigen.daemon.report import DaemonStatus, next_status
+from cdigen.daemon.cycle.report import DaemonStatus, next_status
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import from_document
-from cdigen.model.timestamps import timestamp
+from cdigen.model.times.timestamps import timestamp
 from cdigen.service import rundir
 from cdigen.service.status import reason_not_running, this_process
 from cdigen.store.directory import open_or_create

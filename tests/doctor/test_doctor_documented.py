@@ -45,7 +45,7 @@ def documented() -> set[str]:
 
 
 def test_every_check_in_the_code_is_documented() -> None:
-    named = set().union(*(named_in(path) for path in (REPOSITORY / "cdigen/doctor").glob("*.py")))
+    named = set().union(*(named_in(path) for path in (REPOSITORY / "cdigen/doctor").rglob("*.py")))
     assert len(named) > 30
     assert named - documented() == set()
 

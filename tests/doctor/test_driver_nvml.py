@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cdigen.doctor import driver
+from cdigen.doctor.checks import driver
 from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.inventory_json import from_document

@@ -135,7 +135,7 @@ def test_the_remedy_replaces_a_file_by_a_directory_with_specs(host: BrokenHost) 
 
 
 REMOUNT = """
-from cdigen.doctor.other_tools import remount
+from cdigen.doctor.checks.other_tools import remount
 import os, subprocess, sys
 folder = f"{sys.argv[1]}/it's full"
 os.mkdir(folder)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.doctor.kubernetes_host import POD, checkpoint
 from support.kubelet.resources import GPU
 
-from cdigen.doctor.kubelet_checkpoint import AllocatedContainer, Checkpoint, parse
+from cdigen.doctor.kubernetes_node.checkpoint import AllocatedContainer, Checkpoint, parse
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),

@@ -12,8 +12,8 @@ from support.doctor.kubernetes_host import CHECKPOINT, FOLDER, PLUGINS, POD, che
 from support.doctor.requests import doctor_context
 from support.kubelet.resources import GPU
 
-from cdigen.doctor import kubelet_devices
-from cdigen.kubelet.journal import Allocation
+from cdigen.doctor.kubernetes import devices
+from cdigen.kubelet.allocation.journal_entries import Allocation
 from cdigen.model.findings import Finding
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def live(node: KubeNode) -> list[CheckResult]:
     """Return the results of the checks of devices for NODE, as if NODE were this machine."""
     status = json.loads((node.root / "run/cdigen-kubelet/status.json").read_text())
     context = doctor_context(for_kubelet=True, kubelet=lambda: (status, ""))
-    return [result for check in kubelet_devices.CHECKS for result in check(context)]
+    return [result for check in devices.CHECKS for result in check(context)]
 
 
 def test_an_unconfirmed_registration_is_a_failure_after_half_a_minute(node: KubeNode) -> None:

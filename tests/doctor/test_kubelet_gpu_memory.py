@@ -13,7 +13,7 @@ from support.kubernetes.cluster_model import Cluster
 from support.kubernetes.gpu_memory_pods import node_object
 
 from cdigen.config import SharedMemory
-from cdigen.doctor.kubelet_gpu_memory import RIGHTS, probe
+from cdigen.doctor.kubernetes.gpu_memory import RIGHTS, probe
 from cdigen.gpushare.names import GPUS
 from cdigen.kubeapi.calls import Reply
 from cdigen.kubeapi.credentials import from_kubeconfig

@@ -8,7 +8,7 @@ import pytest
 from support.doctor.bundles import packed
 from support.doctor.kubernetes_host import PLUGINS
 
-from cdigen.doctor.kubelet_settings import installed_kubelet
+from cdigen.doctor.kubernetes_node.settings import installed_kubelet
 from cdigen.host.root import Root
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from support.doctor.kubernetes_host import KubeNode
 
-    from cdigen.doctor.kubelet_settings import Kubelet
+    from cdigen.doctor.kubernetes_node.settings import Kubelet
 
 UNITS = "usr/lib/systemd/system"
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from support.doctor.broken_host import NAME, BrokenHost
 
-from cdigen.daemon.report import CycleReport, DaemonStatus
+from cdigen.daemon.cycle.report import CycleReport, DaemonStatus
 from cdigen.daemon.status import document
 from cdigen.service.rundir import save_status
 from cdigen.service.status import this_process

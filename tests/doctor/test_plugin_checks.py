@@ -8,9 +8,10 @@ import pytest
 from support.daemon.watching import run_apart
 from support.doctor.requests import doctor_context
 
-from cdigen.doctor import kubelet, plugin
+from cdigen.doctor.checks import plugin
+from cdigen.doctor.kubernetes import kubelet
 from cdigen.nri import status as nri
-from cdigen.nri.decision.compat import abilities
+from cdigen.nri.decision.result.compat import abilities
 from cdigen.nri.shared_state import NriMetrics
 from cdigen.runtimes.users import User
 from cdigen.service.rundir import prepare, save_status

@@ -15,7 +15,7 @@ from support.browser.chromium import Chromium
 from support.browser.page_layout import served
 from support.values.page_samples import SAMPLES
 
-from cdigen.daemon.page.page import page
+from cdigen.page.page import page
 
 FOLDER = REPOSITORY / "docs/pictures"
 # Picture -> sample, width and height of the window, and whether the theme is dark.

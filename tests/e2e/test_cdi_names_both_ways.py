@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from support.containers.containerd_host import RELEASES, Containerd, running_containerd
 
-from cdigen.kubelet.container_response import annotation_key
+from cdigen.kubelet.allocation.container_response import annotation_key
 
 pytestmark = pytest.mark.e2e
 

@@ -13,7 +13,7 @@ from support.containers.containerd_host import RELEASES, eventually
 from support.kubelet.advertised import listing
 from support.kubelet.resources import GPU
 
-from cdigen.kubelet.link import KubeletLink
+from cdigen.kubelet.registration.link import KubeletLink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -38,7 +38,7 @@ from support.nri.containerd_plugins import (
     write_specs,
 )
 
-from cdigen.nri.decision.handover import INJECTED_INTO_ANNOTATION
+from cdigen.nri.decision.result.handover import INJECTED_INTO_ANNOTATION
 from cdigen.nri.pods import Adjustment
 
 pytestmark = pytest.mark.e2e

@@ -22,7 +22,7 @@ from support.nri.containerd_plugins import (
 )
 from support.nri.runtime import Runtime, SocketTransport, container, pod
 
-from cdigen.nri.decision.handover import INJECTED_INTO_ANNOTATION
+from cdigen.nri.decision.result.handover import INJECTED_INTO_ANNOTATION
 
 PODS, UNINJECTED = 5_000, 60
 REQUEST = "NVIDIA_VISIBLE_DEVICES=0"

@@ -5,7 +5,7 @@ from support.browser.chromium import Page
 from support.browser.page_layout import LAYOUT_FAULTS, served
 from support.values.page_samples import SAMPLES
 
-from cdigen.daemon.page.page import page
+from cdigen.page.page import page
 
 WIDTHS = (320, 360, 800, 1600, 3840)
 

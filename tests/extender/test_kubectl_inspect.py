@@ -14,7 +14,7 @@ from support.kubernetes.api_server import ApiServer
 from support.kubernetes.cluster_model import Cluster
 from support.kubernetes.gpu_memory_pods import COUNT, MEMORY, container, node_object, pod_object
 
-from cdigen.cli.kubectl_gpushare import KUBECTL_PAGE as PAGE
+from cdigen.cli.services.kubectl_gpushare import KUBECTL_PAGE as PAGE
 from cdigen.gpushare.names import ALLOCATION, INDEX
 
 if TYPE_CHECKING:

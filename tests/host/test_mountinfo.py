@@ -35,7 +35,7 @@ mount(b"{VIEW}", b"here", None, 4096, None)
 size = sum(len(piece) for piece in open("/proc/self/mountinfo", "rb"))
 assert size > 18 << 20, size
 
-from cdigen.doctor.other_tools import remount
+from cdigen.doctor.checks.other_tools import remount
 from cdigen.hook.container import mount_of
 from cdigen.hook.device_params import _mountinfo
 from cdigen.store.views.mounts import mounted_views

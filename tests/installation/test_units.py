@@ -11,8 +11,8 @@ from support.installation.unit_files import ETC, complaints, security, settings,
 from support.paths import REPOSITORY
 from support.processes import captured, succeeded
 
-from cdigen.cli import create_nodes
-from cdigen.pipeline import kernel_modules
+from cdigen.cli.host import create_nodes
+from cdigen.pipeline.driver import kernel_modules
 from cdigen.vendors.nvidia.boot_nodes import BOOT_NODES
 from cdigen.watch.kernel_log import SOCKET
 

@@ -17,7 +17,7 @@ from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.credentials import ApiServerConfig
 from cdigen.kubeapi.lists import PAGE
 from cdigen.kubeapi.reflector import ObjectStore, Reflector
-from cdigen.model.backoff import Backoff
+from cdigen.model.times.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from support.kubelet.process import Side
 
-    from cdigen.kubelet.link import KubeletLink
+    from cdigen.kubelet.registration.link import KubeletLink
 
 
 @pytest.fixture

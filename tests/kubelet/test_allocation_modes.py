@@ -13,7 +13,7 @@ from support.kubernetes.gpu_memory_pods import MEMORY
 from cdigen.config import KubeletConfig, SharedMemory, SharingRow
 from cdigen.kubelet.pods import PodList
 from cdigen.model.errors import ConfigError
-from cdigen.store import unit_sizes
+from cdigen.store.records import unit_sizes
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from cdigen.kubelet.change_log import StatusChangeLogger
 from cdigen.service.process.log import make_logger
 
 if TYPE_CHECKING:
-    from cdigen.kubelet.registration import State
+    from cdigen.kubelet.registration.state_machine import State
 
 
 class Reader:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.kubelet.registration import AGAIN_S, ANSWER_S, ONE, OTHERS, due, registered
 
-from cdigen.kubelet.registration import CLAIMED_RECHECK_S, Registration, allocatable_owner
-from cdigen.kubelet.registration_events import (
+from cdigen.kubelet.registration.events import (
     AllocatableReported,
     GetAllocatable,
     KubeletSocketChanged,
@@ -21,9 +20,10 @@ from cdigen.kubelet.registration_events import (
     StreamEnded,
     Tick,
 )
+from cdigen.kubelet.registration.state_machine import CLAIMED_RECHECK_S, Registration, allocatable_owner
 
 if TYPE_CHECKING:
-    from cdigen.kubelet.registration_events import Action, AllocatableOwner
+    from cdigen.kubelet.registration.events import Action, AllocatableOwner
 
 
 def still_shown(machine: Registration, shown: AllocatableOwner, now: float) -> tuple[Action, ...]:

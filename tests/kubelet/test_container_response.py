@@ -19,7 +19,7 @@ from support.kubelet.resources import (
     unit,
 )
 
-from cdigen.kubelet.container_response import (
+from cdigen.kubelet.allocation.container_response import (
     CAUSES,
     AllocationPolicy,
     AllocationRefusal,

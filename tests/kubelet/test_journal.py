@@ -5,7 +5,13 @@ from support.kubelet.advertised_resources import offered, resource_of
 from support.kubelet.resources import GPU, migs, replicas, resource
 from support.values.unhealthy_gpus import example
 
-from cdigen.kubelet.journal import Allocation, AllocationEntry, device_of, entries, used_units
+from cdigen.kubelet.allocation.journal_entries import (
+    Allocation,
+    AllocationEntry,
+    device_of,
+    entries,
+    used_units,
+)
 from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.model import Resource
 from cdigen.value import replace

@@ -12,12 +12,12 @@ from support.kubelet.resources import GPU
 from support.waiting import until
 
 from cdigen.kubelet.pods import PodDevices, PodList
-from cdigen.kubelet.sockets import remove_dead_sockets
+from cdigen.kubelet.registration.sockets import remove_dead_sockets
 
 if TYPE_CHECKING:
     from support.kubelet.double import Kubelet
 
-    from cdigen.kubelet.link import KubeletLink
+    from cdigen.kubelet.registration.link import KubeletLink
 
 
 def state(link: KubeletLink) -> str:

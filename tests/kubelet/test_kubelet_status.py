@@ -6,17 +6,17 @@ from typing import Any
 from support.json_output import validator
 from support.kubelet.resources import GPU, card, changed, ids, replicas, resource, unit
 
-from cdigen.cli.service_text import kubelet_text
+from cdigen.cli.services.service_text import kubelet_text
 from cdigen.config import RULE
-from cdigen.kubelet.allocation_journal import AllocationJournal
-from cdigen.kubelet.container_response import AllocationRefusal, ContainerResponse
+from cdigen.kubelet.allocation.container_response import AllocationRefusal, ContainerResponse
+from cdigen.kubelet.allocation.journal import AllocationJournal
+from cdigen.kubelet.allocation.journal_entries import MAX_JOURNAL, Allocation
 from cdigen.kubelet.gpu_memory.state import GpuMemoryState
-from cdigen.kubelet.journal import Allocation
 from cdigen.kubelet.labels.label_file import LabelState
 from cdigen.kubelet.metrics import MAX_POD_SERIES, render
 from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.model import Resource
-from cdigen.kubelet.status import MAX_JOURNAL, MAX_UNITS, KubeletPluginStatus, RegisteredResource, document
+from cdigen.kubelet.status import MAX_UNITS, KubeletPluginStatus, RegisteredResource, document
 from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
 from cdigen.service.status import ServiceProcess

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from support.kubelet.double import Kubelet
 
-    from cdigen.kubelet.link import KubeletLink
+    from cdigen.kubelet.registration.link import KubeletLink
 
 pytestmark = [pytest.mark.process, pytest.mark.wall_clock]
 LISTED_S = 1.0

@@ -17,13 +17,13 @@ from support.kubelet.double import PLUGIN_SERVICE, Kubelet
 from support.kubelet.resources import GPU
 from support.waiting import PATIENCE_S, limited, until
 
-from cdigen.kubelet.registration import LIST_REQUEST_S
+from cdigen.kubelet.registration.state_machine import LIST_REQUEST_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from cdigen.kubelet.link import KubeletLink
+    from cdigen.kubelet.registration.link import KubeletLink
 
 AMD = "amd.com/gpu"
 

@@ -17,7 +17,7 @@ from cdigen.kubelet.wire.messages import PLUGIN
 if TYPE_CHECKING:
     from support.kubelet.double import Kubelet
 
-    from cdigen.kubelet.link import KubeletLink
+    from cdigen.kubelet.registration.link import KubeletLink
 
 # The encoding of a field of a later release. Its number is 100, and its value is a string.
 LATER = bytes((0xA2, 0x06, 5)) + b"later"

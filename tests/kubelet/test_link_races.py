@@ -15,7 +15,7 @@ from support.waiting import pause, until
 if TYPE_CHECKING:
     from support.kubelet.double import Kubelet
 
-    from cdigen.kubelet.link import KubeletLink
+    from cdigen.kubelet.registration.link import KubeletLink
 
 STEPS = 10
 NAMES = (GPU, "amd.com/gpu", "gpu.intel.com/xe")

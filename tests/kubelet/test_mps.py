@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.kubelet.host_resources import mps_control
 
-from cdigen.kubelet.mps import mps_problem
+from cdigen.kubelet.allocation.mps import mps_problem
 
 if TYPE_CHECKING:
     from pathlib import Path

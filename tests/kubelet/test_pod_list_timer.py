@@ -1,6 +1,6 @@
 """PodListTimer has the time of the next request for the kubelet's list of pods."""
 
-from cdigen.kubelet.kubelet_view import PODS_S, PodListTimer
+from cdigen.kubelet.allocation.kubelet_view import PODS_S, PodListTimer
 
 
 def test_without_an_allocation_a_request_is_due_at_a_fixed_interval() -> None:

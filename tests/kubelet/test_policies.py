@@ -6,8 +6,8 @@ from support.kubelet.resources import GPU, card, node, replicas, resource, unit
 from support.values.devices import inventory
 
 from cdigen.config import KubeletConfig
-from cdigen.kubelet.container_response import AllocationPolicy, Mps
-from cdigen.kubelet.policies import policy_of
+from cdigen.kubelet.allocation.container_response import AllocationPolicy, Mps
+from cdigen.kubelet.allocation.policies import policy_of
 from cdigen.kubelet.resources.model import Resource
 from cdigen.value import replace
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from support.kubelet.resources import GPU, ids, migs, replicas, resource, unit
 from support.values.topology_machines import PASCAL, PASCAL_SWITCHES, dgx1
 
-from cdigen.kubelet.preferred import Preferences
+from cdigen.kubelet.allocation.preferred import Preferences
 from cdigen.kubelet.resources.model import Resource
 
 

@@ -14,7 +14,7 @@ from support.kubelet.resources import GPU
 from support.values import unhealthy_gpus
 from support.waiting import limited, pause, until
 
-from cdigen.kubelet.kubelet_view import PODS_S
+from cdigen.kubelet.allocation.kubelet_view import PODS_S
 from cdigen.kubelet.plugin import RESYNC_S
 from cdigen.service import status as files
 

@@ -14,7 +14,7 @@ from support.kubelet.process import Side, cdigen_kubelet, daemon, serving
 from support.values.unhealthy_gpus import example
 from support.waiting import until
 
-from cdigen.cli.service_text import kubelet_text
+from cdigen.cli.services.service_text import kubelet_text
 from cdigen.kubelet.labels.label_file import LASTS_S
 from cdigen.kubelet.plugin import RESYNC_S
 

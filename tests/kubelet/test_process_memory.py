@@ -13,8 +13,8 @@ from support.kubernetes.cluster_model import cluster_of
 from support.kubernetes.gpu_memory_pods import MEMORY, node_object
 from support.waiting import until
 
-from cdigen.cli import kubelet
 from cdigen.cli.main import command_parser
+from cdigen.cli.services import kubelet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

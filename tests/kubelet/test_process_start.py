@@ -19,7 +19,9 @@ pytestmark = pytest.mark.process
 # Other users may lack access to the Python of the tests, so root imports all modules before setuid.
 AS_NOBODY = """
 import os, sys
-from cdigen.cli import kubelet, main, parser
+from cdigen.cli import main
+from cdigen.cli.services import kubelet
+from cdigen.cli.shared import parser
 from cdigen.service.process import log, sd_notify
 from cdigen.kubelet import advertised_resources, plugin
 os.setgroups([])

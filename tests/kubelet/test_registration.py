@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from support.kubelet.registration import AGAIN_S, ANSWER_S, ONE, OTHER, begun, due, registered, served
 
-from cdigen.kubelet.registration import LIST_REQUEST_S, SERVE_BACKOFF, STREAM_END_DELAY_S
-from cdigen.kubelet.registration_events import (
+from cdigen.kubelet.registration.events import (
     AllocatableReported,
     GetAllocatable,
     KubeletSocketChanged,
@@ -21,7 +20,8 @@ from cdigen.kubelet.registration_events import (
     StreamOpened,
     Tick,
 )
-from cdigen.kubelet.registration_timing import GRACE_S, NEW_SOCKET_GRACE_S
+from cdigen.kubelet.registration.state_machine import LIST_REQUEST_S, SERVE_BACKOFF, STREAM_END_DELAY_S
+from cdigen.kubelet.registration.timing import GRACE_S, NEW_SOCKET_GRACE_S
 
 UNREACHED = RegistrationFailed(server=1, reason="connection refused", was_reached=False)
 

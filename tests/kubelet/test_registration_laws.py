@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.kubelet.registration import ACTION_TIMEOUT_S, BACKOFF, RECHECK_S, Registration
-from cdigen.kubelet.registration_events import (
+from cdigen.kubelet.registration.events import (
     AllocatableReported,
     GetAllocatable,
     KubeletSocketChanged,
@@ -25,12 +24,13 @@ from cdigen.kubelet.registration_events import (
     StreamOpened,
     Tick,
 )
-from cdigen.kubelet.registration_timing import GRACE_S
+from cdigen.kubelet.registration.state_machine import ACTION_TIMEOUT_S, BACKOFF, RECHECK_S, Registration
+from cdigen.kubelet.registration.timing import GRACE_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.kubelet.registration_events import Action, Event
+    from cdigen.kubelet.registration.events import Action, Event
 
 SERVERS = st.integers(0, 6)
 KUBELETS = st.none() | st.tuples(st.just(1), st.integers(1, 4), st.integers(1, 2))

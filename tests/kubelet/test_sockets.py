@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from support.kubelet.double import leave_socket
 
-from cdigen.kubelet.sockets import (
+from cdigen.kubelet.registration.sockets import (
     KUBELET,
     MAX_PATH,
     OURS,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cdigen.model.backoff import Backoff
+from cdigen.model.times.backoff import Backoff
 
 
 @pytest.mark.parametrize(

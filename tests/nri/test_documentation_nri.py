@@ -5,9 +5,9 @@ import re
 import pytest
 from support.paths import REPOSITORY
 
-from cdigen.nri.decision.compat import abilities
 from cdigen.nri.decision.decide import IGNORED_REQUEST_CAUSES
-from cdigen.nri.decision.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.result.compat import abilities
 from cdigen.runtimes.releases import NRI
 
 TEXT = (REPOSITORY / "docs/nri.md").read_text()

@@ -9,9 +9,9 @@ from support.nri.host import POD, container
 
 from cdigen.config import NriConfig, Settings
 from cdigen.nri import events
-from cdigen.nri.decision.compat import abilities
 from cdigen.nri.decision.decide import IgnoredRequest
-from cdigen.nri.decision.injection import InjectionResult
+from cdigen.nri.decision.result.compat import abilities
+from cdigen.nri.decision.result.injection import InjectionResult
 from cdigen.nri.plugin_config import Endpoint, NriPluginConfig
 from cdigen.nri.pods import container_name
 from cdigen.nri.reporter import Reporter

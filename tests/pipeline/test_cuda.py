@@ -8,7 +8,7 @@ from support.nvml.standin import Machine, gpu, install, trusted_folder
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import Driver, Inventory
-from cdigen.pipeline.cuda import RETRY_S, CudaVersions
+from cdigen.pipeline.driver.cuda import RETRY_S, CudaVersions
 from cdigen.value import replace
 from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.nvidia.driver_api import served, version

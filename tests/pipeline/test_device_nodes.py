@@ -12,7 +12,7 @@ from support.hosts import driver_files
 from support.hosts.mig import cap_node, minor_of, write_instance, write_minors
 from support.hosts.nvidia import boot, make_any_instead, places
 
-from cdigen.pipeline.device_nodes import create_nodes
+from cdigen.pipeline.driver.device_nodes import create_nodes
 from cdigen.store.devnodes import make_node
 from cdigen.vendors.nvidia.boot_nodes import BOOT_NODES
 from cdigen.vendors.nvidia.vendor import VENDOR

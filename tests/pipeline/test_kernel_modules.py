@@ -18,7 +18,7 @@ from support.waiting import PATIENCE_S, limited
 
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
-from cdigen.pipeline.kernel_modules import is_driver_loaded, load_modules, modprobe_program
+from cdigen.pipeline.driver.kernel_modules import is_driver_loaded, load_modules, modprobe_program
 from cdigen.vendors.nvidia.boot_nodes import BOOT_NODES
 
 if TYPE_CHECKING:

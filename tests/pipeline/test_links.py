@@ -17,8 +17,8 @@ from cdigen.model.inventory import Inventory
 from cdigen.model.inventory_json import from_document
 from cdigen.model.strict import MAX_NUMBER
 from cdigen.pipeline import discovery
-from cdigen.pipeline.links import RefreshedInventories, refresh_links, with_known_links
-from cdigen.store import known_links
+from cdigen.pipeline.driver.links import RefreshedInventories, refresh_links, with_known_links
+from cdigen.store.records import known_links
 from cdigen.value import replace
 from cdigen.vendors.context import DiscoveryContext
 

@@ -10,7 +10,7 @@ from cdigen.model.errors import HostError
 from cdigen.pipeline import withdraw
 from cdigen.pipeline.generate import GeneratedSpec
 from cdigen.pipeline.publish import publish_spec
-from cdigen.store.state import OwnedSpec
+from cdigen.store.records.owned_specs import OwnedSpec
 from cdigen.value import replace
 
 GPU, IMEX = (

@@ -21,7 +21,7 @@ from support.values.spec_documents import of_devices
 from cdigen.cdi.loaders.emulation import loader_verdicts
 from cdigen.cli.main import main
 from cdigen.config import Settings
-from cdigen.doctor.loading import lost_names
+from cdigen.doctor.checks.loading import lost_names
 from cdigen.nri.decision.context import LIBRARY, context_of
 from cdigen.pipeline.publish import serving_file
 from cdigen.runtimes.spec_cache import SpecCache

@@ -16,19 +16,19 @@ from support.paths import REPOSITORY
 from support.values.cycle_reports import CHANGED, STARTED_S, STARTING
 from support.values.unhealthy_gpus import FELL, example, with_causes
 
-from cdigen.daemon.metrics import DaemonMetrics
-from cdigen.daemon.report import next_status
+from cdigen.daemon.cycle.report import next_status
+from cdigen.daemon.metrics.daemon import DaemonMetrics
 from cdigen.daemon.stats import VendorStats
 from cdigen.extender import metrics as extender
-from cdigen.kubelet import container_response
 from cdigen.kubelet import metrics as kubelet
-from cdigen.kubelet.allocation_journal import AllocationJournal
+from cdigen.kubelet.allocation import container_response
+from cdigen.kubelet.allocation.journal import AllocationJournal
 from cdigen.kubelet.gpu_memory.state import GpuMemoryState
 from cdigen.model.profile import DEFAULT
 from cdigen.model.stats import DeviceStats
 from cdigen.nri import metrics as nri
 from cdigen.nri.decision.decide import IGNORED_REQUEST_CAUSES
-from cdigen.nri.decision.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
 from cdigen.pipeline.device_names import known_devices
 from cdigen.value import replace
 

@@ -11,7 +11,7 @@ from support.values.cycle_reports import STARTING
 
 from cdigen.kubelet.status import KubeletPluginStatus
 from cdigen.nri.decision.audit import AuditResult
-from cdigen.nri.decision.compat import abilities
+from cdigen.nri.decision.result.compat import abilities
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,8 +14,8 @@ from support.store.traces import traces
 
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.store import specs
+from cdigen.store.records.owned_specs import read
 from cdigen.store.specs import PublishedSpec
-from cdigen.store.state import read
 
 NAME = "nvidia.com-gpu.json"
 KIND = "nvidia.com/gpu"

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from cdigen.model.errors import SpecError
-from cdigen.store import specs, state
+from cdigen.store import specs
+from cdigen.store.records import owned_specs
 
 COMMAND = "'cdigen generate --write --replace-foreign'"
 
@@ -26,6 +27,6 @@ def test_the_hint_for_a_foreign_file_has_the_complete_command(tmp_path: Path) ->
 
 
 def test_the_hint_for_a_damaged_state_file_has_the_complete_command(tmp_path: Path) -> None:
-    (tmp_path / state.STATE_FILE).write_text("[")
-    _, (finding,) = state.read(str(tmp_path))
+    (tmp_path / owned_specs.STATE_FILE).write_text("[")
+    _, (finding,) = owned_specs.read(str(tmp_path))
     assert COMMAND in finding.hint

@@ -10,7 +10,7 @@ from support.store.users import by
 
 from cdigen.model.errors import StoreError
 from cdigen.store import specs
-from cdigen.store.state import read
+from cdigen.store.records.owned_specs import read
 
 NAME = "nvidia.com-gpu.json"
 NOBODY = 65534

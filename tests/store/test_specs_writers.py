@@ -14,7 +14,7 @@ from support.waiting import pause
 
 from cdigen.store import specs, tempfiles
 from cdigen.store.directory import open_or_create
-from cdigen.store.state import read
+from cdigen.store.records.owned_specs import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

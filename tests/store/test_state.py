@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.store import state as states
 from cdigen.store.directory import open_or_create
-from cdigen.store.state import OwnedSpec, State
+from cdigen.store.records import owned_specs
+from cdigen.store.records.owned_specs import OwnedSpec, State
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -18,15 +18,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OWNED = OwnedSpec(
-    path="/etc/cdi/a.json", kind="nvidia.com/gpu", digests=(states.digest(b"a"), states.digest(b"b"))
+    path="/etc/cdi/a.json",
+    kind="nvidia.com/gpu",
+    digests=(owned_specs.digest(b"a"), owned_specs.digest(b"b")),
 )
 
 
 def test_a_written_state_is_read_back(tmp_path: Path) -> None:
     state = State(specs=(OWNED, OwnedSpec(path=os.fsdecode(b"/etc/cdi/\xff.json"), kind="a.b/c", digests=())))
     with open_or_create(str(tmp_path)) as directory:
-        states.write(directory, state)
-    assert states.read(str(tmp_path)) == (state, ())
+        owned_specs.write(directory, state)
+    assert owned_specs.read(str(tmp_path)) == (state, ())
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     assert stat.S_IMODE((tmp_path / "state.json").stat().st_mode) == 0o644
 
@@ -37,15 +39,15 @@ def test_a_reader_with_another_root_of_the_host_converts_the_paths(tmp_path: Pat
     owned = replace(OWNED, path=f"{host}/run/cdi/a.json")
     other = replace(OWNED, path="/srv/cdi/b.json")
     with open_or_create(f"{host}/var/lib/cdigen") as directory:
-        states.write(directory, State(specs=(owned, other)))
+        owned_specs.write(directory, State(specs=(owned, other)))
     pod.parent.mkdir()
     host.rename(pod)
     moved = replace(OWNED, path=f"{pod}/run/cdi/a.json")
-    assert set(states.read(f"{pod}/var/lib/cdigen")[0].specs) == {moved, other}
+    assert set(owned_specs.read(f"{pod}/var/lib/cdigen")[0].specs) == {moved, other}
     with open_or_create(f"{pod}/var/lib/cdigen") as directory:
-        states.write(directory, State(specs=(moved,)))
+        owned_specs.write(directory, State(specs=(moved,)))
     pod.rename(host)
-    assert states.read(f"{host}/var/lib/cdigen") == (State(specs=(owned,)), ())
+    assert owned_specs.read(f"{host}/var/lib/cdigen") == (State(specs=(owned,)), ())
 
 
 @pytest.mark.parametrize(
@@ -63,12 +65,12 @@ def test_paths_are_converted_by_the_path_of_the_state_directory(
 ) -> None:
     entry = {"kind": "nvidia.com/gpu", "driver": "", "digests": ()}
     found = {"home": writer, "specs": {path: entry}}
-    assert [owned.path for owned in states._state(found, reader).specs] == [converted]
+    assert [owned.path for owned in owned_specs._state(found, reader).specs] == [converted]
 
 
 def test_without_the_directory_or_the_file_the_state_is_empty(tmp_path: Path) -> None:
-    assert states.read(f"{tmp_path}/none") == (State(), ())
-    assert states.read(str(tmp_path)) == (State(), ())
+    assert owned_specs.read(f"{tmp_path}/none") == (State(), ())
+    assert owned_specs.read(str(tmp_path)) == (State(), ())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -113,11 +115,11 @@ DAMAGE = [
 @pytest.mark.parametrize("content", DAMAGE, ids=range(len(DAMAGE)))
 def test_a_damaged_state_file_is_moved_aside_and_the_state_is_empty(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "state.json").write_bytes(content)
-    state, findings = states.read(str(tmp_path))
+    state, findings = owned_specs.read(str(tmp_path))
     assert (state, [finding.rule for finding in findings]) == (State(), ["state-damaged"])
     assert (tmp_path / "state.json").read_bytes() == content
     with open_or_create(str(tmp_path)) as directory:
-        state, findings = states.read_for_update(directory)
+        state, findings = owned_specs.read_for_update(directory)
     assert state == State()
     assert findings[0].severity == "warning"
     assert "\n" not in findings[0].message
@@ -136,7 +138,7 @@ def test_a_state_file_that_is_not_regular_is_moved_aside(tmp_path: Path, kind: s
         path.symlink_to("/etc/passwd")
     (tmp_path / "state.json.damaged").write_text("an older one")
     with open_or_create(str(tmp_path)) as directory:
-        state, findings = states.read_for_update(directory)
+        state, findings = owned_specs.read_for_update(directory)
     assert state == State()
     assert kind in findings[0].message
     assert (tmp_path / "state.json.damaged").read_text() == "an older one"
@@ -166,7 +168,7 @@ def test_any_document_is_read_as_a_state_or_as_damage(
     path = tmp_path_factory.getbasetemp() / "any-document"
     path.mkdir(exist_ok=True)
     (path / "state.json").write_text(json.dumps(document))
-    state, findings = states.read(str(path))
+    state, findings = owned_specs.read(str(path))
     assert len(findings) <= 1
     assert state == State() or not findings
 

@@ -11,7 +11,7 @@ import pytest
 from cdigen.model.errors import StoreError
 from cdigen.model.strict import mapping, number, text
 from cdigen.store.directory import open_or_create
-from cdigen.store.state_file import DamagedFile, StateFile
+from cdigen.store.records.state_file import DamagedFile, StateFile
 
 if TYPE_CHECKING:
     from pathlib import Path

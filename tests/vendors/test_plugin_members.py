@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.hosts.added_vendors import minimal, vendor
 from support.hosts.nvidia import places
-from support.values.devices import DRIVER, accelerator, host_node, inventory
+from support.values.devices import DRIVER, accelerator, inventory
 
 from cdigen.config import KubeletConfig
 from cdigen.daemon.stats import StatsReader
@@ -21,12 +19,14 @@ from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.errors import HostError
 from cdigen.model.health import LogRecord
 from cdigen.model.profile import DEFAULT
-from cdigen.pipeline import discovery, links
-from cdigen.pipeline.cuda import CudaVersions, cuda_of
+from cdigen.pipeline import discovery
+from cdigen.pipeline.driver import links
+from cdigen.pipeline.driver.cuda import CudaVersions, cuda_of
 from cdigen.vendors import plugin_values, registry
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from pathlib import Path
 
     from cdigen.model.inventory import Inventory
 
@@ -35,7 +35,7 @@ IMPORTS = """
 from pathlib import Path
 from cdigen.model.health import *
 from cdigen.model.inventory import Link
-from cdigen.model.known_links import GpuLinks
+from cdigen.model.saved.known_links import GpuLinks
 from cdigen.model.stats import DeviceStats
 from cdigen.vendors.base import *
 from cdigen.vendors.health import VendorHealth
@@ -367,16 +367,3 @@ def test_a_result_that_is_too_large_fails_only_this_vendor(
     _, failures = discovery.discover(("added", "amd"), places(tmp_path))
     assert "(cdigen_added:VENDOR) failed: InvalidValue: discover() is not" in failures["added"].message
     assert failures["amd"].kind == "driver-not-loaded"
-
-
-def test_a_node_of_a_vendor_of_the_tree_stays_its_own_node(monkeypatch: pytest.MonkeyPatch) -> None:
-    inventories = {
-        name: inventory(
-            name, accelerator(0, FIRST, nodes=(host_node("/dev/accel/accel0", "accel", major=261),))
-        )
-        for name in ("added", "amd")
-    }
-    code = {name: SimpleNamespace(discover=lambda _, one=one: one) for name, one in inventories.items()}
-    monkeypatch.setattr(registry, "load", code.__getitem__)
-    found, failures = discovery.discover(("added", "amd"), places(Path("/")))
-    assert (list(found), list(failures)) == (["amd"], ["added"])

@@ -64,6 +64,7 @@ def test_a_read_of_the_tables_imports_no_other_code_of_the_vendors() -> None:
         "cdigen.vendors.amd",
         "cdigen.vendors.amd.visible_devices",
         "cdigen.vendors.base",
+        "cdigen.vendors.context",
         "cdigen.vendors.intel",
         "cdigen.vendors.intel.visible_devices",
         "cdigen.vendors.other_vendors",

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import posixpath
 
-from cdigen.doctor.kubelet_sockets import kind_of, resource_of
+from cdigen.doctor.kubernetes_node.sockets import kind_of, resource_of
 from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, is_of_nvidia
 from cdigen.doctor.migration.result import Leftover
-from cdigen.doctor.other_tools import is_enabled
 from cdigen.doctor.spec_documents import own_file, was_ours
 from cdigen.runtimes.installed import FOLDERS
+from cdigen.runtimes.units import is_enabled
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _programs(context: Context) -> Iterator[Leftover]:
 
 def _units(context: Context) -> Iterator[Leftover]:
     for tool, units in UNITS.items():
-        if enabled := tuple(unit for unit in units if is_enabled(context, unit)):
+        if enabled := tuple(unit for unit in units if is_enabled(context.host, unit)):
             yield Leftover(tool=tool, kind="units", where=enabled, detail="enabled")
 
 

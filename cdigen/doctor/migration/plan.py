@@ -23,7 +23,6 @@ from cdigen.doctor.migration.leftovers import (
     registered,
 )
 from cdigen.doctor.migration.result import Migration, MigrationStep
-from cdigen.doctor.other_tools import is_enabled
 from cdigen.doctor.remedy_safety import may_rename
 from cdigen.doctor.result import Remedy, listed
 from cdigen.doctor.spec_documents import MAX_SIZE, is_ours, own_file, was_ours
@@ -31,6 +30,7 @@ from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
+from cdigen.runtimes.units import is_enabled
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -159,7 +159,7 @@ def _write_specs(context: Context) -> Iterator[MigrationStep]:
 
 
 def _start_service(context: Context) -> Iterator[MigrationStep]:
-    if is_enabled(context, UNIT):
+    if is_enabled(context.host, UNIT):
         return
     why = "cdigen updates its specs after driver upgrades, MIG changes and reboots"
     if service_of(context.host) == SYSTEMD:

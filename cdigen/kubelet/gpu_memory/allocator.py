@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cdigen.kubelet.container_response import AllocationRefusal
+from cdigen.kubelet.allocation.container_response import AllocationRefusal
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, StaleAgentError
 from cdigen.kubelet.gpu_memory.environment import mps_limit, variables
 from cdigen.kubelet.resources.model import MEMORY
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from concurrent.futures import Future
 
-    from cdigen.kubelet.container_response import ContainerResponse
+    from cdigen.kubelet.allocation.container_response import ContainerResponse
     from cdigen.kubelet.gpu_memory.agent import Agent
     from cdigen.kubelet.gpu_memory.assign import Assignment
     from cdigen.kubelet.resources.memory import AdvertisedMemory, MemoryGpu

@@ -8,7 +8,7 @@ import time
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, mismatch, repair
 from cdigen.kubelet.gpu_memory.node_status import NodeUpdateError, update_node
 from cdigen.kubelet.gpu_memory.state import GpuMemoryState
-from cdigen.model.backoff import Backoff
+from cdigen.model.times.backoff import Backoff
 from cdigen.value import replace
 
 TYPE_CHECKING = False

@@ -6,9 +6,9 @@ Therefore the plugin reports these containers after its registration.
 
 from __future__ import annotations
 
-from cdigen.nri.decision import existing_devices
-from cdigen.nri.decision.annotations import requesting_annotations
-from cdigen.nri.decision.handover import verified_markers
+from cdigen.nri.decision.limits import existing_devices
+from cdigen.nri.decision.request.annotations import requesting_annotations
+from cdigen.nri.decision.result.handover import verified_markers
 from cdigen.nri.injected_containers import MAX_CONTAINERS, InjectedContainer
 from cdigen.nri.pods import ContainerName, container_name, shorten, shorten_name
 from cdigen.value import frozen

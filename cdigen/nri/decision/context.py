@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from cdigen.host.root import Root
 from cdigen.nri.decision.decide import decide
-from cdigen.nri.decision.host_gpus import VENDOR, HostGpus, host_gpus_of
-from cdigen.nri.decision.policy import policy_of
+from cdigen.nri.decision.limits.policy import policy_of
 from cdigen.nri.decision.raw import PreparedSpec, prepare
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.request.host_gpus import VENDOR, HostGpus, host_gpus_of
+from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.nri.decision.decide import InjectionDecision
-    from cdigen.nri.decision.policy import InjectionPolicy
+    from cdigen.nri.decision.limits.policy import InjectionPolicy
     from cdigen.nri.pods import Container, Pod
     from cdigen.runtimes.spec_cache import SpecCache
     from cdigen.service.host_state import HostState

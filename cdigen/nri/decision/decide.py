@@ -11,23 +11,23 @@ from __future__ import annotations
 from functools import partial
 
 from cdigen.model.names import NONE
-from cdigen.nri.decision import environment, mounts, requirements
-from cdigen.nri.decision.existing_devices import GPU, ExistingDevices, is_gpu
-from cdigen.nri.decision.host_gpus import ALL
-from cdigen.nri.decision.permitted import PermittedRequests
-from cdigen.nri.decision.refusal import InjectionRefusal, quote
-from cdigen.nri.decision.request import DeviceRequest, is_nvidia, is_nvidia_gpu
-from cdigen.nri.decision.select import Choice, choose
+from cdigen.nri.decision.limits.existing_devices import GPU, ExistingDevices, is_gpu
+from cdigen.nri.decision.limits.permitted import PermittedRequests
+from cdigen.nri.decision.request import environment, mounts, requirements
+from cdigen.nri.decision.request.device_request import DeviceRequest, is_nvidia, is_nvidia_gpu
+from cdigen.nri.decision.request.host_gpus import ALL
+from cdigen.nri.decision.request.refusal import InjectionRefusal, quote
+from cdigen.nri.decision.request.select import Choice, choose
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Literal
 
-    from cdigen.nri.decision.host_gpus import HostGpus
-    from cdigen.nri.decision.policy import InjectionPolicy
-    from cdigen.nri.decision.requirements import DriverFacts
-    from cdigen.nri.decision.select import DeviceNames
+    from cdigen.nri.decision.limits.policy import InjectionPolicy
+    from cdigen.nri.decision.request.host_gpus import HostGpus
+    from cdigen.nri.decision.request.requirements import DriverFacts
+    from cdigen.nri.decision.request.select import DeviceNames
     from cdigen.nri.pods import Container, Pod
 
     Outcome = Literal["nothing", "served", "inject", "refuse"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
-from cdigen.nri.decision import environment, requirements
 from cdigen.nri.decision.decide import IgnoredRequest
-from cdigen.nri.decision.refusal import InjectionRefusal, quote
+from cdigen.nri.decision.request import environment, requirements
+from cdigen.nri.decision.request.refusal import InjectionRefusal, quote
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from cdigen.nri.decision.decide import InjectionDecision
-    from cdigen.nri.decision.host_gpus import HostGpus
-    from cdigen.nri.decision.policy import InjectionPolicy
-    from cdigen.nri.decision.select import Choice
+    from cdigen.nri.decision.limits.policy import InjectionPolicy
+    from cdigen.nri.decision.request.host_gpus import HostGpus
+    from cdigen.nri.decision.request.select import Choice
 
 CUDA_LABEL = "com.nvidia.cuda.version"
 VOLUMES_LABEL = "com.nvidia.volumes.needed"

@@ -32,7 +32,7 @@ import stat
 
 from cdigen.host.root import reason, shown
 from cdigen.nri.decision.decide import IgnoredRequest
-from cdigen.nri.decision.refusal import InjectionRefusal, quote
+from cdigen.nri.decision.request.refusal import InjectionRefusal, quote
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.value import frozen, replace
 

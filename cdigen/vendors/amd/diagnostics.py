@@ -8,7 +8,7 @@ from __future__ import annotations
 from cdigen.host import sysfs
 from cdigen.host.procfs import read_text
 from cdigen.model.findings import Finding
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
 from cdigen.vendors.kernel.nodes import is_root_only
 

@@ -8,9 +8,9 @@ from cdigen.model.errors import HostError
 from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import read_driver
-from cdigen.vendors.kernel.pci_place import placed
+from cdigen.vendors.kernel.pci.place import placed
 from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False

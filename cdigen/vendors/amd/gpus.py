@@ -14,7 +14,7 @@ from cdigen.value import replace
 from cdigen.vendors.amd import kfd
 from cdigen.vendors.amd.listing import by_gpu, numbered, read_devices
 from cdigen.vendors.amd.modes import NO_MODES, read_modes, report_contradictions
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

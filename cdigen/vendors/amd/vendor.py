@@ -70,7 +70,7 @@ def _odd_nodes(context: DiscoveryContext, *, which: str) -> tuple[HostNode, ...]
     if not _has_module(context):
         return ()
     from cdigen.vendors.amd.discovery import read_nodes  # noqa: PLC0415 - see above
-    from cdigen.vendors.kernel.drm import with_groups  # noqa: PLC0415 - see above
+    from cdigen.vendors.kernel.drm.devices import with_groups  # noqa: PLC0415 - see above
 
     return with_groups(context.host, getattr(read_nodes(context), which))
 

@@ -7,7 +7,7 @@ from cdigen.model.findings import Finding
 from cdigen.vendors.intel.gpu import report_unbound
 from cdigen.vendors.intel.pci import read_functions
 from cdigen.vendors.intel.products import FIRMWARE
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
 from cdigen.vendors.kernel.scan import NodeScan
 

@@ -24,7 +24,7 @@ from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.intel.presence import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.intel.products import MODELS
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from cdigen.model.stats import DeviceStats
 from cdigen.value import replace
 from cdigen.vendors.intel.presence import GAUDI, GPU, NPU
 from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, read_devices
-from cdigen.vendors.kernel.drm_clients import ROLES, processes_of, read_clients
-from cdigen.vendors.kernel.pci_health import is_suspended
+from cdigen.vendors.kernel.drm.clients import ROLES, processes_of, read_clients
+from cdigen.vendors.kernel.pci.health import is_suspended
 from cdigen.vendors.kernel.sensors import SUSPENDED, Sensors, files_to_read, mhz
 
 TYPE_CHECKING = False

@@ -59,7 +59,7 @@ def watches(context: DiscoveryContext) -> Watches:
 def _odd_nodes(context: DiscoveryContext, *, which: str) -> tuple[HostNode, ...]:
     """Return the ``missing`` or ``wrong`` nodes of GPUs, NPUs and Gaudis."""
     from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
-    from cdigen.vendors.kernel.drm import with_groups  # noqa: PLC0415 - see above
+    from cdigen.vendors.kernel.drm.devices import with_groups  # noqa: PLC0415 - see above
 
     reader = discovery.read_nodes(context, vfio=_offers_vfio(context))
     return with_groups(context.host, getattr(reader, which))

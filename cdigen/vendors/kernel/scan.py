@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from cdigen.model.findings import FindingCollector
 from cdigen.value import replace
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.nodes import NodeReader
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.inventory import Accelerator, HostNode
     from cdigen.vendors.context import DiscoveryContext
-    from cdigen.vendors.kernel.drm import DrmMinor
+    from cdigen.vendors.kernel.drm.devices import DrmMinor
 
 
 class NodeScan:

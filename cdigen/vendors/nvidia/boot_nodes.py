@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from cdigen.host.procfs import DEVICES
 from cdigen.vendors.base import BootModule, BootNodes, NodesAtBoot
-from cdigen.vendors.nvidia import caps, platforms
+from cdigen.vendors.nvidia import platforms
+from cdigen.vendors.nvidia.devices import caps
+from cdigen.vendors.nvidia.devices.gpus import GPUS
+from cdigen.vendors.nvidia.devices.nodes import PARAMETERS, REFUSAL, UVM, UVM_KERNEL_NAMES
 from cdigen.vendors.nvidia.discovery import read_nodes
-from cdigen.vendors.nvidia.gpus import GPUS
 from cdigen.vendors.nvidia.kernel_module import VERSION_FILE
-from cdigen.vendors.nvidia.nodes import PARAMETERS, REFUSAL, UVM, UVM_KERNEL_NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

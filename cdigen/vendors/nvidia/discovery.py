@@ -7,27 +7,20 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
-from cdigen.vendors.kernel.pci_place import placed
-from cdigen.vendors.nvidia import (
-    families,
-    file_list,
-    files,
-    gpus,
-    kernel_module,
-    libraries,
-    manifests,
-    platforms,
-)
-from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.kernel.pci.place import placed
+from cdigen.vendors.nvidia import kernel_module, platforms
+from cdigen.vendors.nvidia.devices import families, gpus
+from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.files import driver_files, file_list, libraries, manifests
+from cdigen.vendors.nvidia.files.tables import ENTRANCES, MISSING_CONTROL_NODE
 from cdigen.vendors.nvidia.nvml import not_queried, reply_of
 from cdigen.vendors.nvidia.options import MANAGEMENT, MANAGEMENT_KIND
-from cdigen.vendors.nvidia.tables import ENTRANCES, MISSING_CONTROL_NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, Driver, Group, HostNode, ProbeResult
-    from cdigen.model.partition_names import GpuPartitionNames
+    from cdigen.model.saved.partition_names import GpuPartitionNames
     from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nvml import NvmlReply
 
@@ -94,7 +87,7 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
     nodes = gpu_reader.read_control_nodes()
     _require_nodes(accelerators, nodes, gpu_reader.findings)
     _require_libraries(driver, search)
-    others, other_probes, other_findings = files.find_files(
+    others, other_probes, other_findings = driver_files.find_files(
         context, driver, tuple(search.folders), listed.binaries
     )
     search32 = libraries.find_libraries(context, driver, bits=32) if context.compat32 else None

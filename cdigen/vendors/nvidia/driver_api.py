@@ -8,7 +8,7 @@ NVML gets the CUDA version from libcuda (NVML API reference, nvmlSystemGetCudaDr
 from __future__ import annotations
 
 from cdigen.vendors.base import DriverApi
-from cdigen.vendors.nvidia.model_names import arch_of, brands_of
+from cdigen.vendors.nvidia.devices.model_names import arch_of, brands_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from cdigen.model.findings import errors
 from cdigen.model.names import NONE
 from cdigen.value import replace
 from cdigen.vendors.kernel.nodes import node_edits
-from cdigen.vendors.nvidia.tables import CARRIED_BY_IMAGES, CONTROL_NODES, MISSING_CONTROL_NODE
+from cdigen.vendors.nvidia.files.tables import CARRIED_BY_IMAGES, CONTROL_NODES, MISSING_CONTROL_NODE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

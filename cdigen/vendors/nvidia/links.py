@@ -6,7 +6,7 @@ The kernel has no files with these values.
 from __future__ import annotations
 
 from cdigen.model.inventory import Link
-from cdigen.model.known_links import GpuLinks
+from cdigen.model.saved.known_links import GpuLinks
 from cdigen.value import replace
 from cdigen.vendors.base import VendorLinks
 
@@ -30,7 +30,7 @@ def read_links(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[G
     exceeded its deadline during the discovery of INVENTORY.
     """
     # These imports are needed only for a query.
-    from cdigen.vendors.kernel.pci_health import is_suspended  # noqa: PLC0415
+    from cdigen.vendors.kernel.pci.health import is_suspended  # noqa: PLC0415
     from cdigen.vendors.nvidia.nvml.library import library_of  # noqa: PLC0415
 
     addresses = tuple(gpu.address for gpu in inventory.accelerators if gpu.usable)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cdigen.model.stats import MAX_PROCESSES, DeviceProcess, DeviceStats
 from cdigen.value import replace
 from cdigen.vendors.kernel.processes import process_name
+from cdigen.vendors.nvidia.devices.runtime_pm import is_suspended
 from cdigen.vendors.nvidia.nvml.library import library_of
-from cdigen.vendors.nvidia.runtime_pm import is_suspended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from cdigen.model.loader import MULTIARCH
 from cdigen.vendors.base import Watches
 from cdigen.vendors.kernel.modules import FIRMWARE_FOLDERS
-from cdigen.vendors.nvidia import file_list
-from cdigen.vendors.nvidia.tables import (
+from cdigen.vendors.nvidia.files import file_list
+from cdigen.vendors.nvidia.files.tables import (
     BINARIES,
     BINARY_FOLDERS,
     CONFIG_FOLDERS,

@@ -15,7 +15,7 @@ from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Accelerator, DriverFile, Inventory
 from cdigen.vendors.base import VisibleDevices, Watches
 from cdigen.vendors.classes import by_class
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import is_loaded, read_driver
 from cdigen.vendors.kernel.nodes import NodeReader, device_nodes, gids
 from cdigen_acme import optional

@@ -10,12 +10,13 @@ from cdigen.host.procfs import read_line, read_text
 from cdigen.host.sysfs import pci_key
 from cdigen.model.health import CauseRule, HealthSample, Symptom
 from cdigen.model.inventory import Link
-from cdigen.model.known_links import GpuLinks
+from cdigen.model.saved.known_links import GpuLinks
 from cdigen.value import replace
 from cdigen.vendors.base import ResourceNames, VendorLinks
 from cdigen.vendors.health import VendorHealth
-from cdigen.vendors.kernel import driver_lines, pci_health
+from cdigen.vendors.kernel import driver_lines
 from cdigen.vendors.kernel.driver_lines import Line
+from cdigen.vendors.kernel.pci import health as pci_health
 from cdigen.vendors.labels import label_value
 
 TYPE_CHECKING = False

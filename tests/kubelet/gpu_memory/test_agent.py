@@ -20,7 +20,7 @@ from support.waiting import PATIENCE_S
 
 from cdigen.gpushare import names
 from cdigen.kubeapi.credentials import from_kubeconfig
-from cdigen.kubelet.container_response import AllocationRefusal, ContainerResponse
+from cdigen.kubelet.allocation.container_response import AllocationRefusal, ContainerResponse
 from cdigen.kubelet.gpu_memory.agent import Agent, RequestLimits
 from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.memory import unit_id

@@ -11,7 +11,7 @@ from support.kubelet.gpu_memory_world import NODE, POD
 from support.kubernetes.gpu_memory_pods import RESOURCES, pod_object
 
 from cdigen.gpushare import names
-from cdigen.kubelet.container_response import AllocationRefusal, ContainerResponse
+from cdigen.kubelet.allocation.container_response import AllocationRefusal, ContainerResponse
 from cdigen.value import replace
 
 LEDGER = f"/api/v1/namespaces/kube-system/configmaps/cdigen-gpu-mem-{NODE}"

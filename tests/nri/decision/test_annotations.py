@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from support.nri.host import devices, outcome
 
-from cdigen.nri.decision.annotations import PREFIXES
-from cdigen.nri.decision.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.request.annotations import PREFIXES
+from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
 
 GPU = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

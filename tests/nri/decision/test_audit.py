@@ -14,8 +14,8 @@ from support.nri.synchronization import parts
 
 from cdigen.config import NriConfig, Settings
 from cdigen.nri.decision.audit import AuditResult, audit
-from cdigen.nri.decision.handover import INJECTED_INTO_ANNOTATION
-from cdigen.nri.decision.injection import INJECTED_ANNOTATION
+from cdigen.nri.decision.result.handover import INJECTED_INTO_ANNOTATION
+from cdigen.nri.decision.result.injection import INJECTED_ANNOTATION
 from cdigen.nri.wire.messages import read_synchronize
 from cdigen.nri.wire.protobuf import message_class
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.nri.decision.compat import abilities, is_rejected
+from cdigen.nri.decision.result.compat import abilities, is_rejected
 from cdigen.runtimes.releases import NRI
 
 

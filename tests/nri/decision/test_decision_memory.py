@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 from support.nri.host import POD, container
 
-from cdigen.nri.decision.compat import abilities
-from cdigen.nri.decision.injection import adjust_container
+from cdigen.nri.decision.result.compat import abilities
+from cdigen.nri.decision.result.injection import adjust_container
 
 if TYPE_CHECKING:
     from cdigen.nri.decision.context import DecisionContext

@@ -9,7 +9,7 @@ from support.nri.host import COMPUTE, KINDS, UUID, allowed, container, content, 
 from support.nri.host import host_gpus as host_gpus_by
 
 from cdigen.model.inventory import HostNode
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.value import replace
 
 NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0")

@@ -10,7 +10,7 @@ import pytest
 from support.nri.host import DEVICES, LISTS, UUID, allowed, container, listing, outcome
 
 from cdigen.config import AllowRule
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container
 from cdigen.value import replace
 

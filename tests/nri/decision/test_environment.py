@@ -9,10 +9,10 @@ from support.nri.host import COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcom
 
 from cdigen.config import GpuKind
 from cdigen.model.profile import CAPABILITIES
-from cdigen.nri.decision import environment
-from cdigen.nri.decision.host_gpus import HostGpus
-from cdigen.nri.decision.refusal import REFUSAL_CAUSES
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.request import environment
+from cdigen.nri.decision.request.host_gpus import HostGpus
+from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.request.select import DeviceNames
 
 GPU = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"

@@ -6,8 +6,8 @@ from support.nri.host import host_gpus as host_gpus_by
 
 from cdigen.config import GpuKind
 from cdigen.model.inventory import HostNode, Partition
-from cdigen.nri.decision.existing_devices import conflicting_plugins, injected_by_other_plugin
-from cdigen.nri.decision.host_gpus import HostGpus
+from cdigen.nri.decision.limits.existing_devices import conflicting_plugins, injected_by_other_plugin
+from cdigen.nri.decision.request.host_gpus import HostGpus
 from cdigen.value import replace
 
 GPU0 = "NVIDIA_VISIBLE_DEVICES=0"

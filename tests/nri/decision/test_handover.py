@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from support.nri.host import container
 
-from cdigen.nri.decision.handover import (
+from cdigen.nri.decision.result.handover import (
     INJECTED_INTO_ANNOTATION,
     by_other_instance,
     injected_into,
     new_instance,
     verified_markers,
 )
-from cdigen.nri.decision.injection import INJECTED_ANNOTATION
+from cdigen.nri.decision.result.injection import INJECTED_ANNOTATION
 from cdigen.nri.injected_containers import MAX_DEVICES
 from cdigen.nri.pods import Adjustment, Container
 from cdigen.value import replace

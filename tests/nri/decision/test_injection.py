@@ -13,7 +13,7 @@ from support.nri.other_plugins import ASKS, INJECTS, LIBRARY, RAW, VISIBLE, Node
 from support.nri.serving import context_on
 
 from cdigen.config import NriConfig, Settings
-from cdigen.nri.decision.injection import INJECTED_ANNOTATION, adjust_container, validate_adjustment
+from cdigen.nri.decision.result.injection import INJECTED_ANNOTATION, adjust_container, validate_adjustment
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerMount
 from cdigen.value import replace
 

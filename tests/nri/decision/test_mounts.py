@@ -20,10 +20,10 @@ from support.nri.host import (
     policy,
 )
 
-from cdigen.nri.decision import mounts
-from cdigen.nri.decision.policy import needs_decision, requests_devices
-from cdigen.nri.decision.refusal import REFUSAL_CAUSES
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.limits.policy import needs_decision, requests_devices
+from cdigen.nri.decision.request import mounts
+from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
+from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container, ContainerMount
 from cdigen.value import replace
 

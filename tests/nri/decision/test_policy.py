@@ -11,8 +11,8 @@ from support.nri.host import ALLOWED, DEVICES, POD, allowed, container, devices,
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.profile import CAPABILITIES, Profile
-from cdigen.nri.decision.policy import needs_decision, policy_of
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.limits.policy import needs_decision, policy_of
+from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container
 from cdigen.value import replace
 

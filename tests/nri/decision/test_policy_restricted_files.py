@@ -10,7 +10,7 @@ from support.nri.host import DEVICES, GPU_NAMES, UUID, allowed, container, outco
 from cdigen.config import AllowRule, GpuKind, Settings
 from cdigen.model.profile import CAPABILITIES, Profile
 from cdigen.nri.decision.decide import InjectionDecision
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.request.select import DeviceNames
 
 GPU, COMPUTE, GRAPHICS = "nvidia.com/gpu", "nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"
 NARROWED = DeviceNames([*DEVICES, *(f"{GRAPHICS}={name}" for name in GPU_NAMES)])

@@ -15,7 +15,7 @@ from cdigen.cdi.loaders.decoding import decode_document
 from cdigen.host.root import Root
 from cdigen.nri.decision.decide import IGNORED_REQUEST_CAUSES, IgnoredRequest
 from cdigen.nri.decision.raw import PreparedSpec, prepare, raw_adjustment, read_node
-from cdigen.nri.decision.refusal import REFUSAL_CAUSES, InjectionRefusal
+from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES, InjectionRefusal
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.nri.wire import messages
 

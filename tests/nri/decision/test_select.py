@@ -7,9 +7,9 @@ from support.nri.host import COMPUTE, DEVICES, HOST_GPUS, allowed, devices, outc
 from support.nri.plugin import Host
 
 from cdigen.host.root import Root
-from cdigen.nri.decision.host_gpus import HostGpus
-from cdigen.nri.decision.request import DeviceRequest
-from cdigen.nri.decision.select import DeviceNames, choose
+from cdigen.nri.decision.request.device_request import DeviceRequest
+from cdigen.nri.decision.request.host_gpus import HostGpus
+from cdigen.nri.decision.request.select import DeviceNames, choose
 from cdigen.runtimes.scan import scan
 
 ALL = "NVIDIA_VISIBLE_DEVICES=all"

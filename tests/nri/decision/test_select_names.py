@@ -17,8 +17,8 @@ from support.nri.host import (
     outcome,
 )
 
-from cdigen.nri.decision.host_gpus import HostGpus
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.request.host_gpus import HostGpus
+from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.value import replace
 
 GPU, RUNTIME = "nvidia.com/gpu", "runtime.nvidia.com/gpu"

@@ -11,9 +11,9 @@ from support.nri.vendor_kinds import KINDS, VARIABLES, spec
 from support.paths import REPOSITORY
 
 from cdigen.config import Settings
-from cdigen.nri.decision.policy import needs_decision, policy_of, requests_devices
-from cdigen.nri.decision.select import DeviceNames
-from cdigen.nri.decision.vendor_variables import vendor_variables_of
+from cdigen.nri.decision.limits.policy import needs_decision, policy_of, requests_devices
+from cdigen.nri.decision.request.select import DeviceNames
+from cdigen.nri.decision.request.vendor_variables import vendor_variables_of
 from cdigen.vendors.registry import visible_devices
 
 # A list of 12,000 numbers makes 61,000 calls.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from cdigen.daemon.page.page import POLICY
+from cdigen.page.page import POLICY
 
 LAYOUT_FAULTS = r"""
 (() => {

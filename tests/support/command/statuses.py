@@ -8,10 +8,10 @@ from support.kubelet.resources import GPU, card, unit
 from support.values.cycle_reports import CHANGED, QUIET, STARTING
 
 from cdigen.daemon import status as daemon_status
-from cdigen.daemon.report import DaemonStatus, next_status
+from cdigen.daemon.cycle.report import DaemonStatus, next_status
 from cdigen.extender.metrics import RESULTS
 from cdigen.extender.status import ExtenderState, ListState
-from cdigen.kubelet.journal import Allocation
+from cdigen.kubelet.allocation.journal_entries import Allocation
 from cdigen.kubelet.labels.label_file import LabelState
 from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.model import Resource
@@ -20,7 +20,7 @@ from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
 from cdigen.nri import status as nri
 from cdigen.nri.decision.audit import UninjectedContainer
-from cdigen.nri.decision.compat import abilities
+from cdigen.nri.decision.result.compat import abilities
 from cdigen.nri.pods import ContainerName
 from cdigen.nri.shared_state import NriMetrics
 from cdigen.service import rundir

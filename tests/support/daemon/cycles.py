@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdigen.cli import run as command
 from cdigen.cli.main import command_parser
-from cdigen.daemon.reconciler import CycleOutcome, Reconciler
+from cdigen.cli.services import run as command
+from cdigen.daemon.cycle.reconciler import CycleOutcome, Reconciler
 from cdigen.watch.triggers import NO_EVENTS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from support.paths import REPOSITORY
 from support.values.cycle_reports import CHANGED, MISMATCH, QUIET, STARTING
 
 from cdigen.daemon import status as files
-from cdigen.daemon.report import next_status
+from cdigen.daemon.cycle.report import next_status
 from cdigen.model.inventory_json import from_document
 from cdigen.service import rundir
 from cdigen.service.status import ServiceProcess, this_process

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from support.kubelet.resources import GPU, units
 from support.waiting import until
 
-from cdigen.kubelet.link import KubeletLink
-from cdigen.kubelet.listing import Listing, listing_of
+from cdigen.kubelet.registration.link import KubeletLink
+from cdigen.kubelet.registration.listing import Listing, listing_of
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.wire.server import AllocateError
 

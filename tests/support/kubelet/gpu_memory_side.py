@@ -14,7 +14,7 @@ from support.kubernetes.gpu_memory_pods import RESOURCES
 from support.waiting import PATIENCE_S, until
 
 from cdigen.kubeapi.credentials import from_kubeconfig
-from cdigen.kubelet.container_response import AllocationRefusal, ContainerResponse
+from cdigen.kubelet.allocation.container_response import AllocationRefusal, ContainerResponse
 from cdigen.kubelet.gpu_memory.agent import Agent, RequestLimits
 from cdigen.kubelet.gpu_memory.allocator import SharedMemoryAllocator
 from cdigen.kubelet.pods import PodDevices

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cdigen.config import SharedMemory
-    from cdigen.kubelet.container_response import ContainerResponse
+    from cdigen.kubelet.allocation.container_response import ContainerResponse
     from cdigen.kubelet.gpu_memory.allocator import SharedMemoryAllocator
     from cdigen.kubelet.gpu_memory.assign import Assignment
     from cdigen.kubelet.resources.memory import AdvertisedMemory

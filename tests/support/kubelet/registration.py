@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.kubelet.registration import Registration
-from cdigen.kubelet.registration_events import (
+from cdigen.kubelet.registration.events import (
     KubeletSocketChanged,
     OtherPluginsDetected,
     Register,
@@ -12,6 +11,7 @@ from cdigen.kubelet.registration_events import (
     StartServer,
     StreamOpened,
 )
+from cdigen.kubelet.registration.state_machine import Registration
 
 ONE, OTHER = (1, 10, 100), (1, 11, 200)
 # The duration of a query to a busy kubelet, and the delay before the next query.

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from support.values.topology_places import gpu
 
-from cdigen.kubelet.listing import ResourceStatus
 from cdigen.kubelet.pods import PodDevices, PodList
+from cdigen.kubelet.registration.listing import ResourceStatus
 from cdigen.kubelet.resources.model import Resource, Unit
 from cdigen.model.inventory import Accelerator, HostNode, Partition
 from cdigen.value import replace
@@ -15,7 +15,7 @@ from cdigen.value import replace
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.kubelet.registration import State
+    from cdigen.kubelet.registration.state_machine import State
     from cdigen.model.health import Health
 
 GPU = "nvidia.com/gpu"

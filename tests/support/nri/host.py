@@ -9,9 +9,9 @@ from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
 from cdigen.model.inventory_json import to_document
 from cdigen.nri.decision.decide import InjectionDecision, decide
-from cdigen.nri.decision.host_gpus import VENDOR, HostGpus, host_gpus_of
-from cdigen.nri.decision.policy import InjectionPolicy, policy_of
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.limits.policy import InjectionPolicy, policy_of
+from cdigen.nri.decision.request.host_gpus import VENDOR, HostGpus, host_gpus_of
+from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container, ContainerMount, Pod
 from cdigen.service.host_state import parse_inventory
 from cdigen.value import replace

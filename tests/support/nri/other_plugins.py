@@ -10,8 +10,8 @@ from support.nri.host import ALLOWED, POD, container
 from support.nri.serving import context_on
 
 from cdigen.config import NriConfig, Settings
-from cdigen.nri.decision.compat import abilities
-from cdigen.nri.decision.injection import adjust_container, validate_adjustment
+from cdigen.nri.decision.result.compat import abilities
+from cdigen.nri.decision.result.injection import adjust_container, validate_adjustment
 from cdigen.nri.pods import Adjustment
 
 if TYPE_CHECKING:

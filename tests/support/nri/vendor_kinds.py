@@ -1,6 +1,6 @@
 """The variables of vendors other than NVIDIA, and specs of their kinds."""
 
-from cdigen.nri.decision.select import DeviceNames
+from cdigen.nri.decision.request.select import DeviceNames
 
 # Variable -> the kind that it requests.
 KINDS = {

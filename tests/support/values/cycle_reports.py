@@ -1,7 +1,7 @@
 """Reports of cycles in the daemon's format."""
 
 from cdigen.cdi.compare import compare
-from cdigen.daemon.report import CycleReport, DaemonStatus, SpecReport, VendorReport
+from cdigen.daemon.cycle.report import CycleReport, DaemonStatus, SpecReport, VendorReport
 from cdigen.model.findings import Finding
 from cdigen.watch.triggers import Trigger
 

@@ -3,9 +3,9 @@
 from support.values.devices import host_node
 from support.values.topology_machines import hives, pcie
 
-from cdigen.daemon.nvidia_docker.devices import NvidiaDockerDevice, listed
 from cdigen.daemon.stats import VendorStats
 from cdigen.model.stats import DeviceProcess, DeviceStats
+from cdigen.page.nvidia_docker.devices import NvidiaDockerDevice, listed
 from cdigen.topology.matrix import MatrixDevice as Shown
 from cdigen.value import replace
 

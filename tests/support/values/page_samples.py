@@ -7,7 +7,21 @@ from support.values.devices import inventory as of_vendor
 from support.values.topology_machines import hives, nvswitch, partition, pcie, placed
 from support.values.unhealthy_gpus import example
 
-from cdigen.daemon.page.view import (
+from cdigen.daemon.cycle.report import (
+    CycleReport,
+    DaemonStatus,
+    JournalEntry,
+    SpecReport,
+    VendorReport,
+    verdict,
+)
+from cdigen.daemon.stats import VendorStats
+from cdigen.model.findings import Finding
+from cdigen.model.health import Cause
+from cdigen.model.inventory import Accelerator, Inventory
+from cdigen.model.profile import DEFAULT
+from cdigen.model.stats import DeviceStats
+from cdigen.page.view import (
     DeviceUser,
     DeviceUserSource,
     PageView,
@@ -17,13 +31,6 @@ from cdigen.daemon.page.view import (
     device_views,
     names_for_containers,
 )
-from cdigen.daemon.report import CycleReport, DaemonStatus, JournalEntry, SpecReport, VendorReport, verdict
-from cdigen.daemon.stats import VendorStats
-from cdigen.model.findings import Finding
-from cdigen.model.health import Cause
-from cdigen.model.inventory import Accelerator, Inventory
-from cdigen.model.profile import DEFAULT
-from cdigen.model.stats import DeviceStats
 from cdigen.pipeline.device_names import KnownDevice, known_devices
 from cdigen.topology.matrix import devices_of
 from cdigen.value import replace

@@ -9,7 +9,7 @@ from support.paths import REPOSITORY
 from support.values.cycle_reports import CHANGED, STARTING
 
 from cdigen.daemon import status as daemon_status
-from cdigen.daemon.report import next_status
+from cdigen.daemon.cycle.report import next_status
 from cdigen.model.health import Cause
 from cdigen.model.inventory import Accelerator, Inventory, Partition
 from cdigen.model.inventory_json import from_document

@@ -9,7 +9,7 @@ from support.hosts.amd_tree import AmdGpu, link_hive
 
 from cdigen.model.inventory import Inventory
 from cdigen.model.inventory_json import from_document, to_document
-from cdigen.pipeline.links import refresh_links
+from cdigen.pipeline.driver.links import refresh_links
 from cdigen.topology.levels import islands, relation
 from cdigen.topology.matrix import devices_of, matrix, text
 

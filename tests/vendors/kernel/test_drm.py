@@ -7,7 +7,7 @@ import pytest
 from support.hosts.driver_files import put
 
 from cdigen.host.root import Root
-from cdigen.vendors.kernel import drm
+from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.nodes import NodeReader
 
 FOLDER = "/sys/devices/platform/amdgpu_xcp.7"

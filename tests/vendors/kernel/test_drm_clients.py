@@ -9,7 +9,7 @@ from support.values.devices import host_node
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import HostNode
-from cdigen.vendors.kernel.drm_clients import Clients, read_clients
+from cdigen.vendors.kernel.drm.clients import Clients, read_clients
 
 AMD, XE = "0000:05:00.0", "0000:03:00.0"
 FDINFO = (

@@ -11,8 +11,8 @@ from support.values.health_devices import named
 
 from cdigen.host.root import Root
 from cdigen.model.health import HealthSample, LogRecord, Recovery, Symptom
-from cdigen.vendors.kernel import pci_health
-from cdigen.vendors.kernel.pci_health import PCI_CAUSES, is_suspended, parse_log
+from cdigen.vendors.kernel.pci import health as pci_health
+from cdigen.vendors.kernel.pci.health import PCI_CAUSES, is_suspended, parse_log
 
 GPU, OTHER, PORT, SWITCH = "0000:65:00.0", "0000:66:00.0", "0000:64:00.0", "0000:40:01.1"
 HEADER = bytes.fromhex("de10 3023 0604 1000 a100 0203".replace(" ", "")) + bytes(52)

@@ -13,7 +13,7 @@ from support.values.devices import accelerator
 
 from cdigen.host.root import Root
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors.kernel.pci_place import placed
+from cdigen.vendors.kernel.pci.place import placed
 
 BRIDGES = "pci0000:40/0000:40:01.1/0000:41:00.0/0000:42:08.0"
 PATH = tuple(BRIDGES.split("/"))

@@ -13,8 +13,9 @@ from support.hosts.nvidia_kernel import example_gpus
 from cdigen.host.root import Root
 from cdigen.model.errors import HostError
 from cdigen.value import replace
-from cdigen.vendors.nvidia import gpus, kernel_module
-from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia import kernel_module
+from cdigen.vendors.nvidia.devices import gpus
+from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")

@@ -13,10 +13,10 @@ from support.values.devices import inventory
 from cdigen.cdi.build import build
 from cdigen.cdi.rules.document_rules import check
 from cdigen.model.profile import DEFAULT
-from cdigen.vendors.nvidia import caps
+from cdigen.vendors.nvidia.devices import caps
+from cdigen.vendors.nvidia.devices.families import management_group, read_groups
+from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.edits import group_drafts
-from cdigen.vendors.nvidia.families import management_group, read_groups
-from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from support.hosts.nvidia import DRIVER, make_instead, places
 
 from cdigen.model.findings import Finding
 from cdigen.value import replace
-from cdigen.vendors.nvidia.files import find_files
+from cdigen.vendors.nvidia.files.driver_files import find_files
 
 FIRMWARE = f"nvidia/{V550}/gsp_ga10x.bin"
 

@@ -20,8 +20,8 @@ from support.hosts.nvidia_kernel import (
 
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors.nvidia.gpus import NvidiaGpuReader
-from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.devices.gpus import NvidiaGpuReader
+from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

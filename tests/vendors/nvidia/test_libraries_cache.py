@@ -11,7 +11,7 @@ from support.hosts.driver_files import V550, put, write_library, write_loader_ca
 from support.hosts.nvidia import DRIVER, empty_root, make_instead, places
 
 from cdigen.binfmt.ldcache import MAX_SIZE
-from cdigen.vendors.nvidia.libraries import LibrarySearch, find_libraries
+from cdigen.vendors.nvidia.files.libraries import LibrarySearch, find_libraries
 
 FOLDER = "/mnt/state/drivers"
 CACHE = "etc/ld.so.cache"

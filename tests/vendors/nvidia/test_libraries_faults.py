@@ -20,7 +20,7 @@ from support.hosts.nvidia import (
 )
 
 from cdigen.model.findings import Finding
-from cdigen.vendors.nvidia.libraries import LibrarySearch, find_libraries, library_files, library_probes
+from cdigen.vendors.nvidia.files.libraries import LibrarySearch, find_libraries, library_files, library_probes
 
 SYSTEM = "usr/lib/x86_64-linux-gnu"
 STEMS = ("libcuda", "libnvidia-ml", "libnvidia-ptxjitcompiler")

@@ -17,12 +17,12 @@ from cdigen.cdi.build import build
 from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
-from cdigen.model.partition_names import GpuPartitionNames, PartitionName
 from cdigen.model.profile import DEFAULT
+from cdigen.model.saved.partition_names import GpuPartitionNames, PartitionName
 from cdigen.value import replace
-from cdigen.vendors.nvidia import caps
-from cdigen.vendors.nvidia.gpus import NvidiaGpuReader
-from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.devices import caps
+from cdigen.vendors.nvidia.devices.gpus import NvidiaGpuReader
+from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.nvml import not_queried, reply_of
 from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig, NvmlReport
 from cdigen.vendors.nvidia.nvml.shapes import NvmlError

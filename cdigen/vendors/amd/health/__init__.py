@@ -9,7 +9,8 @@ from cdigen.value import replace
 from cdigen.vendors.amd.health.causes import CAUSES, KFD_LOST, LINES
 from cdigen.vendors.base import deferred
 from cdigen.vendors.health import VendorHealth
-from cdigen.vendors.kernel import drm_health, pci_health
+from cdigen.vendors.kernel.drm import health as drm_health
+from cdigen.vendors.kernel.pci import health as pci_health
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

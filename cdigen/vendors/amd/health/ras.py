@@ -12,7 +12,7 @@ from cdigen.host.sysfs import PCI_DEVICES
 from cdigen.model.health import HealthSample, Measurement
 from cdigen.vendors.amd.health.causes import UNCORRECTABLE
 from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, FilesToRead, read_devices
-from cdigen.vendors.kernel.pci_health import is_suspended
+from cdigen.vendors.kernel.pci.health import is_suspended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

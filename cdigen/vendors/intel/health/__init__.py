@@ -12,8 +12,9 @@ from cdigen.vendors.base import deferred
 from cdigen.vendors.health import VendorHealth
 from cdigen.vendors.intel.health.causes import CAUSES, GAUDI_STATUS, LINES, SURVIVABILITY
 from cdigen.vendors.intel.presence import GAUDI, GPU
-from cdigen.vendors.kernel import drm_health, pci_health
 from cdigen.vendors.kernel.driver_lines import concerns, meaning
+from cdigen.vendors.kernel.drm import health as drm_health
+from cdigen.vendors.kernel.pci import health as pci_health
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

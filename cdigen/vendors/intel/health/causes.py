@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cdigen.model.health import CauseRule
 from cdigen.vendors.kernel.driver_lines import Line
-from cdigen.vendors.kernel.drm_health import DRM_CAUSES, WAIT_FOR_RESET
-from cdigen.vendors.kernel.pci_health import PCI_CAUSES
+from cdigen.vendors.kernel.drm.health import DRM_CAUSES, WAIT_FOR_RESET
+from cdigen.vendors.kernel.pci.health import PCI_CAUSES
 
 _I915 = "the kernel's drivers/gpu/drm/i915/gt/intel_reset.c"
 _XE = "https://docs.kernel.org/gpu/xe/xe_device.html"

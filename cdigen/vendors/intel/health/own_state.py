@@ -10,7 +10,7 @@ from cdigen.host.sysfs import PCI_DEVICES
 from cdigen.model.health import HealthSample, Symptom
 from cdigen.vendors.intel.health.causes import HEALTH_CRITICAL
 from cdigen.vendors.kernel.device_files import DEADLINE_S, FilesToRead, read_devices
-from cdigen.vendors.kernel.pci_health import is_suspended
+from cdigen.vendors.kernel.pci.health import is_suspended
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

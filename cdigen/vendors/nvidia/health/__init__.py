@@ -7,7 +7,7 @@ cleared.
 from __future__ import annotations
 
 from cdigen.vendors.health import VendorHealth
-from cdigen.vendors.kernel import pci_health
+from cdigen.vendors.kernel.pci import health as pci_health
 from cdigen.vendors.nvidia.health import log, xids
 from cdigen.vendors.nvidia.health.probe import PROBE_CAUSES, probe
 

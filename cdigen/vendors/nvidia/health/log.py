@@ -15,7 +15,7 @@ import re
 
 from cdigen.host.sysfs import pci_address
 from cdigen.model.health import Recovery, Symptom
-from cdigen.vendors.kernel import pci_health
+from cdigen.vendors.kernel.pci import health as pci_health
 from cdigen.vendors.nvidia.health.xids import BY_NUMBER, DRIVER_INIT, NVSWITCH, UNKNOWN, UVM, harms_gpu
 
 TYPE_CHECKING = False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdigen.host.procfs import read_text
-from cdigen.vendors.nvidia.gpus import GPUS
+from cdigen.vendors.nvidia.devices.gpus import GPUS
 from cdigen.vendors.nvidia.kernel_module import parse_lines
 
 TYPE_CHECKING = False

@@ -21,10 +21,10 @@ from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory
 from cdigen.model.loader import library_folders
 from cdigen.vendors.nvidia import kernel_module
-from cdigen.vendors.nvidia.gpus import GPUS
-from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.devices.gpus import GPUS
+from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.files.tables import LIBRARIES
 from cdigen.vendors.nvidia.platforms import TEGRA_RELEASE, csv_lines, listed_files, listed_gpus
-from cdigen.vendors.nvidia.tables import LIBRARIES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from cdigen.model.errors import HostError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory, ProbeResult
 from cdigen.value import frozen
+from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.kernel_module import is_version
-from cdigen.vendors.nvidia.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.platforms import DXCORE, WSL_LIBRARIES, WSL_NODE, listed_files
 
 TYPE_CHECKING = False

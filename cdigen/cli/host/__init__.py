@@ -1,0 +1,1 @@
+"""The commands that check or change the host, one file per command."""

@@ -1,0 +1,290 @@
+"""The command ``cdigen configure``: enable CDI in the configuration of a runtime, or restore the original."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+from cdigen.cli.host.restarts import SERVICES, command_for, restart
+from cdigen.cli.shared import options, report
+from cdigen.cli.shared.option_table import add
+from cdigen.host.root import is_plain, shown
+from cdigen.model.change import Change
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.model.findings import Finding
+from cdigen.runtimes import installed
+from cdigen.runtimes.edits.plan import DesiredConfig, refuse_broken
+from cdigen.runtimes.releases import RUNTIME_NAMES
+from cdigen.runtimes.settings import read
+from cdigen.runtimes.settings.config_files import UNREADABLE
+from cdigen.store import configfiles
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from typing import Any
+
+    from cdigen.config import Settings
+    from cdigen.host.root import Root
+    from cdigen.runtimes.edits.plan import EditPlan
+    from cdigen.runtimes.installed import InstalledRuntime
+
+EXAMPLES = """\
+  cdigen configure docker --dry-run        print the changes of Docker's configuration
+  cdigen configure docker --restart        change it, and restart Docker
+  cdigen configure containerd --nri        also enable NRI
+  cdigen configure crio --nri-required     also require cdigen's plugin for every container
+  cdigen configure podman --spec-dir /srv/cdi --spec-dir /var/run/cdi
+                                           the spec directories for podman; the last has priority
+  cdigen configure docker --undo           restore the original configuration
+"""
+
+
+@frozen
+class _Work:
+    """The planned changes of a run, and the findings on these changes."""
+
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    names = tuple(RUNTIME_NAMES)
+    parser.add_argument("runtime", metavar="RUNTIME", choices=names, help=", ".join(names))
+    add(parser, "--dry-run", help="print the changes as a diff, and change nothing")
+    add(parser, "--undo", "--nri", "--nri-required", "--restart")
+    text = (
+        "a spec directory for the runtime, a path on the host; repeatable, the last has priority "
+        "(default: the spec directories of cdigen's configuration)"
+    )
+    add(parser, "--spec-dir", help=text)
+    options.add_root_options(parser)
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; return the exit code or raise a CdigenError."""
+    host, settings = options.host_and_settings(arguments)
+    _refuse_contradictions(arguments, host)
+    state_dir = options.outer_directory(host, settings.state_dir)
+    name = arguments.runtime
+    binary = _binary(name, host)
+    if arguments.restart and binary is None:
+        raise ConfigError(f"{_absence(name)}: nothing to restart", hint="omit --restart")
+    if arguments.undo:
+        work = _plan_undo(arguments, host, state_dir)
+        if not arguments.dry_run:
+            _restore(name, work, host, state_dir)
+    else:
+        work = _plan(name, host, _desired(arguments, settings), binary)
+        if work.changes and not arguments.dry_run:
+            check = _check(name, host, binary)
+            configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
+    restarted = restart(name, host) if work.changes and arguments.restart else ""
+    command = " ".join(command_for(name, host)) if binary is not None else ""
+    if arguments.json:
+        report.print_json(_document(arguments, work, restarted=restarted, command=command))
+    else:
+        step = f"restart {name}" if binary is not None and name in SERVICES else ""
+        _print(arguments, work, state_dir=state_dir, restarted=restarted, command=command or step)
+    return 0
+
+
+def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
+    if arguments.undo and (arguments.nri or arguments.nri_required or arguments.spec_dir):
+        raise ConfigError(
+            "--undo restores the files as they were",
+            hint="use it without --nri, --nri-required and --spec-dir",
+        )
+    if arguments.restart and arguments.dry_run:
+        raise ConfigError("--dry-run changes nothing: nothing to restart", hint="omit --restart or --dry-run")
+    if arguments.restart and not host.is_this_machine:
+        raise ConfigError(
+            "--restart is for this machine, but --root names another host",
+            hint="restart the runtime on that host",
+        )
+    for folder in arguments.spec_dir or ():
+        options.absolute("--spec-dir", folder)
+
+
+def _desired(arguments: Namespace, settings: Settings) -> DesiredConfig:
+    spec_dirs = arguments.spec_dir or settings.spec_dirs
+    return DesiredConfig(
+        spec_dirs=tuple(dict.fromkeys(spec_dirs)),
+        nri=arguments.nri or arguments.nri_required,
+        nri_required=arguments.nri_required,
+    )
+
+
+def _binary(name: str, host: Root) -> InstalledRuntime | None:
+    return next((one for one in installed.find(host) if one.runtime == RUNTIME_NAMES[name]), None)
+
+
+def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
+    """Return the changes that turn the runtime's configuration into DESIRED."""
+    release = binary.release if binary is not None else None
+    settings = read(RUNTIME_NAMES[name], host, release)
+
+    def content(path: str) -> bytes | None:
+        return configfiles.current(host, path)
+
+    unread = (finding.path for finding in settings.findings if finding.rule == UNREADABLE)
+    for path in dict.fromkeys((settings.edited_file, *settings.files, *unread)):
+        # If a file or folder is unreadable, the user lacks the rights to read it. It can still be valid.
+        configfiles.require_readable(host, path)
+    refuse_broken(settings)  # a plan relies on the types of the values
+    plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
+    missing = () if binary is not None else (_missing(name, settings.edited_file),)
+    return _Work(changes=plan.changes, findings=(*missing, *plan.findings))
+
+
+def _missing(name: str, path: str) -> Finding:
+    return Finding(
+        severity="warning",
+        rule="runtime-missing",
+        path=path,
+        message=f"{_absence(name)}; the configuration takes effect when {name} is installed",
+        hint=f"install {name}, or run 'cdigen configure {name} --undo'",
+    )
+
+
+def _absence(name: str) -> str:
+    program = installed.BINARIES[RUNTIME_NAMES[name]]
+    return f"{name} is not installed: no {program} in {installed.FOLDERS[0]} or the other usual folders"
+
+
+def _plan_undo(arguments: Namespace, host: Root, state_dir: str) -> _Work:
+    """Return the changes that restore every original file.
+
+    If another program has changed a file, the command prints the difference, restores no file and raises
+    StoreError.
+    """
+    files = configfiles.configured(arguments.runtime, host=host, state_dir=state_dir)
+    files = tuple(file for file in files if not file.is_undone)
+    changed = [file for file in files if not file.is_ours]
+    if not changed:
+        changes = (Change(path=file.path, before=file.present, after=file.original) for file in files)
+        return _Work(changes=tuple(changes))
+    for file in changed:
+        if file.is_known and not arguments.json:
+            diff = _diff(Change(path=file.path, before=file.present, after=file.original))
+            report.write(sys.stdout, diff)
+    first = changed[0]
+    hint = "remove the keys of cdigen manually; there is no copy of the original"
+    if first.backup:
+        hint = f"restore the file manually; the original is {shown(first.backup)}"
+    elif first.is_known:
+        hint = "remove the keys of cdigen manually, or remove the file, which cdigen created"
+    problem = "was changed by another program, and --undo would remove these changes"
+    raise StoreError(
+        f"{shown(first.path)} {problem if first.is_known else 'cannot be restored: the original is unknown'}",
+        hint=hint,
+        kind="changed-since",
+    )
+
+
+def _restore(name: str, work: _Work, host: Root, state_dir: str) -> None:
+    # Remove cdigen's record of the originals even if the files contain no change of cdigen any more.
+    if work.changes or configfiles.configured(name, host=host, state_dir=state_dir):
+        configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
+
+
+def _check(name: str, host: Root, binary: InstalledRuntime | None) -> configfiles.Check | None:
+    """Return a function that checks a Docker configuration with dockerd, or None if dockerd cannot run."""
+    if name != "docker" or not host.is_this_machine or binary is None:
+        return None
+    from cdigen.cli.host.restarts import dockerd_check  # noqa: PLC0415 - only for Docker
+
+    return dockerd_check(binary)
+
+
+def _print(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, command: str) -> None:
+    _print_findings(arguments, work)
+    for change in work.changes:
+        if arguments.dry_run:
+            text = _diff(change)
+            report.write(sys.stdout, _for_terminal(text) if sys.stdout.isatty() else text)
+        else:
+            keys = f": {', '.join(change.keys)}" if change.keys else ""
+            report.write(sys.stdout, f"{_result(arguments, change)} {shown(change.path)}{keys}\n")
+    if not work.changes:
+        report.print_note(f"nothing to {'undo' if arguments.undo else 'do'}", arguments)
+    elif arguments.dry_run:
+        report.print_note("nothing was changed", arguments)
+    else:
+        if not arguments.undo and any(change.before is not None for change in work.changes):
+            backup = f"{shown(state_dir)}/configure/{arguments.runtime}"
+            report.print_note(f"the original is in {backup}", arguments)
+        if restarted or command:
+            text = f"done: {restarted}" if restarted else f"to apply the change: {command}"
+            report.print_note(text, arguments)
+
+
+def _print_findings(arguments: Namespace, work: _Work) -> None:
+    for finding in work.findings:
+        if finding.severity == "info":
+            report.print_note(finding.message, arguments)
+    report.print_findings((finding for finding in work.findings if finding.severity != "info"), arguments)
+
+
+def _document(arguments: Namespace, work: _Work, *, restarted: str, command: str) -> dict[str, Any]:
+    files = [
+        {
+            "path": change.path,
+            "result": _result(arguments, change),
+            "keys": list(change.keys),
+            "diff": _diff(change),
+        }
+        for change in work.changes
+    ]
+    return {
+        "runtime": arguments.runtime,
+        "changed": bool(work.changes) and not arguments.dry_run,
+        "files": files,
+        "findings": [finding.row() for finding in work.findings],
+        "restart": command if work.changes else "",
+        "restarted": bool(restarted),
+    }
+
+
+def _result(arguments: Namespace, change: Change) -> str:
+    if arguments.dry_run:
+        return "would change"
+    if change.after is None:
+        return "removed"
+    if change.before is None:
+        return "written"
+    return "restored" if arguments.undo else "changed"
+
+
+def _diff(change: Change) -> str:
+    from difflib import unified_diff  # noqa: PLC0415 - only to print a diff
+
+    before, after = (
+        (content or b"").decode("utf-8", "backslashreplace").splitlines(keepends=True)
+        for content in (change.before, change.after)
+    )
+    name = _quoted(change.path)
+    old, new = ("/dev/null" if text is None else name for text in (change.before, change.after))
+    lines = unified_diff(before, after, old, new)
+    return "".join(
+        line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines
+    )
+
+
+def _quoted(path: str) -> str:
+    """Return PATH as diff(1) prints it: a path with control characters has quotes and octal escapes."""
+    if is_plain(path):
+        return path
+    plain = (
+        chr(byte) if 32 <= byte < 127 and byte not in b'"\\' else f"\\{byte:03o}"
+        for byte in os.fsencode(path)
+    )
+    return f'"{"".join(plain)}"'
+
+
+def _for_terminal(text: str) -> str:
+    """Return TEXT with escapes for the control characters that a terminal would interpret."""
+    return "".join(char if char in "\n\t" or char.isprintable() else ascii(char)[1:-1] for char in text)

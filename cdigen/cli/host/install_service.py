@@ -1,0 +1,175 @@
+"""The command ``cdigen install-service``: install units, hook and man pages of a wheel on the host."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from contextlib import nullcontext
+
+from cdigen.cli.host import own_service
+from cdigen.cli.host.install_checks import require_installed, require_trusted, require_writable
+from cdigen.cli.host.install_files import InstallLayout, install_files, installation_lock, remove_files
+from cdigen.cli.shared import options, own_package, report
+from cdigen.cli.shared.option_table import add
+from cdigen.cli.shared.own_package import COMMAND
+from cdigen.config import Settings
+from cdigen.host import childprocess
+from cdigen.host.root import shown
+from cdigen.model.errors import ConfigError, StoreError
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser
+    from typing import Any
+
+    from cdigen.cli.host.install_files import InstalledFile
+
+EXAMPLES = """\
+  cdigen install-service                       install it; start the daemon now and at boot
+  cdigen install-service --prefix /usr/local   the same on a host whose /usr is read-only
+  cdigen install-service --no-start            install only the files, for example in an image
+  cdigen install-service --remove              stop the daemon, withdraw its specs, remove
+                                               all files except /etc/cdigen
+"""
+_START = "systemctl daemon-reload && systemctl enable --now cdigen"
+_IS_NEW_ENOUGH = "import sys; sys.exit(sys.version_info < (3, 11))"
+_DEADLINE_S = 20.0
+_START_OPENRC = "rc-update add cdigen default && rc-service cdigen start"
+
+
+@frozen
+class _Outcome:
+    """The result of a run.
+
+    ``service`` is the state of the service. ``next_steps`` are commands for the administrator.
+    ``has_started`` is true if this run has started or restarted the services with new files.
+    """
+
+    files: tuple[InstalledFile, ...] = ()
+    specs: tuple[str, ...] = ()
+    service: str = "unknown"
+    next_steps: tuple[str, ...] = ()
+    has_started: bool = False
+
+    @property
+    def changed(self) -> bool:
+        return self.has_started or any(file.result != "unchanged" for file in self.files)
+
+
+def add_options(parser: ArgumentParser) -> None:
+    """Add the options of this command."""
+    add(parser, "--remove", "--no-start")
+    add(parser.add_argument_group("folders"), "--prefix", "--destdir")
+
+
+def run(arguments: Namespace) -> int:
+    """Run the command; return the exit code or raise a CdigenError."""
+    options.absolute("--prefix", arguments.prefix)
+    is_for_this_host = not arguments.destdir
+    if is_for_this_host and not arguments.remove:
+        require_installed()
+    if is_for_this_host and os.geteuid() != 0:
+        raise StoreError(
+            "install-service changes the host: needs root", hint=own_package.as_root(*sys.argv[1:])
+        )
+    layout = _layout(arguments)
+    require_trusted(layout)
+    change = _remove if arguments.remove else _install
+    with installation_lock() if is_for_this_host else nullcontext(()) as lock:
+        outcome = change(layout, arguments, lock)
+    if arguments.json:
+        report.print_json(_document(layout, outcome))
+    else:
+        _print(layout, outcome, arguments)
+    return 0
+
+
+def _layout(arguments: Namespace) -> InstallLayout:
+    destdir = os.path.abspath(arguments.destdir) if arguments.destdir else ""
+    settings = Settings()
+    if os.path.isdir(destdir or "/"):
+        host = Namespace(root=destdir or "/", config=None)
+        _, settings, wrong = options.host_and_usable_settings(host)
+        report.print_findings(wrong, arguments)
+    prefix = "/" + arguments.prefix.strip("/")
+    return InstallLayout(prefix=prefix, destdir=destdir, hook_python=settings.hook_python)
+
+
+def _install(layout: InstallLayout, arguments: Namespace, lock: tuple[int, ...]) -> _Outcome:
+    require_writable(layout)
+    _require_python(layout.hook_python)
+    was_unfinished = layout.unfinished
+    files = install_files(layout, lock)
+    if layout.destdir:
+        return _Outcome(files=files)
+    is_first = layout.unfinished == "start"
+    has_changed = bool(was_unfinished) or any(file.result != "unchanged" for file in files)
+    if not own_service.has_systemd():
+        has_openrc = any(file.path.endswith("/init.d/cdigen") for file in files)
+        return _Outcome(files=files, next_steps=(_START_OPENRC if has_openrc else _START,))
+    if arguments.no_start:
+        layout.finish()
+        restart = "systemctl daemon-reload && systemctl try-restart cdigen cdigen-nri cdigen-kubelet"
+        step = _START if is_first else restart if has_changed else ""
+        return _Outcome(files=files, service=own_service.state(), next_steps=(step,) if step else ())
+    if is_first:
+        own_service.start()
+    elif has_changed:
+        own_service.restart()
+    layout.finish()
+    state = own_service.state()
+    steps = () if state == "active" else (_START,)
+    return _Outcome(files=files, service=state, next_steps=steps, has_started=is_first or has_changed)
+
+
+def _remove(layout: InstallLayout, arguments: Namespace, lock: tuple[int, ...]) -> _Outcome:  # noqa: ARG001 - as _install
+    # The package must be identified before its files are removed.
+    steps = () if layout.destdir else own_package.removal()
+    if layout.is_installed:
+        require_writable(layout)
+    files, specs = remove_files(layout, lock)
+    return _Outcome(files=files, specs=specs, next_steps=steps)
+
+
+def _require_python(path: str) -> None:
+    """Raise ConfigError if PATH is not a Python interpreter that can run the hook."""
+    try:
+        ending = childprocess.run((path, "-I", "-c", _IS_NEW_ENOUGH), deadline_s=_DEADLINE_S)
+    except OSError:
+        ending = None
+    if ending is None or ending.by != "itself" or ending.status != 0:
+        raise ConfigError(
+            f"{shown(path)}, which runs the hook, is not Python 3.11 or newer",
+            hint="set hook_python in /etc/cdigen/config.yaml",
+        )
+
+
+def _document(layout: InstallLayout, outcome: _Outcome) -> dict[str, Any]:
+    return {
+        "changed": outcome.changed,
+        "prefix": layout.prefix,
+        "command": COMMAND,
+        "files": [{"path": file.path, "result": file.result} for file in outcome.files],
+        "specs": list(outcome.specs),
+        "service": outcome.service,
+        "next_steps": list(outcome.next_steps),
+    }
+
+
+def _print(layout: InstallLayout, outcome: _Outcome, arguments: Namespace) -> None:
+    for file in outcome.files:
+        if file.result != "unchanged" and (arguments.verbose or not file.path.endswith(".pyc")):
+            report.write(sys.stdout, f"{file.result} {shown(file.path)}\n")
+    if not outcome.changed:
+        result = "nothing to remove" if arguments.remove else "all files are up to date"
+        report.print_note(f"{result} in {shown(layout.destdir + layout.prefix)}", arguments)
+    for spec in outcome.specs:
+        report.print_note(
+            f"{shown(spec)} stays: this spec of another program uses the removed hook", arguments
+        )
+    if outcome.service != "unknown":
+        report.print_note(f"the service is {outcome.service}", arguments)
+    for step in outcome.next_steps:
+        report.print_note(f"next step: {step}", arguments)

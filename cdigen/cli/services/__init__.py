@@ -1,0 +1,1 @@
+"""The commands that run a service or show its state, one file per command."""

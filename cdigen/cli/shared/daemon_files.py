@@ -1,0 +1,78 @@
+"""The files of the daemon that commands read: the status and the inventory."""
+
+from __future__ import annotations
+
+from cdigen.cli.shared import options
+from cdigen.daemon import status
+from cdigen.model.errors import HostError
+from cdigen.model.strict import as_json
+from cdigen.pipeline.device_names import known_devices
+from cdigen.service.daemon_inventory import read_daemon_inventory
+from cdigen.service.status import reason_not_running
+from cdigen.vendors.registry import NAMES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from cdigen.config import Settings
+    from cdigen.host.root import Root
+    from cdigen.pipeline.device_names import KnownDevice
+    from cdigen.runtimes.daemon_service import DaemonService
+    from cdigen.service.host_state import HostInventory
+
+
+def running_status(run_dir: str, service: DaemonService) -> dict[str, Any]:
+    """Return the status of the daemon in RUN_DIR.
+
+    The hints of errors use SERVICE, which describes how the host starts the daemon. Raises HostError if no
+    daemon runs, and StoreError if the status cannot be read.
+    """
+    found = status.read(run_dir, service)
+    if problem := reason_not_running(run_dir, found):
+        raise _not_running(found, problem, service)
+    return found
+
+
+def _not_running(found: Mapping[str, Any], problem: str, service: DaemonService) -> HostError:
+    last = found["last_cycle"].get("started")
+    cycle = f" (last cycle: {last}, state of the host: {found['state']})" if last else ""
+    return HostError(
+        f"the cdigen daemon is not running{cycle}: {problem}",
+        hint=f"the specs do not change until the daemon is started; {service.started()}",
+        kind="no-daemon",
+    )
+
+
+def daemon_inventory(host: Root, settings: Settings, *, needs_daemon: bool = True) -> HostInventory:
+    """Return the inventory of the daemon of HOST.
+
+    If the inventory has no devices, the field ``problem`` of the result is the reason. If NEEDS_DAEMON is
+    false, the inventory of a daemon that has ended is also valid.
+    """
+    run_dir = options.outer_directory(host, settings.daemon.run_dir)
+    return read_daemon_inventory(run_dir, host, needs_daemon=needs_daemon)
+
+
+def devices_of(inventory: HostInventory, settings: Settings) -> tuple[KnownDevice, ...]:
+    """Return the devices of INVENTORY, named by the profiles in SETTINGS. Unknown vendors are omitted."""
+    reliable = {name: own for name in inventory.vendors if name in NAMES and (own := inventory.of(name)[0])}
+    return known_devices(reliable, settings.effective_profiles)
+
+
+def device_row(device: KnownDevice) -> dict[str, Any]:
+    """Return DEVICE as a JSON object."""
+    gpu = device.accelerator
+    return {
+        "device": device.name,
+        "vendor": device.vendor,
+        "address": gpu.address,
+        "index": gpu.index,
+        "instance": device.instance,
+        "uuid": device.uuid,
+        "model": gpu.model,
+        "usable": device.usable,
+        "health": device.health,
+        "causes": as_json(device.causes),
+    }

@@ -1,0 +1,1 @@
+"""The commands for specs and the inventory, one file per command."""

@@ -1,0 +1,1 @@
+"""One cycle of the daemon: observe the host, decide, write the specs, report."""

@@ -1,0 +1,1 @@
+"""The checks of driver, specs, runtimes and security."""

@@ -1,0 +1,297 @@
+"""Checks of the driver: loaded module, files of the same version, usable GPUs."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections import Counter
+
+from cdigen.doctor.checks.container import CONTAINER
+from cdigen.doctor.result import Remedy, Topic, with_hint
+from cdigen.host.procfs import kernel_release
+from cdigen.host.sysfs import ACCELERATORS, pci_devices
+from cdigen.pipeline import discovery
+from cdigen.value import replace
+from cdigen.vendors import registry
+from cdigen.vendors.kernel.modules import fitting_modules, is_loaded
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.doctor.context import Context
+    from cdigen.doctor.result import CheckResult
+    from cdigen.host.root import Root
+    from cdigen.model.errors import HostError
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import Inventory
+    from cdigen.vendors.base import Vendor
+
+TOPIC = Topic(name="driver")
+LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC, MODULE = (
+    "driver-loaded",
+    "driver-version",
+    "driver-files",
+    "gpus",
+    "driver-library",
+    "driver-diagnostic",
+    "nvml-module",
+)
+# The checks whose failure can prevent all specs. Other failures may be consequences of this failure.
+CAUSES = (CONTAINER, LOADED, GPUS, VERSION, FILES, "node-missing", "node-wrong")
+
+# HostError.kind -> failed check. nodes.py handles the errors of nodes.
+_FAILED = {
+    "driver-not-loaded": LOADED,
+    "no-gpu": GPUS,
+    "no-usable-device": GPUS,
+    "no-mig-instances": GPUS,
+    "vendor-defect": GPUS,
+    "node-claimed-twice": GPUS,
+    "node-impossible": GPUS,
+    "version-mismatch": VERSION,
+    "driver-broken": FILES,
+    "driver-not-found": FILES,
+}
+_NO_PYNVML = "nvml-module-missing"
+# Rule of a finding -> check that reports the finding.
+_RULES = {
+    "library-missing": FILES,
+    "library-incomplete": FILES,
+    "library-unusable": FILES,
+    "capability-incomplete": FILES,
+    "file-unusable": FILES,
+    "manifest-unreadable": FILES,
+    "ld-cache-unreadable": FILES,
+    "gpu-lost": GPUS,
+    "gpu-without-device": GPUS,
+    "gpu-repeated": GPUS,
+    "gpu-information-unreadable": GPUS,
+    "gpu-address-unknown": GPUS,
+    "mig-empty": GPUS,
+    "mig-contradiction": GPUS,
+    "mig-names-kept": GPUS,
+    "mig-not-named": GPUS,
+    "gpu-numbers-differ": GPUS,
+    "mig-minors-unreadable": GPUS,
+    "kernel-file-unusable": LOADED,
+    "nvml-failed": TOOL,
+    "nvml-gpu-failed": TOOL,
+    "nvml-timeout": TOOL,
+    "nvml-crashed": TOOL,
+    "nvml-invalid-output": TOOL,
+    "nvml-untrusted": TOOL,
+    _NO_PYNVML: MODULE,
+    "nvml-not-queried": MODULE,
+}
+# The findings that nodes.py reports, and warnings that no check reports. The check GPUS reports each other
+# finding whose rule is not in _RULES.
+_UNREPORTED = {
+    *("control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing"),
+    *("family-node-unusable", "mig-instance-unusable", "uuid-unknown", "wsl-several-stores"),
+    *("csv-line-unknown", "csv-path-unusable", "csv-unreadable"),
+}
+# Rule of a finding -> command that fixes the problem.
+_TRIGGER_UDEV = (Remedy(argv=("udevadm", "trigger"), why="make udev set the groups and modes of nodes"),)
+_REMEDIES = {
+    "ld-cache-unreadable": (Remedy(argv=("ldconfig",), why="write the cache again"),),
+    "render-group": _TRIGGER_UDEV,
+    "kfd-mode": _TRIGGER_UDEV,
+}
+# The file lists of Debian's NVML packages: libnvidia-ml1, libnvidia-tesla-535-ml1.
+_NVML_PACKAGE = re.compile(r"libnvidia-(?:tesla-(?:[0-9]+-)?)?ml1(?::[a-z0-9]+)?\.list$")
+# Device class -> its name in messages. Other classes appear in messages unchanged.
+_CLASS_NAMES = {"gpu": "GPU", "npu": "NPU", "gaudi": "Gaudi"}
+
+
+def _failures(context: Context) -> Iterator[CheckResult]:
+    """Report the vendors without usable devices."""
+    for name, error in context.failures.items():
+        if not context.concerns(name):
+            continue
+        if error.kind == "driver-not-loaded":
+            detail, remedies = _not_loaded(context, registry.load(name), error)
+            yield TOPIC.error(LOADED, detail, remedies)
+        elif error.kind in _FAILED:
+            remedies = _remedies_of_failure(context, name, error)
+            because = ("node-missing", "node-wrong") if error.kind == "no-mig-instances" else ()
+            yield TOPIC.error(_FAILED[error.kind], with_hint(error), remedies, because)
+
+
+def _unloaded(context: Context) -> Iterator[CheckResult]:
+    """Report devices without a loaded driver on a host where another vendor has usable devices."""
+    present = {*context.inventories, *context.failures}
+    others = [name for name in context.request.vendors if name not in present]
+    for finding in discovery.without_driver(others, context.host):
+        yield TOPIC.finding(LOADED, finding)
+
+
+def _inventories(context: Context) -> Iterator[CheckResult]:
+    """Report the findings on each vendor's driver and GPUs, and the passed checks."""
+    for inventory in context.inventories.values():
+        if context.concerns(inventory.vendor):
+            yield from _findings(context, inventory)
+        yield from _passed(inventory)
+
+
+def _diagnostics(context: Context) -> Iterator[CheckResult]:
+    """Report a vendor's known problems that discovery does not find."""
+    has_module = True
+    if context.inventories:
+        yield TOPIC.passed(DIAGNOSTIC, f"no known problem of {' and '.join(context.inventories)}")
+    for name in context.request.vendors:
+        inventory = context.inventories.get(name)
+        if (inventory is None and name not in context.failures) or not context.concerns(name):
+            continue  # not requested, or not present
+        reported = context.failures[name].message if name in context.failures else ""
+        for finding in discovery.diagnostics(name, context.request.discovery_context, inventory):
+            if _RULES.get(finding.rule) == MODULE:
+                has_module = False
+                # The missing Python module is not a failure, because containers get their devices without it.
+                found = TOPIC.finding(MODULE, finding, _remedies(context, name, finding))
+                yield replace(found, ok=True, severity="info", is_checked=False)
+            elif finding.message not in reported:
+                yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, name, finding))
+    for known in filter(None, map(registry.remedies, context.inventories)):
+        if has_module and known.python_module:
+            # ``examine`` drops this result if discovery has reported that the module is missing.
+            yield TOPIC.passed(MODULE, f"the Python module {known.python_module} is installed")
+
+
+CHECKS = (_failures, _unloaded, _inventories, _diagnostics)
+
+
+def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple[Remedy, ...]:
+    known = registry.remedies(name)
+    if known is None:
+        return ()
+    if error.kind == "version-mismatch":
+        loaded = tuple(module for module in known.modules if context.host.exists(f"/sys/module/{module}"))
+        return (
+            Remedy(argv=("rmmod", *(loaded or known.modules)), why="unload the old driver"),
+            _load(registry.load(name).MODULES[0]),
+        )
+    if error.kind in {"driver-broken", "driver-not-found"}:
+        return _reinstall(context, name, *known.libraries)
+    return ()
+
+
+def _load(module: str) -> Remedy:
+    return Remedy(argv=("modprobe", module), why="load the driver module")
+
+
+def _not_loaded(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tuple[Remedy, ...]]:
+    """Return the known reason why no module of VENDOR is loaded, and the remedies."""
+    host = context.host
+    cards = [
+        card
+        for number in vendor.PCI_VENDORS
+        for card in pci_devices(host, vendor=number, classes=ACCELERATORS)
+    ]
+    fitting = tuple(name for name in fitting_modules(host, vendor.MODULES) if not is_loaded(host, name))
+    if not cards and not fitting:
+        # If the user named no vendor and the host has no GPU, the discovery's message already reports this.
+        is_in_message = not context.request.are_named and len(context.request.vendors) > 1
+        text = "" if is_in_message else f", and no GPU of {vendor.NAME} is on the PCI bus"
+        return f"{error.message}{text}", ()
+    # If a vendor has several modules, only the kernel's file modules.alias identifies a device's module.
+    is_known = len(vendor.MODULES) == 1 and _can_bind(host, vendor, {driver for _, driver in cards})
+    loads = tuple(map(_load, fitting or (vendor.MODULES if is_known else ())))
+    if any(driver == "nouveau" for _, driver in cards):
+        text = f"{error.message}: {_count(len(cards), 'GPU')} bound to the driver nouveau"
+        free = Remedy(argv=("modprobe", "-r", "nouveau"), why="free the GPUs")
+        return text, (free, *map(_load, vendor.MODULES[:1]))
+    release = kernel_release(host)
+    known = context.text(f"/lib/modules/{release}/modules.dep", limit=4 << 20) if release else ""
+    if known and not any(name in known for name in vendor.MODULES):
+        text = f"{error.message}: no module for the kernel {release}"
+        if not host.exists("/usr/sbin/dkms"):
+            return text, ()
+        return text, (Remedy(argv=("dkms", "autoinstall"), why="build the module for this kernel"), *loads)
+    return with_hint(error), loads
+
+
+def _can_bind(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
+    """Return whether the module of VENDOR can bind the vendor's GPUs.
+
+    DRIVERS are the present drivers of the GPUs; an empty text is an unbound GPU. A driver does not bind a
+    device that is bound to another driver. A loaded driver has already probed all unbound devices.
+    """
+    if drivers.intersection(vendor.MODULES):
+        return True
+    return "" in drivers and not any(host.exists(f"/sys/module/{name}") for name in vendor.MODULES)
+
+
+def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
+    for finding in inventory.findings:
+        if finding.severity != "info" and finding.rule not in _UNREPORTED:
+            remedies = _remedies(context, inventory.vendor, finding)
+            yield TOPIC.finding(_RULES.get(finding.rule, GPUS), finding, remedies)
+
+
+def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, ...]:
+    if finding.rule in {"library-missing", "library-incomplete", "library-unusable"}:
+        return _reinstall(context, vendor, finding.path.rpartition("/")[2])
+    if finding.rule == _NO_PYNVML:
+        return _install_module(context)
+    return _REMEDIES.get(finding.rule, ())
+
+
+def _install_module(context: Context) -> tuple[Remedy, ...]:
+    """Return the command that installs pynvml for the system's Python; empty if NVML is not from a package.
+
+    python3-pynvml depends on a Debian package of NVML. NVML's packages conflict with a driver from another
+    source.
+    """
+    packages = context.host.names("/var/lib/dpkg/info") if context.is_live and sys.prefix == "/usr" else ()
+    if not any(_NVML_PACKAGE.match(name) for name in packages):
+        return ()
+    command = ("apt-get", "install", "--yes", "python3-pynvml")
+    return (Remedy(argv=command, why="install the Python module of NVML (section contrib)"),)
+
+
+def _reinstall(context: Context, vendor: str, *names: str) -> tuple[Remedy, ...]:
+    """Return the command that reinstalls the packages with VENDOR's files NAMES; empty if none has them."""
+    known = registry.remedies(vendor)
+    if known is None or not context.host.exists("/usr/bin/apt-get"):
+        return ()
+    folder = "/var/lib/dpkg/info"
+    found: dict[str, None] = {}
+    for entry in context.host.names(folder):
+        package = entry.removesuffix(".list").partition(":")[0]
+        if not entry.endswith(".list") or not any(word in package for word in known.package_words):
+            continue
+        listed = context.text(f"{folder}/{entry}", limit=4 << 20)
+        if any(f"/{name}" in listed for name in names):
+            found[package] = None
+    command = ("apt-get", "install", "--reinstall", "--yes", *found)
+    return (Remedy(argv=command, why="reinstall the files of the driver"),) if found else ()
+
+
+def _passed(inventory: Inventory) -> Iterator[CheckResult]:
+    """Report the passed checks of INVENTORY; ``examine`` drops a passed result if its check also failed."""
+    driver = inventory.driver
+    own = f"the driver of {inventory.vendor} is loaded: in-tree, kernel {driver.version}"
+    other = f"the driver of {inventory.vendor} is loaded: {driver.version} ({driver.flavour})"
+    yield TOPIC.passed(LOADED, own if driver.flavour == "in-tree" else other)
+    libraries = [file for file in inventory.files if file.kind == "library"]
+    if libraries:  # the images of most other vendors contain the libraries
+        yield TOPIC.passed(VERSION, f"libraries and module have the version {driver.version}")
+        yield TOPIC.passed(FILES, f"{_count(len(libraries), 'library', 'libraries')} of the driver")
+    yield TOPIC.passed(GPUS, f"{inventory.vendor}: {_usable_devices(inventory)}")
+
+
+def _usable_devices(inventory: Inventory) -> str:
+    """Return the numbers of usable devices as text, such as ``2 GPUs and 1 NPU, 16 partitions``."""
+    usable = [each for each in inventory.accelerators if each.usable]
+    classes = Counter(each.device_class for each in usable)
+    parts = sum(part.usable for each in usable for part in each.partitions)
+    split = f", {_count(parts, 'partition')}" if parts else ""
+    counts = [_count(number, _CLASS_NAMES.get(name, name)) for name, number in classes.items()] or ["0 GPUs"]
+    if inventory.groups:
+        counts.append(f"{_count(len(inventory.groups), 'family', 'families')} of other devices")
+    return f"{' and '.join(counts)}{split}"
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -1,0 +1,289 @@
+"""Checks of the device nodes: existence, numbers, access for the user, and links for systemd."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+from contextlib import suppress
+
+from cdigen.doctor.checks.driver import CAUSES
+from cdigen.doctor.commands import file_command
+from cdigen.doctor.result import Remedy, Topic, listed, with_hint
+from cdigen.model.errors import HostError
+from cdigen.value import frozen
+from cdigen.vendors import registry
+from cdigen.vendors.kernel.nodes import RUN_AS_ROOT, node_remedy
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from cdigen.doctor.context import Context
+    from cdigen.doctor.result import CheckResult
+    from cdigen.model.findings import Finding
+    from cdigen.model.inventory import HostNode
+
+TOPIC = Topic(name="nodes")
+MISSING, WRONG, ACCESS, LINKS = "node-missing", "node-wrong", "node-access", "node-links"
+_RULES = {
+    "control-node-missing",
+    "gpu-node-missing",
+    "drm-node-missing",
+    "accel-node-missing",
+    "family-node-unusable",
+    "mig-instance-unusable",
+}
+# Kinds of HostError. A node may be the cause of _NODE_KINDS, and a node is always the cause of _LOST_KINDS.
+_NODE_KINDS = frozenset(("no-nodes", "no-usable-device", "no-mig-instances"))
+_LOST_KINDS = frozenset(("no-nodes", "no-mig-instances"))
+_SYSTEMD = "/run/systemd/system"  # sd_booted(3)
+_OPEN = 6  # read and write
+
+
+@frozen
+class _FaultyNode:
+    """A missing or wrong node.
+
+    ``is_lost`` is true if the vendor has no usable device because of its nodes.
+    """
+
+    node: HostNode
+    is_lost: bool
+
+
+def _faulty_nodes(context: Context) -> tuple[list[_FaultyNode], list[_FaultyNode], list[Finding]]:
+    """Return the missing nodes, the nodes that must be replaced, and the failures of vendors' code."""
+    missing: list[_FaultyNode] = []
+    wrong: list[_FaultyNode] = []
+    failed: list[Finding] = []
+    failures = {name: error.kind for name, error in context.failures.items() if context.concerns(name)}
+    if not _found(context) and not _NODE_KINDS.intersection(failures.values()):
+        return [], [], []
+    for name in filter(context.concerns, context.request.vendors):
+        vendor, is_lost = registry.load(name), failures.get(name) in _LOST_KINDS
+        where = context.request.discovery_context
+        # The checks of the driver report an unreadable list of GPUs, which is a HostError.
+        with registry.reporting(name, failed), suppress(HostError):
+            missing += [_FaultyNode(node=node, is_lost=is_lost) for node in vendor.missing_nodes(where)]
+            wrong += [_FaultyNode(node=node, is_lost=is_lost) for node in vendor.wrong_nodes(where)]
+    return missing, wrong, failed
+
+
+def _found(context: Context) -> tuple[Finding, ...]:
+    """Return the discovery's findings about device nodes."""
+    return tuple(
+        finding
+        for inventory in context.inventories.values()
+        if context.concerns(inventory.vendor)
+        for finding in inventory.findings
+        if finding.rule in _RULES
+    )
+
+
+def _missing(context: Context) -> Iterator[CheckResult]:
+    """Report the nodes that do not exist."""
+    missing, wrong, failed = _faulty_nodes(context)
+    yield from (TOPIC.finding(MISSING, finding) for finding in failed)
+    findings = [finding for finding in _found(context) if finding.severity != "info"]
+    known = [faulty.node.host_path for faulty in (*missing, *wrong)]
+    needed = [faulty.node for faulty in missing if _is_needed(context, faulty)]
+    named = {finding.path for finding in findings}
+    others = [faulty.node for faulty in missing if faulty.node not in needed]
+    optional = [node for node in others if node.host_path in named]
+    for nodes, is_error in ((needed, True), (optional, False)):
+        if nodes:
+            text = f"{_paths(nodes)}: missing device node{'' if len(nodes) == 1 else 's'} of a loaded driver"
+            yield TOPIC.failed(MISSING, text, _make(context, nodes), is_error=is_error)
+    for finding in findings:
+        if finding.path not in known and not any(path in finding.message for path in known):
+            yield _unexplained(context, finding, is_error=finding.severity == "error")
+    if not needed and not wrong:
+        for name, error in context.failures.items():
+            if error.kind == "no-nodes" and context.concerns(name):
+                yield _unexplained(context, error, is_error=True)
+    if context.nodes:
+        yield TOPIC.passed(MISSING, f"{len(context.nodes)} device nodes exist")
+
+
+def _is_needed(context: Context, faulty: _FaultyNode) -> bool:
+    node = faulty.node
+    is_serious = any(f.severity == "error" and f.path == node.host_path for f in _found(context))
+    return faulty.is_lost or is_serious or node.role in {"gpu", "control", "capability", "uvm"}
+
+
+def _unexplained(context: Context, problem: Finding | HostError, *, is_error: bool) -> CheckResult:
+    """Return the result for PROBLEM, which concerns nodes with unknown device numbers.
+
+    If the hint is cdigen's own command, the result has this command as the remedy. The command finds the
+    numbers of nodes that the kernel does not create.
+    """
+    if problem.hint == RUN_AS_ROOT:
+        return TOPIC.skipped(MISSING, with_hint(problem))
+    command = node_remedy(context.host)
+    why = "load the driver's further modules and create its device nodes"
+    made = (Remedy(argv=tuple(shlex.split(command)), why=why),) if problem.hint == command else ()
+    return TOPIC.failed(MISSING, with_hint(problem), made, is_error=is_error)
+
+
+def _wrong(context: Context) -> Iterator[CheckResult]:
+    """Report nodes with wrong numbers, and paths that are not device nodes."""
+    _, wrong, _ = _faulty_nodes(context)
+    if not wrong:
+        if context.nodes:
+            yield TOPIC.passed(WRONG, "all nodes have the numbers of the kernel")
+        return
+    nodes = [faulty.node for faulty in wrong]
+    texts = [f"{one.host_path}: {_state(context, one)}, must be {one.major}:{one.minor}" for one in nodes]
+    # A directory with files is not removed, because its owner is unknown.
+    replaced = [node for node in nodes if not _is_full(context, node)]
+    remedies = (*_remove(context, replaced), *_make(context, replaced))
+    is_error = any(_is_needed(context, faulty) for faulty in wrong)
+    yield TOPIC.failed(WRONG, listed(texts, separator="; "), remedies, is_error=is_error)
+
+
+def _remove(context: Context, nodes: Iterable[HostNode]) -> Iterator[Remedy]:
+    """Yield the commands that remove NODES; a directory is removed only if it is empty.
+
+    Container engines can create an empty directory at the path of a node.
+    """
+    for path in (node.host_path for node in nodes):
+        is_folder = os.path.isdir(context.outer(path)) and not os.path.islink(context.outer(path))
+        command = ("rmdir",) if is_folder else ("rm", "-f")
+        yield file_command("remove the path of the node", *command, context.outer(path))
+
+
+def _is_full(context: Context, node: HostNode) -> bool:
+    return bool(context.host.names(node.host_path))
+
+
+def _state(context: Context, node: HostNode) -> str:
+    try:
+        status = context.host.stat(node.host_path)
+    except OSError:
+        return "unreadable"
+    if _is_full(context, node):
+        return "a directory that is not empty"
+    if not stat.S_ISCHR(status.st_mode):
+        return "not a character device"
+    return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}"
+
+
+def _make(context: Context, nodes: Iterable[HostNode]) -> tuple[Remedy, ...]:
+    """Return the commands that create NODES with the numbers of the kernel."""
+    folders = dict.fromkeys(node.host_path.rpartition("/")[0] for node in nodes)
+    made = [
+        file_command("create the folder of the nodes", "mkdir", "-p", context.outer(folder))
+        for folder in folders
+        if not context.host.exists(folder)
+    ]
+    for node in nodes:
+        path, numbers = context.outer(node.host_path), (str(node.major), str(node.minor))
+        command = ("mknod", "-m", f"{node.mode:04o}", path, "c", *numbers)
+        made.append(Remedy(argv=command, why="create the node with the kernel's numbers"))
+        if node.uid or node.gid:
+            made.append(file_command("set the owner of the node", "chown", f"{node.uid}:{node.gid}", path))
+    return tuple(made)
+
+
+def _paths(nodes: list[HostNode]) -> str:
+    return listed(node.host_path for node in nodes)
+
+
+def _access(context: Context) -> Iterator[CheckResult]:
+    user = context.user
+    if user is None or not context.nodes:
+        return
+    closed = [node for node in context.nodes if not _may_open(node, user.uid, user.gids)]
+    needed = [node for node in closed if not node.capabilities or "compute" in node.capabilities]
+    if not closed:
+        yield TOPIC.passed(ACCESS, f"{user.name} may open all {len(context.nodes)} nodes")
+        by_group = sorted({str(node.gid) for node in context.nodes if not node.mode & 0o6 and node.gid})
+        if by_group:
+            text = (
+                f"some nodes need membership of the groups {', '.join(by_group)}: rootless containers keep "
+                "groups with crun and 'podman run --group-add keep-groups'"
+            )
+            yield TOPIC.passed("node-groups", text)
+        return
+    groups = {node.gid for node in closed if node.gid and (node.mode >> 3) & _OPEN == _OPEN}
+    helped = [node for node in closed if node.gid in groups and (node.mode >> 3) & _OPEN == _OPEN]
+    if len(helped) == len(closed):
+        names = ",".join(_group_name(context, gid) for gid in sorted(groups))
+        text = (
+            f"{user.name} may not open {_paths(closed)}, but members of the groups {names} may (log in again "
+            "after joining; rootless containers keep groups with crun and 'podman run --group-add "
+            "keep-groups')"
+        )
+        join = ("usermod", "--append", "--groups", names, user.name)
+        remedy = Remedy(argv=join, why="join the groups that may open the nodes")
+        yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
+        return
+    text = f"{user.name} may not open {_paths(closed)}; permanent fix: {_permanent_fix(context, closed)}"
+    command = ("chmod", "0666", *(context.outer(node.host_path) for node in closed))
+    remedy = file_command("let every user open the nodes", *command)
+    yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
+
+
+def _permanent_fix(context: Context, closed: list[HostNode]) -> str:
+    """Return the setting that permanently lets the user open the nodes in CLOSED.
+
+    The setting belongs to the vendor's module. If the kernel creates the nodes, it belongs to udev.
+    """
+    for known in filter(None, map(registry.remedies, context.inventories)):
+        if known.node_mode and any(node.host_path.startswith(known.node_prefix) for node in closed):
+            return known.node_mode
+    return "assign them to the group render with a udev rule"
+
+
+def _may_open(node: HostNode, uid: int, gids: tuple[int, ...]) -> bool:
+    if uid == 0:
+        return True
+    shift = 6 if node.uid == uid else 3 if node.gid in gids else 0
+    return (node.mode >> shift) & _OPEN == _OPEN
+
+
+def _group_name(context: Context, gid: int) -> str:
+    for line in context.text("/etc/group", limit=1 << 20).splitlines():
+        fields = line.split(":")
+        if len(fields) > 2 and fields[2] == str(gid):
+            return fields[0]
+    return str(gid)
+
+
+def _links(context: Context) -> Iterator[CheckResult]:
+    """Report nodes without a link in /dev/char, where systemd finds the devices of containers.
+
+    Without the link, containers lose their GPUs after daemon-reload (runc issue 3708,
+    nvidia-container-toolkit issue 48).
+    """
+    if not context.nodes:
+        return
+    if not context.host.exists(_SYSTEMD):
+        yield TOPIC.passed(LINKS, "systemd does not run: /dev/char is not needed")
+        return
+    lost = [node for node in context.nodes if not _is_linked(context, node)]
+    if not lost:
+        yield TOPIC.passed(LINKS, "all nodes have links in /dev/char for systemd")
+        return
+    links = [file_command("create the folder", "mkdir", "-p", context.outer("/dev/char"))]
+    for node in lost:
+        link = context.outer(f"/dev/char/{node.major}:{node.minor}")
+        target = f"../{node.host_path.removeprefix('/dev/')}"
+        links.append(file_command("link the node for systemd", "ln", "-sfn", target, link))
+    text = (
+        f"{_paths(lost)}: no link in /dev/char: containers whose cgroups systemd manages lose access at the "
+        "next 'systemctl daemon-reload'"
+    )
+    yield TOPIC.warning(LINKS, text, tuple(links), because=CAUSES)
+
+
+def _is_linked(context: Context, node: HostNode) -> bool:
+    try:
+        status = context.host.stat(f"/dev/char/{node.major}:{node.minor}")
+    except OSError:
+        return False
+    return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(node.major, node.minor)
+
+
+CHECKS = (_missing, _wrong, _access, _links)

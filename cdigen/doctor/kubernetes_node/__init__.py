@@ -1,0 +1,1 @@
+"""What cdigen reads of a Kubernetes node: sockets, checkpoint, and the kubelet's configuration."""

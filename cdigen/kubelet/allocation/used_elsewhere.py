@@ -1,0 +1,81 @@
+"""``UsedElsewhere`` finds devices of a resource that containers use under other resource names or ids."""
+
+from __future__ import annotations
+
+from cdigen.kubelet.allocation.journal_entries import device_names, device_of, used_units
+from cdigen.kubelet.resources.model import Resource
+from cdigen.kubelet.wire.clients import KubeletError
+from cdigen.value import replace
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from cdigen.kubelet.allocation.kubelet_view import KubeletView
+    from cdigen.kubelet.pods import PodDevices
+
+# The limit for a new list of the kubelet, if a requested unit may be in use already.
+QUERY_S = 0.5
+
+
+class UsedElsewhere:
+    """The units of RESOURCE that containers have under other resource names or ids, according to VIEW."""
+
+    def __init__(self, resource: Resource, view: KubeletView) -> None:
+        self._resource = resource
+        self._view = view
+        self._units = {unit.id: unit for unit in resource.units}
+        self._names = device_names(resource.units)
+        # The last known list, and the devices of this resource that the list has under other names or ids.
+        self._last_list: tuple[PodDevices, ...] | None = None
+        self._untracked: tuple[PodDevices, ...] = ()
+
+    def suspected(self, ids: Iterable[str]) -> Mapping[str, str]:
+        """Return the container by unit id, for the units of IDS that a container seems to have."""
+        return self._in_use(ids, self._suspects())
+
+    async def in_use(self, ids: tuple[str, ...]) -> Mapping[str, str]:
+        """Return the container by unit id, for the units of IDS that are in use under other names or ids.
+
+        Such a container has the device under another resource name, or by an id of another mode. The kubelet
+        itself tracks the present ids of the resource. So the use of a present id is no reason for a refusal.
+        The kubelet may allocate a present id again. For example, a container gets the id of an init container
+        of its pod. Or the kubelet has lost the allocation of a container at a restart.
+
+        A query of the kubelet would delay each response. So cdigen queries the kubelet only if a container
+        seems to use the device, or if the latest list is missing or empty. The result depends only on the new
+        list. If the kubelet does not answer in time, the container gets its units.
+        """
+        if self._view.has_pod_list and not self.suspected(ids):
+            return {}
+        try:
+            pods = await self._view.list_pods(QUERY_S)
+        except KubeletError:
+            return {}
+        return self._in_use(ids, self._others(pods))
+
+    def _suspects(self) -> tuple[PodDevices, ...]:
+        """Return the devices of this resource that containers seem to have under another name or id.
+
+        The sources are the last list of the kubelet and the recent allocations.
+        """
+        last_known_pods = self._view.last_known_pods
+        if last_known_pods is not self._last_list:
+            self._last_list, self._untracked = last_known_pods, self._others(last_known_pods or ())
+        return (*self._untracked, *self._others(self._view.recent_allocations()))
+
+    def _others(self, pods: Iterable[PodDevices]) -> tuple[PodDevices, ...]:
+        """Return the devices of this resource that PODS have under other names, or by ids of another mode."""
+        found = []
+        for pod in pods:
+            ours = self._units if pod.resource == self._resource.name else ()
+            ids = tuple(id_ for id_ in pod.ids if id_ not in ours and device_of(id_) in self._names)
+            if ids:
+                found.append(replace(pod, ids=ids))
+        return tuple(found)
+
+    def _in_use(self, ids: Iterable[str], pods: Sequence[PodDevices]) -> Mapping[str, str]:
+        if not pods:
+            return {}
+        units = tuple(self._units[id_] for id_ in ids if id_ in self._units)
+        return used_units(Resource(name=self._resource.name, units=units), pods)

@@ -1,0 +1,1 @@
+"""The values that cdigen saves between two starts."""

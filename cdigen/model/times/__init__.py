@@ -1,0 +1,1 @@
+"""Elapsed times, wall-clock times and growing delays."""

@@ -1,0 +1,1 @@
+"""The limits of requests: the policy, and the devices that a container already has."""

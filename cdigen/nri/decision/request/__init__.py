@@ -1,0 +1,1 @@
+"""The device requests of a container: annotations, environment, mounts, and the image."""

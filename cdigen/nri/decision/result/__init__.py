@@ -1,0 +1,1 @@
+"""The adjustment of a container that follows from a decision."""

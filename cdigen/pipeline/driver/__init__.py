@@ -1,0 +1,1 @@
+"""What the pipeline reads of a driver besides the inventory: modules, nodes, links, version of the API."""

@@ -1,0 +1,1 @@
+"""The records of cdigen's own work, in its state directory."""

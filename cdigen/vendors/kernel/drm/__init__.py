@@ -1,0 +1,1 @@
+"""What any vendor reads of the kernel about DRM devices."""

@@ -1,0 +1,1 @@
+"""The devices of the host: GPUs, MIG instances, other families, and their nodes."""

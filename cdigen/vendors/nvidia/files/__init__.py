@@ -1,0 +1,1 @@
+"""The driver's files on the host: libraries, programs, manifests, and the driver's own list."""
