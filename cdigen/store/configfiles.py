@@ -33,7 +33,7 @@ from cdigen.store.directory import (
     open_owned,
     require_owned,
 )
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 from cdigen.store.lock import exclusive
 from cdigen.store.ownership import copy_ownership, status_of
 from cdigen.store.records.config_files import NONE, RecordedFile, read, write
@@ -251,14 +251,12 @@ class _PendingFile:
     def put(self) -> None:
         """Install the new content of the file, or remove the file."""
         path = self._folder.file(self._name)
-        try:
+        with store_errors("cannot change", path):
             if self._staged is None:
                 os.unlink(self._name, dir_fd=self._folder.fd)
             else:
                 at, staged = self._staged
                 os.rename(staged.name, self._name, src_dir_fd=at.fd, dst_dir_fd=self._folder.fd)
-        except OSError as error:
-            raise store_error("cannot change", path, error) from error
         tempfiles.fsync_directory(self._folder)
 
 

@@ -17,7 +17,7 @@ from cdigen.host.devnodes import kind_name, removal
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store.directory import open_existing, open_owned, require_owned
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,12 +74,11 @@ def link_node(path: str, target: str, node: HostNode) -> str:
         before = _existing(dev_dir, name, stat.S_ISLNK)
         temporary = _temporary_name(name)
         try:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=dev_dir.fd)
-            os.symlink(target, temporary, dir_fd=dev_dir.fd)
-            os.rename(temporary, name, src_dir_fd=dev_dir.fd, dst_dir_fd=dev_dir.fd)
-        except OSError as error:
-            raise store_error("cannot create the link", path, error) from error
+            with store_errors("cannot create the link", path):
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=dev_dir.fd)
+                os.symlink(target, temporary, dir_fd=dev_dir.fd)
+                os.rename(temporary, name, src_dir_fd=dev_dir.fd, dst_dir_fd=dev_dir.fd)
         finally:
             with suppress(OSError):
                 os.unlink(temporary, dir_fd=dev_dir.fd)

@@ -16,7 +16,7 @@ from cdigen.host.root import shown
 from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import pathwalk
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -142,10 +142,8 @@ def reopen(directory: Directory, *, what: str = "the folder") -> Iterator[Direct
 
     DIRECTORY has an O_PATH descriptor. Raises StoreError if a system call failed.
     """
-    try:
+    with store_errors(f"cannot open {what}", directory.path, is_chosen=what in _CHOSEN):
         fd = os.open(".", _LAST, dir_fd=directory.fd)
-    except OSError as error:
-        raise store_error(f"cannot open {what}", directory.path, error, is_chosen=what in _CHOSEN) from error
     try:
         yield Directory(path=directory.path, real=directory.real, fd=fd)
     finally:

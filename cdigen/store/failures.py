@@ -1,13 +1,18 @@
-"""Convert an OSError to a StoreError with a hint (``store_error``)."""
+"""Convert an OSError to a StoreError with a hint: ``store_error``, and ``store_errors`` for a block."""
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import contextmanager
 
 from cdigen.host.confinement import confinement
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 # The next step for each errno(3). For all other errors, the message has only the text of strerror(3).
 _HINTS = {
@@ -33,3 +38,12 @@ def store_error(what: str, path: str, error: OSError, *, is_chosen: bool = False
         causes = "check lsattr, the mount's options, SELinux and AppArmor"
         hint = f"root is refused too: {confinement() or causes}"
     return StoreError(f"{what} {shown(path)}: {reason(error)}", hint=hint)
+
+
+@contextmanager
+def store_errors(what: str, path: str, *, is_chosen: bool = False) -> Iterator[None]:
+    """Raise the StoreError of ``store_error`` if the block of code raises an OSError."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(what, path, error, is_chosen=is_chosen) from error

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,10 +53,8 @@ def exclusive(directory: Directory, *, timeout_s: float | None = TIMEOUT_S, owne
     TIMEOUT_S.
     """
     path = directory.file(LOCK_FILE)
-    try:
+    with store_errors("cannot open", path, is_chosen=True):
         fd = os.open(LOCK_FILE, _FLAGS, _MODE, dir_fd=directory.fd)
-    except OSError as error:
-        raise store_error("cannot open", path, error, is_chosen=True) from error
     try:
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
@@ -73,10 +71,8 @@ def exclusive(directory: Directory, *, timeout_s: float | None = TIMEOUT_S, owne
 
 def _wait(fd: int, path: str, timeout_s: float | None) -> None:
     if timeout_s is None:
-        try:
+        with store_errors("cannot lock", path):
             fcntl.flock(fd, fcntl.LOCK_EX)
-        except OSError as error:
-            raise store_error("cannot lock", path, error) from error
         return
     deadline = time.monotonic() + timeout_s
     while True:

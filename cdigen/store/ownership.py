@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 
 from cdigen.host.trust import ACCESS_LIST
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def copy_ownership(fd: int, folder: Directory, name: str, status: os.stat_result
     """
     # The path uses the descriptor of the folder, because another process can replace the folder at its path.
     path = f"/proc/self/fd/{folder.fd}/{name}"
-    try:
+    with store_errors("cannot copy the owner and the mode of", folder.file(name)):
         os.fchown(fd, status.st_uid, status.st_gid)
         os.fchmod(fd, stat.S_IMODE(status.st_mode) & 0o777)
         for attribute in _attributes(path):
@@ -44,8 +44,6 @@ def copy_ownership(fd: int, folder: Directory, name: str, status: os.stat_result
             with suppress(*() if attribute == ACCESS_LIST else (OSError,)):
                 os.setxattr(fd, attribute, value)
         os.fsync(fd)
-    except OSError as error:
-        raise store_error("cannot copy the owner and the mode of", folder.file(name), error) from error
 
 
 def _attributes(path: str) -> list[str]:

@@ -10,7 +10,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store import pathwalk, tempfiles
 from cdigen.store.directory import Directory, explain_blocked, reopen
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 from cdigen.store.ownership import copy_ownership, status_of
 
 TYPE_CHECKING = False
@@ -118,11 +118,9 @@ def _write_through(
 ) -> None:
     """Write CONTENT to the device, FIFO or socket with STATUS, or to the target of a magic link of /proc."""
     flags = _SPECIAL | (os.O_TRUNC if status is None else os.O_NOFOLLOW)
-    try:
+    with store_errors("cannot write", path):
         descriptor = os.open(location.name, flags, dir_fd=location.folder)
         with open(descriptor, "wb") as file:
             if status is not None and not os.path.samestat(os.fstat(descriptor), status):
                 raise StoreError(f"{shown(path)} was changed meanwhile", hint="run the command again")
             file.write(content)
-    except OSError as error:
-        raise store_error("cannot write", path, error) from error

@@ -26,7 +26,7 @@ from cdigen.store.directory import (
     require_owned,
     writable_by_others,
 )
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_errors
 from cdigen.store.lock import exclusive
 from cdigen.store.records import owned_specs
 from cdigen.store.snapshot import NO_FILE, identity, read_all, take_snapshot
@@ -121,7 +121,9 @@ def _put_in_place(
         check(write.content)
         return _exchange(write, None, aside, now)
     with tempfiles.staged(write.spec_dir, write.name, write.content) as staged:
-        check(_read_back(staged, write))
+        with store_errors("cannot read back", write.spec_dir.file(write.name)):
+            content = read_all(staged.fd)
+        check(content)
         _record(write, _digests_during(write))
         return _exchange(write, staged, aside, now)
 
@@ -161,10 +163,8 @@ def withdraw(directory: str, name: str, *, state_dir: str, dry_run: bool = False
                 return "foreign" if changed else "absent"
             if dry_run:
                 return "removed"
-            try:
+            with store_errors("cannot remove", spec_dir.file(name)):
                 os.unlink(name, dir_fd=spec_dir.fd)
-            except OSError as error:
-                raise store_error("cannot remove", spec_dir.file(name), error) from error
             tempfiles.fsync_directory(spec_dir)
             # The file is removed. If the disk is full, the record of the file stays. The record then applies
             # to no file.
@@ -232,13 +232,6 @@ def _exposed(spec_dir: Directory) -> tuple[Finding, ...]:
     )
 
 
-def _read_back(staged: tempfiles.Staged, write: _Write) -> bytes:
-    try:
-        return read_all(staged.fd)
-    except OSError as error:
-        raise store_error("cannot read back", write.spec_dir.file(write.name), error) from error
-
-
 def _exchange(
     write: _Write, staged: tempfiles.Staged | None, aside: tuple[str, ...], now: Callable[[], float]
 ) -> tuple[str, ...]:
@@ -277,17 +270,13 @@ def _move_aside(spec_dir: Directory, name: str, now: Callable[[], float]) -> str
 
 
 def _rename(spec_dir: Directory, name: str, to: str, what: str) -> None:
-    try:
+    with store_errors(what, spec_dir.file(name)):
         os.rename(name, to, src_dir_fd=spec_dir.fd, dst_dir_fd=spec_dir.fd)
-    except OSError as error:
-        raise store_error(what, spec_dir.file(name), error) from error
 
 
 def _identity(spec_dir: Directory, name: str) -> tuple[int, ...] | None:
-    try:
+    with store_errors("cannot examine", spec_dir.file(name)):
         return identity(spec_dir, name)
-    except OSError as error:
-        raise store_error("cannot examine", spec_dir.file(name), error) from error
 
 
 def _digests_during(write: _Write) -> tuple[str, ...]:

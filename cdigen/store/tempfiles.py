@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -58,10 +58,8 @@ def staged(directory: Directory, name: str, content: bytes, *, mode: int = MODE)
     """
     fd, temporary = _create(directory, name)
     try:
-        try:
+        with store_errors("cannot write", directory.file(name)):
             _fill(fd, content, mode)
-        except OSError as error:
-            raise store_error("cannot write", directory.file(name), error) from error
         yield Staged(name=temporary, fd=fd)
     finally:
         # If the file cannot be removed, the next writer removes the file. An error here must not hide an
@@ -83,10 +81,8 @@ def replace_file(directory: Directory, name: str, content: bytes, *, mode: int =
 
 def rename_into_place(content: Staged, directory: Directory, name: str) -> None:
     """Rename the temporary file CONTENT to NAME in one step. Raises StoreError if a system call failed."""
-    try:
+    with store_errors("cannot write", directory.file(name)):
         os.rename(content.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-    except OSError as error:
-        raise store_error("cannot write", directory.file(name), error) from error
 
 
 def fsync_directory(directory: Directory) -> None:
@@ -104,10 +100,8 @@ def sweep(directory: Directory) -> tuple[str, ...]:
     The function removes only regular files that have a temporary name and belong to the user of this process.
     A file that cannot be removed stays and is harmless. The next write reports the error of the file system.
     """
-    try:
+    with store_errors("cannot list", directory.path):
         names = os.listdir(directory.fd)
-    except OSError as error:
-        raise store_error("cannot list", directory.path, error) from error
     return tuple(name for name in sorted(names) if TEMPORARY.fullmatch(name) and _removed(directory, name))
 
 

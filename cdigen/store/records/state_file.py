@@ -17,7 +17,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.model.strict import InvalidValue, as_json, members
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_errors
 from cdigen.store.snapshot import MAX_BYTES, NO_FILE, take_snapshot
 from cdigen.store.tempfiles import MODE, fsync_directory, replace_file
 
@@ -132,10 +132,8 @@ class StateFile:
                 f"{shown(directory.file(self.name))}: damaged, and no name is free to move it aside",
                 hint=f"remove {shown(directory.file(self.aside[0]))}*",
             )
-        try:
+        with store_errors("cannot move aside", directory.file(self.name)):
             os.rename(self.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
-        except OSError as error:
-            raise store_error("cannot move aside", directory.file(self.name), error) from error
         fsync_directory(directory)
         return name
 

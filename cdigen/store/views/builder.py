@@ -19,7 +19,7 @@ from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.store import tempfiles
 from cdigen.store.directory import Directory
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 from cdigen.store.views.folder import FOLDER
 from cdigen.store.views.sharing import link_copy
 from cdigen.store.views.sources import unfit
@@ -139,11 +139,9 @@ def _make_folders(stack: ExitStack, view: Directory, layout: ViewLayout) -> dict
     for path in _folders([*[file.path for file in layout.files], *[link.path for link in layout.links]]):
         parent, name = posixpath.split(path)
         above = folders[parent]
-        try:
+        with store_errors("cannot make", above.file(name)):
             os.mkdir(name, 0o700, dir_fd=above.fd)
             fd = os.open(name, FOLDER, dir_fd=above.fd)
-        except OSError as error:
-            raise store_error("cannot make", above.file(name), error) from error
         stack.callback(os.close, fd)
         folders[path] = Directory(path=above.file(name), real=above.record(name), fd=fd)
     return folders
@@ -162,10 +160,8 @@ def _folders(paths: list[str]) -> list[str]:
 def _opened(root: Root, source: ViewSource) -> Iterator[OpenFile]:
     """Yield the open file SOURCE, or raise StoreError if the file was changed after the check."""
     path = root.outer_path(source.real)
-    try:
+    with store_errors("cannot open", path):
         opened = root.open(source.real)
-    except OSError as error:
-        raise store_error("cannot open", path, error) from error
     with opened as file:
         if file.path != source.real or not _is_same(os.fstat(file.descriptor), source, file):
             raise _changed(path)
@@ -254,10 +250,8 @@ def _impossible(view: Directory, refused: list[_Refused], root: Root) -> StoreEr
 
 def _require_space(view: Directory, refused: list[_Refused], margin: int) -> None:
     """Raise StoreError if there is not enough space for copies of all REFUSED files."""
-    try:
+    with store_errors("cannot read the free space of", view.path):
         space = os.fstatvfs(view.fd)
-    except OSError as error:
-        raise store_error("cannot read the free space of", view.path, error) from error
     size, free = _size(refused), space.f_bavail * space.f_frsize
     if free < size + margin:
         raise StoreError(
@@ -287,14 +281,11 @@ def _is_shared(
 
 def _copy(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) -> None:
     folder, name = _place(folders, source.path)
-    try:
-        with _new_file(folder, name) as fd:
-            offset = 0
-            while sent := os.sendfile(fd, file.descriptor, offset, _CHUNK):
-                offset += sent
-            _copy_metadata(fd, file, source)
-    except OSError as error:
-        raise store_error("cannot write", folder.file(name), error) from error
+    with store_errors("cannot write", folder.file(name)), _new_file(folder, name) as fd:
+        offset = 0
+        while sent := os.sendfile(fd, file.descriptor, offset, _CHUNK):
+            offset += sent
+        _copy_metadata(fd, file, source)
     if offset != source.size or not _is_same(os.fstat(file.descriptor), source, file):
         raise _changed(file.path)
 
@@ -305,20 +296,15 @@ def _make_placeholder(folders: Mapping[str, Directory], source: ViewSource) -> N
     The modification time of the empty file is the time of SOURCE. This time identifies the empty file.
     """
     folder, name = _place(folders, source.path)
-    try:
-        with _new_file(folder, name) as fd:
-            os.fchmod(fd, 0)
-            os.utime(fd, ns=(source.mtime_ns, source.mtime_ns))
-    except OSError as error:
-        raise store_error("cannot write", folder.file(name), error) from error
+    with store_errors("cannot write", folder.file(name)), _new_file(folder, name) as fd:
+        os.fchmod(fd, 0)
+        os.utime(fd, ns=(source.mtime_ns, source.mtime_ns))
 
 
 def _symlink(folders: Mapping[str, Directory], path: str, target: str) -> None:
     folder, name = _place(folders, path)
-    try:
+    with store_errors("cannot make", folder.file(name)):
         os.symlink(target, name, dir_fd=folder.fd)
-    except OSError as error:
-        raise store_error("cannot make", folder.file(name), error) from error
 
 
 def _place(folders: Mapping[str, Directory], path: str) -> tuple[Directory, str]:
@@ -359,9 +345,7 @@ def _finish(folders: Mapping[str, Directory], label: bytes) -> None:
     """Set the mode and label of the folders, and sync them. A parent is after its subfolders."""
     for path in sorted(folders, reverse=True):
         folder = folders[path]
-        try:
+        with store_errors("cannot set mode and label of", folder.path):
             os.fchmod(folder.fd, _FOLDER_MODE)
             _set_label(folder.fd, label)
-        except OSError as error:
-            raise store_error("cannot set mode and label of", folder.path, error) from error
         tempfiles.fsync_directory(folder)

@@ -19,7 +19,7 @@ from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root
 from cdigen.store import tempfiles
 from cdigen.store.directory import Directory
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_errors
 from cdigen.store.snapshot import take_snapshot
 from cdigen.value import frozen
 
@@ -53,11 +53,8 @@ class IntactView:
 
 def view_names(views_dir: Directory) -> tuple[str, ...]:
     """Return the sorted names of the views in VIEWS_DIR. All other files in VIEWS_DIR are ignored."""
-    try:
-        with os.scandir(views_dir.fd) as entries:
-            names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
-    except OSError as error:
-        raise store_error("cannot list", views_dir.path, error) from error
+    with store_errors("cannot list", views_dir.path), os.scandir(views_dir.fd) as entries:
+        names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
     return tuple(sorted(name for name in names if VIEW_NAME.fullmatch(name)))
 
 
@@ -124,11 +121,9 @@ def temporary_view(views_dir: Directory, name: str) -> Iterator[Directory]:
     locked. Raises StoreError if a system call failed.
     """
     temporary = tempfiles.temporary_name(name)
-    try:
+    with store_errors("cannot make", views_dir.file(temporary)):
         os.mkdir(temporary, 0o700, dir_fd=views_dir.fd)
         fd = os.open(temporary, FOLDER, dir_fd=views_dir.fd)
-    except OSError as error:
-        raise store_error("cannot make", views_dir.file(temporary), error) from error
     try:
         _hold(fd)
         yield Directory(path=views_dir.file(temporary), real=views_dir.record(temporary), fd=fd)

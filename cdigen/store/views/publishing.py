@@ -17,7 +17,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned, writable_by_others
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_errors
 from cdigen.store.lock import exclusive
 from cdigen.store.tempfiles import fsync_directory
 from cdigen.store.views.builder import fill
@@ -122,21 +122,17 @@ def _put(views_dir: Directory, temporary: Directory, layout: ViewLayout) -> str:
     # The name is free while the lock is held. If a process without the lock makes a folder with this name,
     # rename(2) replaces only an empty folder. An empty folder is not a view.
     name = free_name(views_dir, layout.name)
-    try:
+    with store_errors("cannot make the view", views_dir.file(name)):
         os.utime(temporary.fd)
         os.rename(os.path.basename(temporary.path), name, src_dir_fd=views_dir.fd, dst_dir_fd=views_dir.fd)
-    except OSError as error:
-        raise store_error("cannot make the view", views_dir.file(name), error) from error
     fsync_directory(views_dir)
     return name
 
 
 def _touch(views_dir: Directory, name: str) -> None:
     # The caller writes a spec with the view. Therefore, the grace time of the view for pruning begins again.
-    try:
+    with store_errors("cannot use the view", views_dir.file(name)):
         os.utime(name, dir_fd=views_dir.fd, follow_symlinks=False)
-    except OSError as error:
-        raise store_error("cannot use the view", views_dir.file(name), error) from error
 
 
 def _published(

@@ -16,7 +16,7 @@ from contextlib import suppress
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned, require_owned
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_error, store_errors
 from cdigen.store.lock import exclusive
 from cdigen.store.tempfiles import TEMPORARY, fsync_directory, temporary_name
 from cdigen.store.views.folder import VIEW_NAME, VIEWS, host_path
@@ -123,10 +123,8 @@ def linked_views(state_dir: str) -> dict[str, str]:
 
 def _links(volumes_dir: Directory) -> dict[str, str]:
     """Return the volumes in VOLUMES_DIR: name -> view. All other files in VOLUMES_DIR are ignored."""
-    try:
+    with store_errors("cannot list", volumes_dir.path):
         names = sorted(os.listdir(volumes_dir.fd))
-    except OSError as error:
-        raise store_error("cannot list", volumes_dir.path, error) from error
     found = {}
     for name in names:
         folder, _, view = _target(volumes_dir, name).rpartition("/")
