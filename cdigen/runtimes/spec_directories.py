@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from cdigen.host.root import reason, shown
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.users import may_list
+from cdigen.store.descriptors import closing
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -66,10 +67,8 @@ def opened_directory(host: Root, directory: SpecDirectory) -> Iterator[int | Non
     except OSError:
         yield None
         return
-    try:
+    with closing(folder):
         yield folder
-    finally:
-        os.close(folder)
 
 
 def spec_names(names: list[str]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from cdigen.host.devnodes import kind_name, removal
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
+from cdigen.store.descriptors import closing
 from cdigen.store.directory import open_existing, open_owned, require_owned
 from cdigen.store.failures import store_error, store_errors
 
@@ -133,8 +134,8 @@ def _made(dev_dir: Directory, name: str, node: HostNode) -> Iterator[tuple[str, 
     try:
         os.mknod(temporary, stat.S_IFCHR | 0o600, numbers, dir_fd=dev_dir.fd)
         # An O_PATH descriptor refers to the node itself; any other descriptor would open the device.
-        fd = os.open(temporary, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=dev_dir.fd)
-        try:
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        with closing(os.open(temporary, flags, dir_fd=dev_dir.fd)) as fd:
             status = os.fstat(fd)
             if not stat.S_ISCHR(status.st_mode) or status.st_rdev != numbers or status.st_nlink != 1:
                 raise StoreError(f"{shown(dev_dir.file(temporary))}: another program has replaced this file")
@@ -142,8 +143,6 @@ def _made(dev_dir: Directory, name: str, node: HostNode) -> Iterator[tuple[str, 
             os.chmod(fd_path, node.mode)
             _chown(dev_dir, fd_path, gid=node.gid)
             yield temporary, fd_path
-        finally:
-            os.close(fd)
     finally:
         with suppress(OSError):
             os.unlink(temporary, dir_fd=dev_dir.fd)

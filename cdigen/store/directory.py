@@ -16,6 +16,7 @@ from cdigen.host.root import shown
 from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import pathwalk
+from cdigen.store.descriptors import closing
 from cdigen.store.failures import store_error, store_errors
 from cdigen.value import frozen
 
@@ -144,10 +145,8 @@ def reopen(directory: Directory, *, what: str = "the folder") -> Iterator[Direct
     """
     with store_errors(f"cannot open {what}", directory.path, is_chosen=what in _CHOSEN):
         fd = os.open(".", _LAST, dir_fd=directory.fd)
-    try:
+    with closing(fd):
         yield Directory(path=directory.path, real=directory.real, fd=fd)
-    finally:
-        os.close(fd)
 
 
 @contextmanager
@@ -157,12 +156,8 @@ def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
         fd, real = pathwalk.to_folder(path, create=create)
     except pathwalk.Blocked as blocked:
         raise explain_blocked(blocked, path, what=what) from blocked
-    try:
-        at = Directory(path=path, real=real, fd=fd)
-        with reopen(at, what=what) as directory:
-            yield directory
-    finally:
-        os.close(fd)
+    with closing(fd), reopen(Directory(path=path, real=real, fd=fd), what=what) as directory:
+        yield directory
 
 
 def explain_blocked(blocked: pathwalk.Blocked, path: str, *, what: str) -> StoreError:

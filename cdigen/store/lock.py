@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
+from cdigen.store.descriptors import closing
 from cdigen.store.failures import store_error, store_errors
 
 TYPE_CHECKING = False
@@ -55,7 +56,7 @@ def exclusive(directory: Directory, *, timeout_s: float | None = TIMEOUT_S, owne
     path = directory.file(LOCK_FILE)
     with store_errors("cannot open", path, is_chosen=True):
         fd = os.open(LOCK_FILE, _FLAGS, _MODE, dir_fd=directory.fd)
-    try:
+    with closing(fd):
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
             raise StoreError(f"{shown(path)} is not a regular file", hint="move it away")
@@ -65,8 +66,6 @@ def exclusive(directory: Directory, *, timeout_s: float | None = TIMEOUT_S, owne
         _wait(fd, path, timeout_s)
         _sign(fd, owner)
         yield fd
-    finally:
-        os.close(fd)
 
 
 def _wait(fd: int, path: str, timeout_s: float | None) -> None:

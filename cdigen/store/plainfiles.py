@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store import pathwalk, tempfiles
+from cdigen.store.descriptors import closing
 from cdigen.store.directory import Directory, explain_blocked, reopen
 from cdigen.store.failures import store_error, store_errors
 from cdigen.store.ownership import copy_ownership, status_of
@@ -87,10 +88,8 @@ def _found(
     except OSError as error:
         raise store_error("cannot write", path, error) from error
     real = os.path.dirname(location.real)
-    try:
+    with closing(location.folder):
         yield Directory(path=real, real=real, fd=location.folder), location
-    finally:
-        os.close(location.folder)
 
 
 def _refuse_others(path: str, status: os.stat_result, folder: os.stat_result) -> None:

@@ -6,6 +6,7 @@ import os
 import stat
 
 from cdigen.host.root import shown
+from cdigen.store.descriptors import closing
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
 
@@ -54,8 +55,9 @@ def take_snapshot(directory: Directory, name: str, *, limit: int = MAX_BYTES) ->
     try:
         status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):
-            return _read(os.open(name, _FLAGS, dir_fd=directory.fd), limit)
-        return _unread(status, _description(directory, name, status.st_mode))
+            with closing(os.open(name, _FLAGS, dir_fd=directory.fd)) as fd:
+                return _read(fd, limit)
+        return _snapshot(status, _description(directory, name, status.st_mode))
     except FileNotFoundError:
         return NO_FILE
     except OSError as error:
@@ -71,22 +73,13 @@ def identity(directory: Directory, name: str) -> tuple[int, ...] | None:
 
 
 def _read(fd: int, limit: int) -> FileSnapshot:
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            return _unread(status, _other(status.st_mode))
-        content = read_all(fd, limit=limit + 1) if status.st_size <= limit else None
-        if content is None or len(content) > limit:  # the file can grow while it is read
-            return _unread(status, f"a file of more than {limit} bytes")
-        return FileSnapshot(
-            description="a file",
-            content=content,
-            mode=stat.S_IMODE(status.st_mode),
-            uid=status.st_uid,
-            identity=_identity(status),
-        )
-    finally:
-        os.close(fd)
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
+        return _snapshot(status, _other(status.st_mode))
+    content = read_all(fd, limit=limit + 1) if status.st_size <= limit else None
+    if content is None or len(content) > limit:  # the file can grow while it is read
+        return _snapshot(status, f"a file of more than {limit} bytes")
+    return _snapshot(status, "a file", content)
 
 
 def read_all(fd: int, *, limit: int = MAX_BYTES) -> bytes:
@@ -99,9 +92,10 @@ def read_all(fd: int, *, limit: int = MAX_BYTES) -> bytes:
     return b"".join(parts)
 
 
-def _unread(status: os.stat_result, description: str) -> FileSnapshot:
+def _snapshot(status: os.stat_result, description: str, content: bytes | None = None) -> FileSnapshot:
     return FileSnapshot(
         description=description,
+        content=content,
         mode=stat.S_IMODE(status.st_mode),
         uid=status.st_uid,
         identity=_identity(status),

@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
+from cdigen.store.descriptors import closing
 from cdigen.store.failures import store_error, store_errors
 from cdigen.value import frozen
 
@@ -153,18 +154,12 @@ def _fill(fd: int, content: bytes, mode: int) -> None:
 
 def _removed(directory: Directory, name: str) -> bool:
     try:
-        fd = os.open(name, _SWEEP_FLAGS, dir_fd=directory.fd)
-    except OSError:
-        return False
-    try:
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-            return False
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.unlink(name, dir_fd=directory.fd)
+        with closing(os.open(name, _SWEEP_FLAGS, dir_fd=directory.fd)) as fd:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+                return False
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name, dir_fd=directory.fd)
+            return True
     except OSError:  # a running writer holds the lock, or the file is missing or cannot be removed
         return False
-    else:
-        return True
-    finally:
-        os.close(fd)

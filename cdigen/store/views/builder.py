@@ -18,6 +18,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.store import tempfiles
+from cdigen.store.descriptors import closing
 from cdigen.store.directory import Directory
 from cdigen.store.failures import store_error, store_errors
 from cdigen.store.views.folder import FOLDER
@@ -28,6 +29,7 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from contextlib import AbstractContextManager
     from typing import Literal
 
     from cdigen.host.root import OpenFile, Root
@@ -218,13 +220,8 @@ def _raise_final(error: OSError, path: str) -> None:
         raise store_error("cannot write", path, error) from error
 
 
-@contextmanager
-def _new_file(folder: Directory, name: str) -> Iterator[int]:
-    fd = os.open(name, _NEW, 0o600, dir_fd=folder.fd)
-    try:
-        yield fd
-    finally:
-        os.close(fd)
+def _new_file(folder: Directory, name: str) -> AbstractContextManager[int]:
+    return closing(os.open(name, _NEW, 0o600, dir_fd=folder.fd))
 
 
 def _copy_metadata(fd: int, file: OpenFile, source: ViewSource) -> None:

@@ -18,6 +18,7 @@ from contextlib import contextmanager, suppress
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root
 from cdigen.store import tempfiles
+from cdigen.store.descriptors import closing
 from cdigen.store.directory import Directory
 from cdigen.store.failures import store_errors
 from cdigen.store.snapshot import take_snapshot
@@ -101,11 +102,8 @@ def folder_content(folder: int, prefix: str = "") -> Content:
         for entry in entries:
             path = prefix + entry.name
             if entry.is_dir(follow_symlinks=False):
-                below = os.open(entry.name, FOLDER, dir_fd=folder)
-                try:
+                with closing(os.open(entry.name, FOLDER, dir_fd=folder)) as below:
                     found |= folder_content(below, f"{path}/")
-                finally:
-                    os.close(below)
             elif entry.is_symlink():
                 found[path] = os.readlink(entry.name, dir_fd=folder)
             else:
@@ -139,10 +137,8 @@ def remove(views_dir: Directory, name: str) -> None:
         fd = os.open(name, FOLDER, dir_fd=views_dir.fd)
     except FileNotFoundError:
         return
-    try:
+    with closing(fd):
         _empty(fd)
-    finally:
-        os.close(fd)
     os.rmdir(name, dir_fd=views_dir.fd)
 
 
@@ -176,28 +172,20 @@ def record_boot(views_dir: Directory) -> None:
 
 
 def _sweep(views_dir: Directory, name: str) -> None:
-    fd = os.open(name, FOLDER, dir_fd=views_dir.fd)
-    try:
-        if os.fstat(fd).st_uid != os.geteuid():
-            return
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError if the builder of the folder runs
-        remove(views_dir, name)
-    finally:
-        os.close(fd)
+    with closing(os.open(name, FOLDER, dir_fd=views_dir.fd)) as fd:
+        if os.fstat(fd).st_uid == os.geteuid():
+            # BlockingIOError if the builder of the folder runs.
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            remove(views_dir, name)
 
 
 def _placeholders(views_dir: Directory, name: str, expected: Content) -> tuple[str, ...] | None:
     """Return the empty placeholders in the view NAME, or None if the view's content is not EXPECTED."""
     try:
-        fd = os.open(name, FOLDER, dir_fd=views_dir.fd)
+        with closing(os.open(name, FOLDER, dir_fd=views_dir.fd)) as fd:
+            found = folder_content(fd)
     except OSError:
         return None
-    try:
-        found = folder_content(fd)
-    except OSError:
-        return None
-    finally:
-        os.close(fd)
     empty = tuple(path for path, entry in expected.items() if found.get(path) == _placeholder(entry) != entry)
     return empty if found == {**expected, **{path: _placeholder(expected[path]) for path in empty}} else None
 
@@ -228,9 +216,6 @@ def _empty(folder: int) -> None:
         if not is_folder:
             os.unlink(name, dir_fd=folder)
             continue
-        fd = os.open(name, FOLDER, dir_fd=folder)
-        try:
+        with closing(os.open(name, FOLDER, dir_fd=folder)) as fd:
             _empty(fd)
-        finally:
-            os.close(fd)
         os.rmdir(name, dir_fd=folder)

@@ -16,6 +16,7 @@ import time
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import StoreError
+from cdigen.store.descriptors import closing
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
 from cdigen.store.lock import exclusive
 from cdigen.store.snapshot import MAX_BYTES, read_all
@@ -221,12 +222,10 @@ def _read_spec(path: str, mentions: dict[str, str]) -> float:
         fd = os.open(path, _FILE)
     except FileNotFoundError:
         return 0.0  # the file was removed, or is a dangling link
-    try:
+    with closing(fd):
         status = os.fstat(fd)
         if status.st_size > MAX_BYTES:
             raise OSError(0, f"larger than {MAX_BYTES} bytes", path)
         for name in _MENTION.findall(read_all(fd)):
             mentions.setdefault(name.decode(), path)
         return status.st_mtime
-    finally:
-        os.close(fd)

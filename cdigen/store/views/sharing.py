@@ -10,6 +10,7 @@ import os
 import stat
 from contextlib import suppress
 
+from cdigen.store.descriptors import closing
 from cdigen.store.views.folder import view_names
 from cdigen.store.views.sources import unfit
 
@@ -30,14 +31,10 @@ def link_copy(views_dir: Directory, file: int, source: ViewSource, at: tuple[Dir
     """
     folder, name = at
     for view in view_names(views_dir):
-        with suppress(OSError):
-            fd = os.open(f"{view}/{source.path}", _READ, dir_fd=views_dir.fd)
-            try:
-                if _is_copy(fd, file, source):
-                    os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
-                    return True
-            finally:
-                os.close(fd)
+        with suppress(OSError), closing(os.open(f"{view}/{source.path}", _READ, dir_fd=views_dir.fd)) as fd:
+            if _is_copy(fd, file, source):
+                os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
+                return True
     return False
 
 
