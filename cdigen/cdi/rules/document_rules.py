@@ -15,6 +15,7 @@ from cdigen.cdi.rules.fields import (
     check_text,
     member_path,
     quote,
+    reject,
     type_name,
     wrong_type,
 )
@@ -91,8 +92,7 @@ def _version(value: object, path: str, out: list[Finding]) -> bool:
     if value in KNOWN_VERSIONS:
         return True
     hint = f"known: {', '.join(KNOWN_VERSIONS[2:])}"
-    out.append(finding("version-unknown", path, f"{quote(value)} is not a released version", hint))
-    return False
+    return reject(out, "version-unknown", path, f"{quote(value)} is not a released version", hint)
 
 
 def _check_minimum(document: dict[str, object], out: list[Finding], *, is_good: bool) -> None:
@@ -115,8 +115,7 @@ def _kind(value: object, path: str, out: list[Finding]) -> bool:
         return False
     vendor, slash, class_ = value.partition("/")
     if not slash:
-        out.append(finding("kind-syntax", path, f"{quote(value)} has no slash"))
-        return False
+        return reject(out, "kind-syntax", path, f"{quote(value)} has no slash")
     good = True
     for what, name, limit in (("vendor", vendor, MAX_VENDOR), ("class", class_, MAX_CLASS)):
         good &= _kind_part(what, name, limit, path, out)
@@ -127,20 +126,17 @@ def _kind(value: object, path: str, out: list[Finding]) -> bool:
 
 def _kind_part(what: str, name: str, limit: int, path: str, out: list[Finding]) -> bool:
     if len(name) > limit:
-        out.append(finding("kind-length", path, f"the {what} has {len(name)} characters, more than {limit}"))
-        return False
+        return reject(out, "kind-length", path, f"the {what} has {len(name)} characters, more than {limit}")
     if is_vendor_or_class(name):
         return True
     if len(name) == 1 and name.isascii() and name.isalpha():
         message = f"the {what} is the one letter {quote(name)}, which crashes loaders up to 1.1.0"
-        out.append(finding("kind-one-letter", path, message))
-    else:
-        message = (
-            f"the {what} {quote(name)} must have only letters, digits and _ . -, start with a letter, and "
-            "end with a letter or digit"
-        )
-        out.append(finding("kind-syntax", path, message))
-    return False
+        return reject(out, "kind-one-letter", path, message)
+    message = (
+        f"the {what} {quote(name)} must have only letters, digits and _ . -, start with a letter, and "
+        "end with a letter or digit"
+    )
+    return reject(out, "kind-syntax", path, message)
 
 
 def _annotations(value: object, path: str, out: list[Finding]) -> bool:
@@ -151,14 +147,12 @@ def _annotations(value: object, path: str, out: list[Finding]) -> bool:
     for key, text in value.items():
         where = member_path(path, key)
         if not is_annotation_key(str(key)):
-            out.append(finding("annotation-key", where, f"{quote(str(key))} is not a qualified name"))
-            good = False
+            good = reject(out, "annotation-key", where, f"{quote(str(key))} is not a qualified name")
         good &= check_text(text, where, out, MAX_INT64)  # the limit applies to the sum
         size += _bytes(key) + _bytes(text)
     if size > MAX_ANNOTATIONS:
         message = f"the annotations have {size} bytes, more than {MAX_ANNOTATIONS}"
-        out.append(finding("annotation-size", path, message))
-        good = False
+        return reject(out, "annotation-size", path, message)
     return good
 
 
@@ -195,20 +189,17 @@ def _device_name(value: object, path: str, out: list[Finding]) -> bool:
         return wrong_type(value, path, "a text", out)
     if len(value) > MAX_DEVICE_NAME:
         message = f"has {len(value)} characters, more than {MAX_DEVICE_NAME}"
-        out.append(finding("string-too-long", path, message))
-        return False
+        return reject(out, "string-too-long", path, message)
     if is_device_name(value):
         return True
     message = f"{quote(value)} must have only letters, digits and _ . : -, and a letter or digit at both ends"
-    out.append(finding("device-name", path, message))
-    return False
+    return reject(out, "device-name", path, message)
 
 
 def _device_edits(value: object, path: str, out: list[Finding]) -> bool:
     good = check_edits(value, path, out)
     if isinstance(value, dict) and is_empty(value):
-        out.append(finding("device-edits-empty", path, "contains no edits"))
-        return False
+        return reject(out, "device-edits-empty", path, "contains no edits")
     return good
 
 
@@ -216,8 +207,7 @@ def _devices(value: object, path: str, out: list[Finding]) -> bool:
     if not isinstance(value, list):
         return wrong_type(value, path, "a list", out)
     if not value:
-        out.append(finding("devices-empty", path, "lists no device"))
-        return False
+        return reject(out, "devices-empty", path, "lists no device")
     good = True
     first: dict[str, int] = {}
     for index, device in enumerate(value):
@@ -226,8 +216,7 @@ def _devices(value: object, path: str, out: list[Finding]) -> bool:
         name = device.get("name") if isinstance(device, dict) else None
         if isinstance(name, str) and first.setdefault(name, index) != index:
             message = f"{quote(name)} is also the name of devices[{first[name]}]"
-            out.append(finding("device-duplicate", f"{where}.name", message))
-            good = False
+            good = reject(out, "device-duplicate", f"{where}.name", message)
     return good
 
 

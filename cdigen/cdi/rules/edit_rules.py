@@ -19,6 +19,7 @@ from cdigen.cdi.rules.fields import (
     list_of,
     one_of,
     quote,
+    reject,
     wrong_type,
 )
 from cdigen.cdi.rules.rulebook import finding
@@ -55,8 +56,7 @@ def check_env_entry(value: object, path: str, out: list[Finding]) -> bool:
     if not check_text(value, path, out) or not isinstance(value, str):
         return False
     if value.find("=") < 1:
-        out.append(finding("env-syntax", path, f"{quote(value)} is not KEY=VALUE"))
-        return False
+        return reject(out, "env-syntax", path, f"{quote(value)} is not KEY=VALUE")
     return check_unbroken("env-control-character", value, path, out)
 
 
@@ -65,8 +65,7 @@ def _permissions(value: object, path: str, out: list[Finding]) -> bool:
         return wrong_type(value, path, "a text", out)
     if _PERMISSIONS.issuperset(value):
         return True
-    out.append(finding("node-permissions", path, f"{quote(value)} has letters other than r, w and m"))
-    return False
+    return reject(out, "node-permissions", path, f"{quote(value)} has letters other than r, w and m")
 
 
 def _closid(value: object, path: str, out: list[Finding]) -> bool:
@@ -75,24 +74,18 @@ def _closid(value: object, path: str, out: list[Finding]) -> bool:
     is_name = value not in (".", "..") and "/" not in value and "\n" not in value
     if value == "/" or (is_name and len(value.encode()) <= _MAX_CLOSID):
         return True
-    out.append(finding("rdt-closid", path, f"{quote(value)} is not a file name"))
-    return False
+    return reject(out, "rdt-closid", path, f"{quote(value)} is not a file name")
 
 
 def _removed(_value: object, path: str, out: list[Finding]) -> bool:
-    out.append(
-        finding("rdt-removed-field", path, "was removed in 1.1.0; libraries from 1.1.0 refuse the file")
-    )
-    return False
+    message = "was removed in 1.1.0; libraries from 1.1.0 refuse the file"
+    return reject(out, "rdt-removed-field", path, message)
 
 
 def _interface(value: object, path: str, out: list[Finding]) -> bool:
     if not check_text(value, path, out):
         return False
-    if value == "":
-        out.append(finding("net-device-name", path, "is empty"))
-        return False
-    return True
+    return value != "" or reject(out, "net-device-name", path, "is empty")
 
 
 def _entry(shape: Shape, advise: Check) -> Check:
@@ -103,8 +96,7 @@ def _entry(shape: Shape, advise: Check) -> Check:
 
     def check(value: object, path: str, out: list[Finding]) -> bool:
         if value is None:
-            out.append(finding("null-entry", path, "is null, which crashes every loader"))
-            return False
+            return reject(out, "null-entry", path, "is null, which crashes every loader")
         return check_object(value, path, shape, out) & advise(value, path, out)
 
     return check
@@ -128,8 +120,7 @@ def _check_mount(value: object, path: str, out: list[Finding]) -> bool:
         out.append(finding("mount-type-missing", path, "has no type", 'add "type": "bind"'))
         return True
     message = 'has neither a type nor the option bind or rbind: runc fails with "no such device"'
-    out.append(finding("mount-not-bind", path, message))
-    return False
+    return reject(out, "mount-not-bind", path, message)
 
 
 def _advise_hook(value: object, path: str, out: list[Finding]) -> bool:
@@ -162,8 +153,7 @@ def _net_devices(value: object, path: str, out: list[Finding]) -> bool:
     for field in ("hostInterfaceName", "name"):
         for index in _repeated(_values(value, field)):
             message = f"{field} is the same as in an earlier entry"
-            out.append(finding("net-device-duplicate", f"{path}[{index}].{field}", message))
-            good = False
+            good = reject(out, "net-device-duplicate", f"{path}[{index}].{field}", message)
     return good
 
 

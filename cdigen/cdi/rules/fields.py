@@ -62,10 +62,15 @@ def member_path(path: str, key: object) -> str:
     return f"{path}.{name}" if name.isidentifier() else f"{path}[{json.dumps(name)}]"
 
 
+def reject(out: list[Finding], rule: str, path: str, message: str, hint: str = "") -> bool:
+    """Add an error of RULE to OUT; return False."""
+    out.append(finding(rule, path, message, hint))
+    return False
+
+
 def wrong_type(value: object, path: str, wanted: str, out: list[Finding]) -> bool:
     """Report that VALUE does not have the type WANTED (``a text``, ``an object``); return False."""
-    out.append(finding("wrong-type", path, f"must be {wanted}, is {type_name(value)}"))
-    return False
+    return reject(out, "wrong-type", path, f"must be {wanted}, is {type_name(value)}")
 
 
 def check_text(value: object, path: str, out: list[Finding], limit: int = MAX_TEXT) -> bool:
@@ -75,14 +80,10 @@ def check_text(value: object, path: str, out: list[Finding], limit: int = MAX_TE
     if value.isascii():
         size = len(value)
     elif any("\ud800" <= character <= "\udfff" for character in value):
-        out.append(finding("lone-surrogate", path, "contains half of a surrogate pair"))
-        return False
+        return reject(out, "lone-surrogate", path, "contains half of a surrogate pair")
     else:
         size = len(value.encode())
-    if size > limit:
-        out.append(finding("string-too-long", path, f"has {size} bytes, more than {limit}"))
-        return False
-    return True
+    return size <= limit or reject(out, "string-too-long", path, f"has {size} bytes, more than {limit}")
 
 
 def check_boolean(value: object, path: str, out: list[Finding]) -> bool:
@@ -98,8 +99,7 @@ def check_path(value: object, path: str, out: list[Finding]) -> bool:
     if not check_text(value, path, out, MAX_PATH) or not isinstance(value, str):
         return False
     if value[:1] != "/":
-        out.append(finding("path-not-absolute", path, f"{quote(value)} does not begin with /"))
-        return False
+        return reject(out, "path-not-absolute", path, f"{quote(value)} does not begin with /")
     return check_unbroken("path-control-character", value, path, out)
 
 
@@ -107,10 +107,9 @@ def check_clean_path(value: object, path: str, out: list[Finding]) -> bool:
     """Check VALUE like ``check_path``; a path that is not clean is an error."""
     if not check_path(value, path, out):
         return False
-    if not is_clean(str(value)):
-        out.append(finding("path-not-clean", path, f"{quote(str(value))} has an empty component, . or .."))
-        return False
-    return True
+    if is_clean(str(value)):
+        return True
+    return reject(out, "path-not-clean", path, f"{quote(str(value))} has an empty component, . or ..")
 
 
 def check_usual_path(value: object, path: str, out: list[Finding]) -> bool:
@@ -132,8 +131,7 @@ def is_clean(path: str) -> bool:
 def check_unbroken(rule: str, value: str, path: str, out: list[Finding]) -> bool:
     """Check that VALUE contains no NUL and no line break; report an error of RULE otherwise."""
     if "\n" in value or "\x00" in value:
-        out.append(finding(rule, path, f"{quote(value)} contains NUL or a line break"))
-        return False
+        return reject(out, rule, path, f"{quote(value)} contains NUL or a line break")
     return True
 
 
@@ -148,8 +146,7 @@ def integer(rule: str, minimum: int, maximum: int) -> Check:
         bounds = f"at least {minimum}" if maximum == MAX_INT64 else f"from {minimum} to {maximum}"
         # The conversion of a huge number to decimals is slow, and Python refuses more than 4,300 digits.
         shown = value if value.bit_length() <= 64 else "far outside"
-        out.append(finding(rule, path, f"must be {bounds}, is {shown}"))
-        return False
+        return reject(out, rule, path, f"must be {bounds}, is {shown}")
 
     return check
 
@@ -163,8 +160,7 @@ def one_of(rule: str, choices: Iterable[str]) -> Check:
             return wrong_type(value, path, "a text", out)
         if value in known:
             return True
-        out.append(finding(rule, path, f"{quote(value)} is none of {', '.join(sorted(known))}"))
-        return False
+        return reject(out, rule, path, f"{quote(value)} is none of {', '.join(sorted(known))}")
 
     return check
 
@@ -191,20 +187,17 @@ def check_object(value: object, path: str, shape: Shape, out: list[Finding]) -> 
     for key, item in value.items():
         check = shape.fields.get(key)
         if check is None:
-            out.append(_unknown(key, path, shape))
-            good = False
+            good = _reject_unknown(key, path, shape, out)
         else:
             good &= check(item, f"{path}.{key}", out)
     for key in shape.required:
         if key not in value:
-            out.append(finding("missing-field", path, f"lacks {key}"))
-            good = False
+            good = reject(out, "missing-field", path, f"lacks {key}")
     return good
 
 
-def _unknown(key: object, path: str, shape: Shape) -> Finding:
+def _reject_unknown(key: object, path: str, shape: Shape, out: list[Finding]) -> bool:
     meant = next((field for field in shape.fields if field.lower() == str(key).lower()), None)
     hint = f"write {meant}" if meant else f"fields of this object: {', '.join(sorted(shape.fields))}"
-    return finding(
-        "unknown-field", member_path(path, key), f"{quote(str(key))} is not a CDI field of this object", hint
-    )
+    message = f"{quote(str(key))} is not a CDI field of this object"
+    return reject(out, "unknown-field", member_path(path, key), message, hint)
