@@ -97,29 +97,22 @@ class CdiLibrary:
         self._release = release
         self._queried: dict[LibraryBehaviour | str, bool] = {}
 
-    def has(self, behaviour: LibraryBehaviour) -> bool:
-        """Return whether the release has BEHAVIOUR."""
-        return self._query(behaviour)
+    def has(self, feature: LibraryBehaviour | str) -> bool:
+        """Return whether the release has FEATURE: a behaviour, or a version of the specification."""
+        if feature not in self._queried:
+            self._queried[feature] = _has_feature(feature, self._release)
+        return self._queried[feature]
 
     def has_field(self, field: str) -> bool:
         """Return whether the data types of the release have FIELD.
 
         The result is true for a field that is not in the table.
         """
-        return field not in _FIELDS or self._query(field)
-
-    def supports(self, version: str) -> bool:
-        """Return whether the release supports VERSION of the specification."""
-        return self._query(version)
+        return field not in _FIELDS or self.has(field)
 
     def behaves_like(self, release: Release) -> bool:
         """Return whether RELEASE and this release have the same values for all queried features."""
         return all(_has_feature(feature, release) == value for feature, value in self._queried.items())
-
-    def _query(self, feature: LibraryBehaviour | str) -> bool:
-        if feature not in self._queried:
-            self._queried[feature] = _has_feature(feature, self._release)
-        return self._queried[feature]
 
 
 def _has_feature(feature: LibraryBehaviour | str, release: Release) -> bool:

@@ -93,13 +93,9 @@ class _Case:
             if library.behaves_like(release):
                 return verdict
         library = CdiLibrary(release)
-        verdict = _verdict(self._value, library)
+        verdict, _ = _decoded(self._value, library)
         self._known.append((library, verdict))
         return verdict
-
-
-def _verdict(value: object, library: CdiLibrary) -> LoaderVerdict:
-    return _decoded(value, library)[0]
 
 
 def _decoded(value: object, library: CdiLibrary) -> tuple[LoaderVerdict, dict[str, object] | None]:
@@ -212,7 +208,7 @@ def _check_version(document: dict[str, object], library: CdiLibrary) -> None:
     version = declared
     if version[:1] == "v" and library.has(LibraryBehaviour.ALLOWS_V_BEFORE_VERSION):
         version = version[1:]
-    if not library.supports(version):
+    if not library.has(version):
         raise RefusedError(_unknown_version(declared))
     if not library.has(LibraryBehaviour.CHECKS_MINIMUM_VERSION):
         return
