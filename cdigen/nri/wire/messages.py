@@ -18,7 +18,7 @@ from cdigen.nri.pods import (
     Pod,
     shorten,
 )
-from cdigen.nri.wire.protobuf import MessageError, message_class, read, write
+from cdigen.nri.wire.protobuf import MessageError, read, write
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -99,41 +99,23 @@ class SynchronizePart:
 
     def pods(self) -> Iterator[Pod]:
         """Yield the valid pods."""
-        return self._each(self._message.pods, _POD, _pod)
+        return self._each(self._message.pods, "Pod", _pod)
 
     def containers(self) -> Iterator[Container]:
         """Yield the valid containers."""
-        return self._each(self._message.containers, _CONTAINER, _container)
+        return self._each(self._message.containers, "Container", _container)
 
-    def _each(self, rows: Iterable[bytes], kind: Any, convert: Callable[[Any], T]) -> Iterator[T]:
+    def _each(self, rows: Iterable[bytes], name: str, convert: Callable[[Any], T]) -> Iterator[T]:
         for data in rows:
             try:
-                yield convert(read(kind, data))
+                yield convert(read(name, data))
             except MessageError:
                 self.unread += 1
 
 
-_REQUEST = message_class("Request")
-_RESPONSE = message_class("Response")
-_REGISTER = message_class("RegisterPluginRequest")
-_CONFIGURE = message_class("ConfigureRequest")
-_CONFIGURED = message_class("ConfigureResponse")
-_SYNCHRONIZE = message_class("SynchronizeRequest")
-_SYNCHRONIZED = message_class("SynchronizeResponse")
-_POD = message_class("Pod")
-_CONTAINER = message_class("Container")
-_CREATE = message_class("CreateContainerRequest")
-_CREATED = message_class("CreateContainerResponse")
-_VALIDATE = message_class("ValidateContainerAdjustmentRequest")
-_REMOVE = message_class("RemoveContainerRequest")
-_CHANGE = message_class("StateChangeEvent")
-_OWNERS = message_class("OwningPlugins")
-_VALIDATED = message_class("ValidateContainerAdjustmentResponse")
-
-
 def read_request(data: bytes) -> TtrpcRequest:
     """Return the call in a ttrpc message of type Request."""
-    message = read(_REQUEST, data)
+    message = read("Request", data)
     return TtrpcRequest(
         service=message.service,
         method=message.method,
@@ -145,7 +127,7 @@ def read_request(data: bytes) -> TtrpcRequest:
 def write_request(request: TtrpcRequest) -> bytes:
     """Return the data of a ttrpc message of type Request."""
     return write(
-        _REQUEST,
+        "Request",
         service=request.service,
         method=request.method,
         payload=request.payload,
@@ -155,13 +137,13 @@ def write_request(request: TtrpcRequest) -> bytes:
 
 def read_response(data: bytes) -> TtrpcResponse:
     """Return the response in a ttrpc message of type Response."""
-    message = read(_RESPONSE, data)
+    message = read("Response", data)
     return TtrpcResponse(code=message.status.code, message=message.status.message, payload=message.payload)
 
 
 def write_response(payload: bytes) -> bytes:
     """Return the data of a ttrpc message of type Response with PAYLOAD."""
-    return write(_RESPONSE, payload=payload)
+    return write("Response", payload=payload)
 
 
 def write_error(code: int, message: str) -> bytes:
@@ -171,17 +153,17 @@ def write_error(code: int, message: str) -> bytes:
     raises no errors.
     """
     text = message[:MAX_ERROR].encode("utf-8", "replace").decode()
-    return write(_RESPONSE, status={"code": code, "message": text})
+    return write("Response", status={"code": code, "message": text})
 
 
 def write_register(name: str, index: str) -> bytes:
     """Return a RegisterPluginRequest for the plugin NAME with INDEX."""
-    return write(_REGISTER, plugin_name=name, plugin_idx=index)
+    return write("RegisterPluginRequest", plugin_name=name, plugin_idx=index)
 
 
 def read_configure(payload: bytes) -> RuntimeInfo:
     """Return the contents of a ConfigureRequest."""
-    message = read(_CONFIGURE, payload)
+    message = read("ConfigureRequest", payload)
     return RuntimeInfo(
         config=message.config,
         runtime=message.runtime_name,
@@ -193,39 +175,39 @@ def read_configure(payload: bytes) -> RuntimeInfo:
 
 def write_configured(events: int) -> bytes:
     """Return a ConfigureResponse that subscribes to EVENTS, a mask of events."""
-    return write(_CONFIGURED, events=events)
+    return write("ConfigureResponse", events=events)
 
 
 def read_synchronize(payload: bytes) -> SynchronizePart:
     """Return the contents of a SynchronizeRequest; the pods and containers are not decoded yet."""
-    return SynchronizePart(read(_SYNCHRONIZE, payload))
+    return SynchronizePart(read("SynchronizeRequest", payload))
 
 
 def write_synchronized(*, more: bool) -> bytes:
     """Return a SynchronizeResponse that updates no container."""
-    return write(_SYNCHRONIZED, more=more)
+    return write("SynchronizeResponse", more=more)
 
 
 def read_create(payload: bytes) -> tuple[Pod, Container]:
     """Return the pod and the container in a CreateContainerRequest."""
-    message = read(_CREATE, payload)
+    message = read("CreateContainerRequest", payload)
     return _pod(message.pod), _container(message.container)
 
 
 def write_created(adjustment: Adjustment) -> bytes:
     """Return a CreateContainerResponse with ADJUSTMENT."""
-    return write(_CREATED, adjust=_adjustment_fields(adjustment))
+    return write("CreateContainerResponse", adjust=_adjustment_fields(adjustment))
 
 
 def read_remove(payload: bytes) -> str:
     """Return the id of the removed container in a RemoveContainerRequest."""
-    removed: str = read(_REMOVE, payload).container.id
+    removed: str = read("RemoveContainerRequest", payload).container.id
     return removed
 
 
 def read_change(payload: bytes) -> str:
     """Return the id of the removed container in a StateChangeEvent, or "" for other events."""
-    message = read(_CHANGE, payload)
+    message = read("StateChangeEvent", payload)
     removed: str = message.container.id if message.event == _REMOVED else ""
     return removed
 
@@ -238,14 +220,14 @@ def read_validate(
     The result contains the pod, the original container, the adjustment of all plugins, and the names of these
     plugins (such as ``20-cdigen``). The last value is a function that decodes the owners of the changes.
     """
-    message = read(_VALIDATE, payload)
+    message = read("ValidateContainerAdjustmentRequest", payload)
     plugins = tuple([f"{plugin.index}-{plugin.name}" for plugin in message.plugins])
     owners = partial(_owners, message.owners, message.container.id)
     return _pod(message.pod), _container(message.container), _adjustment(message.adjust), plugins, owners
 
 
 def _owners(data: bytes, container_id: str) -> AdjustmentOwners:
-    fields = read(_OWNERS, data).owners[container_id].compound
+    fields = read("OwningPlugins", data).owners[container_id].compound
     annotations, mounts, devices, env = (
         {key: shorten(plugin) for key, plugin in fields[number].owners.items()}
         for number in (_ANNOTATIONS, _MOUNTS, _DEVICES, _ENV)
@@ -255,7 +237,7 @@ def _owners(data: bytes, container_id: str) -> AdjustmentOwners:
 
 def write_validated(reason: str) -> bytes:
     """Return a ValidateContainerAdjustmentResponse, which rejects the container if REASON is not empty."""
-    return write(_VALIDATED, reject=bool(reason), reason=reason)
+    return write("ValidateContainerAdjustmentResponse", reject=bool(reason), reason=reason)
 
 
 def _pod(message: Any) -> Pod:

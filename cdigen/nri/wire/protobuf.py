@@ -1,10 +1,11 @@
-"""``message_class``: the classes of the messages in nri.proto, which ``service.descriptors`` loads."""
+"""``read`` and ``write``: the messages of nri.proto by name, with the classes of ``service.descriptors``."""
 
 from __future__ import annotations
 
 import os
 
-from cdigen.service.descriptors import MessageError, load, read, write
+from cdigen.service import descriptors
+from cdigen.service.descriptors import MessageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,4 +22,14 @@ def message_class(name: str) -> Any:
     return _CLASSES[name]
 
 
-_CLASSES = load(DESCRIPTORS, PROTO)
+def read(name: str, data: bytes) -> Any:
+    """Return the message NAME in DATA; raise MessageError if DATA is invalid."""
+    return descriptors.read(_CLASSES[name], data)
+
+
+def write(name: str, **fields: object) -> bytes:
+    """Return the bytes of the message NAME with FIELDS; raise MessageError if FIELDS do not fit."""
+    return descriptors.write(_CLASSES[name], **fields)
+
+
+_CLASSES = descriptors.load(DESCRIPTORS, PROTO)
