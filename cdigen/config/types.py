@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Severity
 
-_MAX_SECONDS = 86_400
-_MIN_SECONDS = 0.01
+_MAX_DURATION = 86_400
+_MIN_DURATION = 0.01
 _TRUE = {"true", "yes", "on", "y"}
 _NODE_TYPES = {("scalar", "str"): "text", ("sequence", "seq"): "list", ("mapping", "map"): "mapping"}
 # The result of reading an invalid value.
@@ -181,22 +181,15 @@ def _device(node: yaml.Node, _: Vendors) -> str:
     return str(node.value)
 
 
-def _seconds(node: yaml.Node, _: Vendors) -> float:
+def _duration(unit: str, node: yaml.Node, _: Vendors) -> float:
     value = text_of(node)
     is_plain = re.fullmatch(r"(?:0|[1-9][0-9]*)?\.[0-9]*|[1-9][0-9]*", value) and node_type(node) in {
         "int",
         "float",
     }
-    if not is_plain or not _MIN_SECONDS <= float(value) <= _MAX_SECONDS:
-        raise _must_be(f"a number of seconds from {_MIN_SECONDS} to {_MAX_SECONDS}", node)
+    if not is_plain or not _MIN_DURATION <= float(value) <= _MAX_DURATION:
+        raise _must_be(f"a number of {unit} from {_MIN_DURATION} to {_MAX_DURATION}", node)
     return float(value)
-
-
-def _minutes(node: yaml.Node, vendors: Vendors) -> float:
-    try:
-        return _seconds(node, vendors)
-    except WrongValueError:
-        raise _must_be(f"a number of minutes from {_MIN_SECONDS} to {_MAX_SECONDS}", node) from None
 
 
 def _flag(node: yaml.Node, _: Vendors) -> bool:
@@ -273,8 +266,9 @@ _DEVICE = rf"(?:{_KIND}=)?[A-Za-z0-9](?:[A-Za-z0-9._:-]{{0,252}}[A-Za-z0-9])?"
 FLAG = Scalar(read=_flag, schema={"type": "boolean"})
 LINE = Scalar(read=_line, schema={"type": "string"})
 PATH = Scalar(read=_path, schema={"$ref": "#/$defs/path"})
-SECONDS = Scalar(read=_seconds, schema={"type": "number", "minimum": _MIN_SECONDS, "maximum": _MAX_SECONDS})
-MINUTES = Scalar(read=_minutes, schema=SECONDS.schema)
+_DURATION = {"type": "number", "minimum": _MIN_DURATION, "maximum": _MAX_DURATION}
+SECONDS = Scalar(read=partial(_duration, "seconds"), schema=_DURATION)
+MINUTES = Scalar(read=partial(_duration, "minutes"), schema=_DURATION)
 CAUSE = text("the name of a cause, such as xid-63", "[a-z][a-z0-9-]{0,63}")
 PORT = number(65_535)
 ID = number((1 << 32) - 2)  # the largest ID means "no change" (chown(2))

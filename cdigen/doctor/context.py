@@ -212,7 +212,7 @@ class Context:
     @cached_property
     def low_level(self) -> dict[str, InstalledRuntime]:
         """The installed low-level runtimes, runc and crun."""
-        return {one.runtime: one for one in installed.find_low_level(self.host)}
+        return {one.runtime: one for one in installed.find(self.host, installed.LOW_LEVEL)}
 
     @cached_property
     def runtimes(self) -> tuple[ExaminedRuntime, ...]:

@@ -31,6 +31,7 @@ BINARIES = {
     "nerdctl": "nerdctl",
     "podman": "podman",
 }
+# runc and crun read no specs, but some releases have known issues.
 LOW_LEVEL = {"crun": "crun", "runc": "runc"}
 
 # The folders of packages, the folders of manual installations, the links of NixOS, and the tree of a snap.
@@ -71,17 +72,13 @@ class InstalledRuntime:
     problem: str = ""
 
 
-def find(host: Root) -> tuple[InstalledRuntime, ...]:
-    """Return the runtimes of HOST that read CDI specs, sorted by name.
+def find(host: Root, binaries: Mapping[str, str] = BINARIES) -> tuple[InstalledRuntime, ...]:
+    """Return the runtimes of HOST with BINARIES, sorted by name; by default the runtimes that read CDI specs.
 
     Each binary is from the first folder in FOLDERS that contains the binary.
     """
-    return _find(host, BINARIES)
-
-
-def find_low_level(host: Root) -> tuple[InstalledRuntime, ...]:
-    """Return runc and crun of HOST; they read no specs, but some releases have known issues."""
-    return _find(host, LOW_LEVEL)
+    found = ((runtime, place(host, name)) for runtime, name in binaries.items())
+    return tuple(examine(host, runtime, binary) for runtime, binary in found if binary)
 
 
 def examine(host: Root, runtime: str, binary: str) -> InstalledRuntime:
@@ -107,11 +104,6 @@ def release_in(text: str) -> Release | None:
     """
     found = _VERSION.search(text)
     return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else None
-
-
-def _find(host: Root, binaries: Mapping[str, str]) -> tuple[InstalledRuntime, ...]:
-    found = ((runtime, place(host, name)) for runtime, name in binaries.items())
-    return tuple(examine(host, runtime, binary) for runtime, binary in found if binary)
 
 
 def place(host: Root, name: str) -> str:

@@ -67,10 +67,7 @@ class Command:
 
 def command(host: Root, unit: str, folders: tuple[str, ...] = SYSTEM_FOLDERS) -> Command:
     """Return the command of UNIT (``docker.service``) on HOST; an empty Command if UNIT does not exist."""
-    file = next((f"{folder}/{unit}" for folder in folders if _text(host, f"{folder}/{unit}")), "")
-    settings: list[tuple[str, str]] = []
-    for path in (file, *_drop_ins(host, unit, folders)) if file else ():
-        settings += _settings(_text(host, path), "[Service]")
+    file, settings = _settings_of(host, unit, folders, "[Service]")
     line = ""
     environment: dict[str, str] = {}
     for key, value in settings:
@@ -111,13 +108,8 @@ def unit_values(host: Root, unit: str, key: str) -> tuple[str, ...]:
 
     The function is for dependencies, which an empty value does not reset (systemd.unit(5)).
     """
-    file = next((f"{folder}/{unit}" for folder in SYSTEM_FOLDERS if _text(host, f"{folder}/{unit}")), "")
-    found: list[str] = []
-    for path in (file, *_drop_ins(host, unit, SYSTEM_FOLDERS)) if file else ():
-        for name, value in _settings(_text(host, path), "[Unit]"):
-            if name == key:
-                found += value.split()
-    return tuple(found)
+    _, settings = _settings_of(host, unit, SYSTEM_FOLDERS, "[Unit]")
+    return tuple(word for name, value in settings if name == key for word in value.split())
 
 
 def is_enabled(host: Root, unit: str) -> bool:
@@ -135,6 +127,15 @@ def is_enabled(host: Root, unit: str) -> bool:
         for name in host.names(folder)
         if name.endswith((".wants", ".requires"))
     )
+
+
+def _settings_of(
+    host: Root, unit: str, folders: tuple[str, ...], section: str
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return the file of UNIT, and the settings in SECTION of the file and its drop-ins."""
+    file = next((f"{folder}/{unit}" for folder in folders if _text(host, f"{folder}/{unit}")), "")
+    paths = (file, *_drop_ins(host, unit, folders)) if file else ()
+    return file, [setting for path in paths for setting in _settings(_text(host, path), section)]
 
 
 def _settings(text: str, wanted_section: str) -> list[tuple[str, str]]:

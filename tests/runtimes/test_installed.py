@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from cdigen.host.root import Root
 from cdigen.runtimes import installed
-from cdigen.runtimes.installed import find, find_low_level, release_in
+from cdigen.runtimes.installed import LOW_LEVEL, find, release_in
 from cdigen.runtimes.releases import library_of
 
 TYPE_CHECKING = False
@@ -91,7 +91,7 @@ def test_the_version_of_a_binary_is_recorded(places: Path) -> None:
     (found,) = find(Root())
     assert found.release == (5, 4, 2)
     assert (found.library, found.newest, found.problem) == ("0.8.0", "0.8.0", "")
-    (low,) = find_low_level(Root())
+    (low,) = find(Root(), LOW_LEVEL)
     assert (low.runtime, low.release) == ("crun", (1, 21, 0))
 
 

@@ -266,7 +266,7 @@ class _DecisionRun:
             if not is_nvidia_gpu(kind):
                 continue
             gpu = self._host_gpus.find(name)
-            for each in self._host_gpus.models() if name == ALL else (gpu,) if gpu else ():
+            for each in self._host_gpus.models if name == ALL else (gpu,) if gpu else ():
                 # GPUs of one model have equal facts, so one GPU represents the model.
                 found.setdefault((each.facts.arch, each.facts.brands), (each.names[0], each.facts))
         return list(found.values()) or [("", self._host_gpus.facts)]

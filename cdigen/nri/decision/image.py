@@ -130,7 +130,7 @@ def _rows(image: ImageConfig, env: environment.Variables) -> tuple[tuple[str, st
 
 def _result(origin: str, text: str, host_gpus: HostGpus) -> RequirementResult:
     requirement = requirements.parse(text)
-    models = [gpu.facts for gpu in host_gpus.models()] or [host_gpus.facts]
+    models = [gpu.facts for gpu in host_gpus.models] or [host_gpus.facts]
     is_met = any(requirements.holds(origin, requirement, facts) for facts in models)
     host = models[0].text() or "no known properties"
     return RequirementResult(origin=origin, text=text, is_met=is_met, host=host)

@@ -50,7 +50,8 @@ class HostGpu:
 class HostGpus:
     """The GPUs of the host.
 
-    ``problem`` is the reason why the GPUs are unknown. ``facts`` are the properties of the driver.
+    ``problem`` is the reason why the GPUs are unknown. ``facts`` are the properties of the driver. ``models``
+    has one usable GPU or MIG instance for each model. GPUs of one model have equal properties.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class HostGpus:
         # If the nodes of one GPU are unknown, the nodes of all GPUs are unknown.
         known = all(gpu.nodes for gpu in usable)
         self._nodes = tuple(dict.fromkeys(node for gpu in usable for node in gpu.nodes)) if known else ()
-        self._models = tuple({gpu.facts: gpu for gpu in reversed(usable)}.values())
+        self.models = tuple({gpu.facts: gpu for gpu in reversed(usable)}.values())
         self._by_name: dict[str, HostGpu] = {}
         for gpu in self.gpus:
             for name in gpu.names:
@@ -116,13 +117,6 @@ class HostGpus:
         if self.problem:
             names = ", ".join(name for name, _ in requirements[:3])
             raise InjectionRefusal("no_inventory", f"{names} cannot be checked: {self.problem}")
-
-    def models(self) -> tuple[HostGpu, ...]:
-        """Return one usable GPU or MIG instance for each model.
-
-        GPUs of one model have equal properties.
-        """
-        return self._models
 
 
 def is_uuid_prefix(token: str) -> bool:
