@@ -7,7 +7,7 @@ container-device-interface SPEC.md, "Kind". All letters and digits are ASCII.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,8 +41,6 @@ class NameSet:
 
     def __init__(self, names: Collection[str]) -> None:
         self._names = names
-        self._sorted: tuple[str, ...] | None = None
-        self._folded: dict[str, str] | None = None
 
     def __len__(self) -> int:
         return len(self._names)
@@ -50,25 +48,23 @@ class NameSet:
     def __contains__(self, name: object) -> bool:
         return name in self._names
 
-    @property
+    @cached_property
     def sorted(self) -> tuple[str, ...]:
         """The names, sorted by ``natural_key``."""
-        if self._sorted is None:
-            self._sorted = tuple(sorted(self._names, key=natural_key))
-        return self._sorted
+        return tuple(sorted(self._names, key=natural_key))
+
+    @cached_property
+    def _folded(self) -> dict[str, str]:
+        folded: dict[str, str] = {}
+        for one in self._names:
+            other = folded.setdefault(one.lower(), one)
+            if other is not one and natural_key(one) < natural_key(other):
+                folded[one.lower()] = one
+        return folded
 
     def find(self, name: str) -> str:
         """Return NAME if it is in the set, else the first name in another letter case, else an empty text."""
-        if name in self._names:
-            return name
-        if self._folded is None:
-            folded: dict[str, str] = {}
-            for one in self._names:
-                other = folded.setdefault(one.lower(), one)
-                if other is not one and natural_key(one) < natural_key(other):
-                    folded[one.lower()] = one
-            self._folded = folded
-        return self._folded.get(name.lower(), "")
+        return name if name in self._names else self._folded.get(name.lower(), "")
 
 
 def is_vendor_or_class(name: str) -> bool:

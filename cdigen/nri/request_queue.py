@@ -49,6 +49,7 @@ _OWN_OUTCOMES = frozenset(("inject", "refuse"))
 _BY_OTHER_INSTANCE = IgnoredRequest(
     cause="served", text="another instance of cdigen has injected the devices of the container"
 )
+_NOTHING = injection.InjectionResult(outcome="nothing")
 _REMOVED = "the container would start without {}, which another instance of cdigen has injected"
 _STOPPING = "the plugin is stopping"
 _LATE = "the devices of this host could not be read within {:.2g} s"
@@ -135,7 +136,7 @@ class RequestQueue:
             if requests_devices(pod, container):
                 self._refuse(pending, shared.problem, cause="configuration")
             else:
-                self._pass(pending)
+                self._respond(pending, _NOTHING)
             return True
         context = shared.context
         if (
@@ -143,7 +144,7 @@ class RequestQueue:
             and shared.policy is not None
             and not needs_decision(pod, container, shared.policy)
         ):
-            self._pass(pending)
+            self._respond(pending, _NOTHING)
             return True
         return context is not None and self._is_answered(pending, context)
 
@@ -179,12 +180,12 @@ class RequestQueue:
         )
         self._report(request, result, 0.0)
 
-    def _pass(self, pending: _PendingRequest) -> None:
-        """Respond without changes and without reading the context."""
+    def _respond(self, pending: _PendingRequest, result: InjectionResult) -> None:
+        """Respond with RESULT, which depends on no context."""
         if isinstance(pending.request, ValidateAdjustment):
-            self._send_validation(pending.request, "")
+            self._send_validation(pending.request, result.reason)
         else:
-            self._finish(pending.request, pending, injection.InjectionResult(outcome="nothing"))
+            self._finish(pending.request, pending, result)
 
     def _wait(self, pending: _PendingRequest) -> None:
         if self._is_closed:
@@ -330,10 +331,7 @@ class RequestQueue:
             )
 
     def _refuse(self, pending: _PendingRequest, reason: str, cause: str = "late") -> None:
-        if isinstance(pending.request, ValidateAdjustment):
-            self._send_validation(pending.request, reason)
-        else:
-            self._finish(pending.request, pending, injection.refuse_container(cause, reason))
+        self._respond(pending, injection.refuse_container(cause, reason))
 
     def _runtime_abilities(self) -> Abilities:
         # This error cannot occur, because the session refuses every request before Configure.

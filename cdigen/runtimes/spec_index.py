@@ -7,6 +7,7 @@ kind without changed files stays the same object.
 
 from __future__ import annotations
 
+from functools import cached_property
 from types import MappingProxyType
 
 from cdigen.model.names import NameSet, natural_key
@@ -127,20 +128,17 @@ class SpecIndex:
         self.kinds = kinds
         # The files by their id(), in the order in which they are read.
         self._files = files
-        self._devices: tuple[tuple[str, str], ...] | None = None
 
-    @property
+    @cached_property
     def devices(self) -> tuple[tuple[str, str], ...]:
         """Pairs of a qualified name that resolves and the path of its file, in natural order."""
-        if self._devices is None:
-            found = {
-                f"{kind}={name}": index.specs.of(name)[-1].path
-                for kind, index in self.kinds.items()
-                for name in index.specs
-                if name not in index.conflicts
-            }
-            self._devices = tuple(sorted(found.items(), key=lambda pair: natural_key(pair[0])))
-        return self._devices
+        found = {
+            f"{kind}={name}": index.specs.of(name)[-1].path
+            for kind, index in self.kinds.items()
+            for name in index.specs
+            if name not in index.conflicts
+        }
+        return tuple(sorted(found.items(), key=lambda pair: natural_key(pair[0])))
 
     def file(self, device: str) -> SpecFile | None:
         """Return the file whose definition of DEVICE is used; None if DEVICE does not resolve.

@@ -144,10 +144,6 @@ def _advise_hook(value: object, path: str, out: list[Finding]) -> bool:
     return True
 
 
-def _good(_value: object, _path: str, _out: list[Finding]) -> bool:
-    return True
-
-
 def _net_devices(value: object, path: str, out: list[Finding]) -> bool:
     good = _NET_DEVICES(value, path, out)
     for field in ("hostInterfaceName", "name"):
@@ -245,7 +241,7 @@ _RDT = Shape(
         "enableMBM": _removed,
     }
 )
-_NET_DEVICES = list_of(_entry(_NET_DEVICE, _good))
+_NET_DEVICES = list_of(_entry(_NET_DEVICE, lambda _value, _path, _out: True))
 _EDITS = Shape(
     fields={
         "env": list_of(check_env_entry),

@@ -28,7 +28,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from cdigen.store.directory import Directory
@@ -103,10 +103,7 @@ def read(state_dir: str) -> tuple[State, tuple[Finding, ...]]:
 
 def read_only(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
     """Return the same as ``read`` for a state directory that is already open."""
-    state, reason = _read(directory)
-    if not reason:
-        return state, ()
-    return state, (_damaged(directory, reason, "the next write moves it aside"),)
+    return _read(directory, lambda: "the next write moves it aside")
 
 
 def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
@@ -115,10 +112,7 @@ def read_for_update(directory: Directory) -> tuple[State, tuple[Finding, ...]]:
     A damaged file is not JSON, has another schema, or is not a regular file. Then the state is empty. Raises
     StoreError if the file cannot be read or moved.
     """
-    state, reason = _read(directory)
-    if not reason:
-        return state, ()
-    return state, (_damaged(directory, reason, f"moved aside as {_DOCUMENT.move_aside(directory)}"),)
+    return _read(directory, lambda: f"moved aside as {_DOCUMENT.move_aside(directory)}")
 
 
 def write(directory: Directory, state: State) -> None:
@@ -133,13 +127,13 @@ def write(directory: Directory, state: State) -> None:
     _DOCUMENT.write(directory, home=directory.real, specs=specs)
 
 
-def _read(directory: Directory) -> tuple[State, str]:
-    # The second value is the damage. It is empty if the file is valid or does not exist.
+def _read(directory: Directory, treat: Callable[[], str]) -> tuple[State, tuple[Finding, ...]]:
+    # TREAT returns the text about the treatment of a damaged file.
     try:
         found = _DOCUMENT.read(directory)
     except DamagedFile as error:
-        return State(), str(error)
-    return _state(found, directory.real) if found else State(), ""
+        return State(), (_damaged(directory, str(error), treat()),)
+    return _state(found, directory.real) if found else State(), ()
 
 
 def _state(found: Mapping[str, Any], home: str) -> State:

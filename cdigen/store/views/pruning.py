@@ -139,12 +139,9 @@ def _judge(views_dir: Directory, specs: _Specs, proc: str, now: float) -> tuple[
             reasons[name] = f"process {tables.processes[name]} has it mounted"
         elif tables is not None:
             reasons[name] = tables.problem
+    unused = "no spec or volume names it, no process has it mounted"
     return tuple(
-        PrunedView(name=name, result="kept", reason=text)
-        if text
-        else PrunedView(
-            name=name, result="removable", reason="no spec or volume names it, no process has it mounted"
-        )
+        PrunedView(name=name, result="kept" if text else "removable", reason=text or unused)
         for name, text in reasons.items()
     )
 
