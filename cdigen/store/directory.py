@@ -23,6 +23,7 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
 SPEC_DIRECTORY = "spec directory"
 STATE_DIRECTORY = "state directory"
@@ -61,16 +62,13 @@ def clean_path(path: str, *, what: str = SPEC_DIRECTORY) -> str:
     return "/" + posixpath.normpath(path).lstrip("/")
 
 
-@contextmanager
-def open_or_create(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Directory]:
-    """Yield the open directory PATH, and make missing folders with mode 0755.
+def open_or_create(path: str, *, what: str = SPEC_DIRECTORY) -> AbstractContextManager[Directory]:
+    """Return the context of the open directory PATH, and make missing folders with mode 0755.
 
     Raises StoreError if a component is not a directory, or cannot be made or opened, or the last component is
     a symlink.
     """
-    path = clean_path(path, what=what)
-    with _opened(path, what=what, create=True) as directory:
-        yield directory
+    return _opened(path, what=what, create=True)
 
 
 @contextmanager
@@ -79,7 +77,6 @@ def open_existing(path: str, *, what: str = SPEC_DIRECTORY) -> Iterator[Director
 
     Raises the same errors as ``open_or_create``.
     """
-    path = clean_path(path, what=what)
     with ExitStack() as stack:
         try:
             directory = stack.enter_context(_opened(path, what=what, create=False))
@@ -151,7 +148,8 @@ def reopen(directory: Directory, *, what: str = "the folder") -> Iterator[Direct
 
 @contextmanager
 def _opened(path: str, *, what: str, create: bool) -> Iterator[Directory]:
-    # FileNotFoundError is raised only if CREATE is false. All other errors become a StoreError.
+    # FileNotFoundError is raised only if CREATE is false. All other errors of the system become a StoreError.
+    path = clean_path(path, what=what)
     try:
         fd, real = pathwalk.to_folder(path, create=create)
     except pathwalk.Blocked as blocked:

@@ -75,7 +75,7 @@ def context_of(host: HostState, settings: Settings, before: DecisionContext | No
     return DecisionContext(
         host=host,
         policy=policy_of(settings),
-        names=DeviceNames.by_kind(specs.names, lambda name: specs.resolve(name).reason),
+        names=DeviceNames(specs.names, lambda name: specs.resolve(name).reason),
         host_gpus=host_gpus,
         injects_raw=injects_raw(settings),
         nodes=Root(host.sources.host),

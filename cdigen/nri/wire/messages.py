@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from cdigen.model.strict import as_json
 from cdigen.nri.pods import (
     Adjustment,
     AdjustmentOwners,
@@ -338,7 +339,7 @@ def _adjustment_fields(adjustment: Adjustment) -> dict[str, object]:
     fields: dict[str, object] = {
         "annotations": adjustment.annotations,
         "env": [{"key": key, "value": value} for key, value in adjustment.env.items()],
-        "mounts": [_mount_fields(mount) for mount in adjustment.mounts],
+        "mounts": as_json(adjustment.mounts),
         "cdi_devices": [{"name": name} for name in adjustment.cdi_devices],
     }
     if adjustment.hooks:
@@ -346,15 +347,6 @@ def _adjustment_fields(adjustment: Adjustment) -> dict[str, object]:
     if adjustment.devices:
         fields["linux"] = {"devices": [_device_fields(device) for device in adjustment.devices]}
     return fields
-
-
-def _mount_fields(mount: ContainerMount) -> dict[str, object]:
-    return {
-        "destination": mount.destination,
-        "type": mount.type,
-        "source": mount.source,
-        "options": mount.options,
-    }
 
 
 def _hooks_fields(hooks: tuple[ContainerHook, ...]) -> dict[str, list[object]]:

@@ -13,7 +13,7 @@ import re
 from cdigen.host.root import DEFAULT_LIMIT, reason, shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.documents import parse_json, parse_toml
+from cdigen.runtimes.documents import parse_toml
 from cdigen.runtimes.users import ROOT, may_read
 from cdigen.value import frozen
 
@@ -103,10 +103,14 @@ class ConfigFiles:
             message += f"; {self.consequence}"
         self.findings.append(Finding(severity=severity, rule=rule, path=path, message=message, hint=hint))
 
-    def _document(
-        self, path: str, parse: Callable[[bytes, str], dict[str, Any]], *, is_needed: bool
+    def document(
+        self,
+        path: str,
+        parse: Callable[[bytes, str], dict[str, Any]] = parse_toml,
+        *,
+        is_needed: bool = False,
     ) -> dict[str, Any] | None:
-        """Return the document in PATH; None if PATH is missing or invalid.
+        """Return the document in PATH, by default in TOML; None if PATH is missing or invalid.
 
         An invalid file is a finding. A missing file is a finding only if IS_NEEDED is true.
         """
@@ -134,17 +138,6 @@ class ConfigFiles:
         self.files.append(path)
         self._texts[path] = data.decode()
         return document
-
-    def toml(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
-        """Return the document in the TOML file PATH; None if PATH is missing or invalid."""
-        return self._document(path, parse_toml, is_needed=is_needed)
-
-    def json(self, path: str, *, is_needed: bool = False) -> dict[str, Any] | None:
-        """Return the object in the JSON file PATH; None if PATH is missing or invalid.
-
-        An empty file is an empty object.
-        """
-        return self._document(path, parse_json, is_needed=is_needed)
 
     def is_missing(self, path: str) -> bool:
         """Return whether PATH is missing; an inaccessible file is not missing."""

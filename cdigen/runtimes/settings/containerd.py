@@ -123,7 +123,7 @@ def address(host: Root, started: Command) -> str:
     option = started.values("--address", "-a")[-1:]
     sources = ConfigFiles(host, "")
     main = (*started.values("--config", "-c")[-1:], FILE)[0]
-    found = "" if option else sources.table(main, sources.toml(main) or {}, "grpc").get("address")
+    found = "" if option else sources.table(main, sources.document(main) or {}, "grpc").get("address")
     return str((*option, *((found,) if isinstance(found, str) and found else ()), ADDRESS)[0])
 
 
@@ -146,7 +146,7 @@ def _load(sources: ConfigFiles, main: str, *, is_needed: bool) -> list[_File]:
         if path in read:
             continue
         read.add(path)
-        document = sources.toml(path, is_needed=needed)
+        document = sources.document(path, is_needed=needed)
         if document is not None:
             file = _file(sources, path, document)
             files.append(file)

@@ -43,7 +43,7 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
     set_by: dict[str, str] = {}
     registered: list[tuple[str, object, object]] = []
     for path in (main, *_below(sources, folder)):
-        document = sources.toml(path, is_needed=path != main or bool(named)) or {}
+        document = sources.document(path, is_needed=path != main or bool(named)) or {}
         runtime = sources.table(path, document, "crio", "runtime")
         if "cdi_spec_dirs" in runtime:
             listed = sources.strings(path, "cdi_spec_dirs", runtime["cdi_spec_dirs"])

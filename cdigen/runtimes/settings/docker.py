@@ -8,7 +8,7 @@ with a file that it cannot parse. dockerd also does not start if the file and an
 from __future__ import annotations
 
 from cdigen.host.root import shown
-from cdigen.runtimes.documents import lookup
+from cdigen.runtimes.documents import lookup, parse_json
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
 from cdigen.runtimes.settings.oci_runtimes import oci_runtimes
@@ -37,7 +37,7 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     line = command(host, UNIT, folders)
     named = line.values("--config-file")[-1:]
     file = named[0] if named else f"{user.config_home}/docker/daemon.json" if user else FILE
-    document = sources.json(file, is_needed=bool(named)) or {}
+    document = sources.document(file, parse_json, is_needed=bool(named)) or {}
     _check_names(sources, file, document, release)
     values, set_by = _values(sources, file, document, line)
     dirs = values.get(_DIRS)

@@ -40,7 +40,7 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
     is_settable = has_cdi and not behaves("podman", release, RuntimeBehaviour.FIXED_SPEC_DIRS)
     appends = False
     for path, is_needed in _files(sources, release, user, home, environment):
-        document = sources.toml(path, is_needed=is_needed)
+        document = sources.document(path, is_needed=is_needed)
         engine = sources.table(path, document or {}, "engine")
         if _KEY not in engine or not is_settable:
             continue

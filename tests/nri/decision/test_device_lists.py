@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.nri.device_names import device_names
 from support.nri.host import COMPUTE, KINDS, UUID, allowed, container, content, inventory, outcome
 from support.nri.host import host_gpus as host_gpus_by
 
 from cdigen.model.inventory import HostNode
-from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.value import replace
 
 NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia0")
 WITH_NODES = container(f"NVIDIA_VISIBLE_DEVICES={UUID}", devices=NODES)
 FILES = ("nvidia.com/gpu=none", "nvidia.com/gpu-compute=none")
-NAMES = DeviceNames([*(f"{kind}={name}" for kind, names in KINDS.items() for name in names), *FILES])
+NAMES = device_names([*(f"{kind}={name}" for kind, names in KINDS.items() for name in names), *FILES])
 
 
 def test_a_container_with_gpu_nodes_gets_the_drivers_files() -> None:
@@ -70,7 +70,7 @@ def test_an_injected_gpu_includes_the_drivers_files() -> None:
     gpus = (replace(first, **nodes[0]), replace(second, **nodes[1]))
     host_gpus = host_gpus_by(content(inventory(accelerators=gpus)))
     asked = {"devices.cdigen.dev": "nvidia.com/gpu=0,nvidia.com/gpu=1"}
-    names = DeviceNames([*FILES, "nvidia.com/gpu=0", "nvidia.com/gpu=1"])
+    names = device_names([*FILES, "nvidia.com/gpu=0", "nvidia.com/gpu=1"])
     found = outcome(pod_annotations=asked, here=container(devices=NODES), names=names, host_gpus=host_gpus)
     assert found.devices == ("nvidia.com/gpu=1",)
 
@@ -138,5 +138,5 @@ def test_a_privileged_container_gets_the_requested_gpu() -> None:
 
 
 def test_the_request_all_does_not_include_the_device_none() -> None:
-    names = DeviceNames(["nvidia.com/gpu=none", f"nvidia.com/gpu={UUID}"])
+    names = device_names(["nvidia.com/gpu=none", f"nvidia.com/gpu={UUID}"])
     assert outcome("NVIDIA_VISIBLE_DEVICES=all", names=names).devices == (f"nvidia.com/gpu={UUID}",)

@@ -7,10 +7,10 @@ variables of these devices. Only containerd from 2.3 on reports the names of the
 """
 
 import pytest
+from support.nri.device_names import device_names
 from support.nri.host import DEVICES, LISTS, UUID, allowed, container, listing, outcome
 
 from cdigen.config import AllowRule
-from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container
 from cdigen.value import replace
 
@@ -18,7 +18,7 @@ VISIBLE = "NVIDIA_VISIBLE_DEVICES"
 OWN = "k8s.device-plugin.nvidia.com"
 # The nodes that the option PASS_DEVICE_SPECS adds. CDI devices add the same nodes.
 NODES = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia0")
-NAMES = DeviceNames((*DEVICES, "nvidia.com/gpu=none", f"{OWN}/gpu={UUID}"))
+NAMES = device_names((*DEVICES, "nvidia.com/gpu=none", f"{OWN}/gpu={UUID}"))
 GPU, CHANNEL = f"nvidia.com/gpu={UUID}", "nvidia.com/imex-channel=7"
 GDS, MOFED, GDRCOPY = (f"nvidia.com/{name}=all" for name in ("gds", "mofed", "gdrcopy"))
 GATED = ("NVIDIA_GDS=enabled", "NVIDIA_MOFED=enabled", "NVIDIA_GDRCOPY=enabled")
@@ -136,7 +136,7 @@ def test_each_strategy_injects_the_allocated_device_once(
     "here", [allocated(f"{VISIBLE}={UUID}", *GATED), allocated(f"{VISIBLE}={LISTS}", *GATED, mounts=(UUID,))]
 )
 def test_a_switch_variable_of_the_device_plugin_is_ignored_if_its_kind_has_no_spec(here: Container) -> None:
-    names = DeviceNames(name for name in DEVICES if name.startswith("nvidia.com/gpu="))
+    names = device_names(name for name in DEVICES if name.startswith("nvidia.com/gpu="))
     decision = outcome(here=here, names=names)
     assert (decision.devices, [ignored.cause for ignored in decision.ignored_requests]) == (
         (GPU,),

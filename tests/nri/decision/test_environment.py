@@ -5,6 +5,7 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.nri.device_names import device_names
 from support.nri.host import COMPUTE, DEVICES, MIG, UUID, UUID1, devices, outcome
 
 from cdigen.config import GpuKind
@@ -12,7 +13,6 @@ from cdigen.model.profile import CAPABILITIES
 from cdigen.nri.decision.request import environment
 from cdigen.nri.decision.request.host_gpus import HostGpus
 from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
-from cdigen.nri.decision.request.select import DeviceNames
 
 GPU = "nvidia.com/gpu"
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
@@ -31,14 +31,14 @@ def test_all_replaces_the_list_at_any_position(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["void", "all,void", "void,all", "all,none,void", "0,void"])
 def test_void_overrides_none_and_none_overrides_all(value: str) -> None:
-    names = DeviceNames((*DEVICES, f"{GPU}=none"))
+    names = device_names((*DEVICES, f"{GPU}=none"))
     assert devices(f"{VISIBLE}={value}", names=names) == ()
     asked = f"{VISIBLE}={value.replace('void', 'none')}"
     assert devices(asked, names=names) == (f"{GPU}=none",)
 
 
 def test_all_requests_every_device_once_if_no_device_is_called_all() -> None:
-    names = DeviceNames(device for device in DEVICES if not device.endswith("=all"))
+    names = device_names(device for device in DEVICES if not device.endswith("=all"))
     assert devices(f"{VISIBLE}=all", names=names) == (f"{GPU}=0", f"{GPU}=1:0")
 
 
@@ -119,7 +119,7 @@ def test_the_smallest_kind_with_the_capabilities_is_chosen(value: str | None, ki
 
 
 def test_a_kind_without_a_spec_is_skipped() -> None:
-    names = DeviceNames(device for device in DEVICES if "gpu-compute" not in device)
+    names = device_names(device for device in DEVICES if "gpu-compute" not in device)
     assert devices(f"{VISIBLE}=0", names=names, gpu_kinds=COMPUTE) == (f"{GPU}=0",)
 
 
@@ -185,7 +185,7 @@ def test_a_switch_variable_applies_only_with_the_value_enabled_and_beside_a_gpu(
 
 @pytest.mark.parametrize("name", ["GDS", "MOFED", "GDRCOPY"])
 def test_a_switch_variable_is_ignored_if_its_kind_has_no_spec(name: str) -> None:
-    there = DeviceNames(each for each in DEVICES if not each.startswith(f"nvidia.com/{name.lower()}="))
+    there = device_names(each for each in DEVICES if not each.startswith(f"nvidia.com/{name.lower()}="))
     decision = outcome(f"{VISIBLE}=0", f"NVIDIA_{name}=enabled", names=there)
     assert (decision.devices, [ignored.cause for ignored in decision.ignored_requests]) == (
         (f"{GPU}=0",),

@@ -5,6 +5,7 @@ from time import process_time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.nri.device_names import device_names
 from support.nri.host import (
     AMD,
     DEVICES,
@@ -23,7 +24,6 @@ from support.nri.host import (
 from cdigen.nri.decision.limits.policy import needs_decision, requests_devices
 from cdigen.nri.decision.request import mounts
 from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
-from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container, ContainerMount
 from cdigen.value import replace
 
@@ -156,7 +156,7 @@ def test_switch_variables_apply_if_mounts_request_the_gpus() -> None:
 
 
 def test_other_vendors_variables_apply_beside_mounts_if_the_environment_is_permitted() -> None:
-    names = DeviceNames((*DEVICES, *AMD))
+    names = device_names((*DEVICES, *AMD))
     asked = (LISTED, "AMD_VISIBLE_DEVICES=1")
     assert devices(*asked, here=listing("0"), names=names) == (f"{GPU}=0", "amd.com/gpu=1")
     assert devices(*asked, here=listing("0"), names=names, allow=ONLY) == (f"{GPU}=0",)

@@ -7,12 +7,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from support.config_text import VALIDATOR, read, refusal
+from support.nri.device_names import device_names
 from support.nri.host import ALLOWED, DEVICES, POD, allowed, container, devices, listing, outcome, policy
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.profile import CAPABILITIES, Profile
 from cdigen.nri.decision.limits.policy import needs_decision, policy_of
-from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container
 from cdigen.value import replace
 
@@ -186,7 +186,7 @@ def test_a_rule_without_the_key_kinds_permits_the_configured_gpu_kinds() -> None
 
 
 def test_devices_of_claims_and_other_vendors_need_a_rule_with_their_kind() -> None:
-    names = DeviceNames([*DEVICES, "k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"])
+    names = device_names([*DEVICES, "k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"])
     for device in ("k8s.gpu.nvidia.com/claim=0b1c-gpu-0", "example.com/hostroot=all"):
         assert outcome(pod_annotations={"devices.cdigen.dev": device}, names=names).cause == "not_permitted"
         assert outcome(f"NVIDIA_VISIBLE_DEVICES={device}", names=names).cause == "not_permitted"

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.nri.device_names import device_names
 from support.nri.host import DEVICES, GPU_NAMES, UUID, allowed, container, outcome
 
 from cdigen.config import AllowRule, GpuKind, Settings
@@ -13,8 +14,8 @@ from cdigen.nri.decision.decide import InjectionDecision
 from cdigen.nri.decision.request.select import DeviceNames
 
 GPU, COMPUTE, GRAPHICS = "nvidia.com/gpu", "nvidia.com/gpu-compute", "nvidia.com/gpu-graphics"
-NARROWED = DeviceNames([*DEVICES, *(f"{GRAPHICS}={name}" for name in GPU_NAMES)])
-WHOLE_ONLY = DeviceNames(device for device in DEVICES if not device.startswith(COMPUTE))
+NARROWED = device_names([*DEVICES, *(f"{GRAPHICS}={name}" for name in GPU_NAMES)])
+WHOLE_ONLY = device_names(device for device in DEVICES if not device.startswith(COMPUTE))
 VISIBLE = "NVIDIA_VISIBLE_DEVICES=0"
 OWN = "devices.cdigen.dev"
 
@@ -79,7 +80,7 @@ def test_other_requested_gpus_have_the_kind_of_the_qualified_name() -> None:
 
 
 def test_the_capabilities_determine_the_kind_of_the_device_none() -> None:
-    names = DeviceNames([*DEVICES, *(f"{kind}=none" for kind in (GPU, COMPUTE, GRAPHICS))])
+    names = device_names([*DEVICES, *(f"{kind}=none" for kind in (GPU, COMPUTE, GRAPHICS))])
     assert found("NVIDIA_VISIBLE_DEVICES=none", names=names).devices == (f"{COMPUTE}=none",)
     everything = found("NVIDIA_VISIBLE_DEVICES=none", "NVIDIA_DRIVER_CAPABILITIES=all", names=names)
     assert everything.devices == (f"{GPU}=none",)
@@ -87,13 +88,13 @@ def test_the_capabilities_determine_the_kind_of_the_device_none() -> None:
 
 @pytest.mark.parametrize(("capabilities", "kind"), [("", COMPUTE), ("graphics", GRAPHICS), ("all", GPU)])
 def test_nodes_from_a_device_plugin_get_the_files_of_the_capabilities(capabilities: str, kind: str) -> None:
-    names = DeviceNames([*DEVICES, *(f"{kind}=none" for kind in (GPU, COMPUTE, GRAPHICS))])
+    names = device_names([*DEVICES, *(f"{kind}=none" for kind in (GPU, COMPUTE, GRAPHICS))])
     env = (VISIBLE, f"NVIDIA_DRIVER_CAPABILITIES={capabilities}")
     assert found(*env, names=names, nodes=("/dev/nvidia0",)).devices == (f"{kind}=none",)
 
 
 def test_the_whole_driver_is_injected_if_the_capability_kind_has_no_device_none() -> None:
-    names = DeviceNames([*DEVICES, f"{GPU}=none"])
+    names = device_names([*DEVICES, f"{GPU}=none"])
     assert found("NVIDIA_VISIBLE_DEVICES=none", names=names).devices == (f"{GPU}=none",)
 
 
@@ -102,7 +103,7 @@ def test_the_whole_driver_is_injected_if_no_capability_kind_has_a_spec() -> None
 
 
 def test_the_whole_driver_is_injected_if_the_capability_kind_lacks_the_gpu() -> None:
-    names = DeviceNames([*(d for d in DEVICES if not d.startswith(COMPUTE)), f"{COMPUTE}=7"])
+    names = device_names([*(d for d in DEVICES if not d.startswith(COMPUTE)), f"{COMPUTE}=7"])
     assert found(VISIBLE, names=names).devices == (f"{GPU}=0",)
 
 
@@ -136,7 +137,7 @@ def test_gpu_kinds_with_the_default_kind_include_its_capability_kinds() -> None:
         GpuKind(kind=GPU),
         GpuKind(kind="nvidia.com/gpu-video", capabilities=("compute", "utility", "video")),
     )
-    names = DeviceNames([*DEVICES, "nvidia.com/gpu-video=0", "example.com/gpu=0"])
+    names = device_names([*DEVICES, "nvidia.com/gpu-video=0", "example.com/gpu=0"])
     assert found(VISIBLE, gpu_kinds=named, names=names).devices == (f"{COMPUTE}=0",)
     video = found(VISIBLE, "NVIDIA_DRIVER_CAPABILITIES=video", gpu_kinds=named, names=names)
     assert video.devices == ("nvidia.com/gpu-video=0",)

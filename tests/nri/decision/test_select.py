@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from support.nri.device_names import device_names
 from support.nri.host import COMPUTE, DEVICES, HOST_GPUS, allowed, devices, outcome
 from support.nri.plugin import Host
 
@@ -22,7 +23,7 @@ def item(token: str, kind: str = "", *, qualified: bool = False) -> DeviceReques
 
 
 def test_devices_have_the_order_of_the_requests_whatever_their_kinds() -> None:
-    names = DeviceNames((*DEVICES, "example.com/nic=eth0"))
+    names = device_names((*DEVICES, "example.com/nic=eth0"))
     items = (
         item("eth0", "example.com/nic", qualified=True),
         item("1:0"),
@@ -40,7 +41,7 @@ def test_devices_have_the_order_of_the_requests_whatever_their_kinds() -> None:
 
 
 def test_gpus_come_from_the_first_kind_that_has_all_requested_gpus() -> None:
-    names = DeviceNames(["nvidia.com/gpu-compute=0", "nvidia.com/gpu=0", "nvidia.com/gpu=1:0"])
+    names = device_names(["nvidia.com/gpu-compute=0", "nvidia.com/gpu=0", "nvidia.com/gpu=1:0"])
     kinds = ("nvidia.com/gpu-compute", "nvidia.com/gpu")
     assert [
         choice.device
@@ -49,7 +50,7 @@ def test_gpus_come_from_the_first_kind_that_has_all_requested_gpus() -> None:
 
 
 def test_a_qualified_name_is_used_literally() -> None:
-    names = DeviceNames(["example.com/nic=Eth0"])
+    names = device_names(["example.com/nic=Eth0"])
     asked = {"devices.cdigen.dev": "example.com/nic=eth0"}
     assert outcome(pod_annotations=asked, names=names, allow=EVERY).cause == "unknown_device"
 
@@ -66,23 +67,23 @@ def test_all_replaces_the_single_gpus_of_its_kind() -> None:
         "devices.cdigen.dev": "nvidia.com/gpu=0,nvidia.com/gds=all,nvidia.com/gpu=all,nvidia.com/gpu=1:0"
     }
     assert devices(pod_annotations=asked) == ("nvidia.com/gds=all", "nvidia.com/gpu=all")
-    names = DeviceNames(["example.com/nic=all", "example.com/nic=a"])
+    names = device_names(["example.com/nic=all", "example.com/nic=a"])
     items = tuple(item(name, "example.com/nic", qualified=True) for name in ("all", "a"))
     assert len(choose(items, gpu_kinds=(), names=names, host_gpus=HOST_GPUS)) == 2
 
 
 def test_a_gpu_request_without_a_spec_is_refused() -> None:
-    refused = outcome(ALL, names=DeviceNames(()))
+    refused = outcome(ALL, names=device_names(()))
     assert (refused.cause, "no spec of nvidia.com/gpu" in refused.reason) == ("unknown_device", True)
 
 
 def test_a_request_for_all_devices_of_a_kind_with_too_many_devices_is_refused() -> None:
-    names = DeviceNames(f"nvidia.com/gpu={number}" for number in range(300))
+    names = device_names(f"nvidia.com/gpu={number}" for number in range(300))
     assert outcome(ALL, names=names).cause == "too_much"
 
 
 def test_the_reason_of_a_refusal_has_six_names_and_the_number_of_further_names() -> None:
-    names = DeviceNames(f"nvidia.com/gpu={number}" for number in range(64))
+    names = device_names(f"nvidia.com/gpu={number}" for number in range(64))
     reason = outcome("NVIDIA_VISIBLE_DEVICES=64", names=names).reason
     assert "nvidia.com/gpu has 0, 1, 2, 3, 4, 5 and 58 more" in reason
 
@@ -101,7 +102,7 @@ def test_names_and_reasons_match_the_runtimes_view_of_the_specs(tmp_path: Path) 
     for file in ("b.json", "c.json"):
         here.write_spec(["0"], kind="nvidia.com/other", file=file)
     view = scan(("/run/cdi",), Root(str(here.root)), library="1.0.1")
-    names = DeviceNames.by_kind(view.names, lambda name: view.resolve(name).reason)
+    names = DeviceNames(view.names, lambda name: view.resolve(name).reason)
     assert devices("NVIDIA_VISIBLE_DEVICES=0", names=names) == ("nvidia.com/gpu=0",)
     refused = outcome(pod_annotations={"devices.cdigen.dev": "nvidia.com/other=0"}, names=names, allow=EVERY)
     assert "both define the device" in refused.reason
@@ -110,7 +111,7 @@ def test_names_and_reasons_match_the_runtimes_view_of_the_specs(tmp_path: Path) 
 
 
 def test_only_qualified_names_are_case_sensitive() -> None:
-    names = DeviceNames(["nvidia.com/gpu=GPU-A"])
+    names = device_names(["nvidia.com/gpu=GPU-A"])
     assert (
         names.find("nvidia.com/gpu", "gpu-a")
         == names.find("nvidia.com/gpu", "GPU-A", in_any_case=False)

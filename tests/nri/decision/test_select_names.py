@@ -1,6 +1,7 @@
 """GPU requests by the prefix of a UUID, and by the kind of NVIDIA's runtime (`runtime.nvidia.com/gpu`)."""
 
 import pytest
+from support.nri.device_names import device_names
 from support.nri.host import (
     DEVICES,
     HOST_GPUS,
@@ -18,7 +19,6 @@ from support.nri.host import (
 )
 
 from cdigen.nri.decision.request.host_gpus import HostGpus
-from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.value import replace
 
 GPU, RUNTIME = "nvidia.com/gpu", "runtime.nvidia.com/gpu"
@@ -56,7 +56,7 @@ def test_the_prefix_of_a_uuid_matches_a_gpu(value: str, index: str, uuid: str, g
 
 @pytest.mark.parametrize("gpus", [twins(), UNKNOWN], ids=["inventory", "none"])
 def test_an_ambiguous_uuid_prefix_is_refused_with_the_candidates(gpus: HostGpus) -> None:
-    names = DeviceNames((*DEVICES, f"{GPU}={TWIN}"))
+    names = device_names((*DEVICES, f"{GPU}={TWIN}"))
     decision = outcome(f"{VISIBLE}={UUID[:12]}", host_gpus=gpus, names=names)
     assert (decision.outcome, decision.cause) == ("refuse", "unknown_device")
     assert [
@@ -84,7 +84,7 @@ def test_two_prefixes_of_one_gpu_inject_it_once() -> None:
 def test_a_device_name_has_priority_over_a_uuid_prefix() -> None:
     """In this kind, gpu-3 is a complete name. It does not request GPU 0, whose UUID is GPU-3c7f6a52-..."""
     kind = "k8s.gpu.nvidia.com/device"
-    names = DeviceNames((*DEVICES, f"{kind}=gpu-3", f"{kind}=0"))
+    names = device_names((*DEVICES, f"{kind}=gpu-3", f"{kind}=0"))
     device = {OWN: f"{kind}=0,{kind}=gpu-3"}
     allow = allowed(kinds=(kind,))
     assert devices(pod_annotations=device, names=names, allow=allow) == (f"{kind}=0", f"{kind}=gpu-3")

@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cost import calls
+from support.nri.device_names import device_names
 from support.nri.host import DEVICES, POD, allowed, container, devices, outcome, policy
 from support.nri.vendor_kinds import KINDS, VARIABLES, spec
 from support.paths import REPOSITORY
 
 from cdigen.config import Settings
 from cdigen.nri.decision.limits.policy import needs_decision, policy_of, requests_devices
-from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.decision.request.vendor_variables import vendor_variables_of
 from cdigen.vendors.registry import visible_devices
 
@@ -129,7 +129,7 @@ def test_a_qualified_name_without_a_spec_is_refused() -> None:
 )
 def test_a_variable_uses_the_first_existing_and_permitted_kind(variable: str, second: str) -> None:
     first = KINDS[variable]
-    both = DeviceNames([f"{first}=1", f"{second}=1"])
+    both = device_names([f"{first}=1", f"{second}=1"])
     for kinds in ((first, second), ("*",)):
         assert devices(f"{variable}=1", names=spec(second), allow=allowed(kinds=kinds)) == (f"{second}=1",)
         assert devices(f"{variable}=1", names=both, allow=allowed(kinds=kinds)) == (f"{first}=1",)
@@ -153,7 +153,7 @@ def test_devices_of_claims_need_a_rule_with_their_kind() -> None:
             ["not_permitted"],
         )
     # A spec for claims (ascend.com/npu) does not change a request if huawei.com/npu has a spec as well.
-    both = DeviceNames(["ascend.com/npu=0", "huawei.com/npu=0"])
+    both = device_names(["ascend.com/npu=0", "huawei.com/npu=0"])
     assert devices("ASCEND_VISIBLE_DEVICES=0", names=both) == ("huawei.com/npu=0",)
     qualified = "ascend.com/npu=0"
     assert outcome(f"ASCEND_VISIBLE_DEVICES={qualified}", names=both).cause == "not_permitted"
@@ -163,7 +163,7 @@ def test_devices_of_claims_need_a_rule_with_their_kind() -> None:
 
 
 def test_variables_of_two_vendors_apply_independently() -> None:
-    there = DeviceNames([*DEVICES, "amd.com/gpu=0", "huawei.com/npu=0"])
+    there = device_names([*DEVICES, "amd.com/gpu=0", "huawei.com/npu=0"])
     env = ("ASCEND_VISIBLE_DEVICES=0", "AMD_VISIBLE_DEVICES=0", "NVIDIA_VISIBLE_DEVICES=0")
     assert set(devices(*env, names=there)) == {"nvidia.com/gpu=0", "amd.com/gpu=0", "huawei.com/npu=0"}
     env = ("ASCEND_VISIBLE_DEVICES=0", "AMD_VISIBLE_DEVICES=void", "NVIDIA_VISIBLE_DEVICES=void")
@@ -222,7 +222,7 @@ def test_tpu_visible_chips_overrides_tpu_visible_devices(env: tuple[str, ...], n
     ],
 )
 def test_variables_that_only_select_devices_request_no_device(name: str) -> None:
-    there = DeviceNames(f"{kind}=0" for kind in KINDS.values())
+    there = device_names(f"{kind}=0" for kind in KINDS.values())
     decision = outcome(f"{name}=0", names=there)
     assert (decision.outcome, decision.ignored_requests) == ("nothing", ())
 

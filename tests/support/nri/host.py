@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from support.nri.device_names import device_names
 
 from cdigen.config import AllowRule, GpuKind, NriConfig, Settings
 from cdigen.model.inventory import Accelerator, Driver, Inventory, Partition
@@ -11,10 +13,12 @@ from cdigen.model.inventory_json import to_document
 from cdigen.nri.decision.decide import InjectionDecision, decide
 from cdigen.nri.decision.limits.policy import InjectionPolicy, policy_of
 from cdigen.nri.decision.request.host_gpus import VENDOR, HostGpus, host_gpus_of
-from cdigen.nri.decision.request.select import DeviceNames
 from cdigen.nri.pods import Container, ContainerMount, Pod
 from cdigen.service.host_state import parse_inventory
 from cdigen.value import replace
+
+if TYPE_CHECKING:
+    from cdigen.nri.decision.request.select import DeviceNames
 
 DRIVER = "550.163.01"
 UUID = "GPU-3c7f6a52-9b1d-4e08-a2c4-5d6e7f8091a2"
@@ -79,7 +83,7 @@ def host_gpus(found: bytes | None, *, running_driver: str = "", has_daemon: bool
 
 
 HOST_GPUS = host_gpus(content())
-NAMES = DeviceNames(DEVICES)
+NAMES = device_names(DEVICES)
 POD = Pod(id="p", name="pod", namespace="ml", runtime_handler="runc", labels={"team": "a"}, annotations={})
 ALLOWED = (AllowRule(namespaces=("ml",)),)
 # The folder in which NVIDIA's device plugin mounts /dev/null (internal/plugin/server.go).

@@ -1,5 +1,7 @@
 """The variables of vendors other than NVIDIA, and specs of their kinds."""
 
+from support.nri.device_names import device_names
+
 from cdigen.nri.decision.request.select import DeviceNames
 
 # Variable -> the kind that it requests.
@@ -16,4 +18,4 @@ VARIABLES = [*KINDS]
 
 
 def spec(kind: str, *names: str) -> DeviceNames:
-    return DeviceNames(f"{kind}={name}" for name in names or ("0", "1", "2", "3"))
+    return device_names(f"{kind}={name}" for name in names or ("0", "1", "2", "3"))

@@ -134,10 +134,8 @@ def policy_of(settings: Settings) -> InjectionPolicy:
     If SETTINGS have no ``gpu_kinds``, the policy has the kinds of the profiles.
     """
     profiles = settings.effective_profiles
-    kinds, capability_kinds = (
-        settings.nri.gpu_kinds or _kinds_of(profiles),
-        _kinds_of(capability_profiles(profiles)),
-    )
+    kinds = settings.nri.gpu_kinds or _kinds_of(profiles)
+    capability_kinds = _kinds_of(capability_profiles(profiles))
     return InjectionPolicy(settings.nri, kinds, vendor_variables_of(settings.vendors), capability_kinds)
 
 

@@ -15,7 +15,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from cdigen.nri.decision.request.device_request import DeviceRequest
     from cdigen.nri.decision.request.host_gpus import HostGpu, HostGpus
@@ -50,26 +50,13 @@ class Choice:
 class DeviceNames:
     """The fully qualified names of the devices that the runtime can resolve.
 
-    EXPLAIN returns the reason why the runtime cannot resolve a name.
+    KINDS maps each kind to its device names. EXPLAIN returns the reason why the runtime cannot resolve a
+    name.
     """
 
-    def __init__(self, devices: Iterable[str], explain: Callable[[str], str] = lambda _: "") -> None:
-        kinds: dict[str, set[str]] = {}
-        for device in devices:
-            kind, _, name = device.partition("=")
-            kinds.setdefault(kind, set()).add(name)
-        self._kinds = {kind: NameSet(names) for kind, names in kinds.items()}
+    def __init__(self, kinds: Mapping[str, NameSet], explain: Callable[[str], str]) -> None:
+        self._kinds = {kind: names for kind, names in kinds.items() if names}
         self._explain = explain
-
-    @classmethod
-    def by_kind(cls, kinds: Mapping[str, NameSet], explain: Callable[[str], str]) -> DeviceNames:
-        """Return the names in KINDS, which maps each kind to its device names.
-
-        The time for each kind is constant.
-        """
-        made = cls((), explain)
-        made._kinds = {kind: names for kind, names in kinds.items() if names}
-        return made
 
     def has_kind(self, kind: str) -> bool:
         """Return whether a device of KIND exists."""
