@@ -86,6 +86,13 @@ def rename_into_place(content: Staged, directory: Directory, name: str) -> None:
         os.rename(content.name, name, src_dir_fd=directory.fd, dst_dir_fd=directory.fd)
 
 
+def remove_file(directory: Directory, name: str) -> None:
+    """Remove the file NAME, which may be missing, and sync DIRECTORY. Raises StoreError if a call failed."""
+    with store_errors("cannot remove", directory.file(name)), suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory.fd)
+    fsync_directory(directory)
+
+
 def fsync_directory(directory: Directory) -> None:
     """Sync the entries of DIRECTORY to the disk. Raises StoreError if the storage failed."""
     try:
@@ -95,15 +102,17 @@ def fsync_directory(directory: Directory) -> None:
             raise store_error("cannot sync", directory.path, error) from error
 
 
-def sweep(directory: Directory) -> tuple[str, ...]:
-    """Remove the temporary files of ended writers, and return the sorted names of the removed files.
+def sweep(directory: Directory) -> None:
+    """Remove the temporary files of ended writers.
 
     The function removes only regular files that have a temporary name and belong to the user of this process.
     A file that cannot be removed stays and is harmless. The next write reports the error of the file system.
     """
     with store_errors("cannot list", directory.path):
         names = os.listdir(directory.fd)
-    return tuple(name for name in sorted(names) if TEMPORARY.fullmatch(name) and _removed(directory, name))
+    for name in names:
+        if TEMPORARY.fullmatch(name):
+            _remove(directory, name)
 
 
 def temporary_name(name: str) -> str:
@@ -152,14 +161,10 @@ def _fill(fd: int, content: bytes, mode: int) -> None:
     os.close(os.dup(fd))
 
 
-def _removed(directory: Directory, name: str) -> bool:
-    try:
-        with closing(os.open(name, _SWEEP_FLAGS, dir_fd=directory.fd)) as fd:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
-                return False
+def _remove(directory: Directory, name: str) -> None:
+    # An OSError means that a running writer holds the lock, or the file is missing or cannot be removed.
+    with suppress(OSError), closing(os.open(name, _SWEEP_FLAGS, dir_fd=directory.fd)) as fd:
+        status = os.fstat(fd)
+        if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(name, dir_fd=directory.fd)
-            return True
-    except OSError:  # a running writer holds the lock, or the file is missing or cannot be removed
-        return False

@@ -38,7 +38,9 @@ def publish(base: Path, content: bytes) -> specs.PublishedSpec:
 
 def sweep(path: str) -> tuple[str, ...]:
     with open_or_create(path) as directory:
-        return tempfiles.sweep(directory)
+        before = os.listdir(path)
+        tempfiles.sweep(directory)
+    return tuple(sorted({*before} - {*os.listdir(path)}))
 
 
 def is_ours(base: Path) -> bool:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.model.strict import many, string, typed_record
 from cdigen.store import tempfiles
-from cdigen.store.failures import store_error
 from cdigen.store.records.state_file import DamagedFile, StateFile
 from cdigen.value import frozen
 
@@ -58,13 +55,7 @@ def write(home: Directory, entries: tuple[RecordedFile, ...]) -> None:
 
     Raises StoreError if a system call failed.
     """
-    if not entries:
-        try:
-            os.unlink(FILE, dir_fd=home.fd)
-        except FileNotFoundError:
-            return
-        except OSError as error:
-            raise store_error("cannot remove", home.file(FILE), error) from error
-        tempfiles.fsync_directory(home)
-        return
-    _DOCUMENT.write(home, files=entries)
+    if entries:
+        _DOCUMENT.write(home, files=entries)
+    else:
+        tempfiles.remove_file(home, FILE)

@@ -18,7 +18,7 @@ from cdigen.model.errors import StoreError
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, open_owned, require_owned
 from cdigen.store.failures import store_error, store_errors
 from cdigen.store.lock import exclusive
-from cdigen.store.tempfiles import TEMPORARY, fsync_directory, temporary_name
+from cdigen.store.tempfiles import TEMPORARY, fsync_directory, remove_file, temporary_name
 from cdigen.store.views.folder import VIEW_NAME, VIEWS, host_path
 
 TYPE_CHECKING = False
@@ -30,8 +30,8 @@ VOLUMES = "volumes"
 VOLUME_DIRECTORY = "volume directory"
 
 
-def point_link(state_dir: str, name: str, view: str) -> bool:
-    """Make the volume NAME of STATE_DIR a link to VIEW, and return whether the link was changed.
+def point_link(state_dir: str, name: str, view: str) -> None:
+    """Make the volume NAME of STATE_DIR a link to VIEW.
 
     Raises StoreError if a system call failed, or a foreign file has the name NAME.
     """
@@ -40,16 +40,14 @@ def point_link(state_dir: str, name: str, view: str) -> bool:
         open_owned(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as volumes_dir,
     ):
         target = f"../{VIEWS}/{view}"
-        if _target(volumes_dir, name) == target:
-            return False
-        with exclusive(home):
-            _sweep(volumes_dir)
-            _exchange(volumes_dir, name, target)
-    return True
+        if _target(volumes_dir, name) != target:
+            with exclusive(home):
+                _sweep(volumes_dir)
+                _exchange(volumes_dir, name, target)
 
 
-def remove_link(state_dir: str, name: str) -> bool:
-    """Remove the volume NAME of STATE_DIR, and return whether the volume existed.
+def remove_link(state_dir: str, name: str) -> None:
+    """Remove the volume NAME of STATE_DIR if it exists.
 
     Raises StoreError if a system call failed.
     """
@@ -58,17 +56,10 @@ def remove_link(state_dir: str, name: str) -> bool:
         open_existing(f"{state_dir}/{VOLUMES}", what=VOLUME_DIRECTORY) as volumes_dir,
     ):
         if home is None or volumes_dir is None or not _target(volumes_dir, name):
-            return False
+            return
         require_owned(volumes_dir, what=VOLUME_DIRECTORY)
         with exclusive(home):
-            try:
-                os.unlink(name, dir_fd=volumes_dir.fd)
-            except FileNotFoundError:
-                return False
-            except OSError as error:
-                raise store_error("cannot remove", volumes_dir.file(name), error) from error
-            fsync_directory(volumes_dir)
-    return True
+            remove_file(volumes_dir, name)
 
 
 def remove_all_links(state_dir: str) -> None:
