@@ -42,7 +42,7 @@ from support.nri.vendor_claims import write_claim
 from cdigen.nri.decision.result.compat import abilities
 from cdigen.nri.decision.result.injection import adjust_container
 from cdigen.nri.wire import mux
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 from cdigen.nri.wire.session import CreateContainer, Session
 
 GPUS = 64
@@ -155,8 +155,8 @@ def _create(pod_sandbox: Any, requested: Any) -> bytes:
     _, real = _running(0)
     requested.env.extend(entry for entry in real.env if not entry.startswith("NVIDIA"))
     requested.mounts.extend(real.mounts)
-    create = message_class("CreateContainerRequest")(pod=pod_sandbox, container=requested)
-    request = message_class("Request")(
+    create = CLASSES["CreateContainerRequest"](pod=pod_sandbox, container=requested)
+    request = CLASSES["Request"](
         service="nri.pkg.api.v1alpha1.Plugin",
         method="CreateContainer",
         payload=create.SerializeToString(),
@@ -168,7 +168,7 @@ def _create(pod_sandbox: Any, requested: Any) -> bytes:
 
 def _configure() -> bytes:
     """Return the ttrpc message of a Configure, without its header."""
-    request = message_class("Request")(service="nri.pkg.api.v1alpha1.Plugin", method="Configure")
+    request = CLASSES["Request"](service="nri.pkg.api.v1alpha1.Plugin", method="Configure")
     data: bytes = request.SerializeToString()
     return data
 

@@ -22,7 +22,7 @@ from support.nri.plugin import (
 )
 from support.nri.runtime import Rejected, Runtime, pod
 
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,14 +65,12 @@ def test_additions_of_other_plugins_pass_validation(validating: Runtime) -> None
 
 
 def test_a_container_without_a_request_passes_validation(validating: Runtime) -> None:
-    assert validating.validate(*gpu_request(None), message_class("Adjustment")()) == ""
-    assert (
-        validating.validate(pod(namespace="web"), gpu_request("all")[1], message_class("Adjustment")()) == ""
-    )
+    assert validating.validate(*gpu_request(None), CLASSES["Adjustment"]()) == ""
+    assert validating.validate(pod(namespace="web"), gpu_request("all")[1], CLASSES["Adjustment"]()) == ""
 
 
 def test_a_container_for_which_the_plugin_was_not_called_is_rejected(validating: Runtime) -> None:
-    reason = validating.validate(*gpu_request("0"), message_class("Adjustment")(), ["10-other"])
+    reason = validating.validate(*gpu_request("0"), CLASSES["Adjustment"](), ["10-other"])
     assert reason == (
         "cdigen: the container requests nvidia.com/gpu=0 and would start without nvidia.com/gpu=0"
     )
@@ -88,7 +86,7 @@ def test_a_container_whose_device_another_plugin_removed_is_rejected(validating:
 def test_the_validation_rejects_a_refused_container_with_the_same_reason(validating: Runtime) -> None:
     with pytest.raises(Rejected) as caught:
         validating.create(*gpu_request("77"))
-    assert validating.validate(*gpu_request("77"), message_class("Adjustment")()) == caught.value.message
+    assert validating.validate(*gpu_request("77"), CLASSES["Adjustment"]()) == caught.value.message
 
 
 def test_a_rejection_names_the_conflicting_plugin(here: Host, running: Plugin) -> None:
@@ -108,8 +106,8 @@ def test_a_rejection_names_the_conflicting_plugin(here: Host, running: Plugin) -
 
 def test_validations_are_counted_and_rejections_logged(here: Host, running: Plugin) -> None:
     runtime = here.runtime(**INJECTS_12)
-    runtime.validate(*gpu_request(None), message_class("Adjustment")())
-    runtime.validate(*gpu_request("1", name="robbed"), message_class("Adjustment")())
+    runtime.validate(*gpu_request(None), CLASSES["Adjustment"]())
+    runtime.validate(*gpu_request("1", name="robbed"), CLASSES["Adjustment"]())
     running.sees(lambda: running.lines("rejected"))
     running.sees(lambda: running.status.get("validations") == {"passed": 1, "rejected": 1})
     (line,) = running.lines("rejected")

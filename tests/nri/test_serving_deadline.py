@@ -15,7 +15,7 @@ from support.waiting import limited
 from cdigen.nri.events import ContainerDecided, ContainerRejected, PluginActive, Synchronized
 from cdigen.nri.pods import ContainerName
 from cdigen.nri.shared_state import SharedState
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def test_the_default_timeout_of_an_older_nri_is_two_seconds() -> None:
 def test_a_pending_validation_is_rejected_before_the_timeout() -> None:
     with served() as link:
         runtime = link.runtime(request_timeout_s=1)
-        assert LATE in runtime.validate(*gpu_request("0"), message_class("Adjustment")())
+        assert LATE in runtime.validate(*gpu_request("0"), CLASSES["Adjustment"]())
 
 
 def test_an_expired_request_is_refused_at_once() -> None:
@@ -114,7 +114,7 @@ def test_a_state_of_up_to_16_parts_is_complete_after_its_last_part() -> None:
 def send_state(runtime: Runtime, count: int) -> None:
     """Send the state of RUNTIME in COUNT parts."""
     for left in reversed(range(count)):
-        part = message_class("SynchronizeRequest")(pods=[pod().SerializeToString()], more=left > 0)
+        part = CLASSES["SynchronizeRequest"](pods=[pod().SerializeToString()], more=left > 0)
         runtime.call("Synchronize", part.SerializeToString())
 
 
@@ -136,7 +136,7 @@ def test_an_event_keeps_only_a_summary_of_the_container(context: DecisionContext
         runtime.create(long, gpu_request("0")[1])
         with pytest.raises(Rejected):
             runtime.create(long, gpu_request("77")[1])
-        runtime.validate(long, gpu_request("0")[1], message_class("Adjustment")())
+        runtime.validate(long, gpu_request("0")[1], CLASSES["Adjustment"]())
         link.close()
         events = [one for one in link.shared.events if isinstance(one, ContainerDecided | ContainerRejected)]
         assert len(events) == 3

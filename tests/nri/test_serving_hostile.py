@@ -15,7 +15,7 @@ from support.nri.runtime import PLUGIN, RUNTIME, Rejected, Runtime
 from support.nri.serving import served
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:
@@ -62,8 +62,8 @@ def message(
 def request_bytes(stream: int = 9, visible: str = "0") -> bytes:
     """Return the frames of a CreateContainer request from the test runtime."""
     pod, container = gpu_request(visible)
-    create = message_class("CreateContainerRequest")(pod=pod, container=container)
-    request = message_class("Request")(
+    create = CLASSES["CreateContainerRequest"](pod=pod, container=container)
+    request = CLASSES["Request"](
         service="nri.pkg.api.v1alpha1.Plugin", method="CreateContainer", payload=create.SerializeToString()
     )
     return frame(PLUGIN, message(request.SerializeToString(), stream=stream))

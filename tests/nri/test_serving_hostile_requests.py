@@ -10,7 +10,7 @@ from support.nri.host import LISTS
 from support.nri.plugin import VISIBLE, Plugin, cdi_devices, gpu_request
 from support.nri.runtime import Rejected, Runtime, container, pod
 
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ def listing(*names: str, source: str = "/dev/null") -> Any:
 
 @pytest.mark.parametrize("made", [container(env=["A=??"]), listing("??")], ids=["variable", "mount"])
 def test_text_that_is_not_utf_8_is_refused(runtime: Runtime, made: Any) -> None:
-    request = message_class("CreateContainerRequest")(container=made).SerializeToString()
+    request = CLASSES["CreateContainerRequest"](container=made).SerializeToString()
     with pytest.raises(Rejected, match="cannot be read"):
         runtime.call("CreateContainer", request.replace(b"??", b"\xff\xfe"))
 

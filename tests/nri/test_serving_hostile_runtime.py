@@ -10,7 +10,7 @@ from support.nri.plugin import VISIBLE, Plugin, cdi_devices, gpu_request
 from support.nri.runtime import Dropped, Rejected, container, pod
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 
 MOST_KB = 160 * 1024
 
@@ -35,7 +35,7 @@ def test_any_name_and_version_of_a_runtime_is_accepted(shared: Plugin) -> None:
 def test_any_timeout_of_a_runtime_is_accepted(shared: Plugin, milliseconds: int) -> None:
     here = shared.host
     made = here.runtime()
-    request = message_class("ConfigureRequest")(
+    request = CLASSES["ConfigureRequest"](
         runtime_name="containerd", runtime_version="2.1.9", request_timeout=milliseconds
     )
     made.call("Configure", request.SerializeToString())
@@ -57,7 +57,7 @@ def test_twenty_thousand_requests_in_a_row_get_their_responses(shared: Plugin) -
     made = here.runtime()
     before = shared.resident_kb()
     payloads = [
-        message_class("CreateContainerRequest")(pod=asking, container=asked).SerializeToString()
+        CLASSES["CreateContainerRequest"](pod=asking, container=asked).SerializeToString()
         for asking, asked in (gpu_request("0"), gpu_request("77"))
     ]
     reasons = set()
@@ -79,7 +79,7 @@ def test_the_plugin_disconnects_from_a_runtime_that_reads_no_responses(shared: P
     # Each response has about 50 kB.
     here.write_spec([f"{number}-{'x' * 200}" for number in range(250)])
     made = here.runtime()
-    payload = message_class("CreateContainerRequest")(
+    payload = CLASSES["CreateContainerRequest"](
         pod=pod(namespace="ml"), container=container(env=[f"{VISIBLE}=all"])
     ).SerializeToString()
     until_s = time.monotonic() + PATIENCE_S * 2

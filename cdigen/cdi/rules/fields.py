@@ -14,8 +14,7 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
+    from collections.abc import Callable, Iterable
 
     from cdigen.model.findings import Finding
 
@@ -55,17 +54,6 @@ def type_name(value: object) -> str:
 def quote(text: str, limit: int = 60) -> str:
     """Return TEXT as a JSON string for a message, shortened to LIMIT characters."""
     return json.dumps(text if len(text) <= limit else f"{text[:limit]}...")
-
-
-def all_edits(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Yield the owner (kind or device), the JSON path and each ``containerEdits`` of DOCUMENT.
-
-    DOCUMENT must break no rule.
-    """
-    yield document["kind"], "$.containerEdits", document.get("containerEdits") or {}
-    for position, device in enumerate(document["devices"]):
-        owner = f"{document['kind']}={device['name']}"
-        yield owner, f"$.devices[{position}].containerEdits", device["containerEdits"]
 
 
 def member_path(path: str, key: object) -> str:

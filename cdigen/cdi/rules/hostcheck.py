@@ -8,12 +8,12 @@ from __future__ import annotations
 import os
 import stat
 
-from cdigen.cdi.rules.fields import all_edits
 from cdigen.host.root import reason
 from cdigen.model.findings import Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from typing import Any
 
     from cdigen.host.root import Root
@@ -34,7 +34,7 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
     checked: dict[str, str | None] = {}
     # Results are cached, because the nodes of a GPU occur once for each name of the GPU and once in "all".
     nodes: dict[tuple[object, ...], str | None] = {}
-    for _, where, edits in all_edits(document):
+    for where, edits in _all_edits(document):
         for position, mount in enumerate(edits.get("mounts", ())):
             path = mount["hostPath"]
             if path not in checked:
@@ -53,6 +53,13 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
             if problem := _wrong_hook(root, hook["path"]):
                 findings.append(_finding("host-hook-wrong", f"{where}.hooks[{position}].path", problem))
     return tuple(findings)
+
+
+def _all_edits(document: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
+    if "containerEdits" in document:
+        yield "$.containerEdits", document["containerEdits"]
+    for position, device in enumerate(document["devices"]):
+        yield f"$.devices[{position}].containerEdits", device["containerEdits"]
 
 
 def _finding(rule: str, path: str, message: str) -> Finding:

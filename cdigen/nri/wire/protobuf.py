@@ -11,25 +11,19 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["DESCRIPTORS", "PROTO", "MessageError", "message_class", "read", "write"]
+__all__ = ["CLASSES", "DESCRIPTORS", "PROTO", "MessageError", "read", "write"]
 
 PROTO = "nri.proto"
 DESCRIPTORS = os.path.join(os.path.dirname(__file__), "nri.binpb")
-
-
-def message_class(name: str) -> Any:
-    """Return the class of the message NAME in nri.proto."""
-    return _CLASSES[name]
+# The classes of the messages by name.
+CLASSES = descriptors.load(DESCRIPTORS, PROTO)
 
 
 def read(name: str, data: bytes) -> Any:
     """Return the message NAME in DATA; raise MessageError if DATA is invalid."""
-    return descriptors.read(_CLASSES[name], data)
+    return descriptors.read(CLASSES[name], data)
 
 
 def write(name: str, **fields: object) -> bytes:
     """Return the bytes of the message NAME with FIELDS; raise MessageError if FIELDS do not fit."""
-    return descriptors.write(_CLASSES[name], **fields)
-
-
-_CLASSES = descriptors.load(DESCRIPTORS, PROTO)
+    return descriptors.write(CLASSES[name], **fields)

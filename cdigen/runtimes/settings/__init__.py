@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from cdigen.runtimes.users import User
 
 
+_OF_DAEMONS = {"containerd": containerd.read, "cri-o": crio.read}
+
+
 def read(
     runtime: str,
     host: Root,
@@ -40,14 +43,9 @@ def read(
         return podman.read(host, known, user, environment or {})
     if runtime == "docker":
         return docker.read(host, known, user)
-    if runtime == "containerd":
-        return containerd.read(host, known)
-    if runtime == "cri-o":
-        return crio.read(host, known)
-    raise KeyError(runtime)
+    return _OF_DAEMONS[runtime](host, known, None)
 
 
 def read_started(runtime: str, host: Root, release: Release | None, line: Command) -> RuntimeSettings:
     """Return the settings of RUNTIME (containerd or CRI-O) with the command line LINE (see ``read``)."""
-    known = release or newest_release(runtime)
-    return containerd.read(host, known, line) if runtime == "containerd" else crio.read(host, known, line)
+    return _OF_DAEMONS[runtime](host, release or newest_release(runtime), line)

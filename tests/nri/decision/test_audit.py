@@ -17,7 +17,7 @@ from cdigen.nri.decision.audit import AuditResult, audit
 from cdigen.nri.decision.result.handover import INJECTED_INTO_ANNOTATION
 from cdigen.nri.decision.result.injection import INJECTED_ANNOTATION
 from cdigen.nri.wire.messages import read_synchronize
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,7 +47,7 @@ PRIVILEGED = {"devices": [{"allow": True, "access": "rwm"}]}
 
 
 def part(*rows: Any) -> Any:
-    kind, pod = message_class("SynchronizeRequest"), message_class("Pod")
+    kind, pod = CLASSES["SynchronizeRequest"], CLASSES["Pod"]
     pods = [row.SerializeToString() for row in rows if isinstance(row, pod)]
     containers = [row.SerializeToString() for row in rows if not isinstance(row, pod)]
     return kind(pods=pods, containers=containers)

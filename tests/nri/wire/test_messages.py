@@ -18,7 +18,7 @@ from support.abilities import cannot_run
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.nri.wire import messages
 from cdigen.nri.wire.messages import TtrpcRequest, TtrpcResponse
-from cdigen.nri.wire.protobuf import DESCRIPTORS, MessageError, message_class
+from cdigen.nri.wire.protobuf import CLASSES, DESCRIPTORS, MessageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -76,8 +76,8 @@ def test_the_shipped_descriptors_equal_protocs_output_for_nri_proto(tmp_path: Pa
 
 @given(ADJUSTMENTS)
 def test_an_adjustment_is_equal_after_encoding_and_decoding(adjustment: Adjustment) -> None:
-    created = message_class("CreateContainerResponse").FromString(messages.write_created(adjustment))
-    asked = message_class("ValidateContainerAdjustmentRequest")(
+    created = CLASSES["CreateContainerResponse"].FromString(messages.write_created(adjustment))
+    asked = CLASSES["ValidateContainerAdjustmentRequest"](
         pod={"id": "p"},
         container={"id": "c"},
         adjust=created.adjust,
@@ -117,7 +117,7 @@ def test_a_request_is_equal_after_encoding_and_decoding(
 
 
 def test_a_container_is_read_with_all_relevant_fields() -> None:
-    request = message_class("CreateContainerRequest")(
+    request = CLASSES["CreateContainerRequest"](
         pod={
             "id": "p",
             "name": "trainer",
@@ -174,13 +174,13 @@ ONE = {"allow": True, "type": "c", "major": {"value": 195}, "minor": {"value": 0
 )
 def test_the_last_rule_for_all_devices_applies(rules: tuple[dict[str, object], ...], *, may: bool) -> None:
     linux = {"resources": {"devices": rules}}
-    request = message_class("CreateContainerRequest")(container={"id": "c", "linux": linux})
+    request = CLASSES["CreateContainerRequest"](container={"id": "c", "linux": linux})
     assert messages.read_create(request.SerializeToString())[1].may_use_all_devices is may
 
 
 def test_unknown_fields_are_skipped() -> None:
     args_and_pid = b"\x3a\x02sh" + b"\x60\x07"
-    container = message_class("Container")(id="c", env=["A=1"]).SerializeToString() + args_and_pid
+    container = CLASSES["Container"](id="c", env=["A=1"]).SerializeToString() + args_and_pid
     request = b"\x12" + bytes([len(container)]) + container + b"\xfa\x07\x01x"
     assert messages.read_create(request)[1].env == ("A=1",)
 

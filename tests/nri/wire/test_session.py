@@ -22,7 +22,7 @@ from support.nri.session import (
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import ttrpc
 from cdigen.nri.wire.messages import write_created, write_response
-from cdigen.nri.wire.protobuf import MessageError, message_class
+from cdigen.nri.wire.protobuf import CLASSES, MessageError
 from cdigen.nri.wire.session import (
     Configure,
     CreateContainer,
@@ -122,7 +122,7 @@ def test_existing_pods_and_containers_are_reported() -> None:
 
 
 def test_an_invalid_container_is_left_out_of_the_state() -> None:
-    request = message_class("SynchronizeRequest")()
+    request = CLASSES["SynchronizeRequest"]()
     for number in range(3):
         request.containers.append(container(id=f"c{number}").SerializeToString())
     sent, (event,) = configured().feed(
@@ -169,7 +169,7 @@ def test_a_container_gets_its_device_for_any_split_of_the_bytes(step: int) -> No
 
 def test_responses_may_be_sent_in_any_order() -> None:
     runtime, ends = connected(ignores_requests)
-    request = message_class("CreateContainerRequest")
+    request = CLASSES["CreateContainerRequest"]
     calls = [
         runtime.begin(
             "CreateContainer", request(pod=pod(), container=container(id=f"c{n}")).SerializeToString()
@@ -255,4 +255,4 @@ def test_an_adjustment_that_lacks_the_device_can_be_rejected() -> None:
         return session.validate(event.call, "" if event.adjustment.cdi_devices else "no GPU")
 
     runtime, _ = connected(on(ValidateAdjustment, reject), nri=(0, 10))
-    assert runtime.validate(pod(), container(), message_class("Adjustment")()) == "no GPU"
+    assert runtime.validate(pod(), container(), CLASSES["Adjustment"]()) == "no GPU"

@@ -13,7 +13,7 @@ from support.nri.session import codes, configured, connected, request_frames
 
 from cdigen.nri.wire import mux, ttrpc
 from cdigen.nri.wire.messages import read_create, write_error
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 from cdigen.nri.wire.session import (
     NOTIFICATIONS,
     Configure,
@@ -165,7 +165,7 @@ def test_any_payload_is_served_or_refused(payload: bytes, method: str) -> None:
 
 @given(st.data())
 def test_a_stream_with_a_flipped_byte_is_read_or_ends_the_session(data: st.DataObject) -> None:
-    payload = message_class("CreateContainerRequest")(pod=pod(), container=container()).SerializeToString()
+    payload = CLASSES["CreateContainerRequest"](pod=pod(), container=container()).SerializeToString()
     good = bytearray(request_frames(3, payload) + request_frames(5, payload))
     good[data.draw(st.integers(0, len(good) - 1))] ^= data.draw(st.integers(1, 255))
     session = configured()
@@ -178,7 +178,7 @@ def test_a_stream_with_a_flipped_byte_is_read_or_ends_the_session(data: st.DataO
 
 
 def test_a_session_reads_requests_like_the_messages_module() -> None:
-    payload = message_class("CreateContainerRequest")(pod=pod(), container=container()).SerializeToString()
+    payload = CLASSES["CreateContainerRequest"](pod=pod(), container=container()).SerializeToString()
     _, (event,) = configured().feed(request_frames(3, payload))
     assert isinstance(event, CreateContainer)
     assert (event.pod, event.container) == read_create(payload)

@@ -16,7 +16,7 @@ from support.nri.plugin import INJECTS_12, REQUEST_S
 from support.nri.runtime import Dropped, Rejected, Runtime, SocketTransport, container, pod
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 
 if TYPE_CHECKING:
     from support.nri.plugin import Host
@@ -89,7 +89,7 @@ class Adaptation:
 
     def _created(self, sandbox: Any, made: Any) -> Any:
         adjustment = None
-        visible = message_class("Container").FromString(made.SerializeToString())
+        visible = CLASSES["Container"].FromString(made.SerializeToString())
         for plugin in self.plugins:
             if plugin.events & CREATE:
                 with suppress(Dropped):

@@ -19,7 +19,7 @@ from support.nri.go_reader import BUFFER, GoReader
 from support.nri.synchronization import parts
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 
 if TYPE_CHECKING:
     import socket
@@ -135,7 +135,7 @@ class Runtime:
         stream, request = self._request(deadline)
         if request.service != SERVICES[RUNTIME] or request.method != "RegisterPlugin":
             self.drop(f"{request.service}/{request.method} came before RegisterPlugin")
-        register = message_class("RegisterPluginRequest").FromString(request.payload)
+        register = CLASSES["RegisterPluginRequest"].FromString(request.payload)
         self.plugin_name, self.plugin_index = register.plugin_name, register.plugin_idx
         if len(self.plugin_index) != 2 or not self.plugin_index.isdigit():
             self._answer(stream, code=2, message="invalid plugin index")
@@ -169,7 +169,7 @@ class Runtime:
             pods, containers = chance.sample(pods, len(pods)), chance.sample(containers, len(containers))
         requests = list(parts(pods, containers, limit=MAX_DATA if self.nri >= (0, 7) else 1 << 62))
         for request in requests:
-            answer = message_class("SynchronizeResponse").FromString(
+            answer = CLASSES["SynchronizeResponse"].FromString(
                 self.call("Synchronize", request.SerializeToString())
             )
             if request.more and not answer.more:
@@ -184,12 +184,12 @@ class Runtime:
 
     def begin_create(self, pod: Any, container: Any) -> int:
         """Send CreateContainer, and return its stream."""
-        request = message_class("CreateContainerRequest")(pod=pod, container=container)
+        request = CLASSES["CreateContainerRequest"](pod=pod, container=container)
         return self.begin("CreateContainer", request.SerializeToString())
 
     def created(self, payload: bytes) -> Any:
         """Return the adjustment in a CreateContainerResponse."""
-        return message_class("CreateContainerResponse").FromString(payload).adjust
+        return CLASSES["CreateContainerResponse"].FromString(payload).adjust
 
     def validate(
         self,
@@ -203,18 +203,18 @@ class Runtime:
 
         OWNERS has the owner of each item for each number of api.proto's Field (6: variables).
         """
-        owning = message_class("OwningPlugins")()
+        owning = CLASSES["OwningPlugins"]()
         owning.owners[container.id].SetInParent()
         for number, rows in owners.items():
             owning.owners[container.id].compound[number].owners.update(rows)
-        request = message_class("ValidateContainerAdjustmentRequest")(
+        request = CLASSES["ValidateContainerAdjustmentRequest"](
             pod=pod,
             container=container,
             adjust=adjustment,
             owners=owning.SerializeToString(),
             plugins=[{"index": name[:2], "name": name[3:]} for name in plugins],
         )
-        answer = message_class("ValidateContainerAdjustmentResponse").FromString(
+        answer = CLASSES["ValidateContainerAdjustmentResponse"].FromString(
             self.call("ValidateContainerAdjustment", request.SerializeToString())
         )
         return answer.reason or "rejected" if answer.reject else ""
@@ -223,7 +223,7 @@ class Runtime:
         """Send EVENT as the runtime's version of NRI does, and return the method of the request."""
         ids = {name: {"id": value} for name, value in (("pod", pod), ("container", container)) if value}
         if self.nri >= (0, 12) or event not in STATE_CHANGES:
-            payload = message_class("CreateContainerRequest")(**ids).SerializeToString()
+            payload = CLASSES["CreateContainerRequest"](**ids).SerializeToString()
             try:
                 self.call(event, payload)
             except Rejected as error:
@@ -231,7 +231,7 @@ class Runtime:
                     raise
             else:
                 return event
-        change = message_class("StateChangeEvent")(event=STATE_CHANGES[event], container=ids.get("container"))
+        change = CLASSES["StateChangeEvent"](event=STATE_CHANGES[event], container=ids.get("container"))
         self.call("StateChange", change.SerializeToString())
         return "StateChange"
 
@@ -244,7 +244,7 @@ class Runtime:
     def begin(self, method: str, payload: bytes, *, service: str = SERVICES[PLUGIN]) -> int:
         """Send the request, and return its stream."""
         self._stream += 2
-        request = message_class("Request")(
+        request = CLASSES["Request"](
             service=service,
             method=method,
             payload=payload,
@@ -266,7 +266,7 @@ class Runtime:
                 self.late += 1
                 continue
             self._waiting.discard(number)
-            self._answers[number] = message_class("Response").FromString(data)
+            self._answers[number] = CLASSES["Response"].FromString(data)
         answer = self._answers.pop(stream)
         if answer.status.code:
             raise Rejected(answer.status.code, answer.status.message)
@@ -325,17 +325,17 @@ class Runtime:
         kind, stream, data = self._message(RUNTIME, deadline)
         if kind != REQUEST or stream % 2 != 1:
             self.drop(f"a message of type {kind} and stream {stream} where a request is due")
-        return stream, message_class("Request").FromString(data)
+        return stream, CLASSES["Request"].FromString(data)
 
     def _answer(self, stream: int, *, code: int = 0, message: str = "") -> None:
-        response = message_class("Response")()
+        response = CLASSES["Response"]()
         if code:
             response.status.code, response.status.message = code, message
         data = response.SerializeToString()
         self.send(RUNTIME, struct.pack(">IIBB", len(data), stream, RESPONSE, 0) + data)
 
     def _configure_request(self, config: str) -> bytes:
-        request = message_class("ConfigureRequest")(
+        request = CLASSES["ConfigureRequest"](
             config=config, runtime_name=self.name, runtime_version=self.version
         )
         if self.nri >= (0, 7):
@@ -348,7 +348,7 @@ class Runtime:
 
     def _configured(self, payload: bytes) -> None:
         valid = 0x3FFF if self.nri >= (0, 10) else 0x07FF
-        events = message_class("ConfigureResponse").FromString(payload).events
+        events = CLASSES["ConfigureResponse"].FromString(payload).events
         if events & ~valid:
             self.drop(f"invalid plugin events: 0x{events & ~valid:x}")
         self.events = events or valid
@@ -356,12 +356,12 @@ class Runtime:
 
 def pod(**fields: Any) -> Any:
     """Return a Pod."""
-    return message_class("Pod")(**{"id": "p1", "name": "trainer", "namespace": "default", **fields})
+    return CLASSES["Pod"](**{"id": "p1", "name": "trainer", "namespace": "default", **fields})
 
 
 def container(**fields: Any) -> Any:
     """Return a Container."""
-    return message_class("Container")(
+    return CLASSES["Container"](
         **{"id": "c1", "pod_sandbox_id": "p1", "name": "main", "env": ["PATH=/usr/bin:/bin"], **fields}
     )
 

@@ -9,7 +9,7 @@ from support.nri.runtime import PLUGIN, Runtime
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import mux, ttrpc
 from cdigen.nri.wire.messages import read_response
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 from cdigen.nri.wire.session import Configure, CreateContainer, Session, ValidateAdjustment
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def request_frames(
 ) -> bytes:
     """Return the frames of a request."""
     request = {"service": "nri.pkg.api.v1alpha1.Plugin", "method": method, "payload": payload, **fields}
-    data = message_class("Request")(**request).SerializeToString()
+    data = CLASSES["Request"](**request).SerializeToString()
     return mux.frames(PLUGIN, ttrpc.encode(ttrpc.REQUEST, stream, data))
 
 

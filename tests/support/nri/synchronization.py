@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from cdigen.nri.wire.protobuf import message_class
+from cdigen.nri.wire.protobuf import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,7 +28,7 @@ def parts(pods: Sequence[Any], containers: Sequence[Any], *, limit: int) -> Iter
         now = [rows[:count] for count, rows in zip(counts, left, strict=True)]
         rest = [rows[count:] for count, rows in zip(counts, left, strict=True)]
         more = any(rest)
-        request = message_class("SynchronizeRequest")(pods=now[0], containers=now[1], more=more)
+        request = CLASSES["SynchronizeRequest"](pods=now[0], containers=now[1], more=more)
         size = request.ByteSize() + ENVELOPE
         if size > limit and sum(counts) > len(counts):
             counts, more = fewer(counts, min(limit / size, 0.9)), True
