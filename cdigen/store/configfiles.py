@@ -33,7 +33,7 @@ from cdigen.store.directory import (
     open_owned,
     require_owned,
 )
-from cdigen.store.failures import store_error, store_errors
+from cdigen.store.failures import store_errors
 from cdigen.store.lock import exclusive
 from cdigen.store.ownership import copy_ownership, status_of
 from cdigen.store.records.config_files import NONE, RecordedFile, read, write
@@ -82,23 +82,16 @@ def current(host: Root, path: str) -> bytes | None:
 
     Raises StoreError if the file cannot be read.
     """
-    try:
+    with store_errors("cannot read", path), suppress(FileNotFoundError, NotADirectoryError):
         return host.read(path, limit=MAX_BYTES)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise store_error("cannot read", path, error) from error
+    return None
 
 
 def require_readable(host: Root, path: str) -> None:
     """Raise StoreError if the file or folder PATH of HOST exists and cannot be read."""
-    try:
+    with store_errors("cannot read", path), suppress(FileNotFoundError, NotADirectoryError):
         if stat.S_ISDIR(host.stat(path).st_mode):
             host.listdir(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except OSError as error:
-        raise store_error("cannot read", path, error) from error
     current(host, path)
 
 

@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 
 from cdigen.host.trust import ACCESS_LIST
-from cdigen.store.failures import store_error, store_errors
+from cdigen.store.failures import store_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,12 +19,9 @@ def status_of(folder: Directory, name: str) -> os.stat_result | None:
 
     Raises StoreError if the status cannot be read.
     """
-    try:
+    with store_errors("cannot examine", folder.file(name)), suppress(FileNotFoundError):
         return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise store_error("cannot examine", folder.file(name), error) from error
+    return None
 
 
 def copy_ownership(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import stat
+from contextlib import suppress
 
 from cdigen.host.root import shown
 from cdigen.store.descriptors import closing
-from cdigen.store.failures import store_error
+from cdigen.store.failures import store_errors
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -52,16 +53,13 @@ def take_snapshot(directory: Directory, name: str, *, limit: int = MAX_BYTES) ->
 
     Raises StoreError if the file cannot be examined or read.
     """
-    try:
+    with store_errors("cannot read", directory.file(name)), suppress(FileNotFoundError):
         status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
         if stat.S_ISREG(status.st_mode):
             with closing(os.open(name, _FLAGS, dir_fd=directory.fd)) as fd:
                 return _read(fd, limit)
         return _snapshot(status, _description(directory, name, status.st_mode))
-    except FileNotFoundError:
-        return NO_FILE
-    except OSError as error:
-        raise store_error("cannot read", directory.file(name), error) from error
+    return NO_FILE
 
 
 def identity(directory: Directory, name: str) -> tuple[int, ...] | None:
