@@ -18,53 +18,41 @@ if TYPE_CHECKING:
 
     from cdigen.cli.shared.parser import Parser
 
-# Name of the command -> (module, summary).
+# Name of the command -> (module in cdigen.cli, summary).
 COMMANDS = {
-    "config": ("cdigen.cli.host.config", "check the configuration file"),
-    "configure": ("cdigen.cli.host.configure", "enable CDI in the configuration of a container runtime"),
+    "config": ("host.config", "check the configuration file"),
+    "configure": ("host.configure", "enable CDI in the configuration of a container runtime"),
     "create-nodes": (
-        "cdigen.cli.host.create_nodes",
+        "host.create_nodes",
         "create the device nodes that the kernel does not create, as at boot",
     ),
-    "diff": ("cdigen.cli.specs.diff", "compare the specs on disk with the present state of this host"),
+    "diff": ("specs.diff", "compare the specs on disk with the present state of this host"),
     "docker-args": (
-        "cdigen.cli.specs.docker_args",
+        "specs.docker_args",
         "print the arguments of 'docker run' that add devices to a container",
     ),
-    "doctor": (
-        "cdigen.cli.host.doctor",
-        "find problems that keep devices from containers, and their remedies",
-    ),
-    "extender": (
-        "cdigen.cli.services.extender",
-        "run as a scheduler extender for GPUs that are shared by memory",
-    ),
-    "generate": ("cdigen.cli.specs.generate", "print or write the CDI specs of this host"),
-    "health": ("cdigen.cli.services.health", "show the health of devices, with the causes of unhealthy ones"),
-    "inspect": ("cdigen.cli.specs.inspect", "show the inventory of this host, with all searched files"),
+    "doctor": ("host.doctor", "find problems that keep devices from containers, and their remedies"),
+    "extender": ("services.extender", "run as a scheduler extender for GPUs that are shared by memory"),
+    "generate": ("specs.generate", "print or write the CDI specs of this host"),
+    "health": ("services.health", "show the health of devices, with the causes of unhealthy ones"),
+    "inspect": ("specs.inspect", "show the inventory of this host, with all searched files"),
     "install-service": (
-        "cdigen.cli.host.install_service",
+        "host.install_service",
         "install units, hook, man pages and completions of an installed wheel on this host",
     ),
-    "kubelet": (
-        "cdigen.cli.services.kubelet",
-        "run as device plugins, which advertise devices to the kubelet",
-    ),
-    "list": ("cdigen.cli.specs.list", "list the devices that a container runtime finds"),
-    "nri": (
-        "cdigen.cli.services.nri",
-        "run as an NRI plugin, which injects requested devices into containers",
-    ),
-    "prune": ("cdigen.cli.specs.prune", "remove the driver views that no spec and no container uses"),
+    "kubelet": ("services.kubelet", "run as device plugins, which advertise devices to the kubelet"),
+    "list": ("specs.list", "list the devices that a container runtime finds"),
+    "nri": ("services.nri", "run as an NRI plugin, which injects requested devices into containers"),
+    "prune": ("specs.prune", "remove the driver views that no spec and no container uses"),
     "resolve": (
-        "cdigen.cli.specs.resolve",
+        "specs.resolve",
         "show the devices that the NRI plugin would inject into a container, with reasons",
     ),
-    "run": ("cdigen.cli.services.run", "run as a daemon that keeps the specs up to date"),
-    "status": ("cdigen.cli.services.status", "show the state of the daemon and the host"),
-    "topology": ("cdigen.cli.specs.topology", "show the links between the devices of this host"),
-    "validate": ("cdigen.cli.specs.validate", "check spec files like the runtimes' loaders"),
-    "withdraw": ("cdigen.cli.specs.withdraw", "remove the specs that cdigen wrote"),
+    "run": ("services.run", "run as a daemon that keeps the specs up to date"),
+    "status": ("services.status", "show the state of the daemon and the host"),
+    "topology": ("specs.topology", "show the links between the devices of this host"),
+    "validate": ("specs.validate", "check spec files like the runtimes' loaders"),
+    "withdraw": ("specs.withdraw", "remove the specs that cdigen wrote"),
 }
 
 _PURPOSE = (
@@ -299,7 +287,11 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
     if name not in COMMANDS:
         raise unknown_command(name, tuple(COMMANDS))
-    return _run_module(import_module(COMMANDS[name][0]), command_parser(name), arguments)
+    return _run_module(_module(name), command_parser(name), arguments)
+
+
+def _module(name: str) -> Any:
+    return import_module(f"cdigen.cli.{COMMANDS[name][0]}")
 
 
 def command_parser(name: str) -> Parser:
@@ -307,9 +299,8 @@ def command_parser(name: str) -> Parser:
     from cdigen.cli.shared.option_table import add  # noqa: PLC0415 - imports argparse, not for --version
     from cdigen.cli.shared.parser import Parser  # noqa: PLC0415 - likewise
 
-    module_name, summary = COMMANDS[name]
-    module = import_module(module_name)
-    parser = Parser(prog=f"cdigen {name}", summary=summary, examples=module.EXAMPLES)
+    module = _module(name)
+    parser = Parser(prog=f"cdigen {name}", summary=COMMANDS[name][1], examples=module.EXAMPLES)
     module.add_options(parser)
     add(parser, "--json")
     verbosity = parser.add_mutually_exclusive_group()

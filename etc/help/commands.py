@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from cdigen.cli.main import COMMANDS, command_parser
 from cdigen.value import frozen
 
@@ -24,7 +22,7 @@ class Command:
 
 def commands() -> tuple[Command, ...]:
     """Return all commands; each call returns new parsers, which the caller may change."""
-    return tuple(_command(name, module, summary) for name, (module, summary) in sorted(COMMANDS.items()))
+    return tuple(_command(name, summary) for name, (_, summary) in sorted(COMMANDS.items()))
 
 
 def actions(parser: ArgumentParser) -> tuple[Action, ...]:
@@ -33,6 +31,6 @@ def actions(parser: ArgumentParser) -> tuple[Action, ...]:
     return tuple(parser._actions)  # noqa: SLF001
 
 
-def _command(name: str, module_name: str, summary: str) -> Command:
-    examples = import_module(module_name).EXAMPLES
-    return Command(name=name, summary=summary, examples=examples, parser=command_parser(name))
+def _command(name: str, summary: str) -> Command:
+    parser = command_parser(name)
+    return Command(name=name, summary=summary, examples=parser.examples, parser=parser)

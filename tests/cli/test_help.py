@@ -2,7 +2,6 @@
 
 import argparse
 import shlex
-from importlib import import_module
 
 import pytest
 from support.command.fixtures import Run
@@ -26,7 +25,7 @@ def test_the_help_names_all_values_of_an_option(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_example_is_valid_and_has_a_purpose(command: str) -> None:
-    found = parse_examples(import_module(COMMANDS[command][0]).EXAMPLES)
+    found = parse_examples(command_parser(command).examples)
     assert len(found) >= 2
     for line, purpose in found:
         assert purpose, line
@@ -38,7 +37,7 @@ def test_every_example_is_valid_and_has_a_purpose(command: str) -> None:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_examples_fit_into_a_line_of_a_terminal(command: str) -> None:
-    lines = import_module(COMMANDS[command][0]).EXAMPLES.splitlines()
+    lines = command_parser(command).examples.splitlines()
     assert [line for line in lines if len(line) > 100] == []
 
 
