@@ -6,7 +6,7 @@ installs. Without a unit or an init script, the daemon is an ordinary command.
 
 from __future__ import annotations
 
-from cdigen.runtimes.units import SYSTEM_FOLDERS
+from cdigen.runtimes.units import has_unit
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -68,8 +68,7 @@ NONE = DaemonService(
 
 def service_of(host: Root) -> DaemonService:
     """Return the commands for the daemon of HOST."""
-    has_unit = any(host.exists(f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
     has_script = host.exists(_INIT_SCRIPT)
-    if has_unit and (not has_script or host.exists(_BOOTED_WITH_SYSTEMD)):
+    if has_unit(host, UNIT) and (not has_script or host.exists(_BOOTED_WITH_SYSTEMD)):
         return SYSTEMD
     return OPENRC if has_script else NONE

@@ -112,6 +112,11 @@ def unit_values(host: Root, unit: str, key: str) -> tuple[str, ...]:
     return tuple(word for name, value in settings if name == key for word in value.split())
 
 
+def has_unit(host: Root, unit: str) -> bool:
+    """Return whether HOST has UNIT."""
+    return any(host.exists(f"{folder}/{unit}") for folder in SYSTEM_FOLDERS)
+
+
 def is_enabled(host: Root, unit: str) -> bool:
     """Return whether UNIT is enabled: another unit has a link to UNIT, and UNIT is not masked."""
     files = [f"{folder}/{unit}" for folder in SYSTEM_FOLDERS]

@@ -9,7 +9,7 @@ from cdigen.host.root import reason
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.units import SYSTEM_FOLDERS
+from cdigen.runtimes.units import has_unit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def command_for(runtime: str, host: Root) -> tuple[str, ...]:
     """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service."""
     services = SERVICES.get(runtime, ())
     if host.exists(_SYSTEMD):
-        units = (name for name in services if _has_unit(host, f"{name}.service"))
+        units = (name for name in services if has_unit(host, f"{name}.service"))
         return next((("systemctl", "restart", name) for name in units), ())
     if services and any(host.exists(path) for path in _OPENRC):
         return ("rc-service", services[0], "restart")
@@ -87,7 +87,3 @@ def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
         return f"dockerd reports: {result.last_stderr_line}" if is_rejected else ""
 
     return check
-
-
-def _has_unit(host: Root, unit: str) -> bool:
-    return any(host.exists(f"{folder}/{unit}") for folder in SYSTEM_FOLDERS)

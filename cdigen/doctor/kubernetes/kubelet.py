@@ -17,7 +17,7 @@ from cdigen.doctor.processes import are_hidden
 from cdigen.doctor.result import Remedy, Topic, listed
 from cdigen.host.root import reason, shown
 from cdigen.runtimes.daemon_service import KUBELET_UNIT as UNIT
-from cdigen.runtimes.units import SYSTEM_FOLDERS, command, is_enabled, unit_values
+from cdigen.runtimes.units import command, has_unit, is_enabled, unit_values
 from cdigen.service.status import instance_of
 
 TYPE_CHECKING = False
@@ -163,10 +163,6 @@ def _drop_in(name: str, *lines: str) -> tuple[Remedy, ...]:
     )
 
 
-def _has_unit(context: Context) -> bool:
-    return any(context.host.exists(f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
-
-
 def _socket(context: Context) -> Iterator[CheckResult]:
     """Report whether the folder of sockets exists, and whether the kubelet listens on its socket."""
     node = context.node
@@ -210,7 +206,7 @@ def _plugin(context: Context) -> Iterator[CheckResult]:
         return
     node, enabled = context.node, is_enabled(context.host, UNIT)
     start = Remedy(argv=("systemctl", "restart", UNIT), why="start cdigen's device plugins")
-    has_unit = _has_unit(context)
+    is_installed = has_unit(context.host, UNIT)
     if node.status is not None:
         state = shown(f"{node.status.get('state')}, since {node.status.get('since')}")
         by = f" ({instance})" if (instance := instance_of(node.status)) else ""
@@ -219,7 +215,7 @@ def _plugin(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.needs_system(PLUGIN)
     elif node.problem:
         text = f"cdigen kubelet is not running: {shown(node.problem)}; {_NO_DEVICES}"
-        yield TOPIC.error(PLUGIN, see(text, 4), (start,) if has_unit else (), (CONFIGURATION,))
+        yield TOPIC.error(PLUGIN, see(text, 4), (start,) if is_installed else (), (CONFIGURATION,))
     elif enabled:
         text = f"cdigen kubelet is enabled but not running: {_NO_DEVICES}"
         yield TOPIC.error(PLUGIN, see(text, 4), (start,), (CONFIGURATION,))
@@ -232,9 +228,9 @@ def _plugin(context: Context) -> Iterator[CheckResult]:
     elif context.request.for_kubelet:
         text = f"cdigen kubelet is not set up: {_NO_DEVICES}"
         enable = Remedy(argv=("systemctl", "enable", "--now", UNIT), why="start it now and at each boot")
-        by_hand = "" if has_unit else f"; start 'cdigen kubelet' as root: {UNIT} is not installed"
+        by_hand = "" if is_installed else f"; start 'cdigen kubelet' as root: {UNIT} is not installed"
         yield TOPIC.error(
-            PLUGIN, see(f"{text}{by_hand}", 4), (enable,) if has_unit else (), because=(KUBELET,)
+            PLUGIN, see(f"{text}{by_hand}", 4), (enable,) if is_installed else (), because=(KUBELET,)
         )
     else:
         yield TOPIC.passed(PLUGIN, f"cdigen kubelet is not set up: {_NO_DEVICES} of cdigen")
@@ -243,7 +239,7 @@ def _plugin(context: Context) -> Iterator[CheckResult]:
 def _unit(context: Context) -> Iterator[CheckResult]:
     """Report whether the service is enabled and starts before the kubelet."""
     kubelet = context.node.kubelet
-    if kubelet is None or not _has_unit(context) or not is_needed(context):
+    if kubelet is None or not has_unit(context.host, UNIT) or not is_needed(context):
         return
     if instance_of(context.node.status or {}).startswith("pod "):
         return

@@ -12,7 +12,7 @@ from cdigen.config.tree import NoTreeError, compose, pairs_of, text_of
 from cdigen.config.types import node_type
 from cdigen.doctor.processes import roots_processes
 from cdigen.host.root import reason, shown
-from cdigen.runtimes.units import SYSTEM_FOLDERS, Command, command
+from cdigen.runtimes.units import Command, command, has_unit
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -133,7 +133,7 @@ def installed_kubelet(host: Root) -> Kubelet | None:
     """Return the kubelet that a unit of HOST starts; None if no unit starts a kubelet."""
     for distribution in (KUBERNETES, _K3S, _RKE2, _K0S, _MICROK8S):
         for unit in distribution.units:
-            if any(host.exists(f"{folder}/{unit}") for folder in SYSTEM_FOLDERS):
+            if has_unit(host, unit):
                 has_arguments = distribution is KUBERNETES or distribution.config
                 line = command(host, unit) if has_arguments else Command()
                 return replace(_kubelet(host, distribution, line), unit=unit)
