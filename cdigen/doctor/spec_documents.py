@@ -162,6 +162,16 @@ def was_ours(context: Context, path: str) -> bool:
     return context.state.of(context.host.outer_path(real)) is not None
 
 
+def is_own(context: Context, spec: ExaminedSpec) -> bool:
+    """Return whether cdigen wrote SPEC, or writes its own spec of the same kind to the same path."""
+    return spec.path == own_file(context, spec.kind) or was_ours(context, spec.path)
+
+
+def foreign_specs(context: Context) -> list[ExaminedSpec]:
+    """Return the specs of required kinds that other tools wrote."""
+    return [spec for spec in context.specs if not is_own(context, spec)]
+
+
 def is_blocked(context: Context, product: GeneratedSpec) -> bool:
     """Return whether a path of another tool prevents cdigen from writing PRODUCT."""
     file = own_file(context, product.kind)

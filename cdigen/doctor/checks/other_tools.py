@@ -15,7 +15,7 @@ from cdigen.doctor.checks.installations import installations, started
 from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
 from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, VOID, bare_specs, is_of_nvidia
 from cdigen.doctor.result import Remedy, Topic
-from cdigen.doctor.spec_documents import own_file, was_ours
+from cdigen.doctor.spec_documents import foreign_specs, own_file
 from cdigen.host.mountinfo import rows
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
@@ -70,11 +70,7 @@ def _refresh(context: Context) -> Iterator[CheckResult]:
 
 def _foreign(context: Context) -> Iterator[CheckResult]:
     """Report specs of other tools for the required kinds."""
-    foreign = [
-        spec
-        for spec in context.specs
-        if not was_ours(context, spec.path) and spec.path != own_file(context, spec.kind)
-    ]
+    foreign = foreign_specs(context)
     hiding = [
         spec.path for spec in foreign if spec.is_used and context.host.exists(own_file(context, spec.kind))
     ]

@@ -10,7 +10,7 @@ from cdigen.doctor.checks.loading import LOADING
 from cdigen.doctor.commands import give_to_root, move_aside, open_to_all, write_specs
 from cdigen.doctor.remedy_safety import is_of_user, may_change, owners, ways
 from cdigen.doctor.result import Topic, listed, with_hint
-from cdigen.doctor.spec_documents import own_file, read_document, was_ours
+from cdigen.doctor.spec_documents import is_own, read_document
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.vendors import registry
@@ -133,22 +133,18 @@ def _renew(context: Context, spec: ExaminedSpec) -> tuple[Remedy, ...]:
     """Return the commands that replace SPEC by cdigen's own spec."""
     if spec.kind not in context.offered_kinds:
         return ()
-    if _is_own(context, spec):
+    if is_own(context, spec):
         return write_specs(context)
     # If the file of another tool stayed, it could later override cdigen's spec.
     moved = move_aside(context, spec.path)
     return (*moved, *write_specs(context)) if moved else ()
 
 
-def _is_own(context: Context, spec: ExaminedSpec) -> bool:
-    return spec.path == own_file(context, spec.kind) or was_ours(context, spec.path)
-
-
 def _fresh(context: Context) -> Iterator[CheckResult]:
     """Report specs of cdigen that differ from the specs that cdigen would generate now."""
     fresh = []
     for product in context.products:
-        own = [spec for spec in context.specs if spec.kind == product.kind and _is_own(context, spec)]
+        own = [spec for spec in context.specs if spec.kind == product.kind and is_own(context, spec)]
         for spec in own:
             changes = compare(spec.document, product.document)
             if not changes.any():

@@ -7,7 +7,7 @@ import posixpath
 from cdigen.doctor.kubernetes_node.sockets import kind_of, resource_of
 from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, is_of_nvidia
 from cdigen.doctor.migration.result import Leftover
-from cdigen.doctor.spec_documents import own_file, was_ours
+from cdigen.doctor.spec_documents import foreign_specs
 from cdigen.runtimes.installed import FOLDERS
 from cdigen.runtimes.units import is_enabled
 
@@ -148,15 +148,6 @@ def _specs(context: Context) -> Iterator[Leftover]:
         if missing:
             detail += f"; cdigen has no {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}"
         yield Leftover(tool=_writer(spec), kind="spec", where=(spec.path,), detail=detail)
-
-
-def foreign_specs(context: Context) -> tuple[ExaminedSpec, ...]:
-    """Return the specs of required kinds that other tools wrote."""
-    return tuple(
-        spec
-        for spec in context.specs
-        if not was_ours(context, spec.path) and spec.path != own_file(context, spec.kind)
-    )
 
 
 def has_toolkit_hook(document: str) -> bool:

@@ -18,14 +18,13 @@ from cdigen.doctor.migration.leftovers import (
     UNITS,
     VENDORS,
     find,
-    foreign_specs,
     has_toolkit_hook,
     registered,
 )
 from cdigen.doctor.migration.result import Migration, MigrationStep
 from cdigen.doctor.remedy_safety import may_rename
 from cdigen.doctor.result import Remedy, listed
-from cdigen.doctor.spec_documents import MAX_SIZE, is_ours, own_file, was_ours
+from cdigen.doctor.spec_documents import MAX_SIZE, foreign_specs, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import SPEC_SUFFIXES
