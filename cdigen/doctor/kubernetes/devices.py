@@ -138,7 +138,7 @@ def _stale(context: Context) -> Iterator[CheckResult]:
     served |= {one.resource for one in node.other_plugins}
     unnamed = [one for one in node.other_plugins if not one.resource]
     # The plugins of other devices may have their sockets in another folder.
-    gone = [name for name, _ in record.registered if name not in served and kind_of(name)]
+    gone = [name for name in record.registered if name not in served and kind_of(name)]
     if not gone or unnamed:
         text = "every resource of the kubelet's record has a plugin, as far as this user can see"
         yield TOPIC.passed(STALE, text)

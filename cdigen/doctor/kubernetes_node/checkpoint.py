@@ -1,7 +1,7 @@
 """Parse the kubelet's own record of devices, kubelet_internal_checkpoint.
 
 Source: kubernetes pkg/kubelet/cm/devicemanager/checkpoint. The kubelet owns the file and its format. The
-parser omits and counts parts with an unexpected format. Checks report the content as the kubelet's record,
+parser omits parts with an unexpected format. Checks report the content as the kubelet's record,
 never as a fact.
 """
 
@@ -34,15 +34,14 @@ class AllocatedContainer:
 
 @frozen
 class Checkpoint:
-    """The record: the healthy devices of each resource, and the devices of containers.
+    """The record: the registered resources, and the devices of containers.
 
     ``problem`` is the reason why the record cannot be used, or empty. ``is_closed`` is true if the user may
-    not read the record. ``odd`` is the number of parts with an unexpected format.
+    not read the record.
     """
 
-    registered: tuple[tuple[str, frozenset[str]], ...] = ()
+    registered: tuple[str, ...] = ()
     held: tuple[AllocatedContainer, ...] = ()
-    odd: int = 0
     problem: str = ""
     is_closed: bool = False
 
@@ -56,35 +55,23 @@ def parse(content: bytes) -> Checkpoint:
     data = found.get("Data") if isinstance(found, dict) else None
     if not isinstance(data, dict):
         return Checkpoint(problem="it has no member 'Data'")
-    odd = 0
-    registered: dict[str, frozenset[str]] = {}
     listed, rows = data.get("RegisteredDevices"), data.get("PodDeviceEntries")
-    for resource, ids in list(listed.items())[:_MAX_ENTRIES] if isinstance(listed, dict) else ():
-        # Go writes null for a resource without devices.
-        texts = _texts(ids if ids is not None else [])
-        odd += texts is None or not _is_text(resource)
-        if texts is not None and _is_text(resource):
-            registered[resource] = frozenset(texts)
-    held: list[AllocatedContainer] = []
-    for row in rows[:_MAX_ENTRIES] if isinstance(rows, list) else ():
-        one = _held(row)
-        held += [one] if one else []
-        odd += one is None
-    odd += sum(
-        part is not None and not isinstance(part, kind) for part, kind in ((listed, dict), (rows, list))
-    )
-    return Checkpoint(registered=tuple(sorted(registered.items())), held=tuple(held), odd=odd)
+    entries = list(listed.items())[:_MAX_ENTRIES] if isinstance(listed, dict) else []
+    # Go writes null for a resource without devices.
+    registered = (name for name, ids in entries if _is_text(name) and (ids is None or _are_texts(ids)))
+    held = map(_held, rows[:_MAX_ENTRIES] if isinstance(rows, list) else ())
+    return Checkpoint(registered=tuple(sorted(registered)), held=tuple(filter(None, held)))
 
 
 def _held(row: object) -> AllocatedContainer | None:
     if not isinstance(row, dict):
         return None
     names = [row.get(key) for key in ("PodUID", "ContainerName", "ResourceName")]
-    ids = _texts(list(_ids(row.get("DeviceIDs"))))
-    if ids is None or not all(map(_is_text, names)):
+    ids = list(_ids(row.get("DeviceIDs")))
+    if not _are_texts(ids) or not _are_texts(names):
         return None
     pod, container, resource = map(str, names)
-    return AllocatedContainer(pod=pod, container=container, resource=resource, ids=tuple(ids))
+    return AllocatedContainer(pod=pod, container=container, resource=resource, ids=tuple(map(str, ids)))
 
 
 def _ids(value: object) -> Iterator[object]:
@@ -98,10 +85,8 @@ def _ids(value: object) -> Iterator[object]:
         yield value
 
 
-def _texts(value: object) -> list[str] | None:
-    if not isinstance(value, list):
-        return None
-    return [str(one) for one in value] if all(map(_is_text, value)) else None
+def _are_texts(value: object) -> bool:
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def _is_text(value: object) -> bool:
