@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.doctor.commands import free_path, run_cdigen
+from cdigen.doctor.examined import PROCESSES
 from cdigen.doctor.migration.leftovers import (
     GPUSHARE,
     OLD_DOCKER,
@@ -48,7 +49,6 @@ _DROP_INS = {
 }
 # The ending of a copy of a file that is replaced or edited.
 _KEPT = ".before-cdigen"
-_RESTARTS = {"docker": "docker", "containerd": "containerd", "crio": "crio"}
 _SEE = "docs/migrating.md"
 
 
@@ -123,13 +123,8 @@ def _kept_for_specs(specs: tuple[str, ...]) -> Iterator[str]:
 def _stop_units(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     for one in found:
         if one.kind == "units" and one.tool == TOOLKIT:
-            units = UNITS[TOOLKIT]
-            yield MigrationStep(
-                name="stop-refresh",
-                why="NVIDIA's service stops writing specs; its last spec stays in use",
-                commands=(_systemctl("disable", "--now", *units, why="stop and disable the service"),),
-                undo=(_systemctl("enable", "--now", *units, why="enable and start the service"),),
-            )
+            why = "NVIDIA's service stops writing specs; its last spec stays in use"
+            yield _by_stopping(MigrationStep(name="stop-refresh", why=why), UNITS[TOOLKIT])
 
 
 def _write_specs(context: Context) -> Iterator[MigrationStep]:
@@ -261,12 +256,7 @@ def _remove_packages(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     for one in found:
         why = f"{one.tool} is no longer needed"
         if one.kind == "units" and one.tool == OLD_DOCKER:
-            yield MigrationStep(
-                name="stop-plugin",
-                why=why,
-                commands=(_systemctl("disable", "--now", *one.where, why="stop and disable the service"),),
-                undo=(_systemctl("enable", "--now", *one.where, why="enable and start the service"),),
-            )
+            yield _by_stopping(MigrationStep(name="stop-plugin", why=why), one.where)
         if one.kind == "packages":
             yield MigrationStep(
                 name="remove-packages",
@@ -300,6 +290,14 @@ def _kept_for_plugins(
         yield f"{TOOLKIT}, with its runtimes: the device plugin may need them ({_SEE})"
 
 
+def _by_stopping(step: MigrationStep, units: tuple[str, ...]) -> MigrationStep:
+    return replace(
+        step,
+        commands=(_systemctl("disable", "--now", *units, why="stop and disable the service"),),
+        undo=(_systemctl("enable", "--now", *units, why="enable and start the service"),),
+    )
+
+
 def _by_moving(
     step: MigrationStep, context: Context, path: str, target: str, after: tuple[Remedy, ...] = ()
 ) -> MigrationStep:
@@ -327,8 +325,8 @@ def _free(context: Context, path: str) -> str:
 
 
 def _restart(runtime: str) -> tuple[Remedy, ...]:
-    unit = _RESTARTS.get(runtime)
-    return (_systemctl("restart", unit, why="make it read its configuration"),) if unit else ()
+    has_daemon = runtime in PROCESSES
+    return (_systemctl("restart", runtime, why="make it read its configuration"),) if has_daemon else ()
 
 
 def _systemctl(*words: str, why: str) -> Remedy:
