@@ -114,7 +114,7 @@ def _whole(outer: str) -> str:
 def _unwritable(outer: str, folders: Sequence[str]) -> Iterator[Finding]:
     for folder in folders:
         try:
-            is_closed = os.statvfs(_existing(folder)).f_flag & os.ST_RDONLY
+            is_closed = os.statvfs(existing(folder)).f_flag & os.ST_RDONLY
         except OSError:
             continue
         if is_closed:
@@ -143,7 +143,8 @@ def _mounted(path: str) -> str:
     return "/run" if path.startswith("/run/") else path
 
 
-def _existing(path: str) -> str:
+def existing(path: str) -> str:
+    """Return the folder PATH of this machine, or its nearest existing parent folder."""
     while path != "/" and not os.path.isdir(path):
         path = os.path.dirname(path) or "/"
     return path

@@ -12,6 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from cdigen.doctor.context import Context
     from cdigen.host.root import Root
 
 # (folder of the code, installer, command that removes the installation).
@@ -30,9 +31,8 @@ _PIPX = {
 }
 _PIP = "/usr/local/lib"
 _PACKAGES = ("site-packages", "dist-packages")
-_VERSION = re.compile(rb'^__version__ = "([0-9A-Za-z.+!-]{1,40})"$', flags=re.MULTILINE)
-_START = re.compile(rb"^ExecStart=(\S+)", flags=re.MULTILINE)
-_LIMIT = 1 << 16
+_VERSION = re.compile(r'^__version__ = "([0-9A-Za-z.+!-]{1,40})"$', flags=re.MULTILINE)
+_START = re.compile(r"^ExecStart=(\S+)", flags=re.MULTILINE | re.ASCII)
 
 
 @frozen
@@ -49,20 +49,19 @@ class Installation:
         return f"{self.version} in {self.folder} ({self.by})"
 
 
-def installations(host: Root) -> tuple[Installation, ...]:
+def installations(context: Context) -> tuple[Installation, ...]:
     """Return the installations in the usual folders, with the distribution's packages first."""
     found: dict[str, Installation] = {}
-    for top, by, removal in _places(host):
-        if version := _version(host, f"{top}/cdigen/__init__.py"):
-            found.setdefault(top, Installation(folder=top, version=version, by=by, removal=removal))
+    for top, by, removal in _places(context.host):
+        if match := _VERSION.search(context.text(f"{top}/cdigen/__init__.py")):
+            found.setdefault(top, Installation(folder=top, version=match[1], by=by, removal=removal))
     return tuple(found.values())
 
 
-def started(host: Root) -> str:
+def started(context: Context) -> str:
     """Return the program that the unit of the daemon starts; empty if there is no unit."""
-    texts = (_read(host, f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
-    match = next((match for text in texts if (match := _START.search(text))), None)
-    return match[1].decode("utf-8", "replace") if match else ""
+    texts = (context.text(f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
+    return next((match[1] for text in texts if (match := _START.search(text))), "")
 
 
 def _places(host: Root) -> Iterator[tuple[str, str, str]]:
@@ -81,15 +80,3 @@ def _places(host: Root) -> Iterator[tuple[str, str, str]]:
 def _site_folders(host: Root, lib: str) -> Iterator[str]:
     for python in sorted(name for name in host.names(lib) if name.startswith("python3")):
         yield from (f"{lib}/{python}/{name}" for name in _PACKAGES)
-
-
-def _version(host: Root, file: str) -> str:
-    match = _VERSION.search(_read(host, file))
-    return match[1].decode() if match else ""
-
-
-def _read(host: Root, path: str) -> bytes:
-    try:
-        return host.read(path, limit=_LIMIT)
-    except OSError:
-        return b""

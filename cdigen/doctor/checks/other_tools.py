@@ -17,6 +17,7 @@ from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, VO
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.doctor.spec_documents import foreign_specs, own_file
 from cdigen.host.mountinfo import rows
+from cdigen.host.mounts import existing
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
@@ -164,12 +165,12 @@ def _installed(context: Context) -> Iterator[CheckResult]:
 
     Several installations would write the same specs, the same hook and the same record.
     """
-    found = installations(context.host)
+    found = installations(context)
     texts = ", ".join(one.described() for one in found)
     if len(found) < 2:
         yield DAEMON.passed(INSTALLED, f"one installation: {texts}" if found else "cdigen is not installed")
         return
-    unit = started(context.host)
+    unit = started(context)
     service = f"the service starts {shown(unit)}" if unit else "no service is installed"
     removals = "', or '".join(one.removal for one in found)
     text = (
@@ -209,9 +210,7 @@ def _state(context: Context) -> Iterator[CheckResult]:
 
 def _space(context: Context) -> Iterator[CheckResult]:
     """Report whether the file systems of the specs and of the state are writable and have space."""
-    folders = dict.fromkeys(
-        _existing(path) for path in (context.request.spec_dirs[-1], context.request.state_dir)
-    )
+    folders = dict.fromkeys(map(existing, (context.request.spec_dirs[-1], context.request.state_dir)))
     full = False
     for folder in folders:
         try:
@@ -258,13 +257,6 @@ def remount(folder: str) -> tuple[str, ...]:
 
 def _is_read_only(options: bytes) -> bool:
     return b"ro" in options.split(b",")
-
-
-def _existing(path: str) -> str:
-    """Return the folder PATH of this machine, or its nearest existing parent folder."""
-    while path != "/" and not os.path.isdir(path):
-        path = os.path.dirname(path.rstrip("/")) or "/"
-    return path
 
 
 CHECKS = (_refresh, _foreign, _twice, _installed, _daemon, _state, _space)
