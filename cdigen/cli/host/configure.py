@@ -6,7 +6,7 @@ import os
 import sys
 from importlib import import_module
 
-from cdigen.cli.host.restarts import SERVICES, command_for, restart
+from cdigen.cli.host.restarts import SERVICES, command_for, dockerd_check, restart
 from cdigen.cli.shared import options, report
 from cdigen.cli.shared.option_table import add
 from cdigen.host.root import is_plain, shown
@@ -14,12 +14,12 @@ from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.model.findings import Finding
 from cdigen.runtimes import installed
-from cdigen.runtimes.edits.plan import DesiredConfig, refuse_broken
+from cdigen.runtimes.edits.plan import DesiredConfig, EditPlan, refuse_broken
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.settings import read
 from cdigen.runtimes.settings.config_files import UNREADABLE
 from cdigen.store import configfiles
-from cdigen.value import frozen
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from cdigen.config import Settings
     from cdigen.host.root import Root
-    from cdigen.runtimes.edits.plan import EditPlan
     from cdigen.runtimes.installed import InstalledRuntime
 
 EXAMPLES = """\
@@ -40,14 +39,6 @@ EXAMPLES = """\
                                            the spec directories for podman; the last has priority
   cdigen configure docker --undo           restore the original configuration
 """
-
-
-@frozen
-class _Work:
-    """The planned changes of a run, and the findings on these changes."""
-
-    changes: tuple[Change, ...] = ()
-    findings: tuple[Finding, ...] = ()
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -80,7 +71,7 @@ def run(arguments: Namespace) -> int:
     else:
         work = _plan(name, host, _desired(arguments, settings), binary)
         if work.changes and not arguments.dry_run:
-            check = _check(name, host, binary)
+            check = dockerd_check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
     restarted = restart(name, host) if work.changes and arguments.restart else ""
     command = " ".join(command_for(name, host)) if binary is not None else ""
@@ -122,7 +113,7 @@ def _binary(name: str, host: Root) -> InstalledRuntime | None:
     return next((one for one in installed.find(host) if one.runtime == RUNTIME_NAMES[name]), None)
 
 
-def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> _Work:
+def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> EditPlan:
     """Return the changes that turn the runtime's configuration into DESIRED."""
     release = binary.release if binary is not None else None
     settings = read(RUNTIME_NAMES[name], host, release)
@@ -137,7 +128,7 @@ def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntim
     refuse_broken(settings)  # a plan relies on the types of the values
     plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
     missing = () if binary is not None else (_missing(name, settings.edited_file),)
-    return _Work(changes=plan.changes, findings=(*missing, *plan.findings))
+    return replace(plan, findings=(*missing, *plan.findings))
 
 
 def _missing(name: str, path: str) -> Finding:
@@ -155,7 +146,7 @@ def _absence(name: str) -> str:
     return f"{name} is not installed: no {program} in {installed.FOLDERS[0]} or the other usual folders"
 
 
-def _plan_undo(arguments: Namespace, host: Root, state_dir: str) -> _Work:
+def _plan_undo(arguments: Namespace, host: Root, state_dir: str) -> EditPlan:
     """Return the changes that restore every original file.
 
     If another program has changed a file, the command prints the difference, restores no file and raises
@@ -166,7 +157,7 @@ def _plan_undo(arguments: Namespace, host: Root, state_dir: str) -> _Work:
     changed = [file for file in files if not file.is_ours]
     if not changed:
         changes = (Change(path=file.path, before=file.present, after=file.original) for file in files)
-        return _Work(changes=tuple(changes))
+        return EditPlan(changes=tuple(changes))
     for file in changed:
         if file.is_known and not arguments.json:
             diff = _diff(Change(path=file.path, before=file.present, after=file.original))
@@ -185,22 +176,13 @@ def _plan_undo(arguments: Namespace, host: Root, state_dir: str) -> _Work:
     )
 
 
-def _restore(name: str, work: _Work, host: Root, state_dir: str) -> None:
+def _restore(name: str, work: EditPlan, host: Root, state_dir: str) -> None:
     # Remove cdigen's record of the originals even if the files contain no change of cdigen any more.
     if work.changes or configfiles.configured(name, host=host, state_dir=state_dir):
         configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
 
 
-def _check(name: str, host: Root, binary: InstalledRuntime | None) -> configfiles.Check | None:
-    """Return a function that checks a Docker configuration with dockerd, or None if dockerd cannot run."""
-    if name != "docker" or not host.is_this_machine or binary is None:
-        return None
-    from cdigen.cli.host.restarts import dockerd_check  # noqa: PLC0415 - only for Docker
-
-    return dockerd_check(binary)
-
-
-def _print(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str, command: str) -> None:
+def _print(arguments: Namespace, work: EditPlan, *, state_dir: str, restarted: str, command: str) -> None:
     _print_findings(arguments, work)
     for change in work.changes:
         if arguments.dry_run:
@@ -222,14 +204,14 @@ def _print(arguments: Namespace, work: _Work, *, state_dir: str, restarted: str,
             report.print_note(text, arguments)
 
 
-def _print_findings(arguments: Namespace, work: _Work) -> None:
+def _print_findings(arguments: Namespace, work: EditPlan) -> None:
     for finding in work.findings:
         if finding.severity == "info":
             report.print_note(finding.message, arguments)
     report.print_findings((finding for finding in work.findings if finding.severity != "info"), arguments)
 
 
-def _document(arguments: Namespace, work: _Work, *, restarted: str, command: str) -> dict[str, Any]:
+def _document(arguments: Namespace, work: EditPlan, *, restarted: str, command: str) -> dict[str, Any]:
     files = [
         {
             "path": change.path,

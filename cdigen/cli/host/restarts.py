@@ -70,8 +70,13 @@ def restart(runtime: str, host: Root) -> str:
     return shown_command
 
 
-def dockerd_check(binary: InstalledRuntime) -> Callable[[str], str] | None:
-    """Return a function that checks a configuration file with dockerd; None if dockerd must not run."""
+def dockerd_check(runtime: str, host: Root, binary: InstalledRuntime | None) -> Callable[[str], str] | None:
+    """Return a function that checks a configuration file of RUNTIME with dockerd.
+
+    BINARY is the runtime's binary on HOST. The result is None if dockerd cannot run or must not run.
+    """
+    if runtime != "docker" or not host.is_this_machine or binary is None:
+        return None
     if posixpath.basename(binary.binary) != "dockerd" or untrusted(binary.binary):
         return None
     if binary.release is None or not behaves("docker", binary.release, RuntimeBehaviour.VALIDATES_CONFIG):
