@@ -10,6 +10,7 @@ import sys
 
 from cdigen import config
 from cdigen.cli.shared import discovery_options, options, own_package, report
+from cdigen.cli.shared.argument_checks import DISCOVERY_OPTIONS
 from cdigen.host.containers import uses_host_kernel
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
@@ -42,16 +43,8 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     options.add_root_options(parser)
     # This command does not have these options. The configuration has their values, except for NVML (off).
-    parser.set_defaults(
-        driver_root=None,
-        dev_root=None,
-        library_search_path=None,
-        binary_search_path=None,
-        config_search_path=None,
-        mode=None,
-        nvml="off",
-        vendor=None,
-    )
+    parser.set_defaults(**dict.fromkeys(DISCOVERY_OPTIONS), vendor=None)
+    parser.set_defaults(nvml="off")
 
 
 def run(arguments: Namespace) -> int:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.context import DiscoveryContext
 
 # The options of a discovery. They have no effect with an inventory, because no discovery runs.
-_DISCOVERY_OPTIONS = (
+DISCOVERY_OPTIONS = (
     "driver_root", "dev_root", "library_search_path", "binary_search_path", "config_search_path", "mode",
     "nvml",
 )  # fmt: skip
@@ -92,7 +92,7 @@ def note_missing_spec_directories(arguments: Namespace) -> None:
 
 def refuse_beside_inventory(arguments: Namespace) -> None:
     """Raise ConfigError if ARGUMENTS contain both --inventory and an option of discovery."""
-    explicit = [name for name in _DISCOVERY_OPTIONS if getattr(arguments, name) is not None]
+    explicit = [name for name in DISCOVERY_OPTIONS if getattr(arguments, name) is not None]
     if explicit:
         raise ConfigError(
             f"--{explicit[0].replace('_', '-')} has no effect with --inventory: nothing is discovered",
