@@ -8,14 +8,12 @@ from cdigen.host import childprocess
 from cdigen.host.root import reason
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
+from cdigen.runtimes.daemon_service import KUBELET_UNIT, PLUGIN_UNIT, UNIT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.childprocess import ChildResult
 
-UNIT = "cdigen.service"
-PLUGIN_UNIT = "cdigen-nri.service"
-KUBELET_UNIT = "cdigen-kubelet.service"
 _RELOAD = ("daemon-reload",)
 _BOOTED = "/run/systemd/system"  # sd_booted(3)
 _SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl")

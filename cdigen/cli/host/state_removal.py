@@ -64,8 +64,7 @@ def run(*, own_hook: str) -> None:
     try:
         _remove_state(settings.state_dir, options.known_spec_directories(arguments, host, settings))
     except (CdigenError, OSError) as error:
-        problem = error.message if isinstance(error, CdigenError) else reason(error)
-        _note(f"{shown(settings.state_dir)} stays: {problem}")
+        _note(f"{shown(settings.state_dir)} stays: {reason(error)}")
     # Only the default folders are removed, because configured folders can contain files of other programs.
     for folder in (Settings().daemon.run_dir, Settings().nri.run_dir, Settings().kubelet.run_dir):
         _remove_run_dir(folder)
@@ -166,7 +165,7 @@ def _remove_labels(path: str) -> None:
             if content is not None and feature_file.is_ours(content):
                 os.unlink(os.path.basename(path), dir_fd=directory.fd)
     except (CdigenError, OSError) as error:
-        _note(f"{shown(path)} stays: {error.message if isinstance(error, CdigenError) else reason(error)}")
+        _note(f"{shown(path)} stays: {reason(error)}")
 
 
 def _note(text: str) -> None:
