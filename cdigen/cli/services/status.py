@@ -142,7 +142,7 @@ def text(
         _specs(found, now_s),
         _unhealthy(devices, now_s),
         finding_lines(found["findings"]),
-        _last_cycle(found, now_s),
+        "".join(f"{shown(line)}\n" for line in _last_cycle(found, now_s)),
         _journal(found, now_s, most=len(found["journal"]) if verbose else _FEW),
     )
     return "\n".join(section for section in sections if section)
@@ -197,11 +197,7 @@ def _unhealthy(devices: tuple[KnownDevice, ...], now_s: float) -> str:
     return f"{table}'cdigen health' shows what ends each cause\n"
 
 
-def _last_cycle(found: Mapping[str, Any], now_s: float) -> str:
-    return "".join(f"{shown(line)}\n" for line in _lines(found, now_s))
-
-
-def _lines(found: Mapping[str, Any], now_s: float) -> Iterator[str]:
+def _last_cycle(found: Mapping[str, Any], now_s: float) -> Iterator[str]:
     cycle = found["last_cycle"]
     if cycle:
         rows = cycle.get("reasons", ())

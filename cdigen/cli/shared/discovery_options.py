@@ -11,7 +11,7 @@ from cdigen.cli.shared.option_table import add
 from cdigen.cli.shared.options import absolute, add_root_options, outer_directory, read_input
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, HostError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import finding_of
 from cdigen.vendors.context import DiscoveryContext
 from cdigen.vendors.registry import NAMES, VENDORS, require_distinct_kinds
 
@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
     from cdigen.model.saved.known_links import KnownLinks
     from cdigen.model.saved.partition_names import GpuPartitionNames
@@ -189,11 +190,7 @@ def findings_of(failures: dict[str, HostError]) -> tuple[Finding, ...]:
     """Return an error for each vendor that has devices on this host but no usable device."""
     from cdigen.pipeline.discovery import ABSENT  # noqa: PLC0415 - not for --help
 
-    return tuple(
-        Finding(severity="error", rule=error.kind, path=name, message=error.message, hint=error.hint)
-        for name, error in failures.items()
-        if error.kind not in ABSENT
-    )
+    return tuple(finding_of(error, name) for name, error in failures.items() if error.kind not in ABSENT)
 
 
 def read_inventory(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:

@@ -7,7 +7,7 @@ import sys
 from cdigen.cli.shared import argument_checks, discovery_options, options, report
 from cdigen.cli.shared.option_table import add
 from cdigen.model.errors import ConfigError, HostError
-from cdigen.model.findings import Finding, errors
+from cdigen.model.findings import errors, finding_of
 from cdigen.pipeline.arguments import (
     InvalidChoiceError,
     named_devices,
@@ -18,6 +18,7 @@ from cdigen.pipeline.arguments import (
 from cdigen.pipeline.arguments import arguments as docker_arguments
 from cdigen.store.views.volumes import volumes
 from cdigen.topology.matrix import devices_of
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -104,13 +105,8 @@ def run(arguments: Namespace) -> int:
 
 def _warn(withheld: Iterable[WithheldError], arguments: Namespace) -> None:
     """Print each error in WITHHELD as a warning. The error is the reason why a kind is unavailable."""
-    report.print_findings(
-        (
-            Finding(severity="warning", rule=error.kind, path="$", message=error.message, hint=error.hint)
-            for error in withheld
-        ),
-        arguments,
-    )
+    findings = (replace(finding_of(error, "$"), severity="warning") for error in withheld)
+    report.print_findings(findings, arguments)
 
 
 def _inventories(arguments: Namespace, host: Root, settings: Settings) -> dict[str, Inventory]:

@@ -75,12 +75,7 @@ def run(arguments: Namespace) -> int:
 def _row(row: Definition, devices: tuple[KnownDevice, ...]) -> dict[str, Any]:
     """Return ROW as a JSON object, with the health of DEVICES, which have the name of ROW."""
     return {
-        "device": row.device,
-        "kind": row.kind,
-        "name": row.name,
-        "file": row.file,
-        "usable": row.usable,
-        "reason": row.reason,
+        **as_json(row),
         "health": health_of(devices),
         "causes": as_json(tuple(dict.fromkeys(cause for device in devices for cause in device.causes))),
     }

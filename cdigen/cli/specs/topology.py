@@ -53,7 +53,7 @@ def run(arguments: Namespace) -> int:
     if arguments.json:
         report.print_json(_document(found))
     elif devices and arguments.svg is None:
-        report.write(sys.stdout, text(found, header_as=_underlined))
+        report.write(sys.stdout, text(found, header_as=lambda line: report.paint(line, "4", sys.stdout)))
     if not devices:
         report.print_note("no device found: see 'cdigen inspect'", arguments)
     return 0
@@ -64,10 +64,6 @@ def _draw(arguments: Namespace, devices: tuple[MatrixDevice, ...]) -> None:
 
     plainfiles.save_file(arguments.svg, picture(devices).encode())
     report.print_note(f"picture written to {shown(arguments.svg)}", arguments)
-
-
-def _underlined(line: str) -> str:
-    return report.paint(line, "4", sys.stdout)
 
 
 def _inventories(
