@@ -54,7 +54,8 @@ _FAILED = {
     "driver-not-found": FILES,
 }
 _NO_PYNVML = "nvml-module-missing"
-# Rule of a finding -> check that reports the finding.
+# Rule of a finding -> check that reports the finding. The check GPUS reports each other finding whose rule is
+# not in _UNREPORTED.
 _RULES = {
     "library-missing": FILES,
     "library-incomplete": FILES,
@@ -63,17 +64,6 @@ _RULES = {
     "file-unusable": FILES,
     "manifest-unreadable": FILES,
     "ld-cache-unreadable": FILES,
-    "gpu-lost": GPUS,
-    "gpu-without-device": GPUS,
-    "gpu-repeated": GPUS,
-    "gpu-information-unreadable": GPUS,
-    "gpu-address-unknown": GPUS,
-    "mig-empty": GPUS,
-    "mig-contradiction": GPUS,
-    "mig-names-kept": GPUS,
-    "mig-not-named": GPUS,
-    "gpu-numbers-differ": GPUS,
-    "mig-minors-unreadable": GPUS,
     "kernel-file-unusable": LOADED,
     "nvml-failed": TOOL,
     "nvml-gpu-failed": TOOL,
@@ -84,13 +74,15 @@ _RULES = {
     _NO_PYNVML: MODULE,
     "nvml-not-queried": MODULE,
 }
-# The findings that nodes.py reports, and warnings that no check reports. The check GPUS reports each other
-# finding whose rule is not in _RULES.
-_UNREPORTED = {
-    *("control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing"),
-    *("family-node-unusable", "mig-instance-unusable", "uuid-unknown", "wsl-several-stores"),
-    *("csv-line-unknown", "csv-path-unusable", "csv-unreadable"),
-}
+# The rules of findings about nodes, which nodes.py reports.
+NODE_RULES = frozenset({
+    "control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing",
+    "family-node-unusable", "mig-instance-unusable",
+})  # fmt: skip
+# The findings that nodes.py reports, and warnings that no check reports.
+_UNREPORTED = NODE_RULES | {
+    "uuid-unknown", "wsl-several-stores", "csv-line-unknown", "csv-path-unusable", "csv-unreadable",
+}  # fmt: skip
 # Rule of a finding -> command that fixes the problem.
 _TRIGGER_UDEV = (Remedy(argv=("udevadm", "trigger"), why="make udev set the groups and modes of nodes"),)
 _REMEDIES = {

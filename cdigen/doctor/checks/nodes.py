@@ -7,7 +7,7 @@ import shlex
 import stat
 from contextlib import suppress
 
-from cdigen.doctor.checks.driver import CAUSES
+from cdigen.doctor.checks.driver import CAUSES, NODE_RULES
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.model.errors import HostError
@@ -26,14 +26,6 @@ if TYPE_CHECKING:
 
 TOPIC = Topic(name="nodes")
 MISSING, WRONG, ACCESS, LINKS = "node-missing", "node-wrong", "node-access", "node-links"
-_RULES = {
-    "control-node-missing",
-    "gpu-node-missing",
-    "drm-node-missing",
-    "accel-node-missing",
-    "family-node-unusable",
-    "mig-instance-unusable",
-}
 # Kinds of HostError. A node may be the cause of _NODE_KINDS, and a node is always the cause of _LOST_KINDS.
 _NODE_KINDS = frozenset(("no-nodes", "no-usable-device", "no-mig-instances"))
 _LOST_KINDS = frozenset(("no-nodes", "no-mig-instances"))
@@ -77,7 +69,7 @@ def _found(context: Context) -> tuple[Finding, ...]:
         for inventory in context.inventories.values()
         if context.concerns(inventory.vendor)
         for finding in inventory.findings
-        if finding.rule in _RULES
+        if finding.rule in NODE_RULES
     )
 
 
