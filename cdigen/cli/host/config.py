@@ -8,7 +8,7 @@ from cdigen import config
 from cdigen.cli.shared import options, report
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
-from cdigen.model.findings import Finding, errors
+from cdigen.model.findings import errors, finding_of
 from cdigen.value import replace
 from cdigen.vendors.registry import require_distinct_kinds
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.host.root import Root
+    from cdigen.model.findings import Finding
 
 EXAMPLES = """\
   cdigen config check                      check the file, as 'systemctl reload cdigen' does first
@@ -62,9 +63,7 @@ def _vendor_conflicts(settings: config.Settings, file: str) -> tuple[Finding, ..
     try:
         require_distinct_kinds(settings.vendors)
     except ConfigError as error:
-        return (
-            Finding(severity="error", rule=config.RULE, path=file, message=error.message, hint=error.hint),
-        )
+        return (replace(finding_of(error, file), rule=config.RULE),)
     return ()
 
 

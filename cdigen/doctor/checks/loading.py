@@ -284,11 +284,8 @@ def _refused(
         reason = f"{shown(path)}: cdiVersion {version} is too new: {limits}{_lost_numbers(context, older)}"
         if target := _targets(context, older, spec_file):
             text, remedies = set_target(context, target, spec_file.kind if spec_file else "")
-            return (
-                name,
-                f"{reason}{text}",
-                (*remedies, *_regenerate(context, path, spec_file)) if remedies else (),
-            )
+            renewed = _regenerate(context, path, spec_file) if remedies else ()
+            return name, f"{reason}{text}", (*remedies, *renewed)
     elif reading.document is None and faults:
         name = SYNTAX
         place = f"line {faults[0].place[0]}: " if faults[0].place else ""
