@@ -15,7 +15,7 @@ from cdigen.kubelet.allocation.modes import AllocationModes
 from cdigen.kubelet.allocation.mps import mps_problem
 from cdigen.kubelet.allocation.policies import missing_families, policy_of, unusable_vendor
 from cdigen.kubelet.allocators import AllocatorContext, MemoryAllocator, ResourceAllocator
-from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
+from cdigen.kubelet.labels.node_labels import node_labels
 from cdigen.kubelet.memory_sharing import MemorySharing
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.resources.resource_set import ResourceSet, advertise
@@ -157,13 +157,11 @@ class AdvertisedResources:
             return None
         if self._labels is None:
             self._labels = node_labels(
-                NodeResources(
-                    resources=self._advertised.resources,
-                    inventories=self._vendors,
-                    mig_strategy=self._config.settings.mig_strategy,
-                    running=running_drivers(self._host.sources.host),
-                    machine=self._config.machine,
-                )
+                self._advertised.resources,
+                self._vendors,
+                running=running_drivers(self._host.sources.host),
+                mig_strategy=self._config.settings.mig_strategy,
+                machine=self._config.machine,
             )
         return self._labels[0]
 

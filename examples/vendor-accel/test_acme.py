@@ -16,7 +16,7 @@ from cdigen_acme import VENDOR
 
 from cdigen.config import KubeletConfig
 from cdigen.host.root import Root
-from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
+from cdigen.kubelet.labels.node_labels import node_labels
 from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.errors import HostError
 from cdigen.model.health import LogRecord, Recovery, Symptom
@@ -217,13 +217,9 @@ def test_pods_request_npus_by_acmes_resource(host: Path) -> None:
 
 
 def test_the_node_has_labels_with_the_number_and_the_product_of_its_npus(host: Path) -> None:
-    node = NodeResources(
-        resources=advertised(host).resources,
-        inventories={"acme": VENDOR.discover(places(host))},
-        running={},
-    )
+    inventories = {"acme": VENDOR.discover(places(host))}
     labels = (("acme.example/npu.count", "2"), ("acme.example/npu.product", "Acme-NPU"))
-    assert node_labels(node) == (labels, ())
+    assert node_labels(advertised(host).resources, inventories, running={}) == (labels, ())
 
 
 def test_linked_npus_are_near_each_other(host: Path) -> None:

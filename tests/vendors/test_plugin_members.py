@@ -14,7 +14,7 @@ from support.values.devices import DRIVER, accelerator, inventory
 from cdigen.config import KubeletConfig
 from cdigen.daemon.stats import StatsReader
 from cdigen.health.tracker import HealthTracker, TrackerOptions
-from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
+from cdigen.kubelet.labels.node_labels import node_labels
 from cdigen.kubelet.resources.resource_set import advertise
 from cdigen.model.errors import HostError
 from cdigen.model.health import LogRecord
@@ -25,7 +25,7 @@ from cdigen.pipeline.driver.cuda import CudaVersions, cuda_of
 from cdigen.vendors import plugin_values, registry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cdigen.model.inventory import Inventory
@@ -98,11 +98,6 @@ def found() -> dict[str, Inventory]:
 
 def advertised() -> Any:
     return advertise(found(), (DEFAULT,), lambda _name: True, KubeletConfig())
-
-
-def node(resources: Any) -> NodeResources:
-    running: Mapping[str, str] = {}
-    return NodeResources(resources=resources, inventories=found(), running=running)
 
 
 def test_a_vendor_of_another_package_has_each_member(packages: Path) -> None:
@@ -262,7 +257,7 @@ def test_another_packages_resources_have_the_names_of_the_vendor(packages: Path)
         "example.com/added": 2,
         "nvidia.com/gpu": 1,
     }
-    labels, findings = node_labels(node(resources.resources))
+    labels, findings = node_labels(resources.resources, found(), running={})
     assert findings == ()
     assert dict(labels)["example.com/npu.count"] == "2"
     assert dict(labels)["nvidia.com/gpu.count"] == "1"
@@ -276,7 +271,7 @@ def test_a_defect_of_the_labels_is_one_finding_and_affects_no_other_vendor(
     packages: Path, labels: str
 ) -> None:
     add(packages, **{**MEMBERS, "LABELS": f"staticmethod({labels})"})
-    kept, findings = node_labels(node(advertised().resources))
+    kept, findings = node_labels(advertised().resources, found(), running={})
     assert [(one.rule, one.path) for one in findings] == [("vendor-defect", "added")]
     assert dict(kept)["nvidia.com/gpu.count"] == "1"
     assert not any(name.startswith("example.com/") for name, _ in kept)

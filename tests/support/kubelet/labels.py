@@ -9,7 +9,7 @@ from support.kubelet.nfd_worker import parse
 
 from cdigen.config import KubeletConfig
 from cdigen.kubelet.labels.feature_file import content
-from cdigen.kubelet.labels.node_labels import NodeResources, node_labels
+from cdigen.kubelet.labels.node_labels import node_labels
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,13 +27,11 @@ def labels(
     """Return the labels that NFD makes for the resources of INVENTORIES with these SETTINGS."""
     found = offered(inventories, **settings)
     made, failures = node_labels(
-        NodeResources(
-            resources=found.resources,
-            inventories=inventories,
-            mig_strategy=KubeletConfig(**settings).mig_strategy,
-            running=running or {},
-            machine=machine,
-        )
+        found.resources,
+        inventories,
+        running=running or {},
+        mig_strategy=KubeletConfig(**settings).mig_strategy,
+        machine=machine,
     )
     assert failures == ()
     assert dict(made) == parse(content(made, 2**33).decode())
