@@ -5,25 +5,35 @@ The asyncio loop of ``link`` calls both allocators.
 
 from __future__ import annotations
 
+import asyncio
 import time
 
+from cdigen.gpushare import names
 from cdigen.kubelet.allocation.container_response import AllocationRefusal, build_response
 from cdigen.kubelet.allocation.mps import mps_problem
 from cdigen.kubelet.allocation.preferred import Preferences
 from cdigen.kubelet.allocation.used_elsewhere import UsedElsewhere
-from cdigen.kubelet.gpu_memory.allocator import SharedMemoryAllocator
+from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, StaleAgentError
+from cdigen.kubelet.resources.model import MEMORY
 from cdigen.kubelet.wire.server import AllocateError
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
+    from concurrent.futures import Future
 
     from cdigen.kubelet.allocation.container_response import AllocationPolicy, ContainerResponse, IsInSpec
     from cdigen.kubelet.allocation.kubelet_view import KubeletView
     from cdigen.kubelet.gpu_memory.agent import Agent
-    from cdigen.kubelet.resources.memory import AdvertisedMemory
+    from cdigen.kubelet.gpu_memory.assign import Assignment
+    from cdigen.kubelet.resources.memory import AdvertisedMemory, MemoryGpu
     from cdigen.kubelet.resources.model import Resource
+
+# The value is "<device ordinal>=<size>", for the only device that the process can use
+# (docs.nvidia.com/deploy/mps, "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"). The limit is for each process, not for the
+# container.
+_MPS_LIMIT = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
 
 
 @frozen
@@ -61,11 +71,6 @@ class _Allocator:
     async def _answer(
         self, ids: tuple[str, ...], in_use: Mapping[str, str]
     ) -> ContainerResponse | AllocationRefusal:
-        return self._response(ids, in_use)
-
-    def _response(
-        self, ids: tuple[str, ...], in_use: Mapping[str, str] | None = None
-    ) -> ContainerResponse | AllocationRefusal:
         policy, mps = self.policy, self.policy.mps
         if mps is not None:
             # The control daemon may have started or ended since the policy was made.
@@ -97,20 +102,95 @@ class ResourceAllocator(_Allocator):
 
 
 class MemoryAllocator(_Allocator):
-    """The allocator of the memory units of ADVERTISED, according to the present AGENT."""
+    """Chooses and allocates the memory units of OFFER according to the reservations of pods.
+
+    Each container gets units of one GPU. AGENT returns the present agent, or None.
+    """
 
     def __init__(
         self,
-        advertised: AdvertisedMemory,
+        offer: AdvertisedMemory,
         agent: Callable[[], Agent | None],
         policy: AllocationPolicy,
         context: AllocatorContext,
     ) -> None:
-        super().__init__(advertised.resource, policy, context)
-        self._memory = SharedMemoryAllocator(advertised, agent, self._response)
-        self.preferred_allocation = self._memory.preferred_allocation
+        super().__init__(offer.resource, policy, context)
+        self._unit_mib = offer.unit_mib
+        self._gpus = {gpu.id: gpu for gpu in offer.gpus}
+        self._agent = agent
+
+    async def preferred_allocation(
+        self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
+    ) -> tuple[str, ...]:
+        """Return COUNT ids of AVAILABLE, including MUST_INCLUDE, all of one GPU if possible."""
+        owners = self._by_gpu(dict.fromkeys((*must_include, *available)))
+        must = self._by_gpu(must_include)
+        free = {gpu.index: len(ids) for gpu, ids in owners.items()}
+        chosen = None
+        if agent := self._agent():
+            preferred = agent.preferred_gpu(free, [gpu.index for gpu in must], count)
+            chosen = await asyncio.wrap_future(preferred)
+        ids = next((ids for gpu, ids in owners.items() if gpu.index == chosen), [])
+        return tuple(dict.fromkeys((*must_include, *ids, *available)))[: max(count, 0)]
 
     async def _answer(
         self, ids: tuple[str, ...], in_use: Mapping[str, str]
     ) -> ContainerResponse | AllocationRefusal:
-        return self._response(ids, in_use) if in_use else await self._memory.allocate(ids)
+        answer = await super()._answer(ids, in_use)
+        if isinstance(answer, AllocationRefusal):
+            return answer
+        gpus = self._by_gpu(ids)
+        if len(gpus) != 1:
+            text = ", ".join(f"{len(units)} units of GPU {gpu.index}" for gpu, units in gpus.items())
+            rule = "the units of a container must be of one GPU"
+            reason = f"{self.resource.name}: {rule}, and the kubelet chose {text}"
+            return AllocationRefusal(cause="multiple_gpus", reason=reason)
+        (gpu,) = gpus
+        try:
+            assignment = await asyncio.wrap_future(assign(self._agent, gpu.index, frozenset(ids)))
+        except AllocationRefusedError as refusal:
+            agent = self._agent()
+            problem = agent.problem if agent is not None else ""
+            reason = f"{self.resource.name}: {refusal}" + (f" ({problem})" if problem else "")
+            return AllocationRefusal(cause="no_reservation", reason=reason)
+        added = _memory_variables(gpu, len(ids), assignment)
+        # cdigen enforces no limit. MPS enforces this limit if a control daemon runs.
+        limit = ((_MPS_LIMIT, f"0={len(ids) * self._unit_mib}M"),) if answer.folders else ()
+        return replace(answer, variables=(*answer.variables, *added, *limit))
+
+    def _by_gpu(self, ids: Sequence[str] | Mapping[str, None]) -> dict[MemoryGpu, list[str]]:
+        owners: dict[MemoryGpu, list[str]] = {}
+        for id_ in ids:
+            if gpu := self._gpus.get(id_.rpartition(MEMORY)[0]):
+                owners.setdefault(gpu, []).append(id_)
+        return owners
+
+
+def assign(current: Callable[[], Agent | None], gpu: int, ids: frozenset[str]) -> Future[Assignment]:
+    """Return a future with the container for the units IDS of GPU, or with ``AllocationRefusedError``.
+
+    CURRENT returns the agent at the time of its call; None means that no GPU is shared by memory.
+    """
+    while agent := current():
+        try:
+            return agent.assign(gpu, ids)
+        except StaleAgentError:
+            if agent is current():
+                raise
+    raise AllocationRefusedError("GPUs are no longer shared by memory")
+
+
+def _memory_variables(
+    gpu: MemoryGpu, units: int, assignment: Assignment | None
+) -> tuple[tuple[str, str], ...]:
+    """Return gpushare's variables for a container with UNITS of GPU; ASSIGNMENT has the pod, or is None.
+
+    A program that reads the variables can limit itself.
+    """
+    total = assignment.bound.pod.request.total if assignment else units
+    return (
+        (names.INDEX, str(gpu.index)),
+        (names.OF_POD, str(total)),
+        (names.OF_CONTAINER, str(units)),
+        (names.OF_GPU, str(gpu.units)),
+    )

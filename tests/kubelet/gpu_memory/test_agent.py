@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import threading
 import time
@@ -57,7 +56,7 @@ def test_each_container_gets_only_the_gpu_of_its_own_ids(side: Side) -> None:
     for container, (gpu, units) in enumerate(((0, 4), (1, 5))):
         answer = side.allocate(gpu, units)
         assert isinstance(answer, ContainerResponse), container
-        # The double of the resource's allocator returns the ids of the request as names.
+        # Each unit of OFFER has its id as the CDI name.
         assert answer.names == tuple(unit_id(f"GPU-{gpu}", number) for number in range(units))
         assert dict(answer.variables)[names.INDEX] == str(gpu)
 
@@ -95,7 +94,7 @@ def test_a_number_of_units_that_no_pending_pod_requests_is_refused(side: Side) -
 
 def test_units_of_two_gpus_are_refused(side: Side) -> None:
     bound(side, 2)
-    answer = asyncio.run(side.allocator.allocate(("GPU-0-_-0", "GPU-1-_-0")))
+    answer = side.request("GPU-0-_-0", "GPU-1-_-0")
     assert isinstance(answer, AllocationRefusal)
     assert "1 units of GPU 0, 1 units of GPU 1" in answer.reason
 

@@ -16,8 +16,8 @@ from support.waiting import PATIENCE_S
 from cdigen.config import KubeletConfig, SharedMemory
 from cdigen.gpushare.names import Resources
 from cdigen.kubeapi.credentials import from_kubeconfig
+from cdigen.kubelet.allocators import assign
 from cdigen.kubelet.gpu_memory.agent import Agent
-from cdigen.kubelet.gpu_memory.allocator import assign
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError
 
 if TYPE_CHECKING:

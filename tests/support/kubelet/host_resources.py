@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from cdigen.config import SharedMemory
     from cdigen.kubelet.allocation.container_response import ContainerResponse
-    from cdigen.kubelet.gpu_memory.allocator import SharedMemoryAllocator
     from cdigen.kubelet.gpu_memory.assign import Assignment
     from cdigen.kubelet.resources.memory import AdvertisedMemory
     from cdigen.model.findings import Finding
@@ -89,7 +88,7 @@ def allocate(by: ResourceAllocator | MemoryAllocator, *ids: str) -> ContainerRes
 
 
 def preferred(
-    by: ResourceAllocator | MemoryAllocator | SharedMemoryAllocator,
+    by: ResourceAllocator | MemoryAllocator,
     available: tuple[str, ...],
     must_include: tuple[str, ...],
     count: int,
