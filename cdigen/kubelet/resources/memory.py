@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import hashlib
 
-from cdigen.kubelet.resources.model import MAX_ID, MAX_MESSAGE, MEMORY, Resource, Unit
+from cdigen.kubelet.resources.model import MAX_ID, MAX_MESSAGE, MEMORY, Resource, Unit, numbered
 from cdigen.kubelet.resources.naming import finding
 from cdigen.kubelet.resources.selection import is_any_of
 from cdigen.model.findings import Finding
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def share_memory(candidates: Iterable[NamingCandidate], settings: SharedMemory) 
         count = mib // size
         if not count:
             found.append(_without_unit(candidate, mib, size))
-        made = _units(candidate, count)
+        made = numbered(replace(candidate.unit(), id=_gpu_id(candidate)), MEMORY, count)
         units += made
         if made:
             gpus.append(_memory_gpu(candidate, made))
@@ -168,23 +168,6 @@ def _gpu_id(candidate: NamingCandidate) -> str:
         return candidate.id
     digest = hashlib.sha256(candidate.id.encode()).hexdigest()[:_DIGEST]
     return f"{candidate.id[: _MAX_GPU - _DIGEST - 1]}-{digest}"
-
-
-def _units(candidate: NamingCandidate, count: int) -> list[Unit]:
-    device, gpu = candidate.device, _gpu_id(candidate)
-    names = candidate.cdi_names[:1]
-    health = device.health if names and device.usable else "unhealthy"
-    return [
-        Unit(
-            id=unit_id(gpu, number),
-            health=health,
-            numa=device.accelerator.numa_node,
-            accelerator=device.accelerator,
-            replica=number,
-            cdi_names=names,
-        )
-        for number in range(count)
-    ]
 
 
 def _memory_gpu(candidate: NamingCandidate, units: Sequence[Unit]) -> MemoryGpu:

@@ -47,6 +47,22 @@ class Unit:
         return AcceleratorPart(name=self.id, accelerator=self.accelerator, partition=self.partition)
 
 
+def numbered(unit: Unit, mark: str, count: int) -> list[Unit]:
+    """Return COUNT replicas or memory units of the device UNIT; MARK is REPLICA or MEMORY."""
+    return [
+        Unit(
+            id=f"{unit.id}{mark}{number}",
+            health=unit.health,
+            numa=unit.numa,
+            accelerator=unit.accelerator,
+            partition=unit.partition,
+            replica=number,
+            cdi_names=unit.cdi_names,
+        )
+        for number in range(count)
+    ]
+
+
 @frozen
 class Resource:
     """An extended resource that pods request by ``name`` (``nvidia.com/gpu``), with its units in order.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from cdigen.kubelet.resources.model import MAX_ID, REPLICA
+from cdigen.kubelet.resources.model import MAX_ID, REPLICA, Unit
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.pipeline.device_names import KnownDevice, devices_by_name, known_devices
@@ -58,6 +58,19 @@ class NamingCandidate:
     def is_split(self) -> bool:
         """Whether the device is a partitioned GPU; then only the partitions can be units."""
         return self.device.partition is None and self.device.accelerator.partitioned
+
+    def unit(self, kind: str = "") -> Unit:
+        """Return the device as a unit with one name of KIND (the most lasting), to inject the device once."""
+        device = self.device
+        names = [name for name in self.cdi_names if not kind or name.startswith(f"{kind}=")]
+        return Unit(
+            id=self.id,
+            health=device.health if names and device.usable else "unhealthy",
+            numa=device.accelerator.numa_node,
+            accelerator=device.accelerator,
+            partition=device.partition,
+            cdi_names=tuple(names[:1]),
+        )
 
 
 def candidates(

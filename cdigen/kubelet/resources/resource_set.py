@@ -11,7 +11,7 @@ import re
 
 from cdigen.config.types import RESOURCE_NAME
 from cdigen.kubelet.resources import memory, mig, sharing
-from cdigen.kubelet.resources.model import MAX_MESSAGE, REPLICA, Resource, Unit
+from cdigen.kubelet.resources.model import MAX_MESSAGE, REPLICA, Resource, Unit, numbered
 from cdigen.kubelet.resources.naming import candidates, finding
 from cdigen.kubelet.resources.selection import is_any_of, is_doubtful, select
 from cdigen.model.findings import Finding
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cdigen.config import KubeletConfig, ResourceRow
     from cdigen.kubelet.resources.memory import AdvertisedMemory
     from cdigen.kubelet.resources.naming import IsInSpec, NamingCandidate
-    from cdigen.kubelet.resources.sharing import Replication
     from cdigen.model.inventory import Inventory
     from cdigen.model.profile import Profile
 
@@ -71,12 +70,15 @@ def advertise(
             continue
         replication, problems = sharing.replication_of(candidate, name, settings)
         findings += problems
-        unit = _unit(candidate, kind)
+        unit = candidate.unit(kind)
         if not unit.cdi_names:
             findings.append(_without_name(candidate, kind))
-        units.setdefault(replication.resource, []).extend(_replicas(unit, replication))
+        units_of_resource = units.setdefault(replication.resource, [])
         if replication.replicas > 1:
+            units_of_resource += numbered(unit, REPLICA, replication.replicas)
             replicated.add(replication.resource)
+        else:
+            units_of_resource.append(unit)
         if replication.mps:
             by_mps.add(replication.resource)
     bounded, refused = _bounded(units)
@@ -148,43 +150,12 @@ def _without_resource(candidate: NamingCandidate, name: str) -> Finding:
     return finding("error", "resource-left-out", candidate.device, text, hint)
 
 
-def _unit(candidate: NamingCandidate, kind: str) -> Unit:
-    """Return CANDIDATE as a unit with one name of KIND (the most lasting), to inject the device once."""
-    device = candidate.device
-    names = [name for name in candidate.cdi_names if not kind or name.startswith(f"{kind}=")]
-    return Unit(
-        id=candidate.id,
-        health=device.health if names and device.usable else "unhealthy",
-        numa=device.accelerator.numa_node,
-        accelerator=device.accelerator,
-        partition=device.partition,
-        cdi_names=tuple(names[:1]),
-    )
-
-
 def _without_name(candidate: NamingCandidate, kind: str) -> Finding:
     device = candidate.device
     problem = device.accelerator.problem or (device.partition.problem if device.partition else "")
     reason = problem or f"no spec has a name{f' of {kind}' if kind else ''} for only this device"
     text = f"is advertised as unhealthy: {reason}"
     return finding("warning", "resource-without-name", device, text, "cdigen status")
-
-
-def _replicas(unit: Unit, replication: Replication) -> Iterable[Unit]:
-    if replication.replicas == 1:
-        return (unit,)
-    return [
-        Unit(
-            id=f"{unit.id}{REPLICA}{replica}",
-            health=unit.health,
-            numa=unit.numa,
-            accelerator=unit.accelerator,
-            partition=unit.partition,
-            replica=replica,
-            cdi_names=unit.cdi_names,
-        )
-        for replica in range(replication.replicas)
-    ]
 
 
 def _bounded(units: Mapping[str, list[Unit]]) -> tuple[dict[str, tuple[Unit, ...]], list[Finding]]:
