@@ -12,7 +12,6 @@ import time
 from cdigen.kubelet.allocation.journal import AllocationJournal
 from cdigen.kubelet.allocation.kubelet_view import KubeletView
 from cdigen.kubelet.allocation.modes import AllocationModes
-from cdigen.kubelet.allocation.mps import mps_problem
 from cdigen.kubelet.allocation.policies import missing_families, policy_of, unusable_vendor
 from cdigen.kubelet.allocators import AllocatorContext, MemoryAllocator, ResourceAllocator
 from cdigen.kubelet.labels.node_labels import node_labels
@@ -113,7 +112,7 @@ class AdvertisedResources:
         self._names |= dict.fromkeys(one.name for one in found.resources)
         empty = (Resource(name=name, units=()) for name in self._names if name not in now)
         every = (*found.resources, *empty)
-        policies = {one.name: policy_of(one, settings, vendors, mps_problem) for one in every}
+        policies = {one.name: policy_of(one, settings, vendors) for one in every}
         missing = missing_families(policies.values(), self.is_in_spec)
         unknown = tuple(unusable_vendor(name, problem) for name, problem in unusable.items())
         self._advertised = replace(found, resources=every, findings=(*found.findings, *missing, *unknown))

@@ -73,7 +73,7 @@ class _Allocator:
     ) -> ContainerResponse | AllocationRefusal:
         policy, mps = self.policy, self.policy.mps
         if mps is not None:
-            # The control daemon may have started or ended since the policy was made.
+            # The control daemon may start or end between two requests.
             policy = replace(policy, mps=replace(mps, problem=mps_problem(mps.pipe_directory)))
         return build_response(self.resource, ids, policy, is_in_spec=self._context.is_in_spec, in_use=in_use)
 

@@ -19,7 +19,7 @@ AMD = Resource(name="amd.com/gpu", units=(unit(card(0), cdi_names=("amd.com/gpu=
 
 
 def policy(advertised: Resource, **settings: Any) -> AllocationPolicy:
-    return policy_of(advertised, KubeletConfig(**settings), HOST, lambda _: "")
+    return policy_of(advertised, KubeletConfig(**settings), HOST)
 
 
 def test_the_default_policy_uses_only_the_cdi_field_and_the_annotation() -> None:
@@ -66,16 +66,6 @@ def test_device_nodes_include_the_nodes_that_every_container_needs() -> None:
 
 def test_a_resource_that_is_shared_by_mps_has_the_folders_of_its_control_daemon() -> None:
     shared = replace(replicas(1, 2), by_mps=True)
-    requested: list[str] = []
-
-    def problem(pipe: str) -> str:
-        requested.append(pipe)
-        return "no process listens"
-
-    found = policy_of(shared, KubeletConfig(mps_root="/run/mps/"), HOST, problem)
-
-    assert found.mps == Mps(
-        pipe_directory=f"/run/mps/{GPU}/pipe", shm_directory="/run/mps/shm", problem="no process listens"
-    )
-    assert requested == [f"/run/mps/{GPU}/pipe"]
+    found = policy(shared, mps_root="/run/mps/")
+    assert found.mps == Mps(pipe_directory=f"/run/mps/{GPU}/pipe", shm_directory="/run/mps/shm")
     assert policy(replicas(1, 2)).mps is None

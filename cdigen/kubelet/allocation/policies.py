@@ -8,7 +8,7 @@ from cdigen.vendors import registry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from cdigen.config import KubeletConfig
     from cdigen.kubelet.allocation.container_response import IsInSpec
@@ -22,15 +22,11 @@ _SHM = "shm"
 
 
 def policy_of(
-    resource: Resource,
-    settings: KubeletConfig,
-    inventories: Mapping[str, Inventory],
-    mps_problem: Callable[[str], str],
+    resource: Resource, settings: KubeletConfig, inventories: Mapping[str, Inventory]
 ) -> AllocationPolicy:
     """Return the policy of RESOURCE.
 
-    INVENTORIES, by vendor, have the device nodes that every container needs. MPS_PROBLEM returns the reason
-    why the MPS control daemon of a pipe directory cannot be reached, or "".
+    INVENTORIES, by vendor, have the device nodes that every container needs.
     """
     vendor = _vendor(resource, inventories)
     inventory = inventories.get(vendor)
@@ -43,7 +39,7 @@ def policy_of(
         passes_nodes=settings.device_nodes,
         common_nodes=inventory.nodes if settings.device_nodes and inventory else (),
         families=tuple(families[word] for word in settings.families if word in families),
-        mps=_mps(resource, settings, mps_problem) if resource.by_mps else None,
+        mps=_mps(resource, settings) if resource.by_mps else None,
     )
 
 
@@ -100,7 +96,6 @@ def _names(resource: Resource, vendor: str) -> ResourceNames | None:
     return next((row for row in rows if row.device_class in classes), None)
 
 
-def _mps(resource: Resource, settings: KubeletConfig, mps_problem: Callable[[str], str]) -> Mps:
+def _mps(resource: Resource, settings: KubeletConfig) -> Mps:
     root = settings.mps_root.rstrip("/")
-    pipe = f"{root}/{resource.name}/{_PIPE}"
-    return Mps(pipe_directory=pipe, shm_directory=f"{root}/{_SHM}", problem=mps_problem(pipe))
+    return Mps(pipe_directory=f"{root}/{resource.name}/{_PIPE}", shm_directory=f"{root}/{_SHM}")
