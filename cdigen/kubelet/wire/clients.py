@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from contextlib import asynccontextmanager
 from errno import EACCES
 
 import grpc
@@ -23,8 +22,8 @@ from cdigen.service.descriptors import MessageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
-    from typing import Any, TypeVar
+    from collections.abc import Callable
+    from typing import TypeVar
 
     from cdigen.kubelet.pods import PodList
 
@@ -97,7 +96,7 @@ def _read(reading: Callable[[], T]) -> T:
 
 
 async def _call(socket: str, method: str, data: bytes, timeout_s: float) -> bytes:
-    async with _channel(socket) as channel:
+    async with grpc.aio.insecure_channel(address(socket), options=_OPTIONS) as channel:
         try:
             answer: bytes = await channel.unary_unary(method)(data, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
@@ -113,12 +112,3 @@ async def _call(socket: str, method: str, data: bytes, timeout_s: float) -> byte
                 is_late=code is grpc.StatusCode.DEADLINE_EXCEEDED,
             ) from None
         return answer
-
-
-@asynccontextmanager
-async def _channel(socket: str) -> AsyncIterator[Any]:
-    channel = grpc.aio.insecure_channel(address(socket), options=_OPTIONS)
-    try:
-        yield channel
-    finally:
-        await channel.close()
