@@ -83,15 +83,14 @@ class HostInventory:
 class HostState:
     """The content of ``sources`` at one time.
 
-    ``specs`` are the devices that a runtime with release ``library`` of the CDI library finds, and the
-    problems of spec files. ``inventory_file`` is the content of the inventory file, None if there is no file.
-    ``has_daemon`` is true if a daemon runs and keeps the inventory up to date. ``begun_s`` is the time at
-    which the read began (``time.monotonic``). ``stamp`` is the ``Stamp`` of that time, for later comparisons.
+    ``specs`` are the devices that a runtime with the same CDI library finds, and the problems of spec files.
+    ``inventory_file`` is the content of the inventory file, None if there is no file. ``has_daemon`` is true
+    if a daemon runs and keeps the inventory up to date. ``begun_s`` is the time at which the read began
+    (``time.monotonic``). ``stamp`` is the ``Stamp`` of that time, for later comparisons.
     ``is_settled`` is true if a comparison of stamps detects every change.
     """
 
     sources: HostSources
-    library: str
     specs: SpecScan
     inventory: HostInventory
     inventory_file: bytes | None
@@ -129,7 +128,6 @@ def read_host_state(
     content, inventory = _inventory(sources, stamp, before, has_daemon=has_daemon)
     return HostState(
         sources=sources,
-        library=library,
         specs=scan(sources.spec_dirs, Root(sources.specs), library=library, cache=cache),
         inventory=inventory,
         inventory_file=content,

@@ -87,7 +87,7 @@ class RunDirectory:
             directory = new.enter_context(open_owned(self._path, what=RUN_DIRECTORY))
             lock = new.enter_context(exclusive(directory, timeout_s=timeout_s, owner=this_instance()))
             held = _identity(os.fstat(lock))
-            if _present(self.lock) != held:
+            if present_identity(self.lock) != held:
                 # The directory or the lock file was removed during the wait, or another instance replaced it.
                 return False
             tempfiles.sweep(directory)
@@ -113,7 +113,7 @@ class RunDirectory:
 
     def is_ours(self) -> bool:
         """Return whether this process holds the lock, and the directory still contains the locked file."""
-        return self.is_held and _present(self.lock) == self._file
+        return self.is_held and present_identity(self.lock) == self._file
 
     def has_status(self) -> bool:
         """Return whether this process holds the lock, and the directory has a status."""
@@ -129,9 +129,13 @@ class RunDirectory:
         return not self._reported
 
     def remove_status(self) -> None:
-        """Remove the status if this process holds the lock."""
-        if self.is_ours():
-            remove_status(self._path)
+        """Remove the status if this process holds the lock. Other files and the specs stay."""
+        if not self.is_ours():
+            return
+        # If the removal fails, readers see from the lock that no process runs.
+        with suppress(StoreError, OSError), open_existing(self._path, what=RUN_DIRECTORY) as directory:
+            if directory is not None:
+                os.unlink(STATUS_FILE, dir_fd=directory.fd)
 
     def _attempt(self, work: Callable[[], object]) -> None:
         """Call WORK. A full disk does not end the daemon, and is logged once, not in every cycle."""
@@ -149,7 +153,7 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
     return status.st_dev, status.st_ino
 
 
-def _present(path: str) -> tuple[int, int] | None:
+def present_identity(path: str) -> tuple[int, int] | None:
     """Return the device and inode of the file PATH, None if there is no file."""
     try:
         return _identity(os.lstat(path))
@@ -187,11 +191,3 @@ def write_file(run_dir: str, name: str, content: bytes, *, if_changed: bool = Tr
         with tempfiles.staged(directory, name, content) as staged:
             tempfiles.rename_into_place(staged, directory, name)
     return True
-
-
-def remove_status(run_dir: str) -> None:
-    """Remove the status of a process that ends. Other files and the specs stay."""
-    # If the removal fails, readers see from the lock that no process runs.
-    with suppress(StoreError, OSError), open_existing(run_dir, what=RUN_DIRECTORY) as directory:
-        if directory is not None:
-            os.unlink(STATUS_FILE, dir_fd=directory.fd)

@@ -15,6 +15,7 @@ from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.service.http.client import ClientLimits, ConnectionTable
 from cdigen.service.http.security import refuse
+from cdigen.service.rundir import present_identity
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
 from cdigen.watch.worker import Worker
@@ -75,11 +76,11 @@ class BoundSocket:
             made.close()
             raise
         self.port = 0 if self._path else int(made.getsockname()[1])
-        self._identity = _identity(self._path)
+        self._identity = present_identity(self._path)
 
     def problem(self) -> str:
         """Return the reason why no client can connect, or ""."""
-        return f"{shown(self._path)} was removed" if _identity(self._path) != self._identity else ""
+        return f"{shown(self._path)} was removed" if present_identity(self._path) != self._identity else ""
 
     def close(self) -> None:
         """Close the socket, and remove its file if the file is still that of this socket."""
@@ -244,15 +245,6 @@ def _bind_loopback(port: int) -> BoundSocket:
     except OSError as error:
         hint = _NO_NETWORK if error.errno in _REFUSALS else "set another http_port, or end the other process"
         raise StoreError(f"cannot listen on {LOOPBACK} port {port}: {reason(error)}", hint=hint) from error
-
-
-def _identity(path: str) -> tuple[int, int] | None:
-    """Return the device and inode of the file PATH, None if there is no file."""
-    try:
-        status = os.lstat(path)
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
 
 
 def _remove_stale(path: str) -> None:

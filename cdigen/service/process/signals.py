@@ -53,7 +53,7 @@ class Signals:
         self.is_interruptible = False
         self.leave_within_s = LEAVE_WITHIN_S
         self._on_signal: Callable[[str], None] | None = None
-        self._give_up: Callable[[], None] = _nothing
+        self._give_up: Callable[[], object] = bool
         self._kept: list[str] = []
         self._lock = threading.Lock()
         self._ending_since_s: float | None = None
@@ -70,7 +70,7 @@ class Signals:
         threading.Thread(target=self._listen, name="signals", daemon=True).start()
         signal.pthread_sigmask(signal.SIG_BLOCK, HANDLED)
 
-    def attach(self, on_signal: Callable[[str], None], *, give_up: Callable[[], None]) -> None:
+    def attach(self, on_signal: Callable[[str], None], *, give_up: Callable[[], object]) -> None:
         """Call ON_SIGNAL in another thread with the name of each signal, and GIVE_UP before a forced exit."""
         with self._lock:
             self._on_signal, self._give_up = on_signal, give_up
@@ -139,7 +139,3 @@ class Signals:
 def listen() -> Signals:
     """Return the ``Signals`` of this process. The main thread must make the first call."""
     return Signals()
-
-
-def _nothing() -> None:
-    """Do nothing. This is the default before ``attach``."""
