@@ -9,11 +9,11 @@ from cdigen.topology.svg import picture
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from cdigen.daemon.cycle.report import JournalEntry, SpecReport
     from cdigen.page.components import Row, Tone
-    from cdigen.page.view import PageView, RuntimeView, ServiceStatus
+    from cdigen.page.view import PageView, RefusedContainer, RuntimeView
 
 _RESULTS: dict[str, Tone] = {"refused": "bad", "absent": "none", "withdrawn": "none", "kept": "wait"}
 _SERVICES: dict[str, Tone] = {"good": "good", "waiting": "wait", "bad": "bad", "absent": "none"}
@@ -39,26 +39,23 @@ def specs(view: PageView) -> Html:
     here = [vendor for vendor in status.vendors if vendor.state != "absent"]
     if status.specs:
         header = ("Kind", "State", "Names", "File", "Written")
-        rows = [[_spec(spec, view)] for spec in status.specs]
-        parts.append(table("Specs", header, rows))
+        parts.append(_table("Specs", header, (_spec(spec, view) for spec in status.specs)))
     else:
         parts.append(element("p", "There is no spec."))
     if here:
         header = ("Vendor", "State", "Driver", "Since", "Reason")
         drivers = dict(view.drivers)
-        rows = [
-            [
-                (
-                    vendor.vendor,
-                    state(TONES.get(vendor.state, "wait"), vendor.state),
-                    drivers.get(vendor.vendor, ""),
-                    age(vendor.since_s, view.at_s),
-                    vendor.reason,
-                )
-            ]
+        vendor_rows = [
+            (
+                vendor.vendor,
+                state(TONES.get(vendor.state, "wait"), vendor.state),
+                drivers.get(vendor.vendor, ""),
+                age(vendor.since_s, view.at_s),
+                vendor.reason,
+            )
             for vendor in here
         ]
-        parts.append(table("Vendors", header, rows))
+        parts.append(_table("Vendors", header, vendor_rows))
     # The status names a vendor without devices only if the configuration names the vendor.
     vendors = dict.fromkeys((*(vendor.vendor for vendor in status.vendors), *view.searched))
     absent = ", ".join(name for name in vendors if name not in {vendor.vendor for vendor in here})
@@ -88,7 +85,7 @@ def _runtimes(runtimes: tuple[RuntimeView, ...] | None) -> Html:
     if not runtimes:
         return note("No container runtime that reads specs was found on this host.")
     header = ("Runtime", "Devices found", "Problems")
-    return table("Devices that runtimes find", header, [[_runtime(one)] for one in runtimes])
+    return _table("Devices that runtimes find", header, map(_runtime, runtimes))
 
 
 def _runtime(one: RuntimeView) -> Row:
@@ -105,26 +102,15 @@ def _runtime(one: RuntimeView) -> Row:
 def changes(view: PageView) -> Html:
     """Return the latest changes of specs and the latest refused containers, the newest first."""
     rows = [(entry.at_s, _change(entry, view.at_s)) for entry in view.status.journal]
-    rows += [
-        (
-            refusal.at_s,
-            (
-                joined([age(refusal.at_s, view.at_s), " ago"]),
-                state("bad", "refused"),
-                refusal.container,
-                refusal.reason,
-            ),
-        )
-        for service in view.services
-        for refusal in service.refusals
-    ]
+    refusals = (refusal for service in view.services for refusal in service.refusals)
+    rows += [(refusal.at_s, _refused(refusal, view.at_s)) for refusal in refusals]
     newest = [row for _, row in sorted(rows, key=lambda pair: -pair[0])][:_CHANGES]
     if not newest:
         return section(
             "changes", "Last changes", element("p", "Nothing has changed since the daemon started.")
         )
     header = ("When", "Change", "Object", "Reason")
-    return section("changes", "Last changes", table("Last changes", header, ([row] for row in newest)))
+    return section("changes", "Last changes", _table("Last changes", header, newest))
 
 
 def _change(entry: JournalEntry, now_s: float) -> Row:
@@ -134,6 +120,11 @@ def _change(entry: JournalEntry, now_s: float) -> Row:
         lines(code(entry.kind), entry.summary if entry.summary != entry.result else ""),
         _reasons(entry.reasons),
     )
+
+
+def _refused(refusal: RefusedContainer, now_s: float) -> Row:
+    when = joined([age(refusal.at_s, now_s), " ago"])
+    return when, state("bad", "refused"), refusal.container, refusal.reason
 
 
 def _reasons(reasons: tuple[str, ...]) -> Html:
@@ -146,18 +137,18 @@ def services(view: PageView) -> Html:
     if not view.services:
         return NOTHING
     header = ("Service", "State", "Since", "Details")
-    return section("services", "Services", table("Services", header, _services(view.services, view.at_s)))
+    rows = (
+        (
+            one.name,
+            lines(state(_SERVICES[one.state], one.status), one.reason),
+            age(one.since_s, view.at_s) if one.state != "absent" else "",
+            lines(*one.lines),
+        )
+        for one in view.services
+    )
+    return section("services", "Services", _table("Services", header, rows))
 
 
-def _services(statuses: Iterable[ServiceStatus], now_s: float) -> list[list[Row]]:
-    return [
-        [
-            (
-                one.name,
-                lines(state(_SERVICES[one.state], one.status), one.reason),
-                age(one.since_s, now_s) if one.state != "absent" else "",
-                lines(*one.lines),
-            )
-        ]
-        for one in statuses
-    ]
+def _table(label: str, header: Sequence[str], rows: Iterable[Row]) -> Html:
+    """Return a table in which each row is a group."""
+    return table(label, header, ([row] for row in rows))

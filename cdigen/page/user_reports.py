@@ -14,11 +14,12 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from cdigen.daemon.stats import VendorStats
     from cdigen.device_users.model import EngineReport
     from cdigen.device_users.open_nodes import OpenDeviceNodes
+    from cdigen.model.inventory import HostNode
     from cdigen.page.services import NriContainer, ServiceStatuses
     from cdigen.page.view import DeviceKey, RuntimeView, SourceState
     from cdigen.pipeline.device_names import KnownDevice
@@ -83,12 +84,16 @@ def pids_of(stats: Iterable[VendorStats], found: OpenDeviceNodes | None) -> list
 
 def numbers_of(devices: Iterable[KnownDevice]) -> dict[str, DeviceKey]:
     """Return a map: the number of a node (``195:0``) -> its device. Nodes that devices share are left out."""
+    return _by_node(devices, lambda node: f"{node.major}:{node.minor}")
+
+
+def _by_node(devices: Iterable[KnownDevice], name_of: Callable[[HostNode], str]) -> dict[str, DeviceKey]:
+    """Return a map: the name of a node -> its device. Nodes that devices share are left out."""
     found: dict[str, set[DeviceKey]] = {}
     for device in devices:
         for node in (device.partition or device.accelerator).nodes:
-            number = f"{node.major}:{node.minor}"
-            found.setdefault(number, set()).add((device.accelerator.address, device.instance))
-    return {number: next(iter(keys)) for number, keys in found.items() if len(keys) == 1}
+            found.setdefault(name_of(node), set()).add((device.accelerator.address, device.instance))
+    return {name: next(iter(keys)) for name, keys in found.items() if len(keys) == 1}
 
 
 def _add(users: dict[str, DeviceUser], user: DeviceUser) -> None:
@@ -118,7 +123,7 @@ def _by_names(
 def _of_engines(
     engines: Mapping[str, EngineReport | None], devices: tuple[KnownDevice, ...]
 ) -> Iterator[tuple[DeviceKey, DeviceUser]]:
-    by_path = _devices_by_path(devices)
+    by_path = _by_node(devices, lambda node: node.host_path)
     for report in engines.values():
         for container in report.containers if report else ():
             user = DeviceUser(
@@ -128,20 +133,13 @@ def _of_engines(
             )
             yield from _by_names(((name, user) for name in container.devices), devices)
             keys = {key for node in container.nodes for key in _keys(node, by_path)}
-            # The user of a partition also has the node of the partition's GPU.
-            split = {address for address, instance in keys if instance}
-            for key in sorted(keys):
-                if key[1] or key[0] not in split:
-                    yield key, user
+            yield from ((key, user) for key in _without_whole(keys))
 
 
-def _devices_by_path(devices: tuple[KnownDevice, ...]) -> dict[str, DeviceKey]:
-    """Return a map: the path of a node -> its device. Nodes that devices share are left out."""
-    found: dict[str, set[DeviceKey]] = {}
-    for device in devices:
-        for node in (device.partition or device.accelerator).nodes:
-            found.setdefault(node.host_path, set()).add((device.accelerator.address, device.instance))
-    return {path: next(iter(keys)) for path, keys in found.items() if len(keys) == 1}
+def _without_whole(keys: set[DeviceKey]) -> list[DeviceKey]:
+    """Return KEYS in order. The user of a partition also has the node of its GPU, which is left out."""
+    split = {address for address, instance in keys if instance}
+    return [key for key in sorted(keys) if key[1] or key[0] not in split]
 
 
 def _keys(node: str, by_path: Mapping[str, DeviceKey]) -> list[DeviceKey]:
@@ -181,9 +179,8 @@ def _of_open_nodes(
         if pid in containers and number in by_number:
             keys.setdefault(containers[pid], set()).add(by_number[number])
     for container, opened in keys.items():
-        split = {address for address, instance in opened if instance}
         user = DeviceUser(name=names.get(container, f"container {container[:12]}"), source=OPEN)
-        yield from ((key, user) for key in sorted(opened) if key[1] or key[0] not in split)
+        yield from ((key, user) for key in _without_whole(opened))
 
 
 def _open(found: OpenDeviceNodes | None) -> Iterator[DeviceUserSource]:
