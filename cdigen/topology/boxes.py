@@ -6,6 +6,7 @@ single device has no box. All lengths are in pixels.
 
 from __future__ import annotations
 
+from cdigen.topology.levels import shared_folders
 from cdigen.topology.widths import text_width
 from cdigen.value import frozen, replace
 
@@ -84,7 +85,7 @@ def _branches(devices: tuple[Accelerator, ...], members: list[int], depth: int) 
         if len(group) == 1:
             yield Box(kind="device", place=group[0])
         else:
-            shared = _shared([devices[place].pci_path for place in group])
+            shared = shared_folders(*(devices[place].pci_path for place in group))
             inside = tuple(_branches(devices, group, shared))
             bridge = devices[group[0]].pci_path[shared - 1]
             slots = {devices[place].address.rpartition(".")[0] for place in group}
@@ -95,16 +96,6 @@ def _branches(devices: tuple[Accelerator, ...], members: list[int], depth: int) 
             else:
                 # Functions of one device, such as the virtual functions of SR-IOV.
                 yield Box(kind="switch", caption=f"PCIe device {min(slots)}", inside=inside)
-
-
-def _shared(paths: list[tuple[str, ...]]) -> int:
-    """Return the number of folders, from the root down, that all PATHS share."""
-    count = 0
-    for folders in zip(*paths, strict=False):
-        if len(set(folders)) > 1:
-            break
-        count += 1
-    return count
 
 
 def row_of(boxes: tuple[Box, ...], height: int, *, flipped: bool) -> tuple[Box, ...]:

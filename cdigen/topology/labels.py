@@ -5,6 +5,7 @@ The functions do not escape the texts, and do not cut the texts to a width.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import combinations
 
 from cdigen.topology.levels import islands, relation
@@ -69,9 +70,7 @@ def _without_vendor(model: str) -> str:
 
 
 def _profiles(partitions: Iterable[Partition]) -> list[str]:
-    counts: dict[str, int] = {}
-    for partition in partitions:
-        counts[partition.profile] = counts.get(partition.profile, 0) + 1
+    counts = Counter(partition.profile for partition in partitions)
     return [f"{count}x {profile}" for profile, count in counts.items()]
 
 
@@ -128,9 +127,7 @@ def _links(devices: tuple[Accelerator, ...]) -> str:
 
 def summary(devices: Iterable[Accelerator]) -> str:
     """Return the number of DEVICES of each model in a single line."""
-    counts: dict[str, int] = {}
-    for device in devices:
-        counts[device.model] = counts.get(device.model, 0) + 1
+    counts = Counter(device.model for device in devices)
     return ", ".join(f"{count}x {model}" for model, count in counts.items()) or "no device found"
 
 

@@ -109,7 +109,7 @@ def path(one: PciLocated, other: PciLocated) -> Path:
     """
     if one == other or (one.address and one.address == other.address):
         return "X"
-    shared = _shared(one.pci_path, other.pci_path)
+    shared = shared_folders(one.pci_path, other.pci_path)
     if not shared:
         is_near = one.numa_node is not None and one.numa_node == other.numa_node
         return "NODE" if is_near else "SYS"
@@ -148,11 +148,11 @@ def _count(links: tuple[Link, ...], technology: str) -> int:
     return sum(link.count for link in links if link.technology == technology)
 
 
-def _shared(one: tuple[str, ...], other: tuple[str, ...]) -> int:
-    """Return the number of folders, from the root down, that both paths share."""
+def shared_folders(*paths: tuple[str, ...]) -> int:
+    """Return the number of folders, from the root down, that all PATHS share."""
     count = 0
-    for folder, other_folder in zip(one, other, strict=False):
-        if folder != other_folder:
+    for folders in zip(*paths, strict=False):
+        if len(set(folders)) > 1:
             break
         count += 1
     return count
