@@ -39,7 +39,7 @@ def findings(outer: str, writable: Sequence[str], mountinfo: str = _MOUNTINFO) -
     if not outer:
         return ()
     try:
-        table = tuple(_Mounts(mountinfo))
+        table = tuple(_mounts(mountinfo))
     except OSError:
         return ()
     types = {device: kind for device, _, _, kind in table}
@@ -63,19 +63,14 @@ def _is_alone(outer: str, table: Sequence[tuple[str, bytes, str, str]]) -> bool:
     return is_empty and any(point == outer for _, _, point, _ in table)
 
 
-class _Mounts:
-    """The rows of a mount table: device, root in the file system, mount point, file system type."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __iter__(self) -> Iterator[tuple[str, bytes, str, str]]:
-        for row in rows(self._path):
-            own, _, file_system = row.partition(b" - ")
-            fields = own.split(b" ")
-            if len(fields) >= 5:
-                kind = file_system.split(b" ")[0].decode("ascii", "replace")
-                yield fields[2].decode("ascii", "replace"), fields[3], os.fsdecode(fields[4]), kind
+def _mounts(path: str) -> Iterator[tuple[str, bytes, str, str]]:
+    """Yield the rows of a mount table: device, root in the file system, mount point, file system type."""
+    for row in rows(path):
+        own, _, file_system = row.partition(b" - ")
+        fields = own.split(b" ")
+        if len(fields) >= 5:
+            kind = file_system.split(b" ")[0].decode("ascii", "replace")
+            yield fields[2].decode("ascii", "replace"), fields[3], os.fsdecode(fields[4]), kind
 
 
 def _device(path: str) -> str:
