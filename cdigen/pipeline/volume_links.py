@@ -27,36 +27,32 @@ def update_volume(document: dict[str, Any], state_dir: str) -> tuple[Finding, ..
 
     If DOCUMENT mounts no complete view, the function removes the volume.
     """
-    view = whole_view(document)
-    name = volume_name(document["kind"])
-    try:
-        if not view:
-            volumes.remove_link(state_dir, name)
-        else:
-            volumes.point_link(state_dir, name, view)
-    except StoreError as error:
-        return (_not_updated(name, state_dir, error),)
-    return ()
+    return _linked(document["kind"], whole_view(document), state_dir)
 
 
 def remove_volume(kind: str, state_dir: str) -> tuple[Finding, ...]:
     """Remove the volume of KIND, and return a finding if an error occurred."""
+    return _linked(kind, "", state_dir)
+
+
+def _linked(kind: str, view: str, state_dir: str) -> tuple[Finding, ...]:
+    """Link the volume of KIND to VIEW, or remove the volume if VIEW is ""."""
     name = volume_name(kind)
     try:
-        volumes.remove_link(state_dir, name)
+        if view:
+            volumes.point_link(state_dir, name, view)
+        else:
+            volumes.remove_link(state_dir, name)
     except StoreError as error:
-        return (_not_updated(name, state_dir, error),)
+        finding = Finding(
+            severity="warning",
+            rule="volume-not-updated",
+            path=f"{state_dir}/{volumes.VOLUMES}/{name}",
+            message=f"the volume {name} does not lead to the files of the present driver: {error.message}",
+            hint=error.hint,
+        )
+        return (finding,)
     return ()
-
-
-def _not_updated(name: str, state_dir: str, error: StoreError) -> Finding:
-    return Finding(
-        severity="warning",
-        rule="volume-not-updated",
-        path=f"{state_dir}/{volumes.VOLUMES}/{name}",
-        message=f"the volume {name} does not lead to the files of the present driver: {error.message}",
-        hint=error.hint,
-    )
 
 
 def whole_view(document: dict[str, Any]) -> str:
