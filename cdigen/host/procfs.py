@@ -1,4 +1,4 @@
-"""Read small files of /proc and /sys: kernel release, boot id, majors of character devices."""
+"""Read small files of /proc and /sys: kernel release, boot id, names of processes, majors."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ MACHINES = ("x86_64", "aarch64")
 DEVICES = "/proc/devices"
 # The maximum number of digits of a size in bytes.
 _MAX_DIGITS = 15
+# The maximum number of characters of a process name. TASK_COMM_LEN is 16, but names of kernel threads have up
+# to 64 characters (fs/proc/array.c, proc_task_name).
+MAX_NAME = 64
 
 
 def read_text(root: Root, path: str, *, limit: int = 1 << 16) -> str:
@@ -59,6 +62,18 @@ def kernel_release(root: Root) -> str:
 def boot_id(root: Root) -> str:
     """Return the kernel's boot ID (random(4)), or an empty string if there is none."""
     return read_line(root, "/proc/sys/kernel/random/boot_id")
+
+
+def process_name(root: Root, pid: int) -> str:
+    """Return the name of the process PID of ROOT, or "" if the process does not exist.
+
+    A process can set its name to any bytes. Therefore, unprintable characters are replaced by ``?``.
+    """
+    try:
+        name = read_text(root, f"/proc/{pid}/comm", limit=4 * MAX_NAME).removesuffix("\n")
+    except OSError:
+        return ""
+    return "".join(mark if mark.isprintable() else "?" for mark in name)[:MAX_NAME]
 
 
 def parse_majors(text: str) -> dict[str, int]:

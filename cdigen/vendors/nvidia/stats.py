@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cdigen.host.procfs import process_name
 from cdigen.model.stats import MAX_PROCESSES, DeviceProcess, DeviceStats
 from cdigen.value import replace
-from cdigen.vendors.kernel.processes import process_name
 from cdigen.vendors.nvidia.devices.runtime_pm import is_suspended
 from cdigen.vendors.nvidia.nvml.library import library_of
 

@@ -14,10 +14,10 @@ import re
 import sys
 from pathlib import Path
 
+from cdigen.host.procfs import process_name
 from cdigen.model.stats import MAX_PROCESSES, DeviceProcess
 from cdigen.value import frozen
 from cdigen.vendors.kernel.device_files import DEADLINE_S
-from cdigen.vendors.kernel.processes import process_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

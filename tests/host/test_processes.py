@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from support.hosts.driver_files import put
 
+from cdigen.host.procfs import MAX_NAME, process_name
 from cdigen.host.root import Root
-from cdigen.vendors.kernel.processes import MAX_NAME, process_name
 
 PR_SET_NAME = 15
 
