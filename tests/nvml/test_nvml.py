@@ -7,7 +7,7 @@ from support.nvml.report import failed_query, queried, reported
 from support.nvml.standin import Machine, gpu, instances, uuid
 
 from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
-from cdigen.vendors.nvidia.nvml.shapes import NvmlError
+from cdigen.vendors.nvidia.nvml.parts import NvmlError
 
 # ---- reported values ----
 

@@ -7,7 +7,7 @@ import pytest
 from support.values.json_values import Place, at, changed, places
 
 from cdigen.vendors.nvidia.nvml.document import InvalidNvmlDocument, NvmlFailure, NvmlReport, read
-from cdigen.vendors.nvidia.nvml.shapes import NvmlError
+from cdigen.vendors.nvidia.nvml.parts import NvmlError
 from cdigen.vendors.nvidia.nvml.stats import NvmlValues
 
 ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}

@@ -5,26 +5,21 @@ The document is a JSON object with the key ``gpus``. If NVML cannot be used, the
 necessary, because cdigen does not trust a process in which NVIDIA's library ran.
 
 The entry of a GPU has an object for each of the requested parts ``links``, ``health``, ``stats`` and
-``memory``. The module with the name of the part reads this object. The values of the part ``identity`` are in
-the entry itself. If only the driver was queried, ``gpus`` is empty, and the document also has the key
-``cuda``.
+``memory``. The values of the part ``identity`` are in the entry itself. If only the driver was queried,
+``gpus`` is empty, and the document also has the key ``cuda``.
 """
 
 from __future__ import annotations
 
-from importlib import import_module
-
 from cdigen.model.strict import InvalidValue, flag, many, number, one_of, optional, record, typed_record
 from cdigen.value import frozen
-from cdigen.vendors.nvidia.nvml.shapes import ERROR, address, perhaps_empty, text
+from cdigen.vendors.nvidia.nvml import stats
+from cdigen.vendors.nvidia.nvml.parts import ERROR, HEALTH, LINKS, MEMORY, address, perhaps_empty, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.strict import Reader
-    from cdigen.vendors.nvidia.nvml.health import NvmlHealth
-    from cdigen.vendors.nvidia.nvml.links import NvmlLinks
-    from cdigen.vendors.nvidia.nvml.memory import NvmlMemory
-    from cdigen.vendors.nvidia.nvml.shapes import NvmlError
+    from cdigen.vendors.nvidia.nvml.parts import NvmlError, NvmlHealth, NvmlLinks, NvmlMemory
     from cdigen.vendors.nvidia.nvml.stats import NvmlStats
 
 # The parts of a GPU's entry. DRIVER queries only the driver. MODULE checks only whether pynvml is installed.
@@ -125,17 +120,17 @@ def _answer(document: object, what: tuple[str, ...]) -> NvmlReport | NvmlFailure
 
 
 def _gpu(what: tuple[str, ...]) -> Reader:
-    parts: dict[str, Reader] = dict(_IDENTITY) if "identity" in what else {}
-    for name in what:
-        if name != "identity":
-            parts[name] = import_module(f"cdigen.vendors.nvidia.nvml.{name}").READER
+    parts = {name: reader for part in what for name, reader in _PARTS[part].items()}
     return record(NvmlGpu, index=number, address=optional(address), error=ERROR, **parts)
 
 
 _MIG = typed_record(NvmlMig, uuid=text, profile=perhaps_empty(text))
-_IDENTITY: dict[str, Reader] = {
-    "uuid": optional(text),
-    "mig_mode": optional(flag),
-    "migs": many(_MIG),
+# The readers of each part's values in the entry of a GPU.
+_PARTS: dict[str, dict[str, Reader]] = {
+    "identity": {"uuid": optional(text), "mig_mode": optional(flag), "migs": many(_MIG)},
+    "links": {"links": LINKS},
+    "health": {"health": HEALTH},
+    "stats": {"stats": stats.READER},
+    "memory": {"memory": MEMORY},
 }
 _FAILURE = record(NvmlFailure, stage=one_of(*STAGES), message=text, error=ERROR)

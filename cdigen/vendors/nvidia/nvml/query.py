@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cdigen.host.childprocess import ChildResult
     from cdigen.model.findings import Severity
     from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlReport
-    from cdigen.vendors.nvidia.nvml.shapes import NvmlError
+    from cdigen.vendors.nvidia.nvml.parts import NvmlError
 
 # The rule of the finding that cdigen does not query NVML because pynvml is not installed.
 MODULE_MISSING = "nvml-module-missing"

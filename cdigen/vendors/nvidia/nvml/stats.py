@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from cdigen.model.strict import many, number, optional, record, typed_record, whole
 from cdigen.value import frozen
-from cdigen.vendors.nvidia.nvml.shapes import ERROR
+from cdigen.vendors.nvidia.nvml.parts import ERROR
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.vendors.nvidia.nvml.shapes import NvmlError
+    from cdigen.vendors.nvidia.nvml.parts import NvmlError
 
 MAX_AMOUNT = 1 << 62
 
