@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.nvidia.nvml.parts import NvmlError, NvmlHealth, NvmlLinks, NvmlMemory
     from cdigen.vendors.nvidia.nvml.stats import NvmlStats
 
-# The parts of a GPU's entry. DRIVER queries only the driver. MODULE checks only whether pynvml is installed.
-PARTS = ("identity", "links", "health", "stats", "memory")
+# DRIVER queries only the driver. MODULE checks only whether pynvml is installed.
 DRIVER = "driver"
 MODULE = "module"
 STAGES = ("import", "internal", "load", "nvml", "other-library")
@@ -120,13 +119,13 @@ def _answer(document: object, what: tuple[str, ...]) -> NvmlReport | NvmlFailure
 
 
 def _gpu(what: tuple[str, ...]) -> Reader:
-    parts = {name: reader for part in what for name, reader in _PARTS[part].items()}
+    parts = {name: reader for part in what for name, reader in PARTS[part].items()}
     return record(NvmlGpu, index=number, address=optional(address), error=ERROR, **parts)
 
 
 _MIG = typed_record(NvmlMig, uuid=text, profile=perhaps_empty(text))
-# The readers of each part's values in the entry of a GPU.
-_PARTS: dict[str, dict[str, Reader]] = {
+# The parts of a GPU's entry, with the readers of the values in the entry.
+PARTS: dict[str, dict[str, Reader]] = {
     "identity": {"uuid": optional(text), "mig_mode": optional(flag), "migs": many(_MIG)},
     "links": {"links": LINKS},
     "health": {"health": HEALTH},
