@@ -213,6 +213,14 @@ class Root:
             return False
         return True
 
+    def is_link(self, path: str) -> bool:
+        """Return whether the last component of PATH is a link; the links above it are followed."""
+        folder, _, name = path.rpartition("/")
+        try:
+            return os.path.islink(f"{self.outer_path(self.directory(folder))}/{name}")
+        except OSError:
+            return False
+
     def listdir(self, path: str) -> list[str]:
         """Return the names in the folder PATH, sorted by code point; raises OSError."""
         return sorted(os.listdir(self.outer + self.directory(path)))

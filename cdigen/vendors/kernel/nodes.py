@@ -6,7 +6,6 @@ and mode for its creation. ``cdigen create-nodes`` creates these nodes. ``cdigen
 
 from __future__ import annotations
 
-import os
 from errno import ELOOP, ENOENT, ENOTDIR
 
 from cdigen.host import devnodes
@@ -154,7 +153,7 @@ class NodeReader:
             self._record(self.wrong, path, role, numbers, mode)
             return None, self._obstructed(path, str(error))
         except OSError as error:
-            if error.errno in {ENOENT, ENOTDIR, ELOOP} and self._is_link(path):
+            if error.errno in {ENOENT, ENOTDIR, ELOOP} and self._dev.is_link(path):
                 self._record(self.wrong, path, role, numbers, mode)
                 problem = f"{self._dev.host_path(path)} is a link without an existing target"
                 return None, self._obstructed(path, problem)
@@ -180,7 +179,7 @@ class NodeReader:
             else f"kernel's numbers are {numbers.major}:{numbers.minor}"
         )
         problem = f"{node.host_path} has the numbers {node.major}:{node.minor}, but the {expected}"
-        return None, self._obstructed(path, problem) if self._is_link(path) else problem
+        return None, self._obstructed(path, problem) if self._dev.is_link(path) else problem
 
     @property
     def may_create(self) -> bool:
@@ -203,13 +202,6 @@ class NodeReader:
     def then_create(self, command: str) -> str:
         """Return COMMAND. If a vendor has a command that creates nodes, its reader appends that command."""
         return command
-
-    def _is_link(self, path: str) -> bool:
-        folder, _, name = path.rpartition("/")
-        try:
-            return os.path.islink(f"{self._dev.outer_path(self._dev.directory(folder))}/{name}")
-        except OSError:
-            return False
 
     def _obstructed(self, path: str, problem: str) -> str:
         """Return PROBLEM, and record the removal of the wrong file at PATH as the next step for PROBLEM."""

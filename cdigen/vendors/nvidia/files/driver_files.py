@@ -6,7 +6,6 @@ and the result of each search.
 
 from __future__ import annotations
 
-import os
 import stat
 from fnmatch import fnmatchcase
 
@@ -290,7 +289,7 @@ class FileSearch(FindingCollector):
         try:
             real, status = self._root.located(path)
         except (FileNotFoundError, NotADirectoryError):
-            if self._is_link(path):
+            if self._root.is_link(path):
                 self.broken(path, "is a link without an existing target")
             return None
         except OSError as error:
@@ -306,15 +305,6 @@ class FileSearch(FindingCollector):
             self.broken(path, "has or leads to a path with unprintable characters")
             return None
         return real
-
-    def _is_link(self, path: str) -> bool:
-        folder, _, name = path.rpartition("/")
-        try:
-            return stat.S_ISLNK(
-                os.lstat(self._root.outer_path(self._root.directory(folder)) + f"/{name}").st_mode
-            )
-        except OSError:
-            return False
 
     def broken(self, path: str, problem: str) -> None:
         """Add a finding that the file at PATH cannot be used because of PROBLEM."""
