@@ -1,8 +1,7 @@
-"""The rows of the daemon's tables ACTIONS and WITHDRAWALS, and the states that vendors can have."""
+"""The rows of the daemon's table ACTIONS, and the states that vendors can have."""
 
 from __future__ import annotations
 
-import itertools
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +13,6 @@ from cdigen.daemon.cycle.states import (
     _TRANSIENT_ERRORS,
     _TRANSIENT_FINDINGS,
     ACTIONS,
-    WITHDRAWALS,
     VendorStatus,
     assess,
     decide,
@@ -52,13 +50,6 @@ ROWS: list[tuple[VendorState, bool, SpecCondition, Action]] = [
     ("absent", False, "whole", "withdraw"),
     ("absent", False, "broken", "withdraw"),
 ]
-# stale specs are kept, a foreign spec would take effect -> action
-WITHDRAWAL_ROWS: list[tuple[bool, bool, Action]] = [
-    (False, False, "withdraw"),
-    (False, True, "keep"),
-    (True, False, "keep"),
-    (True, True, "keep"),
-]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: "-".join(map(str, row)))
@@ -71,20 +62,6 @@ def test_each_row_of_the_table_actions_has_the_expected_action(
 
 def test_the_table_actions_has_no_other_rows() -> None:
     assert {row[:3] for row in ROWS} == ACTIONS.keys()
-
-
-@pytest.mark.parametrize("row", WITHDRAWAL_ROWS, ids=lambda row: "-".join(map(str, row)))
-def test_each_row_of_the_table_withdrawals_has_the_expected_action(row: tuple[bool, bool, Action]) -> None:
-    keeps, unmasks, action = row
-    assert WITHDRAWALS[keeps, unmasks] == action
-
-
-def test_the_table_of_withdrawals_has_exactly_all_combinations() -> None:
-    assert (
-        {row[:2] for row in WITHDRAWAL_ROWS}
-        == WITHDRAWALS.keys()
-        == set(itertools.product((False, True), repeat=2))
-    )
 
 
 def failed(kind: str) -> HostError:

@@ -8,7 +8,6 @@ from cdigen.cdi.compare import compare
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.cdi.schema import check_in_child
 from cdigen.daemon.cycle.report import SpecReport
-from cdigen.daemon.cycle.states import WITHDRAWALS
 from cdigen.host.root import Root
 from cdigen.model.errors import WithheldError
 from cdigen.model.findings import Finding
@@ -120,9 +119,10 @@ class SpecUpdates:
         self._withdraw(self._owned(vendor), why)
 
     def _withdraw(self, stale: Iterable[OwnedSpec], why: str) -> None:
-        """Remove each of the specs STALE if the table ``WITHDRAWALS`` permits the removal.
+        """Remove each of the specs STALE, unless the configuration keeps stale specs.
 
-        A spec stays if a foreign spec of the same kind would take effect after the removal.
+        A spec also stays if runtimes would then use a foreign spec of the same kind in a directory of lower
+        priority, which may be outdated as well. An error reports this reason.
         """
         for owned in stale:
             kind, file = owned.kind, self._file(owned.name)
@@ -131,7 +131,7 @@ class SpecUpdates:
             # The file in a directory of lower priority that would serve the kind after the removal.
             foreign = publish.serving_file(kind, self._setup.directories[:-1], self._cache)
             keeps_stale = self._setup.daemon.stale_specs == "keep"
-            if WITHDRAWALS[keeps_stale, bool(foreign)] == "keep":
+            if keeps_stale or foreign:
                 if foreign and not keeps_stale:
                     self.findings.append(withdraw.unmasking_finding(kind, file, foreign))
                     self.errors.append(self.findings[-1].line())

@@ -179,14 +179,3 @@ def decide(status: VendorStatus, disk: SpecCondition) -> Action:
     if disk == "whole" and not status.is_known:
         return "keep"
     return ACTIONS[status.state, status.has_devices, disk]
-
-
-# The action for a stale spec. Key: (the configuration keeps stale specs, a foreign spec would take effect).
-WITHDRAWALS: dict[tuple[bool, bool], Action] = {
-    (False, False): "withdraw",
-    # Runtimes would use a spec of the same kind in a directory of lower priority, which may be outdated as
-    # well. cdigen's spec stays, and an error reports the reason.
-    (False, True): "keep",
-    (True, False): "keep",
-    (True, True): "keep",
-}
