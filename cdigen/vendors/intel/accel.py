@@ -134,7 +134,7 @@ def _other_nodes(scan: NodeScan, function: PciFunction, number: int) -> Iterator
 
 def _report(scan: NodeScan, function: PciFunction, rule: str, path: str, text: str) -> None:
     where = scan.dev.host_path(path)
-    scan.collector.add("warning", rule, where, f"Gaudi {function.address}: {text}", scan.nodes.remedy())
+    scan.collector.add("warning", rule, where, f"{function.word}: {text}", scan.nodes.remedy())
 
 
 def read_meis(scan: NodeScan, served: Iterable[tuple[PciFunction, Accelerator]]) -> tuple[Accelerator, ...]:
@@ -171,6 +171,5 @@ def _mei_nodes(scan: NodeScan, function: PciFunction) -> Iterator[HostNode]:
             if node is not None:
                 yield node
             else:
-                where = scan.dev.host_path(path)
-                text = f"{function.word}: {problem}; programs cannot access the GPU's firmware with this node"
-                scan.collector.add("warning", "mei-node-unusable", where, text, scan.nodes.remedy())
+                text = f"{problem}; programs cannot access the GPU's firmware with this node"
+                _report(scan, function, "mei-node-unusable", path, text)
