@@ -107,14 +107,12 @@ class _SupervisedSource:
         try:
             self.source.start(queue.put)
         except OSError as error:
-            return self._refuse(f"cannot start: {reason(error)}", now)
+            self._refusal = f"cannot start: {reason(error)}"
         except CdigenError as error:
-            return self._refuse(error.message + (f" ({error.hint})" if error.hint else ""), now)
-        self._refusal = ""
-        return True
-
-    def _refuse(self, why: str, now: float) -> bool:
-        self._refusal = why
+            self._refusal = error.message + (f" ({error.hint})" if error.hint else "")
+        else:
+            self._refusal = ""
+            return True
         self._plan(now)
         return False
 
