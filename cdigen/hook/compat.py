@@ -126,7 +126,9 @@ def _suiting_abi(container: ContainerRoot, version: str, driver_version: str) ->
         size = regular_size(opened, where)
         fd = reopen(opened)
         try:
-            return _abi_if_suitable(_reader(fd), size, version, driver_version)
+            return _abi_if_suitable(
+                lambda offset, length: posix.pread(fd, length, offset), size, version, driver_version
+            )
         finally:
             posix.close(fd)
     except OSError as error:
@@ -146,10 +148,3 @@ def _abi_if_suitable(
     if machine not in _MACHINES:
         raise ValueError(f"no driver libraries for the ELF machine {machine}")
     return _MACHINES[machine]
-
-
-def _reader(fd: int) -> Callable[[int, int], bytes]:
-    def read_at(offset: int, length: int) -> bytes:
-        return posix.pread(fd, length, offset)
-
-    return read_at

@@ -20,9 +20,9 @@ FILE_MODE = 0o644
 FOLDER_MODE = 0o755
 
 _FOLDER = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC
-_EXAMINE = O_PATH | O_NOFOLLOW | O_CLOEXEC
+EXAMINE = O_PATH | O_NOFOLLOW | O_CLOEXEC
 _READ = O_RDONLY | O_NONBLOCK | O_CLOEXEC
-_NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
+NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
 _RANDOM_BYTES = 8
 _PIECE = 1 << 20
 _FDINFO_SIZE = 4096  # bytes; fdinfo of a file or folder has three lines (proc(5), /proc/pid/fdinfo)
@@ -154,7 +154,7 @@ def read_file(container: ContainerRoot, folder: int, name: str, where: str, limi
     has more than LIMIT bytes, or cannot be read.
     """
     try:
-        opened = posix.open(name, _EXAMINE, dir_fd=folder)
+        opened = posix.open(name, EXAMINE, dir_fd=folder)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -191,7 +191,7 @@ def write_file(folder: int, name: str, content: bytes, where: str) -> None:
     """
     temporary = f".{name}.cdigen-{posix.urandom(_RANDOM_BYTES).hex()}"
     try:
-        fd = posix.open(temporary, _NEW, 0o600, dir_fd=folder)
+        fd = posix.open(temporary, NEW, 0o600, dir_fd=folder)
         try:
             write_all(fd, content)
             posix.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -13,9 +13,11 @@ because the program ends soon.
 from __future__ import annotations
 
 import posix
-from posix import O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_PATH, O_RDONLY, O_WRONLY
+from posix import O_CLOEXEC, O_RDONLY
 
 from cdigen.hook.container import (
+    EXAMINE,
+    NEW,
     ContainerPathError,
     MissingPathError,
     mount_of,
@@ -48,9 +50,6 @@ _MAX_PARAMS = 65536
 _RDONLY, _NOSUID, _NODEV, _NOEXEC, _REMOUNT, _BIND = 1, 2, 4, 8, 32, 4096
 _DETACH = 2
 _CLOSED = _NOSUID | _NODEV | _NOEXEC
-
-_EXAMINE = O_PATH | O_NOFOLLOW | O_CLOEXEC
-_NEW = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC
 
 
 @frozen
@@ -133,7 +132,7 @@ def mount_over(place: ParamsFile, content: bytes) -> None:
     # The folder is opened by name, because the old descriptor still refers to the folder under the tmpfs.
     cover = _open_path(place.folder_name, place.parent)
     try:
-        fd = posix.open(place.name, _NEW, 0o600, dir_fd=cover)
+        fd = posix.open(place.name, NEW, 0o600, dir_fd=cover)
         write_all(fd, content)
         mount(_at(fd), _at(place.file), None, _BIND, None)
         _make_read_only(mount, unmount, _open_path(place.name, place.folder))
@@ -152,7 +151,7 @@ def _make_read_only(mount: Mount, unmount: Unmount, over: int) -> None:
 
 def _open_path(name: str, folder: int) -> int:
     """Return an O_PATH descriptor of NAME in FOLDER. The descriptor stays open until the program ends."""
-    return posix.open(name, _EXAMINE, dir_fd=folder)
+    return posix.open(name, EXAMINE, dir_fd=folder)
 
 
 def _at(fd: int) -> str:

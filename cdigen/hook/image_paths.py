@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import posix
 from _stat import S_ISLNK
-from posix import O_CLOEXEC, O_NOFOLLOW, O_PATH
 
-from cdigen.hook.container import ContainerPathError, MissingPathError, path_error
+from cdigen.hook.container import EXAMINE, ContainerPathError, MissingPathError, path_error
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 # components of a path and of the links in it.
 MAX_LINKS = 40
 MAX_STEPS = 512
-_EXAMINE = O_PATH | O_NOFOLLOW | O_CLOEXEC
 
 
 def open_image_path(container: ContainerRoot, path: str, *, closed: frozenset[str] = frozenset()) -> int:
@@ -72,7 +70,7 @@ def _walk(trail: list[int], path: str, closed: frozenset[str]) -> None:
 def _enter(trail: list[int], name: str, path: str) -> str | None:
     """Return the text of the link NAME, or add the descriptor of NAME to TRAIL and return None."""
     try:
-        fd = posix.open(name, _EXAMINE, dir_fd=trail[-1])
+        fd = posix.open(name, EXAMINE, dir_fd=trail[-1])
         trail.append(fd)
         if not S_ISLNK(posix.fstat(fd).st_mode):
             return None
