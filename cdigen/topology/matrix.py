@@ -75,24 +75,20 @@ class Matrix:
 
 def matrix(devices: tuple[MatrixDevice, ...], nics: tuple[NetworkCard, ...]) -> Matrix:
     """Return the matrix of DEVICES and NICS."""
+    accelerators = tuple(device.accelerator for device in devices)
+    every: tuple[PciLocated, ...] = (*accelerators, *nics)
     return Matrix(
         devices=devices,
         nics=tuple((f"NIC{number}", nic) for number, nic in enumerate(nics)),
         relations=(
             *(
                 (
-                    *(relation(one.accelerator, other.accelerator) for other in devices),
-                    *(Relation(path=path(one.accelerator, nic)) for nic in nics),
+                    *(relation(one, other) for other in accelerators),
+                    *(Relation(path=path(one, nic)) for nic in nics),
                 )
-                for one in devices
+                for one in accelerators
             ),
-            *(
-                (
-                    *(Relation(path=path(nic, other.accelerator)) for other in devices),
-                    *(Relation(path=path(nic, other)) for other in nics),
-                )
-                for nic in nics
-            ),
+            *(tuple(Relation(path=path(nic, other)) for other in every) for nic in nics),
         ),
     )
 
