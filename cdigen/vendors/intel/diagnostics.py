@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.context import DiscoveryContext
-    from cdigen.vendors.intel.products import FirmwareRequirement
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
@@ -44,7 +43,8 @@ def _firmware(host: Root) -> Iterator[Finding]:
     for row in FIRMWARE:
         has_device = bool(bound(host, row.driver))
         is_wanted = is_loaded(host, row.driver) and not has_device if row.needs else has_device
-        if is_wanted and not _has_firmware(host, row):
+        names = (name for folder in row.folders for name in firmware_names(host, folder))
+        if is_wanted and not any(row.part in name for name in names):
             yield Finding(
                 severity="warning",
                 rule="firmware-missing",
@@ -54,7 +54,3 @@ def _firmware(host: Root) -> Iterator[Finding]:
                 hint="install the distribution's firmware package (linux-firmware, firmware-misc-nonfree), "
                 "rebuild the initramfs and reboot; see 'dmesg | grep -i firmware'",
             )
-
-
-def _has_firmware(host: Root, row: FirmwareRequirement) -> bool:
-    return any(row.part in name for below in row.folders for name in firmware_names(host, below))
