@@ -12,6 +12,7 @@ before the name. For an Xid 154, cdigen also reads the end of the line, because 
 from __future__ import annotations
 
 import re
+from functools import partial
 
 from cdigen.host.sysfs import pci_address
 from cdigen.model.health import Recovery, Symptom
@@ -69,7 +70,6 @@ _UVM = re.compile(
     r"NVRM: nvGpuOpsReportFatalError: uvm encountered global fatal error .*", re.ASCII | re.DOTALL
 )
 _LOADING = re.compile(r"NVRM: loading NVIDIA UNIX .*", re.ASCII | re.DOTALL)
-_FALLEN = BY_NUMBER[79]
 
 # Values of nvmlDeviceGpuRecoveryAction_t: no action, and the actions that end with a reset of the GPU (reset,
 # drain and reset, bus reset). A change from a reset action to no action means that the GPU was reset.
@@ -123,23 +123,17 @@ def _action(address: str, text: str, record: LogRecord) -> Iterator[LogResult]:
     yield Recovery(clearance="recovered", address=address, detail=detail, at_s=record.at_s)
 
 
-def _off_bus(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
-    address = _address(found["address"] or found["met"], inventory)
-    return (Symptom(cause=_FALLEN.cause, address=address, detail=_shown(record.text), at_s=record.at_s),)
-
-
-def _init(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
-    address = _address(found["address"] or found["before"] or found["after"], inventory)
-    return (Symptom(cause=DRIVER_INIT, address=address, detail=_shown(record.text), at_s=record.at_s),)
+def _of_address(
+    cause: str, found: re.Match[str], record: LogRecord, inventory: Inventory
+) -> Iterable[LogResult]:
+    """Return a symptom with CAUSE for the GPU whose address is the only group in FOUND with a text."""
+    address = _address(next(filter(None, found.groups())), inventory)
+    return (Symptom(cause=cause, address=address, detail=_shown(record.text), at_s=record.at_s),)
 
 
 def _init_by_minor(found: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
     minor = int(found["minor"])
-    return (
-        Symptom(cause=DRIVER_INIT, address=gpu.address, detail=_shown(record.text), at_s=record.at_s)
-        for gpu in inventory.accelerators
-        if gpu.minor == minor
-    )
+    return _of_each(DRIVER_INIT, (gpu for gpu in inventory.accelerators if gpu.minor == minor), record)
 
 
 def _nvswitch(_: re.Match[str], record: LogRecord, inventory: Inventory) -> Iterable[LogResult]:
@@ -166,8 +160,8 @@ def _loading(_: re.Match[str], record: LogRecord, __: Inventory) -> Iterable[Log
 _PATTERNS = (
     (_XID, _xid),
     (_SXID, _nvswitch),
-    (_OFF_BUS, _off_bus),
-    (_INIT, _init),
+    (_OFF_BUS, partial(_of_address, BY_NUMBER[79].cause)),
+    (_INIT, partial(_of_address, DRIVER_INIT)),
     (_INIT_BY_MINOR, _init_by_minor),
     (_UVM, _uvm),
     (_LOADING, _loading),
