@@ -112,7 +112,8 @@ def _decoded(text: str) -> object:
     try:
         from _json import make_scanner  # noqa: PLC0415 - the module is private, and can be missing
 
-        value, end = make_scanner(_context())(text, 0)
+        context: Any = _Context()
+        value, end = make_scanner(context)(text, 0)
         if end == len(text):
             return value
     except Exception:  # noqa: BLE001, S110 - after any error, json parses the text below
@@ -132,7 +133,3 @@ class _Context:
     parse_int = int
     parse_constant = float
     memo: dict[str, str] = {}  # noqa: RUF012 - only the scanner in pure Python reads memo
-
-
-def _context() -> Any:
-    return _Context()

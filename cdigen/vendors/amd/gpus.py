@@ -170,7 +170,8 @@ class AmdGpuReader:
         for minor in minors:
             node, problem = self._scan.minor(device.folder, minor)
             if node is not None:
-                nodes.append(node if entry.node or minor.role == "card" else _for_graphics(node))
+                is_complete = entry.node or minor.role == "card"
+                nodes.append(node if is_complete else replace(node, capabilities=WITHOUT_KFD))
                 continue
             path = self._dev.host_path(minor.path)
             # A GPU that only drives displays has a card and no render node.
@@ -339,10 +340,6 @@ def _is_whole(entries: list[NumberedDevice], modes: PartitionModes, address: str
 def _has_no_gpu(entry: NumberedDevice, address: str) -> bool:
     """Return whether ENTRY is a partition whose GPU is not known (``by_gpu``)."""
     return entry.device.slot is None and entry.device.name == address
-
-
-def _for_graphics(node: HostNode) -> HostNode:
-    return replace(node, capabilities=WITHOUT_KFD)
 
 
 def _no_kfd_hint(has_kfd: bool) -> str:  # noqa: FBT001
