@@ -19,6 +19,7 @@ from cdigen.model.errors import HostError, StoreError
 from cdigen.model.inventory_json import from_document
 from cdigen.model.times.timestamps import timestamp
 from cdigen.service import rundir
+from cdigen.service.process.buffered_log import BufferedLogger
 from cdigen.service.status import reason_not_running, this_process
 from cdigen.store.directory import open_or_create
 from cdigen.store.lock import exclusive
@@ -223,9 +224,14 @@ def test_the_lock_shows_a_running_daemon_in_every_pid_namespace(run_dir: str) ->
 
 def test_a_stopped_daemon_leaves_no_status(run_dir: str) -> None:
     path = saved(run_dir)
-    rundir.remove_status(run_dir)
-    rundir.remove_status(run_dir)
+    daemon = rundir.RunDirectory(run_dir, BufferedLogger())
+    daemon.remove_status()
+    assert path.exists()  # another process may have the lock
+    daemon.take()
+    daemon.remove_status()
+    daemon.remove_status()
     assert not path.exists()
+    daemon.leave()
 
 
 def test_times_are_rounded_to_milliseconds_and_never_to_60_seconds() -> None:
