@@ -6,19 +6,13 @@ capability.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
-from pathlib import Path
-
-from cdigen.host import childprocess
 from cdigen.value import frozen
+from cdigen.vendors.kernel.open_files import read_open_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PROGRAM = str(Path(__file__).parent / "open_nodes_child.py")
 DEADLINE_S = 2.0
 _SYS_PTRACE = 1 << 19
 NO_PTRACE = "the open files of other processes cannot be read without CAP_SYS_PTRACE"
@@ -38,15 +32,12 @@ def read_open_nodes(
     """Return the processes of PROC that have device nodes with NUMBERS open; never raise."""
     if not _has_ptrace(status):
         return OpenDeviceNodes(problem=NO_PTRACE)
-    command = (os.path.realpath(sys.executable), "-I", "-S", PROGRAM, proc, *numbers)
     try:
-        found = json.loads(childprocess.run(command, deadline_s=DEADLINE_S).output)
-        nodes = tuple((int(pid), str(number)) for pid, number in found["open"])
-        unread = int(found["unread"])
-    except (OSError, ValueError, LookupError, TypeError):
+        nodes, unread = read_open_files("numbers", proc, numbers, deadline_s=DEADLINE_S)
+    except (OSError, ValueError):
         return OpenDeviceNodes(problem="the open files of processes could not be read in time")
     problem = f"the open files of {unread} processes could not be read" if unread else ""
-    return OpenDeviceNodes(nodes=nodes, problem=problem)
+    return OpenDeviceNodes(nodes=tuple(sorted(nodes)), problem=problem)
 
 
 def _has_ptrace(status: str) -> bool:

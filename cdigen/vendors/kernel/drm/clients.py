@@ -8,16 +8,13 @@ CAP_SYS_PTRACE.
 
 from __future__ import annotations
 
-import json
-import os
 import re
-import sys
-from pathlib import Path
 
 from cdigen.host.procfs import process_name
 from cdigen.model.stats import MAX_PROCESSES, DeviceProcess
 from cdigen.value import frozen
 from cdigen.vendors.kernel.device_files import DEADLINE_S
+from cdigen.vendors.kernel.open_files import read_open_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +23,6 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
 
-PROGRAM = str(Path(__file__).parent / "clients_child.py")
 # The roles of the nodes to search for. Render nodes serve compute and rendering, cards serve displays.
 ROLES = frozenset({"render", "card"})
 _LINE = re.compile(r"^drm-([\w-]+):[ \t]*(.*)$", re.MULTILINE)
@@ -55,17 +51,13 @@ def read_clients(host: Root, nodes: Iterable[HostNode], *, deadline_s: float = D
     numbers = [f"{node.major}:{node.minor}" for node in nodes]
     if not numbers:
         return Clients(by_address={}, is_complete=True)
-    from cdigen.host import childprocess  # noqa: PLC0415 - most runs of cdigen start no child
-
-    command = (os.path.realpath(sys.executable), "-I", "-S", PROGRAM, f"{host.outer}/proc", *numbers)
     try:
-        result = childprocess.run(command, deadline_s=deadline_s)
-        reply = json.loads(result.output)
+        files, unread = read_open_files("fdinfo", f"{host.outer}/proc", numbers, deadline_s=deadline_s)
     except (OSError, ValueError):
         return Clients(by_address={}, is_complete=False)
     found: dict[str, dict[int, int | None]] = {}
     clients = set()
-    for pid, text in reply["files"]:
+    for pid, text in files:
         values = dict(_LINE.findall(text))
         address, client = values.get("pdev", ""), values.get("client-id", "")
         # A client may have several open files. Its memory is added only once.
@@ -74,7 +66,7 @@ def read_clients(host: Root, nodes: Iterable[HostNode], *, deadline_s: float = D
         clients.add((address, client, pid))
         of_device = found.setdefault(address, {})
         of_device[pid] = _sum(of_device.get(pid), _memory(values))
-    return Clients(by_address=found, is_complete=reply["unread"] == 0)
+    return Clients(by_address=found, is_complete=unread == 0)
 
 
 def processes_of(host: Root, memory: Mapping[int, int | None]) -> tuple[DeviceProcess, ...]:
