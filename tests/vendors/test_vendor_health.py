@@ -11,8 +11,8 @@ from support.hosts.nvidia import places
 from support.values.health_devices import health_of
 
 from cdigen.vendors import registry
-from cdigen.vendors.amd.health.causes import LINES as AMD_LINES
-from cdigen.vendors.intel.health.causes import LINES as INTEL_LINES
+from cdigen.vendors.amd.health import LINES as AMD_LINES
+from cdigen.vendors.intel.health import LINES as INTEL_LINES
 from cdigen.vendors.kernel.modules import load_of
 
 if TYPE_CHECKING:

@@ -12,8 +12,14 @@ from cdigen.host.root import reason
 from cdigen.model.inventory import Accelerator, Partition
 from cdigen.value import replace
 from cdigen.vendors.amd import kfd
-from cdigen.vendors.amd.listing import by_gpu, numbered, read_devices
-from cdigen.vendors.amd.modes import NO_MODES, read_modes, report_contradictions
+from cdigen.vendors.amd.listing import (
+    NO_MODES,
+    by_gpu,
+    numbered,
+    read_devices,
+    read_modes,
+    report_contradictions,
+)
 from cdigen.vendors.kernel.drm import devices as drm
 
 TYPE_CHECKING = False
@@ -23,8 +29,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.amd.kfd import Topology
-    from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice
-    from cdigen.vendors.amd.modes import PartitionModes
+    from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice, PartitionModes
     from cdigen.vendors.kernel.scan import NodeScan
 
 KFD_NODE = "/dev/kfd"

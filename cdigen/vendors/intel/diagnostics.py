@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cdigen.host.sysfs import bound
 from cdigen.model.findings import Finding
+from cdigen.value import frozen
 from cdigen.vendors.intel.gpu import report_unbound
 from cdigen.vendors.intel.pci import read_functions
-from cdigen.vendors.intel.products import FIRMWARE
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
 from cdigen.vendors.kernel.scan import NodeScan
@@ -18,6 +18,68 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.context import DiscoveryContext
+
+
+@frozen
+class FirmwareRequirement:
+    """A firmware that a driver loads.
+
+    The files of the firmware are in ``folders``, and have ``part`` in their names. ``without`` is the
+    consequence of missing firmware. ``needs`` is true if the driver cannot bind to a device without the
+    firmware. If such a driver has a device, the driver has found the firmware. The firmware may be in the
+    initramfs, which cdigen cannot read.
+    """
+
+    driver: str
+    folders: tuple[str, ...]
+    part: str
+    name: str
+    without: str
+    needs: bool = False
+
+
+# With GPUs older than DG2, i915 works without firmware. xe needs firmware for all GPUs
+# (Documentation/gpu/i915.rst, "Microcontrollers"; Documentation/gpu/xe/xe_firmware.rst). For GPUs that i915
+# also supports, xe's firmware is in i915's folder.
+FIRMWARE = (
+    FirmwareRequirement(
+        driver="i915",
+        folders=("i915",),
+        part="_guc_",
+        name="GuC",
+        without="Arc, Flex and newer GPUs do not work, and older ones have no HuC",
+    ),
+    FirmwareRequirement(
+        driver="i915",
+        folders=("i915",),
+        part="_huc",
+        name="HuC",
+        without="the video encoders lack their low-power modes",
+    ),
+    FirmwareRequirement(
+        driver="xe",
+        folders=("xe", "i915"),
+        part="_guc_",
+        name="GuC",
+        without="xe binds to no GPU",
+        needs=True,
+    ),
+    FirmwareRequirement(
+        driver="xe",
+        folders=("xe", "i915"),
+        part="_huc",
+        name="HuC",
+        without="the GPU does not encode or decode some video formats",
+    ),
+    FirmwareRequirement(
+        driver="intel_vpu",
+        folders=("intel/vpu",),
+        part="vpu",
+        name="NPU",
+        without="the driver binds to no NPU",
+        needs=True,
+    ),
+)
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:

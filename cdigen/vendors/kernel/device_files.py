@@ -86,6 +86,11 @@ def read_devices(
     return results
 
 
+def problems(results: Mapping[str, DeviceFiles]) -> str:
+    """Return the problems in RESULTS, a result of ``read_devices``, as a text."""
+    return "; ".join(f"{address}: {files.problem}" for address, files in results.items() if files.problem)
+
+
 def _places(host: Root, request: FilesToRead) -> tuple[dict[str, str], dict[str, str]]:
     """Return two mappings from a path on this machine to the requested path, for files and for counters."""
     return _resolved(host, request.files), _resolved(host, request.counters)

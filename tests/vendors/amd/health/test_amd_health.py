@@ -14,8 +14,7 @@ from support.waiting import by_deadline
 from cdigen.model.health import LogRecord, Measurement
 from cdigen.model.inventory import Inventory
 from cdigen.value import replace
-from cdigen.vendors.amd.health import HEALTH
-from cdigen.vendors.amd.health.ras import probe
+from cdigen.vendors.amd.health import HEALTH, probe
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 

@@ -1,12 +1,34 @@
-"""The causes of unhealthy AMD GPUs, and the log lines of amdgpu that report them."""
+"""The health of AMD's GPUs and NPUs (``HEALTH``), from amdgpu, KFD and the PCI bus.
+
+``probe`` reads the error counters of RAS (reliability, availability, serviceability), which is the GPU's
+detection of hardware errors. Each file ``ras/<block>_err_count`` of a GPU has the counters of one block, in
+lines such as ``ue: 0`` and ``ce: 0``. When the file is read, amdgpu queries the GPU. During a reset of the
+GPU, the file has another text instead (amdgpu_ras_sysfs_read in amdgpu_ras.c).
+"""
 
 from __future__ import annotations
 
-from cdigen.model.health import CauseRule
+from functools import partial
+
+from cdigen.host.sysfs import PCI_DEVICES
+from cdigen.model.health import CauseRule, HealthSample, Measurement
+from cdigen.value import replace
+from cdigen.vendors.health import VendorHealth
+from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, FilesToRead, problems, read_devices
 from cdigen.vendors.kernel.driver_lines import Line
+from cdigen.vendors.kernel.drm import health as drm_health
 from cdigen.vendors.kernel.drm.health import DRM_CAUSES, WAIT_FOR_RESET
+from cdigen.vendors.kernel.pci import health as pci_health
 from cdigen.vendors.kernel.pci.health import PCI_CAUSES
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cdigen.model.inventory import Accelerator, Inventory
+    from cdigen.vendors.context import DiscoveryContext
+
+_SUFFIX = "_err_count"
 _DEVICE = "the kernel's drivers/gpu/drm/amd/amdgpu/amdgpu_device.c"
 _RAS = "https://docs.kernel.org/gpu/amdgpu/ras.html"
 _WHEN_RESET = "the GPU is reset, or its driver is loaded again"
@@ -108,4 +130,68 @@ LINES = (
         "|This GPU is in BAD status",
         "amdgpu-bad-pages",
     ),
+)
+
+
+def check(context: DiscoveryContext, inventory: Inventory) -> HealthSample:
+    """Return the health according to KFD, and according to sysfs files.
+
+    amdgpu does not query the GPU for these files. KFD is not read again: a GPU in INVENTORY has the node
+    /dev/kfd only if KFD lists the GPU.
+    """
+    sample = pci_health.check(context, inventory)
+    computing = (
+        Measurement(
+            cause=KFD_LOST, address=device.address, what="KFD nodes", value=_computes(device), worse="lower"
+        )
+        for device in inventory.accelerators
+        if device.address in sample.covered
+    )
+    return replace(sample, measurements=(*sample.measurements, *computing))
+
+
+def _computes(device: Accelerator) -> int:
+    nodes = (*device.nodes, *(node for partition in device.partitions for node in partition.nodes))
+    return int(any(node.role == "control" for node in nodes))
+
+
+def probe(context: DiscoveryContext, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:
+    """Return the number of errors of each GPU in INVENTORY that has counters and is not suspended."""
+    host = context.host
+    requests = {}
+    for device in inventory.accelerators:
+        folder = f"{PCI_DEVICES}/{device.address}/ras"
+        files = tuple(f"{folder}/{name}" for name in host.names(folder) if name.endswith(_SUFFIX))
+        if files and not pci_health.is_suspended(host, device.address):
+            requests[device.address] = FilesToRead(files=files)
+    results = read_devices(host, requests, deadline_s=deadline_s)
+    return HealthSample(
+        source="probe",
+        covered=tuple(address for address, files in results.items() if not files.problem),
+        measurements=tuple(each for address, files in results.items() for each in _counts(address, files)),
+        unread=problems(results),
+    )
+
+
+def _counts(address: str, files: DeviceFiles) -> Iterator[Measurement]:
+    for path, text in files.texts.items():
+        block = path.rpartition("/")[2].removesuffix(_SUFFIX)
+        values = [line.partition("ue: ")[2] for line in text.splitlines() if line.startswith("ue: ")]
+        if len(values) == 1 and values[0].isascii() and values[0].isdigit() and len(values[0]) <= 20:
+            yield Measurement(
+                cause=UNCORRECTABLE,
+                address=address,
+                what=f"uncorrectable errors of {block}",
+                value=int(values[0]),
+                worse="higher",
+            )
+
+
+HEALTH = VendorHealth(
+    causes=CAUSES,
+    modules=("amdgpu",),
+    check=check,
+    parse_log=partial(drm_health.parse_log, lines=LINES),
+    parse_uevents=drm_health.parse_uevents,
+    probe=probe,
 )
