@@ -47,7 +47,7 @@ FORBIDDEN = [
         VENDORS,
     ),
     ("kubelet/allocation/policies.py", "import cdigen.vendors.plugin", VENDORS),
-    ("vendors/kernel/pci/link.py", "import cdigen.vendors.registry", SHARED),
+    ("vendors/kernel/pci/place.py", "import cdigen.vendors.registry", SHARED),
     ("daemon/outputs.py", "import cdigen.page.routes", DOWN),
     ("topology/levels.py", "import cdigen.watch.triggers", DOWN),
     ("pipeline/naming.py", "import cdigen.pipeline.generate", STAGES),

@@ -8,7 +8,7 @@ from support.values.topology_places import gpu, links
 
 from cdigen.topology.matrix import MatrixDevice, devices_of, matrix, text
 from cdigen.value import replace
-from cdigen.vendors.kernel.pci.nics import Nic
+from cdigen.vendors.kernel.pci.place import Nic
 
 LEGEND = """\
 

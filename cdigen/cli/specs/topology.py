@@ -14,7 +14,7 @@ from cdigen.pipeline.driver import links
 from cdigen.store import plainfiles
 from cdigen.topology.levels import islands
 from cdigen.topology.matrix import devices_of, matrix, text
-from cdigen.vendors.kernel.pci.nics import read_nics
+from cdigen.vendors.kernel.pci.place import read_nics
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

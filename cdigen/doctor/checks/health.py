@@ -18,7 +18,7 @@ from cdigen.runtimes.daemon_service import UNIT
 from cdigen.runtimes.units import is_enabled
 from cdigen.service.daemon_inventory import read_daemon_inventory
 from cdigen.vendors.kernel.pci.health import is_suspended
-from cdigen.vendors.kernel.pci.link import changes_lanes, lanes
+from cdigen.vendors.kernel.pci.place import changes_lanes, lanes
 from cdigen.vendors.registry import NAMES
 from cdigen.watch.kernel_log import SOCKET
 

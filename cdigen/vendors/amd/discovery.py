@@ -9,9 +9,9 @@ from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
 from cdigen.vendors.kernel.drm import devices as drm
+from cdigen.vendors.kernel.drm.devices import NodeScan
 from cdigen.vendors.kernel.modules import read_driver
 from cdigen.vendors.kernel.pci.place import placed
-from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.amd.kfd import Topology
     from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice, PartitionModes
-    from cdigen.vendors.kernel.scan import NodeScan
+    from cdigen.vendors.kernel.drm.devices import NodeScan
 
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.intel.pci import PciFunction
-    from cdigen.vendors.kernel.scan import NodeScan
+    from cdigen.vendors.kernel.drm.devices import NodeScan
 
 CLASS = "/sys/class/accel"
 _AUXILIARY = re.compile(r"(?:i915|xe)\.mei-gsc(?:fi)?\.[0-9]+")

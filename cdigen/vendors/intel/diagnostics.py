@@ -8,8 +8,8 @@ from cdigen.value import frozen
 from cdigen.vendors.intel.gpu import report_unbound
 from cdigen.vendors.intel.pci import read_functions
 from cdigen.vendors.kernel.drm import devices as drm
+from cdigen.vendors.kernel.drm.devices import NodeScan
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
-from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from cdigen.vendors.intel.gpu import read_gpus, report_unbound, served_gpus
 from cdigen.vendors.intel.pci import read_functions, virtual_functions
 from cdigen.vendors.intel.presence import DRIVERS, no_device
 from cdigen.vendors.intel.vfio import read_vfio_gpus
+from cdigen.vendors.kernel.drm.devices import NodeScan
 from cdigen.vendors.kernel.modules import read_driver
 from cdigen.vendors.kernel.pci.place import placed
-from cdigen.vendors.kernel.scan import NodeScan
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
-    from cdigen.vendors.kernel.scan import NodeScan
+    from cdigen.vendors.kernel.drm.devices import NodeScan
 
 # This file exists only if xe finds that the GPU's firmware is broken
 # (drivers/gpu/drm/xe/xe_survivability_mode.c).

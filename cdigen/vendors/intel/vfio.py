@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
-    from cdigen.vendors.kernel.scan import NodeScan
+    from cdigen.vendors.kernel.drm.devices import NodeScan
 
 SHARED_ROLE = "vfio-control"
 CONTAINER, IOMMU = "/dev/vfio/vfio", "/dev/iommu"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 from cdigen.vendors.kernel.device_files import FilesToRead
-from cdigen.vendors.kernel.pci.link import MOST_LANES, link_folder
+from cdigen.vendors.kernel.pci.place import MOST_LANES, link_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

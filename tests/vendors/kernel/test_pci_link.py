@@ -9,7 +9,7 @@ from support.values.devices import accelerator, inventory
 
 from cdigen.host.root import Root
 from cdigen.vendors.kernel.pci import health as pci_health
-from cdigen.vendors.kernel.pci.link import link_folder
+from cdigen.vendors.kernel.pci.place import link_folder
 
 AMD, INTEL, NVIDIA, BROADCOM = "0x1002", "0x8086", "0x10de", "0x1000"
 

@@ -4,12 +4,14 @@ The /sys folder of a PCI or platform device contains the folder ``drm`` with the
 render nodes (``renderD128``). Accelerators that are not GPUs have the folder ``accel`` with accelerator nodes
 (``accel0``) instead. The file ``dev`` of a card or node contains the device numbers. The kernel's
 Documentation/gpu/drm-uapi.rst and accel/introduction.rst describe these files.
+
+``NodeScan`` is the state that a vendor's readers share: file trees, findings and node owners.
 """
 
 from __future__ import annotations
 
 from cdigen.host.procfs import number_behind, read_line, read_text
-from cdigen.model.findings import Finding
+from cdigen.model.findings import Finding, FindingCollector
 from cdigen.value import frozen, replace
 from cdigen.vendors.kernel.nodes import DeviceNumbers, NodeCreationPolicy, NodeReader, is_root_only
 
@@ -18,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from cdigen.host.root import Root
-    from cdigen.model.inventory import HostNode
+    from cdigen.model.inventory import Accelerator, HostNode
+    from cdigen.vendors.context import DiscoveryContext
 
 # Subsystem -> (prefix of the names, role of the nodes, capabilities that need the nodes). A card drives
 # displays and sets modes. For compute and off-screen rendering, the render node is sufficient (drm-uapi.rst,
@@ -140,3 +143,63 @@ def read_node(reader: NodeReader, minor: DrmMinor, owner: str = "") -> tuple[Hos
     return reader.read(
         minor.path, role=minor.role, capabilities=minor.capabilities, numbers=node_numbers(minor.numbers)
     )
+
+
+class NodeScan:
+    """The state that the readers of one host's devices share. Each node belongs to only one device."""
+
+    def __init__(self, context: DiscoveryContext) -> None:
+        self.host = context.host
+        self.dev = context.dev
+        self.collector = FindingCollector()
+        self.nodes = NodeReader(context.dev, NODE_CREATION)
+
+    def minor(self, folder: str, minor: DrmMinor) -> tuple[HostNode | None, str]:
+        """Return (node, "") for MINOR, or (None, problem) if its node cannot be used.
+
+        FOLDER is the /sys folder of the device. If the file ``dev`` of MINOR exists and has no numbers, the
+        function adds a finding.
+        """
+        listed = f"{folder}/{'accel' if minor.role == 'accel' else 'drm'}/{minor.name}"
+        if minor.numbers is None and "dev" in self.host.names(listed):
+            self.collector.add(
+                "warning",
+                "node-numbers-unknown",
+                f"{listed}/dev",
+                f"{listed}/dev contains no device numbers; cdigen cannot check the numbers of {minor.path}",
+                f"see 'cat {listed}/dev'",
+            )
+        return read_node(self.nodes, minor, folder)
+
+    def node(self, folder: str, path: str, role: str, listed: str) -> tuple[HostNode | None, str]:
+        """Return (node, "") for the node at PATH, or (None, problem) if it cannot be used.
+
+        FOLDER is the /sys folder of the device. LISTED is the folder in /sys whose file ``dev`` has the
+        numbers of the node.
+        """
+        if problem := self.nodes.claim(path, folder):
+            return None, problem
+        numbers = node_numbers(device_numbers(self.host, f"{listed}/dev"))
+        return self.nodes.read(path, role=role, numbers=numbers)
+
+    def accelerator(
+        self, device: Accelerator, folder: str, minor: DrmMinor | None, *, word: str, driver: str
+    ) -> Accelerator:
+        """Return DEVICE with the node of MINOR, or DEVICE as unusable and without a node.
+
+        FOLDER is the /sys folder of DEVICE. If the node is missing or unusable, the function adds a finding.
+        WORD (``NPU``) is the type of DEVICE in the message of the finding.
+        """
+        node, problem = None, "the driver lists no device node"
+        if minor is not None:
+            node, problem = self.minor(folder, minor)
+        if minor is not None and node is not None:
+            return replace(device, minor=minor.number, nodes=(node,), usable=True)
+        self.collector.add(
+            "error",
+            "accel-node-missing" if minor else "accel-without-node",
+            self.dev.host_path(minor.path) if minor else device.address or folder,
+            f"{word} {device.index} ({device.address or folder}) gets no CDI device: {problem}",
+            self.nodes.remedy() if minor else f"see 'dmesg | grep {driver}'",
+        )
+        return replace(device, minor=minor.number if minor else None, problem=problem)

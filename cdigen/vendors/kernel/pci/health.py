@@ -16,7 +16,7 @@ import re
 from cdigen.host.procfs import read_line, read_text
 from cdigen.host.sysfs import PCI_DEVICES, pci_key
 from cdigen.model.health import CauseRule, HealthSample, Measurement, Recovery, Symptom
-from cdigen.vendors.kernel.pci.link import changes_lanes, lanes, link_folder
+from cdigen.vendors.kernel.pci.place import changes_lanes, lanes, link_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
