@@ -10,7 +10,7 @@ from cdigen.host.procfs import read_text
 from cdigen.model.findings import Finding
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
-from cdigen.vendors.kernel.nodes import is_root_only
+from cdigen.vendors.kernel.nodes import all_nodes, is_root_only
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,18 +26,9 @@ PCI_VENDOR = 0x1002
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
     """Return findings for wrong groups and modes of nodes, and for GPUs that amdgpu does not drive."""
-    nodes = _nodes(inventory) if inventory is not None else ()
+    every = (node for gpu in inventory.accelerators for node in all_nodes(gpu)) if inventory else ()
+    nodes = tuple(dict.fromkeys(every))
     return (*drm.root_only_nodes(nodes), *_closed_kfd(nodes), *_not_driven(context.host))
-
-
-def _nodes(inventory: Inventory) -> tuple[HostNode, ...]:
-    every = [
-        node
-        for gpu in inventory.accelerators
-        for nodes in (gpu.nodes, *(part.nodes for part in gpu.partitions))
-        for node in nodes
-    ]
-    return tuple(dict.fromkeys(every))
 
 
 def _closed_kfd(nodes: tuple[HostNode, ...]) -> Iterator[Finding]:

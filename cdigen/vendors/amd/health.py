@@ -18,6 +18,7 @@ from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, FilesToR
 from cdigen.vendors.kernel.driver_lines import Line
 from cdigen.vendors.kernel.drm import health as drm_health
 from cdigen.vendors.kernel.drm.health import DRM_CAUSES, WAIT_FOR_RESET
+from cdigen.vendors.kernel.nodes import all_nodes
 from cdigen.vendors.kernel.pci import health as pci_health
 from cdigen.vendors.kernel.pci.health import PCI_CAUSES
 
@@ -25,7 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.model.inventory import Accelerator, Inventory
+    from cdigen.model.inventory import Inventory
     from cdigen.vendors.context import DiscoveryContext
 
 _SUFFIX = "_err_count"
@@ -142,17 +143,16 @@ def check(context: DiscoveryContext, inventory: Inventory) -> HealthSample:
     sample = pci_health.check(context, inventory)
     computing = (
         Measurement(
-            cause=KFD_LOST, address=device.address, what="KFD nodes", value=_computes(device), worse="lower"
+            cause=KFD_LOST,
+            address=device.address,
+            what="KFD nodes",
+            value=int(any(node.role == "control" for node in all_nodes(device))),
+            worse="lower",
         )
         for device in inventory.accelerators
         if device.address in sample.covered
     )
     return replace(sample, measurements=(*sample.measurements, *computing))
-
-
-def _computes(device: Accelerator) -> int:
-    nodes = (*device.nodes, *(node for partition in device.partitions for node in partition.nodes))
-    return int(any(node.role == "control" for node in nodes))
 
 
 def probe(context: DiscoveryContext, inventory: Inventory, *, deadline_s: float = DEADLINE_S) -> HealthSample:

@@ -8,8 +8,6 @@ GPU on the PCI bus, and the number of the partition instead of the function.
 
 from __future__ import annotations
 
-import re
-
 from cdigen.host.procfs import mib, read_text
 from cdigen.host.root import reason, shown
 from cdigen.value import frozen
@@ -21,13 +19,12 @@ if TYPE_CHECKING:
 
 KFD = "/sys/class/kfd/kfd"
 NODES = f"{KFD}/topology/nodes"
+_KEYS = frozenset(("simd_count", "drm_render_minor", "location_id", "domain", "unique_id"))
 # The kernel permits 64 partition devices (amdgpu_xcp_drv.c). The topology also contains the host's CPUs.
 MAX_NODES = 4096
 # The maximum number of findings for nodes with the same problem. For further nodes, there is one finding.
 MAX_REPORTED = 8
 UNUSABLE = "kfd-node-unusable"
-_KEYS = frozenset(("simd_count", "drm_render_minor", "location_id", "domain", "unique_id"))
-_BANK = re.compile(r"^size_in_bytes ([0-9]+)$", re.MULTILINE)
 _HINT = "see 'dmesg | grep -e kfd -e amdgpu'; reload the module amdgpu or reboot"
 
 # The domain, bus and device of a PCI address, without the function.
@@ -107,7 +104,7 @@ class _Reader:
         path = f"{NODES}/{name}/properties"
         try:
             values = parse_properties(read_text(self._host, path))
-            problem = "" if values else "contains no properties"
+            problem = "" if values.keys() & _KEYS else "contains no properties"
         except OSError as error:
             # The cgroup of a container may hide a GPU's properties. A reset of the GPU removes the folder.
             values, problem = {}, f"cannot be read: {reason(error)}"
@@ -180,8 +177,7 @@ def memory_mib(host: Root, node: KfdNode) -> int | None:
         text = read_text(host, f"{NODES}/{node.name}/mem_banks/0/properties")
     except OSError:
         return None
-    found = _BANK.search(text)
-    return mib(found[1]) if found else None
+    return mib(str(parse_properties(text).get("size_in_bytes", "")))
 
 
 def bus_and_device(location: int) -> tuple[int, int]:
@@ -190,10 +186,10 @@ def bus_and_device(location: int) -> tuple[int, int]:
 
 
 def parse_properties(text: str) -> dict[str, int]:
-    """Return the properties in TEXT that cdigen uses. Other lines and invalid lines are ignored."""
+    """Return the properties in TEXT. Lines that are not a name and a number are ignored."""
     values: dict[str, int] = {}
     for line in text.splitlines():
         key, value, *_ = (*line.split(), "", "")
-        if key in _KEYS and value.isascii() and value.isdigit() and len(value) <= 20:
+        if value.isascii() and value.isdigit() and len(value) <= 20:
             values.setdefault(key, int(value))
     return values

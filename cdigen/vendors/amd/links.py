@@ -17,7 +17,7 @@ from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.sysfs import pci_key
 from cdigen.model.inventory import Link
 from cdigen.model.saved.known_links import GpuLinks
-from cdigen.vendors.amd.kfd import MAX_NODES, NODES, bus_and_device
+from cdigen.vendors.amd.kfd import MAX_NODES, NODES, bus_and_device, parse_properties
 from cdigen.vendors.base import VendorLinks
 
 TYPE_CHECKING = False
@@ -98,16 +98,10 @@ class _Reader:
     def _values(self, path: str) -> dict[str, int]:
         """Return the numbers in the properties file PATH, or an empty mapping if it cannot be read."""
         try:
-            text = read_text(self._host, path)
+            return parse_properties(read_text(self._host, path))
         except OSError:
             self.is_whole = False
             return {}
-        pairs = (line.split() for line in text.splitlines())
-        return {
-            words[0]: int(words[1])
-            for words in pairs
-            if len(words) == 2 and words[1].isascii() and words[1].isdigit() and len(words[1]) <= 20
-        }
 
 
 def _count(values: dict[str, int]) -> int:

@@ -17,6 +17,7 @@ from cdigen.value import replace
 from cdigen.vendors.amd import kfd
 from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, FilesToRead, read_devices
 from cdigen.vendors.kernel.drm.clients import ROLES, Clients, processes_of, read_clients
+from cdigen.vendors.kernel.nodes import all_nodes
 from cdigen.vendors.kernel.pci.health import is_suspended
 from cdigen.vendors.kernel.sensors import SUSPENDED, Sensors, files_to_read, mhz
 
@@ -61,7 +62,7 @@ def read_stats(
     requests[_KFD] = _of_kfd(host, nodes)
     results = read_devices(host, requests, deadline_s=deadline_s)
     active = [device for device in inventory.accelerators if device.address in requests]
-    nodes_of_clients = [node for device in active for node in _all_nodes(device) if node.role in ROLES]
+    nodes_of_clients = [node for device in active for node in all_nodes(device) if node.role in ROLES]
     clients = read_clients(host, nodes_of_clients, deadline_s=deadline_s)
     return tuple(
         each
@@ -101,7 +102,7 @@ def _of_device(
     else:
         blank = _filled(device.address, files)
     of_kfd = results[_KFD]
-    computing = _computing(_folders(_all_nodes(device), nodes), of_kfd)
+    computing = _computing(_folders(all_nodes(device), nodes), of_kfd)
     yield replace(blank, processes=_processes(host, computing, clients, device.address if files else None))
     for part in device.partitions:
         folders = _folders(part.nodes, nodes)
@@ -122,36 +123,24 @@ def _filled(address: str, files: DeviceFiles) -> DeviceStats:
         return DeviceStats(address=address, problem=files.problem)
     sensors = Sensors(files, f"{PCI_DEVICES}/{address}")
     total = sensors.number("mem_info_vram_total") or None
-    generation, width = sensors.link("current")
-    generation_max, width_max = sensors.link("max")
-    return DeviceStats(
-        address=address,
+    return replace(
+        sensors.stats(address),
         memory_total=total,
         memory_used=sensors.number("mem_info_vram_used") if total else None,
         utilization=sensors.percent("gpu_busy_percent"),
         memory_utilization=sensors.percent("mem_busy_percent"),
         # Instincts from MI300 on have no sensor "edge".
         temperature=sensors.temperature("edge", "junction"),
-        power=sensors.power(),
-        power_limit=sensors.power_limit(),
         core_clock=sensors.clock("sclk"),
         memory_clock=sensors.clock("mclk"),
         core_clock_max=_highest(sensors.text("pp_dpm_sclk")),
         memory_clock_max=_highest(sensors.text("pp_dpm_mclk")),
-        pcie_generation=generation,
-        pcie_generation_max=generation_max,
-        pcie_width=width,
-        pcie_width_max=width_max,
     )
 
 
 def _highest(levels: str) -> int | None:
     """Return the highest clock in LEVELS in MHz. LEVELS has lines such as ``1: 2100Mhz *``."""
     return mhz(max((int(level[:9]) for level in _CLOCKS.findall(levels)), default=None))
-
-
-def _all_nodes(device: Accelerator) -> tuple[HostNode, ...]:
-    return (*device.nodes, *(node for part in device.partitions for node in part.nodes))
 
 
 def _folders(of: tuple[HostNode, ...], nodes: Mapping[int, str]) -> list[str]:

@@ -98,27 +98,19 @@ def _of_device(device: Accelerator, files: DeviceFiles | None) -> DeviceStats:
     def number(*names: str) -> int | None:
         return next((sensors.number(by_name[name]) for name in names if name in by_name), None)
 
-    generation, width = sensors.link("current")
-    generation_max, width_max = sensors.link("max")
     total, used = _memory(files, number("lmem_total_bytes"), number("lmem_avail_bytes"))
-    return DeviceStats(
-        address=device.address,
+    return replace(
+        sensors.stats(device.address),
         memory_total=total,
         memory_used=number("npu_memory_utilization") if device.device_class == NPU else used,
         utilization=_busy(sensors.rate(_BUSY)),
         temperature=sensors.temperature("pkg", "package"),
-        power=sensors.power(),
-        power_limit=sensors.power_limit(),
         core_clock=mhz(
             number("act_freq", "gt_act_freq_mhz", "npu_current_frequency_mhz", "clk_cur_freq_mhz")
         ),
         core_clock_max=mhz(
             number("rp0_freq", "gt_RP0_freq_mhz", "npu_max_frequency_mhz", "clk_max_freq_mhz")
         ),
-        pcie_generation=generation,
-        pcie_generation_max=generation_max,
-        pcie_width=width,
-        pcie_width_max=width_max,
     )
 
 

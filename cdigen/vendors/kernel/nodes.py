@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.host.root import Root
+    from cdigen.model.inventory import Accelerator
     from cdigen.model.profile import Profile
 
 # The permitted bits in the mode of a created node. Nodes are never executed, and other bits may be unsafe.
@@ -269,6 +270,12 @@ def device_nodes(nodes: Iterable[HostNode], profile: Profile = DEFAULT) -> tuple
         for node in nodes
         if profile.includes_capabilities(node.capabilities)
     )
+
+
+def all_nodes(device: Accelerator) -> tuple[HostNode, ...]:
+    """Return the nodes of DEVICE and of its partitions, each node once."""
+    every = (*device.nodes, *(node for part in device.partitions for node in part.nodes))
+    return tuple(dict.fromkeys(every))
 
 
 def is_root_only(node: HostNode) -> bool:

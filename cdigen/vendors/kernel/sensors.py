@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from cdigen.model.stats import DeviceStats
 from cdigen.vendors.kernel.device_files import FilesToRead
 from cdigen.vendors.kernel.pci.place import MOST_LANES, link_folder
 
@@ -94,7 +95,21 @@ class Sensors:
         degrees = None if value is None else value / 1000
         return degrees if degrees is not None and _COLDEST <= degrees <= _HOTTEST else None
 
-    def power(self) -> float | None:
+    def stats(self, address: str) -> DeviceStats:
+        """Return the statistics of the device at ADDRESS that all vendors have: power and PCIe link."""
+        generation, width = self._link("current")
+        generation_max, width_max = self._link("max")
+        return DeviceStats(
+            address=address,
+            power=self._power(),
+            power_limit=self._power_limit(),
+            pcie_generation=generation,
+            pcie_generation_max=generation_max,
+            pcie_width=width,
+            pcie_width_max=width_max,
+        )
+
+    def _power(self) -> float | None:
         """Return the power in watts, from a power sensor or from the increase of the energy counter."""
         microwatts: float | None = self._first("power1_average", "power1_input")
         if microwatts is None:
@@ -102,7 +117,7 @@ class Sensors:
             microwatts = self._files.rates.get(self._monitor[counters[0]]) if counters else None
         return _watts(microwatts)
 
-    def power_limit(self) -> float | None:
+    def _power_limit(self) -> float | None:
         """Return the configured power limit in watts, or the device's own limit. 0 is not a limit."""
         limits = (self._sensor(f"power{n}_{kind}") for kind in ("cap", "max", "rated_max") for n in (1, 2))
         return _watts(next((limit for limit in limits if limit), None))
@@ -114,7 +129,7 @@ class Sensors:
         value = self._sensor(name)
         return mhz(None if value is None else value // 1_000_000)
 
-    def link(self, which: str) -> tuple[int | None, int | None]:
+    def _link(self, which: str) -> tuple[int | None, int | None]:
         """Return the generation and the lanes of the PCIe link. WHICH is ``current`` or ``max``."""
         paths = {path.rpartition("/")[2]: path for path in self._files.texts}
         speed = self._files.texts.get(paths.get(f"{which}_link_speed", ""), "")
