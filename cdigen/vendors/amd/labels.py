@@ -5,10 +5,9 @@ The source is ROCm's k8s-device-plugin 1.31 (cmd/k8s-node-labeller).
 
 from __future__ import annotations
 
-import re
 from functools import partial
 
-from cdigen.vendors.amd.resources import profile_of
+from cdigen.vendors.amd.resources import MODES, profile_of
 from cdigen.vendors.labels import counted_labels, device_number, label_value
 
 TYPE_CHECKING = False
@@ -18,8 +17,6 @@ if TYPE_CHECKING:
 
 _AMD = "amd.com/gpu"
 _MIB = 1024
-# The end of the model name of an AMD GPU that can be partitioned.
-_MODES = re.compile(r" \([A-Z]+, NPS[0-9]+\)$")
 # The model name of a GPU for which the driver has no name.
 _NAMELESS = "AMD GPU"
 
@@ -43,7 +40,7 @@ def labels(source: LabelSource) -> list[Label]:
 
 
 def _product(gpu: Accelerator) -> str:
-    return "" if gpu.model.startswith(_NAMELESS) else _MODES.sub("", gpu.model)
+    return "" if gpu.model.startswith(_NAMELESS) else MODES.sub("", gpu.model)
 
 
 def _vram(gpu: Accelerator) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # If a GPU can be partitioned but is not, ``gpus`` appends the modes to its model name, such as "AMD Instinct
 # MI300X (SPX, NPS1)".
-_MODES = re.compile(r" \(([A-Z]+), (NPS[0-9]+)\)$")
+MODES = re.compile(r" \(([A-Z]+), (NPS[0-9]+)\)$")
 
 
 def profile_of(gpu: Accelerator) -> str:
@@ -25,7 +25,7 @@ def profile_of(gpu: Accelerator) -> str:
 
     The result is empty if the model name contains no modes.
     """
-    found = _MODES.search(gpu.model)
+    found = MODES.search(gpu.model)
     return "_".join(found.groups()).lower() if found else ""
 
 

@@ -67,7 +67,11 @@ def read_devices(
         return {}
     from cdigen.host import childprocess  # noqa: PLC0415 - most runs of cdigen start no child
 
-    places = {address: _places(host, entry) for address, entry in devices.items()}
+    # Two mappings from a path on this machine to the requested path, for files and for counters.
+    places = {
+        address: (_resolved(host, entry.files), _resolved(host, entry.counters))
+        for address, entry in devices.items()
+    }
     request = {
         address: {"files": list(files), "counters": list(counters), "apart_s": APART_S}
         for address, (files, counters) in places.items()
@@ -89,11 +93,6 @@ def read_devices(
 def problems(results: Mapping[str, DeviceFiles]) -> str:
     """Return the problems in RESULTS, a result of ``read_devices``, as a text."""
     return "; ".join(f"{address}: {files.problem}" for address, files in results.items() if files.problem)
-
-
-def _places(host: Root, request: FilesToRead) -> tuple[dict[str, str], dict[str, str]]:
-    """Return two mappings from a path on this machine to the requested path, for files and for counters."""
-    return _resolved(host, request.files), _resolved(host, request.counters)
 
 
 def _resolved(host: Root, paths: tuple[str, ...]) -> dict[str, str]:
