@@ -26,7 +26,8 @@ def main() -> None:
     mode, proc, *numbers = sys.argv[1:]
     processes = [name for name in os.listdir(proc) if name.isdigit()]
     # PROC is unreadable if it has no process, because this process is in PROC.
-    found, unread = [], int(not processes)
+    found: list[tuple[int, str]] = []
+    unread = int(not processes)
     for name in processes:
         try:
             opened = _open(f"{proc}/{name}/fd", set(numbers))
