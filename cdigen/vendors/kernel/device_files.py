@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 PROGRAM = str(Path(__file__).parent / "device_files_child.py")
 DEADLINE_S = 5.0
-# The seconds between the two reads of a counter.
-APART_S = 0.2
 NO_ANSWER = "its driver does not answer"
 
 
@@ -73,7 +71,7 @@ def read_devices(
         for address, entry in devices.items()
     }
     request = {
-        address: {"files": list(files), "counters": list(counters), "apart_s": APART_S}
+        address: {"files": list(files), "counters": list(counters)}
         for address, (files, counters) in places.items()
     }
     command = (os.path.realpath(sys.executable), "-I", "-S", PROGRAM)

@@ -14,6 +14,8 @@ import time
 
 # In bytes. A file in /sys has at most one page.
 _LIMIT = 1 << 16
+# The seconds between the two reads of a counter.
+APART_S = 0.2
 _output_lock = threading.Lock()
 
 
@@ -29,17 +31,16 @@ def main() -> None:
 
 def _read_device(device: str, request: dict[str, list[str]]) -> None:
     files = {path: text for path in request["files"] if (text := _text(path)) is not None}
-    counters = _read_counters(request["counters"], float(request["apart_s"]))  # type: ignore[arg-type]  # from JSON
-    line = json.dumps({"device": device, "files": files, "counters": counters})
+    line = json.dumps({"device": device, "files": files, "counters": _read_counters(request["counters"])})
     with _output_lock:
         os.write(1, line.encode() + b"\n")
 
 
-def _read_counters(paths: list[str], apart_s: float) -> dict[str, tuple[int, int, float]]:
+def _read_counters(paths: list[str]) -> dict[str, tuple[int, int, float]]:
     """Return two values of each counter, and the seconds between the two reads."""
     first = {path: (number, time.monotonic()) for path in paths if (number := _number(path)) is not None}
     if first:
-        time.sleep(apart_s)
+        time.sleep(APART_S)
     counters = {}
     for path, (number, at_s) in first.items():
         again = _number(path)

@@ -14,7 +14,7 @@ from support.waiting import by_deadline
 
 from cdigen.model.stats import DeviceStats
 from cdigen.vendors.intel.stats import STATS, read_stats
-from cdigen.vendors.kernel.device_files import APART_S
+from cdigen.vendors.kernel.device_files_child import APART_S
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
