@@ -9,7 +9,6 @@ from cdigen.model.inventory import Accelerator, Inventory
 from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
 from cdigen.vendors.kernel.drm import devices as drm
-from cdigen.vendors.kernel.drm.devices import NodeScan
 from cdigen.vendors.kernel.modules import read_driver
 from cdigen.vendors.kernel.pci.place import placed
 
@@ -36,7 +35,7 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
     If LIBRARIES is true, the inventory also contains the host's ROCm libraries. The kinds of the HostError
     are no-gpu, no-nodes, no-usable-device and driver-not-loaded.
     """
-    scan = NodeScan(context)
+    scan = drm.NodeScan(context)
     npus = read_npus(scan)
     has_gpus = context.host.exists(MODULE)
     driver = read_driver(context.host, "amdgpu" if has_gpus else "amdxdna")
@@ -65,7 +64,7 @@ def discover(context: DiscoveryContext, *, libraries: bool) -> Inventory:
 
 def read_nodes(context: DiscoveryContext) -> NodeReader:
     """Return a reader that has read all nodes of the host's AMD devices."""
-    scan = NodeScan(context)
+    scan = drm.NodeScan(context)
     read_npus(scan)
     if context.host.exists(MODULE):
         AmdGpuReader(scan).read()
@@ -97,7 +96,7 @@ def _require_usable(
     )
 
 
-def read_npus(scan: NodeScan) -> tuple[Accelerator, ...]:
+def read_npus(scan: drm.NodeScan) -> tuple[Accelerator, ...]:
     """Return the NPUs that are bound to amdxdna; add a finding for each problem.
 
     Each NPU has one accelerator node (drivers/accel/amdxdna creates no other nodes). The index is the
@@ -106,7 +105,7 @@ def read_npus(scan: NodeScan) -> tuple[Accelerator, ...]:
     return tuple(_read_npu(scan, *item) for item in enumerate(sysfs.bound(scan.host, "amdxdna")))
 
 
-def _read_npu(scan: NodeScan, index: int, address: str) -> Accelerator:
+def _read_npu(scan: drm.NodeScan, index: int, address: str) -> Accelerator:
     folder = f"{sysfs.PCI_DRIVERS}/amdxdna/{address}"
     device_id = read_line(scan.host, f"{folder}/device")
     device = Accelerator(

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.amd.kfd import Topology
     from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice, PartitionModes
-    from cdigen.vendors.kernel.drm.devices import NodeScan
 
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)
@@ -43,7 +42,7 @@ KFD_HINT = "see 'dmesg | grep kfd'"
 class AmdGpuReader:
     """Reads the AMD GPUs of one host."""
 
-    def __init__(self, scan: NodeScan) -> None:
+    def __init__(self, scan: drm.NodeScan) -> None:
         self._scan = scan
         self._host, self._dev = scan.host, scan.dev
         self._collector = scan.collector

@@ -8,7 +8,6 @@ from cdigen.value import frozen
 from cdigen.vendors.intel.gpu import report_unbound
 from cdigen.vendors.intel.pci import read_functions
 from cdigen.vendors.kernel.drm import devices as drm
-from cdigen.vendors.kernel.drm.devices import NodeScan
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
 
 TYPE_CHECKING = False
@@ -91,7 +90,7 @@ def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple
 
 def _unbound(context: DiscoveryContext) -> tuple[Finding, ...]:
     """Return the findings for devices without an Intel driver. Every inventory contains these findings."""
-    scan = NodeScan(context)
+    scan = drm.NodeScan(context)
     report_unbound(scan, read_functions(context.host, scan.collector), vfio=False)
     return tuple(scan.collector.findings)
 

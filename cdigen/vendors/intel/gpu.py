@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import HostNode
     from cdigen.vendors.intel.pci import PciFunction, VirtualFunction
-    from cdigen.vendors.kernel.drm.devices import NodeScan
 
 # This file exists only if xe finds that the GPU's firmware is broken
 # (drivers/gpu/drm/xe/xe_survivability_mode.c).
@@ -87,7 +86,7 @@ MODELS = {
 
 
 def read_gpus(
-    scan: NodeScan, functions: Iterable[PciFunction], virtual: Mapping[str, VirtualFunction]
+    scan: drm.NodeScan, functions: Iterable[PciFunction], virtual: Mapping[str, VirtualFunction]
 ) -> tuple[Accelerator, ...]:
     """Return the GPUs that are bound to i915 or xe; add a finding for each problem.
 
@@ -124,7 +123,7 @@ def model_of(function: PciFunction, virtual: VirtualFunction | None = None) -> s
     return f"{model}, virtual function{ordinal} of {virtual.parent}"
 
 
-def report_unbound(scan: NodeScan, functions: Iterable[PciFunction], *, vfio: bool) -> None:
+def report_unbound(scan: drm.NodeScan, functions: Iterable[PciFunction], *, vfio: bool) -> None:
     """Add findings for devices that are not bound to an Intel driver.
 
     If VFIO is true, devices for virtual machines get no finding, because cdigen offers them.
@@ -181,7 +180,7 @@ def _remedy(function: PciFunction) -> str:
 
 
 def _read(
-    scan: NodeScan, function: PciFunction, index: int, model: str, names: dict[str, tuple[str, ...]]
+    scan: drm.NodeScan, function: PciFunction, index: int, model: str, names: dict[str, tuple[str, ...]]
 ) -> Accelerator:
     """Return the GPU of FUNCTION. If a required node cannot be used, the GPU is unusable."""
     where = function.address or function.folder
@@ -227,7 +226,7 @@ def _memory_mib(host: Root, folder: str) -> int | None:
 
 
 def _nodes(
-    scan: NodeScan,
+    scan: drm.NodeScan,
     function: PciFunction,
     named: str,
     minors: tuple[drm.DrmMinor, ...],
