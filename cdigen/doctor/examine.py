@@ -8,7 +8,6 @@ from cdigen.doctor.checks import (
     health,
     loading,
     missing_specs,
-    mounts,
     nodes,
     other_tools,
     plugin,
@@ -16,7 +15,6 @@ from cdigen.doctor.checks import (
     security,
     specs,
 )
-from cdigen.doctor.checks.container import with_cause
 from cdigen.doctor.kubernetes import devices, gpu_memory, kubelet, labels, other_plugins, runtime
 from cdigen.doctor.result import filter_remedies
 from cdigen.value import replace
@@ -33,7 +31,6 @@ if TYPE_CHECKING:
 # The checks, from the configuration and the driver to the container. A check depends only on earlier checks.
 CHECKS: tuple[Check, ...] = (
     *configuration.CHECKS,
-    *mounts.CHECKS,
     *driver.CHECKS,
     *health.CHECKS,
     *nodes.CHECKS,
@@ -63,7 +60,7 @@ def examine(context: Context) -> tuple[CheckResult, ...]:
     also failed.
     """
     every = (_for_requested(context, result) for check in CHECKS for result in check(context))
-    found = with_cause(context, list(every))
+    found = driver.with_cause(context, list(every))
     if not context.is_live:
         found = [filter_remedies(result, context.host.outer) for result in found]
     wrong = list(dict.fromkeys(result for result in found if not result.ok))

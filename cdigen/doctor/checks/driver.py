@@ -1,4 +1,4 @@
-"""Checks of the driver: loaded module, files of the same version, usable GPUs."""
+"""Checks of the driver: mounted host files, loaded module, files of the same version, usable GPUs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import re
 import sys
 from collections import Counter
 
-from cdigen.doctor.checks.container import CONTAINER
 from cdigen.doctor.result import Remedy, Topic, with_hint
+from cdigen.host import mounts
+from cdigen.host.containers import host_hint
 from cdigen.host.procfs import kernel_release
 from cdigen.host.sysfs import ACCELERATORS, pci_devices
 from cdigen.pipeline import discovery
@@ -37,6 +38,10 @@ LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC, MODULE = (
     "driver-diagnostic",
     "nvml-module",
 )
+CONTAINER, MOUNTS = "in-container", "host-mounts"
+# The topics of checks whose remedies load modules, install drivers and create device nodes. These remedies
+# work only on the host.
+_OF_HOST = frozenset(("driver", "nodes"))
 # The checks whose failure can prevent all specs. Other failures may be consequences of this failure.
 CAUSES = (CONTAINER, LOADED, GPUS, VERSION, FILES, "node-missing", "node-wrong")
 
@@ -96,6 +101,19 @@ _NVML_PACKAGE = re.compile(r"libnvidia-(?:tesla-(?:[0-9]+-)?)?ml1(?::[a-z0-9]+)?
 _CLASS_NAMES = {"gpu": "GPU", "npu": "NPU", "gaudi": "Gaudi"}
 
 
+def _mounts(context: Context) -> Iterator[CheckResult]:
+    """Report missing mounts if the host is a folder of this machine."""
+    if context.host.is_this_machine:
+        yield TOPIC.passed(MOUNTS, "the host is this machine")
+        return
+    writable = (context.request.spec_dirs[-1], context.request.state_dir)
+    found = mounts.findings(context.host.outer, writable)
+    for one in found:
+        yield TOPIC.error(MOUNTS, f"{one.message}; {one.hint}")
+    if not found:
+        yield TOPIC.passed(MOUNTS, "all required host files are mounted, or the folder is not a running host")
+
+
 def _failures(context: Context) -> Iterator[CheckResult]:
     """Report the vendors without usable devices."""
     for name, error in context.failures.items():
@@ -150,7 +168,24 @@ def _diagnostics(context: Context) -> Iterator[CheckResult]:
             yield TOPIC.passed(MODULE, f"the Python module {known.python_module} is installed")
 
 
-CHECKS = (_failures, _unloaded, _inventories, _diagnostics)
+def with_cause(context: Context, found: list[CheckResult]) -> list[CheckResult]:
+    """Return FOUND; in a container, add the cause ``in-container`` to the failures of drivers and nodes.
+
+    These failures then have no remedies, because modules and nodes belong to the host.
+    """
+    affected = [result for result in found if not result.ok and result.topic in _OF_HOST]
+    if not context.in_container or not affected:
+        return found
+    is_error = any(result.severity == "error" for result in affected)
+    cause = TOPIC.failed(CONTAINER, f"{discovery.NO_HOST}; {host_hint()}", is_error=is_error)
+    explained = [
+        replace(result, remedies=(), because=(*result.because, CONTAINER)) if result in affected else result
+        for result in found
+    ]
+    return [cause, *explained]
+
+
+CHECKS = (_mounts, _failures, _unloaded, _inventories, _diagnostics)
 
 
 def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple[Remedy, ...]:
