@@ -6,7 +6,7 @@ import os
 
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.checks.loading import LOADING, lost_names
-from cdigen.doctor.checks.missing_specs import MISSING
+from cdigen.doctor.checks.specs import MISSING
 from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart, run_cdigen, write_specs
 from cdigen.doctor.examined import ANY_RUNTIME, PROCESSES
 from cdigen.doctor.remedy_safety import may_change_program, may_open_configuration

@@ -1,18 +1,22 @@
-"""Checks of the specs: whether cdigen can generate them, and whether they fit the host and are safe."""
+"""Checks of the specs: whether they exist, can be generated, fit the host and are safe."""
 
 from __future__ import annotations
+
+import posixpath
 
 from cdigen.cdi.compare import compare
 from cdigen.cdi.rules.hostcheck import check_host
 from cdigen.cdi.rules.mount_conflicts import MountConflicts
+from cdigen.cdi.version import is_newer
 from cdigen.doctor.checks.driver import CAUSES
-from cdigen.doctor.checks.loading import LOADING
-from cdigen.doctor.commands import give_to_root, move_aside, open_to_all, write_specs
+from cdigen.doctor.checks.loading import LOADING, NUMBERS_SINCE, problems
+from cdigen.doctor.commands import give_to_root, move_aside, open_to_all, run_cdigen, write_specs
 from cdigen.doctor.remedy_safety import is_of_user, may_change, owners, ways
 from cdigen.doctor.result import Topic, listed, with_hint
-from cdigen.doctor.spec_documents import is_own, read_document
+from cdigen.doctor.spec_documents import is_own, own_file, read_document
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
+from cdigen.model.names import natural_key
 from cdigen.vendors import registry
 
 TYPE_CHECKING = False
@@ -26,13 +30,56 @@ if TYPE_CHECKING:
 
 TOPIC = Topic(name="specs")
 FILES, FRESH, TRUST, MAKING = "spec-files", "spec-fresh", "spec-trust", "spec-made"
-COVERED = "mounts-covered"
+MISSING, COVERED = "spec-missing", "mounts-covered"
 READABLE, RULES = "spec-readable", "spec-rules"
 # Rule -> the checks that explain the faults, if all faults of a spec's paths have this rule.
 _BY_RULE = {"host-node-wrong": ("node-missing", "node-wrong"), "host-hook-wrong": ("hook-present",)}
 # Findings on content that cdigen omits because of the configured target. Every device stays usable.
 _BY_TARGET = frozenset(("target-dropped-name", "target-dropped-mount-type"))
 _FEW = 3
+
+
+def _missing(context: Context) -> Iterator[CheckResult]:
+    """Report the host's kinds that have no spec, and the requested names that no spec defines."""
+    present = {file.kind for view in context.views for file in view.files if file.is_known}
+    requested = context.request.devices
+    lost = [
+        kind
+        for kind in context.offered_kinds
+        if kind not in present and (not requested or kind in context.kinds)
+    ]
+    if lost:
+        text = f"no spec of {', '.join(lost)} in {' or '.join(context.configuration.spec_dirs)}"
+        is_error = bool(set(lost) & context.kinds)
+        own = {own_file(context, kind) for kind in lost}
+        ignored = {problem.path for problem in problems(context)}
+        is_ignored = any({path, posixpath.dirname(path)} & ignored for path in own)
+        because = LOADING if is_ignored else ()
+        yield TOPIC.failed(MISSING, text, write_specs(context), because, is_error=is_error)
+        return
+    if not context.products and not present:
+        text = f"no spec in {' or '.join(context.configuration.spec_dirs)}, and none can be generated now"
+        yield TOPIC.error(MISSING, text, because=CAUSES)
+        return
+    unknown = [name for name in requested if name not in context.defined | context.offered]
+    yield from (_unknown(context, name) for name in unknown)
+    if not unknown:
+        yield TOPIC.passed(MISSING, f"specs exist of {', '.join(sorted(present))}")
+
+
+def _unknown(context: Context, name: str) -> CheckResult:
+    known = sorted(context.offered or context.defined, key=natural_key)
+    kind, _, device = name.partition("=")
+    target = context.request.generate_options.target_of(kind)
+    if target is not None and device[:1].isdigit() and is_newer(NUMBERS_SINCE, target.newest):
+        text = (
+            f"no spec can define {shown(name)} for {target.name}: a name that begins with a digit needs "
+            f"cdiVersion {NUMBERS_SINCE}; this host has {listed(known) or 'no device'}"
+        )
+    else:
+        text = f"this host has no device {shown(name)}; it has {listed(known) or 'no device'}"
+    listing = run_cdigen(context, "list", why="list the devices", as_root=False)
+    return TOPIC.error("device-unknown", text, (listing,), because=CAUSES)
 
 
 def _made(context: Context) -> Iterator[CheckResult]:
@@ -208,4 +255,4 @@ def _readable(context: Context) -> Iterator[CheckResult]:
     yield TOPIC.warning(READABLE, text, open_to_all(context, opened), because)
 
 
-CHECKS = (_made, _rules, _coverings, _files, _fresh, _trust, _readable)
+CHECKS = (_missing, _made, _rules, _coverings, _files, _fresh, _trust, _readable)

@@ -10,8 +10,8 @@ import re
 from datetime import UTC, datetime, timedelta
 
 from cdigen.doctor.checks.driver import CAUSES
-from cdigen.doctor.checks.missing_specs import MISSING
 from cdigen.doctor.checks.other_tools import RUNNING
+from cdigen.doctor.checks.specs import MISSING
 from cdigen.doctor.kubernetes.kubelet import PLUGIN, REACHED, TOPIC, for_nodes, see
 from cdigen.doctor.kubernetes.other_plugins import CONFLICT
 from cdigen.doctor.kubernetes_node import checkpoint as kubelet_checkpoint
