@@ -11,7 +11,6 @@ import re
 
 from cdigen.doctor.checks.configuration import CONFIGURATION
 from cdigen.doctor.checks.driver import CAUSES
-from cdigen.doctor.checks.installations import installations, started
 from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
 from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, VOID, bare_specs, is_of_nvidia
 from cdigen.doctor.result import Remedy, Topic
@@ -22,7 +21,7 @@ from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
 from cdigen.runtimes.daemon_service import UNIT, service_of
-from cdigen.runtimes.units import is_enabled
+from cdigen.runtimes.units import SYSTEM_FOLDERS, is_enabled
 from cdigen.service.status import instance_of
 from cdigen.store import specs
 
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
+    from cdigen.host.root import Root
 
 TOPIC = Topic(name="others")
 DAEMON = Topic(name="daemon")
@@ -44,6 +44,24 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 _HIDDEN_BECAUSE = ("spec-conflict", REFRESH, "spec-version", "spec-syntax", "spec-refused", "spec-unreadable")
 # The checks whose failure prevents a cycle from writing specs. Their failure explains the cycle's error.
 _CYCLE_BECAUSE = (CONFIGURATION, STATE, SPACE, *_HIDDEN_BECAUSE, *CAUSES)
+# (folder of the code, installer, command that removes the installation).
+_TREES = (
+    ("/usr/lib/python3/dist-packages", "Debian's package", "apt remove python3-cdigen"),
+    ("/usr/lib/cdigen", "an RPM", "dnf remove cdigen"),
+    ("/usr/local/lib/cdigen", "make install", "make uninstall PREFIX=/usr/local"),
+)
+# The name of the list of installed files that 'make install' writes. Packages have no such list.
+_RECORD = "installed"
+# Home of pipx -> variables that select this home. docs/operations.md uses the first home.
+_PIPX = {
+    "/opt/pipx": "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin ",
+    "/root/.local/share/pipx": "",
+    "/root/.local/pipx": "",
+}
+_PIP = "/usr/local/lib"
+_PACKAGES = ("site-packages", "dist-packages")
+_VERSION = re.compile(r'^__version__ = "([0-9A-Za-z.+!-]{1,40})"$', flags=re.MULTILINE)
+_START = re.compile(r"^ExecStart=(\S+)", flags=re.MULTILINE | re.ASCII)
 
 
 def _refresh(context: Context) -> Iterator[CheckResult]:
@@ -165,19 +183,52 @@ def _installed(context: Context) -> Iterator[CheckResult]:
 
     Several installations would write the same specs, the same hook and the same record.
     """
-    found = installations(context)
-    texts = ", ".join(one.described() for one in found)
+    found = _installations(context)
+    texts = ", ".join(text for text, _ in found)
     if len(found) < 2:
         yield DAEMON.passed(INSTALLED, f"one installation: {texts}" if found else "cdigen is not installed")
         return
-    unit = started(context)
+    unit = _started_program(context)
     service = f"the service starts {shown(unit)}" if unit else "no service is installed"
-    removals = "', or '".join(one.removal for one in found)
+    removals = "', or '".join(removal for _, removal in found)
     text = (
         f"{len(found)} installations of cdigen, which write the same specs: {texts}; {service}. "
         f"Remove all except one: '{removals}'"
     )
     yield DAEMON.warning(INSTALLED, text)
+
+
+def _installations(context: Context) -> tuple[tuple[str, str], ...]:
+    """Return the description and the removal command of each installation, with packages first."""
+    found: dict[str, tuple[str, str]] = {}
+    for top, by, removal in _places(context.host):
+        if match := _VERSION.search(context.text(f"{top}/cdigen/__init__.py")):
+            found.setdefault(top, (f"{match[1]} in {top} ({by})", removal))
+    return tuple(found.values())
+
+
+def _started_program(context: Context) -> str:
+    """Return the program that the unit of the daemon starts; empty if there is no unit."""
+    texts = (context.text(f"{folder}/{UNIT}") for folder in SYSTEM_FOLDERS)
+    return next((match[1] for text in texts if (match := _START.search(text))), "")
+
+
+def _places(host: Root) -> Iterator[tuple[str, str, str]]:
+    for top, by, removal in _TREES:
+        if host.exists(f"{top}/{_RECORD}"):
+            yield top, "make install", removal if "local" in top else "make uninstall"
+        else:
+            yield top, by, removal
+    for home, variables in _PIPX.items():
+        for top in _site_folders(host, f"{home}/venvs/cdigen/lib"):
+            yield top, "pipx", f"cdigen install-service --remove && {variables}pipx uninstall cdigen"
+    for top in _site_folders(host, _PIP):
+        yield top, "pip", "cdigen install-service --remove && pip uninstall cdigen"
+
+
+def _site_folders(host: Root, lib: str) -> Iterator[str]:
+    for python in sorted(name for name in host.names(lib) if name.startswith("python3")):
+        yield from (f"{lib}/{python}/{name}" for name in _PACKAGES)
 
 
 def _state(context: Context) -> Iterator[CheckResult]:
