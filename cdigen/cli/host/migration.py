@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.migration.result import Migration, MigrationStep
+    from cdigen.doctor.migration.plan import Migration, MigrationStep
     from cdigen.doctor.migration.usage import LegacyRequest
 
 TO_DO = 1

@@ -12,7 +12,7 @@ import re
 from cdigen.doctor.checks.configuration import CONFIGURATION
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
-from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, VOID, bare_specs, is_of_nvidia
+from cdigen.doctor.migration.leftovers import PODMAN_HOOKS, REFRESH_UNITS, VOID, bare_specs, is_of_nvidia
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.doctor.spec_documents import foreign_specs, own_file
 from cdigen.host.mountinfo import rows

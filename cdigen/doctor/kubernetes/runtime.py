@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from cdigen.doctor.kubernetes.kubelet import KUBELET, TOPIC, for_nodes, see
-from cdigen.doctor.migration.nvidia_tools import VOID, bare_specs, is_of_nvidia
+from cdigen.doctor.migration.leftovers import VOID, bare_specs, is_of_nvidia
 from cdigen.doctor.result import Remedy, listed
 from cdigen.host.root import shown
 

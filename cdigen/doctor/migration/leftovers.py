@@ -5,11 +5,10 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.doctor.kubernetes_node.sockets import kind_of, resource_of
-from cdigen.doctor.migration.nvidia_tools import PODMAN_HOOKS, REFRESH_UNITS, is_of_nvidia
-from cdigen.doctor.migration.result import Leftover
 from cdigen.doctor.spec_documents import foreign_specs
 from cdigen.runtimes.installed import FOLDERS
 from cdigen.runtimes.units import is_enabled
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +18,13 @@ if TYPE_CHECKING:
     from cdigen.doctor.spec_documents import ExaminedSpec
     from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 
+# nvidia-container-toolkit 1.18 and later have both units.
+REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
+PODMAN_HOOKS = (
+    "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
+    "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
+)
+VOID = "NVIDIA_VISIBLE_DEVICES=void"
 TOOLKIT, OLD_DOCKER, AMD = "NVIDIA Container Toolkit", "nvidia-docker 1.0", "AMD Container Toolkit"
 INTEL = "Intel's CDI specs generator"
 # Tool -> the names of its programs.
@@ -60,6 +66,20 @@ _PLUGINS = {
 }
 # Name or program of a runtime -> tool.
 _RUNTIMES = {"nvidia": TOOLKIT, "amd-container-runtime": AMD}
+
+
+@frozen
+class Leftover:
+    """Files, units or settings of another tool on the host.
+
+    ``tool`` is the name of the tool. ``kind`` is packages, programs, units, spec, runtime, hook or plugin.
+    ``where`` contains the packages, units or paths.
+    """
+
+    tool: str
+    kind: str
+    where: tuple[str, ...]
+    detail: str = ""
 
 
 def find(context: Context) -> tuple[Leftover, ...]:
@@ -166,3 +186,14 @@ def _writer(spec: ExaminedSpec) -> str:
 
 def _names(spec: ExaminedSpec) -> list[str]:
     return [f"{spec.kind}={device['name']}" for device in spec.document["devices"]]
+
+
+def bare_specs(context: Context) -> list[ExaminedSpec]:
+    """Return the specs of NVIDIA's devices that are in use and do not set ``VOID``."""
+    used = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind]
+    return [spec for spec in used if VOID not in spec.edits("env")]
+
+
+def is_of_nvidia(runtime: OciRuntime) -> bool:
+    """Return whether RUNTIME is NVIDIA's wrapper of runc, under any name."""
+    return "nvidia" in f"{runtime.name} {runtime.path}"

@@ -22,23 +22,23 @@ from cdigen.doctor.migration.leftovers import (
     has_toolkit_hook,
     registered,
 )
-from cdigen.doctor.migration.result import Migration, MigrationStep
 from cdigen.doctor.remedy_safety import may_rename
-from cdigen.doctor.result import Remedy, listed
+from cdigen.doctor.result import Remedy, command_line, listed
 from cdigen.doctor.spec_documents import MAX_SIZE, foreign_specs, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
 from cdigen.runtimes.units import is_enabled
-from cdigen.value import replace
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
     from cdigen.doctor.context import Context
-    from cdigen.doctor.migration.result import Leftover
+    from cdigen.doctor.migration.leftovers import Leftover
     from cdigen.runtimes.settings.oci_runtimes import OciRuntime
 
 # Folder of drop-in files of containerd or CRI-O -> folder for disabled files. CRI-O reads every file in its
@@ -50,6 +50,44 @@ _DROP_INS = {
 # The ending of a copy of a file that is replaced or edited.
 _KEPT = ".before-cdigen"
 _SEE = "docs/migrating.md"
+
+
+@frozen
+class MigrationStep:
+    """A step of a migration; after the step, all containers that worked before still work.
+
+    ``commands`` perform the step, and ``undo`` reverts the step. ``by_hand`` and ``undo_by_hand`` are actions
+    without a command. Users perform these actions after the commands.
+    """
+
+    name: str
+    why: str
+    commands: tuple[Remedy, ...] = ()
+    by_hand: str = ""
+    undo: tuple[Remedy, ...] = ()
+    undo_by_hand: str = ""
+
+    def row(self) -> dict[str, Any]:
+        """Return the JSON object."""
+        return {
+            "step": self.name,
+            "why": self.why,
+            "command": command_line(self.commands),
+            "commands": [command.row() for command in self.commands],
+            "by_hand": self.by_hand,
+            "undo": command_line(self.undo),
+            "undo_commands": [command.row() for command in self.undo],
+            "undo_by_hand": self.undo_by_hand,
+        }
+
+
+@frozen
+class Migration:
+    """The leftovers, the steps in order, and the tools to keep, each with the reason."""
+
+    leftovers: tuple[Leftover, ...]
+    steps: tuple[MigrationStep, ...]
+    kept: tuple[str, ...]
 
 
 def migration(context: Context) -> Migration:
