@@ -14,7 +14,7 @@ from cdigen.doctor.checks import (
     security,
     specs,
 )
-from cdigen.doctor.kubernetes import devices, gpu_memory, kubelet, labels, other_plugins, runtime
+from cdigen.doctor.kubernetes import devices, gpu_memory, kubelet, labels, runtime
 from cdigen.doctor.result import filter_remedies
 from cdigen.value import replace
 
@@ -36,7 +36,6 @@ CHECKS: tuple[Check, ...] = (
     *other_tools.CHECKS,
     *plugin.CHECKS,
     *kubelet.CHECKS,
-    *other_plugins.CHECKS,
     *devices.CHECKS,
     *runtime.CHECKS,
     *gpu_memory.CHECKS,

@@ -1,4 +1,4 @@
-"""Checks of the devices of a Kubernetes node: whether they are registered, advertised and allocated.
+"""Checks of the devices of a Kubernetes node: other plugins, registration, advertisement and allocation.
 
 The sources are the status.json of ``cdigen kubelet`` and the kubelet's own record. The record is only a hint,
 because another program writes it.
@@ -13,7 +13,6 @@ from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.checks.other_tools import RUNNING
 from cdigen.doctor.checks.specs import MISSING
 from cdigen.doctor.kubernetes.kubelet import PLUGIN, REACHED, TOPIC, for_nodes, see
-from cdigen.doctor.kubernetes.other_plugins import CONFLICT
 from cdigen.doctor.kubernetes_node import checkpoint as kubelet_checkpoint
 from cdigen.doctor.kubernetes_node.sockets import kind_of
 from cdigen.doctor.result import Remedy, listed
@@ -29,15 +28,68 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.kubernetes_node.checkpoint import AllocatedContainer, Checkpoint
+    from cdigen.doctor.kubernetes_node.node import KubernetesNode
     from cdigen.doctor.result import CheckResult
 
-REGISTERED, DEVICES = "kubelet-registered", "kubelet-devices"
+CONFLICT, REGISTERED, DEVICES = "kubelet-plugin-conflict", "kubelet-registered", "kubelet-devices"
 STALE, RECORD, REFUSED = "kubelet-stale-resource", "kubelet-checkpoint", "kubelet-refused"
+_FOREIGN = "kubectl get daemonsets --all-namespaces"
 # A registration takes one second, and its confirmation takes five seconds.
 _SOON = timedelta(seconds=30)
 _RECENT = timedelta(minutes=10)
 # The name of a pod's folder below the kubelet's folder: the UID of the pod. Static pods have a hash instead.
 _UID = re.compile(r"[0-9a-f-]{32,36}")
+
+
+def _conflicts(context: Context) -> Iterator[CheckResult]:
+    """Report other plugins for cdigen's resources, or for cdigen's devices under another resource name."""
+    node = context.node
+    if node.kubelet is None:
+        return
+    if node.is_hidden:
+        yield TOPIC.skipped(CONFLICT, f"only root may read {shown(node.plugins)}")
+        return
+    ours = {row["resource"] for row in node.resources}
+    # If another plugin has claimed a resource of cdigen, a socket without a resource in its name may belong
+    # to that plugin.
+    is_claimed = any(row.get("state") == "claimed-by-other" for row in node.resources)
+    same = [one for one in node.other_plugins if one.resource in ours or (is_claimed and not one.resource)]
+    if same:
+        names = listed(f"{one.resource or 'an unknown resource'} ({one.name})" for one in same)
+        text = (
+            f"another device plugin serves {shown(names)} as well: the kubelet uses the plugin that "
+            f"registers last. Remove one of the two; '{_FOREIGN}' lists the other plugin"
+        )
+        yield TOPIC.error(CONFLICT, see(text, 7))
+    kinds = _kinds(node)
+    twice = [one for one in node.competing_plugins if one not in same and one.devices in kinds]
+    if twice:
+        text = (
+            "another program also advertises the devices of cdigen kubelet: "
+            f"{shown(listed(one.description for one in twice))}. Two pods may get the same device. Remove "
+            f"one of the programs; '{_FOREIGN}' lists them"
+        )
+        yield TOPIC.warning(CONFLICT, see(text, 8))
+    if not same and not twice:
+        known = listed(shown(one.name) for one in node.other_plugins)
+        text = (
+            f"no other device plugin serves the devices of cdigen kubelet; other plugins: {known}"
+            if known
+            else "no other device plugin has a socket"
+        )
+        yield TOPIC.passed(CONFLICT, text)
+
+
+def _kinds(node: KubernetesNode) -> set[str]:
+    """Return the CDI kinds of the devices in cdigen's resources.
+
+    The name of a resource need not contain the kind.
+    """
+    lists = [row.get("devices") for row in node.resources]
+    rows = [one for found in lists if isinstance(found, list) for one in found if isinstance(one, dict)]
+    names = [name for row in rows if isinstance(row.get("names"), list) for name in row["names"]]
+    kinds = {str(name).partition("=")[0] for name in names}
+    return (kinds | {kind_of(row["resource"]) for row in node.resources}) - {""}
 
 
 def _registered(context: Context) -> Iterator[CheckResult]:
@@ -235,4 +287,4 @@ def _refused(context: Context) -> Iterator[CheckResult]:
     )
 
 
-CHECKS = tuple(map(for_nodes, (_registered, _devices, _stale, _record, _refused)))
+CHECKS = tuple(map(for_nodes, (_conflicts, _registered, _devices, _stale, _record, _refused)))
