@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.spec_documents import ExaminedSpec
-    from cdigen.runtimes.settings.oci_runtimes import OciRuntime
+    from cdigen.runtimes.settings.config_files import OciRuntime
 
 # nvidia-container-toolkit 1.18 and later have both units.
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")

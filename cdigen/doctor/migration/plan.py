@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.migration.leftovers import Leftover
-    from cdigen.runtimes.settings.oci_runtimes import OciRuntime
+    from cdigen.runtimes.settings.config_files import OciRuntime
 
 # Folder of drop-in files of containerd or CRI-O -> folder for disabled files. CRI-O reads every file in its
 # drop-in folder, with any name.

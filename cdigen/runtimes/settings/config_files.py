@@ -1,4 +1,4 @@
-"""The configuration of a runtime, and the reader of its files.
+"""The configuration of a runtime, the OCI runtimes that it registers, and the reader of its files.
 
 Every fault in a file is a finding with the name of the file and, if known, the line. Missing files are
 ignored. Links to paths outside the tree of the host are not followed.
@@ -13,18 +13,17 @@ import re
 from cdigen.host.root import DEFAULT_LIMIT, reason, shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
-from cdigen.runtimes.documents import parse_toml
+from cdigen.runtimes.documents import lookup, parse_toml
 from cdigen.runtimes.users import ROOT, may_read
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import Any
 
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
-    from cdigen.runtimes.settings.oci_runtimes import OciRuntime
     from cdigen.runtimes.users import Reader
 
 # The rule of a file or folder that cannot be read.
@@ -37,6 +36,22 @@ MAX_TEXTS = 256
 
 # The defaults of the library in rising priority (pkg/cdi, DefaultSpecDirs).
 DEFAULT_DIRS: tuple[str, ...] = ("/etc/cdi", "/var/run/cdi")
+
+
+@frozen
+class OciRuntime:
+    """An OCI runtime by the name that containers request; ``path`` is its program, or empty if not set.
+
+    An example is ``nvidia``, NVIDIA's wrapper of runc.
+
+    ``files`` are the files that register the OCI runtime or select it as the default, in the order in which
+    they are read.
+    """
+
+    name: str
+    path: str
+    files: tuple[str, ...]
+    is_default: bool
 
 
 @frozen
@@ -209,3 +224,30 @@ class ConfigFiles:
                 self.wrong_type(path, key, "a table")
                 return {}
         return dict(table) if isinstance(table, dict) else dict(document)
+
+
+def oci_runtimes(
+    tables: Iterable[tuple[str, object, object]], program: tuple[str, ...]
+) -> tuple[OciRuntime, ...]:
+    """Return the OCI runtimes, sorted by name; the last file that sets an OCI runtime has precedence.
+
+    TABLES has, for each file, the name of the file, its table of runtimes, and the name of its default
+    runtime or None. PROGRAM is the nested key of the program in the table of a runtime. Values of a wrong
+    type are ignored.
+    """
+    paths: dict[str, str] = {}
+    files: dict[str, dict[str, None]] = {}
+    default = ""
+    for file, table, named in tables:
+        for name, entry in table.items() if isinstance(table, dict) else ():
+            path = lookup(entry, program) if isinstance(entry, dict) else None
+            paths[name] = path if isinstance(path, str) else paths.get(name, "")
+            files.setdefault(name, {})[file] = None
+        if isinstance(named, str) and named:
+            default = named
+            paths.setdefault(named, "")
+            files.setdefault(named, {})[file] = None
+    return tuple(
+        OciRuntime(name=name, path=paths[name], files=tuple(files[name]), is_default=name == default)
+        for name in sorted(paths)
+    )

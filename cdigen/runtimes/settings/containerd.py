@@ -20,8 +20,7 @@ import posixpath
 from cdigen.host.root import shown
 from cdigen.runtimes.documents import lookup
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
-from cdigen.runtimes.settings.oci_runtimes import oci_runtimes
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
 from cdigen.runtimes.units import command
 from cdigen.value import frozen
 

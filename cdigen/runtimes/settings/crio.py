@@ -10,8 +10,7 @@ from __future__ import annotations
 import stat
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, nri_of
-from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
-from cdigen.runtimes.settings.oci_runtimes import oci_runtimes
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False

@@ -10,8 +10,7 @@ from __future__ import annotations
 from cdigen.host.root import shown
 from cdigen.runtimes.documents import lookup, parse_json
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
-from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
-from cdigen.runtimes.settings.oci_runtimes import oci_runtimes
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
 from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
 from cdigen.runtimes.users import ROOT
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cdigen.runtimes.settings.oci_runtimes import OciRuntime
+from cdigen.runtimes.settings.config_files import OciRuntime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
