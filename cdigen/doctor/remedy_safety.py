@@ -10,7 +10,6 @@ import os
 import posixpath
 
 from cdigen.host.trust import untrusted
-from cdigen.runtimes.spec_directories import is_link
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,5 +134,5 @@ def _entries(context: Context) -> Iterator[str]:
     yield from _root_only(context)
     for path in _system(context):
         folder, _, name = path.rpartition("/")
-        if not untrusted(folder or "/", base=context.host.outer) and not is_link(context.host, path):
+        if not untrusted(folder or "/", base=context.host.outer) and not context.host.is_link(path):
             yield f"{context.host.resolve(folder or '/').rstrip('/')}/{name}"

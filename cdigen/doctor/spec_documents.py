@@ -10,7 +10,6 @@ from cdigen.cdi.rules import document_rules
 from cdigen.model.findings import errors
 from cdigen.model.names import SPEC_SUFFIXES, is_yaml, spec_file_name
 from cdigen.runtimes.clashes import clashes
-from cdigen.runtimes.spec_directories import is_link
 from cdigen.value import frozen
 from cdigen.vendors.registry import prefixes
 
@@ -178,7 +177,7 @@ def is_blocked(context: Context, product: GeneratedSpec) -> bool:
     try:
         present: bytes | None = context.host.read(file, limit=MAX_SIZE)
     except FileNotFoundError:
-        if is_link(context.host, file):
+        if context.host.is_link(file):
             return True
         present = None
     except OSError:

@@ -95,7 +95,7 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
         return SpecDirectory(path=path, problem="directory-unreadable", reason=text)
     # The names are sorted by bytes. ASCII names are already in this order.
     names = tuple(listed if "".join(listed).isascii() else sorted(listed, key=os.fsencode))
-    if not follows_links and is_link(host, path):
+    if not follows_links and host.is_link(path):
         text = f"{shown(path)} is a link to {shown(real)}, and this release reads no linked directory"
         return SpecDirectory(path=path, problem="directory-symlink", reason=text, is_known=True, names=names)
     if not may_list(host, path, reader):
@@ -104,15 +104,6 @@ def _directory(host: Root, path: str, reader: Reader, *, follows_links: bool) ->
             path=path, problem="directory-unreadable", reason=text, is_known=True, names=names
         )
     return SpecDirectory(path=path, identity=(status.st_dev, status.st_ino), names=names)
-
-
-def is_link(host: Root, path: str) -> bool:
-    """Return whether PATH of HOST itself is a link, with any target."""
-    folder, _, name = path.rpartition("/")
-    try:
-        return os.path.islink(f"{host.outer_path(host.directory(folder or '/')).rstrip('/')}/{name}")
-    except OSError:
-        return False
 
 
 def _listed(spec_dirs: tuple[str, ...]) -> list[str]:

@@ -26,7 +26,6 @@ from cdigen.doctor.spec_documents import MAX_SIZE, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
 from cdigen.model.names import is_yaml, natural_key
-from cdigen.runtimes.spec_directories import is_link
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -178,7 +177,7 @@ def _real_directories(context: Context, problem: IgnoredPath) -> set[str]:
     every = {path for runtime in problem.runtimes for path in runtime.settings.spec_dirs}
     found = set()
     for path in (every | {*context.configuration.spec_dirs}) - {problem.path}:
-        if not is_link(context.host, path):
+        if not context.host.is_link(path):
             with suppress(OSError):
                 found.add(context.host.resolve(path))
     return found

@@ -23,7 +23,6 @@ from cdigen.kubeapi.client import Client
 from cdigen.kubeapi.credentials import from_kubeconfig
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.daemon_service import KUBELET_UNIT
-from cdigen.runtimes.spec_directories import is_link
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False
@@ -123,7 +122,7 @@ def _restrict_commands(context: Context, path: str) -> tuple[Remedy, ...]:
     folder = posixpath.dirname(path)
     if (
         untrusted(folder, base=context.host.outer)
-        or is_link(context.host, path)
+        or context.host.is_link(path)
         or not context.host.exists(path)
     ):
         return ()
