@@ -26,6 +26,7 @@ from cdigen.model.inventory_json import to_document
 from cdigen.model.names import is_yaml
 from cdigen.model.strict import as_json
 from cdigen.runtimes.spec_cache import LOADED
+from cdigen.runtimes.users import rows
 from cdigen.store import plainfiles
 
 TYPE_CHECKING = False
@@ -184,10 +185,9 @@ def _names(context: Context) -> set[str]:
     """Return the names of the host and of its users."""
     hosts = {context.text("/etc/hostname").strip(), *([platform.node()] if context.is_live else [])}
     users = {context.user.name} if context.user else set()
-    for line in context.text("/etc/passwd", limit=1 << 20).splitlines():
-        columns = line.split(":")
-        if len(columns) > 2 and columns[2].isdigit() and 1000 <= int(columns[2]) < 65534:
-            users.add(columns[0])
+    for user, _, uid, *_ in rows(context.host, "/etc/passwd", 3):
+        if uid.isdigit() and 1000 <= int(uid) < 65534:
+            users.add(user)
     return {*hosts, *(host.partition(".")[0] for host in hosts), *users} - {"localhost"}
 
 

@@ -104,18 +104,19 @@ def _of_system(name: str) -> Row | None:
 
 
 def _of_files(host: Root, name: str) -> Row | None:
-    for user, _, uid, gid, _, home, *_ in _rows(host, "/etc/passwd", 6):
+    for user, _, uid, gid, _, home, *_ in rows(host, "/etc/passwd", 6):
         if name in {user, uid} and uid.isdecimal() and gid.isdecimal():
             groups = [
                 int(number)
-                for _, _, number, members, *_ in _rows(host, "/etc/group", 4)
+                for _, _, number, members, *_ in rows(host, "/etc/group", 4)
                 if number.isdecimal() and user in members.split(",")
             ]
             return user, int(uid), int(gid), home, groups
     return None
 
 
-def _rows(host: Root, path: str, least: int) -> Iterator[list[str]]:
+def rows(host: Root, path: str, least: int) -> Iterator[list[str]]:
+    """Yield the fields of each line with at least LEAST fields in PATH, a file such as /etc/passwd."""
     try:
         text = host.read(path, limit=DEFAULT_LIMIT).decode("utf-8", "replace")
     except OSError:

@@ -11,6 +11,7 @@ from cdigen.doctor.checks.driver import CAUSES, NODE_RULES
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.model.errors import HostError
+from cdigen.runtimes.users import rows
 from cdigen.value import frozen
 from cdigen.vendors import registry
 from cdigen.vendors.kernel.nodes import RUN_AS_ROOT, node_remedy
@@ -236,11 +237,8 @@ def _may_open(node: HostNode, uid: int, gids: tuple[int, ...]) -> bool:
 
 
 def _group_name(context: Context, gid: int) -> str:
-    for line in context.text("/etc/group", limit=1 << 20).splitlines():
-        fields = line.split(":")
-        if len(fields) > 2 and fields[2] == str(gid):
-            return fields[0]
-    return str(gid)
+    groups = rows(context.host, "/etc/group", 3)
+    return next((name for name, _, number, *_ in groups if number == str(gid)), str(gid))
 
 
 def _links(context: Context) -> Iterator[CheckResult]:

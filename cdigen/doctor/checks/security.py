@@ -13,6 +13,7 @@ from cdigen.doctor.result import Remedy, Topic, listed
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
+from cdigen.runtimes.users import rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -241,9 +242,9 @@ def _user_ranges(context: Context) -> Iterator[CheckResult]:
     files: list[str] = []
     words: list[str] = []
     for file, option in (("/etc/subuid", "--add-subuids"), ("/etc/subgid", "--add-subgids")):
-        rows = _ranges(context.text(file, limit=1 << 20))
-        if sum(count for owner, _, count in rows if owner in {name, str(uid)}) < _NEEDED_IDS:
-            first = max(_FIRST_ID, *(begin + count for _, begin, count in rows), 0)
+        ranges = _ranges(context, file)
+        if sum(count for owner, _, count in ranges if owner in {name, str(uid)}) < _NEEDED_IDS:
+            first = max(_FIRST_ID, *(begin + count for _, begin, count in ranges), 0)
             files.append(file)
             words += [option, f"{first}-{first + _NEEDED_IDS - 1}"]
     if not files:
@@ -270,13 +271,12 @@ def _user_helpers(context: Context) -> Iterator[CheckResult]:
     yield USER.error(HELPERS, f"not installed: {' and '.join(helpers)}", remedies)
 
 
-def _ranges(text: str) -> list[tuple[str, int, int]]:
-    found = []
-    for line in text.splitlines():
-        fields = line.split(":")
-        if len(fields) == 3 and fields[1].isdigit() and fields[2].isdigit():
-            found.append((fields[0], int(fields[1]), int(fields[2])))
-    return found
+def _ranges(context: Context, file: str) -> list[tuple[str, int, int]]:
+    return [
+        (owner, int(first), int(count))
+        for owner, first, count, *more in rows(context.host, file, 3)
+        if first.isdigit() and count.isdigit() and not more
+    ]
 
 
 def _user_namespaces(context: Context) -> Iterator[CheckResult]:
