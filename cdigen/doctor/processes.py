@@ -43,32 +43,23 @@ def roots_processes(names: Container[str]) -> tuple[HostProcess, ...]:
     return tuple(sorted((one for one in found if one), key=lambda one: (one.began_s, one.pid)))
 
 
-@frozen
-class Namespaces:
-    """The namespaces of a process, for example ``user:[4026531837]`` (namespaces(7))."""
-
-    user: str
-    pid: str
-    mount: str
-
-
-def container_namespaces() -> frozenset[Namespaces]:
+def container_namespaces() -> frozenset[tuple[str, ...]]:
     """Return the namespaces of processes whose user namespace differs from cdigen's and maps several users.
 
+    Each item has the user, PID and mount namespace, for example ``user:[4026531837]`` (namespaces(7)).
     A user namespace with a single user is ignored, because browsers create it for their sandboxes. Processes
     with unreadable namespaces are also ignored.
     """
     own = _namespaces("self")
     found = (_namespaces(pid) for pid in os.listdir("/proc") if pid.isdigit() and _has_several_users(pid))
-    return frozenset(each for each in found if each and own and each.user != own.user)
+    return frozenset(each for each in found if each and own and each[0] != own[0])
 
 
-def _namespaces(pid: str) -> Namespaces | None:
+def _namespaces(pid: str) -> tuple[str, ...]:
     try:
-        user, pids, mount = (os.readlink(f"/proc/{pid}/ns/{name}") for name in ("user", "pid", "mnt"))
+        return tuple(os.readlink(f"/proc/{pid}/ns/{name}") for name in ("user", "pid", "mnt"))
     except OSError:
-        return None
-    return Namespaces(user=user, pid=pids, mount=mount)
+        return ()
 
 
 def _has_several_users(pid: str) -> bool:

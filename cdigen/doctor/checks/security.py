@@ -97,7 +97,7 @@ def _hook_interpreter(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.needs_system(INTERPRETER)
         return
     found = container_namespaces()
-    mounts = Counter((each.user, each.pid) for each in found)
+    mounts = Counter((user, pid) for user, pid, _ in found)
     if any(count > 1 for count in mounts.values()):
         text = (
             f"containers that share a user namespace and a PID namespace can trace {readable[0]} while it "
