@@ -12,7 +12,6 @@ from cdigen.doctor.commands import file_command
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.model.errors import HostError
 from cdigen.runtimes.users import rows
-from cdigen.value import frozen
 from cdigen.vendors import registry
 from cdigen.vendors.kernel.nodes import RUN_AS_ROOT, node_remedy
 
@@ -25,6 +24,9 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
 
+    # A missing or wrong node, and whether the vendor's devices need the node.
+    _FaultyNode = tuple[HostNode, bool]
+
 TOPIC = Topic(name="nodes")
 MISSING, WRONG, ACCESS, LINKS = "node-missing", "node-wrong", "node-access", "node-links"
 # Kinds of HostError. A node may be the cause of _NODE_KINDS, and a node is always the cause of _LOST_KINDS.
@@ -32,17 +34,6 @@ _NODE_KINDS = frozenset(("no-nodes", "no-usable-device", "no-mig-instances"))
 _LOST_KINDS = frozenset(("no-nodes", "no-mig-instances"))
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _OPEN = 6  # read and write
-
-
-@frozen
-class _FaultyNode:
-    """A missing or wrong node.
-
-    ``is_lost`` is true if the vendor has no usable device because of its nodes.
-    """
-
-    node: HostNode
-    is_lost: bool
 
 
 def _faulty_nodes(context: Context) -> tuple[list[_FaultyNode], list[_FaultyNode], list[Finding]]:
@@ -58,8 +49,8 @@ def _faulty_nodes(context: Context) -> tuple[list[_FaultyNode], list[_FaultyNode
         where = context.request.discovery_context
         # The checks of the driver report an unreadable list of GPUs, which is a HostError.
         with registry.reporting(name, failed), suppress(HostError):
-            missing += [_FaultyNode(node=node, is_lost=is_lost) for node in vendor.missing_nodes(where)]
-            wrong += [_FaultyNode(node=node, is_lost=is_lost) for node in vendor.wrong_nodes(where)]
+            missing += [(node, is_lost or _is_needed(context, node)) for node in vendor.missing_nodes(where)]
+            wrong += [(node, is_lost or _is_needed(context, node)) for node in vendor.wrong_nodes(where)]
     return missing, wrong, failed
 
 
@@ -79,11 +70,10 @@ def _missing(context: Context) -> Iterator[CheckResult]:
     missing, wrong, failed = _faulty_nodes(context)
     yield from (TOPIC.finding(MISSING, finding) for finding in failed)
     findings = [finding for finding in _found(context) if finding.severity != "info"]
-    known = [faulty.node.host_path for faulty in (*missing, *wrong)]
-    needed = [faulty.node for faulty in missing if _is_needed(context, faulty)]
+    known = [node.host_path for node, _ in (*missing, *wrong)]
+    needed = [node for node, is_needed in missing if is_needed]
     named = {finding.path for finding in findings}
-    others = [faulty.node for faulty in missing if faulty.node not in needed]
-    optional = [node for node in others if node.host_path in named]
+    optional = [node for node, _ in missing if node not in needed and node.host_path in named]
     for nodes, is_error in ((needed, True), (optional, False)):
         if nodes:
             text = f"{_paths(nodes)}: missing device node{'' if len(nodes) == 1 else 's'} of a loaded driver"
@@ -99,10 +89,9 @@ def _missing(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.passed(MISSING, f"{len(context.nodes)} device nodes exist")
 
 
-def _is_needed(context: Context, faulty: _FaultyNode) -> bool:
-    node = faulty.node
+def _is_needed(context: Context, node: HostNode) -> bool:
     is_serious = any(f.severity == "error" and f.path == node.host_path for f in _found(context))
-    return faulty.is_lost or is_serious or node.role in {"gpu", "control", "capability", "uvm"}
+    return is_serious or node.role in {"gpu", "control", "capability", "uvm"}
 
 
 def _unexplained(context: Context, problem: Finding | HostError, *, is_error: bool) -> CheckResult:
@@ -126,12 +115,12 @@ def _wrong(context: Context) -> Iterator[CheckResult]:
         if context.nodes:
             yield TOPIC.passed(WRONG, "all nodes have the numbers of the kernel")
         return
-    nodes = [faulty.node for faulty in wrong]
+    nodes = [node for node, _ in wrong]
     texts = [f"{one.host_path}: {_state(context, one)}, must be {one.major}:{one.minor}" for one in nodes]
     # A directory with files is not removed, because its owner is unknown.
     replaced = [node for node in nodes if not _is_full(context, node)]
     remedies = (*_remove(context, replaced), *_make(context, replaced))
-    is_error = any(_is_needed(context, faulty) for faulty in wrong)
+    is_error = any(is_needed for _, is_needed in wrong)
     yield TOPIC.failed(WRONG, listed(texts, separator="; "), remedies, is_error=is_error)
 
 
