@@ -9,20 +9,18 @@ import posixpath
 
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding
-from cdigen.model.names import natural_key
-from cdigen.runtimes.scan import refusal
+from cdigen.runtimes.scan import refusal, some
 from cdigen.runtimes.spec_cache import LOADED
 from cdigen.runtimes.spec_index import conflict_of
 from cdigen.store.directory import clean_path
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
 
-_SHOWN_NAMES = 6
 # The daemon never moves files of other programs. An administrator must first examine the files.
 _REPLACE = "cdigen generate --write --replace-foreign"
 
@@ -141,11 +139,8 @@ def _warning(rule: str, spec: SpecFile, message: str, hint: str) -> Finding:
     return Finding(severity="warning", rule=rule, path=spec.path, message=message, hint=hint)
 
 
-def _listed(names: Iterable[str]) -> str:
-    shown_names = sorted(names, key=natural_key)
-    more = len(shown_names) - _SHOWN_NAMES
-    text = ", ".join(shown_names[:_SHOWN_NAMES])
-    return f"devices {text} and {more} more" if more > 0 else f"device{'s' * (len(shown_names) > 1)} {text}"
+def _listed(names: Collection[str]) -> str:
+    return f"device{'s' * (len(names) > 1)} {some(names)}"
 
 
 def _and(paths: Iterable[str]) -> str:

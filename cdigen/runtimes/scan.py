@@ -142,7 +142,7 @@ class SpecScan:
         unknown = [file for file in self.files if file.state != LOADED and not file.is_known]
         may = f"; {unknown[-1].reason}; this file may define the device" if unknown else ""
         if of_kind := self.index.kinds.get(kind):
-            return _failed(name, "unknown-device", "", f"{kind} has {_some(of_kind.specs)}{may}")
+            return _failed(name, "unknown-device", "", f"{kind} has {some(of_kind.specs)}{may}")
         if unknown:
             cause = unknown[-1]
             return _failed(name, cause.state, cause.path, f"{cause.reason}; this file may define the device")
@@ -151,7 +151,7 @@ class SpecScan:
                 return _failed(name, directory.problem, directory.path, directory.reason)
         if loaded:
             kinds = {file.kind for file in loaded}
-            return _failed(name, "unknown-kind", "", f"all specs are of {_some(kinds)}")
+            return _failed(name, "unknown-kind", "", f"all specs are of {some(kinds)}")
         places = " and ".join(shown(directory.path) for directory in self.directories)
         return _failed(name, "no-specs", "", f"there are no specs in {places or 'any directory'}")
 
@@ -222,7 +222,7 @@ def unresolved(found: SpecScan, names: Iterable[str]) -> tuple[Finding, ...]:
             why = found.resolve(name)
             lost.setdefault((why.rule, why.file, why.reason), []).append(name)
     return tuple(
-        _unresolved(rule, path, f"no runtime finds {_some(devices)}: {text}")
+        _unresolved(rule, path, f"no runtime finds {some(devices)}: {text}")
         for (rule, path, text), devices in lost.items()
     )
 
@@ -256,7 +256,7 @@ def _failed(name: str, rule: str, file: str, reason: str, files: tuple[str, ...]
 
 def _conflicts(names: dict[tuple[str, ...], list[str]]) -> list[Finding]:
     return [
-        _problem("conflict", paths[0], f"{' and '.join(map(shown, paths))} both define {_some(lost)}")
+        _problem("conflict", paths[0], f"{' and '.join(map(shown, paths))} both define {some(lost)}")
         for paths, lost in sorted(names.items(), key=lambda item: [os.fsencode(path) for path in item[0]])
     ]
 
@@ -266,7 +266,8 @@ def _problem(rule: str, path: str, text: str) -> Finding:
     return Finding(severity=severity, rule=rule, path=path, message=text)
 
 
-def _some(names: Collection[str]) -> str:
+def some(names: Collection[str]) -> str:
+    """Return the first NAMES in natural order, and the number of the remaining names."""
     few: Iterable[str] = names
     if len(names) > _MANY_NAMES:
         from heapq import nsmallest  # noqa: PLC0415 - few hosts have so many names
