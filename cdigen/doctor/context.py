@@ -15,6 +15,7 @@ from cdigen.model.names import natural_key
 from cdigen.pipeline import discovery, generate
 from cdigen.pipeline.driver import links
 from cdigen.runtimes import installed
+from cdigen.runtimes.installed import InstalledRuntime
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.scan import scan
 from cdigen.runtimes.spec_cache import SpecCache
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.pipeline.delivery import DeliveryOptions
     from cdigen.pipeline.generate import GeneratedSpec, GenerateOptions
-    from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
     from cdigen.runtimes.users import User
@@ -204,7 +204,9 @@ class Context:
             return found
         present, target = found.get(server.name), RUNTIME_NAMES[server.name]
         if not server.program:
-            found.setdefault(server.name, installed.unnamed(target, "only root may read its program's path"))
+            problem = "only root may read its program's path"
+            unknown = InstalledRuntime(runtime=target, binary="", release=None, problem=problem)
+            found.setdefault(server.name, unknown)
         elif present is None or os.path.realpath(present.binary) != os.path.realpath(server.program):
             found[server.name] = installed.examine(self.host, target, server.program)
         return found

@@ -92,11 +92,6 @@ def examine(host: Root, runtime: str, binary: str) -> InstalledRuntime:
     )
 
 
-def unnamed(runtime: str, problem: str) -> InstalledRuntime:
-    """Return RUNTIME, whose binary is unknown; PROBLEM is the reason."""
-    return InstalledRuntime(runtime=runtime, binary="", release=None, problem=problem)
-
-
 def release_in(text: str) -> Release | None:
     """Return the numbers of the first version in TEXT; None if TEXT has no version.
 

@@ -267,7 +267,7 @@ def _problem(rule: str, path: str, text: str) -> Finding:
 
 
 def some(names: Collection[str]) -> str:
-    """Return the first NAMES in natural order, and the number of the remaining names."""
+    """Return the first of NAMES in natural order, and the number of the remaining names."""
     few: Iterable[str] = names
     if len(names) > _MANY_NAMES:
         from heapq import nsmallest  # noqa: PLC0415 - few hosts have so many names

@@ -112,11 +112,11 @@ def migration(context: Context) -> Migration:
         *_disable_hooks(context, replaceable),
         *(() if needed else _remove_packages(removable)),
     ]
-    kept = (
-        *_kept_for_plugins(plugins, found, needed=needed),
-        *(_kept_for_specs(dependents) if len(removable) < len(replaceable) else ()),
-    )
-    return Migration(leftovers=found, steps=tuple(steps), kept=kept)
+    kept = [*_kept_for_plugins(plugins, found, needed=needed)]
+    if len(removable) < len(replaceable):
+        paths = listed(map(shown, dependents))
+        kept.append(f"{TOOLKIT}, packages and programs: containers with devices of {paths} need its hook")
+    return Migration(leftovers=found, steps=tuple(steps), kept=tuple(kept))
 
 
 def _has_successor(context: Context, one: Leftover) -> bool:
@@ -153,11 +153,6 @@ def _dependents(context: Context) -> Iterator[str]:
             yield path
 
 
-def _kept_for_specs(specs: tuple[str, ...]) -> Iterator[str]:
-    paths = listed(map(shown, specs))
-    yield f"{TOOLKIT}, packages and programs: containers with devices of {paths} need its hook"
-
-
 def _stop_units(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     for one in found:
         if one.kind == "units" and one.tool == TOOLKIT:
@@ -187,7 +182,7 @@ def _write_specs(context: Context) -> Iterator[MigrationStep]:
         )
     for path in (path for path in foreign if path not in beside):
         step = MigrationStep(name="move-spec", why="names that are only in this file no longer resolve")
-        yield _by_moving(step, context, path, _free(context, path))
+        yield _by_moving(step, context, path, free_path(context, path, ".disabled"))
 
 
 def _start_service(context: Context) -> Iterator[MigrationStep]:
@@ -286,7 +281,8 @@ def _by_editing(step: MigrationStep, context: Context, file: str, after: tuple[R
 def _disable_hooks(context: Context, found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     for path in (path for one in found if one.kind == "hook" for path in one.where):
         why = "podman stops running NVIDIA's hook for images that set NVIDIA_VISIBLE_DEVICES"
-        yield _by_moving(MigrationStep(name="disable-hook", why=why), context, path, _free(context, path))
+        step = MigrationStep(name="disable-hook", why=why)
+        yield _by_moving(step, context, path, free_path(context, path, ".disabled"))
 
 
 def _remove_packages(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
@@ -356,10 +352,6 @@ def _is_in(context: Context, path: str, directory: str) -> bool:
         return context.host.directory(posixpath.dirname(path)) == context.host.resolve(directory)
     except OSError:
         return False
-
-
-def _free(context: Context, path: str) -> str:
-    return free_path(context, path, ".disabled")
 
 
 def _restart(runtime: str) -> tuple[Remedy, ...]:
