@@ -213,7 +213,7 @@ def _record(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.skipped(RECORD, f"only root may read {path}")
         return
     if record is None:
-        if any(row.get("state") == "registered" for row in node.resources) and node.is_live:
+        if any(row.get("state") == "registered" for row in node.resources) and context.is_live:
             text = (
                 f"{path} was removed: the kubelet has lost the devices of pods. The pods continue. "
                 "Containers that restart have no devices, or share a device with another pod. Delete the "

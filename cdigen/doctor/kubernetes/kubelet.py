@@ -81,18 +81,18 @@ def for_nodes(check: Check) -> Check:
 def _running(context: Context) -> Iterator[CheckResult]:
     """Report whether the kubelet of the node is running."""
     node, kubelet = context.node, context.node.kubelet
-    if (kubelet is None or kubelet.began_s is None) and node.is_live and are_hidden():
+    if (kubelet is None or kubelet.began_s is None) and context.is_live and are_hidden():
         yield TOPIC.skipped(KUBELET, "only root may list the processes of this machine")
         return
     if kubelet is None:
         text = "no kubelet runs, and no unit of Kubernetes, k3s, RKE2, k0s or MicroK8s starts one"
-        yield TOPIC.error(KUBELET, see(text, 1)) if node.is_live else TOPIC.skipped(KUBELET, text)
+        yield TOPIC.error(KUBELET, see(text, 1)) if context.is_live else TOPIC.skipped(KUBELET, text)
         return
     name = kubelet.distribution.name
-    if kubelet.began_s is None and node.is_live:
+    if kubelet.began_s is None and context.is_live:
         start = Remedy(argv=("systemctl", "restart", kubelet.unit), why="start the kubelet")
         yield TOPIC.error(KUBELET, see(f"no kubelet runs, although {kubelet.unit} starts one", 1), (start,))
-    elif not node.is_live:
+    elif not context.is_live:
         yield TOPIC.needs_system(KUBELET)
     else:
         release = f" {'.'.join(map(str, node.release))}" if node.release else ""

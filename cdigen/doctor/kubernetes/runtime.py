@@ -50,7 +50,7 @@ def _runtime(context: Context) -> Iterator[CheckResult]:
             "cri-dockerd with Mirantis/cri-dockerd#522 (November 2025) and Kubernetes 1.28 or later"
         )
         yield TOPIC.warning(RUNTIME, see(text, 14))
-    elif not node.is_live:
+    elif not context.is_live:
         yield TOPIC.skipped(RUNTIME, f"needs a running system; the kubelet would use {name} at {where}")
     elif node.server is None and os.geteuid() != 0:
         # The address may be in a file, and the process may be hidden from the user.

@@ -85,15 +85,10 @@ class KubernetesNode:
         self._request = request
         self._host = request.host
 
-    @property
-    def is_live(self) -> bool:
-        """Whether the host is this machine."""
-        return self._host.is_this_machine
-
     @cached_property
     def kubelet(self) -> Kubelet | None:
         """The kubelet that is running on this machine, or the kubelet that a unit starts, or None."""
-        found = running_kubelet(self._host) if self.is_live else None
+        found = running_kubelet(self._host) if self._host.is_this_machine else None
         return found or installed_kubelet(self._host)
 
     @cached_property
@@ -201,7 +196,7 @@ class KubernetesNode:
             return PluginSocket(name=name, kind=reason(error))
         if stat.S_ISSOCK(mode):
             return PluginSocket(
-                name=name, kind="socket", is_served=_is_served(path) if self.is_live else None
+                name=name, kind="socket", is_served=_is_served(path) if self._host.is_this_machine else None
             )
         kinds = ((stat.S_ISLNK, "link"), (stat.S_ISDIR, "folder"), (stat.S_ISREG, "file"))
         return PluginSocket(name=name, kind=next((kind for test, kind in kinds if test(mode)), "device"))
@@ -248,7 +243,7 @@ class KubernetesNode:
 
     @cached_property
     def _servers(self) -> tuple[HostProcess, ...]:
-        return roots_processes(_SERVERS) if self.is_live else ()
+        return roots_processes(_SERVERS) if self._host.is_this_machine else ()
 
     @cached_property
     def _containerd(self) -> HostProcess | None:
