@@ -22,7 +22,7 @@ from cdigen.health.state import (
     LogRecordsReceived,
 )
 from cdigen.model.health import Recovery, Symptom
-from cdigen.model.saved.partition_names import disputed
+from cdigen.model.saved import disputed
 from cdigen.model.times.timestamps import timestamp
 from cdigen.value import replace
 

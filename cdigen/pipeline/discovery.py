@@ -7,9 +7,9 @@ becomes a failure of this vendor.
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.model.errors import HostError, StoreError
-from cdigen.model.findings import Finding, finding_of
-from cdigen.model.saved.partition_names import names_to_store
+from cdigen.model.errors import HostError
+from cdigen.model.findings import Finding
+from cdigen.model.saved import names_to_store
 from cdigen.vendors import registry
 from cdigen.vendors.claims import without_shared_nodes
 
@@ -223,10 +223,6 @@ def save_partition_names(
     names = names_to_store(before, inventories, absent)
     if names == before:
         return None
-    from cdigen.store.records import partition_names  # noqa: PLC0415 - few hosts have partitions
+    from cdigen.store.records.saved import PARTITION_NAMES  # noqa: PLC0415 - few hosts have partitions
 
-    try:
-        partition_names.save(state_dir, context.host, names)
-    except StoreError as error:
-        return finding_of(error, f"{state_dir}/{partition_names.FILE}")
-    return None
+    return PARTITION_NAMES.save(state_dir, context.host, names)

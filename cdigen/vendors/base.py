@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, HostNode, Inventory
     from cdigen.model.profile import Profile
-    from cdigen.model.saved.known_links import GpuLinks
+    from cdigen.model.saved import GpuLinks
     from cdigen.model.stats import DeviceStats
     from cdigen.vendors.context import DiscoveryContext, VendorOption
     from cdigen.vendors.health import VendorHealth

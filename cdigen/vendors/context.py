@@ -10,8 +10,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from cdigen.host.root import Root
-    from cdigen.model.saved.known_links import KnownLinks
-    from cdigen.model.saved.partition_names import GpuPartitionNames
+    from cdigen.model.saved import GpuPartitionNames, KnownLinks
 
     T = TypeVar("T")
 

@@ -9,7 +9,7 @@ from support.values.health_scenario import HealthScenario
 from cdigen.health.state import DevicesDiscovered, DriverLoaded
 from cdigen.model.findings import Finding
 from cdigen.model.health import HealthSample, Symptom
-from cdigen.model.saved.partition_names import CONTRADICTION
+from cdigen.model.saved import CONTRADICTION
 from cdigen.value import replace
 
 

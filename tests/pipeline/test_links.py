@@ -18,7 +18,7 @@ from cdigen.model.inventory_json import from_document
 from cdigen.model.strict import MAX_NUMBER
 from cdigen.pipeline import discovery
 from cdigen.pipeline.driver.links import RefreshedInventories, refresh_links, with_known_links
-from cdigen.store.records import known_links
+from cdigen.store.records.saved import KNOWN_LINKS
 from cdigen.value import replace
 from cdigen.vendors.context import DiscoveryContext
 
@@ -62,7 +62,7 @@ class Host:
             driver=host,
             dev=host,
             nvml=str(self.library),
-            known_links=lambda: known_links.read(self.state, host),
+            known_links=lambda: KNOWN_LINKS.read(self.state, host),
         )
 
     def discover(self) -> Inventory:
@@ -73,7 +73,7 @@ class Host:
 
     def wait(self) -> int:
         """Make the next query due, and return the interval between the queries in seconds."""
-        file = Path(self.state) / known_links.FILE
+        file = Path(self.state) / KNOWN_LINKS.name
         document = json.loads(file.read_text())
         (entry,) = document["links"]
         # If the time of a query is in the future, the next query is due.
@@ -197,7 +197,7 @@ def test_without_nvml_the_memory_sizes_are_unknown(folder: Path) -> None:
 def test_a_file_of_another_schema_is_ignored_and_replaced(folder: Path) -> None:
     host = Host(folder, four())
     host.refresh()
-    file = Path(host.state) / known_links.FILE
+    file = Path(host.state) / KNOWN_LINKS.name
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "schema": 2}))
     assert sizes_of(host.refresh().inventories["nvidia"]) == [81559] * 4
@@ -305,7 +305,7 @@ def test_links_that_cannot_be_stored_are_a_finding(folder: Path) -> None:
     host = Host(folder, four())
     Path(host.state).write_text("no folder")
     done = host.refresh()
-    assert [finding.path for finding in done.findings] == [f"{host.state}/{known_links.FILE}"]
+    assert [finding.path for finding in done.findings] == [f"{host.state}/{KNOWN_LINKS.name}"]
     assert links_of(done.inventories["nvidia"]) == [[("", 12)]] * 4
 
 
@@ -315,11 +315,11 @@ def test_links_that_cannot_be_stored_are_a_finding(folder: Path) -> None:
 def test_a_damaged_file_of_links_is_ignored(folder: Path, content: bytes) -> None:
     host = Host(folder, four())
     host.refresh()
-    file = Path(host.state) / known_links.FILE
+    file = Path(host.state) / KNOWN_LINKS.name
     file.write_bytes(content)
     assert links_of(host.discover()) == [[]] * 4
     assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
-    assert known_links.read(host.state, Root(str(host.root))) != ()
+    assert KNOWN_LINKS.read(host.state, Root(str(host.root))) != ()
 
 
 def test_commands_print_the_stored_links(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

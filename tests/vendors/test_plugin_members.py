@@ -35,7 +35,7 @@ IMPORTS = """
 from pathlib import Path
 from cdigen.model.health import *
 from cdigen.model.inventory import Link
-from cdigen.model.saved.known_links import GpuLinks
+from cdigen.model.saved import GpuLinks
 from cdigen.model.stats import DeviceStats
 from cdigen.vendors.base import *
 from cdigen.vendors.health import VendorHealth

@@ -27,7 +27,7 @@ from cdigen.model.errors import CdigenError
 from cdigen.store import lock, tempfiles
 from cdigen.store.configfiles import FOLDER
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
-from cdigen.store.records import config_files, known_links, owned_specs, partition_names, unit_sizes
+from cdigen.store.records import config_files, owned_specs, saved, unit_sizes
 from cdigen.store.snapshot import NO_FILE, take_snapshot
 from cdigen.store.views.folder import BOOT_FILE, VIEWS
 from cdigen.store.views.pruning import GRACE_S, prune
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from cdigen.store.directory import Directory
 
 _FILES = (
-    *(state_file.FILE, known_links.FILE, lock.LOCK_FILE, marks.FILE, partition_names.FILE),
+    *(state_file.FILE, saved.KNOWN_LINKS.name, lock.LOCK_FILE, marks.FILE, saved.PARTITION_NAMES.name),
     *(*owned_specs.DAMAGED_FILES, *marks.DAMAGED_FILES),
     # The state file is removed last. If a removal fails and runs again, cdigen recognizes a configured state
     # directory by this file.

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.model.saved.known_links import KnownLinks
-    from cdigen.model.saved.partition_names import GpuPartitionNames
+    from cdigen.model.saved import GpuPartitionNames, KnownLinks
 
 MAX_INVENTORY = 64 << 20
 
@@ -106,15 +105,15 @@ def _vendor_options(
 
 
 def _partition_names(host: Root, settings: config.Settings) -> tuple[GpuPartitionNames, ...]:
-    from cdigen.store.records.partition_names import read  # noqa: PLC0415 - few hosts have partitions
+    from cdigen.store.records.saved import PARTITION_NAMES  # noqa: PLC0415 - few hosts have partitions
 
-    return read(outer_directory(host, settings.state_dir), host)
+    return PARTITION_NAMES.read(outer_directory(host, settings.state_dir), host)
 
 
 def _known_links(host: Root, settings: config.Settings) -> tuple[KnownLinks, ...]:
-    from cdigen.store.records.known_links import read  # noqa: PLC0415 - few hosts have several NVIDIA GPUs
+    from cdigen.store.records.saved import KNOWN_LINKS  # noqa: PLC0415 - few hosts have several GPUs
 
-    return read(outer_directory(host, settings.state_dir), host)
+    return KNOWN_LINKS.read(outer_directory(host, settings.state_dir), host)
 
 
 def _has_gpu_nodes(root: Root, names: tuple[str, ...]) -> bool:

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import time
 
-from cdigen.model.errors import StoreError
-from cdigen.model.findings import finding_of
-from cdigen.model.saved.known_links import KnownLinks, find_known, gpu_identities, merge_answers, with_links
+from cdigen.model.saved import KnownLinks, find_known, gpu_identities, merge_answers, with_links
 from cdigen.value import frozen
 from cdigen.vendors import registry
 from cdigen.vendors.kernel.modules import load_of
@@ -105,14 +103,11 @@ def _save(
 ) -> tuple[Finding, ...]:
     if not results or not state_dir:
         return ()
-    from cdigen.store.records import known_links  # noqa: PLC0415 - few cycles have new results
+    from cdigen.store.records.saved import KNOWN_LINKS  # noqa: PLC0415 - few cycles have new results
 
     known = (*(each for each in context.known_links() if each.vendor not in results), *results.values())
-    try:
-        known_links.save(state_dir, context.host, known)
-    except StoreError as error:
-        return (finding_of(error, f"{state_dir}/{known_links.FILE}"),)
-    return ()
+    unsaved = KNOWN_LINKS.save(state_dir, context.host, known)
+    return () if unsaved is None else (unsaved,)
 
 
 def _load(vendor: str, context: DiscoveryContext) -> str:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.sysfs import pci_key
 from cdigen.model.inventory import Link
-from cdigen.model.saved.known_links import GpuLinks
+from cdigen.model.saved import GpuLinks
 from cdigen.vendors.amd.kfd import MAX_NODES, NODES, bus_and_device, parse_properties
 from cdigen.vendors.base import VendorLinks
 

@@ -20,7 +20,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Accelerator, Driver, Group, HostNode, ProbeResult
-    from cdigen.model.saved.partition_names import GpuPartitionNames
+    from cdigen.model.saved import GpuPartitionNames
     from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.nvml import NvmlReply
 

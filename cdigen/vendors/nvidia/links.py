@@ -6,7 +6,7 @@ The kernel has no files with these values.
 from __future__ import annotations
 
 from cdigen.model.inventory import Link
-from cdigen.model.saved.known_links import GpuLinks
+from cdigen.model.saved import GpuLinks
 from cdigen.value import replace
 from cdigen.vendors.base import VendorLinks
 

@@ -18,7 +18,7 @@ from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.model.profile import DEFAULT
-from cdigen.model.saved.partition_names import GpuPartitionNames, PartitionName
+from cdigen.model.saved import GpuPartitionNames, PartitionName
 from cdigen.value import replace
 from cdigen.vendors.nvidia.devices import caps
 from cdigen.vendors.nvidia.devices.gpus import NvidiaGpuReader

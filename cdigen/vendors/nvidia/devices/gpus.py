@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.model.inventory import HostNode
-    from cdigen.model.saved.partition_names import GpuPartitionNames, PartitionName
+    from cdigen.model.saved import GpuPartitionNames, PartitionName
     from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
     from cdigen.vendors.nvidia.nvml import NvmlGpuReply, NvmlReply

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Partition
-from cdigen.model.saved.partition_names import CONTRADICTION, PartitionName
+from cdigen.model.saved import CONTRADICTION, PartitionName
 from cdigen.vendors.nvidia.devices import caps
 from cdigen.vendors.nvidia.kernel_module import is_uuid
 

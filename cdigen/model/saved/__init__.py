@@ -1,1 +1,0 @@
-"""The values that cdigen saves between two starts."""
