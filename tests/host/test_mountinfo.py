@@ -38,7 +38,7 @@ assert size > 18 << 20, size
 from cdigen.doctor.checks.other_tools import remount
 from cdigen.hook.container import mount_of
 from cdigen.hook.device_params import _mountinfo
-from cdigen.store.views.mounts import mounted_views
+from cdigen.store.views.pruning import mounted_views
 def peak():
     # Not getrusage(2), because its value includes the peak of the parent process.
     return int(open("/proc/self/status").read().partition("VmHWM:")[2].split()[0]) >> 10

@@ -18,7 +18,7 @@ from support.store.processes import FIRST_NAMESPACE, later, table
 from support.store.views import LIBRARY, in_namespace, left, publish, put, state, while_locked
 from support.waiting import pause
 
-from cdigen.store.views import mounts, pruning, volumes
+from cdigen.store.views import pruning, volumes
 from cdigen.store.views.folder import VIEW_NAME
 
 TYPE_CHECKING = False
@@ -188,7 +188,7 @@ def test_all_views_stay_if_a_mount_table_cannot_be_read(base: Path, proc: Path) 
 
 def test_too_many_mounts_for_the_time_limit_are_a_problem(proc: Path) -> None:
     table(proc, "40", *(f"/{number}" for number in range(1000)))
-    tables = mounts.mounted_views(["nvidia-0123456789abcdef"], str(proc), time_limit_s=0)
+    tables = pruning.mounted_views(["nvidia-0123456789abcdef"], str(proc), time_limit_s=0)
     assert tables.processes == {}
     assert "takes more than 0 s" in tables.problem
 
@@ -217,7 +217,7 @@ def test_each_mount_namespace_is_read_once(proc: Path) -> None:
         (proc / pid / "ns/mnt").symlink_to("mnt:[1]")
     (proc / "20/mountinfo").unlink()
     (proc / "20/mountinfo").mkdir()
-    assert mounts.mounted_views(["x"], str(proc)) == mounts.MountedViews(processes={})
+    assert pruning.mounted_views(["x"], str(proc)) == pruning.MountedViews(processes={})
 
 
 @pytest.mark.usefixtures("own_mounts")

@@ -6,6 +6,5 @@ A plan (``model.view.ViewPlan``) lists the content of a view.
 - ``pruning``: ``prune`` removes unused views;
 - ``sources``: the host's files that a view may contain, and the name of the view;
 - ``builder``: add files to a view as hard links, reflinks or copies;
-- ``folder``: the directory of the views, the content of a view, and the boot of the last pruning;
-- ``mounts``: the views that processes of this machine have mounted.
+- ``folder``: the directory of the views, the content of a view, and the boot of the last pruning.
 """

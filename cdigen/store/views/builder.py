@@ -5,6 +5,9 @@ Btrfs) shares the blocks. Both files must be on the same file system. A copy nee
 small files are copied. For a larger file, the view has an empty file, and the runtime mounts the source on
 the empty file. ``fill`` opens and checks each file. Then it uses the descriptor to link, reflink or copy the
 file. Another process can replace the file at the path, but not the open file.
+
+Each capability kind of a driver has a separate view. If a file must be copied, cdigen copies the file only
+once, and links the copy into the other views.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import errno
 import fcntl
 import os
 import posixpath
+import stat
 from contextlib import ExitStack, contextmanager, suppress
 
 from cdigen.host.root import reason, shown
@@ -21,8 +25,7 @@ from cdigen.store import tempfiles
 from cdigen.store.descriptors import closing
 from cdigen.store.directory import Directory
 from cdigen.store.failures import store_error, store_errors
-from cdigen.store.views.folder import FOLDER
-from cdigen.store.views.sharing import link_copy
+from cdigen.store.views.folder import FOLDER, view_names
 from cdigen.store.views.sources import unfit
 from cdigen.value import frozen
 
@@ -45,8 +48,10 @@ MARGIN = 64 << 20
 
 _FICLONE = 0x40049409  # ioctl_ficlone(2), the number on x86 and Arm
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_MODE = 0o755
 _CHUNK = 1 << 26
+_COMPARED = 1 << 20  # bytes of two files that are compared at a time
 # Errors of a full or failing disk. After one of these errors, ``fill`` tries no other method.
 _FINAL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.ENAMETOOLONG, errno.ENOMEM})
 _BY_COST: tuple[Method, ...] = ("copied", "cloned", "linked")
@@ -273,7 +278,42 @@ def _is_shared(
     if views_dir is None:
         return False
     with _opened(root, source) as file:
-        return link_copy(views_dir, file.descriptor, source, _place(folders, source.path))
+        return _link_copy(views_dir, file.descriptor, source, _place(folders, source.path))
+
+
+def _link_copy(views_dir: Directory, file: int, source: ViewSource, at: tuple[Directory, str]) -> bool:
+    """Hard-link a copy of SOURCE from a view in VIEWS_DIR, and return whether a copy was linked.
+
+    AT is the folder and the name of the new link. FILE is the descriptor of SOURCE. The function ignores a
+    copy that cannot be read or linked.
+    """
+    folder, name = at
+    for view in view_names(views_dir):
+        with suppress(OSError), closing(os.open(f"{view}/{source.path}", _READ, dir_fd=views_dir.fd)) as fd:
+            if _is_copy(fd, file, source):
+                os.link(f"/proc/self/fd/{fd}", name, dst_dir_fd=folder.fd, follow_symlinks=True)
+                return True
+    return False
+
+
+def _is_copy(fd: int, file: int, source: ViewSource) -> bool:
+    status = os.fstat(fd)
+    properties = (status.st_size, status.st_mtime_ns, stat.S_IMODE(status.st_mode))
+    return (
+        properties == (source.size, source.mtime_ns, source.copy_mode)
+        and not unfit(status, fd)
+        and _is_equal(fd, file)
+    )
+
+
+def _is_equal(one: int, other: int) -> bool:
+    """Return whether two open files have the same bytes. An equal size and time is not sufficient."""
+    offset = 0
+    while part := os.pread(one, _COMPARED, offset):
+        if part != os.pread(other, _COMPARED, offset):
+            return False
+        offset += len(part)
+    return not os.pread(other, 1, offset)
 
 
 def _copy(file: OpenFile, folders: Mapping[str, Directory], source: ViewSource) -> None:

@@ -12,7 +12,9 @@ import os
 import re
 import stat
 import time
+from errno import EINVAL, ESRCH
 
+from cdigen.host.mountinfo import rows
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import StoreError
@@ -31,13 +33,12 @@ from cdigen.store.views.folder import (
     sweep,
     view_names,
 )
-from cdigen.store.views.mounts import mounted_views
 from cdigen.store.views.volumes import linked_views
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from typing import Literal
 
     from cdigen.store.directory import Directory
@@ -47,6 +48,11 @@ if TYPE_CHECKING:
 # Seconds. If a runtime read a spec before cdigen replaced the spec, the runtime mounts the view within
 # seconds. A runtime pulls images before it reads specs.
 GRACE_S = 60.0
+# The inode number of the first PID namespace (PROC_PID_INIT_INO, linux/proc_ns.h).
+_FIRST_NAMESPACE = "pid:[4026531836]"
+# The mount tables of 1,000 containers with 100 mounts each need a tenth of this time. Pruning holds the lock
+# during this time. Other processes wait for the lock for twice this time (store.lock).
+TIME_LIMIT_S = 5.0
 
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _MENTION = re.compile(VIEW_NAME.pattern.encode())
@@ -121,11 +127,11 @@ def prune_after_boot(
         if home is None or views_dir is None or pruned_in(views_dir) == boot_id(Root()):
             return ()
         is_early = _is_young(_read_specs(spec_dirs).newest, now())
-        rows = prune(state_dir, spec_dirs=spec_dirs, proc=proc, now=now)
+        pruned = prune(state_dir, spec_dirs=spec_dirs, proc=proc, now=now)
         if not is_early:
             with exclusive(home):
                 record_boot(views_dir)
-        return rows
+        return pruned
 
 
 def _judge(views_dir: Directory, specs: _Specs, proc: str, now: float) -> tuple[PrunedView, ...]:
@@ -226,3 +232,92 @@ def _read_spec(path: str, mentions: dict[str, str]) -> float:
         for name in _MENTION.findall(read_all(fd)):
             mentions.setdefault(name.decode(), path)
         return status.st_mtime
+
+
+# The mounted views, in the mount tables of all processes.
+
+
+@frozen
+class MountedViews:
+    """The mounted views, each with the ID of a process that has the view mounted.
+
+    ``problem`` is the reason why more views may be mounted, or "".
+    """
+
+    processes: dict[str, int]
+    problem: str = ""
+
+
+def mounted_views(names: Iterable[str], proc: str, *, time_limit_s: float = TIME_LIMIT_S) -> MountedViews:
+    """Return the views in NAMES that are mounted completely or in part. PROC is the path of ``/proc``.
+
+    A view is mounted if its name is a component of the root of a mount (proc_pid_mountinfo(5), field 4). The
+    root is a path within the file system, so the mount points of the file system are irrelevant. A view is
+    also treated as mounted if its name is in a mount point (field 5). Otherwise, the removal of the view
+    could remove the files that are mounted there. If the function needs more than TIME_LIMIT_S, the result
+    has a ``problem``. The limit is necessary because any user can make many mounts.
+    """
+    pending = {os.fsencode(name) for name in names}
+    found: dict[str, int] = {}
+    until = time.monotonic() + time_limit_s
+    try:
+        if problem := _why_incomplete(proc):
+            return MountedViews(processes={}, problem=problem)
+        pids = sorted(int(name) for name in os.listdir(proc) if name.isascii() and name.isdigit())
+        read: set[str] = set()
+        for pid in pids:
+            namespace = _namespace(f"{proc}/{pid}")
+            if namespace and namespace in read:
+                continue
+            for name in _mounted_in(f"{proc}/{pid}/mountinfo", pending, until):
+                found.setdefault(os.fsdecode(name), pid)
+                pending.discard(name)
+            if not pending:
+                break
+            read.add(namespace)
+    except TimeoutError:
+        problem = f"too many mounts: reading all mount tables takes more than {time_limit_s:g} s"
+        return MountedViews(processes=found, problem=problem)
+    except OSError as error:
+        problem = f"{shown(error.filename or proc)} cannot be read: {reason(error)}"
+        return MountedViews(processes=found, problem=problem)
+    return MountedViews(processes=found)
+
+
+def _why_incomplete(proc: str) -> str:
+    """Return the reason why PROC does not list all processes of the machine, or "" if it lists them all."""
+    if os.readlink(f"{proc}/self/ns/pid") != _FIRST_NAMESPACE:
+        return "this PID namespace does not contain the host's other processes"
+    if not os.path.isdir(f"{proc}/1"):
+        return f"{shown(proc)} hides processes (mount option hidepid)"
+    return ""
+
+
+def _namespace(process: str) -> str:
+    # All processes of a mount namespace have the same mount table. If the namespace is unknown, the table of
+    # each process is read.
+    try:
+        return os.readlink(f"{process}/ns/mnt")
+    except OSError:
+        return ""
+
+
+def _mounted_in(path: str, wanted: set[bytes], until: float) -> set[bytes]:
+    """Return the views in WANTED that are in the mount table PATH. For an ended process, the result is empty.
+
+    Raise TimeoutError after UNTIL.
+    """
+    found: set[bytes] = set()
+    try:
+        for row in rows(path):
+            fields = row.split(b" ", 5)
+            if len(fields) > 4:
+                found |= wanted.intersection((*fields[3].split(b"/"), *fields[4].split(b"/")))
+            if time.monotonic() > until:
+                raise TimeoutError
+    except OSError as error:
+        # EINVAL: a zombie process has no mounts.
+        if error.errno in (EINVAL, ESRCH) or isinstance(error, FileNotFoundError):
+            return set()
+        raise
+    return found
