@@ -2,11 +2,17 @@
 
 An error of a kind becomes the outcome of this kind. Therefore, an error never affects the spec of another
 kind. The commands and the daemon use this module, and report the outcomes in different ways.
+
+After a spec was written, ``update_volume`` links the volume of its kind. After a withdrawal,
+``remove_volume`` removes the volume. A volume (``store.views.volumes``) is for engines without CDI. Such an
+engine mounts only the whole view. A view is incomplete if the spec mounts more files in the view's folder. An
+incomplete view has no volume.
 """
 
 from __future__ import annotations
 
 import os
+import re
 
 from cdigen.cdi.parse_cache import parse_and_check
 from cdigen.cdi.reader import MAX_SIZE
@@ -15,17 +21,19 @@ from cdigen.host.root import Root, shown
 from cdigen.model.errors import SpecError, StoreError
 from cdigen.model.findings import Finding, errors, finding_of
 from cdigen.model.names import is_yaml, spec_file_name
+from cdigen.model.view import volume_name
 from cdigen.pipeline.check import check_written
-from cdigen.pipeline.volume_links import remove_volume, update_volume
 from cdigen.runtimes.clashes import clashes
 from cdigen.runtimes.scan import scan
 from cdigen.runtimes.spec_cache import LOADED
 from cdigen.store import specs
+from cdigen.store.views import volumes
+from cdigen.store.views.folder import VIEW_NAME, VIEWS
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from typing import Any, Literal
 
     from cdigen.model.errors import CdigenError
@@ -33,6 +41,8 @@ if TYPE_CHECKING:
     from cdigen.runtimes.spec_cache import SpecCache
 
     Result = Literal["written", "unchanged", "withdrawn", "absent", "refused"]
+
+_IN_VIEW = re.compile(rf"/{VIEWS}/({VIEW_NAME.pattern})(?:/|$)")
 
 
 @frozen
@@ -221,7 +231,7 @@ def with_mount_conflicts(
 
     The other kinds are the kinds of GENERATED and the kinds of the specs in DIRECTORIES.
     """
-    if not any(_has_mounts(spec.document) for spec in generated):
+    if not any(any(_mounts(spec.document)) for spec in generated):
         return generated
     kinds = {spec.kind for spec in generated}
     conflicts = MountConflicts(host)
@@ -237,9 +247,55 @@ def _with_findings(spec: GeneratedSpec, findings: tuple[Finding, ...]) -> Genera
     return replace(spec, findings=(*spec.findings, *more))
 
 
-def _has_mounts(document: dict[str, Any]) -> bool:
-    edits = (
-        document.get("containerEdits", {}),
-        *(device["containerEdits"] for device in document["devices"]),
-    )
-    return any("mounts" in each for each in edits)
+def update_volume(document: dict[str, Any], state_dir: str) -> tuple[Finding, ...]:
+    """Link the volume of the spec DOCUMENT to its view, and return a finding if an error occurred.
+
+    If DOCUMENT mounts no complete view, the function removes the volume.
+    """
+    return _linked(document["kind"], whole_view(document), state_dir)
+
+
+def remove_volume(kind: str, state_dir: str) -> tuple[Finding, ...]:
+    """Remove the volume of KIND, and return a finding if an error occurred."""
+    return _linked(kind, "", state_dir)
+
+
+def _linked(kind: str, view: str, state_dir: str) -> tuple[Finding, ...]:
+    """Link the volume of KIND to VIEW, or remove the volume if VIEW is ""."""
+    name = volume_name(kind)
+    try:
+        if view:
+            volumes.point_link(state_dir, name, view)
+        else:
+            volumes.remove_link(state_dir, name)
+    except StoreError as error:
+        finding = Finding(
+            severity="warning",
+            rule="volume-not-updated",
+            path=f"{state_dir}/{volumes.VOLUMES}/{name}",
+            message=f"the volume {name} does not lead to the files of the present driver: {error.message}",
+            hint=error.hint,
+        )
+        return (finding,)
+    return ()
+
+
+def whole_view(document: dict[str, Any]) -> str:
+    """Return the name of the complete view that DOCUMENT mounts, or ""."""
+    mounts = list(_mounts(document))
+    inside = {mount["containerPath"]: found for mount in mounts if (found := _view_of(mount))}
+    outside = [mount["containerPath"] for mount in mounts if mount["containerPath"] not in inside]
+    if any(path.startswith(f"{target}/") for path in outside for target in inside):
+        return ""
+    names = set(inside.values())
+    return names.pop() if len(names) == 1 else ""
+
+
+def _mounts(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for owner in (document, *document["devices"]):
+        yield from owner.get("containerEdits", {}).get("mounts", ())
+
+
+def _view_of(mount: dict[str, Any]) -> str:
+    found = _IN_VIEW.search(mount["hostPath"])
+    return found.group(1) if found else ""

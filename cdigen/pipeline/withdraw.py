@@ -9,8 +9,7 @@ from cdigen.host.root import shown
 from cdigen.model.errors import SpecError, StoreError, WithheldError
 from cdigen.model.findings import Finding
 from cdigen.model.names import spec_file_name
-from cdigen.pipeline.publish import PublishOutcome, read_spec, refused_outcome, serving_file
-from cdigen.pipeline.volume_links import remove_volume
+from cdigen.pipeline.publish import PublishOutcome, read_spec, refused_outcome, remove_volume, serving_file
 from cdigen.store import specs
 from cdigen.value import frozen
 from cdigen.vendors.registry import cdi_vendor, prefixes
@@ -110,7 +109,7 @@ def withdraw_spec(
         )
         return refused_outcome(spec.kind, file, changed)
     result: Result = "withdrawn" if removal == "removed" else "absent"
-    # The volume of the kind (``volume_links``) can still exist if another program removed the spec, or if
+    # The volume of the kind can still exist if another program removed the spec, or if
     # cdigen was killed after it removed the spec.
     found = () if dry_run else remove_volume(spec.kind, state_dir)
     return PublishOutcome(kind=spec.kind, file=file, result=result, findings=found, reason=spec.reason)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cdigen.model.view import volume_name
-from cdigen.pipeline.volume_links import whole_view
+from cdigen.pipeline.publish import whole_view
 
 NAME = "nvidia-0123456789abcdef"
 VIEW = f"/var/lib/cdigen/views/{NAME}"
