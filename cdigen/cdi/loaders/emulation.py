@@ -66,36 +66,30 @@ def loader_verdicts(
     """
     every = tuple(versions)
     try:
-        case = _Case(_read(data, parsed or parse_document(data, yaml=yaml)))
+        value = _read(data, parsed or parse_document(data, yaml=yaml))
     except RefusedError as error:
         return dict.fromkeys(every, LoaderVerdict(verdict=REJECT, reason=str(error)))
     except UnknownError as error:
         return dict.fromkeys(every, LoaderVerdict(verdict=UNKNOWN, reason=str(error)))
-    return {version: case.verdict(version) for version in every}
+    known: list[tuple[CdiLibrary, LoaderVerdict]] = []
+    return {version: _verdict(value, version, known) for version in every}
 
 
-class _Case:
-    """The verdicts of several releases about one file.
+def _verdict(value: object, version: str, known: list[tuple[CdiLibrary, LoaderVerdict]]) -> LoaderVerdict:
+    """Return the verdict of the release VERSION about VALUE, and add the verdict to KNOWN.
 
-    If two releases have the same behaviour for the file, only one of the releases is emulated.
+    If a release in KNOWN has the same behaviour for VALUE, VERSION is not emulated.
     """
-
-    def __init__(self, value: object) -> None:
-        self._value = value
-        self._known: list[tuple[CdiLibrary, LoaderVerdict]] = []
-
-    def verdict(self, version: str) -> LoaderVerdict:
-        """Return the verdict of the release VERSION about the file."""
-        release = release_of(version)
-        if release is None:
-            return _never_observed(self._value, version)
-        for library, verdict in self._known:
-            if library.behaves_like(release):
-                return verdict
-        library = CdiLibrary(release)
-        verdict, _ = _decoded(self._value, library)
-        self._known.append((library, verdict))
-        return verdict
+    release = release_of(version)
+    if release is None:
+        return _never_observed(value, version)
+    for library, verdict in known:
+        if library.behaves_like(release):
+            return verdict
+    library = CdiLibrary(release)
+    verdict, _ = _decoded(value, library)
+    known.append((library, verdict))
+    return verdict
 
 
 def _decoded(value: object, library: CdiLibrary) -> tuple[LoaderVerdict, dict[str, object] | None]:
@@ -166,14 +160,9 @@ def _read(data: bytes, parsed: ParsedDocument) -> object:
         return parsed.document
     if "too-many-values" in rules:
         raise UnknownError("the file has too many values")
+    from cdigen.cdi.text.events import read_yaml  # noqa: PLC0415 - most files are JSON
+
     return _value_of(read_yaml(_text(data)))
-
-
-def read_yaml(text: str) -> YamlText:
-    """Return the content that the YAML parser of the libraries reads from TEXT."""
-    from cdigen.cdi.text import events  # noqa: PLC0415 - most files are JSON
-
-    return events.read_yaml(text)
 
 
 def _value_of(read: YamlText) -> object:
