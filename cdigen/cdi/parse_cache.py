@@ -10,12 +10,13 @@ from __future__ import annotations
 from cdigen.cdi.render import render
 from cdigen.cdi.rules.document_rules import check
 from cdigen.model.findings import errors
-from cdigen.value import frozen
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from cdigen.cdi.reader import ParsedDocument
     from cdigen.model.findings import Finding
 
 # The maximum number of bytes of JSON in the cache. The Python objects need about ten times as much memory.
@@ -23,25 +24,6 @@ if TYPE_CHECKING:
 BUDGET = 2 << 20
 # The maximum number of results in the cache. Each lookup compares the key with the keys of all results.
 _MOST = 256
-
-
-@frozen
-class CheckedDocument:
-    """A parsed document and all findings; the document is None if the content has no document."""
-
-    document: dict[str, Any] | None
-    findings: tuple[Finding, ...]
-
-
-@frozen
-class RenderedDocument:
-    """The bytes that cdigen writes for a document, and all findings.
-
-    ``content`` is empty if a finding is an error.
-    """
-
-    content: bytes
-    findings: tuple[Finding, ...]
 
 
 class _LruCache:
@@ -78,32 +60,34 @@ _checked = _LruCache()
 _rendered = _LruCache()
 
 
-def parse_and_check(data: bytes, *, yaml: bool | None = False) -> CheckedDocument:
+def parse_and_check(data: bytes, *, yaml: bool | None = False) -> ParsedDocument:
     """Return the document in DATA, with the findings about its text and about the rules of CDI.
 
-    YAML has the same meaning as in ``parse_document``.
+    YAML has the same meaning as in ``parse_document``. The cache does not keep the result of the YAML parser.
     """
-    result: CheckedDocument | None = _checked.find((data, yaml))
+    result: ParsedDocument | None = _checked.find((data, yaml))
     if result is None:
         from cdigen.cdi.reader import parse_document  # noqa: PLC0415 - not every command parses a spec
 
         parsed = parse_document(data, yaml=yaml)
         findings = parsed.findings if parsed.document is None else (*parsed.findings, *check(parsed.document))
-        result = CheckedDocument(document=parsed.document, findings=findings)
+        result = replace(parsed, findings=findings, yaml=None)
         _checked.keep((data, yaml), result, len(data))
     return result
 
 
-def check_and_render(document: dict[str, Any]) -> RenderedDocument:
+def check_and_render(document: dict[str, Any]) -> tuple[bytes, tuple[Finding, ...]]:
     """Return the bytes of DOCUMENT, with the findings about the rules of CDI.
+
+    The bytes are empty if a finding is an error.
 
     If two documents differ only in the order of their members, the result for the second document has the
     bytes of the first document.
     """
-    result: RenderedDocument | None = _rendered.find(document)
+    result: tuple[bytes, tuple[Finding, ...]] | None = _rendered.find(document)
     if result is None:
         findings = check(document)
         # A document with an error can contain values that ``render`` does not support.
-        result = RenderedDocument(content=b"" if errors(findings) else render(document), findings=findings)
-        _rendered.keep(document, result, len(result.content))
+        result = (b"" if errors(findings) else render(document), findings)
+        _rendered.keep(document, result, len(result[0]))
     return result

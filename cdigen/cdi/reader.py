@@ -19,6 +19,8 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from cdigen.cdi.text.events import YamlText
     from cdigen.model.findings import Finding
 
@@ -51,7 +53,7 @@ class ParsedDocument:
     None if the text was parsed as JSON.
     """
 
-    document: dict[str, object] | None
+    document: dict[str, Any] | None
     findings: tuple[Finding, ...]
     yaml: YamlText | None = None
 

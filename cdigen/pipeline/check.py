@@ -27,8 +27,8 @@ def check_document(
     """
     if target is not None:
         refuse_newer(document, target)
-    rendered = check_and_render(document)
-    findings = tuple(finding for finding in rendered.findings if finding.rule not in REPORTED_BY_FIT)
+    content, found = check_and_render(document)
+    findings = tuple(finding for finding in found if finding.rule not in REPORTED_BY_FIT)
     if host is not None and not errors(findings):
         findings = (*findings, *check_host(document, host))
     if broken := errors(findings):
@@ -38,7 +38,7 @@ def check_document(
             hint="run the command again if the driver was being changed; otherwise report the defect with "
             "the output of 'cdigen inspect --json'",
         )
-    return rendered.content, findings
+    return content, findings
 
 
 def check_written(content: bytes) -> None:
