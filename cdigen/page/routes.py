@@ -201,7 +201,8 @@ class _Routes:
 
     def _arguments(self, parameters: Parameters) -> DockerArguments:
         known, setup = self._inventories(), self._setup()
-        offered = arguments.named_devices(known, setup.options.profiles, devices_of(known))
+        numbered = [device.accelerator for device in devices_of(known)]
+        offered = arguments.named_devices(known, setup.options.profiles, numbered)
         return arguments.arguments(
             arguments.select_devices(offered, parameters.get("dev", "").split(" ")),
             parameters.get("form", "classic"),

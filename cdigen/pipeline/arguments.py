@@ -20,21 +20,12 @@ from cdigen.value import frozen, replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from typing import Protocol
 
     from cdigen.model.cdi import ContainerEdits, DeviceNode, Draft
     from cdigen.model.errors import WithheldError
     from cdigen.model.inventory import Accelerator, Inventory
     from cdigen.model.profile import Profile
     from cdigen.pipeline.device_names import KnownDevice
-
-    class Numbered(Protocol):
-        """A device whose number is its position in the list of all devices."""
-
-        @property
-        def accelerator(self) -> Accelerator:
-            """The device."""
-
 
 FORMS = ("cdi", "classic")
 # The syntax of Go's strconv.Atoi; no host has devices with longer numbers.
@@ -95,12 +86,12 @@ class DockerArguments:
 
 
 def named_devices(
-    inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...], numbered: Sequence[Numbered]
+    inventories: Mapping[str, Inventory], profiles: tuple[Profile, ...], numbered: Iterable[Accelerator]
 ) -> tuple[NamedDevice, ...]:
     """Return the devices of INVENTORIES in the order of NUMBERED.
 
-    The result has the partitions of a partitioned device instead of the device. The result omits kinds whose
-    specs are withheld (``Draft.withheld``).
+    The number of a device is its position in NUMBERED. The result has the partitions of a partitioned device
+    instead of the device. The result omits kinds whose specs are withheld (``Draft.withheld``).
     """
     by_cdi_name = {
         f"{draft.kind}={device.name}": (draft, device.edits)
@@ -109,7 +100,7 @@ def named_devices(
         if draft.withheld is None
         for device in draft.devices
     }
-    numbers = {id(each.accelerator): number for number, each in enumerate(numbered)}
+    numbers = {id(accelerator): number for number, accelerator in enumerate(numbered)}
     found = []
     for known in known_devices(inventories, profiles):
         number = numbers.get(id(known.accelerator))

@@ -28,7 +28,7 @@ CONTROL = [f"--device=/dev/{name}" for name in ("nvidiactl", "nvidia-uvm", "nvid
 
 
 def offered(inventories: dict[str, Inventory]) -> tuple[NamedDevice, ...]:
-    return named_devices(inventories, (DEFAULT,), devices_of(inventories))
+    return named_devices(inventories, (DEFAULT,), [device.accelerator for device in devices_of(inventories)])
 
 
 def of(host: str = NVIDIA) -> tuple[NamedDevice, ...]:

@@ -60,7 +60,8 @@ def run(arguments: Namespace) -> int:
     """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
     inventories = _inventories(arguments, host, settings)
-    devices = named_devices(inventories, settings.effective_profiles, devices_of(inventories))
+    numbered = [device.accelerator for device in devices_of(inventories)]
+    devices = named_devices(inventories, settings.effective_profiles, numbered)
     withheld = withheld_errors(inventories, settings.effective_profiles)
     if not devices:
         found = (finding for inventory in inventories.values() for finding in errors(inventory.findings))
