@@ -13,11 +13,12 @@ from support.nvml.standin import Gpu, Machine, gpu, install, trusted_folder
 
 from cdigen.cli.main import main
 from cdigen.host.root import Root
+from cdigen.model.findings import Finding
 from cdigen.model.inventory import Inventory
 from cdigen.model.inventory_json import from_document
 from cdigen.model.strict import MAX_NUMBER
 from cdigen.pipeline import discovery
-from cdigen.pipeline.driver.links import RefreshedInventories, refresh_links, with_known_links
+from cdigen.pipeline.driver.links import refresh_links, with_known_links
 from cdigen.store.records.saved import KNOWN_LINKS
 from cdigen.value import replace
 from cdigen.vendors.context import DiscoveryContext
@@ -81,7 +82,7 @@ class Host:
         file.write_text(json.dumps(document))
         return int(entry["requery_after_s"])
 
-    def refresh(self) -> RefreshedInventories:
+    def refresh(self) -> tuple[dict[str, Inventory], tuple[Finding, ...]]:
         """Refresh the links as the daemon does in a cycle, and return the inventories and findings."""
         return refresh_links({"nvidia": self.discover()}, self.context, self.state)
 
@@ -108,19 +109,19 @@ def test_links_are_queried_once_and_added_to_later_inventories(folder: Path) -> 
     host = Host(folder, four())
     assert links_of(host.discover()) == [[]] * 4
     assert host.calls == []
-    first = host.refresh()
-    assert first.findings == ()
-    assert links_of(first.inventories["nvidia"]) == [[("", 12)]] * 4
+    first, findings = host.refresh()
+    assert findings == ()
+    assert links_of(first["nvidia"]) == [[("", 12)]] * 4
     assert "nvmlDeviceGetNvLinkState" in host.calls
     assert links_of(host.discover()) == [[("", 12)]] * 4
     assert {gpu.island for gpu in host.discover().accelerators} == {f"nvlink-{address(0)}"}
-    assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
+    assert links_of(host.refresh()[0]["nvidia"]) == [[("", 12)]] * 4
     assert host.calls == []
 
 
 def test_the_absence_of_links_is_also_stored(folder: Path) -> None:
     host = Host(folder, (linked(0), linked(1)))
-    assert links_of(host.refresh().inventories["nvidia"]) == [[], []]
+    assert links_of(host.refresh()[0]["nvidia"]) == [[], []]
     assert host.calls != []
     host.refresh()
     assert host.calls == []
@@ -152,13 +153,13 @@ def test_other_gpus_keep_their_links_after_the_loss_of_a_gpu(folder: Path) -> No
     host.refresh()
     assert host.calls != []
     os.remove(host.root / "dev/nvidia3")
-    assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 3 + [[]]
+    assert links_of(host.refresh()[0]["nvidia"]) == [[("", 12)]] * 3 + [[]]
     assert host.calls == []
 
 
 def test_memory_is_queried_once_together_with_the_links(folder: Path) -> None:
     host = Host(folder, (gpu(0, memory=24576 << 20), gpu(1), gpu(2, faults=(NO_MEMORY,))))
-    assert sizes_of(host.refresh().inventories["nvidia"]) == [24576, 81559, None]
+    assert sizes_of(host.refresh()[0]["nvidia"]) == [24576, 81559, None]
     assert host.calls.count("nvmlInitWithFlags") == 1
     assert sizes_of(host.discover()) == [24576, 81559, None]
     # The response of a GPU without its own memory is complete, so no query is repeated.
@@ -168,7 +169,7 @@ def test_memory_is_queried_once_together_with_the_links(folder: Path) -> None:
 
 def test_a_single_gpu_has_no_links_and_only_its_memory_is_queried(folder: Path) -> None:
     host = Host(folder, (linked(0),))
-    assert sizes_of(host.refresh().inventories["nvidia"]) == [81559]
+    assert sizes_of(host.refresh()[0]["nvidia"]) == [81559]
     assert "nvmlDeviceGetNvLinkState" not in host.calls
     assert host.wait() == 0
     host.refresh()
@@ -178,10 +179,10 @@ def test_a_single_gpu_has_no_links_and_only_its_memory_is_queried(folder: Path) 
 def test_a_failed_memory_query_is_repeated_and_the_previous_value_stays(folder: Path) -> None:
     """A Kubernetes node keeps its memory units during a reset of a GPU."""
     host = Host(folder, (gpu(0), gpu(1, faults=("nvmlDeviceGetMemoryInfo error 999",))))
-    assert sizes_of(host.refresh().inventories["nvidia"]) == [81559, None]
+    assert sizes_of(host.refresh()[0]["nvidia"]) == [81559, None]
     assert host.wait() == 600
     host.put((gpu(0, faults=("nvmlDeviceGetMemoryInfo error 999",)), gpu(1)))
-    assert sizes_of(host.refresh().inventories["nvidia"]) == [81559, 81559]
+    assert sizes_of(host.refresh()[0]["nvidia"]) == [81559, 81559]
     os.remove(host.root / "dev/nvidia1")
     assert sizes_of(host.discover()) == [81559, 81559]
 
@@ -189,8 +190,8 @@ def test_a_failed_memory_query_is_repeated_and_the_previous_value_stays(folder: 
 def test_without_nvml_the_memory_sizes_are_unknown(folder: Path) -> None:
     host = Host(folder, (gpu(0), gpu(1)))
     context = replace(host.context(), nvml="off")
-    done = refresh_links({"nvidia": host.discover()}, lambda: context, host.state)
-    assert sizes_of(done.inventories["nvidia"]) == [None, None]
+    done, _ = refresh_links({"nvidia": host.discover()}, lambda: context, host.state)
+    assert sizes_of(done["nvidia"]) == [None, None]
     assert host.calls == []
 
 
@@ -200,7 +201,7 @@ def test_a_file_of_another_schema_is_ignored_and_replaced(folder: Path) -> None:
     file = Path(host.state) / KNOWN_LINKS.name
     document = json.loads(file.read_text())
     file.write_text(json.dumps({**document, "schema": 2}))
-    assert sizes_of(host.refresh().inventories["nvidia"]) == [81559] * 4
+    assert sizes_of(host.refresh()[0]["nvidia"]) == [81559] * 4
     assert json.loads(file.read_text())["schema"] == 1
 
 
@@ -209,22 +210,22 @@ def test_a_suspended_gpu_is_not_resumed(folder: Path) -> None:
     power = host.root / f"sys/bus/pci/devices/{address(1)}/power/runtime_status"
     power.parent.mkdir()
     power.write_text("suspended\n")
-    assert links_of(host.refresh().inventories["nvidia"]) == [[]] * 4
+    assert links_of(host.refresh()[0]["nvidia"]) == [[]] * 4
     assert host.calls == []
     power.write_text("active\n")
-    assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
+    assert links_of(host.refresh()[0]["nvidia"]) == [[("", 12)]] * 4
 
 
 def test_an_incomplete_result_is_queried_again_after_the_interval(folder: Path) -> None:
     """At boot the fabric manager starts after the daemon."""
     host = Host(folder, tuple(switched(number, 4, 12, reached=False) for number in range(4)))
-    assert links_of(host.refresh().inventories["nvidia"]) == [[]] * 4
+    assert links_of(host.refresh()[0]["nvidia"]) == [[]] * 4
     host.put(four())
     assert host.calls != []
     host.refresh()
     assert host.calls == []
     assert host.wait() == 600
-    assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
+    assert links_of(host.refresh()[0]["nvidia"]) == [[("", 12)]] * 4
     assert host.wait() == 0
 
 
@@ -232,17 +233,17 @@ def test_links_that_are_down_are_queried_at_growing_intervals(folder: Path) -> N
     """Links are down until the fabric manager trains them, and stay down without a bridge between cards."""
     host = Host(folder, (linked(0, -1, -1), linked(1, -1, -1)))
     for expected in (600, 1200, 2400):
-        assert links_of(host.refresh().inventories["nvidia"]) == [[], []]
+        assert links_of(host.refresh()[0]["nvidia"]) == [[], []]
         assert host.calls != []
         host.refresh()
         assert host.calls == []
         assert host.wait() == expected
     host.put((linked(0, 1, -1), linked(1, 0, -1)))
-    assert links_of(host.refresh().inventories["nvidia"]) == [[(address(1), 1)], [(address(0), 1)]]
+    assert links_of(host.refresh()[0]["nvidia"]) == [[(address(1), 1)], [(address(0), 1)]]
     # One of two links is up. The other link comes up later.
     assert host.wait() == 4800
     host.put((linked(0, 1, 1), linked(1, 0, 0)))
-    assert links_of(host.refresh().inventories["nvidia"]) == [[(address(1), 2)], [(address(0), 2)]]
+    assert links_of(host.refresh()[0]["nvidia"]) == [[(address(1), 2)], [(address(0), 2)]]
     assert host.wait() == 0
 
 
@@ -255,7 +256,7 @@ def test_the_result_stays_if_nvml_fails_later_and_nvml_is_queried_daily(
     waits = []
     for _ in range(9):
         waits.append(host.wait())
-        assert links_of(host.refresh().inventories["nvidia"]) == [[(address(1), 1)], [(address(0), 1)]]
+        assert links_of(host.refresh()[0]["nvidia"]) == [[(address(1), 1)], [(address(0), 1)]]
     assert waits[-2:] == [76_800, 86_400]
 
 
@@ -292,21 +293,21 @@ def test_a_gpu_that_becomes_partitioned_or_whole_is_queried_again(folder: Path) 
 def test_a_library_that_fails_is_not_queried_in_every_cycle(folder: Path) -> None:
     host = Host(folder, four())
     host.put(four(), "nvmlInitWithFlags error 18")
-    done = host.refresh()
-    assert links_of(done.inventories["nvidia"]) == [[]] * 4
-    assert all(gpu.usable for gpu in done.inventories["nvidia"].accelerators)
+    done, _ = host.refresh()
+    assert links_of(done["nvidia"]) == [[]] * 4
+    assert all(gpu.usable for gpu in done["nvidia"].accelerators)
     assert host.calls == ["load"]
     host.put(four())
-    assert links_of(host.refresh().inventories["nvidia"]) == [[]] * 4
+    assert links_of(host.refresh()[0]["nvidia"]) == [[]] * 4
     assert host.calls == []
 
 
 def test_links_that_cannot_be_stored_are_a_finding(folder: Path) -> None:
     host = Host(folder, four())
     Path(host.state).write_text("no folder")
-    done = host.refresh()
-    assert [finding.path for finding in done.findings] == [f"{host.state}/{KNOWN_LINKS.name}"]
-    assert links_of(done.inventories["nvidia"]) == [[("", 12)]] * 4
+    done, findings = host.refresh()
+    assert [finding.path for finding in findings] == [f"{host.state}/{KNOWN_LINKS.name}"]
+    assert links_of(done["nvidia"]) == [[("", 12)]] * 4
 
 
 @pytest.mark.parametrize(
@@ -318,7 +319,7 @@ def test_a_damaged_file_of_links_is_ignored(folder: Path, content: bytes) -> Non
     file = Path(host.state) / KNOWN_LINKS.name
     file.write_bytes(content)
     assert links_of(host.discover()) == [[]] * 4
-    assert links_of(host.refresh().inventories["nvidia"]) == [[("", 12)]] * 4
+    assert links_of(host.refresh()[0]["nvidia"]) == [[("", 12)]] * 4
     assert KNOWN_LINKS.read(host.state, Root(str(host.root))) != ()
 
 

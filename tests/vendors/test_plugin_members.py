@@ -282,18 +282,18 @@ def test_a_defect_of_the_labels_is_one_finding_and_affects_no_other_vendor(
 
 def test_links_of_another_packages_devices_are_added_and_kept(packages: Path, tmp_path: Path) -> None:
     add(packages, **MEMBERS)
-    linked = links.refresh_links({"added": found()["added"]}, lambda: places(tmp_path))
-    assert linked.findings == ()
-    first, _ = linked.inventories["added"].accelerators
+    linked, findings = links.refresh_links({"added": found()["added"]}, lambda: places(tmp_path))
+    assert findings == ()
+    first, _ = linked["added"].accelerators
     assert [(link.peer, link.technology, link.count) for link in first.links] == [(SECOND, "addedlink", 2)]
 
 
 @pytest.mark.parametrize("read", [*DEFECTS, f"lambda *_: (({LINK.replace('addedlink', 'A B')},), True)"])
 def test_a_defect_of_the_links_is_one_finding(packages: Path, tmp_path: Path, read: str) -> None:
     add(packages, LINKS=f"VendorLinks(min_gpus=1, read={read})")
-    linked = links.refresh_links(found(), lambda: places(tmp_path))
-    assert [(one.rule, one.path) for one in linked.findings] == [("vendor-defect", "added")]
-    assert linked.inventories == found()
+    linked, findings = links.refresh_links(found(), lambda: places(tmp_path))
+    assert [(one.rule, one.path) for one in findings] == [("vendor-defect", "added")]
+    assert linked == found()
 
 
 @pytest.mark.parametrize("read", [*DEFECTS, "lambda *_: 'newest'"])

@@ -85,7 +85,7 @@ def _inventories(
         report.print_note(f"{problem}; reading the host instead", arguments)
     context = discovery_options.context(arguments, host, settings)
     inventories = discovery_options.usable_inventories(arguments, settings, context)
-    return links.refresh_links(links.with_known_links(inventories, context), lambda: context).inventories
+    return links.refresh_links(links.with_known_links(inventories, context), lambda: context)[0]
 
 
 def _document(found: Matrix) -> dict[str, Any]:

@@ -113,8 +113,10 @@ class Reconciler:
         scanned = scan(setup.directories, cache=self._spec_cache)
         obstacles = (*unresolved(scanned, updates.names), *errors(unread))
         found_before = (*obstacles, *observed.all_findings(), *updates.findings, *unread)
-        linked = links.refresh_links(found.inventories, lambda: setup.context(host), setup.state_dir)
-        with_cuda, failures = self._cuda.refreshed(linked.inventories, lambda: setup.context(host))
+        linked, unread_links = links.refresh_links(
+            found.inventories, lambda: setup.context(host), setup.state_dir
+        )
+        with_cuda, failures = self._cuda.refreshed(linked, lambda: setup.context(host))
         inventories = self._tracker.with_links(with_cuda)
         self._settle_timer.remember(statuses, assessed.inventories)
         awaits_change = any(status.awaits_change for status in statuses.values())
@@ -128,7 +130,7 @@ class Reconciler:
             devices=len(healths),
             unhealthy=healths.count("unhealthy"),
             is_bare=discovery.is_bare(found.inventories, found.failures, host),
-            findings=tuple(dict.fromkeys((*found_before, *linked.findings, *failures))),
+            findings=tuple(dict.fromkeys((*found_before, *unread_links, *failures))),
             obstacles=obstacles,
             error=updates.errors[0] if updates.errors else "",
         )

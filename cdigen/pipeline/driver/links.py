@@ -8,7 +8,6 @@ from __future__ import annotations
 import time
 
 from cdigen.model.saved import KnownLinks, find_known, gpu_identities, merge_answers, with_links
-from cdigen.value import frozen
 from cdigen.vendors import registry
 from cdigen.vendors.kernel.modules import load_of
 
@@ -37,18 +36,10 @@ def with_known_links(inventories: Mapping[str, Inventory], context: DiscoveryCon
     return found
 
 
-@frozen
-class RefreshedInventories:
-    """The inventories with their links, and findings on failures to read or store the links."""
-
-    inventories: dict[str, Inventory]
-    findings: tuple[Finding, ...] = ()
-
-
 def refresh_links(
     inventories: Mapping[str, Inventory], where: Callable[[], DiscoveryContext], state_dir: str = ""
-) -> RefreshedInventories:
-    """Return INVENTORIES with links and memory sizes, after queries for missing results.
+) -> tuple[dict[str, Inventory], tuple[Finding, ...]]:
+    """Return INVENTORIES with links and memory sizes, after queries for missing results, and the failures.
 
     The function stores new results in STATE_DIR. The argument WHERE is a function that returns the context of
     the host. On hosts without GPUs, it is not called.
@@ -59,7 +50,7 @@ def refresh_links(
     """
     linkable = _linkable(inventories)
     if not linkable:
-        return RefreshedInventories(inventories=dict(inventories))
+        return dict(inventories), ()
     context, found = where(), dict(inventories)
     results: dict[str, KnownLinks] = {}
     failures: list[Finding] = []
@@ -68,7 +59,7 @@ def refresh_links(
             if (known := _query(found[vendor], context, source)) is not None:
                 results[vendor] = known
                 found[vendor] = with_links(found[vendor], known)
-    return RefreshedInventories(inventories=found, findings=(*failures, *_save(results, context, state_dir)))
+    return found, (*failures, *_save(results, context, state_dir))
 
 
 def _query(inventory: Inventory, context: DiscoveryContext, source: VendorLinks) -> KnownLinks | None:
@@ -80,8 +71,7 @@ def _query(inventory: Inventory, context: DiscoveryContext, source: VendorLinks)
         not before.requery_after_s or 0 <= now_s - before.queried_s < before.requery_after_s
     ):
         return None
-    result = source.read(context, inventory)
-    if result is None:
+    if (result := source.read(context, inventory)) is None:
         return None
     gpus, is_complete = result
     return KnownLinks(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 
 def linked(root: Path, *gpus: AmdGpu) -> Inventory:
     """Return the inventory, with links, of the host at ROOT. If there are GPUS, write the host first."""
-    return refresh_links({"amd": discover(root, *gpus)}, lambda: places(root)).inventories["amd"]
+    return refresh_links({"amd": discover(root, *gpus)}, lambda: places(root))[0]["amd"]
 
 
 def hive(root: Path, gpus: tuple[AmdGpu, ...], count: int = 1, *, hops: int = 1) -> tuple[AmdGpu, ...]:
