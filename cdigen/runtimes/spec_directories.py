@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from cdigen.host.root import reason, shown
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.users import may_list
-from cdigen.store.descriptors import closing
+from cdigen.store.failures import closing
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False

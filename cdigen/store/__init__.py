@@ -8,5 +8,5 @@ Only ``specs.publish`` writes specs into a directory. ``views.publishing`` makes
 - ``state``: the record of the spec files that cdigen wrote. cdigen does not change the content of foreign
   files;
 - ``snapshot``: a file at one moment; ``ownership``: the owner, mode and labels of a replaced file;
-- ``failures``: errors of the operating system, with a hint; ``descriptors``: a descriptor that is closed.
+- ``failures``: errors of the operating system, with a hint, and a descriptor that is closed.
 """

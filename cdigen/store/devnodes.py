@@ -16,9 +16,8 @@ from contextlib import contextmanager, suppress
 from cdigen.host.devnodes import kind_name, removal
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store.descriptors import closing
 from cdigen.store.directory import open_existing, open_owned, require_owned
-from cdigen.store.failures import store_error, store_errors
+from cdigen.store.failures import closing, store_error, store_errors
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

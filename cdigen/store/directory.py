@@ -16,8 +16,7 @@ from cdigen.host.root import shown
 from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import pathwalk
-from cdigen.store.descriptors import closing
-from cdigen.store.failures import store_error, store_errors
+from cdigen.store.failures import closing, store_error, store_errors
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

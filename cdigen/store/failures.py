@@ -1,4 +1,4 @@
-"""Convert an OSError to a StoreError with a hint: ``store_error``, and ``store_errors`` for a block."""
+"""Convert an OSError to a StoreError with a hint (``store_errors``), and close descriptors (``closing``)."""
 
 from __future__ import annotations
 
@@ -47,3 +47,12 @@ def store_errors(what: str, path: str, *, is_chosen: bool = False) -> Iterator[N
         yield
     except OSError as error:
         raise store_error(what, path, error, is_chosen=is_chosen) from error
+
+
+@contextmanager
+def closing(fd: int) -> Iterator[int]:
+    """Yield the open descriptor FD, and close FD at the end of the block."""
+    try:
+        yield fd
+    finally:
+        os.close(fd)

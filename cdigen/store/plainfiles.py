@@ -9,9 +9,8 @@ from contextlib import contextmanager, suppress
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
 from cdigen.store import pathwalk, tempfiles
-from cdigen.store.descriptors import closing
 from cdigen.store.directory import Directory, explain_blocked, reopen
-from cdigen.store.failures import store_error, store_errors
+from cdigen.store.failures import closing, store_error, store_errors
 from cdigen.store.ownership import copy_ownership, status_of
 
 TYPE_CHECKING = False

@@ -7,8 +7,7 @@ import stat
 from contextlib import suppress
 
 from cdigen.host.root import shown
-from cdigen.store.descriptors import closing
-from cdigen.store.failures import store_errors
+from cdigen.store.failures import closing, store_errors
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

@@ -17,8 +17,7 @@ from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import StoreError
-from cdigen.store.descriptors import closing
-from cdigen.store.failures import store_error, store_errors
+from cdigen.store.failures import closing, store_error, store_errors
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

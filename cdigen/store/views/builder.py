@@ -22,9 +22,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.store import tempfiles
-from cdigen.store.descriptors import closing
 from cdigen.store.directory import Directory
-from cdigen.store.failures import store_error, store_errors
+from cdigen.store.failures import closing, store_error, store_errors
 from cdigen.store.views.folder import FOLDER, view_names
 from cdigen.store.views.sources import unfit
 from cdigen.value import frozen

@@ -18,9 +18,8 @@ from contextlib import contextmanager, suppress
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root
 from cdigen.store import tempfiles
-from cdigen.store.descriptors import closing
 from cdigen.store.directory import Directory
-from cdigen.store.failures import store_errors
+from cdigen.store.failures import closing, store_errors
 from cdigen.store.snapshot import take_snapshot
 from cdigen.value import frozen
 

@@ -18,8 +18,8 @@ from cdigen.host.mountinfo import rows
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import StoreError
-from cdigen.store.descriptors import closing
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
+from cdigen.store.failures import closing
 from cdigen.store.lock import exclusive
 from cdigen.store.snapshot import MAX_BYTES, read_all
 from cdigen.store.tempfiles import fsync_directory, temporary_name
