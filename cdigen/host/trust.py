@@ -152,9 +152,12 @@ def _keeps_entries(mode: int) -> bool:
     return stat.S_ISDIR(mode) and bool(mode & stat.S_ISVTX)
 
 
-def has_access_list(path: str) -> bool:
-    """Return whether PATH has an access list; the group's mode bits limit its entries (acl(5))."""
+def has_access_list(file: int | str) -> bool:
+    """Return whether FILE, a path or a descriptor, has an access list.
+
+    The group bits of the mode are the maximum for all entries of the list (acl(5)).
+    """
     try:
-        return bool(os.getxattr(path, ACCESS_LIST, follow_symlinks=False))
+        return bool(os.getxattr(file, ACCESS_LIST, follow_symlinks=isinstance(file, int)))
     except OSError:
         return False  # no access list, or no support in the file system

@@ -13,7 +13,7 @@ import stat
 from contextlib import ExitStack, contextmanager
 
 from cdigen.host.root import shown
-from cdigen.host.trust import ACCESS_LIST
+from cdigen.host.trust import has_access_list
 from cdigen.model.errors import ConfigError, StoreError
 from cdigen.store import pathwalk
 from cdigen.store.failures import closing, store_error, store_errors
@@ -120,17 +120,9 @@ def writable_by_others(directory: Directory) -> str:
     if status.st_mode & stat.S_IWOTH:
         return "is writable by everyone"
     groups = {0} if os.geteuid() == 0 else {0, os.getegid()}
-    if status.st_mode & stat.S_IWGRP and (status.st_gid not in groups or _has_access_list(directory)):
+    if status.st_mode & stat.S_IWGRP and (status.st_gid not in groups or has_access_list(directory.fd)):
         return "is writable by others (its group, or see getfacl)"
     return ""
-
-
-def _has_access_list(directory: Directory) -> bool:
-    # With an access list, the group bits of the mode are the maximum for all entries of the list (acl(5)).
-    try:
-        return bool(os.getxattr(directory.fd, ACCESS_LIST))
-    except OSError:
-        return False  # the directory has no access list, or the file system does not support access lists
 
 
 @contextmanager

@@ -144,9 +144,7 @@ def _examine(file: ViewFile, root: Root) -> tuple[ViewSource, str]:
 
 def _has_capabilities(file: int | str) -> bool:
     try:
-        if isinstance(file, int):
-            return bool(os.getxattr(file, CAPABILITIES))
-        return bool(os.getxattr(file, CAPABILITIES, follow_symlinks=False))
+        return bool(os.getxattr(file, CAPABILITIES, follow_symlinks=isinstance(file, int)))
     except OSError as error:
         if error.errno in (errno.ENODATA, errno.ENOTSUP):
             return False  # the file has no capabilities, or the file system does not support them
