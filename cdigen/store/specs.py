@@ -15,7 +15,7 @@ from contextlib import ExitStack, nullcontext, suppress
 
 from cdigen.host.root import shown
 from cdigen.model.errors import SpecError, StoreError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import Finding, finding_of
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.store import tempfiles
 from cdigen.store.directory import (
@@ -30,7 +30,7 @@ from cdigen.store.failures import store_errors
 from cdigen.store.lock import exclusive
 from cdigen.store.records import owned_specs
 from cdigen.store.snapshot import NO_FILE, identity, read_all, take_snapshot
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -298,14 +298,6 @@ def _record_last(write: _Write) -> tuple[Finding, ...]:
     try:
         _record(write, (owned_specs.digest(write.content),))
     except StoreError as error:
-        path = write.home.file(owned_specs.STATE_FILE)
-        return (
-            Finding(
-                severity="warning",
-                rule="state-not-written",
-                path=path,
-                message=error.message,
-                hint=error.hint,
-            ),
-        )
+        found = finding_of(error, write.home.file(owned_specs.STATE_FILE))
+        return (replace(found, severity="warning", rule="state-not-written"),)
     return ()
