@@ -50,20 +50,18 @@ def members(
     return value
 
 
-def text(value: object, path: str) -> str:
-    """Return VALUE, a text without control characters."""
-    if not isinstance(value, str):
-        raise InvalidValue(path, "text")
-    if not value.isprintable():
-        raise InvalidValue(path, "free of control characters")
-    return value
-
-
 def string(value: object, path: str) -> str:
     """Return VALUE, a text with any characters, such as the path of a file."""
     if not isinstance(value, str):
         raise InvalidValue(path, "text")
     return value
+
+
+def text(value: object, path: str) -> str:
+    """Return VALUE, a text without control characters."""
+    if not string(value, path).isprintable():
+        raise InvalidValue(path, "free of control characters")
+    return str(value)
 
 
 def whole(least: int, most: int) -> Reader:
@@ -77,10 +75,8 @@ def whole(least: int, most: int) -> Reader:
     return read
 
 
-def number(value: object, path: str) -> int:
-    """Return VALUE, a whole number from 0 to MAX_NUMBER."""
-    found: int = whole(0, MAX_NUMBER)(value, path)
-    return found
+# The reader of a whole number from 0 to MAX_NUMBER.
+number = whole(0, MAX_NUMBER)
 
 
 def seconds(value: object, path: str) -> float:
