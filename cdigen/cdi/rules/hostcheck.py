@@ -13,7 +13,7 @@ from cdigen.model.findings import Finding
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
     from typing import Any
 
     from cdigen.host.root import Root
@@ -34,7 +34,7 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
     checked: dict[str, str | None] = {}
     # Results are cached, because the nodes of a GPU occur once for each name of the GPU and once in "all".
     nodes: dict[tuple[object, ...], str | None] = {}
-    for where, edits in _all_edits(document):
+    for _, where, edits in all_edits(document):
         for position, mount in enumerate(edits.get("mounts", ())):
             path = mount["hostPath"]
             if path not in checked:
@@ -55,11 +55,12 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
     return tuple(findings)
 
 
-def _all_edits(document: dict[str, Any]) -> Iterable[tuple[str, dict[str, Any]]]:
-    if "containerEdits" in document:
-        yield "$.containerEdits", document["containerEdits"]
+def all_edits(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Yield the owner (the kind or a device), the JSON path and the content of all edits in DOCUMENT."""
+    yield document["kind"], "$.containerEdits", document.get("containerEdits") or {}
     for position, device in enumerate(document["devices"]):
-        yield f"$.devices[{position}].containerEdits", device["containerEdits"]
+        owner = f"{document['kind']}={device['name']}"
+        yield owner, f"$.devices[{position}].containerEdits", device["containerEdits"]
 
 
 def _finding(rule: str, path: str, message: str) -> Finding:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import posixpath
 import re
 
+from cdigen.cdi.rules.hostcheck import all_edits
 from cdigen.cdi.rules.rulebook import finding
 from cdigen.value import frozen
 
@@ -156,7 +157,7 @@ def _mounts(document: dict[str, Any]) -> Iterator[_Mount]:
     """Yield the mounts of DOCUMENT without repetitions."""
     kind = document["kind"]
     yielded: set[tuple[str, str]] = set()
-    for owner, where, edits in _edits(document):
+    for owner, where, edits in all_edits(document):
         for position, mount in enumerate(edits.get("mounts") or ()):
             target = posixpath.normpath(mount["containerPath"])
             source = posixpath.normpath(mount["hostPath"])
@@ -170,13 +171,6 @@ def _mounts(document: dict[str, Any]) -> Iterator[_Mount]:
             yield _Mount(
                 kind=kind, owner=owner, path=f"{where}.mounts[{position}]", source=source, target=target
             )
-
-
-def _edits(document: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    yield document["kind"], "$.containerEdits", document.get("containerEdits") or {}
-    for position, device in enumerate(document["devices"]):
-        owner = f"{document['kind']}={device['name']}"
-        yield owner, f"$.devices[{position}].containerEdits", device["containerEdits"]
 
 
 def _above(path: str) -> Iterator[str]:

@@ -34,7 +34,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def document(**edits: object) -> dict[str, object]:
-    return {"devices": [{"name": "0", "containerEdits": edits}]}
+    return {"kind": "nvidia.com/gpu", "devices": [{"name": "0", "containerEdits": edits}]}
 
 
 def problems(root: Path, spec: dict[str, object]) -> list[tuple[str, str, str]]:
