@@ -35,7 +35,6 @@ from cdigen.store.directory import (
 )
 from cdigen.store.failures import store_errors
 from cdigen.store.lock import exclusive
-from cdigen.store.ownership import copy_ownership, status_of
 from cdigen.store.records.config_files import NONE, RecordedFile, read, write
 from cdigen.store.records.owned_specs import digest
 from cdigen.store.snapshot import NO_FILE, take_snapshot
@@ -272,11 +271,11 @@ def _pending_file(host: Root, change: Change) -> Iterator[_PendingFile]:
         if change.after is not None:
             temporary = stack.enter_context(_temporary_folder(host, folder, at))
             tempfiles.sweep(temporary)
-            status = status_of(at, name)
+            status = tempfiles.status_of(at, name)
             mode = stat.S_IMODE(status.st_mode) if status else MODE
             staged = stack.enter_context(tempfiles.staged(temporary, name, change.after, mode=mode))
             if status:
-                copy_ownership(staged.fd, at, name, status)
+                tempfiles.copy_ownership(staged.fd, at, name, status)
             staged_file = (temporary, staged)
         pending_file = _PendingFile(change, at, name, staged_file)
         pending_file.folders = missing

@@ -11,7 +11,6 @@ from cdigen.model.errors import StoreError
 from cdigen.store import pathwalk, tempfiles
 from cdigen.store.directory import Directory, explain_blocked, reopen
 from cdigen.store.failures import closing, store_error, store_errors
-from cdigen.store.ownership import copy_ownership, status_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ def save_file(path: str, content: bytes) -> None:
     ``/dev/stdout``. Raises StoreError if a system call failed, or a rule forbids the write.
     """
     with _found(path, create=True) as (folder, location):
-        status = None if location.is_magic else status_of(folder, location.name)
+        status = None if location.is_magic else tempfiles.status_of(folder, location.name)
         if status is not None:
             _refuse_others(path, status, os.fstat(folder.fd))
         if location.is_magic or (status is not None and not stat.S_ISREG(status.st_mode)):
@@ -41,7 +40,7 @@ def save_file(path: str, content: bytes) -> None:
             return
         with reopen(folder) as at, tempfiles.staged(at, location.name, content) as staged:
             if status is not None:
-                copy_ownership(staged.fd, at, location.name, status)
+                tempfiles.copy_ownership(staged.fd, at, location.name, status)
             tempfiles.rename_into_place(staged, at, location.name)
             tempfiles.fsync_directory(at)
 

@@ -3,7 +3,8 @@
 The temporary name ends in ``.tmp``. No runtime loads files with this suffix. The temporary file is in the
 directory of the final file, because the runtimes do not notice a rename from another directory (docs/cdi.md,
 "Watching"). While a writer runs, it holds an flock on its temporary file. If ``sweep`` can lock a temporary
-file, its writer has ended. This is also true for a writer in another PID namespace.
+file, its writer has ended. This is also true for a writer in another PID namespace. ``copy_ownership`` copies
+the owner, mode, access list and label of the replaced file to the new file.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import stat
 from contextlib import contextmanager, suppress
 
 from cdigen.host.root import shown
+from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import StoreError
 from cdigen.store.failures import closing, store_error, store_errors
 from cdigen.value import frozen
@@ -120,6 +122,35 @@ def temporary_name(name: str) -> str:
     return f".cdigen-{stem}.{os.getpid()}.{os.urandom(4).hex()}.tmp"
 
 
+def status_of(folder: Directory, name: str) -> os.stat_result | None:
+    """Return the status of the file NAME in FOLDER, or None if there is no file.
+
+    Raises StoreError if the status cannot be read.
+    """
+    with store_errors("cannot examine", folder.file(name)), suppress(FileNotFoundError):
+        return os.stat(name, dir_fd=folder.fd, follow_symlinks=False)
+    return None
+
+
+def copy_ownership(fd: int, folder: Directory, name: str, status: os.stat_result) -> None:
+    """Copy the owner, mode, access list and security label of the old file to the new file FD.
+
+    The old file is NAME in FOLDER, with the status STATUS. Raises StoreError if a system call failed.
+    """
+    # The path uses the descriptor of the folder, because another process can replace the folder at its path.
+    path = f"/proc/self/fd/{folder.fd}/{name}"
+    with store_errors("cannot copy the owner and the mode of", folder.file(name)):
+        os.fchown(fd, status.st_uid, status.st_gid)
+        os.fchmod(fd, stat.S_IMODE(status.st_mode) & 0o777)
+        for attribute in _attributes(path):
+            value = os.getxattr(path, attribute, follow_symlinks=False)
+            # The copy of the access list must succeed. If a label cannot be copied, the new file keeps its
+            # default label.
+            with suppress(*() if attribute == ACCESS_LIST else (OSError,)):
+                os.setxattr(fd, attribute, value)
+        os.fsync(fd)
+
+
 def _create(directory: Directory, name: str) -> tuple[int, str]:
     for _ in range(_ATTEMPTS):
         temporary = temporary_name(name)
@@ -167,3 +198,10 @@ def _remove(directory: Directory, name: str) -> None:
         if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             os.unlink(name, dir_fd=directory.fd)
+
+
+def _attributes(path: str) -> list[str]:
+    try:
+        return os.listxattr(path, follow_symlinks=False)
+    except OSError:
+        return []  # the file system has no attributes
