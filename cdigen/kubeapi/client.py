@@ -1,23 +1,28 @@
-"""``Client`` sends calls to the API server. The class is thread-safe and reuses its connections."""
+"""``Client`` sends calls to the API server. The class is thread-safe and reuses its connections.
+
+Each time limit is for a whole reply. The timeouts of the standard library are for each read. A server that
+sends a byte per second would never exceed such a timeout.
+"""
 
 from __future__ import annotations
 
 import http.client
+import io
 import json
+import socket
 import threading
 import time
 from contextlib import suppress
 
 from cdigen.kubeapi.calls import UNKNOWN, Call, Reply
-from cdigen.kubeapi.connection import connect, send_request
 from cdigen.kubeapi.credentials import TokenFile
 from cdigen.model.errors import ConfigError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
 
-    from cdigen.kubeapi.connection import ResponseBody
     from cdigen.kubeapi.credentials import ApiServerConfig
 
 TIMEOUT_S = 10.0
@@ -30,6 +35,8 @@ _CHUNK = 1 << 16
 _IDLE_S = 60.0
 _MAX_IDLE = 8
 _MAX_WAIT_S = 2.0
+# If a server disappears, the kernel detects this after a minute (tcp(7)).
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 
 
 class Client:
@@ -68,7 +75,7 @@ class Client:
         refuses the request. The iterator raises OSError or HTTPException if the connection breaks.
         """
         try:
-            connection = connect(self._server, self._timeout_s)
+            connection = _connect(self._server, self._timeout_s)
         except (OSError, ValueError):
             self._reload()
             raise
@@ -103,7 +110,7 @@ class Client:
     def _send_once(self, call: Call) -> tuple[Reply, float]:
         """Send CALL; return the reply, and the time in seconds to wait before the next call."""
         try:
-            connection = self._idle_connection() or connect(self._server, self._timeout_s)
+            connection = self._idle_connection() or _connect(self._server, self._timeout_s)
         except (OSError, ValueError) as error:
             self._reload()  # the server may have another address or CA now
             return self._unknown(error), 0.0
@@ -117,13 +124,20 @@ class Client:
         self._keep(connection)
         return reply, wait_s
 
-    def _send_on(self, connection: http.client.HTTPConnection, call: Call) -> ResponseBody:
+    def _send_on(self, connection: http.client.HTTPConnection, call: Call) -> _ResponseBody:
+        """Send CALL on CONNECTION, and return the response after the headers have arrived.
+
+        Raise OSError or HTTPException if there is no response. The connection is then unusable.
+        """
         token = self._server.token()
         authorization = {"Authorization": f"Bearer {token}"} if token else {}
         headers = {"Accept": call.accept, "Content-Type": call.content_type, **authorization}
         headers["User-Agent"] = "cdigen"
-        timeout_s = self._page_timeout_s if call.is_raw else self._timeout_s
-        return send_request(connection, call, headers, prefix=self._server.prefix, timeout_s=timeout_s)
+        connection.sock.settimeout(self._page_timeout_s if call.is_raw else self._timeout_s)
+        content = None if call.body is None else json.dumps(call.body)
+        connection.request(call.method, self._server.prefix + call.path, content, headers)
+        answer: Any = connection.getresponse()
+        return answer  # type: ignore[no-any-return]  # response_class
 
     def _unknown(self, error: Exception) -> Reply:
         address = f"{self._server.host}:{self._server.port}"
@@ -156,7 +170,7 @@ class ApiStatusError(Exception):
 
 
 def _lines(
-    connection: http.client.HTTPConnection, answer: ResponseBody, idle_timeout_s: float
+    connection: http.client.HTTPConnection, answer: _ResponseBody, idle_timeout_s: float
 ) -> Iterator[bytes]:
     try:
         answer.set_deadline(time.monotonic() + idle_timeout_s)
@@ -168,7 +182,7 @@ def _lines(
         connection.close()
 
 
-def _content(answer: ResponseBody) -> bytes:
+def _content(answer: _ResponseBody) -> bytes:
     content = bytearray()
     while part := answer.read1(_CHUNK):
         content += part
@@ -197,3 +211,66 @@ def _reply(status: int, content: bytes, *, is_raw: bool = False) -> Reply:
 
 def _seconds(text: str | None) -> float:
     return float(text) if text and text.isdecimal() and len(text) < 6 else 1.0
+
+
+class _ResponseBody(http.client.HTTPResponse):
+    """A response that must arrive before a deadline (time.monotonic); see ``set_deadline``."""
+
+    def __init__(self, sock: socket.socket, *rest: Any, **more: Any) -> None:
+        self._parts = _Parts(sock)
+        super().__init__(self, *rest, **more)  # type: ignore[arg-type]  # the base class only calls ``makefile``
+
+    def makefile(self, _mode: str) -> io.BufferedReader:
+        """Return the reader of the response."""
+        return io.BufferedReader(self._parts)
+
+    def set_deadline(self, until_s: float) -> None:
+        """Set the deadline of all later reads to UNTIL_S."""
+        self._parts.until_s = until_s
+
+
+class _Parts(io.RawIOBase):
+    """Reads from SOCK until ``until_s``; later reads raise TimeoutError."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        super().__init__()
+        self._sock = sock
+        # This object keeps the descriptor open, because the connection may be closed before the last read.
+        self._raw = sock.makefile("rb", buffering=0)
+        self.until_s = time.monotonic() + (sock.gettimeout() or 0.0)
+
+    def readable(self) -> bool:
+        """Return True, because the stream is readable."""
+        return True
+
+    def readinto(self, buffer: Any) -> int | None:
+        """Read into BUFFER; return the number of bytes."""
+        left_s = self.until_s - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError("the response takes too long")
+        self._sock.settimeout(left_s)
+        return self._raw.readinto(buffer)
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._raw.close()
+        super().close()
+
+
+def _connect(server: ApiServerConfig, timeout_s: float) -> http.client.HTTPConnection:
+    """Return a new connection to SERVER, or raise OSError or ValueError; TIMEOUT_S is for each step."""
+    connection = http.client.HTTPConnection(server.host, server.port, timeout=timeout_s)
+    connection.auto_open = 0  # the base class would open a connection without TLS
+    connection.response_class = _ResponseBody
+    connection.connect()
+    try:
+        connection.sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, number in _KEEPALIVE.items():
+            connection.sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
+        if server.tls is not None:
+            name = server.tls_name or server.host
+            connection.sock = server.tls().wrap_socket(connection.sock, server_hostname=name)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
