@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from prometheus_client.metrics_core import Metric
 
-    from cdigen.kubelet.gpu_memory.state import GpuMemoryState
+    from cdigen.kubelet.gpu_memory.node_writer import GpuMemoryState
     from cdigen.kubelet.status import KubeletPluginStatus
     from cdigen.service.durations import DurationCounts
 

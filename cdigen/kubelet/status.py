@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.kubelet.allocation.journal_entries import Allocation, AllocationEntry
-    from cdigen.kubelet.gpu_memory.state import GpuMemoryState
+    from cdigen.kubelet.gpu_memory.node_writer import GpuMemoryState
     from cdigen.kubelet.labels.label_file import LabelState
     from cdigen.kubelet.pods import PodDevices
     from cdigen.kubelet.resources.model import Resource, Unit

@@ -17,7 +17,7 @@ from cdigen.doctor.kubernetes.gpu_memory import RIGHTS, probe
 from cdigen.gpushare.names import GPUS
 from cdigen.kubeapi.calls import Reply
 from cdigen.kubeapi.credentials import from_kubeconfig
-from cdigen.kubelet.gpu_memory.state import GpuMemoryState
+from cdigen.kubelet.gpu_memory.node_writer import GpuMemoryState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,7 +11,7 @@ from cdigen.config import RULE
 from cdigen.kubelet.allocation.container_response import AllocationRefusal, ContainerResponse
 from cdigen.kubelet.allocation.journal import AllocationJournal
 from cdigen.kubelet.allocation.journal_entries import MAX_JOURNAL, Allocation
-from cdigen.kubelet.gpu_memory.state import GpuMemoryState
+from cdigen.kubelet.gpu_memory.node_writer import GpuMemoryState
 from cdigen.kubelet.labels.label_file import LabelState
 from cdigen.kubelet.metrics import MAX_POD_SERIES, render
 from cdigen.kubelet.pods import PodDevices

@@ -23,7 +23,7 @@ from cdigen.extender import metrics as extender
 from cdigen.kubelet import metrics as kubelet
 from cdigen.kubelet.allocation import container_response
 from cdigen.kubelet.allocation.journal import AllocationJournal
-from cdigen.kubelet.gpu_memory.state import GpuMemoryState
+from cdigen.kubelet.gpu_memory.node_writer import GpuMemoryState
 from cdigen.model.profile import DEFAULT
 from cdigen.model.stats import DeviceStats
 from cdigen.nri import metrics as nri

@@ -23,8 +23,7 @@ from cdigen.kubelet.gpu_memory.assign import (
     read_reservations,
 )
 from cdigen.kubelet.gpu_memory.node_pods import NodePods
-from cdigen.kubelet.gpu_memory.node_writer import NodeWriter
-from cdigen.kubelet.gpu_memory.state import OUTCOMES, GpuMemoryState
+from cdigen.kubelet.gpu_memory.node_writer import OUTCOMES, GpuMemoryState, NodeWriter
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False

@@ -1,28 +1,72 @@
-"""``NodeWriter`` writes the annotation and GPU count of the Node, and corrects reservations."""
+"""``NodeWriter`` writes the annotation and GPU count of the Node, and corrects reservations.
+
+``update_node`` is a generator of requests to the API server. Both values of the Node are written through the
+subresource ``status``, which cannot change taints or the specification. The kubelet sets the GPU count to
+zero when the kubelet starts (kubernetes, pkg/kubelet/kubelet_node_status.go, reconcileExtendedResource). A
+Node may also be deleted and created again. So the Node is read before each write.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
+from types import MappingProxyType
+from urllib.parse import quote
 
+from cdigen.gpushare import names
+from cdigen.gpushare.nodes import NodeGpu, node_annotation
+from cdigen.gpushare.quantity import parse_quantity
+from cdigen.kubeapi.calls import MERGE, Call, Reply
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, mismatch, repair
-from cdigen.kubelet.gpu_memory.node_status import NodeUpdateError, update_node
-from cdigen.kubelet.gpu_memory.state import GpuMemoryState
 from cdigen.model.times.backoff import Backoff
-from cdigen.value import replace
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator, Mapping
+    from typing import Any
 
     from cdigen.gpushare.names import Resources
     from cdigen.kubeapi.client import Client
     from cdigen.kubelet.gpu_memory.node_pods import NodePods
+    from cdigen.kubelet.resources.memory import AdvertisedMemory
 
 # The delay before a repair, because the kubelet must store its response first.
 _REPAIR_AFTER_S = 1.0
 _REPAIR_EVERY_S = 60.0
 _BACKOFF = Backoff(first_s=5.0, most_s=_REPAIR_EVERY_S)
+# The outcomes of requests. as_reserved: the units were allocated as reserved. moved: the reservation of one
+# pod was moved first. exchanged: the reservations of several pods were exchanged first. refused: no units
+# were allocated.
+OUTCOMES = ("as_reserved", "moved", "exchanged", "refused")
+_NONE: Mapping[str, int] = MappingProxyType(dict.fromkeys(OUTCOMES, 0))
+
+
+@frozen
+class GpuMemoryState:
+    """The state of GPU memory sharing on the node ``node``.
+
+    ``problem`` is the reason why the pod of a request cannot be identified. ``node_problem`` is the reason
+    why the Node object is not up to date. ``reservation_problem`` is the reason why reservations do not match
+    containers. Each reason is "" if there is no problem. ``pods`` is the number of pods that request memory.
+    ``served`` is the number of containers in these pods that have their units according to cdigen.
+    ``waiting`` is the number of containers without units. ``outcomes`` counts requests by outcome.
+    ``repaired`` counts the pods whose reservations were corrected afterwards.
+    """
+
+    node: str
+    problem: str = ""
+    node_problem: str = ""
+    reservation_problem: str = ""
+    pods: int = 0
+    served: int = 0
+    waiting: int = 0
+    outcomes: Mapping[str, int] = _NONE
+    repaired: int = 0
+
+
+class NodeUpdateError(Exception):
+    """The Node object is not up to date; the text is the reason."""
 
 
 class NodeWriter:
@@ -117,3 +161,53 @@ class NodeWriter:
         ):
             if now and now != was:
                 self._log(now)
+
+
+def update_node(
+    node: str, offer: AdvertisedMemory | None, resources: Resources
+) -> Generator[Call, Reply, str]:
+    """Write the annotation and the GPU count of OFFER to NODE, and return the Node's UID.
+
+    If OFFER is None, the annotation and the GPU count are removed. If the Node is up to date, nothing is
+    written. Raise ``NodeUpdateError`` if the API server refuses a request.
+    """
+    path = f"/api/v1/nodes/{quote(node, safe='')}"
+    found = yield Call(method="GET", path=path)
+    if found.status == 404:
+        raise NodeUpdateError(f"the API server has no node {node}: set its name with --node-name")
+    body = _body(found, "GET", path)
+    gpus = [
+        NodeGpu(index=gpu.index, units=gpu.units, uuid=gpu.uuid, is_healthy=gpu.is_healthy)
+        for gpu in (offer.gpus if offer else ())
+    ]
+    text, count = (node_annotation(gpus), len(gpus)) if gpus else (None, None)
+    metadata, status = (_members(body.get(key)) for key in ("metadata", "status"))
+    change: dict[str, object] = {}
+    if _members(metadata.get("annotations")).get(names.GPUS) != text:
+        change["metadata"] = {"annotations": {names.GPUS: text}}
+    parts = ("capacity", "allocatable")
+    if any(_count(_members(status.get(part)), resources.count) != count for part in parts):
+        counts = {resources.count: None if count is None else str(count)}
+        change["status"] = dict.fromkeys(parts, counts)
+    if change:
+        path = f"{path}/status"
+        _body((yield Call(method="PATCH", path=path, body=change, content_type=MERGE)), "PATCH", path)
+    return str(metadata.get("uid") or "")
+
+
+def _body(reply: Reply, method: str, path: str) -> Any:
+    if not reply.is_done:
+        raise NodeUpdateError(f"the API server refused {method} {path}: {reply.text}")
+    return reply.body
+
+
+def _members(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _count(values: dict[str, Any], name: str) -> int | None:
+    """Return the number NAME of VALUES. None means that NAME is missing. -1 means an invalid number."""
+    try:
+        return parse_quantity(values[name]) if name in values else None
+    except ValueError:
+        return -1

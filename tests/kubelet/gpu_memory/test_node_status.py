@@ -13,7 +13,7 @@ from support.kubernetes.gpu_memory_pods import COUNT, MEMORY, RESOURCES, node_ob
 from cdigen.gpushare.names import GPUS
 from cdigen.gpushare.nodes import read_node
 from cdigen.kubeapi.calls import UNKNOWN, Call, Reply
-from cdigen.kubelet.gpu_memory.node_status import NodeUpdateError, update_node
+from cdigen.kubelet.gpu_memory.node_writer import NodeUpdateError, update_node
 from cdigen.value import replace
 
 if TYPE_CHECKING:
