@@ -24,7 +24,7 @@ from support.waiting import until
 
 from cdigen import __version__
 from cdigen.kubeapi.credentials import from_kubeconfig
-from cdigen.kubelet.labels.feature_file import content
+from cdigen.kubelet.labels.label_file import content
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

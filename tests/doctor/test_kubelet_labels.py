@@ -9,8 +9,7 @@ import pytest
 from support.doctor.kubernetes_host import registered
 from support.kubelet.nfd_worker import FOLDER
 
-from cdigen.kubelet.labels.feature_file import content
-from cdigen.kubelet.labels.label_file import LabelState
+from cdigen.kubelet.labels.label_file import LabelState, content
 
 if TYPE_CHECKING:
     from support.doctor.kubernetes_host import KubeNode

@@ -22,7 +22,7 @@ from cdigen.config import Settings
 from cdigen.health import marks, state_file
 from cdigen.host.mountinfo import rows
 from cdigen.host.root import reason, shown
-from cdigen.kubelet.labels import feature_file
+from cdigen.kubelet.labels import label_file
 from cdigen.model.errors import CdigenError
 from cdigen.store import lock, tempfiles
 from cdigen.store.configfiles import FOLDER
@@ -161,8 +161,8 @@ def _remove_labels(path: str) -> None:
         with open_existing(os.path.dirname(path), what="the folder") as directory:
             if directory is None:
                 return
-            content = take_snapshot(directory, os.path.basename(path), limit=feature_file.MAX_BYTES).content
-            if content is not None and feature_file.is_ours(content):
+            content = take_snapshot(directory, os.path.basename(path), limit=label_file.MAX_BYTES).content
+            if content is not None and label_file.is_ours(content):
                 os.unlink(os.path.basename(path), dir_fd=directory.fd)
     except (CdigenError, OSError) as error:
         _note(f"{shown(path)} stays: {reason(error)}")

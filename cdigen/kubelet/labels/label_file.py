@@ -1,12 +1,17 @@
-"""``LabelFile`` writes the file of node labels and keeps it up to date."""
+"""``LabelFile`` writes the file of node labels for Node Feature Discovery (NFD) and keeps it up to date.
+
+NFD's customization guide, "Local feature source", describes the format. Lines ``name=value`` become labels of
+the node until the time in ``# +expiry-time=``. NFD ignores a file of more than 64 KiB, and a file whose name
+begins with a dot.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from datetime import UTC, datetime
 
 from cdigen.host.root import shown
-from cdigen.kubelet.labels import feature_file
 from cdigen.model.errors import StoreError
 from cdigen.store import tempfiles
 from cdigen.store.directory import open_existing
@@ -20,6 +25,14 @@ if TYPE_CHECKING:
     from cdigen.store.directory import Directory
     from cdigen.vendors.labels import Label
 
+FOLDER = "/etc/kubernetes/node-feature-discovery/features.d"
+MAX_BYTES = 64 << 10
+# This number of the longest labels fits into MAX_BYTES. 16 GPUs that differ in every property have 200
+# labels.
+MAX_LABELS = 400
+# The first line marks a file of cdigen.
+_MARK = "# Written by cdigen kubelet, which replaces it at every change:"
+_HEAD = f"{_MARK} 'kubelet: {{labels}}' in its configuration.\n"
 # Labels exist for at most this time after the end of this process, so a restart removes no labels. NFD reads
 # the file once a minute.
 LASTS_S = 900
@@ -28,7 +41,7 @@ RENEW_S = 600
 # The interval of attempts after an error. No event occurs when a full disk has space again.
 _AGAIN_S = 5.0
 _WHAT = "the folder of node labels"
-_OWN = f"set 'kubelet: {{labels}}' to a file of cdigen, such as {feature_file.FOLDER}/cdigen"
+_OWN = f"set 'kubelet: {{labels}}' to a file of cdigen, such as {FOLDER}/cdigen"
 WRITTEN, WAITING, FAILED = "written", "waiting", "failed"
 
 
@@ -50,7 +63,7 @@ class LabelState:
 
 
 class LabelFile:
-    """Writes labels to a file for Node Feature Discovery (NFD).
+    """Writes labels to a file for NFD.
 
     LOG is called after changes, with a level (``info``, ``warning``), a message and a hint. A file of another
     program stays unchanged. A missing folder is not made, because NFD makes the folder. CLOCK returns the
@@ -86,7 +99,7 @@ class LabelFile:
                 return LabelState(file=path, state=WAITING, reason=reason)
             kept, left_out = before.labels, before.left_out
         else:
-            kept = feature_file.bounded(labels)
+            kept = bounded(labels)
             left_out = len(labels) - len(kept)
         if before is None or not self._is_current(before, kept):
             self._state = self._write(path, kept, left_out)
@@ -129,7 +142,7 @@ class LabelFile:
                     return _waiting(state)
                 _require_ours(directory, name)
                 tempfiles.sweep(directory)
-                tempfiles.replace_file(directory, name, feature_file.content(labels, expires_s))
+                tempfiles.replace_file(directory, name, content(labels, expires_s))
                 self._identity = identity(directory, name)
         except StoreError as error:
             return _failed(state, error.message, error.hint)
@@ -161,8 +174,8 @@ class LabelFile:
 
 def _require_ours(directory: Directory, name: str) -> None:
     """Raise StoreError if NAME in DIRECTORY exists but is not a file of cdigen."""
-    found = take_snapshot(directory, name, limit=feature_file.MAX_BYTES)
-    if found == NO_FILE or (found.content is not None and feature_file.is_ours(found.content)):
+    found = take_snapshot(directory, name, limit=MAX_BYTES)
+    if found == NO_FILE or (found.content is not None and is_ours(found.content)):
         return
     kind = "another program's file" if found.content is not None else found.description
     raise StoreError(
@@ -178,3 +191,23 @@ def _waiting(state: LabelState) -> LabelState:
 
 def _failed(state: LabelState, reason: str, hint: str) -> LabelState:
     return replace(state, state=FAILED, reason=reason, hint=hint, expires_s=0)
+
+
+def content(labels: Sequence[Label], expires_s: float) -> bytes:
+    """Return the content of a file with LABELS, valid until the Unix time EXPIRES_S."""
+    until = datetime.fromtimestamp(int(expires_s), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    lines = "".join(f"{name}={value}\n" for name, value in labels)
+    return f"{_HEAD}# +expiry-time={until}\n{lines}".encode("ascii")
+
+
+def bounded(labels: Sequence[Label]) -> tuple[Label, ...]:
+    """Return at most MAX_LABELS of LABELS; labels with a count for each value are left out first."""
+    # Labels with a count for each value have more dots in their names.
+    first = sorted(labels, key=lambda label: (label[0].count("."), label))[:MAX_LABELS]
+    kept = {name for name, _ in first}
+    return tuple(label for label in labels if label[0] in kept)
+
+
+def is_ours(data: bytes) -> bool:
+    """Return whether DATA is the content of a file of cdigen."""
+    return data.startswith(_MARK.encode("ascii"))

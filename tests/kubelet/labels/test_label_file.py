@@ -12,8 +12,16 @@ from typing import TYPE_CHECKING
 import pytest
 from support.kubelet.nfd_worker import FOLDER, LIMIT, labels_of
 
-from cdigen.kubelet.labels.feature_file import MAX_BYTES, MAX_LABELS, bounded, content, is_ours
-from cdigen.kubelet.labels.label_file import LASTS_S, RENEW_S, LabelFile
+from cdigen.kubelet.labels.label_file import (
+    LASTS_S,
+    MAX_BYTES,
+    MAX_LABELS,
+    RENEW_S,
+    LabelFile,
+    bounded,
+    content,
+    is_ours,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -8,7 +8,7 @@ from support.kubelet.advertised_resources import offered
 from support.kubelet.nfd_worker import parse
 
 from cdigen.config import KubeletConfig
-from cdigen.kubelet.labels.feature_file import content
+from cdigen.kubelet.labels.label_file import content
 from cdigen.kubelet.labels.node_labels import node_labels
 
 if TYPE_CHECKING:
