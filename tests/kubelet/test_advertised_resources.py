@@ -25,7 +25,7 @@ from support.values import unhealthy_gpus
 
 from cdigen.config import KubeletConfig, SharedMemory, SharingRow
 from cdigen.host.root import Root
-from cdigen.kubelet.nvidia_settings import with_nvidia_file
+from cdigen.kubelet.resources.nvidia_file import with_nvidia_file
 from cdigen.kubelet.wire.server import AllocateError
 from cdigen.service.status import this_process
 from cdigen.value import replace

@@ -71,7 +71,7 @@ def _nvidia_findings(host: Root, settings: config.Settings) -> tuple[Finding, ..
     """Return findings on ``nvidia_config``. Errors become warnings, because cdigen kubelet still runs."""
     if not settings.kubelet.nvidia_config:
         return ()
-    from cdigen.kubelet.nvidia_settings import read_nvidia_file  # noqa: PLC0415 - few have the file
+    from cdigen.kubelet.resources.nvidia_file import read_nvidia_file  # noqa: PLC0415 - few have the file
 
     found = read_nvidia_file(host, settings.kubelet)[1]
     return tuple(replace(one, severity="warning") if one.severity == "error" else one for one in found)

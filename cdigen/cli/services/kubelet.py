@@ -167,7 +167,7 @@ def _with_nvidia(
     """Return SETTINGS merged with the file of NVIDIA's device plugin, and the file's path and findings."""
     if not settings.nvidia_config:
         return settings, (), ()
-    from cdigen.kubelet.nvidia_settings import with_nvidia_file  # noqa: PLC0415 - imports YAML
+    from cdigen.kubelet.resources.nvidia_file import with_nvidia_file  # noqa: PLC0415 - imports YAML
 
     merged, found = with_nvidia_file(host, settings)
     return merged, (options.outer_directory(host, settings.nvidia_config),), found

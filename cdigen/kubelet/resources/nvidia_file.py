@@ -1,4 +1,4 @@
-"""``apply`` reads a configuration of NVIDIA's device plugin (``version: v1``) as settings of cdigen.
+"""``with_nvidia_file`` adds the settings of NVIDIA's device plugin (``version: v1``) to those of cdigen.
 
 An invalid file does not stop this process. A key that cdigen does not support, or that NVIDIA's plugin does
 not have, causes a finding with the line and column of the key. The source is NVIDIA/k8s-device-plugin 0.20,
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from cdigen.config import format_fault
 from cdigen.config.reading import TableReader, valid
 from cdigen.config.settings import FAMILIES, MAX_REPLICAS, MAX_SIZE, MIG_STRATEGIES, ResourceRow, SharingRow
 from cdigen.config.tree import NoTreeError, compose, pairs_of, text_of
@@ -28,9 +29,10 @@ from cdigen.config.types import (
     number,
     quote,
 )
-from cdigen.host.root import shown
+from cdigen.host.root import reason, shown
 from cdigen.kubelet.resources.model import NVIDIA_RULE
 from cdigen.kubelet.resources.selection import WHOLE
+from cdigen.model.findings import Finding
 from cdigen.value import replace
 
 TYPE_CHECKING = False
@@ -41,8 +43,10 @@ if TYPE_CHECKING:
     import yaml
 
     from cdigen.config import KubeletConfig
-    from cdigen.model.findings import Finding, Severity
+    from cdigen.host.root import Root
+    from cdigen.model.findings import Severity
 
+MAX_FINDINGS = 50
 VERSION = "v1"
 _PREFIX = "nvidia.com/"
 # The part of a resource name after nvidia.com/. The file may lack this prefix (api/config/v1/resources.go).
@@ -57,6 +61,32 @@ _OTHER_LISTS = {
     "envvar": f"{_CDI}; 'kubelet: {{environment: true}}' adds NVIDIA_VISIBLE_DEVICES",
     "volume-mounts": _CDI,
 }
+
+
+def with_nvidia_file(host: Root, settings: KubeletConfig) -> tuple[KubeletConfig, tuple[Finding, ...]]:
+    """Return SETTINGS with the settings of NVIDIA's file, and findings on unsupported keys.
+
+    ``nvidia_config`` in SETTINGS is the path of the file below HOST. If the file cannot be read, SETTINGS do
+    not change, and a finding has the reason. At most MAX_FINDINGS + 1 findings are returned. Each message
+    begins with the file, the line and the column of the key.
+    """
+    read, found = read_nvidia_file(host, settings)
+    return read, tuple(replace(each, message=_with_place(each)) for each in found)
+
+
+def read_nvidia_file(host: Root, settings: KubeletConfig) -> tuple[KubeletConfig, tuple[Finding, ...]]:
+    """Return the same values as ``with_nvidia_file``, but without file, line and column in the messages."""
+    path = settings.nvidia_config
+    try:
+        data = host.read(path, limit=MAX_SIZE)
+    except OSError as error:
+        text = f"{host.outer_path(path)} cannot be read: {reason(error)}"
+        return settings, (_finding(path, text, "correct 'kubelet: {nvidia_config}' or the file"),)
+    read, found = apply(settings, data, file=path)
+    more = len(found) - MAX_FINDINGS
+    if more > 0:
+        found = (*found[:MAX_FINDINGS], _finding(path, f"{more} more findings are not listed", found[0].hint))
+    return read, found
 
 
 def apply(settings: KubeletConfig, data: bytes, *, file: str) -> tuple[KubeletConfig, tuple[Finding, ...]]:
@@ -87,6 +117,15 @@ def apply(settings: KubeletConfig, data: bytes, *, file: str) -> tuple[KubeletCo
         return settings, tuple(reader.found)
     changed = _changed(settings, valid(reader.mapping(root, _KEYS, "")))
     return changed, tuple(sorted(reader.found, key=lambda found: found.place or (0, 0)))
+
+
+def _with_place(found: Finding) -> str:
+    """Return the message of FOUND with file and line, as for an error in cdigen's own configuration."""
+    return format_fault(replace(found, severity="error")) if found.place else found.message
+
+
+def _finding(path: str, text: str, hint: str) -> Finding:
+    return Finding(severity="error", rule=NVIDIA_RULE, path=path, message=text, hint=hint)
 
 
 def _changed(settings: KubeletConfig, values: dict[str, Any]) -> KubeletConfig:
