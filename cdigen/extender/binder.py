@@ -7,7 +7,7 @@ import threading
 import time
 
 from cdigen.extender.binding import BindConfig, BindResult, bind
-from cdigen.extender.metrics import BUSY
+from cdigen.extender.status import BUSY
 from cdigen.kubeapi.calls import UNKNOWN, Reply, drive
 
 TYPE_CHECKING = False

@@ -16,9 +16,8 @@ from cdigen.extender.answers import filter_nodes, inspect, prioritize
 from cdigen.extender.binder import Binder
 from cdigen.extender.binding import BindResult
 from cdigen.extender.messages import MAX_BIND, error_result, read_args, read_bind, read_json
-from cdigen.extender.metrics import NOT_READY, ExtenderCounts, render
 from cdigen.extender.server import DRAIN_S, LIMITS, extender_address
-from cdigen.extender.status import ExtenderState, document
+from cdigen.extender.status import NOT_READY, ExtenderCounts, ExtenderState, document, render
 from cdigen.extender.watched_index import WatchedIndex
 from cdigen.gpushare.names import Resources
 from cdigen.kubeapi.client import Client

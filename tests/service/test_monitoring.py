@@ -19,7 +19,7 @@ from support.values.unhealthy_gpus import FELL, example, with_causes
 from cdigen.daemon.cycle.report import next_status
 from cdigen.daemon.metrics.daemon import DaemonMetrics
 from cdigen.daemon.stats import VendorStats
-from cdigen.extender import metrics as extender
+from cdigen.extender import status as extender
 from cdigen.kubelet import metrics as kubelet
 from cdigen.kubelet.allocation import container_response
 from cdigen.kubelet.allocation.journal import AllocationJournal

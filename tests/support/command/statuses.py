@@ -9,8 +9,7 @@ from support.values.cycle_reports import CHANGED, QUIET, STARTING
 
 from cdigen.daemon import status as daemon_status
 from cdigen.daemon.cycle.report import DaemonStatus, next_status
-from cdigen.extender.metrics import RESULTS
-from cdigen.extender.status import ExtenderState, ListState
+from cdigen.extender.status import RESULTS, ExtenderState, ListState
 from cdigen.kubelet.allocation.journal_entries import Allocation
 from cdigen.kubelet.labels.label_file import LabelState
 from cdigen.kubelet.pods import PodDevices
