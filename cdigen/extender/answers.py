@@ -85,7 +85,7 @@ def _node(index: Index, name: str) -> dict[str, Any]:
     return {
         "name": name,
         "totalGPU": node.capacity,
-        "usedGPU": sum(used.values()) + free.unplaced,
+        "usedGPU": free.reserved,
         "devs": [
             {
                 "id": gpu.index,

@@ -150,7 +150,7 @@ class Index:
     def units(self) -> tuple[int, int]:
         """Return the number of units of all nodes, and the number of reserved units."""
         capacities = [free for name in self.capacities if (free := self.free_capacity(name)) is not None]
-        used = sum(sum([units for _, units in free.used]) + free.unplaced for free in capacities)
+        used = sum(free.reserved for free in capacities)
         return sum(node.capacity for node in self.capacities.values()), used
 
     def pod(self, uid: str) -> GpuPod | None:

@@ -49,9 +49,8 @@ def score(free_capacity: FreeCapacity, strategy: Strategy) -> int:
 
     With ``binpack``, a full node has a high score. With ``spread``, an empty node has a high score.
     """
-    used = sum([units for _, units in free_capacity.used]) + free_capacity.unplaced
-    total = used + free_capacity.left
-    fullness = MAX_SCORE * used // total if total else 0
+    total = free_capacity.reserved + free_capacity.left
+    fullness = MAX_SCORE * free_capacity.reserved // total if total else 0
     return fullness if strategy == "binpack" else MAX_SCORE - fullness
 
 

@@ -34,6 +34,11 @@ class FreeCapacity:
     largest: int = 0
     most: int = 0
 
+    @property
+    def reserved(self) -> int:
+        """The number of reserved units, including the units on unknown GPUs."""
+        return sum([units for _, units in self.used]) + self.unplaced
+
 
 def combine_reservations(in_ledger: Reservation | None, annotated: Reservation | None) -> Reservation:
     """Return the reservation of a pod from the ledger (IN_LEDGER) and from its annotations (ANNOTATED)."""

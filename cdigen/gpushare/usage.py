@@ -29,16 +29,6 @@ class NodeUsage:
     free: FreeCapacity
     pods: tuple[tuple[GpuPod, Reservation], ...] = ()
 
-    @property
-    def used(self) -> int:
-        """The number of reserved units, including the units on unknown GPUs."""
-        return sum(units for _, units in self.free.used) + self.free.unplaced
-
-    @property
-    def pending(self) -> int:
-        """The number of reserved units on unknown GPUs of the node."""
-        return self.free.unplaced
-
 
 def node_usages(
     nodes: Iterable[object], pods: Iterable[object], resources: Resources

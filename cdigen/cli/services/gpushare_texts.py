@@ -25,14 +25,14 @@ _TOTAL = "Allocated/Total GPU Memory In Cluster:"
 def summary(found: Sequence[NodeUsage]) -> str:
     """Return a table with a row for each node, and the total."""
     count = max((_columns(usage) for usage in found), default=0)
-    has_pending = any(usage.pending for usage in found)
+    has_pending = any(usage.free.unplaced for usage in found)
     header = ["NAME", "IPADDRESS", *(f"GPU{gpu}(Allocated/Total)" for gpu in range(count))]
     rows = [[*header, *(["PENDING(Allocated)"] if has_pending else []), f"GPU Memory({_unit(found)})"]]
     for usage in found:
         sizes, used = {gpu.index: gpu.units for gpu in usage.node.gpus}, dict(usage.free.used)
         cells = [f"{used.get(gpu, 0)}/{sizes.get(gpu, 0)}" for gpu in range(count)]
-        pending = [str(usage.pending or "")] if has_pending else []
-        total = f"{usage.used}/{usage.node.capacity}"
+        pending = [str(usage.free.unplaced or "")] if has_pending else []
+        total = f"{usage.free.reserved}/{usage.node.capacity}"
         rows.append([shown(usage.node.name), _address(usage), *cells, *pending, total])
     lines = _aligned(rows)
     total = _ratio(*_sums(found))
@@ -51,11 +51,12 @@ def details(found: Sequence[NodeUsage]) -> str:
 def _node(usage: NodeUsage) -> list[str]:
     count = _columns(usage)
     header = ["NAME", "NAMESPACE", *(f"GPU{gpu}(Allocated)" for gpu in range(count))]
-    rows = [[*header, *(["Pending(Allocated)"] if usage.pending else [])]]
+    rows = [[*header, *(["Pending(Allocated)"] if usage.free.unplaced else [])]]
     for pod, reservation in usage.pods:
         cells = _cells(usage, reservation, count)
-        rows.append([shown(pod.name), shown(pod.namespace), *(cells if usage.pending else cells[:-1])])
-    rows.append(["Allocated :", f"{usage.used} ({_percent(usage.used, usage.node.capacity)}%)"])
+        rows.append([shown(pod.name), shown(pod.namespace), *(cells if usage.free.unplaced else cells[:-1])])
+    used = usage.free.reserved
+    rows.append(["Allocated :", f"{used} ({_percent(used, usage.node.capacity)}%)"])
     rows.append(["Total :", str(usage.node.capacity)])
     lines = _aligned(rows)
     return [*lines, _ruler(lines)]
@@ -87,11 +88,11 @@ def _address(usage: NodeUsage) -> str:
 
 def _sums(found: Iterable[NodeUsage]) -> tuple[int, int]:
     usages = [usage for usage in found if not usage.node.is_cordoned]
-    return sum(usage.used for usage in usages), sum(usage.node.capacity for usage in usages)
+    return sum(usage.free.reserved for usage in usages), sum(usage.node.capacity for usage in usages)
 
 
 def _cordoned(found: Iterable[NodeUsage]) -> list[str]:
-    out = [f"{shown(each.node.name)} {each.used}/{each.node.capacity}"
+    out = [f"{shown(each.node.name)} {each.free.reserved}/{each.node.capacity}"
            for each in found if each.node.is_cordoned]  # fmt: skip
     return [f"Cordoned, not in the total: {', '.join(out)}"] if out else []
 
