@@ -10,10 +10,10 @@ from __future__ import annotations
 import re
 
 from cdigen.config.types import RESOURCE_NAME
-from cdigen.kubelet.resources import memory, mig, sharing
+from cdigen.kubelet.resources import memory, mig
 from cdigen.kubelet.resources.model import MAX_MESSAGE, REPLICA, Resource, Unit, numbered
 from cdigen.kubelet.resources.naming import candidates, finding
-from cdigen.kubelet.resources.selection import is_any_of, is_doubtful, select
+from cdigen.kubelet.resources.selection import is_any_of, is_doubtful, replication_of, select
 from cdigen.model.findings import Finding
 from cdigen.value import frozen
 
@@ -68,7 +68,7 @@ def advertise(
         if not _IS_NAME.fullmatch(name):
             findings.append(_without_resource(candidate, name))
             continue
-        replication, problems = sharing.replication_of(candidate, name, settings)
+        replication, problems = replication_of(candidate, name, settings)
         findings += problems
         unit = candidate.unit(kind)
         if not unit.cdi_names:
