@@ -14,3 +14,11 @@ import os
 # grpcio must not write to the log, because each error is returned to its caller. grpcio reads this variable
 # at its import.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+# gRPC reads an address as a URI (grpc, src/core/util/uri.cc), where these characters have a special meaning.
+_ESCAPED = str.maketrans({letter: f"%{ord(letter):02X}" for letter in "%?#"})
+
+
+def address(path: str) -> str:
+    """Return the gRPC address of the socket at PATH."""
+    return f"unix:{path.translate(_ESCAPED)}"

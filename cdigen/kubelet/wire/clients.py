@@ -16,8 +16,7 @@ import grpc.aio
 
 from cdigen.host.confinement import refusal
 from cdigen.host.root import shown
-from cdigen.kubelet.wire import messages
-from cdigen.kubelet.wire.addresses import address
+from cdigen.kubelet.wire import address, messages
 from cdigen.service.descriptors import MessageError
 
 TYPE_CHECKING = False

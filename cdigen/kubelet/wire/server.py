@@ -14,8 +14,7 @@ import grpc
 import grpc.aio
 
 from cdigen.kubelet.resources.model import MAX_MESSAGE
-from cdigen.kubelet.wire import messages
-from cdigen.kubelet.wire.addresses import address
+from cdigen.kubelet.wire import address, messages
 from cdigen.service.descriptors import MessageError
 
 TYPE_CHECKING = False
