@@ -13,8 +13,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from cdigen.gpushare.free_capacity import NodeUsage
     from cdigen.gpushare.reservations import Reservation
-    from cdigen.gpushare.usage import NodeUsage
 
 _GAP = 2
 # The unit is MiB if a GPU has more units than this limit.

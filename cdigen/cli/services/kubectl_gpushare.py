@@ -65,9 +65,9 @@ def make_parser() -> Parser:
 def run(arguments: Namespace) -> int:
     """Run the command; return the exit code or raise a CdigenError."""
     from cdigen.cli.services import gpushare_texts  # noqa: PLC0415 - not for --help
+    from cdigen.gpushare.free_capacity import node_usages  # noqa: PLC0415 - likewise
     from cdigen.gpushare.names import Resources  # noqa: PLC0415 - likewise
     from cdigen.gpushare.pods import NOT_ENDED  # noqa: PLC0415 - likewise
-    from cdigen.gpushare.usage import node_usages  # noqa: PLC0415 - likewise
 
     default = Resources()
     resources = Resources(
