@@ -188,10 +188,6 @@ class ContainerAllocations:
         """Return the allocation of REQUEST of BOUND, or None if there is no allocation."""
         return self._served.get((bound.pod.uid, request.container))
 
-    def allocation_of(self, key: tuple[str, str]) -> ContainerAllocation | None:
-        """Return the allocation of the container KEY, a pair of the pod's UID and the container's name."""
-        return self._served.get(key)
-
     def was_allocated(self, ids: frozenset[str]) -> bool:
         """Return whether one of IDS was allocated recently."""
         return any(ids & self._served[key].ids for key in self._latest if key in self._served)

@@ -189,7 +189,7 @@ class NodeReservations(ContainerAllocations):
         recorded = {each.container: key for each, key in self.mistaken(bound, request) or ()}
         others = [each for each in bound.requests if each is not request]
         keys = (recorded.get(each.container, (bound.pod.uid, each.container)) for each in others)
-        allocations = [served for key in keys if (served := self.allocation_of(key))]
+        allocations = [served for key in keys if (served := self._served.get(key))]
         return not bound.pod.request.on_one_gpu or all(one.gpu == gpu for one in allocations)
 
     def _may_move(self, bound: BoundPod, gpu: int) -> bool:

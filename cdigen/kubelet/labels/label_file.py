@@ -139,7 +139,8 @@ class LabelFile:
         try:
             with open_existing(folder, what=_WHAT) as directory:
                 if directory is None:
-                    return _waiting(state)
+                    text = f"{shown(path)}: the worker of Node Feature Discovery has not made the folder"
+                    return replace(state, state=WAITING, reason=text, expires_s=0)
                 _require_ours(directory, name)
                 tempfiles.sweep(directory)
                 tempfiles.replace_file(directory, name, content(labels, expires_s))
@@ -182,11 +183,6 @@ def _require_ours(directory: Directory, name: str) -> None:
         f"{shown(directory.file(name))} is {kind} and stays unchanged, so this node has no labels of cdigen",
         hint=f"{_OWN}, or remove that file",
     )
-
-
-def _waiting(state: LabelState) -> LabelState:
-    text = f"{shown(state.file)}: the worker of Node Feature Discovery has not made the folder"
-    return replace(state, state=WAITING, reason=text, expires_s=0)
 
 
 def _failed(state: LabelState, reason: str, hint: str) -> LabelState:
