@@ -9,7 +9,7 @@ import ssl
 from functools import partial
 
 from cdigen.host.root import reason
-from cdigen.kubeapi.tls import ReloadingTlsContext, no_password
+from cdigen.kubeapi.credentials import ReloadingTlsContext, no_password
 from cdigen.model.errors import StoreError
 from cdigen.service.http.client import ClientLimits
 from cdigen.service.http.routes import RefusedRequest

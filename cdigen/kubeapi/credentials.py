@@ -6,19 +6,19 @@ import base64
 import os
 import ssl
 import tempfile
+import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import urlsplit
 
 import yaml
 
-from cdigen.kubeapi.tls import ReloadingTlsContext, no_password
 from cdigen.model.errors import ConfigError
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from typing import Any
 
 # The service account of a pod (kubernetes.io, "Accessing the Kubernetes API from a Pod").
@@ -42,6 +42,33 @@ _UNSUPPORTED_OF_USERS = {
 }
 _UNSUPPORTED_OF_CLUSTERS = {"proxy-url": "cdigen connects to the API server directly"}
 _HINT = "pass --kubeconfig FILE, and check the file with 'kubectl --kubeconfig FILE get nodes'"
+
+
+class ReloadingTlsContext:
+    """A TLS context that MAKE makes from FILES; a call returns the present context.
+
+    If a file has changed, the call makes a new context. The constructor raises OSError or ValueError if the
+    files cannot be used. A call does not raise these errors, and returns the earlier context. A pair of files
+    is not replaced in one step, so such errors may be temporary.
+    """
+
+    def __init__(self, files: Iterable[str], make: Callable[[], ssl.SSLContext]) -> None:
+        self._files = tuple(files)
+        self._make = make
+        self._lock = threading.Lock()
+        self._versions = self._read_versions()
+        self._context = make()
+
+    def __call__(self) -> ssl.SSLContext:
+        """Return the context for the next connection."""
+        with self._lock, suppress(OSError, ValueError):
+            versions = self._read_versions()
+            if versions != self._versions:
+                self._context, self._versions = self._make(), versions
+        return self._context
+
+    def _read_versions(self) -> list[tuple[int, int]]:
+        return [(status.st_mtime_ns, status.st_ino) for status in map(os.stat, self._files)]
 
 
 @frozen
@@ -226,6 +253,11 @@ def _context(cluster: Any, user: Any, folder: str) -> ssl.SSLContext:
             with _errors_of(member="client-certificate"):
                 context.load_cert_chain(chain, key, password=no_password)
     return context
+
+
+def no_password() -> str:
+    """Raise ValueError for an encrypted key, because ``load_cert_chain`` would prompt on the terminal."""
+    raise ValueError("the key is encrypted, which is not supported")
 
 
 @contextmanager
