@@ -6,7 +6,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.kubelet.allocation.journal_entries import Allocation
+    from cdigen.kubelet.allocation.journal import Allocation
     from cdigen.kubelet.registration.listing import ResourceStatus
     from cdigen.kubelet.registration.state_machine import State
     from cdigen.model.findings import Finding

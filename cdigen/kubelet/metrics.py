@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import islice
 
 from cdigen.kubelet.allocation.container_response import CAUSES
-from cdigen.kubelet.allocation.journal_entries import display_id
+from cdigen.kubelet.allocation.journal import display_id
 from cdigen.kubelet.labels.label_file import WRITTEN
 from cdigen.kubelet.status import REGISTERED, allocated, count_health
 from cdigen.service.metrics import counter, exposition, gauge, histogram

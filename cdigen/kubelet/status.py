@@ -5,8 +5,7 @@ from __future__ import annotations
 from types import MappingProxyType
 
 from cdigen.config import RULE
-from cdigen.kubelet.allocation import journal_entries
-from cdigen.kubelet.allocation.journal_entries import MAX_JOURNAL
+from cdigen.kubelet.allocation.journal import MAX_JOURNAL, display_id, entries
 from cdigen.kubelet.resources.model import NVIDIA_RULE
 from cdigen.model.strict import as_json
 from cdigen.model.times.timestamps import timestamp
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from cdigen.kubelet.allocation.journal_entries import Allocation, AllocationEntry
+    from cdigen.kubelet.allocation.journal import Allocation, AllocationEntry
     from cdigen.kubelet.gpu_memory.node_writer import GpuMemoryState
     from cdigen.kubelet.labels.label_file import LabelState
     from cdigen.kubelet.pods import PodDevices
@@ -111,7 +110,7 @@ def document(view: KubeletPluginStatus, process: ServiceProcess) -> dict[str, An
     # status.json does not contain the allocations of other plugins.
     ours = {one.resource.name for one in view.served} | {one.resource for one in view.journal}
     pods = None if view.pods is None else [pod for pod in view.pods if pod.resource in ours]
-    rows = journal_entries.entries(view.journal, pods)[-MAX_JOURNAL:]
+    rows = entries(view.journal, pods)[-MAX_JOURNAL:]
     return {
         **common,
         "reason": view.reason,
@@ -182,7 +181,7 @@ def _devices(units: tuple[Unit, ...]) -> list[dict[str, Any]]:
     """
     rows: dict[str, dict[str, Any]] = {}
     for unit in units:
-        id_ = journal_entries.display_id(unit.id)
+        id_ = display_id(unit.id)
         row = rows.get(id_)
         if row is None and len(rows) < MAX_UNITS:
             rows[id_] = _unit(unit, id_)
@@ -211,7 +210,7 @@ def _entry(row: AllocationEntry) -> dict[str, Any]:
         "at": timestamp(done.at_s) if done else "",
         "state": row.state,
         "resource": done.resource if done else pod.resource if pod else "",
-        "devices": list(dict.fromkeys(map(journal_entries.display_id, ids))),
+        "devices": list(dict.fromkeys(map(display_id, ids))),
         "units": (done.count if done else 0) or len(ids),
         "names": list(done.names) if done else [],
         "namespace": pod.namespace if pod else "",

@@ -13,7 +13,7 @@ from support.doctor.requests import doctor_context
 from support.kubelet.resources import GPU
 
 from cdigen.doctor.kubernetes import devices
-from cdigen.kubelet.allocation.journal_entries import Allocation
+from cdigen.kubelet.allocation.journal import Allocation
 from cdigen.model.findings import Finding
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from support.kubelet.advertised_resources import offered, resource_of
 from support.kubelet.resources import GPU, migs, replicas, resource
 from support.values.unhealthy_gpus import example
 
-from cdigen.kubelet.allocation.journal_entries import (
+from cdigen.kubelet.allocation.journal import (
     Allocation,
     AllocationEntry,
     device_of,

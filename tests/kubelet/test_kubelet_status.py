@@ -9,8 +9,7 @@ from support.kubelet.resources import GPU, card, changed, ids, replicas, resourc
 from cdigen.cli.services.service_text import kubelet_text
 from cdigen.config import RULE
 from cdigen.kubelet.allocation.container_response import AllocationRefusal, ContainerResponse
-from cdigen.kubelet.allocation.journal import AllocationJournal
-from cdigen.kubelet.allocation.journal_entries import MAX_JOURNAL, Allocation
+from cdigen.kubelet.allocation.journal import MAX_JOURNAL, Allocation, AllocationJournal
 from cdigen.kubelet.gpu_memory.node_writer import GpuMemoryState
 from cdigen.kubelet.labels.label_file import LabelState
 from cdigen.kubelet.metrics import MAX_POD_SERIES, render

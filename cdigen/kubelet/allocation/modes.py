@@ -9,7 +9,7 @@ does no I/O.
 
 from __future__ import annotations
 
-from cdigen.kubelet.allocation.journal_entries import device_names, device_of, mode_of, used_units
+from cdigen.kubelet.allocation.journal import device_names, device_of, mode_of, used_units
 from cdigen.kubelet.resources.model import MEMORY
 from cdigen.kubelet.resources.resource_set import ResourceSet
 from cdigen.model.findings import Finding

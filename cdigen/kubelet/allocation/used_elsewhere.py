@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.kubelet.allocation.journal_entries import device_names, device_of, used_units
+from cdigen.kubelet.allocation.journal import device_names, device_of, used_units
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.wire.clients import KubeletError
 from cdigen.value import replace

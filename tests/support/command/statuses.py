@@ -10,7 +10,7 @@ from support.values.cycle_reports import CHANGED, QUIET, STARTING
 from cdigen.daemon import status as daemon_status
 from cdigen.daemon.cycle.report import DaemonStatus, next_status
 from cdigen.extender.status import RESULTS, ExtenderState, ListState
-from cdigen.kubelet.allocation.journal_entries import Allocation
+from cdigen.kubelet.allocation.journal import Allocation
 from cdigen.kubelet.labels.label_file import LabelState
 from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.model import Resource

@@ -8,7 +8,7 @@ from support.kubelet.resources import GPU, card, unit
 from support.values.page_samples import NOW_S
 
 from cdigen.kubelet import status as kubelet
-from cdigen.kubelet.allocation.journal_entries import Allocation
+from cdigen.kubelet.allocation.journal import Allocation
 from cdigen.kubelet.pods import PodDevices
 from cdigen.kubelet.resources.model import Resource
 from cdigen.service.status import this_process
