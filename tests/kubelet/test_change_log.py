@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from support.kubelet.resources import status
 
-from cdigen.kubelet.change_log import StatusChangeLogger
+from cdigen.kubelet.plugin import StatusChangeLogger
 from cdigen.service.process.log import make_logger
 
 if TYPE_CHECKING:
