@@ -6,8 +6,7 @@ import pytest
 from support.nvml.report import failed_query, queried, reported
 from support.nvml.standin import Machine, gpu, instances, uuid
 
-from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig
-from cdigen.vendors.nvidia.nvml.parts import NvmlError
+from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlMig
 
 # ---- reported values ----
 

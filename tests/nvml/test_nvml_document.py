@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 from support.values.json_values import Place, at, changed, places
 
-from cdigen.vendors.nvidia.nvml.document import InvalidNvmlDocument, NvmlFailure, NvmlReport, read
-from cdigen.vendors.nvidia.nvml.parts import NvmlError
-from cdigen.vendors.nvidia.nvml.stats import NvmlValues
+from cdigen.vendors.nvidia.nvml.document import (
+    InvalidNvmlDocument,
+    NvmlError,
+    NvmlFailure,
+    NvmlReport,
+    NvmlValues,
+    read,
+)
 
 ERROR: dict[str, Any] = {"call": "nvmlDeviceGetUUID", "name": "NVML_ERROR_GPU_IS_LOST", "code": 15}
 MIG = {

@@ -7,7 +7,7 @@ from support.nvml.nvlinks import FIRST_BUS, address, linked, switched
 from support.nvml.standin import Gpu, Machine, gpu, install
 
 from cdigen.vendors.nvidia.links import gpu_links
-from cdigen.vendors.nvidia.nvml.parts import NvmlLinks
+from cdigen.vendors.nvidia.nvml.document import NvmlLinks
 from cdigen.vendors.nvidia.nvml.query import query
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.context import DiscoveryContext
-    from cdigen.vendors.nvidia.nvml.parts import NvmlLinks
+    from cdigen.vendors.nvidia.nvml.document import NvmlLinks
 
 NVLINK = "nvlink"
 _MIB = 20

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Inventory
     from cdigen.vendors.context import DiscoveryContext
-    from cdigen.vendors.nvidia.nvml.document import NvmlGpu
-    from cdigen.vendors.nvidia.nvml.stats import NvmlValues
+    from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlValues
 
 SUSPENDED = "the device is suspended, and a query would resume it"
 # In seconds. Without nvidia-persistenced, the start of NVML takes several seconds.

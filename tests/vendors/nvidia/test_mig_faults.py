@@ -24,8 +24,7 @@ from cdigen.vendors.nvidia.devices import caps
 from cdigen.vendors.nvidia.devices.gpus import NvidiaGpuReader
 from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
 from cdigen.vendors.nvidia.nvml import not_queried, reply_of
-from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlMig, NvmlReport
-from cdigen.vendors.nvidia.nvml.parts import NvmlError
+from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlMig, NvmlReport
 from cdigen.vendors.nvidia.vendor import VENDOR
 
 pytestmark = pytest.mark.usefixtures("real_nodes")

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Inventory
     from cdigen.vendors.context import DiscoveryContext
-    from cdigen.vendors.nvidia.nvml.document import NvmlGpu
-    from cdigen.vendors.nvidia.nvml.parts import NvmlHealth
+    from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlHealth
 
 _API = "https://docs.nvidia.com/deploy/nvml-api/"
 _GONE = "NVML no longer reports the problem"

@@ -15,19 +15,13 @@ import stat
 from cdigen.host.root import reason, shown
 from cdigen.model.findings import Finding
 from cdigen.value import frozen
-from cdigen.vendors.nvidia.nvml.document import (
-    MODULE,
-    InvalidNvmlDocument,
-    NvmlFailure,
-    read,
-)
+from cdigen.vendors.nvidia.nvml.document import MODULE, InvalidNvmlDocument, NvmlFailure, read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.childprocess import ChildResult
     from cdigen.model.findings import Severity
-    from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlReport
-    from cdigen.vendors.nvidia.nvml.parts import NvmlError
+    from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlReport
 
 # The rule of the finding that cdigen does not query NVML because pynvml is not installed.
 MODULE_MISSING = "nvml-module-missing"
