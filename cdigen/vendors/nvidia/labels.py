@@ -11,7 +11,7 @@ import re
 
 from cdigen.value import replace
 from cdigen.vendors.labels import MPS, NONE, counted_labels, label_value, numbers
-from cdigen.vendors.nvidia.devices.model_names import arch_of
+from cdigen.vendors.nvidia.driver_api import arch_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

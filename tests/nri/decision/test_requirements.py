@@ -15,8 +15,7 @@ from cdigen.nri.decision.request.refusal import InjectionRefusal
 from cdigen.nri.decision.request.requirements import DriverFacts, parse, unknown
 from cdigen.nri.decision.request.requirements import holds as holds_of
 from cdigen.value import replace
-from cdigen.vendors.nvidia.devices.model_names import arch_of, brands_of
-from cdigen.vendors.nvidia.driver_api import of_branch
+from cdigen.vendors.nvidia.driver_api import arch_of, brands_of, of_branch
 
 FACTS = DriverFacts(cuda="12.4", driver="550.163.01", arch="9.0", brands=("nvidia", "tesla"))
 # The requirement of the image nvidia/cuda:12.6, shortened.
