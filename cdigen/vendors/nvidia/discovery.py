@@ -43,11 +43,12 @@ def discover(context: DiscoveryContext) -> Inventory:
 
         return tegra.discover(context)
     inventory = _discover_gpus(context)
+    management = _management_groups(context, inventory)
     if context.mode == "management":
-        return _for_management(context, inventory)
+        return replace(inventory, mode="management", groups=management)
     # The management group is added before the check, because a container with its device can create the first
     # MIG instances.
-    inventory = replace(inventory, groups=(*inventory.groups, *_management(context, inventory)))
+    inventory = replace(inventory, groups=(*inventory.groups, *management))
     _require_offers(inventory)
     return inventory
 
@@ -151,25 +152,15 @@ def _names_before(context: DiscoveryContext, driver: Driver) -> tuple[GpuPartiti
     return tuple(known for known in context.partition_names() if (known.vendor, known.driver) == own)
 
 
-def _for_management(context: DiscoveryContext, inventory: Inventory) -> Inventory:
-    """Return INVENTORY in the mode ``management``, with only the groups for the administration of GPUs."""
-    group = families.management_group(context, NvidiaNodeReader(context))
-    own = () if group is None else (replace(group, files=inventory.files),)
-    groups = (*own, *_management(context, inventory))
-    return replace(inventory, mode="management", groups=groups)
+def _management_groups(context: DiscoveryContext, inventory: Inventory) -> tuple[Group, ...]:
+    """Return the groups for the administration of GPUs: one in the mode ``management``, one by the option.
 
-
-def _management(context: DiscoveryContext, inventory: Inventory) -> tuple[Group, ...]:
-    """Return the group of management.nvidia.com/gpu if the option ``management`` is set.
-
-    NVIDIA's own software requests this kind for the administration of GPUs.
+    The option ``management`` adds the kind management.nvidia.com/gpu, which NVIDIA's own software requests.
     """
-    if not context.option(NAME, MANAGEMENT):
-        return ()
-    group = families.management_group(context, NvidiaNodeReader(context))
-    if group is None:
-        return ()
-    return (replace(group, device_class=MANAGEMENT_KIND, files=inventory.files),)
+    classes = ["management"] if context.mode == "management" else []
+    classes += [MANAGEMENT_KIND] if context.option(NAME, MANAGEMENT) else []
+    group = families.management_group(context, NvidiaNodeReader(context)) if classes else None
+    return tuple(replace(group, device_class=each, files=inventory.files) for each in classes if group)
 
 
 def _require_offers(inventory: Inventory) -> None:
