@@ -90,11 +90,10 @@ def management_group(context: DiscoveryContext, nodes: NvidiaNodeReader) -> Grou
             for name in names
             if name.startswith(MANAGEMENT_PREFIX) and not name.startswith(NOT_MANAGEMENT)
         ),
-        *(path for pattern in MANAGEMENT_PATTERNS for path in _listed(context.dev, pattern)),
+        *_listed(context.dev, *MANAGEMENT_PATTERNS),
     ]
     read = (nodes.read(path, role="management")[0] for path in paths)
-    found = tuple(node for node in read if node is not None)
-    return _single("management", found)
+    return _single("management", tuple(node for node in read if node is not None))
 
 
 class _Reader:
@@ -114,10 +113,10 @@ class _Reader:
 
     def family(self, family: Family) -> Group | None:
         """Return the group of FAMILY, or None if the family has no usable node."""
-        own = self._usable(family.device_class, _all_listed(self._context.dev, family.own))
+        own = self._usable(family.device_class, _listed(self._context.dev, *family.own))
         if not own:
             return None
-        shared = self._usable(family.device_class, _all_listed(self._context.dev, family.shared))
+        shared = self._usable(family.device_class, _listed(self._context.dev, *family.shared))
         beside = self._gds_files() if family.device_class == "gds" else ()
         return _single(family.device_class, (*own, *shared), beside)
 
@@ -200,17 +199,19 @@ def _single(
     return Group(device_class=device_class, devices=(GroupDevice(name=ALL, nodes=nodes),), files=files)
 
 
-def _all_listed(dev: Root, patterns: tuple[str, ...]) -> list[str]:
-    return [path for pattern in patterns for path in _listed(dev, pattern)]
+def _listed(dev: Root, *patterns: str) -> list[str]:
+    """Return the paths that match a pattern in PATTERNS. The paths of each pattern are in natural order.
 
-
-def _listed(dev: Root, pattern: str) -> list[str]:
-    """Return the paths that match PATTERN, in natural order. Only the last name in PATTERN can have "#"."""
-    folder, _, name = pattern.rpartition("/")
-    prefix, numbered, _ = name.partition("#")
-    found = [
-        entry
-        for entry in dev.names(folder)
-        if (number_behind(prefix, entry) is not None if numbered else entry == name)
-    ]
-    return [f"{folder}/{entry}" for entry in sorted(found, key=natural_key)]
+    Only the last name in a pattern can have "#".
+    """
+    paths: list[str] = []
+    for pattern in patterns:
+        folder, _, name = pattern.rpartition("/")
+        prefix, numbered, _ = name.partition("#")
+        found = (
+            entry
+            for entry in dev.names(folder)
+            if (number_behind(prefix, entry) is not None if numbered else entry == name)
+        )
+        paths += [f"{folder}/{entry}" for entry in sorted(found, key=natural_key)]
+    return paths
