@@ -24,14 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import (
-        Accelerator,
-        Driver,
-        DriverFile,
-        Group,
-        Inventory,
-        Partition,
-    )
+    from cdigen.model.inventory import Accelerator, Driver, DriverFile, Group, Inventory, Partition
     from cdigen.model.profile import Profile
 
 CDI_VENDOR = "nvidia.com"

@@ -38,9 +38,7 @@ def read_driver(host: Root) -> Driver:
         ) from None
     except OSError as error:
         raise HostError(
-            f"{VERSION_FILE} cannot be read: {reason(error)}",
-            hint=remedy(error),
-            kind="driver-not-loaded",
+            f"{VERSION_FILE} cannot be read: {reason(error)}", hint=remedy(error), kind="driver-not-loaded"
         ) from error
     driver = parse_version(text)
     if driver is None:

@@ -262,11 +262,7 @@ class FileSearch(FindingCollector):
         self._refused = ""
 
     def first(
-        self,
-        name: str,
-        capabilities: tuple[str, ...],
-        paths: Iterable[str],
-        is_right: Callable[[int], bool],
+        self, name: str, capabilities: tuple[str, ...], paths: Iterable[str], is_right: Callable[[int], bool]
     ) -> tuple[str, str] | None:
         """Return the first path in PATHS with a usable file, and the real path of the file.
 

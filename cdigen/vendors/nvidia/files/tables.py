@@ -69,12 +69,7 @@ def lib(  # noqa: PLR0913 - the columns of the table
 ) -> Library:
     """Return a row of ``LIBRARIES``, or a row for a library that is not in ``LIBRARIES``."""
     return Library(
-        stem=stem,
-        capabilities=capabilities,
-        weight=weight,
-        also=also,
-        links=links,
-        own_version=own_version,
+        stem=stem, capabilities=capabilities, weight=weight, also=also, links=links, own_version=own_version
     )
 
 

@@ -46,6 +46,7 @@ _RELOAD = (
     "load the module of the library's version: stop all programs that use the GPUs and run "
     "'rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia', or reboot"
 )
+_FIND_CAUSE = "run 'nvidia-smi' and 'dmesg' to find the cause"
 _KERNEL_LOG = "see 'dmesg | grep -e NVRM -e Xid' for the cause"
 
 # Name of an nvmlReturn_t (NVML API reference) -> (meaning in this query, next step).
@@ -112,11 +113,7 @@ def query(
             "nvml-timeout", library, message, "see 'dmesg'; reboot the host to end the processes"
         )
     try:
-        ending = run(
-            (*command, library, *what, *addresses),
-            deadline_s=deadline_s,
-            ends_with_output=True,
-        )
+        ending = run((*command, library, *what, *addresses), deadline_s=deadline_s, ends_with_output=True)
     except OSError as error:
         message = f"the NVML child process cannot be started: {reason(error)}"
         return _without_report("nvml-failed", library, message)
@@ -179,19 +176,14 @@ def _answer(library: str, ending: ChildResult, deadline_s: float, parts: tuple[s
     if ending.by == "deadline":
         fate = "cannot be ended: it hangs in the kernel" if ending.status is None else "was ended"
         what = f"NVML did not answer within {deadline_s:g} s; its child process {fate}"
-        return _without_report(
-            "nvml-timeout", library, what, "run 'nvidia-smi' and 'dmesg' to find the cause"
-        )
+        return _without_report("nvml-timeout", library, what, _FIND_CAUSE)
     if ending.by == "flood":
-        return _without_report(
-            "nvml-invalid-output", library, "the NVML child process printed more than 1 MiB"
-        )
+        what = "the NVML child process printed more than 1 MiB"
+        return _without_report("nvml-invalid-output", library, what)
     status = ending.status if ending.by == "itself" else 0
     if status is not None and status < 0:
         what = f"NVML crashed: its child process was ended by {_signal(-status)}{_quoted(ending)}"
-        return _without_report(
-            "nvml-crashed", library, what, "run 'nvidia-smi' and 'dmesg' to find the cause"
-        )
+        return _without_report("nvml-crashed", library, what, _FIND_CAUSE)
     try:
         if status:
             raise InvalidNvmlDocument(f"its exit status is {status}")

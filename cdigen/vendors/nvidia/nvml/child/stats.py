@@ -150,12 +150,7 @@ class _StatsReader:
                 self._part["error"] = self._part["error"] or refusal.document
             return None
 
-    def fill(
-        self,
-        entry: dict[str, Any],
-        handle: object,
-        calls: Calls,
-    ) -> None:
+    def fill(self, entry: dict[str, Any], handle: object, calls: Calls) -> None:
         """Write the memory, the results of CALLS and the processes of the device HANDLE into ENTRY."""
         memory = self._memory(handle)
         if memory is not None:
@@ -163,12 +158,7 @@ class _StatsReader:
         self.read(entry, handle, calls)
         entry["processes"] = self._processes(handle)
 
-    def read(
-        self,
-        entry: dict[str, Any],
-        handle: object,
-        calls: Calls,
-    ) -> None:
+    def read(self, entry: dict[str, Any], handle: object, calls: Calls) -> None:
         """Add the results of CALLS for the device HANDLE to ENTRY."""
         for function, arguments, picks in calls:
             result = self.value(function, handle, *arguments)
