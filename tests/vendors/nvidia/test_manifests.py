@@ -12,7 +12,7 @@ from support.hosts.nvidia import empty_root
 from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile
-from cdigen.vendors.nvidia.files.manifests import MAX_SIZE, with_named_paths
+from cdigen.vendors.nvidia.files.driver_files import MAX_MANIFEST, with_named_paths
 
 LIBRARY = "/nix/store/abc/lib/libEGL_nvidia.so.550.163.01"
 NAMED = "/nix/store/abc/lib/libEGL_nvidia.so.0"
@@ -102,7 +102,7 @@ def test_json_of_another_structure_is_ignored(tmp_path: Path, document: bytes) -
 
 @pytest.mark.parametrize(
     "content",
-    [b"", b"{", b"\xff\xfe", b"[" * 50_000, b" " * (MAX_SIZE + 1)],
+    [b"", b"{", b"\xff\xfe", b"[" * 50_000, b" " * (MAX_MANIFEST + 1)],
     ids=["empty", "cut", "binary", "deep", "huge"],
 )
 def test_a_manifest_that_is_not_json_is_a_finding(tmp_path: Path, content: bytes) -> None:
