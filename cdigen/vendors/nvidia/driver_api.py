@@ -102,8 +102,8 @@ def read_cuda(context: DiscoveryContext, inventory: Inventory) -> str | None:
     """Return the CUDA version that NVML reports for INVENTORY's driver, or None; resume no GPU."""
     # These imports are needed only for a query.
     from cdigen.vendors.nvidia.nvml.document import DRIVER  # noqa: PLC0415
-    from cdigen.vendors.nvidia.nvml.library import library_of  # noqa: PLC0415
     from cdigen.vendors.nvidia.nvml.query import query  # noqa: PLC0415
+    from cdigen.vendors.nvidia.nvml.readiness import library_of  # noqa: PLC0415
 
     library, _ = library_of(context, inventory)
     if not library or any(finding.rule == "nvml-timeout" for finding in inventory.findings):

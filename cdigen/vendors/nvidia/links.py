@@ -31,7 +31,7 @@ def read_links(context: DiscoveryContext, inventory: Inventory) -> tuple[tuple[G
     """
     # These imports are needed only for a query.
     from cdigen.vendors.kernel.pci.health import is_suspended  # noqa: PLC0415
-    from cdigen.vendors.nvidia.nvml.library import library_of  # noqa: PLC0415
+    from cdigen.vendors.nvidia.nvml.readiness import library_of  # noqa: PLC0415
 
     addresses = tuple(gpu.address for gpu in inventory.accelerators if gpu.usable)
     library, _ = library_of(context, inventory)

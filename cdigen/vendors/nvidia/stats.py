@@ -5,8 +5,7 @@ from __future__ import annotations
 from cdigen.host.procfs import process_name
 from cdigen.model.stats import MAX_PROCESSES, DeviceProcess, DeviceStats
 from cdigen.value import replace
-from cdigen.vendors.nvidia.devices.runtime_pm import is_suspended
-from cdigen.vendors.nvidia.nvml.library import library_of
+from cdigen.vendors.nvidia.nvml.readiness import is_suspended, library_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -52,7 +52,7 @@ def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple
     if inventory is None or inventory.mode not in {"gpu", "management"}:
         return ()
     from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
-    from cdigen.vendors.nvidia.nvml.library import LIBRARY, library_of  # noqa: PLC0415 - see above
+    from cdigen.vendors.nvidia.nvml.readiness import LIBRARY, library_of  # noqa: PLC0415 - see above
 
     if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
         return ()

@@ -20,9 +20,8 @@ from cdigen.host.procfs import read_line
 from cdigen.model.health import CauseRule, HealthSample, Measurement, Recovery, Symptom
 from cdigen.value import replace
 from cdigen.vendors.kernel.opening import unopenable
-from cdigen.vendors.nvidia.devices.runtime_pm import is_suspended, kernel_word
 from cdigen.vendors.nvidia.health.xids import CLEARS_WHEN
-from cdigen.vendors.nvidia.nvml.library import library_of
+from cdigen.vendors.nvidia.nvml.readiness import is_suspended, kernel_word, library_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
