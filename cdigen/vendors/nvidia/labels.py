@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _VENDOR = "nvidia.com"
 _GPU = f"{_VENDOR}/gpu"
 _VERSION = re.compile(r"([0-9]+)\.([0-9]+)(?:\.([0-9]+))?")
+# The ends of the deprecated and of the present names of labels for the parts of a version.
+_DEPRECATED, _PRESENT = ("major", "minor", "rev"), ("major", "minor", "revision")
 # A profile such as 1c.3g.40gb has the number of slices of the GPU instance (3). If the number of compute
 # slices is smaller, the profile also has this number (1).
 _PROFILE = re.compile(r"(?:([0-9]+)c\.)?([0-9]+)g\.[0-9]+gb")
@@ -138,19 +140,13 @@ def _can_be_split(model: str) -> bool:
 def _versions(driver: Driver) -> list[Label]:
     """Return the labels for the versions of DRIVER and CUDA, with present and deprecated names."""
     found: list[Label] = []
-    if match := _VERSION.fullmatch(driver.version):
-        major, minor, revision = match.groups()
-        names = [("major", "major", major), ("minor", "minor", minor), ("rev", "revision", revision)]
-        for old, new, value in names:
-            if value:
-                found.append((f"{_VENDOR}/cuda.driver.{old}", value))
-                found.append((f"{_VENDOR}/cuda.driver-version.{new}", value))
-        found.append((f"{_VENDOR}/cuda.driver-version.full", driver.version))
-    if driver.cuda and (match := _VERSION.fullmatch(driver.cuda)):
-        for name, value in (("major", match[1]), ("minor", match[2])):
-            found.append((f"{_VENDOR}/cuda.runtime.{name}", value))
-            found.append((f"{_VENDOR}/cuda.runtime-version.{name}", value))
-        found.append((f"{_VENDOR}/cuda.runtime-version.full", driver.cuda))
+    for what, version in (("driver", driver.version), ("runtime", driver.cuda or "")):
+        if match := _VERSION.fullmatch(version):
+            for old, new, value in zip(_DEPRECATED, _PRESENT, match.groups(), strict=True):
+                if value:
+                    found.append((f"{_VENDOR}/cuda.{what}.{old}", value))
+                    found.append((f"{_VENDOR}/cuda.{what}-version.{new}", value))
+            found.append((f"{_VENDOR}/cuda.{what}-version.full", version))
     return found
 
 
