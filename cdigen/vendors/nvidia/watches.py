@@ -22,7 +22,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cdigen.host.root import Root
     from cdigen.vendors.context import DiscoveryContext
 
 # The subsystems of the watched uevents: pci and module for the kernel module, drm and misc for its nodes.
@@ -45,14 +44,14 @@ OWN_FOLDERS = ("/etc/alternatives/nvidia*", "/etc/nvidia-container-runtime/host-
 def watches(context: DiscoveryContext) -> Watches:
     """Return the files and subsystems to watch. The paths of the files are paths on this machine."""
     driver = context.driver
-    files = [_outer(driver, path) for path in dict.fromkeys(_driver_paths(context))]
-    files += [_outer(context.dev, path) for path in NODES]
-    files += [_outer(driver, f"{folder}/{name}") for folder in ("/run", "/var/run") for name, _ in SOCKETS]
+    files = [driver.outer_path(path) for path in dict.fromkeys(_driver_paths(context))]
+    files += [context.dev.outer_path(path) for path in NODES]
+    files += [driver.outer_path(f"{folder}/{name}") for folder in ("/run", "/var/run") for name, _ in SOCKETS]
     if context.mps_pipe_dir:
-        files.append(_outer(context.host, context.mps_pipe_dir))
+        files.append(context.host.outer_path(context.mps_pipe_dir))
     return Watches(
         files=tuple(files),
-        polled=tuple(_outer(context.host, path) for path in POLLED),
+        polled=tuple(context.host.outer_path(path) for path in POLLED),
         subsystems=SUBSYSTEMS,
     )
 
@@ -75,7 +74,3 @@ def _driver_paths(context: DiscoveryContext) -> Iterator[str]:
         yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in CONFIGS)
     firmware = (folder for folder in (*FIRMWARE_FOLDERS, NIXOS_FIRMWARE) if "{" not in folder)
     yield from (f"{folder}/nvidia" for folder in firmware)
-
-
-def _outer(root: Root, path: str) -> str:
-    return f"{root.outer}{path}"
