@@ -15,9 +15,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.vendors.context import DiscoveryContext
 
-# The names of the driver's module. Both names are also in NVIDIA's udev rule (nvidia-container-toolkit,
-# 99-nvidia-cdi-refresh.rules).
-_DRIVERS = ("nvidia", "nvidia_current")
 # 'nvidia-ctk system create-device-nodes --load-kernel-modules' loads the same modules. nvidia-modeset is for
 # graphics. Some drivers for servers do not contain nvidia-modeset.
 _MODULES = (
@@ -26,9 +23,6 @@ _MODULES = (
         name="nvidia-modeset", kernel_names=("nvidia_modeset", "nvidia_current_modeset"), is_required=False
     ),
 )
-# The files and folders with the numbers, owners and modes of nodes.
-_SOURCES = (VERSION_FILE, DEVICES, PARAMETERS, GPUS, caps.CAPABILITIES, caps.MIG_MINORS)
-_FOLDERS = ("/dev", caps.NODES)
 # The roles of the nodes that compute containers need.
 _REQUIRED = frozenset({"control", "uvm", "gpu", "capability"})
 
@@ -59,10 +53,11 @@ def read(context: DiscoveryContext) -> NodesAtBoot:
 
 
 BOOT_NODES = BootNodes(
-    drivers=_DRIVERS,
+    # Both names are also in NVIDIA's udev rule (nvidia-container-toolkit, 99-nvidia-cdi-refresh.rules).
+    drivers=("nvidia", "nvidia_current"),
     modules=_MODULES,
-    sources=_SOURCES,
-    folders=_FOLDERS,
+    sources=(VERSION_FILE, DEVICES, PARAMETERS, GPUS, caps.CAPABILITIES, caps.MIG_MINORS),
+    folders=("/dev", caps.NODES),
     device_nodes="/dev/nvidia[0-9]*",
     applies=applies,
     read=read,

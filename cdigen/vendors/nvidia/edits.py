@@ -161,6 +161,9 @@ def platform_drafts(inventory: Inventory, profiles: tuple[Profile, ...]) -> tupl
 
 def _group_draft(group: Group, driver: Driver, profile: Profile) -> Draft:
     is_whole_kind = "/" in group.device_class
+    # Containers for the administration of GPUs must see the real state of the GPUs. Therefore, the only
+    # possible step is the step for forward compatibility (nvidia-container-toolkit 1.20, management.go).
+    steps = tuple(step for step in hook_steps(driver, group.files) if step.name == "enable-cuda-compat")
     return Draft(
         kind=group.device_class if is_whole_kind else f"{CDI_VENDOR}/{group.device_class}",
         devices=tuple(
@@ -169,20 +172,10 @@ def _group_draft(group: Group, driver: Driver, profile: Profile) -> Draft:
             if device.nodes
         ),
         edits=ContainerEdits(env=ENV),
-        payload=payload(driver, group.files, _group_steps(group, driver)),
+        payload=payload(driver, group.files, steps),
         profile=profile,
         yields=is_whole_kind,
     )
-
-
-def _group_steps(group: Group, driver: Driver) -> tuple[HookStep, ...]:
-    """Return the steps of the hook for the files of GROUP.
-
-    Containers for the administration of GPUs must see the real state of the GPUs. Therefore, the only
-    possible step is the step for forward compatibility (nvidia-container-toolkit 1.20, management.go). A
-    group without libcuda gets no step.
-    """
-    return tuple(step for step in hook_steps(driver, group.files) if step.name == "enable-cuda-compat")
 
 
 def _with_profiles(inventory: Inventory, profiles: tuple[Profile, ...]) -> Inventory:

@@ -62,14 +62,15 @@ class NvidiaNodeReader(nodes.NodeReader):
         super().__init__(context.dev, policy)
 
     def gpu(self, minor: int) -> DeviceNumbers:
-        """Return the numbers of the node of the GPU with the minor number MINOR."""
-        return self._of_nvidia(minor)
+        """Return the numbers of the node of the GPU with the minor number MINOR, or of a control node."""
+        major = self._majors.get("nvidia", self._majors.get("nvidia-frontend"))
+        return DeviceNumbers(major=major, minor=minor, make_with=_creatable(major or NVIDIA_MAJOR))
 
     def control(self, role: str) -> DeviceNumbers:
         """Return the numbers of the control node with the role ROLE. All GPUs share the control nodes."""
         if role in {"uvm", "uvm-tools"}:
             return self.of(UVM, int(role == "uvm-tools"))
-        return self._of_nvidia(MODESET_MINOR if role == "modeset" else CONTROL_MINOR)
+        return self.gpu(MODESET_MINOR if role == "modeset" else CONTROL_MINOR)
 
     def of(self, driver: str, minor: int) -> DeviceNumbers:
         """Return the numbers of a node with the major of DRIVER in /proc/devices."""
@@ -95,10 +96,6 @@ class NvidiaNodeReader(nodes.NodeReader):
     def then_create(self, command: str) -> str:
         """Return COMMAND, followed by the command that creates the nodes."""
         return f"{command} && {node_remedy(self._host)}"
-
-    def _of_nvidia(self, minor: int) -> DeviceNumbers:
-        major = self._majors.get("nvidia", self._majors.get("nvidia-frontend"))
-        return DeviceNumbers(major=major, minor=minor, make_with=_creatable(major or NVIDIA_MAJOR))
 
     def _read_numbers(
         self, path: str, parse: Callable[[str], dict[str, int]], consequence: str

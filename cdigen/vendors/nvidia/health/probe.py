@@ -244,20 +244,17 @@ def _of_gpu(gpu: NvmlGpu, *, is_early: bool) -> HealthSample:
         return HealthSample(source="probe", symptoms=symptoms, unread=unread)
     has_recovered = not symptoms and (health.recovery_action == 0 or health.reset is False)
     detail = "NVML: the GPU requires no recovery action"
+    recovery = Recovery(clearance="recovered", address=address, detail=detail)
+    count, what = health.ecc_uncorrected, "uncorrected ECC errors"
     return HealthSample(
         source="probe",
         covered=(address,),
         symptoms=symptoms,
-        recoveries=(Recovery(clearance="recovered", address=address, detail=detail),)
-        if has_recovered
-        else (),
-        measurements=() if health.ecc_uncorrected is None else (_errors(address, health.ecc_uncorrected),),
+        recoveries=(recovery,) if has_recovered else (),
+        measurements=()
+        if count is None
+        else (Measurement(cause="ecc-uncorrected", address=address, what=what, value=count, worse="higher"),),
     )
-
-
-def _errors(address: str, count: int) -> Measurement:
-    what = "uncorrected ECC errors"
-    return Measurement(cause="ecc-uncorrected", address=address, what=what, value=count, worse="higher")
 
 
 def _wrong(health: NvmlHealth, *, is_early: bool) -> Iterator[tuple[str, str]]:

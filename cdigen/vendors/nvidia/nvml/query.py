@@ -158,18 +158,13 @@ def _unusable(library: str) -> Finding | None:
         why = reason(error) if isinstance(error, OSError) else "not a valid path"
         return _notice("nvml-failed", library, f"{shown(library)} cannot be loaded: {why}", hint)
     if not stat.S_ISREG(mode):
-        return _notice(
-            "nvml-failed", library, f"{shown(library)} is not a library: it is not a regular file", hint
-        )
+        what = f"{shown(library)} is not a library: it is not a regular file"
+        return _notice("nvml-failed", library, what, hint)
     distrust = untrusted(library)
     if not distrust:
         return None
-    return _notice(
-        "nvml-untrusted",
-        library,
-        f"{shown(library)} is not loaded: {distrust}",
-        "the file and every folder above it must belong to root, and only root may have write access",
-    )
+    hint = "the file and every folder above it must belong to root, and only root may have write access"
+    return _notice("nvml-untrusted", library, f"{shown(library)} is not loaded: {distrust}", hint)
 
 
 def _answer(library: str, ending: ChildResult, deadline_s: float, parts: tuple[str, ...]) -> NvmlAnswer:
