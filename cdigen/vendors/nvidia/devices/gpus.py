@@ -131,12 +131,8 @@ class NvidiaGpuReader:
             if address is not None:
                 found.append((name, address))
                 continue
-            self.collector.add(
-                "warning",
-                "gpu-address-unknown",
-                shown(f"{GPUS}/{name}"),
-                f"{shown(name)!r} is not a PCI address; the entry is skipped",
-            )
+            message = f"{shown(name)!r} is not a PCI address; the entry is skipped"
+            self.collector.add("warning", "gpu-address-unknown", shown(f"{GPUS}/{name}"), message)
         return found, ""
 
     def _lost(self, index: int, address: str, problem: str) -> Accelerator:
@@ -147,13 +143,9 @@ class NvidiaGpuReader:
         """
         if not problem:
             problem = f"the GPU is bound to the driver {PCI_DRIVER}, but is not in {GPUS}"
-            self.collector.add(
-                "error",
-                "gpu-lost",
-                address,
-                f"GPU {index} ({address}) gets no CDI device: {problem}",
-                "see 'dmesg | grep -e NVRM -e Xid'; if the GPU has fallen off the bus, reboot the host",
-            )
+            message = f"GPU {index} ({address}) gets no CDI device: {problem}"
+            hint = "see 'dmesg | grep -e NVRM -e Xid'; if the GPU has fallen off the bus, reboot the host"
+            self.collector.add("error", "gpu-lost", address, message, hint)
         return _accelerator(index, address, None, (), problem)
 
     def _information(self, folder: str) -> dict[str, str]:
@@ -213,13 +205,9 @@ class NvidiaGpuReader:
         """Return the GPU's nvidia node and DRM nodes, or an empty tuple if the nvidia node is unusable."""
         own, problem = self._nodes.read(f"/dev/nvidia{minor}", role="gpu", numbers=self._nodes.gpu(minor))
         if own is None:
-            self.collector.add(
-                "error",
-                "gpu-node-missing",
-                self._context.dev.host_path(f"/dev/nvidia{minor}"),
-                f"GPU {index} ({address}) gets no CDI device: {problem}",
-                self._nodes.remedy(problem),
-            )
+            where = self._context.dev.host_path(f"/dev/nvidia{minor}")
+            message = f"GPU {index} ({address}) gets no CDI device: {problem}"
+            self.collector.add("error", "gpu-node-missing", where, message, self._nodes.remedy(problem))
             return ()
         nodes = [own]
         for drm_minor in drm.minors(self._context.host, f"{sysfs.PCI_DEVICES}/{address}"):
@@ -231,13 +219,9 @@ class NvidiaGpuReader:
             if node is not None:
                 nodes.append(node)
                 continue
-            self.collector.add(
-                "warning",
-                "drm-node-missing",
-                self._context.dev.host_path(drm_minor.path),
-                f"GPU {index} ({address}): {problem}; graphics programs do not find the GPU",
-                "",
-            )
+            where = self._context.dev.host_path(drm_minor.path)
+            message = f"GPU {index} ({address}): {problem}; graphics programs do not find the GPU"
+            self.collector.add("warning", "drm-node-missing", where, message)
         return tuple(nodes)
 
     def _without_repetition(self, accelerators: list[Accelerator]) -> list[Accelerator]:
@@ -254,13 +238,9 @@ class NvidiaGpuReader:
                 problem = f"its UUID is also the UUID of GPU {by_uuid[each.uuid]}"
                 accelerator = replace(each, uuid=None, problem=problem)
             if problem:
-                self.collector.add(
-                    "error",
-                    "gpu-repeated",
-                    each.address,
-                    f"GPU {each.index} ({each.address}): {problem}",
-                    "the kernel module has failed: reload it or reboot",
-                )
+                message = f"GPU {each.index} ({each.address}): {problem}"
+                hint = "the kernel module has failed: reload it or reboot"
+                self.collector.add("error", "gpu-repeated", each.address, message, hint)
             served.append(accelerator)
         return served
 
