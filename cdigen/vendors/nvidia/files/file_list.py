@@ -73,12 +73,13 @@ def parse(data: bytes) -> FileList:
         entries = json.loads(data)
     except ValueError as error:
         raise ValueError(f"the content is not JSON: {error}") from None
+    names = (*LIBRARY_NAMES, *PROGRAM_NAMES)
     named: dict[str, dict[str, set[str]]] = {"LIB": {}, "BINARY": {}}
     for entry in entries if isinstance(entries, list) else ():
         match entry:
             case {"name": str(name), "type": ("LIB" | "BINARY") as kind, "category": [*categories]}:
                 file = name.rpartition("/")[2]
-                if file.isprintable() and _is_named_as_nvidias(file):
+                if file.isprintable() and any(fnmatchcase(file, pattern) for pattern in names):
                     capabilities = named[kind].setdefault(file, set())
                     capabilities.update(word for each in categories for word in CATEGORIES.get(str(each), ()))
     if not named["LIB"]:
@@ -87,10 +88,6 @@ def parse(data: bytes) -> FileList:
     if files > MAX_FILES:
         raise ValueError(f"the list contains {files} files, more than {MAX_FILES}")
     return FileList(libraries=_sorted(named["LIB"]), binaries=_sorted(named["BINARY"]))
-
-
-def _is_named_as_nvidias(file: str) -> bool:
-    return any(fnmatchcase(file, pattern) for pattern in (*LIBRARY_NAMES, *PROGRAM_NAMES))
 
 
 def _sorted(named: dict[str, set[str]]) -> dict[str, tuple[str, ...]]:

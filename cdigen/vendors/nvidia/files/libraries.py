@@ -243,9 +243,10 @@ def _read_candidate(search: LibrarySearch, folder: str, name: str) -> None:
     stem, dot_so, suffix = name.partition(".so")
     if not dot_so or not stem.startswith("lib") or stem in _XORG_STEMS:
         return
-    row = _BY_STEM.get(stem) or _listed(search, name, stem)
-    exact = suffix == f".{search.driver.version}"
-    if not exact:
+    row = _BY_STEM.get(stem)
+    if row is None and name in search.listed:
+        row = lib(stem, search.listed[name], own_version=True)
+    if suffix != f".{search.driver.version}":
         if row is None:
             return
         if is_version(suffix[1:]):
@@ -261,11 +262,6 @@ def _read_candidate(search: LibrarySearch, folder: str, name: str) -> None:
                 _read(search, file, stem, row)
     except OSError as error:
         search.reject(stem, path, f"{shown(search.root.host_path(path))} cannot be read: {reason(error)}")
-
-
-def _listed(search: LibrarySearch, name: str, stem: str) -> Library | None:
-    capabilities = search.listed.get(name)
-    return None if capabilities is None else lib(stem, capabilities, own_version=True)
 
 
 def _read(search: LibrarySearch, file: OpenFile, stem: str, row: Library | None) -> None:
