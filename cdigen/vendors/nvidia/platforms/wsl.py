@@ -51,6 +51,7 @@ STORE_FILES: tuple[tuple[str, Weight], ...] = (
 # Containers also need the store's files with these name endings (nvidia-container-toolkit pull request 1890).
 STORE_ENDINGS = (".bin", ".dll")
 
+REINSTALL = "install NVIDIA's driver in Windows again"
 ARCHITECTURES = {elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}
 
 # In bytes. cdigen compares the whole content of libcuda_loader.so, which has about 200 KB.
@@ -135,19 +136,14 @@ class _Reader:
         same = [store for store in stores if loader and self._content(f"{store.folder}/{LOADER}") == loader]
         chosen = max(same or stores, key=lambda store: (store.libcuda.modified_ns, store.folder))
         others = ", ".join(store.folder for store in stores if store is not chosen)
-        certain = len(same) == 1
-        self.collector.add(
-            "info" if certain else "warning",
-            "wsl-several-stores",
-            chosen.folder,
-            f"cdigen uses {chosen.folder} as the running driver, not {others}: "
-            + (
-                f"the used folder has the same loader as {WSL_LIBRARIES}"
-                if certain
-                else "the used folder has the newest libcuda"
-            ),
-            "" if certain else "remove old driver packages with 'pnputil' in Windows",
-        )
+        message = f"cdigen uses {chosen.folder} as the running driver, not {others}: the used folder has the "
+        if len(same) == 1:
+            message += f"same loader as {WSL_LIBRARIES}"
+            self.collector.add("info", "wsl-several-stores", chosen.folder, message)
+        else:
+            hint = "remove old driver packages with 'pnputil' in Windows"
+            message += "newest libcuda"
+            self.collector.add("warning", "wsl-several-stores", chosen.folder, message, hint)
         return chosen
 
     def _stores(self) -> list[DriverStore]:
@@ -258,7 +254,7 @@ class _Reader:
             "library-unusable" if listed_files.is_library_name(path.rpartition("/")[2]) else "file-unusable"
         )
         message = f"{where} is left out: {problem}"
-        self.collector.add("warning", rule, where, message, "install NVIDIA's driver in Windows again")
+        self.collector.add("warning", rule, where, message, REINSTALL)
         return None
 
     def probes(self, store: DriverStore, files: tuple[DriverFile, ...]) -> tuple[ProbeResult, ...]:
@@ -283,13 +279,8 @@ class _Reader:
                 )
             )
             if not host_path and weight != "optional" and not self._root.exists(f"{store.folder}/{name}"):
-                self.collector.add(
-                    "warning",
-                    "library-missing",
-                    name,
-                    f"{name} was not found in {store.folder}: programs that need this file do not work",
-                    "install NVIDIA's driver in Windows again",
-                )
+                message = f"{name} was not found in {store.folder}: programs that need this file do not work"
+                self.collector.add("warning", "library-missing", name, message, REINSTALL)
         return tuple(probes)
 
     def version(self, store: DriverStore) -> str:
