@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_text
+from cdigen.host.procfs import read_line, read_text
 from cdigen.vendors.nvidia.devices.gpus import GPUS
 from cdigen.vendors.nvidia.kernel_module import parse_lines
 
@@ -56,9 +56,4 @@ def listed_gpus(host: Root) -> tuple[list[str], list[str]]:
 
 
 def _has_tegra_files(host: Root) -> bool:
-    if host.exists(TEGRA_RELEASE):
-        return True
-    try:
-        return read_text(host, _SOC_FAMILY).lower().startswith("tegra")
-    except OSError:
-        return False
+    return host.exists(TEGRA_RELEASE) or read_line(host, _SOC_FAMILY).lower().startswith("tegra")

@@ -12,6 +12,7 @@ with its test data of an Orin and a Thor. On Jetson Linux 39, libcuda is in the 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from fnmatch import fnmatchcase
 
 from cdigen.host.procfs import read_text
@@ -121,18 +122,14 @@ class _Reader:
     def version(self) -> str:
         """Return the version of the kernel module, or the release of Jetson Linux if there is no module."""
         host = self._context.host
-        try:
-            driver = kernel_module.parse_version(read_text(host, kernel_module.VERSION_FILE))
-        except OSError:
-            driver = None
-        if driver is not None:
-            return driver.version
+        with suppress(OSError):
+            if driver := kernel_module.parse_version(read_text(host, kernel_module.VERSION_FILE)):
+                return driver.version
+        release, problem = "", "the file contains no release"
         try:
             release = parse_release(read_text(host, TEGRA_RELEASE))
         except OSError as error:
-            release, problem = "", reason(error)
-        else:
-            problem = "the file contains no release"
+            problem = reason(error)
         if not release:
             message = f"the driver's version is unknown: {TEGRA_RELEASE} cannot be used: {problem}"
             self.collector.add("info", "tegra-release-unknown", TEGRA_RELEASE, message)
