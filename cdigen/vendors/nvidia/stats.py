@@ -98,11 +98,8 @@ def _of_gpu(host: Root, gpu: Accelerator, reply: NvmlGpu | None, problem: str) -
         problem = ""
     blank = DeviceStats(address=gpu.address, problem=problem)
     yield blank if found is None else _filled(blank, host, found.values)
-    migs = (
-        {}
-        if found is None
-        else {f"gi{mig.gpu_instance}/ci{mig.compute_instance}": mig.values for mig in found.migs}
-    )
+    listed = found.migs if found is not None else ()
+    migs = {f"gi{mig.gpu_instance}/ci{mig.compute_instance}": mig.values for mig in listed}
     for part in gpu.partitions:
         blank_part = replace(blank, instance=part.instance)
         if part.instance in migs:
