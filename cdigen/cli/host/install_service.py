@@ -7,7 +7,7 @@ import sys
 from argparse import Namespace
 from contextlib import nullcontext
 
-from cdigen.cli.host import own_service
+from cdigen.cli.host import restarts
 from cdigen.cli.host.install_checks import require_installed, require_trusted, require_writable
 from cdigen.cli.host.install_files import InstallLayout, install_files, installation_lock, remove_files
 from cdigen.cli.shared import options, own_package, report
@@ -106,20 +106,20 @@ def _install(layout: InstallLayout, arguments: Namespace, lock: tuple[int, ...])
         return _Outcome(files=files)
     is_first = layout.unfinished == "start"
     has_changed = bool(was_unfinished) or any(file.result != "unchanged" for file in files)
-    if not own_service.has_systemd():
+    if not restarts.has_systemd():
         has_openrc = any(file.path.endswith("/init.d/cdigen") for file in files)
         return _Outcome(files=files, next_steps=(_START_OPENRC if has_openrc else _START,))
     if arguments.no_start:
         layout.finish()
         restart = "systemctl daemon-reload && systemctl try-restart cdigen cdigen-nri cdigen-kubelet"
         step = _START if is_first else restart if has_changed else ""
-        return _Outcome(files=files, service=own_service.state(), next_steps=(step,) if step else ())
+        return _Outcome(files=files, service=restarts.own_state(), next_steps=(step,) if step else ())
     if is_first:
-        own_service.start()
+        restarts.start_own()
     elif has_changed:
-        own_service.restart()
+        restarts.restart_own()
     layout.finish()
-    state = own_service.state()
+    state = restarts.own_state()
     steps = () if state == "active" else (_START,)
     return _Outcome(files=files, service=state, next_steps=steps, has_started=is_first or has_changed)
 
