@@ -10,7 +10,7 @@ from support.command.resolve import CONFIG, Resolve, document
 from support.command.specs import configure
 from support.json_output import validator
 
-from cdigen.cli.specs.image_config import MAX_IMAGE_CONFIG
+from cdigen.cli.specs.resolve import MAX_IMAGE_CONFIG
 from cdigen.model.errors import ConfigError, StoreError
 
 ML = ("--namespace", "ml")

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from cdigen import config
 from cdigen.cli.shared import argument_checks, report
 from cdigen.cli.shared.option_table import add
-from cdigen.cli.shared.options import absolute, add_root_options, outer_directory, read_input
+from cdigen.cli.shared.options import absolute, add_root_options, outer_directory, read_json
 from cdigen.host.root import Root, reason, shown
 from cdigen.model.errors import ConfigError, HostError
 from cdigen.model.findings import finding_of
@@ -194,17 +194,10 @@ def findings_of(failures: dict[str, HostError]) -> tuple[Finding, ...]:
 
 def read_inventory(file: str, names: tuple[str, ...]) -> dict[str, Inventory]:
     """Return the inventories of the vendors NAMES in the document FILE (``-`` is standard input)."""
-    import json  # noqa: PLC0415 - only for --inventory
+    from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - only for --inventory
 
-    from cdigen.model.inventory_json import from_document  # noqa: PLC0415 - likewise
-
-    data = read_input(file, limit=MAX_INVENTORY)
     hint = "create the inventory with 'cdigen inspect --json'"
-    try:
-        document = json.loads(data)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{shown(file)} is not JSON: {error}", hint=hint, kind="inventory") from None
-    inventories = from_document(document)
+    inventories = from_document(read_json(file, limit=MAX_INVENTORY, hint=hint, kind="inventory"))
     if unknown := sorted(name for name in inventories if name not in NAMES):
         raise ConfigError(f"the inventory has the unknown vendor {unknown[0]!r}", hint=hint, kind="inventory")
     return {name: inventories[name] for name in names if name in inventories}

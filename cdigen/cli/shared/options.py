@@ -19,6 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Mapping
+    from typing import Any
 
     from cdigen.model.findings import Severity
 
@@ -167,6 +168,17 @@ def read_input(path: str, *, limit: int) -> bytes:
     except ValueError:
         raise StoreError(f"{shown(path)} is not a path", hint="a path cannot contain a NUL byte") from None
     return data
+
+
+def read_json(path: str, *, limit: int, hint: str, kind: str) -> Any:
+    """Return the JSON document in the file PATH (see ``read_input``); raise ConfigError if it is not JSON."""
+    import json  # noqa: PLC0415 - few commands read JSON
+
+    data = read_input(path, limit=limit)
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{shown(path)} is not JSON: {error}", hint=hint, kind=kind) from None
 
 
 def configuration_file(arguments: Namespace) -> str:

@@ -8,12 +8,11 @@ from argparse import ArgumentTypeError
 from cdigen.cli.services.service_sources import sources
 from cdigen.cli.shared import argument_checks, options, report
 from cdigen.cli.shared.option_table import add
-from cdigen.cli.specs.image_config import read_image_config
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.names import is_device_name, is_kind
 from cdigen.nri.decision.context import LIBRARY, cache_for, context_of
-from cdigen.nri.decision.image import judge_image
+from cdigen.nri.decision.image import ImageConfig, judge_image
 from cdigen.nri.decision.request.refusal import quote
 from cdigen.nri.pods import Container, ContainerMount, Pod
 from cdigen.service.host_state import read_host_state
@@ -23,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterable
+    from typing import Any
 
     from cdigen.nri.decision.decide import InjectionDecision
     from cdigen.nri.decision.image import RequirementResult
@@ -47,6 +47,9 @@ EXAMPLES = """\
 EXIT_REFUSED = 1
 # The cause of a request that the policy ignores.
 _NOT_PERMITTED = "not_permitted"
+# The limit in bytes. For an image with a thousand layers and their history, the output has about 400 kB.
+MAX_IMAGE_CONFIG = 4 << 20
+_INSPECT = "podman image inspect IMAGE"
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -74,7 +77,7 @@ def run(arguments: Namespace) -> int:
     state = read_host_state(where, library=LIBRARY, cache=cache_for(settings))
     context = context_of(state, settings)
     container = _container(arguments)
-    image = read_image_config(arguments.image_config) if arguments.image_config else None
+    image = _read_image_config(arguments.image_config) if arguments.image_config else None
     if image is not None:
         container = replace(container, env=(*image.requests, *container.env))
     decision, results = context.decide(_pod(arguments), container), None
@@ -164,6 +167,46 @@ def _container(arguments: Namespace) -> Container:
         cdi_devices=tuple(arguments.cdi_device or ()),
         may_use_all_devices=arguments.privileged,
     )
+
+
+def _read_image_config(file: str) -> ImageConfig:
+    """Return the configuration of the single image in the output FILE of ``podman image inspect``.
+
+    Raises ConfigError if the document is invalid or does not describe exactly one image. Raises StoreError if
+    the document cannot be read, or if it is larger than MAX_IMAGE_CONFIG bytes.
+    """
+    document = options.read_json(file, limit=MAX_IMAGE_CONFIG, hint=_INSPECT, kind="image-config")
+    images = document if isinstance(document, list) else [document]
+    if len(images) != 1:
+        raise _wrong(f"{shown(file)}: must have one image (has {len(images)})")
+    where = "[0]" if isinstance(document, list) else ""
+    config = images[0].get("Config") if isinstance(images[0], dict) else None
+    if not isinstance(config, dict):
+        raise _wrong(f"{shown(file)}: {where}.Config is not an object")
+    return ImageConfig(
+        environment=_environment(config.get("Env"), f"{shown(file)}: {where}.Config.Env"),
+        labels=_labels(config.get("Labels"), f"{shown(file)}: {where}.Config.Labels"),
+    )
+
+
+def _environment(value: Any, where: str) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+        raise _wrong(f"{where} is not a list of texts")
+    return tuple(value)
+
+
+def _labels(value: Any, where: str) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):
+        raise _wrong(f"{where} is not an object of texts")
+    return value
+
+
+def _wrong(message: str) -> ConfigError:
+    return ConfigError(message, hint=_INSPECT, kind="image-config")
 
 
 def _mount(text: str) -> ContainerMount:
