@@ -7,14 +7,16 @@ the present state. Stats are read on demand, with a short timeout.
 from __future__ import annotations
 
 import os
+import re
 import time
 from functools import partial
+from urllib.parse import parse_qsl
 
 from cdigen.cdi.render import render
 from cdigen.daemon import status as statuses
 from cdigen.daemon.cycle.spec_updates import error_line
 from cdigen.daemon.outputs import FurtherRoutes
-from cdigen.host.root import Root
+from cdigen.host.root import Root, shown
 from cdigen.model.errors import CdigenError
 from cdigen.model.inventory_json import to_document
 from cdigen.model.view import DEFAULT_KIND
@@ -22,7 +24,6 @@ from cdigen.page.device_users import MAX_WAITING, DeviceUsersReader
 from cdigen.page.document import document as page_document
 from cdigen.page.nvidia_docker import documents, texts
 from cdigen.page.nvidia_docker.devices import listed
-from cdigen.page.nvidia_docker.queries import InvalidQueryError, members
 from cdigen.page.page import POLICY, page
 from cdigen.page.style import digest
 from cdigen.page.user_reports import users_by_device
@@ -62,7 +63,12 @@ _NO_CUDA = "0.0"
 _PICTURE_POLICY = f"default-src 'none'; style-src {digest(STYLE)}; frame-ancestors 'none'"
 # nvidia-docker-plugin serves each path with and without its API version.
 _PREFIXES = ("", "/v1.0")
+_BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _HTML, _SVG, _JSON = "text/html; charset=utf-8", "image/svg+xml", "application/json"
+
+
+class InvalidQueryError(ValueError):
+    """A query that is rejected with status 400. ``members`` uses the error text of nvidia-docker 1.0."""
 
 
 def page_routes(sources: RouteSources) -> FurtherRoutes:
@@ -84,20 +90,20 @@ class _Routes:
 
     def routes(self) -> dict[str, Route]:
         """Return the routes by their paths."""
-        nvidia_docker = {
-            "/gpu/info": self._info,
-            "/gpu/info/json": self._info_json,
+        nvidia_docker: dict[str, Callable[[Parameters], Response]] = {
+            "/gpu/info": lambda _: _text(texts.info_text(*self._versions(), self._devices())),
+            "/gpu/info/json": lambda _: _go_json(documents.info(*self._versions(), self._devices())),
             "/gpu/status": self._gpu_status,
             "/gpu/status/json": self._gpu_status_json,
-            "/docker/cli": self._docker,
-            "/docker/cli/json": self._docker_json,
-            "/mesos/cli": self._mesos,
+            "/docker/cli": lambda parameters: _text(" ".join(self._arguments(parameters).options())),
+            "/docker/cli/json": lambda parameters: _go_json(documents.docker(self._arguments(parameters))),
+            "/mesos/cli": lambda _: _text(documents.mesos(*self._versions(), self._devices())),
         }
         handlers: dict[str, Callable[[Parameters], Response]] = {
             "/": self._page,
             "/topology.svg": self._picture,
-            "/status.json": self._status_json,
-            "/inventory.json": self._inventory_json,
+            "/status.json": lambda _: _json(statuses.document(self._status(), self._process)),
+            "/inventory.json": lambda _: _json(to_document(self._inventories())),
             "/page.json": self._page_json,
             **{f"{prefix}{path}": each for prefix in _PREFIXES for path, each in nvidia_docker.items()},
         }
@@ -160,12 +166,6 @@ class _Routes:
         svg = picture(devices_of(self._inventories())).encode("utf-8", "replace")
         return Response(body=svg, content_type=_SVG, headers=(("Content-Security-Policy", _PICTURE_POLICY),))
 
-    def _status_json(self, _: Parameters) -> Response:
-        return _json(statuses.document(self._status(), self._process))
-
-    def _inventory_json(self, _: Parameters) -> Response:
-        return _json(to_document(self._inventories()))
-
     # nvidia-docker-plugin 1.0.
 
     def _versions(self) -> tuple[str, str]:
@@ -174,30 +174,11 @@ class _Routes:
         driver = next((known[vendor].driver.version for vendor in (first, *known) if vendor in known), "")
         return driver, cuda_of(known) or _NO_CUDA
 
-    def _info(self, _: Parameters) -> Response:
-        return _text(texts.info_text(*self._versions(), self._devices()))
-
-    def _info_json(self, _: Parameters) -> Response:
-        return Response(
-            body=documents.encoded(documents.info(*self._versions(), self._devices())), content_type=_JSON
-        )
-
     def _gpu_status(self, _: Parameters, *, is_public: bool = False) -> Response:
         return _text(texts.status_text(self._devices(is_public=is_public)))
 
     def _gpu_status_json(self, _: Parameters, *, is_public: bool = False) -> Response:
-        document = documents.status(self._devices(is_public=is_public))
-        return Response(body=documents.encoded(document), content_type=_JSON)
-
-    def _mesos(self, _: Parameters) -> Response:
-        return _text(documents.mesos(*self._versions(), self._devices()))
-
-    def _docker(self, parameters: Parameters) -> Response:
-        return _text(" ".join(self._arguments(parameters).options()))
-
-    def _docker_json(self, parameters: Parameters) -> Response:
-        document = documents.docker(self._arguments(parameters))
-        return Response(body=documents.encoded(document), content_type=_JSON)
+        return _go_json(documents.status(self._devices(is_public=is_public)))
 
     def _arguments(self, parameters: Parameters) -> DockerArguments:
         known, setup = self._inventories(), self._setup()
@@ -229,6 +210,17 @@ def _checked(handler: Callable[[Parameters], Response], request: Request) -> Res
         return _text(f"{error_line(error)}\n", "503 Service Unavailable")
 
 
+def members(query: str) -> dict[str, str]:
+    """Return the first value of each parameter in QUERY; raise InvalidQueryError if QUERY is malformed."""
+    bad = _BAD_ESCAPE.search(query)
+    if bad is not None:
+        raise InvalidQueryError(f'invalid URL escape "{shown(bad.group())}"')
+    found: dict[str, str] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True, errors="replace"):
+        found.setdefault(name, text)
+    return found
+
+
 def _reload_s(requested: str) -> int:
     """Return the seconds between reloads of the page for the parameter REQUESTED, 0 for no reload."""
     if requested == "off":
@@ -244,6 +236,10 @@ def _reload_s(requested: str) -> int:
 
 def _json(document: Any) -> Response:
     return Response(body=render(document, stray_bytes=True), content_type=_JSON)
+
+
+def _go_json(document: Any) -> Response:
+    return Response(body=documents.encoded(document), content_type=_JSON)
 
 
 def _text(text: str, status: str = "200 OK") -> Response:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.page.nvidia_docker.queries import InvalidQueryError, members
+from cdigen.page.routes import InvalidQueryError, members
 
 
 @pytest.mark.parametrize(
