@@ -5,7 +5,7 @@ from __future__ import annotations
 from cdigen.model.times.ages import seconds
 from cdigen.model.times.timestamps import timestamp
 from cdigen.page.components import age, mark, note, section, state
-from cdigen.page.devices import counts
+from cdigen.page.devices import has_source
 from cdigen.page.html import Html, element, joined
 from cdigen.pipeline.cause_groups import cause_groups, finding_groups
 
@@ -63,10 +63,13 @@ def _moment(view: PageView) -> Iterator[str]:
 
 
 def _facts(view: PageView) -> Iterator[tuple[str, str]]:
-    number = counts(view)
-    yield "Devices", str(number.every)
-    yield "Healthy", f"{number.healthy} of {number.every}" if number.every else "none"
-    yield "In use", "unknown" if number.in_use is None else f"{number.in_use} of {number.every}"
+    # The partitions of a split GPU are counted, not the GPU.
+    offered = [one for one in view.devices if one.device.is_offered]
+    count, healthy = len(offered), sum(one.device.health == "healthy" for one in offered)
+    yield "Devices", str(count)
+    yield "Healthy", f"{healthy} of {count}" if count else "none"
+    in_use = f"{sum(bool(one.users) for one in offered)} of {count}"
+    yield "In use", in_use if has_source(view.sources) else "unknown"
     for vendor, version in view.drivers:
         yield f"Driver, {vendor}", version
     if view.cuda:

@@ -20,7 +20,7 @@ from cdigen.page.components import (
     table,
 )
 from cdigen.page.html import NOTHING, Html, element, joined
-from cdigen.value import frozen, replace
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -42,30 +42,6 @@ _NAMELESS = note(
     " shows them to every user.",
 )
 _SOURCES = {"responded": "", "off": "off", "absent": "not on this host", "no-response": "no response"}
-
-
-@frozen
-class DeviceCounts:
-    """The number of devices for containers, and the numbers of healthy, unhealthy and used devices.
-
-    ``in_use`` is None if no source reports users.
-    """
-
-    every: int
-    healthy: int
-    unhealthy: int
-    in_use: int | None
-
-
-def counts(view: PageView) -> DeviceCounts:
-    """Return the numbers of devices in VIEW. The partitions of a split GPU are counted, not the GPU."""
-    offered = [one for one in view.devices if one.device.is_offered]
-    return DeviceCounts(
-        every=len(offered),
-        healthy=sum(one.device.health == "healthy" for one in offered),
-        unhealthy=sum(one.device.health == "unhealthy" for one in offered),
-        in_use=sum(bool(one.users) for one in offered) if _has_source(view.sources) else None,
-    )
 
 
 def devices(view: PageView) -> Html:
@@ -110,7 +86,7 @@ def _columns(view: PageView) -> tuple[int, ...]:
     """Return the numbers of the columns with known values. Notes report why other columns are missing."""
     has_memory = any(one.device.accelerator.memory_mib is not None for one in view.devices)
     has_stats = any(one.stats is not None for one in view.devices)
-    has_users = _has_source(view.sources) or any(one.users for one in view.devices)
+    has_users = has_source(view.sources) or any(one.users for one in view.devices)
     shown = (True, True, True, has_memory or has_stats, has_stats, has_users)
     return tuple(place for place, is_shown in enumerate(shown) if is_shown)
 
@@ -120,7 +96,8 @@ def _chosen(row: Row, columns: tuple[int, ...]) -> Row:
     return tuple(row[place] for place in columns)
 
 
-def _has_source(sources: tuple[DeviceUserSource, ...]) -> bool:
+def has_source(sources: tuple[DeviceUserSource, ...]) -> bool:
+    """Return whether one of SOURCES reports users."""
     return any(source.state == "responded" for source in sources)
 
 
@@ -240,7 +217,7 @@ def _users(view: PageView, one: DeviceView) -> Html:
         return lines(*(joined([each.name, " ", _soft(f"({each.source})")]) for each in shown), *rest)
     if not one.device.usable:
         return NOTHING
-    return _soft("none known") if _has_source(view.sources) else UNKNOWN
+    return _soft("none known") if has_source(view.sources) else UNKNOWN
 
 
 def _sources_note(sources: tuple[DeviceUserSource, ...]) -> Html:
