@@ -7,8 +7,7 @@ the JSON schema (schemas/config.schema.json), and the tables in docs/configurati
 
 from __future__ import annotations
 
-from cdigen.config.kubelet_keys import KUBELET_KEYS
-from cdigen.config.nri_keys import NRI_KEYS
+from cdigen.config.service_keys import KUBELET_KEYS, NRI_KEYS
 from cdigen.config.settings import MODES, DaemonConfig, HealthConfig, KubeletConfig, NriConfig, PageConfig
 from cdigen.config.types import (
     CAUSE,

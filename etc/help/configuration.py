@@ -6,8 +6,15 @@ import json
 import re
 
 from cdigen.config.keys import DAEMON_KEYS, HEALTH_KEYS, KEYS, PAGE_KEYS, PROFILE_KEYS
-from cdigen.config.kubelet_keys import KUBELET_KEYS, RESOURCE_KEYS, SHARED_MEMORY_KEYS, SHARING_KEYS
-from cdigen.config.nri_keys import ALLOW_KEYS, GPU_KIND_KEYS, NRI_KEYS
+from cdigen.config.service_keys import (
+    ALLOW_KEYS,
+    GPU_KIND_KEYS,
+    KUBELET_KEYS,
+    NRI_KEYS,
+    RESOURCE_KEYS,
+    SHARED_MEMORY_KEYS,
+    SHARING_KEYS,
+)
 from cdigen.config.settings import (
     AllowRule,
     DaemonConfig,

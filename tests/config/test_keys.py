@@ -24,8 +24,15 @@ from cdigen.config import (
     SharingRow,
 )
 from cdigen.config.keys import DAEMON_KEYS, HEALTH_KEYS, KEYS, PAGE_KEYS, PROFILE_KEYS
-from cdigen.config.kubelet_keys import KUBELET_KEYS, RESOURCE_KEYS, SHARED_MEMORY_KEYS, SHARING_KEYS
-from cdigen.config.nri_keys import ALLOW_KEYS, GPU_KIND_KEYS, NRI_KEYS
+from cdigen.config.service_keys import (
+    ALLOW_KEYS,
+    GPU_KIND_KEYS,
+    KUBELET_KEYS,
+    NRI_KEYS,
+    RESOURCE_KEYS,
+    SHARED_MEMORY_KEYS,
+    SHARING_KEYS,
+)
 from cdigen.config.types import Key
 from cdigen.model.profile import Profile
 from cdigen.vendors.registry import VENDORS
