@@ -18,41 +18,32 @@ if TYPE_CHECKING:
 
     from cdigen.cli.shared.parser import Parser
 
-# Name of the command -> (module in cdigen.cli, summary).
+# Name of the command -> (folder of its module in cdigen.cli, summary).
 COMMANDS = {
-    "config": ("host.config", "check the configuration file"),
-    "configure": ("host.configure", "enable CDI in the configuration of a container runtime"),
-    "create-nodes": (
-        "host.create_nodes",
-        "create the device nodes that the kernel does not create, as at boot",
-    ),
-    "diff": ("specs.diff", "compare the specs on disk with the present state of this host"),
-    "docker-args": (
-        "specs.docker_args",
-        "print the arguments of 'docker run' that add devices to a container",
-    ),
-    "doctor": ("host.doctor", "find problems that keep devices from containers, and their remedies"),
-    "extender": ("services.extender", "run as a scheduler extender for GPUs that are shared by memory"),
-    "generate": ("specs.generate", "print or write the CDI specs of this host"),
-    "health": ("services.health", "show the health of devices, with the causes of unhealthy ones"),
-    "inspect": ("specs.inspect", "show the inventory of this host, with all searched files"),
+    "config": ("host", "check the configuration file"),
+    "configure": ("host", "enable CDI in the configuration of a container runtime"),
+    "create-nodes": ("host", "create the device nodes that the kernel does not create, as at boot"),
+    "diff": ("specs", "compare the specs on disk with the present state of this host"),
+    "docker-args": ("specs", "print the arguments of 'docker run' that add devices to a container"),
+    "doctor": ("host", "find problems that keep devices from containers, and their remedies"),
+    "extender": ("services", "run as a scheduler extender for GPUs that are shared by memory"),
+    "generate": ("specs", "print or write the CDI specs of this host"),
+    "health": ("services", "show the health of devices, with the causes of unhealthy ones"),
+    "inspect": ("specs", "show the inventory of this host, with all searched files"),
     "install-service": (
-        "host.install_service",
+        "host",
         "install units, hook, man pages and completions of an installed wheel on this host",
     ),
-    "kubelet": ("services.kubelet", "run as device plugins, which advertise devices to the kubelet"),
-    "list": ("specs.list", "list the devices that a container runtime finds"),
-    "nri": ("services.nri", "run as an NRI plugin, which injects requested devices into containers"),
-    "prune": ("specs.prune", "remove the driver views that no spec and no container uses"),
-    "resolve": (
-        "specs.resolve",
-        "show the devices that the NRI plugin would inject into a container, with reasons",
-    ),
-    "run": ("services.run", "run as a daemon that keeps the specs up to date"),
-    "status": ("services.status", "show the state of the daemon and the host"),
-    "topology": ("specs.topology", "show the links between the devices of this host"),
-    "validate": ("specs.validate", "check spec files like the runtimes' loaders"),
-    "withdraw": ("specs.withdraw", "remove the specs that cdigen wrote"),
+    "kubelet": ("services", "run as device plugins, which advertise devices to the kubelet"),
+    "list": ("specs", "list the devices that a container runtime finds"),
+    "nri": ("services", "run as an NRI plugin, which injects requested devices into containers"),
+    "prune": ("specs", "remove the driver views that no spec and no container uses"),
+    "resolve": ("specs", "show the devices that the NRI plugin would inject into a container, with reasons"),
+    "run": ("services", "run as a daemon that keeps the specs up to date"),
+    "status": ("services", "show the state of the daemon and the host"),
+    "topology": ("specs", "show the links between the devices of this host"),
+    "validate": ("specs", "check spec files like the runtimes' loaders"),
+    "withdraw": ("specs", "remove the specs that cdigen wrote"),
 }
 
 _PURPOSE = (
@@ -128,7 +119,7 @@ def _discard_output(descriptor: int) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run ARGUMENTS and return the exit code (see ``cdigen --help``)."""
-    if _needs_no_command(arguments):
+    if not arguments or arguments[0] in {*_HELP, "-V", "--version"}:
         return _guarded(_print_information, arguments)
     return _guarded(lambda words: _run_command(*split_command(words)), arguments)
 
@@ -163,10 +154,6 @@ def _guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
         _fail(failure, as_json="--json" in arguments)
         return EXIT_DEFECT
     return code
-
-
-def _needs_no_command(arguments: list[str]) -> bool:
-    return not arguments or arguments[0] in {*_HELP, "-V", "--version"}
 
 
 def _print_information(arguments: list[str]) -> int:
@@ -291,7 +278,7 @@ def _run_command(name: str, arguments: list[str]) -> int:
 
 
 def _module(name: str) -> Any:
-    return import_module(f"cdigen.cli.{COMMANDS[name][0]}")
+    return import_module(f"cdigen.cli.{COMMANDS[name][0]}.{name.replace('-', '_')}")
 
 
 def command_parser(name: str) -> Parser:
