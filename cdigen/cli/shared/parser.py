@@ -20,16 +20,6 @@ _PURPOSE = " " * 8
 _FURTHER = " " * 4
 
 
-class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """A help formatter with the width of the terminal.
-
-    If no width is set, argparse imports shutil at every start. This import takes 4 ms.
-    """
-
-    def __init__(self, prog: str) -> None:
-        super().__init__(prog, width=help_width())
-
-
 class Parser(argparse.ArgumentParser):
     """An argument parser that raises ConfigErrors and prints examples at the end of the help."""
 
@@ -37,7 +27,8 @@ class Parser(argparse.ArgumentParser):
         super().__init__(
             prog=prog,
             description=f"{summary[0].upper()}{summary[1:]}.",
-            formatter_class=_HelpFormatter,
+            # If no width is set, argparse imports shutil at every start. This import takes 4 ms.
+            formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, width=help_width()),
             allow_abbrev=False,
         )
         self.examples = examples
