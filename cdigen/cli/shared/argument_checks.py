@@ -53,13 +53,9 @@ def require_spec_directories(arguments: Namespace) -> None:
 
 def require_sources(arguments: Namespace, where: DiscoveryContext) -> None:
     """Raise ConfigError if a search path or an NVML library that an option names does not exist."""
-    for option, paths in (
-        ("--library-search-path", arguments.library_search_path),
-        ("--binary-search-path", arguments.binary_search_path),
-        ("--config-search-path", arguments.config_search_path),
-    ):
-        for path in paths or ():
-            _require_folder_of(where.driver, option, path)
+    for files in ("library", "binary", "config"):
+        for path in getattr(arguments, f"{files}_search_path") or ():
+            _require_folder_of(where.driver, f"--{files}-search-path", path)
     library = arguments.nvml
     if library is not None and library.startswith("/") and not os.path.isfile(library):
         raise ConfigError(

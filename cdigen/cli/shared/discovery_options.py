@@ -62,15 +62,9 @@ def context(arguments: argparse.Namespace, host: Root, settings: config.Settings
         host=host,
         driver=driver,
         dev=dev,
-        library_search_paths=_paths(
-            "--library-search-path", arguments.library_search_path, settings.library_search_paths
-        ),
-        binary_search_paths=_paths(
-            "--binary-search-path", arguments.binary_search_path, settings.binary_search_paths
-        ),
-        config_search_paths=_paths(
-            "--config-search-path", arguments.config_search_path, settings.config_search_paths
-        ),
+        library_search_paths=_search_paths("library", arguments, settings),
+        binary_search_paths=_search_paths("binary", arguments, settings),
+        config_search_paths=_search_paths("config", arguments, settings),
         mode=arguments.mode or settings.mode,
         nvml=_nvml(arguments.nvml or settings.nvml, driver),
         compat32=any(profile.compat32 for profile in settings.profiles),
@@ -214,7 +208,9 @@ def _below(host: Root, path: str, name: str) -> Root:
     return root
 
 
-def _paths(option: str, explicit: list[str] | None, configured: tuple[str, ...]) -> tuple[str, ...]:
+def _search_paths(files: str, arguments: argparse.Namespace, settings: config.Settings) -> tuple[str, ...]:
+    """Return the folders in which a discovery searches FILES (``library``, ``binary`` or ``config``)."""
+    explicit = getattr(arguments, f"{files}_search_path")
     for path in explicit or ():
-        absolute(option, path)
-    return tuple(explicit or configured)
+        absolute(f"--{files}-search-path", path)
+    return tuple(explicit or getattr(settings, f"{files}_search_paths"))
