@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from cdigen.model.times.ages import duration
 from cdigen.model.times.timestamps import timestamp
-from cdigen.page.html import Html, element, joined, plain
+from cdigen.page.html import Html, element, joined
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -58,11 +58,11 @@ def age(at_s: float | None, now_s: float) -> Html:
 def amount(used: int | None, total: int | None) -> Html:
     """Return USED and TOTAL bytes as HTML (None is unknown), with a bar if both amounts are known."""
     if total is None:
-        return UNKNOWN if used is None else joined([_bytes(used), " used"])
+        return UNKNOWN if used is None else joined([size_of(used), " used"])
     if used is None:
-        return joined([_bytes(total), ", ", element("span", "use unknown", class_="soft")])
+        return joined([size_of(total), ", ", element("span", "use unknown", class_="soft")])
     percent = used * 100 // total if total > 0 else 0
-    return joined([f"{_number(used, total)} of {_bytes(total)}", bar(percent)])
+    return joined([f"{_number(used, total)} of {size_of(total)}", bar(percent)])
 
 
 def bar(percent: float) -> Html:
@@ -77,12 +77,8 @@ def bar(percent: float) -> Html:
     )
 
 
-def size_of(count: int) -> Html:
+def size_of(count: int) -> str:
     """Return COUNT bytes in GiB or MiB."""
-    return plain(_bytes(count))
-
-
-def _bytes(count: int) -> str:
     return f"{_number(count, count)} {'GiB' if count >= _GIB else 'MiB'}"
 
 
@@ -142,4 +138,4 @@ def note(*content: str) -> Html:
 
 def code(text: str) -> Html:
     """Return TEXT as code, for text that people type or copy."""
-    return element("code", plain(text))
+    return element("code", text)

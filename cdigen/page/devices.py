@@ -180,7 +180,7 @@ def _cause(cause: str, since: str, now_s: float) -> Html:
     return element("span", cause, " for ", age(seconds(since), now_s), class_="cause")
 
 
-def _memory(alike: list[DeviceView], size_mib: int | None, *, is_split: bool) -> Html:
+def _memory(alike: list[DeviceView], size_mib: int | None, *, is_split: bool) -> str:
     """Return the used memory of the devices in the list ALIKE; for several devices, the highest use."""
     known = [one.stats for one in alike if one.stats is not None]
     totals = [each.memory_total for each in known if each.memory_total is not None]

@@ -43,14 +43,12 @@ _MIB, _MEGA = 1 << 20, 1_000_000
 
 @frozen
 class NvidiaDockerDevice:
-    """A device: its ``number``, its node ``path``, its stats and its links to other devices.
+    """A device: its node ``path``, its stats and its links to other devices.
 
     ``uuid`` is the PCI address if the device has no UUID. ``links`` are pairs of another device's bus id and
     a number in LINKS.
     """
 
-    number: int
-    vendor: str
     uuid: str
     path: str
     bus_id: str
@@ -95,15 +93,13 @@ class NvidiaDockerDevice:
 
 
 def listed(shown: Sequence[Shown], stats: Iterable[VendorStats] = ()) -> tuple[NvidiaDockerDevice, ...]:
-    """Return the devices SHOWN (``matrix.devices_of``), numbered in the order of SHOWN, with their STATS.
+    """Return the devices SHOWN (``matrix.devices_of``) with their STATS; the order defines their numbers.
 
     A device that is not in the spec has a number as well.
     """
     by_address = {each.address: each for vendor in stats for each in vendor.devices if not each.instance}
     return tuple(
         NvidiaDockerDevice(
-            number=number,
-            vendor=one.vendor,
             uuid=one.accelerator.uuid or one.accelerator.address,
             path=_path(one.accelerator),
             bus_id=_bus_id(one.accelerator),
@@ -111,7 +107,7 @@ def listed(shown: Sequence[Shown], stats: Iterable[VendorStats] = ()) -> tuple[N
             stats=by_address.get(one.accelerator.address),
             links=tuple(_links(one, shown)),
         )
-        for number, one in enumerate(shown)
+        for one in shown
     )
 
 
