@@ -40,6 +40,7 @@ _NAME, _INDEX, _SOCKET = "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX", "NRI_PLUGIN_SOCKET
 # NRI 0.12 and later releases check the names and indices of plugins by these rules.
 _NAMES = re.compile(r"[A-Za-z0-9_.+-]{1,128}", re.ASCII)
 _INDICES = re.compile(r"[0-9]{2}", re.ASCII)
+_DIGITS = 8
 
 
 def add_options(parser: ArgumentParser) -> None:
@@ -142,9 +143,6 @@ def _launch_parameters() -> tuple[int, str, str] | None:
     if index and not _INDICES.fullmatch(index):
         raise ConfigError(f"{_INDEX}={shown(index)!r} is not an index", hint=hint)
     return number, name, index
-
-
-_DIGITS = 8
 
 
 def _index(text: str) -> str:
