@@ -1,4 +1,9 @@
-"""``DeviceUsersReader``: reads the users of devices, and the devices that runtimes find, on demand."""
+"""``DeviceUsersReader``: reads the users of devices, and the devices that runtimes find, on demand.
+
+``RuntimeResolution`` computes the devices that installed runtimes find, with models of the runtimes' loaders.
+cdigen runs the program of a runtime to read its version, and runs the program again only if the program's
+file has changed. A spec file is parsed again only if the file has changed.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +14,27 @@ from cdigen.device_users import cgroups
 from cdigen.device_users.engines import Engine
 from cdigen.device_users.model import EngineReport
 from cdigen.device_users.open_nodes import OpenDeviceNodes, read_open_nodes
-from cdigen.host.root import Root
-from cdigen.page.runtime_resolution import RuntimeResolution
+from cdigen.host.root import Root, shown
 from cdigen.page.services import read_services
 from cdigen.page.user_reports import UserReports, numbers_of, pids_of
-from cdigen.page.view import names_for_containers
+from cdigen.page.view import RuntimeView, names_for_containers
+from cdigen.runtimes import installed, settings
 from cdigen.runtimes.daemon_service import service_of
+from cdigen.runtimes.releases import RUNTIME_NAMES, library_of, newest_release
+from cdigen.runtimes.scan import scan
+from cdigen.runtimes.spec_cache import SpecCache
+from cdigen.runtimes.users import Reader
 from cdigen.service.polling import BackgroundPoller
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.daemon.stats import VendorStats
     from cdigen.pipeline.device_names import KnownDevice
+    from cdigen.runtimes.installed import InstalledRuntime
+    from cdigen.runtimes.scan import SpecScan
 
 # Names of the queries that use no socket.
 _RUNNING, _OPEN, _RUNTIMES = "processes", "open files", "runtimes"
@@ -33,6 +44,10 @@ STALE_S = 15.0
 MAX_WAITING = 1
 # Maximum number of processes that are examined. cdigen opens a file for each process.
 _MAX_PIDS = 512
+_NAMES = {"podman": "podman", "docker": "Docker", "containerd": "containerd", "cri-o": "CRI-O"}
+# Maximum number of problems that are reported for a runtime, and maximum length of a reason.
+_MAX_PROBLEMS = 20
+_MAX_REASON = 500
 
 
 class DeviceUsersReader:
@@ -108,3 +123,91 @@ def _resolved_socket(outer: str, path: str) -> str:
         # PATH cannot be resolved. If OUTER is "/", PATH is returned, and the query of the socket reports the
         # error.
         return root.outer_path(path) if root.is_this_machine else ""
+
+
+class RuntimeResolution:
+    """The runtimes of the tree OUTER, and the devices that each runtime finds. Not thread-safe."""
+
+    def __init__(self, outer: str) -> None:
+        self._host = Root(outer)
+        self._cache = SpecCache()
+        # Keys: paths of programs. Values: the identity of the program's file, and the runtime.
+        self._known: dict[str, tuple[tuple[int, ...], InstalledRuntime]] = {}
+
+    def resolve(self, names: tuple[str, ...]) -> tuple[RuntimeView, ...]:
+        """Return for each runtime how many of the devices NAMES the runtime finds, and the problems."""
+        return tuple(self._view(one, names) for one in self._installed())
+
+    def _installed(self) -> Iterable[InstalledRuntime]:
+        known, self._known = self._known, {}
+        for runtime in RUNTIME_NAMES.values():
+            binary = installed.place(self._host, installed.BINARIES[runtime])
+            if not binary:
+                continue
+            identity = _identity(self._host, binary)
+            last = known.get(binary)
+            one = (
+                last[1]
+                if last is not None and last[0] == identity
+                else installed.examine(self._host, runtime, binary)
+            )
+            self._known[binary] = identity, one
+            yield one
+
+    def _view(self, one: InstalledRuntime, names: tuple[str, ...]) -> RuntimeView:
+        library = one.library if one.release else library_of(one.runtime, newest_release(one.runtime))[0]
+        version = ".".join(map(str, one.release)) if one.release else ""
+        if not library:
+            return _none(one, version, names, one.problem)
+        read = settings.read(one.runtime, self._host, one.release)
+        if read.cdi_enabled is False:
+            by = read.source("cdi")
+            how = f"by {shown(by)}" if by else "by default"
+            return _none(one, version, names, f"CDI is switched off {how}")
+        found = scan(
+            read.spec_dirs,
+            self._host,
+            library=library,
+            reader=Reader(follows_links=read.follows_links),
+            cache=self._cache,
+        )
+        lost = [name for name in names if found.file(name) is None]
+        return RuntimeView(
+            name=_NAMES[one.runtime],
+            version=version,
+            found=len(names) - len(lost),
+            offered=len(names),
+            problems=_problems(found, lost),
+        )
+
+
+def _identity(host: Root, binary: str) -> tuple[int, ...]:
+    try:
+        _, status = host.located(binary)
+    except OSError:
+        return ()
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
+
+
+def _none(one: InstalledRuntime, version: str, names: tuple[str, ...], why: str) -> RuntimeView:
+    return RuntimeView(
+        name=_NAMES[one.runtime],
+        version=version,
+        found=0,
+        offered=len(names),
+        problems=((one.binary, why[:_MAX_REASON]),),
+    )
+
+
+def _problems(found: SpecScan, lost: list[str]) -> tuple[tuple[str, str], ...]:
+    """Return the reasons why the devices LOST are not found, at most _MAX_PROBLEMS.
+
+    A reason that concerns a file is returned once. Any other reason is returned for each device.
+    """
+    problems: dict[tuple[str, str], None] = {}
+    for name in lost:
+        why = found.resolve(name)
+        problems[why.file or name, why.reason.removeprefix(f"{shown(why.file)}: ")[:_MAX_REASON]] = None
+        if len(problems) >= _MAX_PROBLEMS:
+            break
+    return tuple(problems)

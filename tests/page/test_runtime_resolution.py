@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cdigen.page.runtime_resolution import RuntimeResolution
+from cdigen.page.device_users import RuntimeResolution
 
 if TYPE_CHECKING:
     from pathlib import Path
