@@ -1,4 +1,4 @@
-"""The configuration file; ``read`` and ``parse`` return checked ``Settings`` from its text."""
+"""The configuration file; ``read`` returns checked ``Settings`` from its text."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from cdigen.config.settings import (
     MAX_SIZE,
     MODES,
     SPEC_DIRS,
-    STATE_DIR,
     AllowRule,
     DaemonConfig,
     GpuKind,
@@ -26,7 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from cdigen.config.reading import as_error, format_fault, parse, read
+    from cdigen.config.reading import as_error, format_fault, read
     from cdigen.config.tree import RULE
 
 __all__ = [
@@ -35,7 +34,6 @@ __all__ = [
     "MODES",
     "RULE",
     "SPEC_DIRS",
-    "STATE_DIR",
     "AllowRule",
     "DaemonConfig",
     "GpuKind",
@@ -50,7 +48,6 @@ __all__ = [
     "as_error",
     "format_fault",
     "matches",
-    "parse",
     "read",
 ]
 

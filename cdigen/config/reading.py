@@ -40,17 +40,6 @@ if TYPE_CHECKING:
 MAX_PROBLEMS = 10
 
 
-def parse(data: bytes, *, file: str, vendors: Collection[str]) -> Settings:
-    """Return the settings in DATA (the text of FILE); VENDORS are the names of the supported vendors.
-
-    Raises ConfigError for faults. The message has at most MAX_PROBLEMS faults, each with FILE and its line.
-    """
-    settings, found = read(data, file=file, vendors=vendors)
-    if found:
-        raise as_error(found)
-    return settings
-
-
 def read(data: bytes, *, file: str, vendors: Collection[str]) -> tuple[Settings, tuple[Finding, ...]]:
     """Return the settings from the valid keys, and an error for each fault."""
     if len(data) > MAX_SIZE:

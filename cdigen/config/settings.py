@@ -16,7 +16,6 @@ DEFAULT_PATH = "/etc/cdigen/config.yaml"
 MAX_SIZE = 1 << 20
 # The spec directories of every CDI library, in rising priority (container-device-interface, pkg/cdi).
 SPEC_DIRS = ("/etc/cdi", "/var/run/cdi")
-STATE_DIR = "/var/lib/cdigen"
 # The kinds of host; ``auto`` means that cdigen detects the kind.
 MODES = ("auto", "gpu", "wsl", "csv", "management")
 # The sources of requests to the NRI plugin, in order of priority: annotations of the pod, mounts of
@@ -206,7 +205,7 @@ class Settings:
 
     vendors: tuple[str, ...] = ()
     spec_dirs: tuple[str, ...] = SPEC_DIRS
-    state_dir: str = STATE_DIR
+    state_dir: str = "/var/lib/cdigen"
     driver_root: str = "/"
     dev_root: str = ""
     container_driver_root: str = "/"

@@ -5,7 +5,8 @@ import re
 
 from jsonschema import Draft202012Validator
 
-from cdigen.config import Settings, parse
+from cdigen import config
+from cdigen.config import Settings
 from cdigen.model.errors import ConfigError
 from cdigen.vendors.registry import VENDORS
 from support.paths import REPOSITORY
@@ -19,7 +20,10 @@ PATHS = ("state_dir", "driver_root", "dev_root")
 
 def read(text: str | bytes) -> Settings:
     data = text.encode() if isinstance(text, str) else text
-    return parse(data, file="c.yaml", vendors=tuple(VENDORS))
+    settings, found = config.read(data, file="c.yaml", vendors=tuple(VENDORS))
+    if found:
+        raise config.as_error(found)
+    return settings
 
 
 def refusal(text: str | bytes) -> str:
