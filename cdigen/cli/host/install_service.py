@@ -208,16 +208,13 @@ def _require_trusted(layout: InstallLayout) -> None:
         tree = Root(_existing(destdir))
         # The configuration file is checked too, because it names a program that root executes.
         inside = sorted({_existing(path, tree) for path in (*paths, DEFAULT_PATH)})
-        problem = _untrusted_tree(tree, tuple(inside) if os.path.exists(destdir) else ("/",))
+        # In a user namespace, files of the host's root have the overflow UID (see also store.pathwalk).
+        owners = frozenset({os.stat("/").st_uid})
+        problem = untrusted_tree(tree, tuple(inside) if os.path.exists(destdir) else ("/",), owners=owners)
+        problem = problem and f"{shown(tree.outer)}: {problem}"
         hint = "use a folder that only root can change, or run the command as its owner"
     if problem:
         raise ConfigError(f"nothing was changed: {problem}", hint=hint)
-
-
-def _untrusted_tree(tree: Root, paths: tuple[str, ...]) -> str:
-    # In a user namespace, files of the host's root have the overflow UID (see also store.pathwalk).
-    problem = untrusted_tree(tree, paths, owners=frozenset({os.stat("/").st_uid}))
-    return f"{shown(tree.outer)}: {problem}" if problem else ""
 
 
 def _existing(path: str, tree: Root | None = None) -> str:

@@ -124,7 +124,17 @@ def _clear(
     events, others = _own_evidence(record, device) if record is not None else ((), ())
     is_recorded = bool(boot and (events or not is_running or not _has_causes(record, device)))
     if is_recorded:
-        marks.clear_events(state_dir, _manual_clear(device, boot, now_s))
+        gpu = device.accelerator
+        request = ManualClear(
+            vendor=device.vendor,
+            address=address_of(gpu),
+            uuid=gpu.uuid,
+            device_id=gpu.device_id,
+            instance=device.instance,
+            boot=boot,
+            at_s=now_s,
+        )
+        marks.clear_events(state_dir, request)
     remaining = {one.cause: _reason(one, device) for one in others}
     return _Changed(
         name=device.name,
@@ -133,19 +143,6 @@ def _clear(
         changed=bool(removed) or is_recorded,
         cleared=tuple(dict.fromkeys(one.cause for one in events if one.cause not in remaining)),
         remaining=tuple(remaining.items()),
-    )
-
-
-def _manual_clear(device: KnownDevice, boot: str, now_s: float) -> ManualClear:
-    gpu = device.accelerator
-    return ManualClear(
-        vendor=device.vendor,
-        address=address_of(gpu),
-        uuid=gpu.uuid,
-        device_id=gpu.device_id,
-        instance=device.instance,
-        boot=boot,
-        at_s=now_s,
     )
 
 

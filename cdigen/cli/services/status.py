@@ -67,8 +67,10 @@ def run(arguments: Namespace) -> int:
     except HostError as error:
         # The other services run without the daemon. Their status is shown in any case.
         report.write(sys.stdout, services)
-        is_unstartable = any(finding.severity == "error" for finding in wrong)
-        raise (_unstartable(error, wrong[0]) if is_unstartable else error) from None
+        if any(finding.severity == "error" for finding in wrong):
+            hint = f"the daemon cannot start: {wrong[0].message}; {wrong[0].hint}"
+            raise HostError(error.message, hint=hint, kind=error.kind) from None
+        raise error from None
     if arguments.json:
         report.print_json({**found, "nri": plugin, "kubelet": served})
     else:
@@ -103,11 +105,6 @@ def _with(found: Mapping[str, Any], wrong: tuple[Finding, ...]) -> dict[str, Any
     reported = {row.get("rule") for row in found["findings"]}
     rows = [finding.row() for finding in wrong if finding.rule not in reported]
     return {**found, "findings": [*rows, *found["findings"]]}
-
-
-def _unstartable(error: HostError, wrong: Finding) -> HostError:
-    hint = f"the daemon cannot start: {wrong.message}; {wrong.hint}"
-    return HostError(error.message, hint=hint, kind=error.kind)
 
 
 def _outdated(found: Mapping[str, Any], service: DaemonService) -> tuple[Finding, ...]:
