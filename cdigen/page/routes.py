@@ -81,11 +81,7 @@ class _Routes:
     """Serves requests from SOURCES."""
 
     def __init__(self, sources: RouteSources) -> None:
-        self._status = sources.status
-        self._inventories = sources.inventories
-        self._setup = sources.setup
-        self._stats = sources.stats
-        self._process = sources.process
+        self._sources = sources
         self._device_users = DeviceUsersReader(sources.setup)
 
     def routes(self) -> dict[str, Route]:
@@ -102,8 +98,8 @@ class _Routes:
         handlers: dict[str, Callable[[Parameters], Response]] = {
             "/": self._page,
             "/topology.svg": self._picture,
-            "/status.json": lambda _: _json(statuses.document(self._status(), self._process)),
-            "/inventory.json": lambda _: _json(to_document(self._inventories())),
+            "/status.json": lambda _: _json(statuses.document(self._sources.status(), self._sources.process)),
+            "/inventory.json": lambda _: _json(to_document(self._sources.inventories())),
             "/page.json": self._page_json,
             **{f"{prefix}{path}": each for prefix in _PREFIXES for path, each in nvidia_docker.items()},
         }
@@ -123,10 +119,10 @@ class _Routes:
         IS_PUBLIC is set for responses that every user of the host can read. If ``http_port_shows_names`` is
         not set, a public view has no names of pods, containers and processes.
         """
-        known, setup = self._inventories(), self._setup()
+        known, setup = self._sources.inventories(), self._sources.setup()
         devices = known_devices(known, setup.options.profiles)
         reports = self._device_users.read(self._read_stats, devices, WAIT_S)
-        now_s, status = time.time(), self._status()
+        now_s, status = time.time(), self._sources.status()
         users, sources = users_by_device(reports, devices, now_s)
         problems = [one.problem for one in reports.stats if one.problem]
         view = PageView(
@@ -147,7 +143,7 @@ class _Routes:
         return nameless(view) if is_public and not setup.page.http_port_shows_names else view
 
     def _read_stats(self) -> tuple[VendorStats, ...]:
-        return self._stats.read(WAIT_S, stale_s=STALE_S)
+        return self._sources.stats.read(WAIT_S, stale_s=STALE_S)
 
     def _page(self, parameters: Parameters, *, is_public: bool = False) -> Response:
         requested = parameters.get("reload", "")
@@ -163,13 +159,13 @@ class _Routes:
         return _json(page_document(self.view(0, is_public=is_public)))
 
     def _picture(self, _: Parameters) -> Response:
-        svg = picture(devices_of(self._inventories())).encode("utf-8", "replace")
+        svg = picture(devices_of(self._sources.inventories())).encode("utf-8", "replace")
         return Response(body=svg, content_type=_SVG, headers=(("Content-Security-Policy", _PICTURE_POLICY),))
 
     # nvidia-docker-plugin 1.0.
 
     def _versions(self) -> tuple[str, str]:
-        known = self._inventories()
+        known = self._sources.inventories()
         first = registry.vendor_of(DEFAULT_KIND, known)
         driver = next((known[vendor].driver.version for vendor in (first, *known) if vendor in known), "")
         return driver, cuda_of(known) or _NO_CUDA
@@ -181,7 +177,7 @@ class _Routes:
         return _go_json(documents.status(self._devices(is_public=is_public)))
 
     def _arguments(self, parameters: Parameters) -> DockerArguments:
-        known, setup = self._inventories(), self._setup()
+        known, setup = self._sources.inventories(), self._sources.setup()
         numbered = [device.accelerator for device in devices_of(known)]
         offered = arguments.named_devices(known, setup.options.profiles, numbered)
         return arguments.arguments(
@@ -193,11 +189,11 @@ class _Routes:
 
     def _devices(self, *, is_public: bool = False) -> tuple[NvidiaDockerDevice, ...]:
         stats = self._read_stats()
-        if is_public and not self._setup().page.http_port_shows_names:
+        if is_public and not self._sources.setup().page.http_port_shows_names:
             stats = tuple(
                 replace(one, devices=tuple(without_names(each) for each in one.devices)) for one in stats
             )
-        return listed(devices_of(self._inventories()), stats)
+        return listed(devices_of(self._sources.inventories()), stats)
 
 
 def _checked(handler: Callable[[Parameters], Response], request: Request) -> Response:
