@@ -10,7 +10,7 @@ from cdigen.cdi.schema import check_in_child
 from cdigen.daemon.cycle.report import SpecReport
 from cdigen.host.root import Root
 from cdigen.model.errors import WithheldError
-from cdigen.model.findings import Finding
+from cdigen.model.findings import finding_of
 from cdigen.model.names import spec_file_name
 from cdigen.pipeline import generate, publish, withdraw
 from cdigen.store import specs
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cdigen.daemon.cycle.states import SpecCondition
     from cdigen.daemon.setup import DaemonSetup
     from cdigen.model.errors import CdigenError, HostError
+    from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
     from cdigen.runtimes.spec_cache import SpecCache
     from cdigen.store.records.owned_specs import OwnedSpec
@@ -184,15 +185,7 @@ class SpecUpdates:
             # The status of the vendor already contains the reason of a withheld spec.
             if not isinstance(error, WithheldError):
                 self.errors.append(error_line(error))
-            self.findings.append(
-                Finding(
-                    severity="error",
-                    rule=error.kind,
-                    path=outcome.file,
-                    message=error.message,
-                    hint=error.hint,
-                )
-            )
+            self.findings.append(finding_of(error, outcome.file))
         self.findings.extend(outcome.findings)
         changed = outcome.result in {"written", "withdrawn"}
         report = SpecReport(

@@ -145,32 +145,18 @@ def assess(
 # A whole spec names only existing files and devices of the running driver. With a broken spec, containers
 # fail during their start. Without a spec, the user gets the runtime's clear message ("unresolvable CDI
 # devices").
-ACTIONS: dict[tuple[VendorState, bool, SpecCondition], Action] = {
-    # (state, has devices, spec on disk): action
-    ("ready", True, "none"): "write",
-    ("ready", True, "whole"): "write",
-    ("ready", True, "broken"): "write",
-    ("degraded", True, "none"): "write",
-    ("degraded", True, "whole"): "write",
-    ("degraded", True, "broken"): "write",
-    ("degraded", False, "none"): "nothing",
-    ("degraded", False, "whole"): "withdraw",
-    ("degraded", False, "broken"): "withdraw",
+ACTIONS: dict[tuple[VendorState, bool], dict[SpecCondition, Action]] = {
+    # (state, has devices): {spec on disk: action}
+    ("ready", True): {"none": "write", "whole": "write", "broken": "write"},
+    ("degraded", True): {"none": "write", "whole": "write", "broken": "write"},
+    ("degraded", False): {"none": "nothing", "whole": "withdraw", "broken": "withdraw"},
     # Some devices are better than no spec. An old spec with all devices is better than a spec with some
     # devices.
-    ("settling", True, "none"): "write",
-    ("settling", True, "whole"): "keep",
-    ("settling", True, "broken"): "write",
-    ("settling", False, "none"): "nothing",
-    ("settling", False, "whole"): "keep",
-    ("settling", False, "broken"): "withdraw",
+    ("settling", True): {"none": "write", "whole": "keep", "broken": "write"},
+    ("settling", False): {"none": "nothing", "whole": "keep", "broken": "withdraw"},
     # The old module runs. Containers can start while the files of the spec exist. A view keeps these files.
-    ("mismatch", False, "none"): "nothing",
-    ("mismatch", False, "whole"): "keep",
-    ("mismatch", False, "broken"): "withdraw",
-    ("absent", False, "none"): "nothing",
-    ("absent", False, "whole"): "withdraw",
-    ("absent", False, "broken"): "withdraw",
+    ("mismatch", False): {"none": "nothing", "whole": "keep", "broken": "withdraw"},
+    ("absent", False): {"none": "nothing", "whole": "withdraw", "broken": "withdraw"},
 }
 
 
@@ -178,4 +164,4 @@ def decide(status: VendorStatus, disk: SpecCondition) -> Action:
     """Return the action for the specs of a vendor with STATUS; DISK is the condition of the specs."""
     if disk == "whole" and not status.is_known:
         return "keep"
-    return ACTIONS[status.state, status.has_devices, disk]
+    return ACTIONS[status.state, status.has_devices][disk]
