@@ -11,27 +11,13 @@ from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Literal, Protocol
+    from typing import Literal
 
     from cdigen.model.inventory import Accelerator, Link
+    from cdigen.vendors.kernel.pci.nics import Nic
 
     Path = Literal["X", "PIX", "PXB", "PHB", "NODE", "SYS"]
-
-    class PciLocated(Protocol):
-        """A device on the PCI bus, such as an ``Accelerator`` or a network card."""
-
-        @property
-        def address(self) -> str:
-            """The PCI address of the device, or "" if the device has no address."""
-
-        @property
-        def pci_path(self) -> tuple[str, ...]:
-            """The folders of /sys/devices above the device's folder, from the root complex down."""
-
-        @property
-        def numa_node(self) -> int | None:
-            """The NUMA node of the device, or None if the node is unknown."""
-
+    PciDevice = Accelerator | Nic
 
 # The nearness of a path, with the numbers of NVIDIA's go-gpuallocator (gpuallocator/besteffort_policy.go).
 _NEARNESS: dict[Path, int] = {"SYS": 10, "NODE": 20, "PHB": 30, "PXB": 40, "PIX": 50, "X": 60}
@@ -97,7 +83,7 @@ def relation(one: Accelerator, other: Accelerator) -> Relation:
     return Relation(path=pci_path)
 
 
-def path(one: PciLocated, other: PciLocated) -> Path:
+def path(one: PciDevice, other: PciDevice) -> Path:
     """Return the path between ONE and OTHER on the PCI bus.
 
     - X: both are the same device.

@@ -18,18 +18,10 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Protocol
 
     from cdigen.model.inventory import Accelerator, Inventory
-    from cdigen.topology.levels import PciLocated
-
-    class NetworkCard(PciLocated, Protocol):
-        """A network card."""
-
-        @property
-        def name(self) -> str:
-            """The kernel's name of the network card."""
-
+    from cdigen.topology.levels import PciDevice
+    from cdigen.vendors.kernel.pci.nics import Nic
 
 _HEADER = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 # The NUMA node of a GPU's own memory (Grace). No inventory has this value.
@@ -64,7 +56,7 @@ class Matrix:
     """The devices, the network cards with their labels, and the relations of all pairs (devices first)."""
 
     devices: tuple[MatrixDevice, ...]
-    nics: tuple[tuple[str, NetworkCard], ...]
+    nics: tuple[tuple[str, Nic], ...]
     relations: tuple[tuple[Relation, ...], ...]
 
     @property
@@ -73,10 +65,10 @@ class Matrix:
         return (*(device.label for device in self.devices), *(label for label, _ in self.nics))
 
 
-def matrix(devices: tuple[MatrixDevice, ...], nics: tuple[NetworkCard, ...]) -> Matrix:
+def matrix(devices: tuple[MatrixDevice, ...], nics: tuple[Nic, ...]) -> Matrix:
     """Return the matrix of DEVICES and NICS."""
     accelerators = tuple(device.accelerator for device in devices)
-    every: tuple[PciLocated, ...] = (*accelerators, *nics)
+    every: tuple[PciDevice, ...] = (*accelerators, *nics)
     return Matrix(
         devices=devices,
         nics=tuple((f"NIC{number}", nic) for number, nic in enumerate(nics)),

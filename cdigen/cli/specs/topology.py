@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from cdigen.config import Settings
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
-    from cdigen.topology.matrix import Matrix, MatrixDevice, NetworkCard
+    from cdigen.topology.matrix import Matrix, MatrixDevice
+    from cdigen.vendors.kernel.pci.nics import Nic
 
 EXAMPLES = """\
   cdigen topology                      the matrix of all GPUs and network cards
@@ -132,7 +133,7 @@ def _device(device: MatrixDevice) -> dict[str, Any]:
     }
 
 
-def _nic(label: str, nic: NetworkCard) -> dict[str, Any]:
+def _nic(label: str, nic: Nic) -> dict[str, Any]:
     return {
         "label": label,
         "name": nic.name,
