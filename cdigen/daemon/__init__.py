@@ -8,8 +8,9 @@
 - ``spec_updates``: the writing and the withdrawal of specs;
 - ``report``: the results of cycles and the state of the host, as values for ``status``, ``metrics`` and
   ``log``;
-- ``health`` and ``health_metrics``: the thread that receives health events, and the metrics of health;
-- ``stats`` and ``device_metrics``: the device stats (memory, load, temperature), and metrics of the stats;
+- ``health``: the thread that receives health events;
+- ``stats``: the device stats (memory, load, temperature);
+- ``metrics``: the metrics of cycles, and of the health and the stats of devices;
 - ``device_users``: the users of devices;
 - ``routes``: the HTTP routes except metrics and health;
 - ``page``: the HTML page;

@@ -10,8 +10,7 @@ import time
 from itertools import product
 
 from cdigen.daemon.cycle.report import CYCLE_RESULTS, VENDOR_STATES
-from cdigen.daemon.metrics.devices import device_metrics
-from cdigen.daemon.metrics.health import health_metrics
+from cdigen.daemon.metrics.devices import OTHER, device_metrics, health_metrics
 from cdigen.service.durations import DurationCounts
 from cdigen.service.metrics import counter, exposition, gauge, histogram
 
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 # Durations of cycles in seconds. A cycle with filled caches takes milliseconds. A cycle that copies the files
 # of a driver into a view takes almost a minute.
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-OTHER = "other"
 
 
 class DaemonMetrics:

@@ -1,12 +1,16 @@
-"""Metrics of the stats of devices: ``requests_stats``, ``device_metrics``.
+"""Metrics of devices: ``health_metrics`` of their health, ``device_metrics`` of their stats.
 
-A scrape gets these metrics only if it requests them (``collect[]=devices``). The labels of a series name one
-device. The label of ``cdigen_scrape_collector_success`` names a vendor. The names of processes are not
-exported, only the number.
+Each device of known health has one series for its health, and one series for each present cause. The label
+of a cause is a name from cdigen's tables, never a text from the host.
+
+A scrape gets the metrics of stats only if it requests them (``collect[]=devices``). The labels of a series
+name one device. The label of ``cdigen_scrape_collector_success`` names a vendor. The names of processes are
+not exported, only the number.
 """
 
 from __future__ import annotations
 
+import re
 from urllib.parse import parse_qs
 
 from cdigen.model.stats import is_known
@@ -27,6 +31,9 @@ if TYPE_CHECKING:
 
 PARAMETER = "collect[]"
 COLLECTOR = "devices"
+OTHER = "other"
+MAX_CAUSES = 16
+_CAUSE = re.compile(r"[a-z][a-z0-9-]{0,63}", re.ASCII)
 _LABELS = ("vendor", "device", "address", "uuid")
 _MEGA = 1_000_000
 _MAX_PARAMETERS = 16
@@ -47,6 +54,28 @@ def requests_stats(query: str) -> bool:
     return bool(names)
 
 
+def health_metrics(devices: Iterable[KnownDevice]) -> Iterator[Metric]:
+    """Yield the metrics of DEVICES. A device of unknown health has no series."""
+    known = [device for device in devices if device.health != "unknown"]
+    yield gauge(
+        "cdigen_device_health",
+        "1 for a healthy device, 0 for an unhealthy one; no series if the health is unknown.",
+        {_labels(device): device.health == "healthy" for device in known},
+        *_LABELS,
+    )
+    yield gauge(
+        "cdigen_device_cause",
+        "1 for each cause of a device's unhealthiness (docs/health.md).",
+        {
+            (*_labels(device), cause.cause if _CAUSE.fullmatch(cause.cause) else OTHER): 1
+            for device in known
+            for cause in device.causes[:MAX_CAUSES]
+        },
+        *_LABELS,
+        "cause",
+    )
+
+
 def device_metrics(devices: Iterable[KnownDevice], vendor_stats: tuple[VendorStats, ...]) -> Iterator[Metric]:
     """Yield the metrics of DEVICES from VENDOR_STATS. An unknown value has no series."""
     by_device = {
@@ -55,7 +84,7 @@ def device_metrics(devices: Iterable[KnownDevice], vendor_stats: tuple[VendorSta
         for stats in vendor.devices
     }
     pairs = [
-        ((device.vendor, device.name, device.accelerator.address, device.uuid or ""), stats)
+        (_labels(device), stats)
         for device in devices
         if (stats := by_device.get((device.vendor, device.accelerator.address, device.instance)))
     ]
@@ -76,6 +105,10 @@ def device_metrics(devices: Iterable[KnownDevice], vendor_stats: tuple[VendorSta
             *_LABELS,
             "severity",
         )
+
+
+def _labels(device: KnownDevice) -> tuple[str, ...]:
+    return device.vendor, device.name, device.accelerator.address, device.uuid or ""
 
 
 def _samples(
