@@ -27,11 +27,10 @@ from cdigen.service.runner import ServiceRunner
 from cdigen.store.lock import LockHeld
 from cdigen.value import replace
 from cdigen.vendors import registry
-from cdigen.watch.debounce import Debounce
 from cdigen.watch.files import FileSource
 from cdigen.watch.kernel_log import LOG, SOCKET, KernelLogSource
 from cdigen.watch.poll import PollSource
-from cdigen.watch.triggers import Trigger
+from cdigen.watch.triggers import Debounce, Trigger
 from cdigen.watch.uevents import UeventSource
 
 TYPE_CHECKING = False

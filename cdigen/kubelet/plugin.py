@@ -21,9 +21,8 @@ from cdigen.service.host_state import read_host_state, watch_host
 from cdigen.service.liveness import freeze_objects, prefer_link
 from cdigen.service.runner import ServiceRunner
 from cdigen.service.status import StatusWriter
-from cdigen.watch.debounce import Debounce
 from cdigen.watch.files import FileSource
-from cdigen.watch.triggers import Trigger
+from cdigen.watch.triggers import Debounce, Trigger
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

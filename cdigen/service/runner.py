@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from cdigen.service.process.context import ProcessContext
-    from cdigen.watch.debounce import Debounce
-    from cdigen.watch.triggers import Batch
+    from cdigen.watch.triggers import Batch, Debounce
 
 # Maximum seconds of one iteration of the loop (a turn).
 TURN_S = 60.0

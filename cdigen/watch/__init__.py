@@ -4,7 +4,8 @@ The modules import no vendor, spec or store code. Events may be lost, so the dae
 event, and also at regular intervals (docs/architecture.md). Only the events of ``kernel_log`` and ``uevents``
 carry data.
 
-- ``triggers``: ``Trigger`` is the reason of an event, and ``TriggerQueue`` holds triggers for the reader;
+- ``triggers``: ``Trigger`` is the reason of an event, and ``TriggerQueue`` holds triggers for the reader,
+  and ``Debounce`` is the delay after a burst of events;
 - ``worker``: the thread of a source;
 - ``files``: changes of files and folders;
 - ``inotify``: the kernel's events for changes in folders;
@@ -13,6 +14,5 @@ carry data.
 - ``kernel_log``: the lines of drivers in the kernel log;
 - ``uevents``: the events of the kernel and of udev;
 - ``poll``: changes that make no event;
-- ``supervisor``: the protocol of a source; the supervisor starts sources and restarts failed sources;
-- ``debounce``: the delay after a burst of events, and the delay between attempts.
+- ``supervisor``: the protocol of a source; the supervisor starts sources and restarts failed sources.
 """

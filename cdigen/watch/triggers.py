@@ -1,4 +1,4 @@
-"""``Trigger``: a reason to check the host; ``TriggerQueue``: the queue of triggers for the reader."""
+"""``Trigger``: a reason to check the host; ``TriggerQueue``, and ``Debounce`` for bursts of triggers."""
 
 from __future__ import annotations
 
@@ -31,18 +31,28 @@ class Batch:
     """The triggers since the last ``take``.
 
     ``triggers`` are the first distinct triggers in their order. ``events`` is the number of all events.
-    ``unnamed`` is the number of events whose trigger is not in ``triggers``. ``first_s`` and ``last_s`` are
-    the monotonic times of the first and the last event, or 0.0 without events.
+    ``first_s`` and ``last_s`` are the monotonic times of the first and the last event, or 0.0 without events.
     """
 
     triggers: tuple[Trigger, ...] = ()
     events: int = 0
-    unnamed: int = 0
     first_s: float = 0.0
     last_s: float = 0.0
 
 
-NO_EVENTS = Batch()
+@frozen
+class Debounce:
+    """The delay that combines many events into a single cycle.
+
+    The cycle is due ``debounce_s`` after the last event, and at most ``max_delay_s`` after the first event.
+    """
+
+    debounce_s: float
+    max_delay_s: float
+
+    def due(self, first_event: float, last_event: float) -> float:
+        """Return the time to check the host, by the clock of FIRST_EVENT and LAST_EVENT."""
+        return min(last_event + self.debounce_s, first_event + self.max_delay_s)
 
 
 class TriggerQueue:
@@ -93,7 +103,6 @@ class _Pending:
 
     def __init__(self) -> None:
         self.events = 0
-        self._unnamed = 0
         self._first_s = 0.0
         self._last_s = 0.0
         self._triggers: dict[tuple[str, str], Trigger] = {}
@@ -101,23 +110,17 @@ class _Pending:
     def add(self, trigger: Trigger, now: float) -> None:
         # A tuple is hashed many times faster than a Trigger, and 10,000 triggers per second are possible.
         key = (trigger.source, trigger.reason)
-        if key not in self._triggers:
-            if len(self._triggers) < MAX_REASONS:
-                self._triggers[key] = trigger
-            else:
-                self._unnamed += 1
+        if len(self._triggers) < MAX_REASONS:
+            self._triggers.setdefault(key, trigger)
         self._last_s = now
         if not self.events:
             self._first_s = now
         self.events += 1
 
     def batch(self) -> Batch:
-        if not self.events:
-            return NO_EVENTS
         return Batch(
             triggers=tuple(self._triggers.values()),
             events=self.events,
-            unnamed=self._unnamed,
             first_s=self._first_s,
             last_s=self._last_s,
         )

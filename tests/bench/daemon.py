@@ -49,13 +49,13 @@ import json, sys, time
 from cdigen.cli.services import run
 from cdigen.cli.main import command_parser
 from cdigen.daemon.cycle.reconciler import Reconciler
-from cdigen.watch.triggers import NO_EVENTS
+from cdigen.watch.triggers import Batch
 arguments = command_parser("run").parse_args(sys.argv[2:])
 reconciler = Reconciler()
 times = []
 for number in range(int(sys.argv[1]) + 3):
     begin = time.perf_counter()
-    cycle = reconciler.cycle(run.setup(arguments), NO_EVENTS)
+    cycle = reconciler.cycle(run.setup(arguments), Batch())
     times.append(time.perf_counter() - begin)
     if number:
         assert cycle.report.result == "unchanged", cycle.report

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdigen.watch.debounce import Debounce
+from cdigen.watch.triggers import Debounce
 
 TIMES = st.floats(min_value=0, max_value=1e9)
 SPANS = st.floats(min_value=0, max_value=1e4)

@@ -9,7 +9,7 @@ import time
 from support.daemon.threads import beside
 from support.waiting import PATIENCE_S
 
-from cdigen.watch.triggers import MAX_REASONS, NO_EVENTS, Trigger, TriggerQueue
+from cdigen.watch.triggers import MAX_REASONS, Batch, Trigger, TriggerQueue
 
 
 def trigger(reason: str) -> Trigger:
@@ -23,7 +23,7 @@ def test_equal_triggers_are_merged_and_every_event_is_counted() -> None:
     queue.put(trigger("b"))
     batch = queue.take()
     assert batch.triggers == (trigger("a"), trigger("b"))
-    assert (batch.events, batch.unnamed) == (4, 0)
+    assert batch.events == 4
 
 
 def test_reasons_beyond_the_maximum_are_only_counted() -> None:
@@ -31,8 +31,7 @@ def test_reasons_beyond_the_maximum_are_only_counted() -> None:
     for number in range(1000):
         queue.put(trigger(str(number)))
     batch = queue.take()
-    assert len(batch.triggers) == MAX_REASONS
-    assert (batch.events, batch.unnamed) == (1000, 1000 - MAX_REASONS)
+    assert (batch.events, len(batch.triggers)) == (1000, MAX_REASONS)
 
 
 def test_the_times_of_the_first_and_the_last_event_are_kept() -> None:
@@ -43,7 +42,7 @@ def test_the_times_of_the_first_and_the_last_event_are_kept() -> None:
     assert (queue.peek().first_s, queue.peek().last_s) == (5.0, 7.0)
     queue.take()
     queue.put(trigger("a"))
-    assert (queue.take().first_s, queue.take()) == (9.0, NO_EVENTS)
+    assert (queue.take().first_s, queue.take()) == (9.0, Batch())
 
 
 def test_a_wait_ends_at_once_while_a_trigger_is_pending() -> None:

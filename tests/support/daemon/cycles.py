@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cdigen.cli.main import command_parser
 from cdigen.cli.services import run as command
 from cdigen.daemon.cycle.reconciler import CycleOutcome, Reconciler
-from cdigen.watch.triggers import NO_EVENTS
+from cdigen.watch.triggers import Batch
 
 if TYPE_CHECKING:
     from support.daemon.host import Host
@@ -32,7 +32,7 @@ class CycleRunner:
     def run_cycle(self, after_s: float = 0.0) -> CycleOutcome:
         """Advance the clock, and run a cycle."""
         self.now_s += after_s
-        return self._reconciler.cycle(self.setup(), NO_EVENTS)
+        return self._reconciler.cycle(self.setup(), Batch())
 
     def state(self, after_s: float = 0.0) -> str:
         """Run a cycle, and return the vendor's state; the cycle must not end with an error."""
