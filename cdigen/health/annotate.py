@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cdigen.health.clearing import next_step, rule_of
-from cdigen.health.identity import address_of, is_another
-from cdigen.health.state import LOST
+from cdigen.health.state import LOST, address_of, is_another
 from cdigen.model.findings import Finding
 from cdigen.model.health import Cause
 from cdigen.value import replace

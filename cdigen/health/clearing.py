@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from cdigen.health.identity import is_another
-from cdigen.health.state import LOST
+from cdigen.health.state import LOST, is_another
 from cdigen.model.health import CauseRule
 from cdigen.value import replace
 

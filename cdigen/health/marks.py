@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import time
 
-from cdigen.health.identity import address_of, is_another
-from cdigen.health.state import ManualClear
+from cdigen.health.state import ManualClear, address_of, is_another
 from cdigen.host.root import shown
 from cdigen.model.findings import Finding
 from cdigen.model.strict import many, typed_record

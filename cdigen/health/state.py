@@ -11,9 +11,11 @@ from cdigen.value import frozen
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import TypeAlias
 
+    from cdigen.health.marks import Mark
     from cdigen.model.health import CauseRule, Clearance, HealthSample, Recovery, Symptom
-    from cdigen.model.inventory import Inventory
+    from cdigen.model.inventory import Accelerator, Inventory
 
     Rules = Mapping[tuple[str, str], CauseRule]
 
@@ -216,5 +218,22 @@ class TimeElapsed:
     """Time has passed without an event."""
 
 
+def address_of(accelerator: Accelerator) -> str:
+    """Return the key of ACCELERATOR in symptoms and marks: address, else UUID, else class and index."""
+    return accelerator.address or accelerator.uuid or f"{accelerator.device_class}-{accelerator.index}"
+
+
+def is_another(known: Identified, found: Identified) -> bool:
+    """Return whether the device FOUND at the address of the device KNOWN is a different device.
+
+    An unknown UUID or id (None or "") does not prove a difference.
+    """
+    if known.uuid is not None and found.uuid is not None:
+        return known.uuid != found.uuid
+    ids = {known.device_id, found.device_id} - {""}
+    return len(ids) > 1
+
+
 if TYPE_CHECKING:
     Event = DevicesDiscovered | HealthChecked | LogRecordsReceived | DriverLoaded | TimeElapsed
+    Identified: TypeAlias = Accelerator | DeviceRecord | ManualClear | Mark

@@ -7,7 +7,6 @@ recoveries. A recovery clears all earlier events and no later event, even if an 
 from __future__ import annotations
 
 from cdigen.health import clearing
-from cdigen.health.identity import address_of, is_another
 from cdigen.health.state import (
     LOST,
     Baseline,
@@ -20,6 +19,8 @@ from cdigen.health.state import (
     LastLogReport,
     LastRecovery,
     LogRecordsReceived,
+    address_of,
+    is_another,
 )
 from cdigen.model.health import Recovery, Symptom
 from cdigen.model.saved import disputed

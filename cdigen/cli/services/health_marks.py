@@ -12,8 +12,7 @@ import time
 from cdigen.cli.shared import options, report
 from cdigen.health import clearing, marks, state_file
 from cdigen.health.annotate import MARKED
-from cdigen.health.identity import address_of, is_another
-from cdigen.health.state import ManualClear
+from cdigen.health.state import ManualClear, address_of, is_another
 from cdigen.host.clocks import boottime
 from cdigen.host.procfs import boot_id
 from cdigen.host.root import shown
