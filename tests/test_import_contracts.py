@@ -34,7 +34,7 @@ FORBIDDEN = [
     ("hook/main.py", "import cdigen.model.errors", HOOK),
     ("hook/state.py", "import cdigen.host.root", HOOK),
     ("kernellog/main.py", "import cdigen.value", LOG),
-    ("watch/poll.py", "import cdigen.kernellog.records", DOWN),
+    ("watch/poll.py", "import cdigen.kernellog.reading", DOWN),
     ("store/lock.py", "import cdigen.binfmt.elf", STORE),
     ("store/lock.py", "import cdigen.store.specs", WRITERS),
     ("store/newfile.py", "import cdigen.value", WRITERS),

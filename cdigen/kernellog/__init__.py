@@ -5,7 +5,6 @@ has one file open for reading and one file open for writing, and can open no oth
 standard library.
 
 - ``main``: opens the log, drops privileges, and forwards lines until the reader closes the pipe;
-- ``records``: parses a record of /dev/kmsg; pure;
 - ``drivers``: the drivers whose lines are forwarded; pure;
 - ``reading``: the records of the log in order with their times, and the number of lost records;
 - ``rate_limiter``: reduces a flood of equal lines; pure;

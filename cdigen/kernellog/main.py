@@ -19,9 +19,10 @@ import select
 import sys
 import time
 
-from cdigen.kernellog import privileges, reading
+from cdigen.kernellog import privileges
 from cdigen.kernellog.drivers import beginnings
 from cdigen.kernellog.rate_limiter import LogRateLimiter
+from cdigen.kernellog.reading import Reading
 
 LOG = "/dev/kmsg"
 # Maximum number of records that are read before their lines are written.
@@ -52,7 +53,8 @@ def main(arguments: list[str]) -> int:
             _open_at_zero()
         os.set_blocking(0, False)
         privileges.drop_privileges()
-        _forward(reading.of(0, beginnings(arguments)), LogRateLimiter())
+        log = Reading(lambda size: os.read(0, size), beginnings=beginnings(arguments))
+        _forward(log, LogRateLimiter())
     except OSError as error:
         problem = f"{LOG}: {error.strerror}"
         print(f"cdigen-kernel-log: {problem}", file=sys.stderr)
@@ -68,7 +70,7 @@ def _open_at_zero() -> None:
         os.close(descriptor)
 
 
-def _forward(log: reading.Reading, limiter: LogRateLimiter) -> None:
+def _forward(log: Reading, limiter: LogRateLimiter) -> None:
     poller = select.poll()
     poller.register(0, select.POLLIN)
     # poll always reports errors, and also that the reader has closed its end (poll(2)).
@@ -96,7 +98,7 @@ def _timeout_ms(limiter: LogRateLimiter) -> float | None:
     return None if due_s is None else max(due_s - time.monotonic(), 0.0) * 1000 + 1
 
 
-def _add(log: reading.Reading, limiter: LogRateLimiter) -> None:
+def _add(log: Reading, limiter: LogRateLimiter) -> None:
     now_s = time.monotonic()
     for number, at_s, text, device in log.records(TURN):
         if text:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 from support.daemon.kernel_records import AMDGPU, XID, record
 
-from cdigen.kernellog.records import parsed
+from cdigen.kernellog.reading import parsed
 
 # Records from the kernel's documentation (Documentation/ABI/testing/dev-kmsg) and from running kernels.
 RECORDED = [

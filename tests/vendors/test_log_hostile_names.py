@@ -6,7 +6,7 @@ from hypothesis import strategies as some
 from support.values.devices import accelerator, inventory
 from support.values.health_devices import health_of
 
-from cdigen.kernellog.records import parsed
+from cdigen.kernellog.reading import parsed
 from cdigen.model.health import LogRecord
 
 LONGEST = 15  # TASK_COMM_LEN, without the NUL at the end
