@@ -31,7 +31,7 @@ class LogRateLimiter:
         if now_s >= self._ends_s:
             self._begin(now_s)
         if self._forwarded < BURST:
-            self._forward(line)
+            self.add_at_once(line)
             return
         message = _message(text)
         if message in self._known:
@@ -40,11 +40,14 @@ class LogRateLimiter:
             return
         if len(self._known) < MOST:
             self._known.add(message)
-        self._forward(line)
+        self.add_at_once(line)
 
     def add_at_once(self, line: bytes) -> None:
         """Add LINE, which is forwarded in any case."""
-        self._forward(line)
+        # The held lines are older than LINE.
+        self._release()
+        self._ready.append(line)
+        self._forwarded += 1
 
     def take(self, now_s: float) -> bytes:
         """Return and remove the lines to forward at NOW_S."""
@@ -67,12 +70,6 @@ class LogRateLimiter:
         self._known.clear()
         self._forwarded = 0
         self._ends_s = now_s + SECOND_S
-
-    def _forward(self, line: bytes) -> None:
-        # The held lines are older than LINE.
-        self._release()
-        self._ready.append(line)
-        self._forwarded += 1
 
     def _release(self) -> None:
         self._ready += self._held.values()
