@@ -12,9 +12,9 @@ import json
 import socket
 import time
 
-from cdigen.device_users.model import EngineReport, UserContainer
 from cdigen.host.root import reason, shown
 from cdigen.model.view import DEFAULT_KIND
+from cdigen.value import frozen
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,6 +47,35 @@ _MEMBERS = frozenset(
 )
 # Docker's name of the driver for `--gpus`, whose ids are names in the kind DEFAULT_KIND.
 _GPUS = "nvidia"
+
+
+@frozen
+class UserContainer:
+    """A running container: its ``id`` and ``name`` in the engine, and its ``devices`` as CDI names.
+
+    ``nodes`` are device nodes of the host. ``since_s`` is the creation time of the container, None if
+    unknown.
+    """
+
+    id: str
+    name: str
+    devices: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    since_s: float | None = None
+
+
+@frozen
+class EngineReport:
+    """The running ``containers`` of an engine (``podman``) that have devices.
+
+    ``problem`` is the reason why containers are missing, or empty. ``has_failed`` is true if all
+    containers are missing.
+    """
+
+    engine: str
+    containers: tuple[UserContainer, ...] = ()
+    problem: str = ""
+    has_failed: bool = False
 
 
 class EngineError(Exception):

@@ -11,8 +11,7 @@ import time
 from functools import partial
 
 from cdigen.device_users import cgroups
-from cdigen.device_users.engines import Engine
-from cdigen.device_users.model import EngineReport
+from cdigen.device_users.engines import Engine, EngineReport
 from cdigen.device_users.open_nodes import OpenDeviceNodes, read_open_nodes
 from cdigen.host.root import Root, shown
 from cdigen.page.services import read_services

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from cdigen.daemon.stats import VendorStats
-    from cdigen.device_users.model import EngineReport
+    from cdigen.device_users.engines import EngineReport
     from cdigen.device_users.open_nodes import OpenDeviceNodes
     from cdigen.model.inventory import HostNode
     from cdigen.page.services import NriContainer, ServiceStatuses

@@ -9,7 +9,7 @@ from support.values.page_samples import NOW_S, all_healthy
 from support.values.unhealthy_gpus import example
 
 from cdigen.daemon.stats import VendorStats
-from cdigen.device_users.model import EngineReport, UserContainer
+from cdigen.device_users.engines import EngineReport, UserContainer
 from cdigen.device_users.open_nodes import NO_PTRACE, OpenDeviceNodes
 from cdigen.model.profile import DEFAULT
 from cdigen.model.stats import DeviceProcess, DeviceStats
