@@ -7,6 +7,5 @@ standard library.
 - ``main``: opens the log, drops privileges, and forwards lines until the reader closes the pipe;
 - ``drivers``: the drivers whose lines are forwarded; pure;
 - ``reading``: the records of the log in order with their times, and the number of lost records;
-- ``rate_limiter``: reduces a flood of equal lines; pure;
-- ``privileges``: the privileges that the program drops after it has opened the log.
+- ``rate_limiter``: reduces a flood of equal lines; pure.
 """
