@@ -6,5 +6,5 @@
 - ``bestset``: the search that ``choose`` uses; it reads only numbers;
 - ``svg``: the picture (``picture``);
 - ``labels`` and ``widths``: the texts of the picture and the widths of texts;
-- ``boxes`` and ``layout``: the coordinates of the picture.
+- ``layout``: the coordinates of the picture.
 """

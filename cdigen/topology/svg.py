@@ -6,18 +6,16 @@ and dark schemes. No state is shown by colour only. The file has no external ref
 
 from __future__ import annotations
 
-from cdigen.topology.boxes import DEVICE_WIDTH
 from cdigen.topology.labels import describe, details, device_labels, island_labels, summary
-from cdigen.topology.layout import ISLAND_HEIGHT, laid_out
+from cdigen.topology.layout import DEVICE_WIDTH, ISLAND_HEIGHT, laid_out
 from cdigen.topology.widths import fitting, text_width
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from cdigen.topology.boxes import Box
     from cdigen.topology.labels import IslandLabel, Label
-    from cdigen.topology.layout import Island
+    from cdigen.topology.layout import Box, Island
     from cdigen.topology.matrix import MatrixDevice
 
 # The margin, the heading, the strip with the island's letter in a device, and a line of text in a device.
