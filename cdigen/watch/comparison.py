@@ -7,13 +7,11 @@ of root.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import threading
 from hashlib import blake2b
 
 from cdigen.host.root import shown
-from cdigen.watch.path_dependencies import ANY
 from cdigen.watch.triggers import Trigger
 from cdigen.watch.worker import Worker
 
@@ -84,12 +82,9 @@ class FolderComparison:
 def _state(path: str, folder: WatchedFolder) -> bytes:
     """Return a digest of the relevant names in the folder PATH, and of the status of their files."""
     digest = blake2b(digest_size=16)
-    matters = re.compile("|".join(expression(pattern) for pattern in folder.patterns) or "(?!)").fullmatch
-    is_all = ANY in folder.patterns
+    matters = folder.pattern().fullmatch
     try:
-        names = sorted(
-            name for name in os.listdir(path) if is_all or name in folder.path_names or matters(name)
-        )
+        names = sorted(name for name in os.listdir(path) if name in folder.path_names or matters(name))
     except OSError:
         return b""
     for name in names:
@@ -104,8 +99,3 @@ def _state(path: str, folder: WatchedFolder) -> bytes:
         facts = (name, status.st_ino, status.st_mode, status.st_uid, status.st_gid, status.st_rdev, *since)
         digest.update(os.fsencode("\0".join(map(str, facts)) + "\n"))
     return digest.digest()
-
-
-def expression(pattern: str) -> str:
-    """Return PATTERN as a regular expression for names."""
-    return ".*".join(re.escape(part) for part in pattern.split(ANY))

@@ -9,7 +9,6 @@ makes two independent events.
 from __future__ import annotations
 
 import os
-import re
 import stat
 import threading
 import time
@@ -17,9 +16,9 @@ from errno import EAGAIN, EBUSY, EIO, ELOOP, EMFILE, ENOENT, ENOSPC, ENOTDIR
 
 from cdigen.host.root import reason, shown
 from cdigen.watch import inotify
-from cdigen.watch.comparison import INTERVAL_S, FolderComparison, expression
+from cdigen.watch.comparison import INTERVAL_S, FolderComparison
 from cdigen.watch.inotify import FolderObserver
-from cdigen.watch.path_dependencies import ANY, watched_folders
+from cdigen.watch.path_dependencies import watched_folders
 from cdigen.watch.triggers import Trigger
 from cdigen.watch.worker import JOIN_S, Worker
 
@@ -272,12 +271,7 @@ class _Folder:
         if watched.content:
             # IN_MODIFY is left out, because a written file is useful only after it is closed.
             self.mask |= inotify.IN_ATTRIB | (0 if _holds_nodes(path) else inotify.IN_CLOSE_WRITE)
-        pattern = "|".join(map(expression, watched.patterns)) or "(?!)"
-        self._names = re.compile(pattern, re.DOTALL)
-
-    def matters(self, name: str) -> bool:
-        """Return whether NAME matches the patterns of the folder."""
-        return ANY in self.watched.patterns or self._names.fullmatch(name) is not None
+        self.matters = watched.pattern().fullmatch
 
 
 def _holds_nodes(path: str) -> bool:

@@ -9,6 +9,7 @@ the last existing folder.
 from __future__ import annotations
 
 import os
+import re
 import stat
 
 from cdigen.host.root import MAX_LINKS, parts
@@ -35,6 +36,11 @@ class WatchedFolder:
         self.path_names: set[str] = set()
         self.patterns: set[str] = set()
         self.content = False
+
+    def pattern(self) -> re.Pattern[str]:
+        """Return ``patterns`` as one regular expression for names."""
+        expressions = (".*".join(map(re.escape, pattern.split(ANY))) for pattern in self.patterns)
+        return re.compile("|".join(expressions) or "(?!)", re.DOTALL)
 
 
 def watched_folders(paths: Iterable[str], roots: Iterable[str] = ()) -> dict[str, WatchedFolder]:
