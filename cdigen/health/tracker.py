@@ -241,7 +241,7 @@ class HealthTracker:
         here = self._here()
         if health is None or inventory is None or here is None:
             return HealthSample(source="probe")
-        return self._code.probe(health, here, inventory)
+        return self._code.sample("probe", health.probe, here, inventory)
 
     def set_hanging(self, vendors: Iterable[str]) -> None:
         """Set the findings for the hanging probes of VENDORS; remove the findings for other vendors."""
@@ -343,7 +343,8 @@ class HealthTracker:
         # after the check, so the next reload also clears the symptoms of this check.
         self._load(vendor, health, here)
         began_s = self._boottime_s()
-        sample = self._code.check(vendor, health, here, self._inventories[vendor])
+        sample = self._code.sample("files", health.check, here, self._inventories[vendor])
+        self._code.note(vendor, "check", sample.unread and f"check failed: {sample.unread}")
         with self._lock:
             self._advance(HealthChecked(vendor=vendor, sample=sample, began_s=began_s))
         self._load(vendor, health, here)

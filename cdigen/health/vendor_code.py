@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import TypeVar
 
-    from cdigen.model.health import Recovery, Symptom
+    from cdigen.model.health import Recovery, Source, Symptom
     from cdigen.model.inventory import Inventory
     from cdigen.vendors.context import DiscoveryContext
     from cdigen.vendors.health import VendorHealth
@@ -63,23 +63,18 @@ class VendorCode:
                     hint="run 'cdigen health', which shows the last known health of the devices",
                 )
 
-    def check(
-        self, vendor: str, health: VendorHealth, here: DiscoveryContext, inventory: Inventory
+    def sample(
+        self,
+        source: Source,
+        read: Callable[[DiscoveryContext, Inventory], HealthSample],
+        here: DiscoveryContext,
+        inventory: Inventory,
     ) -> HealthSample:
-        """Return the sample of a check; a failed sample if vendor code raises."""
+        """Return the sample of READ, or a failed sample of SOURCE if vendor code raises."""
         try:
-            sample = health.check(here, inventory)
+            return read(here, inventory)
         except Exception as error:  # noqa: BLE001 - see the module docstring
-            sample = HealthSample(source="files", unread=described(error))
-        self.note(vendor, "check", sample.unread and f"check failed: {sample.unread}")
-        return sample
-
-    def probe(self, health: VendorHealth, here: DiscoveryContext, inventory: Inventory) -> HealthSample:
-        """Return the sample of a probe; a failed sample if vendor code raises."""
-        try:
-            return health.probe(here, inventory)
-        except Exception as error:  # noqa: BLE001 - likewise
-            return HealthSample(source="probe", unread=described(error))
+            return HealthSample(source=source, unread=described(error))
 
     def parsed(
         self,
