@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     # Returns pairs for the stats of one device: the value of the label after _LABELS, and the sample.
     Values = Callable[[DeviceStats], tuple[tuple[str, float | None], ...]]
+    # The label after _LABELS, or "" for no further label, and its values.
+    LabelledValues = tuple[str, Values]
 
 PARAMETER = "collect[]"
 COLLECTOR = "devices"
@@ -94,16 +96,17 @@ def device_metrics(devices: Iterable[KnownDevice], vendor_stats: tuple[VendorSta
         {vendor.vendor: any(map(is_known, vendor.devices)) for vendor in vendor_stats},
         "vendor",
     )
-    for name, text, label, values in _METRICS:
+    for name, text, (label, values) in _METRICS:
         if samples := _samples(pairs, values):
             yield gauge(name, text, samples, *_LABELS, *((label,) if label else ()))
-    if samples := _samples(pairs, _ECC_ERRORS):
+    label, values = _ECC_ERRORS
+    if samples := _samples(pairs, values):
         yield counter(
             "cdigen_device_ecc_errors",
             "Errors of the device's memories since its driver was loaded.",
             samples,
             *_LABELS,
-            "severity",
+            label,
         )
 
 
@@ -122,12 +125,12 @@ def _samples(
     }
 
 
-def _only(name: str) -> Values:
-    return lambda stats: (("", getattr(stats, name)),)
+def _only(name: str) -> LabelledValues:
+    return "", lambda stats: (("", getattr(stats, name)),)
 
 
-def _by(names: dict[str, str], *, factor: int = 1, divisor: int = 1) -> Values:
-    return lambda stats: tuple(
+def _by(label: str, names: dict[str, str], *, factor: int = 1, divisor: int = 1) -> LabelledValues:
+    return label, lambda stats: tuple(
         (label_value, _scaled(getattr(stats, name), factor, divisor)) for label_value, name in names.items()
     )
 
@@ -136,17 +139,17 @@ def _scaled(value: float | None, factor: int, divisor: int) -> float | None:
     return None if value is None else value * factor / divisor
 
 
-# (name, help text, additional label, values). Units are the base units of Prometheus' conventions.
-_METRICS: tuple[tuple[str, str, str, Values], ...] = (
-    ("cdigen_device_memory_bytes", "Memory of the device.", "", _only("memory_total")),
-    ("cdigen_device_memory_used_bytes", "Memory in use.", "", _only("memory_used")),
-    ("cdigen_device_bar1_bytes", "Memory that can be mapped over PCI.", "", _only("bar1_total")),
-    ("cdigen_device_bar1_used_bytes", "Memory mapped over PCI.", "", _only("bar1_used")),
+# (name, help text, values). Units are the base units of Prometheus' conventions.
+_METRICS: tuple[tuple[str, str, LabelledValues], ...] = (
+    ("cdigen_device_memory_bytes", "Memory of the device.", _only("memory_total")),
+    ("cdigen_device_memory_used_bytes", "Memory in use.", _only("memory_used")),
+    ("cdigen_device_bar1_bytes", "Memory that can be mapped over PCI.", _only("bar1_total")),
+    ("cdigen_device_bar1_used_bytes", "Memory mapped over PCI.", _only("bar1_used")),
     (
         "cdigen_device_utilization_ratio",
         "The part of the time in which an engine was busy, 0 to 1.",
-        "engine",
         _by(
+            "engine",
             {
                 "compute": "utilization",
                 "memory": "memory_utilization",
@@ -156,51 +159,36 @@ _METRICS: tuple[tuple[str, str, str, Values], ...] = (
             divisor=100,
         ),
     ),
-    ("cdigen_device_temperature_celsius", "Temperature.", "", _only("temperature")),
-    ("cdigen_device_power_watts", "Power that the device draws.", "", _only("power")),
-    (
-        "cdigen_device_power_limit_watts",
-        "Highest power that the device may draw.",
-        "",
-        _only("power_limit"),
-    ),
+    ("cdigen_device_temperature_celsius", "Temperature.", _only("temperature")),
+    ("cdigen_device_power_watts", "Power that the device draws.", _only("power")),
+    ("cdigen_device_power_limit_watts", "Highest power that the device may draw.", _only("power_limit")),
     (
         "cdigen_device_clock_hertz",
         "Present clock.",
-        "clock",
-        _by({"core": "core_clock", "memory": "memory_clock"}, factor=_MEGA),
+        _by("clock", {"core": "core_clock", "memory": "memory_clock"}, factor=_MEGA),
     ),
     (
         "cdigen_device_clock_max_hertz",
         "Highest clock.",
-        "clock",
-        _by({"core": "core_clock_max", "memory": "memory_clock_max"}, factor=_MEGA),
+        _by("clock", {"core": "core_clock_max", "memory": "memory_clock_max"}, factor=_MEGA),
     ),
-    ("cdigen_device_pcie_generation", "Present generation of the PCIe link.", "", _only("pcie_generation")),
+    ("cdigen_device_pcie_generation", "Present generation of the PCIe link.", _only("pcie_generation")),
     (
         "cdigen_device_pcie_generation_max",
         "Highest generation of the PCIe link.",
-        "",
         _only("pcie_generation_max"),
     ),
-    ("cdigen_device_pcie_lanes", "Present number of lanes of the PCIe link.", "", _only("pcie_width")),
-    (
-        "cdigen_device_pcie_lanes_max",
-        "Highest number of lanes of the PCIe link.",
-        "",
-        _only("pcie_width_max"),
-    ),
+    ("cdigen_device_pcie_lanes", "Present number of lanes of the PCIe link.", _only("pcie_width")),
+    ("cdigen_device_pcie_lanes_max", "Highest number of lanes of the PCIe link.", _only("pcie_width_max")),
     (
         "cdigen_device_pcie_bytes_per_second",
         "Traffic on the PCIe link, sampled for some milliseconds.",
-        "direction",
-        _by({"received": "pcie_received", "sent": "pcie_sent"}),
+        _by("direction", {"received": "pcie_received", "sent": "pcie_sent"}),
     ),
     (
         "cdigen_device_processes",
         "Processes that use the device, counted up to 64.",
-        "",
-        lambda stats: (("", None if stats.processes is None else len(stats.processes)),),
+        ("", lambda stats: (("", None if stats.processes is None else len(stats.processes)),)),
     ),
 )
-_ECC_ERRORS = _by({"corrected": "ecc_corrected", "uncorrected": "ecc_uncorrected"})
+_ECC_ERRORS = _by("severity", {"corrected": "ecc_corrected", "uncorrected": "ecc_uncorrected"})
