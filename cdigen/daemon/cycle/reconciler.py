@@ -125,7 +125,11 @@ class Reconciler:
         report = replace(
             blank,
             result=result,
-            vendors=_vendor_reports(statuses, observed),
+            vendors=tuple(
+                VendorReport(vendor=name, state=status.state, reason=status.reason, hint=status.hint)
+                for name, status in statuses.items()
+                if name in observed.reported
+            ),
             specs=tuple(updates.reports),
             devices=len(healths),
             unhealthy=healths.count("unhealthy"),
@@ -171,14 +175,6 @@ def _spec_devices(inventories: dict[str, Inventory], setup: DaemonSetup) -> Iter
     for device in known_devices(inventories, setup.options.profiles):
         if device.is_offered and (not kinds or device.name.partition("=")[0] in kinds):
             yield device
-
-
-def _vendor_reports(statuses: dict[str, VendorStatus], observed: Observation) -> tuple[VendorReport, ...]:
-    return tuple(
-        VendorReport(vendor=name, state=status.state, reason=status.reason, hint=status.hint)
-        for name, status in statuses.items()
-        if name in observed.reported
-    )
 
 
 def _result(updates: SpecUpdates, *, awaits_change: bool) -> CycleResult:
