@@ -19,8 +19,8 @@ from cdigen.nri.decision.result.adjustments import apply_adjustment
 from cdigen.nri.decision.result.conflicting_plugin import find_conflicting_plugin
 from cdigen.nri.injected_containers import MAX_DEVICES, InjectedContainer
 from cdigen.nri.pods import Adjustment, container_name, shorten
-from cdigen.nri.wire.protobuf import MessageError
 from cdigen.nri.wire.session import CreateContainer, SessionError, ValidateAdjustment
+from cdigen.service.descriptors import MessageError
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False

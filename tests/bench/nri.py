@@ -42,7 +42,7 @@ from support.nri.vendor_claims import write_claim
 from cdigen.nri.decision.result.compat import abilities
 from cdigen.nri.decision.result.injection import adjust_container
 from cdigen.nri.wire import mux
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 from cdigen.nri.wire.session import CreateContainer, Session
 
 GPUS = 64

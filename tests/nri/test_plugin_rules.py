@@ -22,7 +22,7 @@ from support.nri.plugin import (
 )
 from support.nri.runtime import Rejected, Runtime, pod
 
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

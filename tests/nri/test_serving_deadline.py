@@ -15,7 +15,7 @@ from support.waiting import limited
 from cdigen.nri.events import ContainerDecided, ContainerRejected, PluginActive, Synchronized
 from cdigen.nri.pods import ContainerName
 from cdigen.nri.shared_state import SharedState
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from support.nri.runtime import PLUGIN, RUNTIME, Rejected, Runtime
 from support.nri.serving import served
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 from cdigen.nri.wire.session import SessionError
 
 if TYPE_CHECKING:

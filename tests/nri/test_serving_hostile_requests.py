@@ -10,7 +10,7 @@ from support.nri.host import LISTS
 from support.nri.plugin import VISIBLE, Plugin, cdi_devices, gpu_request
 from support.nri.runtime import Rejected, Runtime, container, pod
 
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

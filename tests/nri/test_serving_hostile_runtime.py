@@ -10,7 +10,7 @@ from support.nri.plugin import VISIBLE, Plugin, cdi_devices, gpu_request
 from support.nri.runtime import Dropped, Rejected, container, pod
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 
 MOST_KB = 160 * 1024
 

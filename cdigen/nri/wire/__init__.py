@@ -4,7 +4,7 @@ The package has four layers, from the socket up:
 
 - ``mux``: two connections on one socket;
 - ``ttrpc``: calls on one connection;
-- ``messages``: the contents of calls, encoded with ``protobuf`` according to nri.proto;
+- ``messages``: the contents of calls, encoded with ``service.descriptors`` according to nri.proto;
 - ``session``: one registration, from RegisterPlugin to the end of the connection. Other packages use this
   layer.
 

@@ -6,6 +6,7 @@ The functions ``read_...`` raise MessageError for invalid bytes, such as text th
 
 from __future__ import annotations
 
+import os
 from functools import partial
 
 from cdigen.model.strict import as_json
@@ -19,7 +20,7 @@ from cdigen.nri.pods import (
     Pod,
     shorten,
 )
-from cdigen.nri.wire.protobuf import MessageError, read, write
+from cdigen.service.descriptors import MessageError, load, read, write
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+DESCRIPTORS = os.path.join(os.path.dirname(__file__), "nri.binpb")
+# The classes of the messages by name.
+CLASSES = load(DESCRIPTORS, "nri.proto")
 # The maximum number of characters of an error. Kubernetes shows 1,024 characters of an error in an event.
 MAX_ERROR = 4096
 
@@ -100,23 +104,23 @@ class SynchronizePart:
 
     def pods(self) -> Iterator[Pod]:
         """Yield the valid pods."""
-        return self._each(self._message.pods, "Pod", _pod)
+        return self._each(self._message.pods, CLASSES["Pod"], _pod)
 
     def containers(self) -> Iterator[Container]:
         """Yield the valid containers."""
-        return self._each(self._message.containers, "Container", _container)
+        return self._each(self._message.containers, CLASSES["Container"], _container)
 
-    def _each(self, rows: Iterable[bytes], name: str, convert: Callable[[Any], T]) -> Iterator[T]:
+    def _each(self, rows: Iterable[bytes], kind: Any, convert: Callable[[Any], T]) -> Iterator[T]:
         for data in rows:
             try:
-                yield convert(read(name, data))
+                yield convert(read(kind, data))
             except MessageError:
                 self.unread += 1
 
 
 def read_request(data: bytes) -> TtrpcRequest:
     """Return the call in a ttrpc message of type Request."""
-    message = read("Request", data)
+    message = read(CLASSES["Request"], data)
     return TtrpcRequest(
         service=message.service,
         method=message.method,
@@ -128,7 +132,7 @@ def read_request(data: bytes) -> TtrpcRequest:
 def write_request(request: TtrpcRequest) -> bytes:
     """Return the data of a ttrpc message of type Request."""
     return write(
-        "Request",
+        CLASSES["Request"],
         service=request.service,
         method=request.method,
         payload=request.payload,
@@ -138,13 +142,13 @@ def write_request(request: TtrpcRequest) -> bytes:
 
 def read_response(data: bytes) -> TtrpcResponse:
     """Return the response in a ttrpc message of type Response."""
-    message = read("Response", data)
+    message = read(CLASSES["Response"], data)
     return TtrpcResponse(code=message.status.code, message=message.status.message, payload=message.payload)
 
 
 def write_response(payload: bytes) -> bytes:
     """Return the data of a ttrpc message of type Response with PAYLOAD."""
-    return write("Response", payload=payload)
+    return write(CLASSES["Response"], payload=payload)
 
 
 def write_error(code: int, message: str) -> bytes:
@@ -154,17 +158,17 @@ def write_error(code: int, message: str) -> bytes:
     raises no errors.
     """
     text = message[:MAX_ERROR].encode("utf-8", "replace").decode()
-    return write("Response", status={"code": code, "message": text})
+    return write(CLASSES["Response"], status={"code": code, "message": text})
 
 
 def write_register(name: str, index: str) -> bytes:
     """Return a RegisterPluginRequest for the plugin NAME with INDEX."""
-    return write("RegisterPluginRequest", plugin_name=name, plugin_idx=index)
+    return write(CLASSES["RegisterPluginRequest"], plugin_name=name, plugin_idx=index)
 
 
 def read_configure(payload: bytes) -> RuntimeInfo:
     """Return the contents of a ConfigureRequest."""
-    message = read("ConfigureRequest", payload)
+    message = read(CLASSES["ConfigureRequest"], payload)
     return RuntimeInfo(
         config=message.config,
         runtime=message.runtime_name,
@@ -176,39 +180,39 @@ def read_configure(payload: bytes) -> RuntimeInfo:
 
 def write_configured(events: int) -> bytes:
     """Return a ConfigureResponse that subscribes to EVENTS, a mask of events."""
-    return write("ConfigureResponse", events=events)
+    return write(CLASSES["ConfigureResponse"], events=events)
 
 
 def read_synchronize(payload: bytes) -> SynchronizePart:
     """Return the contents of a SynchronizeRequest; the pods and containers are not decoded yet."""
-    return SynchronizePart(read("SynchronizeRequest", payload))
+    return SynchronizePart(read(CLASSES["SynchronizeRequest"], payload))
 
 
 def write_synchronized(*, more: bool) -> bytes:
     """Return a SynchronizeResponse that updates no container."""
-    return write("SynchronizeResponse", more=more)
+    return write(CLASSES["SynchronizeResponse"], more=more)
 
 
 def read_create(payload: bytes) -> tuple[Pod, Container]:
     """Return the pod and the container in a CreateContainerRequest."""
-    message = read("CreateContainerRequest", payload)
+    message = read(CLASSES["CreateContainerRequest"], payload)
     return _pod(message.pod), _container(message.container)
 
 
 def write_created(adjustment: Adjustment) -> bytes:
     """Return a CreateContainerResponse with ADJUSTMENT."""
-    return write("CreateContainerResponse", adjust=_adjustment_fields(adjustment))
+    return write(CLASSES["CreateContainerResponse"], adjust=_adjustment_fields(adjustment))
 
 
 def read_remove(payload: bytes) -> str:
     """Return the id of the removed container in a RemoveContainerRequest."""
-    removed: str = read("RemoveContainerRequest", payload).container.id
+    removed: str = read(CLASSES["RemoveContainerRequest"], payload).container.id
     return removed
 
 
 def read_change(payload: bytes) -> str:
     """Return the id of the removed container in a StateChangeEvent, or "" for other events."""
-    message = read("StateChangeEvent", payload)
+    message = read(CLASSES["StateChangeEvent"], payload)
     removed: str = message.container.id if message.event == _REMOVED else ""
     return removed
 
@@ -221,14 +225,14 @@ def read_validate(
     The result contains the pod, the original container, the adjustment of all plugins, and the names of these
     plugins (such as ``20-cdigen``). The last value is a function that decodes the owners of the changes.
     """
-    message = read("ValidateContainerAdjustmentRequest", payload)
+    message = read(CLASSES["ValidateContainerAdjustmentRequest"], payload)
     plugins = tuple([f"{plugin.index}-{plugin.name}" for plugin in message.plugins])
     owners = partial(_owners, message.owners, message.container.id)
     return _pod(message.pod), _container(message.container), _adjustment(message.adjust), plugins, owners
 
 
 def _owners(data: bytes, container_id: str) -> AdjustmentOwners:
-    fields = read("OwningPlugins", data).owners[container_id].compound
+    fields = read(CLASSES["OwningPlugins"], data).owners[container_id].compound
     annotations, mounts, devices, env = (
         {key: shorten(plugin) for key, plugin in fields[number].owners.items()}
         for number in (_ANNOTATIONS, _MOUNTS, _DEVICES, _ENV)
@@ -238,7 +242,7 @@ def _owners(data: bytes, container_id: str) -> AdjustmentOwners:
 
 def write_validated(reason: str) -> bytes:
     """Return a ValidateContainerAdjustmentResponse, which rejects the container if REASON is not empty."""
-    return write("ValidateContainerAdjustmentResponse", reject=bool(reason), reason=reason)
+    return write(CLASSES["ValidateContainerAdjustmentResponse"], reject=bool(reason), reason=reason)
 
 
 def _pod(message: Any) -> Pod:

@@ -14,7 +14,7 @@ from functools import partial
 from cdigen.nri.pods import shorten
 from cdigen.nri.wire import messages, mux, ttrpc
 from cdigen.nri.wire.messages import TtrpcRequest
-from cdigen.nri.wire.protobuf import MessageError
+from cdigen.service.descriptors import MessageError
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

@@ -16,8 +16,7 @@ from cdigen.config import NriConfig, Settings
 from cdigen.nri.decision.audit import AuditResult, audit
 from cdigen.nri.decision.result.handover import INJECTED_INTO_ANNOTATION
 from cdigen.nri.decision.result.injection import INJECTED_ANNOTATION
-from cdigen.nri.wire.messages import read_synchronize
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES, read_synchronize
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,8 +17,8 @@ from support.abilities import cannot_run
 
 from cdigen.nri.pods import Adjustment, ContainerDevice, ContainerHook, ContainerMount
 from cdigen.nri.wire import messages
-from cdigen.nri.wire.messages import TtrpcRequest, TtrpcResponse
-from cdigen.nri.wire.protobuf import CLASSES, DESCRIPTORS, MessageError
+from cdigen.nri.wire.messages import CLASSES, DESCRIPTORS, TtrpcRequest, TtrpcResponse
+from cdigen.service.descriptors import MessageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

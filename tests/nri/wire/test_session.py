@@ -21,8 +21,7 @@ from support.nri.session import (
 
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import ttrpc
-from cdigen.nri.wire.messages import write_created, write_response
-from cdigen.nri.wire.protobuf import CLASSES, MessageError
+from cdigen.nri.wire.messages import CLASSES, write_created, write_response
 from cdigen.nri.wire.session import (
     Configure,
     CreateContainer,
@@ -32,6 +31,7 @@ from cdigen.nri.wire.session import (
     Synchronize,
     ValidateAdjustment,
 )
+from cdigen.service.descriptors import MessageError
 
 # Registration.
 

@@ -12,8 +12,7 @@ from support.nri.runtime import PLUGIN, RUNTIME, Rejected, container, pod
 from support.nri.session import codes, configured, connected, request_frames
 
 from cdigen.nri.wire import mux, ttrpc
-from cdigen.nri.wire.messages import read_create, write_error
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES, read_create, write_error
 from cdigen.nri.wire.session import (
     NOTIFICATIONS,
     Configure,

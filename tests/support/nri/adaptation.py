@@ -16,7 +16,7 @@ from support.nri.plugin import INJECTS_12, REQUEST_S
 from support.nri.runtime import Dropped, Rejected, Runtime, SocketTransport, container, pod
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 
 if TYPE_CHECKING:
     from support.nri.plugin import Host

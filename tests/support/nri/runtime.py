@@ -19,7 +19,7 @@ from support.nri.go_reader import BUFFER, GoReader
 from support.nri.synchronization import parts
 from support.waiting import PATIENCE_S
 
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES
 
 if TYPE_CHECKING:
     import socket

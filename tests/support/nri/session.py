@@ -8,8 +8,7 @@ from support.nri.runtime import PLUGIN, Runtime
 
 from cdigen.nri.pods import Adjustment
 from cdigen.nri.wire import mux, ttrpc
-from cdigen.nri.wire.messages import read_response
-from cdigen.nri.wire.protobuf import CLASSES
+from cdigen.nri.wire.messages import CLASSES, read_response
 from cdigen.nri.wire.session import Configure, CreateContainer, Session, ValidateAdjustment
 
 if TYPE_CHECKING:
