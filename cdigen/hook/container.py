@@ -212,6 +212,29 @@ def write_all(fd: int, content: bytes) -> None:
     posix.fchmod(fd, FILE_MODE)
 
 
+def make_link(container: ContainerRoot, target: str, link: str) -> None:
+    """Create a symbolic link with the text TARGET at LINK, an absolute path in the container.
+
+    Software expects such links in library folders (libcuda.so). An existing file at LINK stays, because the
+    file comes from the image or the user. The function does not create missing folders, because no program of
+    the image searches them for libraries. Raise ContainerPathError if the hook must not write to the folder,
+    or if the system refuses the link.
+    """
+    path, _, name = link.rpartition("/")
+    try:
+        folder = open_folder(container, path)
+    except MissingPathError:
+        return
+    try:
+        posix.symlink(target, name, dir_fd=folder)
+    except FileExistsError:
+        return
+    except OSError as error:
+        raise path_error(link, error) from error
+    finally:
+        posix.close(folder)
+
+
 def path_error(where: str, error: OSError) -> ContainerPathError:
     """Return a ContainerPathError for WHERE with the system's text for ERROR."""
     return ContainerPathError(where, error.strerror or type(error).__name__)

@@ -16,7 +16,7 @@ import posix
 import sys
 
 from cdigen.hook.arguments import REQUIRE, STEPS, ArgumentError, parse
-from cdigen.hook.container import ContainerPathError, open_container, open_current
+from cdigen.hook.container import ContainerPathError, make_link, open_container, open_current
 from cdigen.hook.state import StateError, root_path
 
 TYPE_CHECKING = False
@@ -136,8 +136,6 @@ def _do(container: ContainerRoot, request: HookRequest, outcome: StepResults) ->
     """Run all known steps; links are first, because a library folder can be a link."""
     # The module of a step is imported only if the step is requested.
     if "create-symlinks" in request.names:
-        from cdigen.hook.symlinks import make_link  # noqa: PLC0415
-
         for target, *links in request.values_of("create-symlinks"):
             for link in links:
                 outcome.attempt("create-symlinks", make_link, container, target, link)

@@ -51,7 +51,7 @@ sys.exit(code)
     [
         ((), set()),
         (LDCACHE, LOADER),
-        (LINKS, {"cdigen.hook.symlinks"}),
+        (LINKS, set()),
         (PROFILE, {"cdigen.hook.application_profile", "cdigen.hook.image_paths"}),
         (("--disable-device-node-modification",), {"cdigen.hook.device_params", "cdigen.hook.image_paths"}),
         (
@@ -227,7 +227,8 @@ def test_an_interpreter_without_installed_byte_code_compiles_the_source(case: Ca
 def replace_links(case: Case, copy: Path, statement: str) -> None:
     """Copy the hook to the folder COPY for CASE; instead of creating a link, the copy executes STATEMENT."""
     shutil.copytree(case.program.parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "lib/cdigen/hook/symlinks.py").write_text(f"def make_link(*_):\n    {statement}\n")
+    with (copy / "lib/cdigen/hook/container.py").open("a") as module:
+        module.write(f"\n\ndef make_link(*_):\n    {statement}\n")
     case.program = copy / "cdigen-hook"
 
 

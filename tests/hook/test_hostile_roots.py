@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 from support.hook.container_root import LDCACHE, LINKS, LONG_AGO_NS, PROFILE, VIEW, Case, snapshot
 
-from cdigen.hook import application_profile, container, loader, symlinks
+from cdigen.hook import application_profile, container, loader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -196,7 +196,7 @@ def attempts(case: Case) -> Iterator[Callable[[], object]]:
         changing = [loader.folder_of(("x86_64", f"/usr/local/{number}", "libcuda.so.1"))]
         yield partial(loader.list_in_cache, opened, changing)
         yield partial(loader.list_in_conf, opened, changing)
-        yield partial(symlinks.make_link, opened, "libcuda.so.1", f"/usr/lib/{number}.so")
+        yield partial(container.make_link, opened, "libcuda.so.1", f"/usr/lib/{number}.so")
         yield partial(application_profile.update, opened)
         (case.root / "etc/nvidia/nvidia-application-profiles-rc.d/10-container.conf").unlink(missing_ok=True)
     os.close(opened.fd)
