@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.nri.host import container
 
-from cdigen.nri.decision.limits.privileged import is_privileged
+from cdigen.nri.decision.limits.existing_devices import is_privileged
 from cdigen.nri.pods import ContainerMount
 from cdigen.value import replace
 

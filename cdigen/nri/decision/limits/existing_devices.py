@@ -4,6 +4,28 @@ The kubelet, a device plugin or a DRA driver can request CDI devices from the ru
 the runtime before the runtime calls NRI plugins. cdigen detects such devices by three signs: the names of CDI
 devices (containerd 2.3), device nodes, and NVIDIA_VISIBLE_DEVICES=void. Every spec of NVIDIA GPUs sets this
 variable. If a device were injected twice, its hooks would run twice.
+
+``is_privileged`` detects privileged containers, which have all device nodes of the host. NRI up to 0.12 does
+not report the privileged flag or the capabilities of a container. Runtimes change privileged containers in
+two ways that plugins can detect. The author of a pod cannot request these changes for other containers.
+
+- The cgroup permits all devices by one rule without type and numbers. containerd does this in
+  WithAllDevicesAllowed (container_create.go), unless the runtime handler has the option
+  ``privileged_without_host_devices``. CRI-O does this in specAddHostDevicesIfPrivileged
+  (internal/factory/container/device.go), with the same exception. The rules for devices from the kubelet,
+  CDI and annotations contain the device numbers.
+- /sys is a writable sysfs. containerd does this in WithPrivileged (WithWriteableSysfs), and CRI-O in
+  addSysfsMounts (server/container_create.go). In other containers, /sys is read-only. A mount at /sys by the
+  author of the pod, such as the host's /sys, is a bind mount.
+
+These facts are true for containerd 1.7 and 2.0 to 2.3, and for CRI-O 1.26 to 1.36. cdigen does not use other
+signs:
+
+- a device plugin can pass nodes such as /dev/kmsg;
+- a host path such as /dev/kmsg in a container is a mount, not a device node;
+- the author of a pod writes its annotations. This includes ``io.kubernetes.cri-o.PrivilegedRuntime``, because
+  CRI-O passes the pod's own value to plugins;
+- an unprivileged container can also have no seccomp profile.
 """
 
 from __future__ import annotations
@@ -13,7 +35,6 @@ from functools import lru_cache
 
 from cdigen.host.root import shown
 from cdigen.model.view import DEFAULT_KIND, DEFAULT_TARGET, view_target
-from cdigen.nri.decision.limits.privileged import is_privileged
 from cdigen.nri.decision.request.device_request import is_nvidia
 
 TYPE_CHECKING = False
@@ -24,6 +45,7 @@ if TYPE_CHECKING:
     from cdigen.nri.decision.request.vendor_variables import VendorVariables
     from cdigen.nri.pods import Container
 
+_SYS = "/sys"
 # Kind -> the pattern of the device nodes that are a sign of a device of the kind.
 _NODES = {
     "nvidia.com/imex-channel": r"/dev/nvidia-caps-imex-channels/channel{token}",
@@ -172,6 +194,17 @@ def _matching(nodes: frozenset[str], rule: str) -> tuple[tuple[str, str], ...]:
     """Return the NODES that match RULE, each with the text of the last group in RULE."""
     matches = (re.fullmatch(rule, node) for node in sorted(nodes))
     return tuple([(m[0], m[m.lastindex] if m.lastindex else "") for m in matches if m])
+
+
+def is_privileged(container: Container) -> bool:
+    """Return whether CONTAINER is privileged.
+
+    The result is also false if a privileged container has none of the two changes.
+    """
+    return container.may_use_all_devices or any(
+        mount.destination == _SYS and mount.type == "sysfs" and "ro" not in mount.options
+        for mount in container.mounts
+    )
 
 
 def conflicting_plugins(plugins: Iterable[str], readers: tuple[str, ...]) -> tuple[tuple[str, str], ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cdigen.config import GpuKind, matches
 from cdigen.model.profile import CAPABILITIES, capability_profiles
 from cdigen.model.view import DEFAULT_KIND
-from cdigen.nri.decision.limits.privileged import is_privileged
+from cdigen.nri.decision.limits.existing_devices import is_privileged
 from cdigen.nri.decision.request import environment, mounts
 from cdigen.nri.decision.request.annotations import PREFIXES, requesting_annotations
 from cdigen.nri.decision.request.refusal import InjectionRefusal
