@@ -12,8 +12,8 @@ import time
 from contextlib import ExitStack, contextmanager
 
 from cdigen.model.errors import StoreError
+from cdigen.service.process.sd_notify import Watchdog
 from cdigen.service.process.signals import ShutdownTimeout
-from cdigen.service.process.watchdog import Watchdog
 from cdigen.service.rundir import LOCK_TIMEOUT_S, RunDirectory
 from cdigen.service.status import this_process
 from cdigen.store.lock import LockHeld

@@ -1,7 +1,8 @@
 """``Notifier``: reports the state of a service to the service manager, by the protocol of sd_notify(3).
 
-No method raises, because a service that cannot report its state must continue. If ``$NOTIFY_SOCKET`` is not
-set, every message is dropped. Sources: systemd's sd_notify(3) and sd_watchdog_enabled(3).
+``Watchdog`` pings the watchdog of the service manager while the process works. No method raises, because a
+service that cannot report its state must continue. If ``$NOTIFY_SOCKET`` is not set, every message is
+dropped. Sources: systemd's sd_notify(3) and sd_watchdog_enabled(3).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 # Seconds to wait for a service manager that does not read. Its socket buffers messages.
 _TIMEOUT_S = 0.5
@@ -71,6 +72,39 @@ class Notifier:
         except (OSError, ValueError):  # no reader, or an invalid address
             return False
         return True
+
+
+class Watchdog:
+    """The pings through NOTIFIER. TURN_S returns the maximum seconds that a turn of the loop may wait.
+
+    PROBLEM returns the reason why the process does not work, or "". If PROBLEM is None, the process works if
+    its loop runs.
+    """
+
+    def __init__(
+        self, notifier: Notifier, turn_s: Callable[[], float], problem: Callable[[], str] | None
+    ) -> None:
+        self.problem = problem or self._is_turning
+        self._notifier = notifier
+        self._turn_s = turn_s
+        self._turned_s = time.monotonic()
+
+    @property
+    def interval_s(self) -> float:
+        """The maximum seconds between two turns. Some service managers expect more frequent pings."""
+        return self._notifier.watchdog_s / 3 if self._notifier.watchdog_s else self._turn_s()
+
+    def turn(self) -> float:
+        """Record that the loop runs, and ping the watchdog; return the monotonic time."""
+        self._turned_s = time.monotonic()
+        if self._notifier.watchdog_s and not self.problem():
+            self._notifier.ping()
+        return self._turned_s
+
+    def _is_turning(self) -> str:
+        idle_s = time.monotonic() - self._turned_s
+        limit_s = max(60.0, 2 * self.interval_s)
+        return f"the loop has not run for {idle_s:.0f} s" if idle_s > limit_s else ""
 
 
 def _address(path: str) -> str:
