@@ -9,9 +9,8 @@ import pytest
 from support.daemon.http_client import free_port, raw_response, received, serving
 from support.waiting import PATIENCE_S
 
-from cdigen.service.http.messages import parse_head
+from cdigen.service.http.messages import parse_head, refuse
 from cdigen.service.http.routes import RefusedRequest, Response
-from cdigen.service.http.security import refuse
 from cdigen.service.http.server import LOOPBACK
 
 if TYPE_CHECKING:

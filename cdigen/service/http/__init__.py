@@ -2,7 +2,6 @@
 
 - ``server``: ``HttpServer``, whose thread with an asyncio loop serves all clients, and its addresses;
 - ``routes``: requests, responses, and the routes by their paths;
-- ``security``: the requests that the loopback port rejects;
 - ``client``: accepts and serves the connections of an address, within limits;
-- ``messages``: the bytes of requests and responses.
+- ``messages``: the bytes of requests and responses, and the requests that the loopback port rejects.
 """

@@ -14,7 +14,7 @@ from functools import partial
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.service.http.client import ClientLimits, ConnectionTable
-from cdigen.service.http.security import refuse
+from cdigen.service.http.messages import refuse
 from cdigen.service.rundir import present_identity
 from cdigen.store.failures import store_error
 from cdigen.value import frozen
