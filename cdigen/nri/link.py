@@ -16,7 +16,7 @@ from cdigen.host.root import reason, shown
 from cdigen.model.times.backoff import Backoff
 from cdigen.nri.decision.result.compat import is_rejected
 from cdigen.nri.events import ConnectionLost
-from cdigen.nri.handover.deregistration import Deregistration
+from cdigen.nri.handover import Deregistration
 from cdigen.nri.serving import SessionServer
 from cdigen.nri.wire.session import Session, SessionError
 

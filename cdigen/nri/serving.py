@@ -9,7 +9,7 @@ from functools import partial
 from cdigen.nri import events
 from cdigen.nri.connection import Connection
 from cdigen.nri.decision.result.compat import abilities
-from cdigen.nri.handover.disconnect import disconnect
+from cdigen.nri.handover import disconnect
 from cdigen.nri.request_queue import REQUEST_TIMEOUT_S, RequestQueue
 from cdigen.nri.wire.session import (
     Configure,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cdigen.nri.decision.result.compat import Abilities
-    from cdigen.nri.handover.deregistration import Deregistration
+    from cdigen.nri.handover import Deregistration
     from cdigen.nri.shared_state import SharedState
     from cdigen.nri.wire.messages import SynchronizePart
     from cdigen.nri.wire.session import Session, SessionEvent

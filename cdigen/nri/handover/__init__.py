@@ -1,1 +1,0 @@
-"""The end of a plugin's registration with a runtime, so that another instance can take over."""
