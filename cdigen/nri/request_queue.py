@@ -15,8 +15,7 @@ from cdigen.nri import events
 from cdigen.nri.decision.decide import IgnoredRequest
 from cdigen.nri.decision.limits.policy import needs_decision, requests_devices
 from cdigen.nri.decision.result import handover, injection
-from cdigen.nri.decision.result.adjustments import apply_adjustment
-from cdigen.nri.decision.result.conflicting_plugin import find_conflicting_plugin
+from cdigen.nri.decision.result.adjustments import apply_adjustment, find_conflicting_plugin
 from cdigen.nri.injected_containers import MAX_DEVICES, InjectedContainer
 from cdigen.nri.pods import Adjustment, container_name, shorten
 from cdigen.nri.wire.session import CreateContainer, SessionError, ValidateAdjustment

@@ -10,7 +10,7 @@ from support.nri.chain import chained, owned
 from support.nri.host import POD, container
 from support.nri.other_plugins import ASKS, INJECTS, LIBRARY, RAW, VISIBLE, Node, context_with_gpus, sets
 
-from cdigen.nri.decision.result.conflicting_plugin import find_conflicting_plugin
+from cdigen.nri.decision.result.adjustments import find_conflicting_plugin
 from cdigen.nri.decision.result.injection import validate_adjustment
 from cdigen.nri.pods import Adjustment, AdjustmentOwners, ContainerMount
 
