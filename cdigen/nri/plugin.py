@@ -14,14 +14,14 @@ from functools import partial
 from cdigen import __version__
 from cdigen.config import Settings
 from cdigen.model.errors import ConfigError, StoreError
-from cdigen.nri.context_reader import ContextReader
+from cdigen.nri.decision.context import LIBRARY, cache_for, context_of, injects_raw
 from cdigen.nri.decision.limits.policy import policy_of
 from cdigen.nri.link import RuntimeLink
 from cdigen.nri.plugin_config import active_configuration
 from cdigen.nri.reporter import Reporter
 from cdigen.nri.shared_state import SharedState
 from cdigen.nri.status import REGISTERING, PluginStatus, document
-from cdigen.service.host_state import watch_host
+from cdigen.service.host_state import read_host_state, watch_host
 from cdigen.service.liveness import freeze_objects, prefer_link
 from cdigen.service.rundir import LOCK_TIMEOUT_S
 from cdigen.service.runner import ServiceRunner
@@ -33,8 +33,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from cdigen.nri.decision.context import DecisionContext
     from cdigen.nri.plugin_config import NriPluginConfig
+    from cdigen.runtimes.spec_cache import SpecCache
+    from cdigen.service.host_state import HostSources
     from cdigen.service.http.server import HttpServer
+    from cdigen.service.process.buffered_log import Logger
     from cdigen.service.process.context import ProcessContext
 
 # Seconds. The start waits at most this time for the registration, so that the next steps do not delay the
@@ -307,3 +311,39 @@ class NriPlugin:
     def _summary(self) -> str:
         summary = self._status.summary()
         return f"standby; {summary}" if self._shared.is_standby else summary
+
+
+class ContextReader:
+    """Reads the state of the host for the decisions of the link. LOGGER gets the problems of specs.
+
+    ``context`` is the last context.
+    """
+
+    def __init__(self, logger: Logger) -> None:
+        self.context: DecisionContext | None = None
+        self._log = logger
+        self._cache: SpecCache | None = None
+        self._logged: frozenset[str] = frozenset()
+
+    def read(self, sources: HostSources, settings: Settings) -> DecisionContext:
+        """Return the context of the present state in SOURCES with SETTINGS."""
+        before = self.context
+        if before is None or before.injects_raw != injects_raw(settings):
+            self._cache = cache_for(settings)
+        state = read_host_state(
+            sources, library=LIBRARY, cache=self._cache, before=before.host if before else None
+        )
+        self.context = context_of(state, settings, before)
+        return self.context
+
+    def log_problems(self) -> None:
+        """Log the problems of specs that are new since the last call."""
+        problems = self.context.host.specs.problems if self.context else ()
+        messages = frozenset(finding.message for finding in problems)
+        for message in sorted(messages - self._logged):
+            self._log.warning("spec", message=message)
+        self._logged = messages
+
+    def has_changed(self) -> bool:
+        """Return whether the host has changed since the last ``read``."""
+        return self.context is None or self.context.host.has_changed()
