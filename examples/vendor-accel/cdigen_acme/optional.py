@@ -10,7 +10,7 @@ from cdigen.host.procfs import read_line, read_text
 from cdigen.host.sysfs import pci_key
 from cdigen.model.health import CauseRule, HealthSample, Symptom
 from cdigen.model.inventory import Link
-from cdigen.model.saved.known_links import GpuLinks
+from cdigen.model.saved import GpuLinks
 from cdigen.value import replace
 from cdigen.vendors.base import ResourceNames, VendorLinks
 from cdigen.vendors.health import VendorHealth
