@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Literal
 
     from cdigen.model.inventory import Accelerator, Link
-    from cdigen.vendors.kernel.pci.nics import Nic
+    from cdigen.vendors.kernel.pci.place import Nic
 
     Path = Literal["X", "PIX", "PXB", "PHB", "NODE", "SYS"]
     PciDevice = Accelerator | Nic

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.inventory import Accelerator, Inventory
     from cdigen.topology.levels import PciDevice
-    from cdigen.vendors.kernel.pci.nics import Nic
+    from cdigen.vendors.kernel.pci.place import Nic
 
 _HEADER = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 # The NUMA node of a GPU's own memory (Grace). No inventory has this value.

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Inventory
     from cdigen.topology.matrix import Matrix, MatrixDevice
-    from cdigen.vendors.kernel.pci.nics import Nic
+    from cdigen.vendors.kernel.pci.place import Nic
 
 EXAMPLES = """\
   cdigen topology                      the matrix of all GPUs and network cards
