@@ -39,7 +39,7 @@ FORBIDDEN = [
     ("store/lock.py", "import cdigen.store.specs", WRITERS),
     ("store/newfile.py", "import cdigen.value", WRITERS),
     ("vendors/amd/kfd.py", "import cdigen.vendors.nvidia.files.tables", VENDORS),
-    ("vendors/kernel/drm/devices.py", "import cdigen.vendors.intel.vendor", VENDORS),
+    ("vendors/kernel/drm/devices.py", "import cdigen.vendors.intel.presence", VENDORS),
     ("vendors/registry.py", "import cdigen.vendors.amd.vendor", VENDORS),
     (
         "doctor/checks/driver.py",

@@ -28,7 +28,7 @@ from cdigen.host.sysfs import pci_address
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.intel.gpu import is_unbound, model_of
-from cdigen.vendors.intel.vendor import GAUDI, MEI, MEI_ROLE, NPU, WORDS
+from cdigen.vendors.intel.presence import GAUDI, MEI, MEI_ROLE, NPU, WORDS
 from cdigen.vendors.kernel.drm import devices as drm
 
 TYPE_CHECKING = False

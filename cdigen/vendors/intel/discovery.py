@@ -7,7 +7,7 @@ from cdigen.model.inventory import Inventory
 from cdigen.vendors.intel.accel import read_gaudis, read_meis, read_npus
 from cdigen.vendors.intel.gpu import read_gpus, report_unbound, served_gpus
 from cdigen.vendors.intel.pci import read_functions, virtual_functions
-from cdigen.vendors.intel.vendor import DRIVERS, no_device
+from cdigen.vendors.intel.presence import DRIVERS, no_device
 from cdigen.vendors.intel.vfio import read_vfio_gpus
 from cdigen.vendors.kernel.drm.devices import NodeScan
 from cdigen.vendors.kernel.modules import read_driver

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from cdigen.model.cdi import ContainerEdits, Device, Draft
 from cdigen.vendors.classes import by_class
-from cdigen.vendors.intel.vendor import CDI_VENDOR, MEI_ROLE, NAMINGS, VFIO_ROLE
+from cdigen.vendors.intel.presence import CDI_VENDOR, MEI_ROLE, NAMINGS, VFIO_ROLE
 from cdigen.vendors.kernel.nodes import node_edits
 
 TYPE_CHECKING = False

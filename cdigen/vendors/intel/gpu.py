@@ -22,7 +22,7 @@ import re
 from cdigen.host.procfs import mib, number_behind, read_line
 from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
-from cdigen.vendors.intel.vendor import DRIVERS, GPU, VFIO_DRIVERS, WORDS
+from cdigen.vendors.intel.presence import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.kernel.drm import devices as drm
 
 TYPE_CHECKING = False

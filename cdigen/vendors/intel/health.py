@@ -14,7 +14,7 @@ from cdigen.host.sysfs import PCI_DEVICES
 from cdigen.model.health import CauseRule, HealthSample, Symptom
 from cdigen.value import replace
 from cdigen.vendors.health import VendorHealth
-from cdigen.vendors.intel.vendor import GAUDI, GPU
+from cdigen.vendors.intel.presence import GAUDI, GPU
 from cdigen.vendors.kernel.device_files import DEADLINE_S, FilesToRead, problems, read_devices
 from cdigen.vendors.kernel.driver_lines import Line, concerns, meaning
 from cdigen.vendors.kernel.drm import health as drm_health

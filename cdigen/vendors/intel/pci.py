@@ -18,7 +18,7 @@ from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.root import reason, shown
 from cdigen.host.sysfs import PCI_DEVICES, PCI_DRIVERS, pci_address, pci_key
 from cdigen.value import frozen
-from cdigen.vendors.intel.vendor import CLASS_LISTS, CLASSES, DRIVERS, GPU, INTEL, WORDS, number
+from cdigen.vendors.intel.presence import CLASS_LISTS, CLASSES, DRIVERS, GPU, INTEL, WORDS, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from cdigen.host.procfs import number_behind
 from cdigen.host.sysfs import PCI_DEVICES
 from cdigen.model.stats import DeviceStats
 from cdigen.value import replace
-from cdigen.vendors.intel.vendor import GAUDI, GPU, NPU
+from cdigen.vendors.intel.presence import GAUDI, GPU, NPU
 from cdigen.vendors.kernel.device_files import DEADLINE_S, DeviceFiles, read_devices
 from cdigen.vendors.kernel.drm.clients import ROLES, processes_of, read_clients
 from cdigen.vendors.kernel.pci.health import is_suspended

@@ -19,7 +19,7 @@ from cdigen.host.procfs import number_behind
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors.intel.gpu import model_of
 from cdigen.vendors.intel.pci import link_name
-from cdigen.vendors.intel.vendor import GPU, VFIO_DRIVERS, VFIO_ROLE
+from cdigen.vendors.intel.presence import GPU, VFIO_DRIVERS, VFIO_ROLE
 from cdigen.vendors.kernel.drm.devices import device_numbers, node_numbers
 
 TYPE_CHECKING = False
