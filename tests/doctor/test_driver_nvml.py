@@ -20,6 +20,7 @@ from cdigen.vendors.nvidia.vendor import VENDOR
 
 if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
+    from cdigen.model.inventory import Inventory
 
 HOST = Path(__file__).resolve().parents[2] / "examples/hosts/debian13-8xh100.json"
 MISSING = Finding(
@@ -36,12 +37,21 @@ def results(
 ) -> list[CheckResult]:
     """Return the results of the driver's checks for a host whose discovery has FINDINGS."""
     inventory = replace(from_document(json.loads(HOST.read_text()))["nvidia"], findings=findings)
-    request = SimpleNamespace(vendors=(), discovery_context=SimpleNamespace(nvml=nvml))
+    return checked(inventory, SimpleNamespace(nvml=nvml), Root(str(root)), is_live=is_live)
+
+
+def checked(
+    inventory: Inventory, discovery: Any, host: Root, *, vendors: tuple[str, ...] = (), is_live: bool = True
+) -> list[CheckResult]:
+    """Return the results of the driver's checks for HOST with INVENTORY, with the diagnostics of VENDORS."""
+    request = SimpleNamespace(
+        vendors=vendors, discovery_context=discovery, spec_dirs=("/etc/cdi",), state_dir="/var/lib/cdigen"
+    )
     context: Any = SimpleNamespace(
         failures={},
         inventories={"nvidia": inventory},
         request=request,
-        host=Root(str(root)),
+        host=host,
         is_live=is_live,
         concerns=lambda _: True,
     )
@@ -70,15 +80,8 @@ def test_without_nvml_the_detail_names_the_missing_values(nvml: str, why: str) -
     (finding,) = VENDOR.diagnostics(context, replace(inventory, files=()))
     assert why in finding.message
     assert "memory, load, temperature" in finding.message
-    request = SimpleNamespace(vendors=("nvidia",), discovery_context=context)
-    doctor: Any = SimpleNamespace(
-        host=host,
-        failures={},
-        inventories={"nvidia": replace(inventory, files=())},
-        request=request,
-        concerns=lambda _: True,
-    )
-    ((is_ok, is_checked, detail),) = module_rows([one for check in driver.CHECKS for one in check(doctor)])
+    found = checked(replace(inventory, files=()), context, host, vendors=("nvidia",))
+    ((is_ok, is_checked, detail),) = module_rows(found)
     assert (is_ok, is_checked, detail) == (True, False, finding.message)
 
 
