@@ -87,7 +87,9 @@ def restart_plugin(node: Node) -> None:
         found = node.pods("default")["probe"]
         if found["status"]["phase"] == "Failed":
             delete(node, "probe")
-        return found["metadata"].get("annotations", {}).get(ASSIGNED) == "true" or None
+        is_assigned = found["metadata"].get("annotations", {}).get(ASSIGNED) == "true"
+        # A kubelet that crashes after the response of the plugin has written no status of the container.
+        return (is_assigned and "containerStatuses" in found["status"]) or None
 
     node.daemons["plugin"].start()
     eventually(admitted, "the kubelet admits a pod", details=lambda: logs(node, "plugin"))
