@@ -12,6 +12,7 @@ from cdigen.host.root import reason
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
 from cdigen.runtimes.daemon_service import KUBELET_UNIT, PLUGIN_UNIT, UNIT
+from cdigen.runtimes.installed import is_of_snap
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.units import has_unit
 
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 # The names of the services in distributions. podman has no daemon. It reads its configuration for each
 # container.
-SERVICES = {"docker": ("docker",), "containerd": ("containerd",), "crio": ("crio", "cri-o")}
+SERVICES = {
+    "docker": ("docker", "snap.docker.dockerd"),
+    "containerd": ("containerd",),
+    "crio": ("crio", "cri-o"),
+}
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl")
 _OPENRC = ("/sbin/rc-service", "/usr/sbin/rc-service", "/usr/bin/rc-service")
@@ -128,11 +133,14 @@ def _require_success(result: ChildResult, command: str, hint: str) -> None:
 def dockerd_check(runtime: str, host: Root, binary: InstalledRuntime | None) -> Callable[[str], str] | None:
     """Return a function that checks a configuration file of RUNTIME with dockerd.
 
-    BINARY is the runtime's binary on HOST. The result is None if dockerd cannot run or must not run.
+    BINARY is the runtime's binary on HOST. The result is None if dockerd cannot run or must not run. The
+    dockerd of a snap needs the environment of the snap.
     """
     if runtime != "docker" or not host.is_this_machine or binary is None:
         return None
-    if os.path.basename(binary.binary) != "dockerd" or untrusted(binary.binary):
+    if os.path.basename(binary.binary) != "dockerd" or is_of_snap(binary.binary):
+        return None
+    if untrusted(binary.binary):
         return None
     if binary.release is None or not behaves("docker", binary.release, RuntimeBehaviour.VALIDATES_CONFIG):
         return None

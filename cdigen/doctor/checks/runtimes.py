@@ -13,6 +13,7 @@ from cdigen.doctor.remedy_safety import may_change_program, may_open_configurati
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
+from cdigen.runtimes.installed import is_of_snap
 from cdigen.runtimes.releases import RUNTIME_NAMES, RuntimeBehaviour, known_issues
 from cdigen.runtimes.settings.config_files import UNREADABLE
 from cdigen.runtimes.users import may_read
@@ -30,6 +31,13 @@ if TYPE_CHECKING:
 _CHECKED = (RuntimeBehaviour.NO_CDI, RuntimeBehaviour.CDI_OFF, RuntimeBehaviour.NO_RUN_CDI)
 # Paths of Kubernetes. On a host without these paths, containerd's switch for CDI has no effect.
 _KUBERNETES = ("/var/lib/kubelet", "/etc/kubernetes", "/usr/bin/kubelet", "/usr/local/bin/kubelet")
+# The folders of the host in the mount namespace of a snap. All other folders are those of the snap's base
+# (snapd 2.76, cmd/snap-confine/mount-support.c, sc_populate_mount_ns).
+_IN_SNAPS = (
+    "/dev", "/etc", "/home", "/lib/firmware", "/lib/modules", "/media", "/mnt", "/proc", "/root", "/run",
+    "/snap", "/sys", "/usr/lib/firmware", "/usr/lib/modules", "/usr/src", "/var/lib/snapd", "/var/log",
+    "/var/run", "/var/snap",
+)  # fmt: skip
 _PACKAGES = {
     "podman": {"": "podman"},
     "docker": {"": "docker", "apt-get": "docker.io", "dnf": "moby-engine"},
@@ -255,6 +263,32 @@ def _changed(context: Context, path: str) -> float:
         return 0.0
 
 
+def _snap(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
+    """Report files of the specs that a runtime from a snap does not find, because it has its own /usr."""
+    if runtime.binary is None or not is_of_snap(runtime.binary.binary):
+        return
+    topic, name = Topic(name=runtime.name), f"{runtime.name}-snap"
+    used = [spec for spec in context.specs if spec.is_used]
+    paths = (
+        *(str(mount["hostPath"]) for spec in used for mount in spec.edits("mounts")),
+        *(str(hook["path"]) for spec in used for hook in spec.edits("hooks")),
+    )
+    lost = [path for path in dict.fromkeys(paths) if not _is_in_snaps(path)]
+    if not lost:
+        yield topic.passed(name, "the mount namespace of the snap has all files of the specs")
+        return
+    text = (
+        f"{PROCESSES[runtime.name]} from the snap does not find {listed(map(shown, lost), most=3)}: the "
+        "mount namespace of the snap has its own /usr, /opt and /var/lib, and containers with these files do not "
+        "start; replace the snap by a package of the distribution or of Docker"
+    )
+    yield topic.error(name, text)
+
+
+def _is_in_snaps(path: str) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in _IN_SNAPS)
+
+
 def _issues(_context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     """Report the known issues of the runtime's release."""
     if runtime.binary is None or runtime.binary.release is None:
@@ -278,5 +312,5 @@ def _limit(topic: Topic, release: str, issue: BehaviourRow) -> CheckResult:
     return topic.passed(f"limit-{issue.name}", f"{release}: {issue.text}{references}; {issue.remedy}")
 
 
-RUNTIME_CHECKS = (_version, _configuration, _switch, _directories, _daemon, _devices, _issues)
+RUNTIME_CHECKS = (_version, _configuration, _switch, _directories, _daemon, _devices, _snap, _issues)
 CHECKS = (_installed, _each_runtime, _low_level)

@@ -240,7 +240,7 @@ def _unregister(context: Context, without_specs: set[str]) -> Iterator[Migration
         names = ", ".join(shown(one.name) for one in runtimes)
         step = MigrationStep(name="unregister", why=f"remove the runtime {names} from {container_runtime}")
         folder, base = posixpath.split(file)
-        restart = _restart(container_runtime)
+        restart = _restart(context, container_runtime)
         sets_more = _sets_more(context, container_runtime, file)
         if (
             not sets_more
@@ -354,9 +354,9 @@ def _is_in(context: Context, path: str, directory: str) -> bool:
         return False
 
 
-def _restart(runtime: str) -> tuple[Remedy, ...]:
-    has_daemon = runtime in PROCESSES
-    return (_systemctl("restart", runtime, why="make it read its configuration"),) if has_daemon else ()
+def _restart(context: Context, runtime: str) -> tuple[Remedy, ...]:
+    argv = context.request.restart(runtime) or ("systemctl", "restart", runtime)
+    return (Remedy(argv=argv, why="make it read its configuration"),) if runtime in PROCESSES else ()
 
 
 def _systemctl(*words: str, why: str) -> Remedy:

@@ -3,12 +3,16 @@
 Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634. The
 messages of Docker 28.5.2 about broken files were observed with ``dockerd --validate``. dockerd does not start
 with a file that it cannot parse. dockerd also does not start if the file and an argument set the same option.
+
+The dockerd of Canonical's snap reads another file. The unit runs ``snap run``, and a script of the snap adds
+the option --config-file (canonical/docker-snap 29.3.1, bin/dockerd-wrapper).
 """
 
 from __future__ import annotations
 
 from cdigen.host.root import shown
 from cdigen.runtimes.documents import lookup, parse_json
+from cdigen.runtimes.installed import BINARIES, is_of_snap, place
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
 from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
 FILE = "/etc/docker/daemon.json"
 UNIT = "docker.service"
+SNAP_FILE = "/var/snap/docker/current/config/daemon.json"
+SNAP_UNIT = "snap.docker.dockerd.service"
 _DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
 # Key of the file -> option. dockerd compares the names in the file with the names of the options.
 _OPTIONS = {_DIRS: "--cdi-spec-dir", _FEATURES: "--feature", _NRI: "--nri-opts"}
@@ -33,9 +39,11 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     """Return the settings of the system's dockerd, or of the rootless dockerd of USER."""
     sources = ConfigFiles(host, "dockerd does not start", user.reader() if user else ROOT)
     folders = (f"{user.config_home}/systemd/user", *USER_FOLDERS) if user else SYSTEM_FOLDERS
-    line = command(host, UNIT, folders)
+    is_snap = user is None and is_of_snap(place(host, BINARIES["docker"]))
+    line = command(host, SNAP_UNIT if is_snap else UNIT, folders)
     named = line.values("--config-file")[-1:]
-    file = named[0] if named else f"{user.config_home}/docker/daemon.json" if user else FILE
+    own = f"{user.config_home}/docker/daemon.json" if user else SNAP_FILE if is_snap else FILE
+    file = named[0] if named else own
     document = sources.document(file, parse_json, is_needed=bool(named)) or {}
     _check_names(sources, file, document, release)
     values, set_by = _values(sources, file, document, line)
