@@ -269,18 +269,19 @@ def _snap(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
         return
     topic, name = Topic(name=runtime.name), f"{runtime.name}-snap"
     used = [spec for spec in context.specs if spec.is_used]
-    paths = (
+    needed = (
         *(str(mount["hostPath"]) for spec in used for mount in spec.edits("mounts")),
         *(str(hook["path"]) for spec in used for hook in spec.edits("hooks")),
     )
-    lost = [path for path in dict.fromkeys(paths) if not _is_in_snaps(path)]
+    lost = [path for path in dict.fromkeys(needed) if not _is_in_snaps(path)]
     if not lost:
         yield topic.passed(name, "the mount namespace of the snap has all files of the specs")
         return
+    paths = listed(map(shown, lost), most=3)
     text = (
-        f"{PROCESSES[runtime.name]} from the snap does not find {listed(map(shown, lost), most=3)}: the "
-        "mount namespace of the snap has its own /usr, /opt and /var/lib, and containers with these files do not "
-        "start; replace the snap by a package of the distribution or of Docker"
+        f"{PROCESSES[runtime.name]} from the snap does not find {paths}: the mount namespace of the snap "
+        "has its own /usr, /opt and /var/lib, and containers with these files do not start; replace the "
+        "snap by a package of the distribution or of Docker"
     )
     yield topic.error(name, text)
 

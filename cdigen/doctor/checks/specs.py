@@ -11,6 +11,7 @@ from cdigen.cdi.version import is_newer
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.checks.loading import LOADING, NUMBERS_SINCE, problems
 from cdigen.doctor.commands import give_to_root, move_aside, open_to_all, run_cdigen, write_specs
+from cdigen.doctor.near_misses import nearest
 from cdigen.doctor.remedy_safety import is_of_user, may_change, owners, ways
 from cdigen.doctor.result import Topic, listed, with_hint
 from cdigen.doctor.spec_documents import is_own, own_file, read_document
@@ -18,6 +19,7 @@ from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import natural_key
 from cdigen.vendors import registry
+from cdigen.vendors.component_kinds import component_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,6 +80,10 @@ def _unknown(context: Context, name: str) -> CheckResult:
         )
     else:
         text = f"this host has no device {shown(name)}; it has {listed(known) or 'no device'}"
+        if component := component_of(kind):
+            text += f"; {component.component}: {component.instead}"
+        elif near := nearest(name, context.offered | context.defined):
+            text += f"; the nearest name is {shown(near)}"
     listing = run_cdigen(context, "list", why="list the devices", as_root=False)
     return TOPIC.error("device-unknown", text, (listing,), because=CAUSES)
 
