@@ -197,7 +197,7 @@ _shtab_cdigen_topology___vendor_choices=(nvidia amd intel)
 _shtab_cdigen_topology___mode_choices=(auto gpu wsl csv management)
 _shtab_cdigen_topology___nvml_choices=(auto off)
 _shtab_cdigen_validate___target_choices=(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)
-_shtab_cdigen_validate___loader_choices=(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)
+_shtab_cdigen_validate___loader_choices=(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 next main)
 _shtab_cdigen_withdraw___vendor_choices=(nvidia amd intel)
 _shtab_cdigen_pos_0_choices=(config configure create-nodes diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw)
 

@@ -8,7 +8,7 @@ import re
 import shtab
 from commands import actions, commands
 
-from cdigen.cdi.library import RELEASES
+from cdigen.cdi.library import RELEASES, UNRELEASED
 from cdigen.runtimes.releases import LIBRARIES
 
 TYPE_CHECKING = False
@@ -61,7 +61,7 @@ SERIES = tuple(
         f"{runtime}-{release[0]}.{release[1]}" for runtime, rows in LIBRARIES.items() for release, _ in rows
     )
 )
-VALUES = {"--target": SERIES, "--loader": (*RELEASES, "main"), "--nvml": ("auto", "off")}
+VALUES = {"--target": SERIES, "--loader": (*RELEASES, *UNRELEASED), "--nvml": ("auto", "off")}
 
 # In bash, = and : also end words: nvidia.com/gpu=0 and --root=DIR are several words, and a completion
 # replaces only the last word.

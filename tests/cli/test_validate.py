@@ -181,7 +181,7 @@ def test_a_dangling_link_has_exit_code_5(cdigen: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "code"),
     [
-        (["--loader", "0.7.2", "--loader", "main"], 0),
+        (["--loader", "0.7.2", "--loader", "main", "--loader", "next"], 0),
         (["--loader", "v0.8.0"], 0),
         (["--loader", "0.6.1"], 1),
         (["--loader", "0.7.2", "--loader", "0.5.4"], 1),

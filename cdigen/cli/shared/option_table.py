@@ -182,7 +182,7 @@ OPTIONS = {
     # cdigen validate
     "--host": _flag("also compare the paths with this host (see --root)"),
     "--loader": _values("VERSION",
-        "check whether this version of the CDI library loads FILE, such as 0.8.0 or main; if not, or if this "
+        "check whether this version of the CDI library loads FILE, such as 0.8.0 or next; if not, or if this "
         "is unknown, exit with 1; repeatable", type=str, default=[]),
     "--schema": _flag("apply the JSON Schema also to specs with thousands of mounts"),
     # cdigen withdraw
