@@ -115,9 +115,13 @@ class AdvertisedResources:
         policies = {one.name: policy_of(one, settings, vendors) for one in every}
         missing = missing_families(policies.values(), self.is_in_spec)
         unknown = tuple(unusable_vendor(name, problem) for name, problem in unusable.items())
-        self._advertised = replace(found, resources=every, findings=(*found.findings, *missing, *unknown))
+        listed, removed = self._modes.removed.apply(every, found.candidates, self.kubelet.last_known_pods)
+        findings = (*found.findings, *missing, *unknown, *removed)
+        self._advertised = replace(found, resources=listed, findings=findings)
         self._vendors, self._labels = vendors, None
-        return tuple((one, self._allocator(one, policies[one.name])) for one in every)
+        # The allocators have only the devices of the host.
+        allocators = [self._allocator(one, policies[one.name]) for one in every]
+        return tuple(zip(listed, allocators, strict=True))
 
     def has_changed(self) -> bool:
         """Return whether a change of the pods changes the result of ``resources``."""

@@ -10,6 +10,7 @@ does no I/O.
 from __future__ import annotations
 
 from cdigen.kubelet.allocation.journal import device_names, device_of, mode_of, used_units
+from cdigen.kubelet.allocation.removed_devices import RemovedDevices
 from cdigen.kubelet.resources.model import MEMORY
 from cdigen.kubelet.resources.resource_set import ResourceSet
 from cdigen.model.findings import Finding
@@ -31,11 +32,12 @@ class AllocationModes:
     """Marks a unit as unhealthy if a container has the device of the unit in another mode.
 
     ``sizes`` maps the id of a GPU to the size in MiB of the GPU's memory units. This size does not change
-    while containers have units of the GPU.
+    while containers have units of the GPU. ``removed`` adds the removed devices of containers.
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes = dict(sizes)
+        self.removed = RemovedDevices()
         # The arguments of the last call of ``apply``, and the part of the list that affected the result.
         self._advertised = ResourceSet()
         self._listed: tuple[PodDevices, ...] | None = None
@@ -69,7 +71,9 @@ class AllocationModes:
         )
 
     def is_outdated(self, listed: tuple[PodDevices, ...] | None) -> bool:
-        """Return whether ``apply`` has another result for the new list LISTED; False if LISTED is not new."""
+        """Return whether the new list LISTED changes the resources; False if LISTED is not new."""
+        if self.removed.is_outdated(listed):
+            return True
         if listed is self._listed:
             return False
         is_first = self._listed is None and self._advertised.memory is not None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
 
 # The bytes of a device without its id: tags and lengths, "Unhealthy", and a NUMA node of up to ten bytes.
-_PER_UNIT = 40
+PER_UNIT = 40
 # The kubelet rejects a name that does not match. A driver or a vendor package may cause such a name.
 _IS_NAME = re.compile(RESOURCE_NAME)
 _MAX_SHOWN = 100
@@ -38,12 +38,14 @@ _MAX_SHOWN = 100
 class ResourceSet:
     """The resources of a host, and findings on devices that are in no resource.
 
-    ``memory`` has the GPUs that are advertised in memory units.
+    ``memory`` has the GPUs that are advertised in memory units. ``candidates`` are all devices of the host,
+    advertised or not.
     """
 
     resources: tuple[Resource, ...] = ()
     findings: tuple[Finding, ...] = ()
     memory: AdvertisedMemory | None = None
+    candidates: tuple[NamingCandidate, ...] = ()
 
 
 def advertise(
@@ -95,6 +97,7 @@ def advertise(
         resources=(*resources, *((in_memory.resource,) if in_memory else ())),
         findings=(*findings, *refused),
         memory=in_memory,
+        candidates=known,
     )
 
 
@@ -166,7 +169,7 @@ def _bounded(units: Mapping[str, list[Unit]]) -> tuple[dict[str, tuple[Unit, ...
     bounded: dict[str, tuple[Unit, ...]] = {}
     found: list[Finding] = []
     for name, listed in units.items():
-        size = sum([len(unit.id) + _PER_UNIT for unit in listed])
+        size = sum([len(unit.id) + PER_UNIT for unit in listed])
         if size > MAX_MESSAGE:
             text = (
                 f"{name}: the list of its {len(listed)} units is too long: up to {size} bytes, "
