@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import Accelerator, HostNode, Inventory
+    from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
     from cdigen.model.profile import Profile
     from cdigen.model.saved import GpuLinks
     from cdigen.model.stats import DeviceStats
@@ -226,6 +226,9 @@ class ResourceNames:
     is ``mixed``. ``variable`` is the variable that ``kubelet: {environment: true}`` sets in containers.
     ``families`` are pairs of a word in ``kubelet: {families}`` and the CDI name of the device that each
     container gets in addition.
+
+    ``claim_driver`` is the vendor's DRA driver for these devices, or "". ``claim_names`` returns the names of
+    an accelerator or of its partition in this driver; a ``*`` in a name matches any text.
     """
 
     device_class: str
@@ -241,6 +244,8 @@ class ResourceNames:
     strategy_key: str = ""
     variable: str = ""
     families: tuple[tuple[str, str], ...] = ()
+    claim_driver: str = ""
+    claim_names: Callable[[Accelerator, Partition | None], tuple[str, ...]] = constant(())
 
 
 @frozen

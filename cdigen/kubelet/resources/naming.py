@@ -43,7 +43,7 @@ class NamingCandidate:
     have the device now. ``handles`` are the words by which a configuration can name the device, in lower
     case. A partition also has the handles of its GPU. ``profile`` is the profile of the partition, or the
     profile in the name of the whole device's resource, or "". ``named_gb`` is the memory size of a whole
-    device in GB by its model, or None.
+    device in GB by its model, or None. ``claim_names`` are those of the unit.
     """
 
     id: str
@@ -53,6 +53,7 @@ class NamingCandidate:
     handles: frozenset[str]
     profile: str
     named_gb: int | None
+    claim_names: tuple[str, ...] = ()
 
     @property
     def is_split(self) -> bool:
@@ -70,6 +71,7 @@ class NamingCandidate:
             accelerator=device.accelerator,
             partition=device.partition,
             cdi_names=tuple(names[:1]),
+            claim_names=self.claim_names,
         )
 
 
@@ -128,6 +130,7 @@ def _candidates_of(
                 handles=own,
                 profile=partition.profile if partition else row.profile_of(gpu),
                 named_gb=None if partition else row.memory_gb(gpu.model),
+                claim_names=_claim_names(row, device),
             )
         )
     return made, found
@@ -208,6 +211,23 @@ def _id(device: KnownDevice, names: ResourceNames) -> str:
     if names.has_uuid_ids:
         return _short(partition.uuid or f"{whole}:{partition.instance.replace('/', '-')}")
     return _short(partition.instance or f"{whole}:{partition.label}")
+
+
+def _claim_names(names: ResourceNames, device: KnownDevice) -> tuple[str, ...]:
+    """Return the names in a DRA driver of DEVICE, of its GPU, and of its partitions.
+
+    The first partition of an AMD GPU has the name of the GPU. Other partitions must not have this name.
+    """
+    gpu, partition = device.accelerator, device.partition
+    if not names.claim_driver:
+        return ()
+    parts = {name for part in gpu.partitions for name in names.claim_names(gpu, part)}
+    whole = names.claim_names(gpu, None)
+    if partition is None:
+        found = {*whole, *parts}
+    else:
+        found = {*names.claim_names(gpu, partition), *(name for name in whole if name not in parts)}
+    return tuple(f"{names.claim_driver}/{name}" for name in sorted(found))
 
 
 def _short(text: str) -> str:
