@@ -6,6 +6,11 @@ import re
 
 from cdigen.host.procfs import read_text
 from cdigen.host.root import Root, shown
+from cdigen.value import frozen
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _MODULES = "/sys/module"
 _COMMAND_LINE = "/proc/cmdline"
@@ -51,23 +56,74 @@ def refused_modules(host: Root) -> frozenset[str]:
     return _on_command_line(host, _REFUSAL)
 
 
+@frozen
+class ModuleExclusion:
+    """A setting that excludes a kernel module.
+
+    ``place`` is the kernel parameter, or the file and the line. ``command`` is the parameter, or the command
+    of the line in modprobe.d(5): ``install``, ``alias`` or ``blacklist``.
+    """
+
+    place: str
+    command: str
+
+    @property
+    def is_strict(self) -> bool:
+        """Whether ``modprobe NAME`` fails too. The other settings apply to ``--use-blacklist`` and udev."""
+        return self.command in {_REFUSAL, "install", "alias"}
+
+
 def module_exclusion(host: Root, name: str, kernel_names: tuple[str, ...] = ()) -> str:
-    """Return the kernel parameter or the modprobe.d(5) file that excludes the module NAME, or "".
+    """Return the place of the first setting that excludes the module NAME, or ""."""
+    found = module_exclusions(host, name, kernel_names)
+    return found[0].place if found else ""
+
+
+def module_exclusions(
+    host: Root, name: str, kernel_names: tuple[str, ...] = ()
+) -> tuple[ModuleExclusion, ...]:
+    """Return the kernel parameters and the lines of modprobe.d(5) that exclude the module NAME.
 
     KERNEL_NAMES are further names that the module can have in the kernel.
     """
     wanted = kernel_name(name)
-    for parameter, names in ((_REFUSAL, {wanted, *kernel_names}), (_BLACKLIST, {wanted})):
-        if names & _on_command_line(host, parameter):
-            return f"{parameter} on the kernel command line"
+    found = [
+        ModuleExclusion(place=f"{parameter} on the kernel command line", command=parameter)
+        for parameter, names in ((_REFUSAL, {wanted, *kernel_names}), (_BLACKLIST, {wanted}))
+        if names & _on_command_line(host, parameter)
+    ]
+    for path, number, row in configuration_lines(host):
+        if len(row) > 1 and kernel_name(row[1]) == wanted and _is_exclusion(*row):
+            found.append(ModuleExclusion(place=f"{path}:{number}", command=row[0]))
+    return tuple(found)
+
+
+def configuration_lines(host: Root) -> Iterator[tuple[str, int, list[str]]]:
+    """Yield the lines of modprobe.d(5) as file, number of the line, and up to three words of the line."""
     files: dict[str, str] = {}
     for folder in _CONFIGURATION:
         for file in host.names(folder):
             files.setdefault(file, f"{folder}/{file}")
     for file, path in files.items():
-        if file.endswith(".conf") and _excludes(host, path, wanted):
-            return shown(path)
-    return ""
+        if file.endswith(".conf"):
+            yield from ((shown(path), number, row) for number, row in _lines(host, path))
+
+
+def unload_order(host: Root, *names: str) -> tuple[str, ...]:
+    """Return the loaded modules in NAMES and the loaded modules that use them, in the order for rmmod(8)."""
+    found: dict[str, None] = {}
+
+    def add(name: str) -> None:
+        folder = f"{_MODULES}/{name}"
+        if name in found or not host.exists(folder):
+            return
+        for user in host.names(f"{folder}/holders"):
+            add(user)
+        found.setdefault(name)
+
+    for name in names:
+        add(kernel_name(name))
+    return tuple(found)
 
 
 def _on_command_line(host: Root, parameter: str) -> frozenset[str]:
@@ -79,13 +135,19 @@ def _on_command_line(host: Root, parameter: str) -> frozenset[str]:
     return frozenset(kernel_name(name) for names in lists for name in names.split(",") if name)
 
 
-def _excludes(host: Root, path: str, name: str) -> bool:
+def _lines(host: Root, path: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number and the words of each line of a modprobe.d(5) file; a backslash continues a line."""
     try:
-        lines = read_text(host, path).replace("\\\n", " ").splitlines()
+        lines = read_text(host, path).split("\n")
     except OSError:
-        return False
-    rows = (line.split(maxsplit=2) for line in lines)
-    return any(_is_exclusion(*row) for row in rows if len(row) > 1 and kernel_name(row[1]) == name)
+        return
+    text, first = "", 1
+    for number, line in enumerate(lines, start=1):
+        if line.endswith("\\"):
+            text += f"{line[:-1]} "
+            continue
+        yield first, (text + line).split(maxsplit=2)
+        text, first = "", number + 1
 
 
 def _is_exclusion(command: str, _module: str, text: str = "") -> bool:

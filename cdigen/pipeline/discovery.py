@@ -39,8 +39,6 @@ _LACKING_HOST = ABSENT | {"no-nodes", "no-usable-device", "no-mig-instances", "d
 _ANY_SYSFS = "/sys/devices/system/cpu"
 # The rule of findings about devices that are not bound to the driver of their vendor.
 UNBOUND = "device-not-bound"
-# The kernel drivers that bind NVIDIA's GPUs if the NVIDIA driver is not loaded.
-_RIVALS = ("nouveau",)
 _MAX_ADDRESSES = 4
 
 
@@ -148,7 +146,7 @@ def is_bare(inventories: dict[str, Inventory], failures: dict[str, HostError], h
 
 
 def without_driver(names: Iterable[str], host: Root) -> tuple[Finding, ...]:
-    """Return a warning for each vendor in NAMES whose devices have no driver, or the driver nouveau.
+    """Return a warning for each vendor in NAMES whose devices have no driver, or a rival of the driver.
 
     NAMES are absent vendors on a host with devices of another vendor. ``relevant_failures`` does not report
     these vendors.
@@ -156,7 +154,8 @@ def without_driver(names: Iterable[str], host: Root) -> tuple[Finding, ...]:
     found = []
     for name in names:
         by_driver = _devices(name, host)
-        for driver in ("", *_RIVALS):
+        known = registry.remedies(name)
+        for driver in ("", *(known.rivals if known else ())):
             addresses = by_driver.get(driver, [])
             binding = f"bound to the driver {driver}" if driver else "bound to no driver"
             if addresses:

@@ -287,6 +287,10 @@ class DriverRemedies:
     of the Debian packages with the driver's files. ``python_module`` is a module that the vendor's
     ``diagnostics`` check. ``node_mode`` is the setting that permanently lets every user open the nodes whose
     paths begin with ``node_prefix``.
+
+    ``rivals`` are other PCI drivers that bind the vendor's devices on hosts without the vendor's module.
+    ``refusals`` are pairs of a text in the kernel log and its meaning, with the next step: the module was
+    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``.
     """
 
     modules: tuple[str, ...]
@@ -295,3 +299,6 @@ class DriverRemedies:
     python_module: str = ""
     node_mode: str = ""
     node_prefix: str = "/dev/"
+    rivals: tuple[str, ...] = ()
+    log_beginnings: tuple[str, ...] = ()
+    refusals: tuple[tuple[str, str], ...] = ()

@@ -47,8 +47,14 @@ def test_a_module_with_another_version_than_the_libraries_is_reported(host: Brok
     assert row["check"] == "driver-version"
     assert "560.35.03" in row["detail"]
     assert host.remedy_on_host(row) == "rmmod nvidia && modprobe nvidia"
+    assert row["detail"].count("rmmod") == 1
+    assert "stop the programs that use the GPUs" in row["detail"]
     (host.root / "sys/module/nvidia_uvm").mkdir()
     assert host.remedy_on_host(host.diagnosis()) == "rmmod nvidia_uvm nvidia && modprobe nvidia"
+    (host.root / "sys/module/nvidia_peermem").mkdir()
+    (host.root / "sys/module/nvidia/holders/nvidia_peermem").mkdir(parents=True)
+    unload = "rmmod nvidia_uvm nvidia_peermem nvidia && modprobe nvidia"
+    assert host.remedy_on_host(host.diagnosis()) == unload
 
 
 def test_the_remedy_for_a_missing_library_is_its_package(host: BrokenHost) -> None:

@@ -6,15 +6,14 @@ import re
 import sys
 from collections import Counter
 
+from cdigen.doctor.checks import driver_module
 from cdigen.doctor.result import Remedy, Topic, with_hint
 from cdigen.host import mounts
 from cdigen.host.containers import host_hint
-from cdigen.host.procfs import kernel_release
-from cdigen.host.sysfs import ACCELERATORS, pci_devices
+from cdigen.host.kernelmodules import unload_order
 from cdigen.pipeline import discovery
 from cdigen.value import replace
 from cdigen.vendors import registry
-from cdigen.vendors.kernel.modules import fitting_modules, is_loaded
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +21,9 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
-    from cdigen.host.root import Root
     from cdigen.model.errors import HostError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import Vendor
 
 TOPIC = Topic(name="driver")
 LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC, MODULE = (
@@ -59,6 +56,8 @@ _FAILED = {
     "driver-not-found": FILES,
 }
 _NO_PYNVML = "nvml-module-missing"
+# The instruction beside the commands that load the module of the libraries' version.
+_RELOAD = "stop the programs that use the GPUs before the module is loaded again, or reboot"
 # Rule of a finding -> check that reports the finding. The check GPUS reports each other finding whose rule is
 # not in _UNREPORTED.
 _RULES = {
@@ -120,12 +119,14 @@ def _failures(context: Context) -> Iterator[CheckResult]:
         if not context.concerns(name):
             continue
         if error.kind == "driver-not-loaded":
-            detail, remedies = _not_loaded(context, registry.load(name), error)
+            detail, remedies = driver_module.explain(context, registry.load(name), error)
             yield TOPIC.error(LOADED, detail, remedies)
         elif error.kind in _FAILED:
             remedies = _remedies_of_failure(context, name, error)
             because = ("node-missing", "node-wrong") if error.kind == "no-mig-instances" else ()
-            yield TOPIC.error(_FAILED[error.kind], with_hint(error), remedies, because)
+            is_reload = error.kind == "version-mismatch" and remedies
+            detail = f"{error.message}; {_RELOAD}" if is_reload else with_hint(error)
+            yield TOPIC.error(_FAILED[error.kind], detail, remedies, because)
 
 
 def _unloaded(context: Context) -> Iterator[CheckResult]:
@@ -193,60 +194,14 @@ def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple
     if known is None:
         return ()
     if error.kind == "version-mismatch":
-        loaded = tuple(module for module in known.modules if context.host.exists(f"/sys/module/{module}"))
+        loaded = unload_order(context.host, *known.modules)
         return (
             Remedy(argv=("rmmod", *(loaded or known.modules)), why="unload the old driver"),
-            _load(registry.load(name).MODULES[0]),
+            driver_module.load(registry.load(name).MODULES[0]),
         )
     if error.kind in {"driver-broken", "driver-not-found"}:
         return _reinstall(context, name, *known.libraries)
     return ()
-
-
-def _load(module: str) -> Remedy:
-    return Remedy(argv=("modprobe", module), why="load the driver module")
-
-
-def _not_loaded(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tuple[Remedy, ...]]:
-    """Return the known reason why no module of VENDOR is loaded, and the remedies."""
-    host = context.host
-    cards = [
-        card
-        for number in vendor.PCI_VENDORS
-        for card in pci_devices(host, vendor=number, classes=ACCELERATORS)
-    ]
-    fitting = tuple(name for name in fitting_modules(host, vendor.MODULES) if not is_loaded(host, name))
-    if not cards and not fitting:
-        # If the user named no vendor and the host has no GPU, the discovery's message already reports this.
-        is_in_message = not context.request.are_named and len(context.request.vendors) > 1
-        text = "" if is_in_message else f", and no GPU of {vendor.NAME} is on the PCI bus"
-        return f"{error.message}{text}", ()
-    # If a vendor has several modules, only the kernel's file modules.alias identifies a device's module.
-    is_known = len(vendor.MODULES) == 1 and _can_bind(host, vendor, {driver for _, driver in cards})
-    loads = tuple(map(_load, fitting or (vendor.MODULES if is_known else ())))
-    if any(driver == "nouveau" for _, driver in cards):
-        text = f"{error.message}: {_count(len(cards), 'GPU')} bound to the driver nouveau"
-        free = Remedy(argv=("modprobe", "-r", "nouveau"), why="free the GPUs")
-        return text, (free, *map(_load, vendor.MODULES[:1]))
-    release = kernel_release(host)
-    known = context.text(f"/lib/modules/{release}/modules.dep", limit=4 << 20) if release else ""
-    if known and not any(name in known for name in vendor.MODULES):
-        text = f"{error.message}: no module for the kernel {release}"
-        if not host.exists("/usr/sbin/dkms"):
-            return text, ()
-        return text, (Remedy(argv=("dkms", "autoinstall"), why="build the module for this kernel"), *loads)
-    return with_hint(error), loads
-
-
-def _can_bind(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
-    """Return whether the module of VENDOR can bind the vendor's GPUs.
-
-    DRIVERS are the present drivers of the GPUs; an empty text is an unbound GPU. A driver does not bind a
-    device that is bound to another driver. A loaded driver has already probed all unbound devices.
-    """
-    if drivers.intersection(vendor.MODULES):
-        return True
-    return "" in drivers and not any(host.exists(f"/sys/module/{name}") for name in vendor.MODULES)
 
 
 def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:

@@ -189,7 +189,9 @@ def _require_gpus(accelerators: tuple[Accelerator, ...], findings: tuple[Finding
     why = f": {unbound[0].message}{more}" if unbound else ""
     raise HostError(
         f"no GPU: the NVIDIA kernel module is loaded, but {gpus.GPUS} lists no GPU{why}",
-        hint="see 'lspci -d 10de:' and 'dmesg | grep NVRM'",
+        hint=next(
+            filter(None, (one.hint for one in unbound)), "see 'lspci -d 10de:' and 'dmesg | grep NVRM'"
+        ),
         kind="no-gpu",
     )
 

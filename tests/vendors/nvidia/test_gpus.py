@@ -15,6 +15,7 @@ from support.hosts.nvidia_kernel import (
     information_text,
     make_node,
     write,
+    write_driver,
     write_pci_device,
 )
 
@@ -237,7 +238,22 @@ def test_a_gpu_without_any_kernel_driver_is_reported(root: Path) -> None:
     unbound = example_gpus(2)[1]
     write_pci_device(root / "sys", unbound)
     (root / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
+    assert problems(root) == [("warning", "gpu-not-bound")]
     assert "is bound to no driver" in read(root)[1][0].message
+
+
+@pytest.mark.parametrize("device_id", [0x1B80, 0x1DB1, 0x1E02, 0x2204])
+@pytest.mark.parametrize("open_module", [False, True])
+def test_the_hint_names_the_module_that_supports_an_old_gpu(
+    root: Path, device_id: int, *, open_module: bool
+) -> None:
+    unbound = replace(example_gpus(2)[1], device_id=device_id)
+    write_pci_device(root / "sys", unbound)
+    (root / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
+    write_driver(root / "proc/driver/nvidia", "580.95.05", open_module=open_module)
+    (finding,) = read(root)[1]
+    needs_other_module = open_module and device_id < 0x1E02
+    assert ("install the proprietary module" in finding.hint) == needs_other_module
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ GetHandleByIndex_v2). An unusable GPU keeps its index, so that the names of othe
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.host.procfs import number_behind, read_text
+from cdigen.host.procfs import number_behind, read_line, read_text
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding, FindingCollector
@@ -17,7 +17,7 @@ from cdigen.value import replace
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.nvidia.devices.mig import MigReader
 from cdigen.vendors.nvidia.files.tables import CONTROL_NODES, GRAPHICS, MISSING_CONTROL_NODE
-from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, remedy
+from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, read_driver, remedy
 from cdigen.vendors.nvidia.nvml import not_queried
 
 TYPE_CHECKING = False
@@ -40,6 +40,8 @@ PCI_DRIVER = "nvidia"
 PCI_VENDOR = 0x10DE
 PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assignment, class 03)
 MAX_MINOR = 0xFFFFF
+# The lowest PCI device number of a GPU with a GSP, which the open kernel module needs: TU102 (pci.ids).
+FIRST_GSP = "1e02"
 # The rules of findings about GPUs that the driver does not use.
 EXCLUDED, NOT_BOUND = "gpu-excluded", "gpu-not-bound"
 
@@ -248,9 +250,24 @@ class NvidiaGpuReader:
         for address, driver in bound:
             if driver == PCI_DRIVER or address in served:
                 continue
-            holder = f"is bound to the driver {driver}, not to nvidia," if driver else "is bound to no driver"
-            message = f"GPU {address} {holder} and gets no CDI device"
-            self.collector.add("info", NOT_BOUND, address, message)
+            if driver:
+                message = (
+                    f"GPU {address} is bound to the driver {driver}, not to nvidia, and gets no CDI device"
+                )
+                self.collector.add("info", NOT_BOUND, address, message)
+                continue
+            message = f"GPU {address} is bound to no driver and gets no CDI device"
+            self.collector.add("warning", NOT_BOUND, address, message, self._unbound_hint(address))
+
+    def _unbound_hint(self, address: str) -> str:
+        """Return the next step for the GPU at ADDRESS, which the loaded driver has not bound."""
+        text = read_line(self._context.host, f"{sysfs.PCI_DEVICES}/{address}/device").removeprefix("0x")
+        is_old = len(text) == len(FIRST_GSP) and text.lower() < FIRST_GSP
+        if is_old and read_driver(self._context.host).flavour == "open":
+            return (
+                "the open kernel module does not support GPUs before Turing: install the proprietary module"
+            )
+        return f"see 'dmesg | grep -e NVRM -e {address}'"
 
     def _with_nvml(self, accelerators: list[Accelerator]) -> list[Accelerator]:
         """Return ACCELERATORS with the values that only NVML has.
