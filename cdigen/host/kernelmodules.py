@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 
 from cdigen.host.procfs import read_text
 from cdigen.host.root import Root, shown
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _MODULES = "/sys/module"
+# The kernel's loaded modules: name, size, number of users, users with a comma after each (proc_modules(5)).
+_LOADED = "/proc/modules"
 _COMMAND_LINE = "/proc/cmdline"
 # Documentation/admin-guide/kernel-parameters.txt of the kernel, and modprobe(8), "--use-blacklist".
 _REFUSAL, _BLACKLIST = "module_blacklist=", "modprobe.blacklist="
@@ -111,13 +114,20 @@ def configuration_lines(host: Root) -> Iterator[tuple[str, int, list[str]]]:
 
 def unload_order(host: Root, *names: str) -> tuple[str, ...]:
     """Return the loaded modules in NAMES and the loaded modules that use them, in the order for rmmod(8)."""
+    users: dict[str, list[str]] = {}
+    with suppress(OSError):
+        rows = (line.split() for line in read_text(host, _LOADED, limit=1 << 20).splitlines())
+        users = {
+            row[0]: [user for user in row[3].split(",") if user.strip("-")] for row in rows if len(row) > 3
+        }
     found: dict[str, None] = {}
+    started: set[str] = set()
 
     def add(name: str) -> None:
-        folder = f"{_MODULES}/{name}"
-        if name in found or not host.exists(folder):
+        if name in started or not host.exists(f"{_MODULES}/{name}"):
             return
-        for user in host.names(f"{folder}/holders"):
+        started.add(name)
+        for user in users.get(name, ()):
             add(user)
         found.setdefault(name)
 

@@ -52,7 +52,7 @@ def test_a_module_with_another_version_than_the_libraries_is_reported(host: Brok
     (host.root / "sys/module/nvidia_uvm").mkdir()
     assert host.remedy_on_host(host.diagnosis()) == "rmmod nvidia_uvm nvidia && modprobe nvidia"
     (host.root / "sys/module/nvidia_peermem").mkdir()
-    (host.root / "sys/module/nvidia/holders/nvidia_peermem").mkdir(parents=True)
+    host.put("proc/modules", "nvidia 56717312 1 nvidia_peermem, Live 0x0 (POE)\nusbcore 4096 0 - Live 0x0\n")
     unload = "rmmod nvidia_uvm nvidia_peermem nvidia && modprobe nvidia"
     assert host.remedy_on_host(host.diagnosis()) == unload
 

@@ -43,8 +43,9 @@ def diagnosed(host: BrokenHost) -> tuple[dict[str, Any], str]:
 def test_the_remedy_unloads_novacore_by_the_name_of_its_module_and_first_its_users(host: BrokenHost) -> None:
     unloaded(host, "NovaCore")
     host.link("sys/bus/pci/drivers/NovaCore/module", "../../../../module/nova_core")
-    (host.root / "sys/module/nova_core/holders/nova_drm").mkdir(parents=True)
-    (host.root / "sys/module/nova_drm").mkdir()
+    for module in ("nova_core", "nova_drm"):
+        (host.root / "sys/module" / module).mkdir(parents=True)
+    host.put("proc/modules", "nova_core 1000 1 nova_drm, Live 0x0\nnova_drm 1000 0 - Live 0x0\n")
     row, remedy = diagnosed(host)
     assert "2 GPUs bound to the driver NovaCore" in row["detail"]
     assert remedy == "modprobe -r nova_drm nova_core && modprobe nvidia"

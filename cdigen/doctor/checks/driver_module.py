@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from cdigen.doctor.result import Remedy, listed, with_hint
-from cdigen.host.kernelmessages import kernel_messages
 from cdigen.host.kernelmodules import configuration_lines, kernel_name, module_exclusions, unload_order
 from cdigen.host.procfs import kernel_release, read_line, read_text
 from cdigen.host.sysfs import ACCELERATORS, PCI_DEVICES, PCI_DRIVERS, pci_devices
 from cdigen.value import frozen
 from cdigen.vendors import registry
+from cdigen.vendors.kernel.log_messages import kernel_messages
 from cdigen.vendors.kernel.modules import fitting_modules, is_loaded
 
 TYPE_CHECKING = False

@@ -6,6 +6,7 @@ The problems are wrong groups and modes of device nodes, and GPUs that amdgpu do
 from __future__ import annotations
 
 from cdigen.host import sysfs
+from cdigen.host.kernelmodules import module_exclusion
 from cdigen.host.procfs import read_text
 from cdigen.model.findings import Finding
 from cdigen.vendors.kernel.drm import devices as drm
@@ -57,7 +58,9 @@ def _not_driven(host: Root) -> Iterator[Finding]:
         yield _finding("warning", "gpu-not-bound", path, text, "remove nomodeset from the kernel parameters")
     elif not is_loaded(host, "amdgpu"):
         text = f"GPU {addresses} is on the PCI bus, but the module amdgpu is not loaded"
-        yield _finding("warning", "gpu-not-bound", path, text, "run 'modprobe amdgpu'")
+        place = module_exclusion(host, "amdgpu")
+        hint = f"remove amdgpu from {place}" if place else "run 'modprobe amdgpu'"
+        yield _finding("warning", "gpu-not-bound", path, text, hint)
     elif not firmware_names(host, "amdgpu"):
         text = f"amdgpu is not bound to GPU {addresses}, and /lib/firmware/amdgpu has no firmware for it"
         hint = "install firmware-amd-graphics (Debian), amd-gpu-firmware (Fedora) or linux-firmware (others)"
