@@ -1,4 +1,7 @@
-"""Detect whether this process runs in a container: ``in_container``, ``uses_host_kernel``, ``host_hint``."""
+"""Detect whether this process runs in a container: ``in_container``, ``uses_host_kernel``.
+
+``is_guest`` detects whether a host is itself a container, such as a guest of LXC or Incus.
+"""
 
 from __future__ import annotations
 
@@ -8,17 +11,25 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cdigen.host.root import Root
+
 # Podman and CRI-O create /run/.containerenv in every container. Docker creates /.dockerenv.
 _FILES = ("/run/.containerenv", "/.dockerenv")
-# systemd writes this file if systemd is process 1 of a container (LXC, systemd-nspawn).
+# systemd writes this file if systemd is process 1 of a container (LXC, Incus, systemd-nspawn).
 _SYSTEM_CONTAINER = "/run/systemd/container"
+# The map of the initial user namespace, the only one in which root may create device nodes
+# (user_namespaces(7)).
+_UID_MAP, _INITIAL = "/proc/self/uid_map", ["0", "0", "4294967295"]
 # The kubelet sets this variable in every pod.
 _POD = "KUBERNETES_SERVICE_HOST"
 
 
 # The hints: for a container of an engine, and for a guest of LXC or systemd-nspawn.
 _MOUNT = "mount the host's / with '--volume /:/host:ro,rslave', and add --root /host (docs/image.md)"
-_BIND = "run cdigen on the host, or bind the host's device nodes (lxc.mount.entry, systemd-nspawn --bind)"
+_BIND = (
+    "run cdigen on the host, or pass the host's device nodes to the guest ('incus config device add', "
+    "lxc.mount.entry, systemd-nspawn --bind)"
+)
 
 
 def in_container(environ: Mapping[str, str] = os.environ, *, root: str = "") -> bool:
@@ -29,6 +40,25 @@ def in_container(environ: Mapping[str, str] = os.environ, *, root: str = "") -> 
 def uses_host_kernel() -> bool:
     """Return whether the kernel and its modules belong to another system, as in containers and LXC guests."""
     return in_container() or os.path.exists(_SYSTEM_CONTAINER)
+
+
+def is_guest(host: Root) -> bool:
+    """Return whether HOST is a container, to which its own host passes some of the device nodes."""
+    return any(host.exists(path) for path in (*_FILES, _SYSTEM_CONTAINER))
+
+
+def may_create_nodes(host: Root) -> bool:
+    """Return whether mknod(2) of a device can work on HOST.
+
+    The kernel forbids mknod in a user namespace. The host of a guest decides which devices the guest may use.
+    """
+    if is_guest(host):
+        return False
+    try:
+        with open(_UID_MAP, encoding="ascii") as file:
+            return not host.is_this_machine or file.readline().split() == _INITIAL
+    except OSError:
+        return True
 
 
 def host_hint() -> str:

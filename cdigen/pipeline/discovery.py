@@ -10,6 +10,7 @@ from cdigen.host import sysfs
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.saved import names_to_store
+from cdigen.value import replace
 from cdigen.vendors import registry
 from cdigen.vendors.claims import without_shared_nodes
 
@@ -40,6 +41,8 @@ _ANY_SYSFS = "/sys/devices/system/cpu"
 # The rule of findings about devices that are not bound to the driver of their vendor.
 UNBOUND = "device-not-bound"
 _MAX_ADDRESSES = 4
+# The rules of findings about the nodes of a single device.
+_OF_SINGLE_DEVICES = frozenset(("gpu-node-missing", "drm-node-missing", "accel-node-missing"))
 
 
 def discover(
@@ -59,9 +62,29 @@ def discover(
             failures[name] = _with_unused_devices(name, registry.vendor_defect(name, error), context.host)
     inventories, claimed = without_shared_nodes(inventories)
     failures |= claimed
+    inventories = {name: _without_nodes_of_others(each, context.host) for name, each in inventories.items()}
     if not inventories:
         failures = {name: _with_unbound_devices(name, error, context) for name, error in failures.items()}
     return inventories, failures
+
+
+def _without_nodes_of_others(inventory: Inventory, host: Root) -> Inventory:
+    """Return INVENTORY; in a guest, findings about missing nodes of single devices get the severity info.
+
+    A guest of LXC or Incus lists the devices of its host, and has the nodes of the devices that it may use.
+    """
+    missing = [f for f in inventory.findings if f.rule in _OF_SINGLE_DEVICES and not host.exists(f.path)]
+    if not missing:
+        return inventory
+    from cdigen.host.containers import is_guest  # noqa: PLC0415 - only with missing nodes
+
+    if not is_guest(host):
+        return inventory
+    findings = tuple(
+        replace(f, severity="info", message=f"{f.message} in this container", hint="") if f in missing else f
+        for f in inventory.findings
+    )
+    return replace(inventory, findings=findings)
 
 
 def _with_unused_devices(name: str, error: HostError, host: Root) -> HostError:

@@ -102,12 +102,14 @@ class BootModule:
     """A kernel module to load after the driver.
 
     ``name`` is the argument for modprobe(8). ``kernel_names`` are the possible names in /sys/module.
-    ``is_required`` is true if containers cannot compute without the module.
+    ``is_required`` is true if containers cannot compute without the module. ``without`` is the consequence if
+    a module that is not required is missing.
     """
 
     name: str
     kernel_names: tuple[str, ...]
     is_required: bool
+    without: str = ""
 
 
 @frozen
@@ -290,7 +292,8 @@ class DriverRemedies:
 
     ``rivals`` are other PCI drivers that bind the vendor's devices on hosts without the vendor's module.
     ``refusals`` are pairs of a text in the kernel log and its meaning, with the next step: the module was
-    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``.
+    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``. ``commands`` are the
+    rules of findings without a hint, the command that fixes the problem, and the purpose of the command.
     """
 
     modules: tuple[str, ...]
@@ -302,3 +305,4 @@ class DriverRemedies:
     rivals: tuple[str, ...] = ()
     log_beginnings: tuple[str, ...] = ()
     refusals: tuple[tuple[str, str], ...] = ()
+    commands: tuple[tuple[str, tuple[str, ...], str], ...] = ()

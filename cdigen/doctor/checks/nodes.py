@@ -10,6 +10,9 @@ from contextlib import suppress
 from cdigen.doctor.checks.driver import CAUSES, NODE_RULES
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
+from cdigen.host.containers import may_create_nodes
+from cdigen.host.kernelmodules import module_exclusion, module_state
+from cdigen.host.procfs import kernel_release
 from cdigen.model.errors import HostError
 from cdigen.runtimes.users import rows
 from cdigen.vendors import registry
@@ -23,12 +26,16 @@ if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
+    from cdigen.vendors.base import BootModule
 
     # A missing or wrong node, and whether the vendor's devices need the node.
     _FaultyNode = tuple[HostNode, bool]
 
 TOPIC = Topic(name="nodes")
 MISSING, WRONG, ACCESS, LINKS = "node-missing", "node-wrong", "node-access", "node-links"
+MODULES = "node-modules"
+# The next step if mknod cannot work on this host.
+GUEST_STEP = "mknod is not permitted in this container: the host must pass the node to it"
 # Kinds of HostError. A node may be the cause of _NODE_KINDS, and a node is always the cause of _LOST_KINDS.
 _NODE_KINDS = frozenset(("no-nodes", "no-usable-device", "no-mig-instances"))
 _LOST_KINDS = frozenset(("no-nodes", "no-mig-instances"))
@@ -71,13 +78,18 @@ def _missing(context: Context) -> Iterator[CheckResult]:
     yield from (TOPIC.finding(MISSING, finding) for finding in failed)
     findings = [finding for finding in _found(context) if finding.severity != "info"]
     known = [node.host_path for node, _ in (*missing, *wrong)]
-    needed = [node for node, is_needed in missing if is_needed]
+    # The findings with the severity info are about nodes that containers do not need, or that belong to other
+    # containers of the host.
+    unneeded = {finding.path for finding in _found(context) if finding.severity == "info"}
+    needed = [node for node, is_needed in missing if is_needed and node.host_path not in unneeded]
     named = {finding.path for finding in findings}
     optional = [node for node, _ in missing if node not in needed and node.host_path in named]
     for nodes, is_error in ((needed, True), (optional, False)):
         if nodes:
             text = f"{_paths(nodes)}: missing device node{'' if len(nodes) == 1 else 's'} of a loaded driver"
-            yield TOPIC.failed(MISSING, text, _make(context, nodes), is_error=is_error)
+            made = _make(context, nodes)
+            step = "" if made else f"; {GUEST_STEP}"
+            yield TOPIC.failed(MISSING, f"{text}{step}", made, is_error=is_error)
     for finding in findings:
         if finding.path not in known and not any(path in finding.message for path in known):
             yield _unexplained(context, finding, is_error=finding.severity == "error")
@@ -87,6 +99,35 @@ def _missing(context: Context) -> Iterator[CheckResult]:
                 yield _unexplained(context, error, is_error=True)
     if context.nodes:
         yield TOPIC.passed(MISSING, f"{len(context.nodes)} device nodes exist")
+
+
+def _modules(context: Context) -> Iterator[CheckResult]:
+    """Report the installed modules that are not loaded, although only some containers need them.
+
+    A missing module that all containers need is the reason for a missing node, which ``_missing`` reports.
+    """
+    release = kernel_release(context.host)
+    installed = context.text(f"/lib/modules/{release}/modules.dep", limit=4 << 20) if release else ""
+    for name in filter(context.concerns, context.inventories):
+        boot = registry.boot_nodes(name)
+        if boot is None or not boot.applies(context.request.discovery_context):
+            continue
+        for module in boot.modules:
+            if module.is_required or not any(f"/{each}.ko" in installed for each in _file_names(module)):
+                continue
+            if module_exclusion(context.host, module.name, module.kernel_names):
+                continue
+            if any(module_state(context.host, each) for each in module.kernel_names):
+                yield TOPIC.passed(MODULES, f"the module {module.name} is loaded")
+                continue
+            command = Remedy(argv=tuple(shlex.split(node_remedy(context.host))), why="load the module")
+            text = f"the module {module.name} is not loaded: {module.without}"
+            yield TOPIC.warning(MODULES, text, (command,), because=CAUSES)
+
+
+def _file_names(module: BootModule) -> tuple[str, ...]:
+    names = (module.name, *module.kernel_names)
+    return (*names, *(name.replace("_", "-") for name in names))
 
 
 def _is_needed(context: Context, node: HostNode) -> bool:
@@ -119,7 +160,8 @@ def _wrong(context: Context) -> Iterator[CheckResult]:
     texts = [f"{one.host_path}: {_state(context, one)}, must be {one.major}:{one.minor}" for one in nodes]
     # A directory with files is not removed, because its owner is unknown.
     replaced = [node for node in nodes if not _is_full(context, node)]
-    remedies = (*_remove(context, replaced), *_make(context, replaced))
+    made = _make(context, replaced)
+    remedies = (*_remove(context, replaced), *made) if made else ()
     is_error = any(is_needed for _, is_needed in wrong)
     yield TOPIC.failed(WRONG, listed(texts, separator="; "), remedies, is_error=is_error)
 
@@ -152,7 +194,9 @@ def _state(context: Context, node: HostNode) -> str:
 
 
 def _make(context: Context, nodes: Iterable[HostNode]) -> tuple[Remedy, ...]:
-    """Return the commands that create NODES with the numbers of the kernel."""
+    """Return the commands that create NODES with the numbers of the kernel; empty if mknod cannot work."""
+    if not may_create_nodes(context.host):
+        return ()
     folders = dict.fromkeys(node.host_path.rpartition("/")[0] for node in nodes)
     made = [
         file_command("create the folder of the nodes", "mkdir", "-p", context.outer(folder))
@@ -265,4 +309,4 @@ def _is_linked(context: Context, node: HostNode) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(node.major, node.minor)
 
 
-CHECKS = (_missing, _wrong, _access, _links)
+CHECKS = (_missing, _modules, _wrong, _access, _links)

@@ -7,6 +7,7 @@ that cannot compute gets no CDI device.
 
 from __future__ import annotations
 
+from cdigen.host.containers import is_guest
 from cdigen.host.procfs import mib, read_line
 from cdigen.host.root import reason
 from cdigen.model.inventory import Accelerator, Partition
@@ -47,6 +48,8 @@ class AmdGpuReader:
         self._host, self._dev = scan.host, scan.dev
         self._collector = scan.collector
         self._kfd: tuple[HostNode, ...] = ()
+        # Whether the host is a guest without /dev/kfd. Its GPUs are for graphics only.
+        self._is_for_graphics = False
         # The verb in messages about GPUs that are not in KFD's topology.
         self._kfd_state = ""
 
@@ -70,8 +73,9 @@ class AmdGpuReader:
         node, problem = read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
         if node is None:
             text = f"{problem}; no container can compute on AMD's GPUs"
+            self._is_for_graphics = not self._dev.exists(KFD_NODE) and is_guest(self._host)
             self._collector.add(
-                "error",
+                "info" if self._is_for_graphics else "error",
                 "control-node-missing",
                 self._dev.host_path(KFD_NODE),
                 text,
@@ -174,7 +178,7 @@ class AmdGpuReader:
         for minor in minors:
             node, problem = self._scan.minor(device.folder, minor)
             if node is not None:
-                is_complete = entry.node or minor.role == "card"
+                is_complete = (entry.node and not self._is_for_graphics) or minor.role == "card"
                 nodes.append(node if is_complete else replace(node, capabilities=WITHOUT_KFD))
                 continue
             path = self._dev.host_path(minor.path)
@@ -220,7 +224,8 @@ class AmdGpuReader:
         """
         if entry.node is not None:
             # Without KFD's node, programs find no GPU, or compute on the CPU.
-            return "" if self._kfd else f"{KFD_NODE} cannot be used"
+            can_render = self._is_for_graphics and not _must_compute(entry, modes)
+            return "" if self._kfd or can_render else f"{KFD_NODE} cannot be used"
         if not _must_compute(entry, modes):
             return ""
         if entry.device.render is None:
