@@ -83,6 +83,8 @@ NODE_RULES = frozenset({
     "control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing",
     "family-node-unusable", "mig-instance-unusable",
 })  # fmt: skip
+# The rules of findings that are no failures: a usual setting, and the way to change it.
+_FACTS = frozenset({"profilers-restricted"})
 # The findings that nodes.py reports, and warnings that no check reports.
 _UNREPORTED = NODE_RULES | {
     "uuid-unknown", "wsl-several-stores", "csv-line-unknown", "csv-path-unusable", "csv-unreadable",
@@ -161,6 +163,8 @@ def _diagnostics(context: Context) -> Iterator[CheckResult]:
                 # The missing Python module is not a failure, because containers get their devices without it.
                 found = TOPIC.finding(MODULE, finding, _remedies(context, name, finding))
                 yield replace(found, ok=True, severity="info", is_checked=False)
+            elif finding.rule in _FACTS:
+                yield TOPIC.passed(DIAGNOSTIC, with_hint(finding))
             elif finding.message not in reported:
                 yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, name, finding))
     for known in filter(None, map(registry.remedies, context.inventories)):
@@ -216,6 +220,10 @@ def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, 
         return _reinstall(context, vendor, finding.path.rpartition("/")[2])
     if finding.rule == _NO_PYNVML:
         return _install_module(context)
+    known = registry.remedies(vendor)
+    for rule, argv, why in known.commands if known else ():
+        if rule == finding.rule and not finding.hint:
+            return (Remedy(argv=argv, why=why),)
     return _REMEDIES.get(finding.rule, ())
 
 

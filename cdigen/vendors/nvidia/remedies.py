@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cdigen.vendors.base import DriverRemedies
+from cdigen.vendors.nvidia.settings import RESUME, SUSPEND, UNITS
 
 # The open and the proprietary module print the same messages (open-gpu-kernel-modules,
 # src/nvidia/arch/nvalloc/unix/src/osapi.c).
@@ -31,4 +32,7 @@ REMEDIES = DriverRemedies(
     rivals=("nouveau", "NovaCore"),
     log_beginnings=("NVRM: ",),
     refusals=_REFUSALS,
+    commands=(
+        (UNITS, ("systemctl", "enable", SUSPEND, RESUME), "make systemd save and restore the GPUs' memory"),
+    ),
 )

@@ -48,17 +48,19 @@ def edits(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, .
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return the finding that NVML cannot be queried, or nothing if INVENTORY has this finding."""
+    """Return the findings on NVML and on the driver's settings, except the findings of INVENTORY."""
     if inventory is None or inventory.mode not in {"gpu", "management"}:
         return ()
+    from cdigen.vendors.nvidia import settings  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml.readiness import LIBRARY, library_of  # noqa: PLC0415 - see above
 
+    found = settings.findings(context.host)
     if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
-        return ()
+        return found
     library, why = library_of(context, inventory)
     problem = query.module_problem() if library else query.not_queried_finding(LIBRARY, why)
-    return () if problem is None else (problem,)
+    return found if problem is None else (problem, *found)
 
 
 def _is_any_sign(context: DiscoveryContext) -> bool:
