@@ -115,11 +115,21 @@ def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext
         return error
     unbound = [finding for finding in diagnostics(name, context, None) if finding.rule == UNBOUND]
     if not unbound:
-        is_idle = "'modprobe " in error.hint and not _devices(name, context.host)
-        return HostError(error.message, hint=_LIST_DEVICES, kind=error.kind) if is_idle else error
+        if "'modprobe " not in error.hint:
+            return error
+        hint = _exclusion_hint(name, context.host) if _devices(name, context.host) else _LIST_DEVICES
+        return HostError(error.message, hint=hint or error.hint, kind=error.kind)
     more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
     message = f"{error.message}: {unbound[0].message}{more}"
     return HostError(message, hint=unbound[0].hint or error.hint, kind=error.kind)
+
+
+def _exclusion_hint(name: str, host: Root) -> str:
+    """Return the next step if a setting excludes a module of the vendor NAME, else ""."""
+    from cdigen.host.kernelmodules import module_exclusion  # noqa: PLC0415 - only after failures
+
+    places = {module: module_exclusion(host, module) for module in registry.load(name).MODULES}
+    return next((f"remove {module} from {place}" for module, place in places.items() if place), "")
 
 
 def relevant_failures(

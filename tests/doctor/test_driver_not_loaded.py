@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +98,8 @@ def test_a_setting_that_prevents_modprobe_has_its_place_and_no_command(
     assert f"{place} prevents nvidia: remove it" in row["detail"]
     assert ("reboot" in row["detail"]) == file.startswith("proc")
     assert remedy == ""
+    printed = json.loads(host.shell(f"cdigen generate --json --vendor nvidia --root {host.root}", code=3))
+    assert printed["error"]["hint"].startswith("remove nvidia from ")
 
 
 def test_a_blacklist_line_is_reported_and_modprobe_works_nevertheless(host: BrokenHost) -> None:
