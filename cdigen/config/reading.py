@@ -27,6 +27,7 @@ from cdigen.config.types import (
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.model.profile import Profile
+from cdigen.vendors.context import DeviceFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -188,7 +189,9 @@ class _ConfigurationReader(TableReader):
         return settings, tuple(sorted(self.found, key=lambda finding: finding.place or (0, 0)))
 
     def check_row(self, node: yaml.Node, row: Any, others: list[Any]) -> None:
-        """Add a fault at NODE if ROW is a profile whose name or class is also in OTHERS."""
+        """Add a fault at NODE if ROW has no condition, or is a profile whose name or class is in OTHERS."""
+        if row == DeviceFilter():
+            self.add(node, "devices: exclude: a row without a condition would exclude all devices")
         if not isinstance(row, Profile):
             return
         for other in others:

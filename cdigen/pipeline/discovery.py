@@ -63,6 +63,8 @@ def discover(
     inventories, claimed = without_shared_nodes(inventories)
     failures |= claimed
     inventories = {name: _without_nodes_of_others(each, context.host) for name, each in inventories.items()}
+    if context.excluded:
+        inventories, failures = _without_excluded(inventories, failures, context)
     if not inventories:
         failures = {name: _with_unbound_devices(name, error, context) for name, error in failures.items()}
     return inventories, failures
@@ -85,6 +87,32 @@ def _without_nodes_of_others(inventory: Inventory, host: Root) -> Inventory:
         for f in inventory.findings
     )
     return replace(inventory, findings=findings)
+
+
+def _without_excluded(
+    inventories: dict[str, Inventory], failures: dict[str, HostError], context: DiscoveryContext
+) -> tuple[dict[str, Inventory], dict[str, HostError]]:
+    """Return INVENTORIES without the excluded devices, and FAILURES without the faults of excluded vendors.
+
+    A row of the configuration that matches no device becomes a finding, unless a vendor of the row failed.
+    """
+    from cdigen.vendors import exclusion  # noqa: PLC0415 - few configurations exclude devices
+
+    inventories, unused = exclusion.without_excluded(inventories, context.excluded, context.host)
+    shown = {}
+    for name, error in failures.items():
+        row = exclusion.row_of_vendor(context.excluded, name)
+        is_faulty = row is not None and error.kind not in ABSENT
+        shown[name] = HostError(exclusion.exclusion_problem(row), kind=NO_GPU) if is_faulty and row else error
+    faulty = {name for name, error in failures.items() if error.kind not in ABSENT}
+    names = (*inventories, *failures)
+    for row in unused:
+        owners = [name for name in names if row.vendor in {"", name}]
+        if inventories and owners and faulty.isdisjoint(owners):
+            first = owners[0] if owners[0] in inventories else next(iter(inventories))
+            found = (*inventories[first].findings, exclusion.unmatched(row, owners))
+            inventories[first] = replace(inventories[first], findings=found)
+    return inventories, shown
 
 
 def _with_unused_devices(name: str, error: HostError, host: Root) -> HostError:

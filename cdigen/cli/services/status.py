@@ -11,7 +11,7 @@ import time
 from cdigen import __version__
 from cdigen.cli.services.service_text import finding_lines, services_text
 from cdigen.cli.shared import options, report, terminal
-from cdigen.cli.shared.daemon_files import device_row, devices_of, running_status
+from cdigen.cli.shared.daemon_files import device_row, devices_of, excluded_lines, running_status
 from cdigen.cli.shared.option_table import add
 from cdigen.daemon import status
 from cdigen.host.root import shown
@@ -129,7 +129,7 @@ def text(
     *,
     verbose: bool = False,
 ) -> str:
-    """Return the status FOUND and the unhealthy DEVICES as text; ages are relative to NOW_S.
+    """Return the status FOUND and the unhealthy or excluded DEVICES as text; ages are relative to NOW_S.
 
     The text has the whole journal only if VERBOSE.
     """
@@ -138,6 +138,7 @@ def text(
         _vendors(found, now_s),
         _specs(found, now_s),
         _unhealthy(devices, now_s),
+        "".join(f"{shown(line)}\n" for line in excluded_lines(devices)),
         finding_lines(found["findings"]),
         "".join(f"{shown(line)}\n" for line in _last_cycle(found, now_s)),
         _journal(found, now_s, most=len(found["journal"]) if verbose else _FEW),

@@ -9,11 +9,12 @@ from cdigen.model.strict import as_json
 from cdigen.pipeline.device_names import known_devices
 from cdigen.service.daemon_inventory import read_daemon_inventory
 from cdigen.service.status import reason_not_running
+from cdigen.vendors.exclusion import exclusion_problem
 from cdigen.vendors.registry import NAMES
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
     from cdigen.config import Settings
@@ -59,6 +60,17 @@ def devices_of(inventory: HostInventory, settings: Settings) -> tuple[KnownDevic
     """Return the devices of INVENTORY, named by the profiles in SETTINGS. Unknown vendors are omitted."""
     reliable = {name: own for name in inventory.vendors if name in NAMES and (own := inventory.of(name)[0])}
     return known_devices(reliable, settings.effective_profiles)
+
+
+def excluded_lines(devices: Iterable[KnownDevice]) -> Iterator[str]:
+    """Yield a line for each row of the configuration that excludes some of DEVICES."""
+    by_row: dict[str, list[str]] = {}
+    for device in devices:
+        is_part_of_excluded = device.partition is not None and bool(device.accelerator.excluded)
+        if device.excluded and not is_part_of_excluded:
+            by_row.setdefault(device.excluded, []).append(device.name)
+    for row, names in by_row.items():
+        yield f"{', '.join(names)}: {exclusion_problem(row)}"
 
 
 def device_row(device: KnownDevice) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli.shared import argument_checks, options, report
-from cdigen.cli.shared.daemon_files import daemon_inventory, devices_of
+from cdigen.cli.shared.daemon_files import daemon_inventory, devices_of, excluded_lines
 from cdigen.cli.shared.option_table import add
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
@@ -52,7 +52,8 @@ def run(arguments: Namespace) -> int:
     definitions = found.definitions()
     _require_kinds(kinds, definitions, directories)
     rows = [row for row in definitions if not kinds or row.kind in kinds]
-    known = devices_by_name(devices_of(daemon_inventory(host, settings), settings))
+    devices = devices_of(daemon_inventory(host, settings), settings)
+    known = devices_by_name(devices)
     if arguments.json:
         report.print_json([_row(row, known.get(row.device, ())) for row in rows])
     else:
@@ -67,6 +68,8 @@ def run(arguments: Namespace) -> int:
         for kind, file in capability_kinds.items():
             same = f"{kind} has the devices of {DEFAULT_KIND} with fewer driver files ({shown(file)})"
             report.print_note(f"{same}; --kind prints them", arguments)
+    for line in excluded_lines(devices):
+        report.print_note(line, arguments)
     if not rows:
         report.print_note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
     return 0

@@ -14,6 +14,7 @@ from cdigen.host.kernelmodules import unload_order
 from cdigen.pipeline import discovery
 from cdigen.value import replace
 from cdigen.vendors import registry
+from cdigen.vendors.exclusion import exclusion_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -277,6 +278,12 @@ def _usable_devices(inventory: Inventory) -> str:
     classes = Counter(each.device_class for each in usable)
     parts = sum(part.usable for each in usable for part in each.partitions)
     split = f", {_count(parts, 'partition')}" if parts else ""
+    by_row: dict[str, list[str]] = {}
+    for each in inventory.accelerators:
+        if each.excluded:
+            name = _CLASS_NAMES.get(each.device_class, each.device_class)
+            by_row.setdefault(each.excluded, []).append(f"{name} {each.index}")
+    split += "".join(f"; {', '.join(names)}: {exclusion_problem(row)}" for row, names in by_row.items())
     counts = [_count(number, _CLASS_NAMES.get(name, name)) for name, number in classes.items()] or ["0 GPUs"]
     if inventory.groups:
         counts.append(f"{_count(len(inventory.groups), 'family', 'families')} of other devices")

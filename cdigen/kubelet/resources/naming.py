@@ -18,6 +18,7 @@ from cdigen.value import frozen
 from cdigen.vendors import registry
 from cdigen.vendors.base import ResourceNames
 from cdigen.vendors.classes import GPU
+from cdigen.vendors.exclusion import exclusion_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,7 +118,10 @@ def _candidates_of(
         key, unit_id = gpu.address or str(gpu.index), _id(device, row)
         own = _handles(device, unit_id) | (handles.get(key, frozenset()) if partition else frozenset())
         handles.setdefault(key, own)
-        if reason := left_out[row].get(gpu.address):
+        reason = left_out[row].get(gpu.address) or (
+            exclusion_problem(device.excluded) if device.excluded else ""
+        )
+        if reason:
             found.append(finding("info", "resource-left-out", device, f"is not advertised: {reason}"))
             continue
         names = sorted(filter(is_usable_name, device.names), key=partial(_changeability, device))
