@@ -16,6 +16,7 @@ from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.nvidia.devices.mig import MigReader
+from cdigen.vendors.nvidia.devices.unified_memory import unified_memory_mib
 from cdigen.vendors.nvidia.files.tables import CONTROL_NODES, GRAPHICS, MISSING_CONTROL_NODE
 from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, read_driver, remedy
 from cdigen.vendors.nvidia.nvml import not_queried
@@ -177,7 +178,13 @@ class NvidiaGpuReader:
         nodes = self._gpu_nodes(index, address, minor) if minor is not None else ()
         problem = "its device node is missing" if minor is not None else "its minor is unknown"
         gpu = _accelerator(index, address, minor, nodes, "" if nodes else problem)
-        return replace(gpu, model=information.get("Model", ""), uuid=uuid if is_uuid(uuid) else None)
+        model = information.get("Model", "")
+        return replace(
+            gpu,
+            model=model,
+            uuid=uuid if is_uuid(uuid) else None,
+            memory_mib=unified_memory_mib(self._context.host, model),
+        )
 
     def _require_device(self, index: int, address: str, folder: str) -> None:
         """Add a finding if the GPU is not in /sys. For example, a container can have an incomplete /sys."""
