@@ -34,8 +34,10 @@ INVALID = object()
 class WrongValueError(ValueError):
     """A value with a problem; ``node`` is the YAML node of the value.
 
-    ``value`` is the part of the value that cdigen uses, or INVALID.
+    ``value`` is the part of the value that cdigen uses, or INVALID. ``others`` are further problems.
     """
+
+    others: tuple[WrongValueError, ...] = ()
 
     def __init__(
         self, problem: str, node: yaml.Node, severity: Severity = "error", value: object = INVALID
@@ -249,11 +251,20 @@ def _labels(node: yaml.Node, vendors: Vendors) -> object:
     if node_type(node) != "mapping":
         raise _must_be("a mapping", node)
     pairs: dict[object, object] = {}
+    wrong: list[WrongValueError] = []
     for key, value in node.value:
-        name = LABEL.read(key, vendors)
-        if name in pairs:
-            raise WrongValueError(f"has {quote(key.value)} twice", key)
-        pairs[name] = LABEL_VALUE.read(value, vendors)
+        try:
+            name = LABEL.read(key, vendors)
+            if name in pairs:
+                raise WrongValueError(f"has {quote(key.value)} twice", key)
+            pairs[name] = None
+            pairs[name] = LABEL_VALUE.read(value, vendors)
+        except WrongValueError as error:
+            wrong.append(error)
+    if wrong:
+        first, *others = wrong
+        first.others = tuple(others)
+        raise first
     return tuple(pairs.items())
 
 
