@@ -29,7 +29,9 @@ ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
 DEVICE_LIST_STRATEGIES = ("cdi_devices", "annotation")
 FAMILIES = ("imex", "gds", "gdrcopy", "mofed")
 MIG_STRATEGIES = ("none", "single", "mixed")
-MAX_REPLICAS = 5_000
+# With more replicas, the list of a single device would be too long for the kubelet (4 MiB, with 63 characters
+# in an id and 40 other bytes for each replica).
+MAX_REPLICAS = 40_000
 
 
 @frozen

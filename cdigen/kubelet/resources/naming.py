@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from cdigen.config.settings import MAX_REPLICAS
 from cdigen.kubelet.resources.model import MAX_ID, REPLICA, Unit
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     IsInSpec = Callable[[str], bool]
 
 # Replicas add REPLICA and a number to an id.
-_SUFFIX = len(f"{REPLICA}4999")
+_SUFFIX = len(f"{REPLICA}{MAX_REPLICAS - 1}")
 
 
 @frozen

@@ -64,6 +64,7 @@ def advertise(
     placed, more = _named([each for each in known if each.is_split or each.id not in candidate_ids], settings)
     findings = [*found, *(in_memory.findings if in_memory else ()), *more]
     units: dict[str, list[Unit]] = {}
+    lengths: dict[str, _Length] = {}
     replicated: set[str] = set()
     by_mps: set[str] = set()
     for candidate, name, kind in placed:
@@ -76,6 +77,10 @@ def advertise(
         if not unit.cdi_names:
             findings.append(_without_name(candidate, kind))
         units_of_resource = units.setdefault(replication.resource, [])
+        length = lengths.setdefault(replication.resource, _Length())
+        length.add(unit, replication.replicas)
+        if length.is_too_long:
+            continue
         if replication.replicas > 1:
             units_of_resource += numbered(unit, REPLICA, replication.replicas)
             replicated.add(replication.resource)
@@ -83,7 +88,7 @@ def advertise(
             units_of_resource.append(unit)
         if replication.mps:
             by_mps.add(replication.resource)
-    bounded, refused = _bounded(units)
+    bounded, refused = _bounded(units, lengths)
     resources = [
         Resource(
             name=name,
@@ -161,7 +166,27 @@ def _without_name(candidate: NamingCandidate, kind: str) -> Finding:
     return finding("warning", "resource-without-name", device, text, "cdigen status")
 
 
-def _bounded(units: Mapping[str, list[Unit]]) -> tuple[dict[str, tuple[Unit, ...]], list[Finding]]:
+class _Length:
+    """The number of units of a resource, and the largest size of their list in bytes."""
+
+    def __init__(self) -> None:
+        self.count = self.size = 0
+
+    def add(self, unit: Unit, replicas: int) -> None:
+        """Add REPLICAS of UNIT; 1 replica is the unit itself."""
+        suffix = len(f"{REPLICA}{replicas - 1}") if replicas > 1 else 0
+        self.count += replicas
+        self.size += replicas * (len(unit.id) + suffix + PER_UNIT)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the kubelet cannot read the list."""
+        return self.size > MAX_MESSAGE
+
+
+def _bounded(
+    units: Mapping[str, list[Unit]], lengths: Mapping[str, _Length]
+) -> tuple[dict[str, tuple[Unit, ...]], list[Finding]]:
     """Return the UNITS by resource, and findings on resources whose list is too long for the kubelet.
 
     Such a resource has no units.
@@ -169,15 +194,16 @@ def _bounded(units: Mapping[str, list[Unit]]) -> tuple[dict[str, tuple[Unit, ...
     bounded: dict[str, tuple[Unit, ...]] = {}
     found: list[Finding] = []
     for name, listed in units.items():
-        size = sum([len(unit.id) + PER_UNIT for unit in listed])
-        if size > MAX_MESSAGE:
+        length = lengths[name]
+        if length.is_too_long:
             text = (
-                f"{name}: the list of its {len(listed)} units is too long: up to {size} bytes, "
+                f"{name}: the list of its {length.count} units is too long: up to {length.size} bytes, "
                 f"and the kubelet reads {MAX_MESSAGE}"
             )
-            hint = "configure fewer replicas in 'kubelet: {sharing}'"
+            most = MAX_MESSAGE * length.count // length.size
+            hint = f"configure fewer replicas in 'kubelet: {{sharing}}', for at most {most} units"
             found.append(
                 Finding(severity="error", rule="resource-too-large", path=name, message=text, hint=hint)
             )
-        bounded[name] = () if size > MAX_MESSAGE else tuple(listed)
+        bounded[name] = () if length.is_too_long else tuple(listed)
     return bounded, found
