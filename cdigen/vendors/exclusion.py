@@ -1,8 +1,8 @@
 """Set devices to unusable that the configuration excludes (``devices: {exclude}``).
 
-Each front end discovers devices by ``pipeline.discovery``, which calls ``without_excluded``. So no spec,
-label, resource or answer of cdigen contains an excluded device. The device stays in the inventory, so that
-the indices of the other devices do not change, and each command can show the reason.
+Each command and service discovers devices by ``pipeline.discovery``, which calls ``without_excluded``. So no
+spec, label, resource or answer of cdigen contains an excluded device. The device stays in the inventory, so
+that the indices of the other devices do not change, and each command can show the reason.
 """
 
 from __future__ import annotations
