@@ -18,9 +18,12 @@ from cdigen.vendors.kernel.drm.displays import has_display
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import TypeVar
 
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Group, HostNode, Inventory, Partition
+
+    Device = TypeVar("Device", Accelerator, Partition)
 
 # The rules of findings: on an excluded device, and on a row that matches no device.
 EXCLUDED, UNMATCHED = "device-excluded", "exclusion-unmatched"
@@ -90,23 +93,20 @@ def _marked(
 ) -> Accelerator:
     """Return DEVICE, which is unusable if ROWS exclude it; add the matching rows to USED."""
     matching = [row for row in rows if _matches(row, vendor, device, host)]
+    used.update(matching)
+    of_device = str(matching[0]) if matching else ""
     parts = []
     for part in device.partitions:
         of_part = [row for row in rows if _matches_part(row, vendor, device, part, host)]
         used.update(of_part)
-        excluded = str(of_part[0]) if of_part else ""
-        parts.append(
-            replace(part, usable=False, problem=exclusion_problem(excluded), excluded=excluded)
-            if excluded
-            else part
-        )
-    used.update(matching)
-    if not matching:
-        return replace(device, partitions=tuple(parts)) if device.partitions else device
-    row = str(matching[0])
-    return replace(
-        device, usable=False, problem=exclusion_problem(row), excluded=row, partitions=tuple(parts)
-    )
+        row = of_device or (str(of_part[0]) if of_part else "")
+        parts.append(_unusable(part, row) if row else part)
+    marked = _unusable(device, of_device) if matching else device
+    return replace(marked, partitions=tuple(parts)) if parts else marked
+
+
+def _unusable(device: Device, row: str) -> Device:
+    return replace(device, usable=False, problem=exclusion_problem(row), excluded=row)
 
 
 def _matches(row: DeviceFilter, vendor: str, device: Accelerator, host: Root) -> bool:

@@ -14,6 +14,8 @@ from support.hosts.mig import write_instance, write_minors
 from support.kubelet.advertised_resources import counts, offered
 from support.kubelet.labels import labels
 
+from cdigen.nri.decision.request.host_gpus import host_gpus_of
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -173,6 +175,24 @@ def test_an_error_of_an_excluded_gpu_is_no_error_of_the_host(cdigen: Run, host: 
     assert cdigen("generate", "--root", host, "--strict").code == 3
     exclude(host, "{index: 0}")
     assert cdigen("generate", "--root", host, "--strict").code == 0
+
+
+def test_docker_args_keep_the_number_of_the_other_gpu(cdigen: Run, host: Path) -> None:
+    exclude(host, "{index: 0}")
+    assert cdigen("docker-args", "--root", host).out == f"--device={KIND}=1\n"
+    assert cdigen("docker-args", "--root", host, "1").out == f"--device={KIND}=1\n"
+    assert cdigen("docker-args", "--root", host, "0").failed(2, "invalid device: 0")
+
+
+def test_the_nri_plugin_knows_why_it_cannot_inject_an_excluded_gpu(host: Path) -> None:
+    write_minors(host, 2)
+    write_instance(host, 0, 7)
+    exclude(host, "{index: 0}", more=PRETENDED)
+    gpus = host_gpus_of(cycle(host).inventories["nvidia"])
+    whole, part, other = gpus.gpus
+    assert CONFIGURED in whole.problem
+    assert CONFIGURED in part.problem
+    assert other.problem == ""
 
 
 def test_the_kubelet_gets_neither_units_nor_labels_of_an_excluded_gpu(host: Path) -> None:
