@@ -164,6 +164,14 @@ def test_containerd_2_gets_a_drop_in_with_the_version_of_the_main_file(
     assert f'[{plugin}]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n' in text
 
 
+@pytest.mark.parametrize("release", [(2, 3, 5), (2, 9, 0), None])
+def test_a_configuration_of_version_4_is_written_like_version_3(tree: Tree, release: Release | None) -> None:
+    tree.put(MAIN, f"version = 4\n[{NEW_CRI}]\nenable_cdi = false\n")
+    document = documents(tree, "containerd", release)["config.toml"]
+    assert document["version"] == 4
+    assert document["plugins"]["io.containerd.cri.v1.runtime"]["enable_cdi"] is True
+
+
 def test_containerd_2_without_imports_gets_its_keys_in_the_main_file(tree: Tree) -> None:
     tree.put(MAIN, f"version = 3\n[{NEW_CRI}]\nenable_cdi = false\n")
     document = documents(tree, "containerd", (2, 1, 9))["config.toml"]
@@ -209,6 +217,17 @@ def test_imports_of_a_higher_version_than_the_main_file_are_refused(tree: Tree) 
     tree.put("etc/containerd/conf.d/a.toml", "version = 3\n")
     with pytest.raises(ConfigError, match=r"a\.toml has version 3 and .* has version 2"):
         tree.plan("containerd", (2, 1, 9), DESIRED)
+
+
+@pytest.mark.parametrize(("release", "rules"), [((2, 3, 5), []), (None, ["config-version-order"])])
+def test_imports_of_a_higher_version_are_left_to_a_release_that_migrates_each_file(
+    tree: Tree, release: Release | None, rules: list[str]
+) -> None:
+    tree.put(MAIN, f"version = 2\n{IMPORTING}")
+    tree.put("etc/containerd/conf.d/a.toml", "version = 4\n")
+    plan = tree.plan("containerd", release, DESIRED)
+    assert [finding.rule for finding in plan.findings] == rules
+    assert all(b"version = 2\n" in (change.after or b"") for change in plan.changes)
 
 
 def test_containerd_1_6_is_refused(tree: Tree) -> None:
