@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from cdigen.cdi.library import NEWEST_RELEASE, newest_version
+from cdigen.doctor.kubernetes_node.bundled import bundled_containerd, can_configure
 from cdigen.doctor.processes import roots_processes
 from cdigen.runtimes import settings
 from cdigen.runtimes.releases import RUNTIME_NAMES, library_of, newest_release
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.processes import HostProcess
     from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.users import Reader, User
 
 # The runtime to examine on a host without an installed runtime. It has the newest CDI library and the
@@ -39,7 +41,7 @@ class ExaminedRuntime:
 
     ``library`` is the version of its CDI library. ``newest`` is the newest cdiVersion that this library
     reads. If ``is_foreign`` is true, ``cdigen configure`` must not edit the runtime's configuration files
-    (for example, the files of k3s).
+    (for example, those of k3s without drop-ins).
     """
 
     name: str
@@ -101,12 +103,20 @@ def _runtime(
         library=binary.library if binary.release else library,
         newest=binary.newest if binary.release else newest,
         reader=replace(reader, follows_links=read.follows_links),
-        is_foreign=server is not None and _is_foreign(request.host, server),
+        is_foreign=_is_foreign(request.host, name, binary.release, server),
     )
 
 
-def _is_foreign(host: Root, server: HostProcess) -> bool:
-    """Return whether SERVER reads a configuration file that its runtime's usual service does not read."""
+def _is_foreign(host: Root, name: str, release: Release | None, server: HostProcess | None) -> bool:
+    """Return whether ``cdigen configure`` changes other files than those of the examined runtime NAME.
+
+    The files of SERVER can be those of another program, such as k3s. If SERVER is None, the files are those
+    of the usual service, but ``cdigen configure`` changes the containerd of a distribution on HOST.
+    """
+    if server is None:
+        return name == "containerd" and bundled_containerd(host) is not None
+    if name == "containerd" and can_configure(host, release):
+        return False
     own = (command(host, unit) for unit in (f"{server.name}.service", "cri-o.service"))
     names = ("--config", "-c")
     usual = {*(line.values(*names)[-1:] for line in own), ()}

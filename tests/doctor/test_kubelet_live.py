@@ -167,6 +167,24 @@ def test_the_configuration_of_the_running_process_is_examined() -> None:
     assert "'cdigen configure' does not edit it" in found["kubelet-runtime"]["detail"]
 
 
+def test_a_distribution_with_drop_ins_is_configured_by_cdigen() -> None:
+    folder = "/var/lib/rancher/k3s/agent/etc/containerd"
+    config, address = f"{folder}/config.toml", "/run/k3s/containerd/containerd.sock"
+    text = f'version = 3\nimports = ["{folder}/config-v3.toml.d/*.toml"]\n[grpc]\naddress = "{address}"\n'
+    off = '[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = false\n'
+    found = rows(
+        ["containerd", address, "-c", config],
+        ["k3s-server", SOCKET],
+        files={
+            config: text + off,
+            "/etc/systemd/system/k3s.service": "[Service]\nExecStart=/usr/local/bin/k3s server\n",
+        },
+    )
+    assert found["containerd-cdi"]["detail"] == f"CDI is disabled: {config} disables it"
+    assert found["containerd-cdi"]["remedy"].startswith("cdigen configure containerd")
+    assert "does not edit it" not in found["kubelet-runtime"]["detail"]
+
+
 def test_the_configuration_is_compared_with_the_start_of_its_own_process() -> None:
     config, address = "/etc/k3s/config.toml", "/run/k3s/containerd/containerd.sock"
     found = rows(

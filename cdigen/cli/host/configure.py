@@ -9,6 +9,7 @@ from importlib import import_module
 from cdigen.cli.host.restarts import SERVICES, command_for, dockerd_check, restart
 from cdigen.cli.shared import options, report
 from cdigen.cli.shared.option_table import add
+from cdigen.doctor.kubernetes_node import bundled
 from cdigen.host.root import is_plain, shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError, StoreError
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.config import Settings
+    from cdigen.doctor.kubernetes_node.bundled import BundledContainerd
     from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
 
@@ -61,7 +63,11 @@ def run(arguments: Namespace) -> int:
     _refuse_contradictions(arguments, host)
     state_dir = options.outer_directory(host, settings.state_dir)
     name = arguments.runtime
-    binary = _binary(name, host)
+    contained = None
+    if name == "containerd":
+        bundled.refuse_talos(host)
+        contained = bundled.bundled_containerd(host)
+    binary = _binary(name, host, contained)
     if arguments.restart and binary is None:
         raise ConfigError(f"{_absence(name)}: nothing to restart", hint="omit --restart")
     if arguments.undo:
@@ -69,12 +75,13 @@ def run(arguments: Namespace) -> int:
         if not arguments.dry_run:
             _restore(name, work, host, state_dir)
     else:
-        work = _plan(name, host, _desired(arguments, settings), binary)
+        work = _plan(name, host, _desired(arguments, settings), binary, contained)
         if work.changes and not arguments.dry_run:
             check = dockerd_check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
-    restarted = restart(name, host) if work.changes and arguments.restart else ""
-    command = " ".join(command_for(name, host)) if binary is not None else ""
+    unit = contained.unit if contained is not None else ""
+    restarted = restart(name, host, unit) if work.changes and arguments.restart else ""
+    command = " ".join(command_for(name, host, unit)) if binary is not None else ""
     if arguments.json:
         report.print_json(_document(arguments, work, restarted=restarted, command=command))
     else:
@@ -109,14 +116,25 @@ def _desired(arguments: Namespace, settings: Settings) -> DesiredConfig:
     )
 
 
-def _binary(name: str, host: Root) -> InstalledRuntime | None:
+def _binary(name: str, host: Root, contained: BundledContainerd | None) -> InstalledRuntime | None:
+    if contained is not None:
+        return installed.examine(host, name, contained.binary)
     return next((one for one in installed.find(host) if one.runtime == RUNTIME_NAMES[name]), None)
 
 
-def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> EditPlan:
+def _plan(
+    name: str,
+    host: Root,
+    desired: DesiredConfig,
+    binary: InstalledRuntime | None,
+    contained: BundledContainerd | None,
+) -> EditPlan:
     """Return the changes that turn the runtime's configuration into DESIRED."""
     release = binary.release if binary is not None else None
-    settings = read(RUNTIME_NAMES[name], host, release)
+    if contained is not None:
+        settings = bundled.read(host, contained, release)
+    else:
+        settings = read(RUNTIME_NAMES[name], host, release)
 
     def content(path: str) -> bytes | None:
         return configfiles.current(host, path)
@@ -127,6 +145,8 @@ def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntim
         configfiles.require_readable(host, path)
     refuse_broken(settings)  # a plan relies on the types of the values
     plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
+    if contained is not None:
+        bundled.require_kept(contained, (change.path for change in plan.changes))
     missing = () if binary is not None else (_missing(name, settings.edited_file),)
     return replace(plan, findings=(*missing, *plan.findings))
 

@@ -42,9 +42,12 @@ _RELOAD = ("daemon-reload",)
 _OWN_S = 90.0
 
 
-def command_for(runtime: str, host: Root) -> tuple[str, ...]:
-    """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service."""
-    services = SERVICES.get(runtime, ())
+def command_for(runtime: str, host: Root, unit: str = "") -> tuple[str, ...]:
+    """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service.
+
+    UNIT is the unit of RUNTIME, if it is not the usual unit.
+    """
+    services = (unit.removesuffix(".service"),) if unit else SERVICES.get(runtime, ())
     if host.exists(_SYSTEMD):
         units = (name for name in services if has_unit(host, f"{name}.service"))
         return next((("systemctl", "restart", name) for name in units), ())
@@ -53,14 +56,14 @@ def command_for(runtime: str, host: Root) -> tuple[str, ...]:
     return ()
 
 
-def restart(runtime: str, host: Root) -> str:
+def restart(runtime: str, host: Root, unit: str = "") -> str:
     """Restart RUNTIME and return the command; return an empty text if RUNTIME has no daemon.
 
-    Raises CdigenError if the restart fails.
+    UNIT is the unit of RUNTIME, if it is not the usual unit. Raises CdigenError if the restart fails.
     """
     if runtime not in SERVICES:
         return ""
-    if not (command := command_for(runtime, host)):
+    if not (command := command_for(runtime, host, unit)):
         raise CdigenError(
             f"{runtime} is not restarted: neither systemd nor OpenRC has its service",
             hint="the configuration is changed; restart the runtime manually",

@@ -111,6 +111,8 @@ def _needs_switch(settings: RuntimeSettings, files: _Files) -> bool:
 
 
 def _target(settings: RuntimeSettings, files: _Files, what: str, table: tuple[str, ...]) -> str:
+    if settings.has_only_edited_file:
+        return settings.edited_file
     if not files.merges:
         return files.last_with(table)
     source = settings.source(what)
@@ -131,7 +133,7 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
             documents[path] = parse_toml(data, path)
     main = settings.files[0] if settings.files else MAIN
     document = documents.get(main, {})
-    merges = (
+    merges = settings.has_only_edited_file or (
         document.get("version", 2) >= 3
         if release is None
         else not behaves("containerd", release, RuntimeBehaviour.SECTIONS_REPLACED)

@@ -64,6 +64,8 @@ class RuntimeSettings:
     - ``files`` are the existing files that were read and applied, in order.
     - ``edited_file`` is the file that ``configure`` writes. It is a drop-in if the runtime supports drop-ins.
     - ``edited_file_is_read`` is true if the runtime reads ``edited_file`` with its present configuration.
+    - ``has_only_edited_file`` is true if ``configure`` may change only ``edited_file``, which has priority
+      over all other files.
     - ``follows_links`` is true if the runtime follows a symlink to a spec directory.
     - ``has_dirs_key`` is true if this release has a key for the spec directories.
     - ``set_by`` has pairs for the values that are not defaults. The first part is ``spec_dirs``, ``cdi`` or
@@ -82,6 +84,7 @@ class RuntimeSettings:
     edited_file: str = ""
     findings: tuple[Finding, ...] = ()
     edited_file_is_read: bool = True
+    has_only_edited_file: bool = False
     follows_links: bool = False
     has_dirs_key: bool = False
     set_by: tuple[tuple[str, str], ...] = ()

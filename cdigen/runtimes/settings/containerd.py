@@ -77,10 +77,13 @@ def newest_version(release: Release) -> int | None:
     return 4 if is_examined("containerd", release) else None
 
 
-def read(host: Root, release: Release, started: Command | None = None) -> RuntimeSettings:
+def read(
+    host: Root, release: Release, started: Command | None = None, edited_file: str = ""
+) -> RuntimeSettings:
     """Return the settings of the containerd with the command line STARTED.
 
-    The default of STARTED is the command line in containerd's unit.
+    The default of STARTED is the command line in containerd's unit. EDITED_FILE is the file for changes, by
+    default a drop-in if RELEASE merges tables, else the main file.
     """
     sources = ConfigFiles(host, "containerd does not start")
     line = started or command(host, UNIT)
@@ -105,7 +108,7 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
         sources.report("cri-disabled", disabling[0], text, severity="info")
         cdi = False
     _warn_of_unread(sources, files, release, version)
-    wanted = DROP_IN if _has_new_names(release) else main
+    wanted = edited_file or (DROP_IN if _has_new_names(release) else main)
     return RuntimeSettings(
         runtime="containerd",
         spec_dirs=dirs,
