@@ -12,6 +12,7 @@ from cdigen.doctor.checks import (
     plugin,
     runtimes,
     security,
+    selinux,
     specs,
 )
 from cdigen.doctor.kubernetes import devices, gpu_memory, kubelet, labels, runtime
@@ -43,6 +44,7 @@ CHECKS: tuple[Check, ...] = (
     *loading.CHECKS,
     *specs.CHECKS,
     *security.CHECKS,
+    *selinux.CHECKS,
     *runtimes.CHECKS,
 )
 # The commands of cdigen that write files fail if one of these checks fails.

@@ -1,10 +1,8 @@
-"""The doctor's checks of the start-up hook, of SELinux and of a user's permissions."""
+"""The doctor's checks of the start-up hook and of a user's permissions."""
 
-import os
 from typing import Any
 
 import pytest
-from support.abilities import cannot_run
 from support.doctor.broken_host import ALICE, DEVICE, NAME, BrokenHost
 
 HOOK = "usr/libexec/cdigen/cdigen-hook"
@@ -50,35 +48,6 @@ def test_the_remedy_writes_a_hook_with_an_environment(hooked: BrokenHost) -> Non
     row = hooked.result("hook-environment")
     assert not row["ok"]
     hooked.fixed(row)
-
-
-def test_the_remedy_permits_devices_in_selinux(host: BrokenHost) -> None:
-    assert "disabled" in host.result("selinux-boolean")["detail"]
-    host.put("sys/fs/selinux/enforce", "1")
-    host.put("sys/fs/selinux/booleans/container_use_devices", "0 0")
-    row = host.diagnosis()
-    assert (row["check"], host.remedy_on_host(row)) == (
-        "selinux-boolean",
-        "setsebool -P container_use_devices 1",
-    )
-    host.put("sys/fs/selinux/booleans/container_use_devices", "1 1")
-    host.doctor(wrong=False)
-
-
-def test_the_remedy_restores_labels_that_containers_may_not_read(host: BrokenHost) -> None:
-    host.put("sys/fs/selinux/enforce", "1")
-    host.put("sys/fs/selinux/booleans/container_use_devices", "1 1")
-    mount = host.document()["containerEdits"]["mounts"][0]["hostPath"]
-    try:
-        os.setxattr(
-            host.path(mount.lstrip("/")).resolve(), "security.selinux", b"u:object_r:user_home_t:s0\0"
-        )
-    except OSError as error:
-        cannot_run(f"labels cannot be set here: {error.strerror}")
-    row = host.diagnosis()
-    assert row["check"] == "selinux-labels"
-    assert "user_home_t" in row["detail"]
-    assert host.remedy_on_host(row).startswith("restorecon -R /")
 
 
 def test_the_remedy_assigns_an_unused_range_to_a_user_without_ids(host: BrokenHost) -> None:

@@ -107,6 +107,8 @@ def read(
         text = " disables the CRI plugin: only ctr and Docker can use this containerd, Kubernetes cannot"
         sources.report("cri-disabled", disabling[0], text, severity="info")
         cdi = False
+    is_labelled = False  # the default of containerd
+    has_labels = _checked(sources.boolean, cri, "enable_selinux", is_labelled)
     _warn_of_unread(sources, files, release, version)
     wanted = edited_file or (DROP_IN if _has_new_names(release) else main)
     return RuntimeSettings(
@@ -120,6 +122,7 @@ def read(
         edited_file_is_read=wanted == main or _is_imported(files, wanted),
         has_dirs_key=has_cdi,
         set_by=_set_by(cri, nri),
+        has_labels=has_labels,
         oci_runtimes=oci_runtimes(_oci_runtimes(files), ("options", "BinaryName")),
     )
 

@@ -41,6 +41,7 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
     is_on = has_nri and not behaves("cri-o", release, RuntimeBehaviour.NRI_OFF)
     set_by: dict[str, str] = {}
     registered: list[tuple[str, object, object]] = []
+    has_labels = True  # the default follows the host: crio.conf(5)
     for path in (main, *_below(sources, folder)):
         document = sources.document(path, is_needed=path != main or bool(named)) or {}
         runtime = sources.table(path, document, "crio", "runtime")
@@ -48,6 +49,8 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
             listed = sources.strings(path, "cdi_spec_dirs", runtime["cdi_spec_dirs"])
             if listed is not None:
                 dirs, set_by["spec_dirs"] = listed, path
+        if "selinux" in runtime:
+            has_labels = sources.boolean(path, "selinux", runtime["selinux"]) is not False
         registered.append((path, runtime.get("runtimes"), runtime.get("default_runtime")))
         nri = sources.table(path, document, "crio", "nri")
         if "enable_nri" in nri:
@@ -70,6 +73,7 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
         has_dirs_key=has_cdi,
         set_by=tuple(sorted(set_by.items())),
         oci_runtimes=oci_runtimes(registered, ("runtime_path",)),
+        has_labels=has_labels if (labels := line.flag("--selinux")) is None else labels,
     )
 
 
