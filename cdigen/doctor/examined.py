@@ -130,7 +130,11 @@ def _starter(request: DoctorRequest, name: str) -> User | None:
         return user
     if name != "docker" or user is None:
         return None
-    signs = (f"{user.config_home}/systemd/user/docker.service", f"{user.runtime_dir}/docker.sock")
+    # Without a unit, a rootless dockerd has at least one of the other paths (moby, dockerd-rootless.sh).
+    signs = (
+        f"{user.config_home}/systemd/user/docker.service", f"{user.runtime_dir}/docker.sock",
+        f"{user.config_home}/docker/daemon.json", f"{user.home}/.local/share/docker",
+    )  # fmt: skip
     return user if any(request.host.exists(sign) for sign in signs) else None
 
 

@@ -14,7 +14,7 @@ from cdigen.host.containers import may_create_nodes
 from cdigen.host.kernelmodules import module_exclusion, module_state
 from cdigen.host.procfs import kernel_release
 from cdigen.model.errors import HostError
-from cdigen.runtimes.users import rows
+from cdigen.runtimes.users import Reader, groups_with_access, may_use, rows
 from cdigen.vendors import registry
 from cdigen.vendors.kernel.nodes import RUN_AS_ROOT, node_remedy
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
+    from cdigen.runtimes.users import User
     from cdigen.vendors.base import BootModule
 
     # A missing or wrong node, and whether the vendor's devices need the node.
@@ -36,11 +37,14 @@ MISSING, WRONG, ACCESS, LINKS = "node-missing", "node-wrong", "node-access", "no
 MODULES = "node-modules"
 # The next step if mknod cannot work on this host.
 GUEST_STEP = "mknod is not permitted in this container: the host must pass the node to it"
+GROUPS = "node-groups"
 # Kinds of HostError. A node may be the cause of _NODE_KINDS, and a node is always the cause of _LOST_KINDS.
 _NODE_KINDS = frozenset(("no-nodes", "no-usable-device", "no-mig-instances"))
 _LOST_KINDS = frozenset(("no-nodes", "no-mig-instances"))
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
-_OPEN = 6  # read and write
+_SETFACL = "/usr/bin/setfacl"
+# No user has this ID (kernel: uid_valid).
+_NO_USER = (1 << 32) - 1
 
 
 def _faulty_nodes(context: Context) -> tuple[list[_FaultyNode], list[_FaultyNode], list[Finding]]:
@@ -217,38 +221,81 @@ def _paths(nodes: list[HostNode]) -> str:
 
 
 def _access(context: Context) -> Iterator[CheckResult]:
+    """Report the nodes that the user may not open, and the nodes that only the user's groups open."""
     user = context.user
     if user is None or not context.nodes:
         return
-    closed = [node for node in context.nodes if not _may_open(node, user.uid, user.gids)]
-    needed = [node for node in closed if not node.capabilities or "compute" in node.capabilities]
-    if not closed:
-        yield TOPIC.passed(ACCESS, f"{user.name} may open all {len(context.nodes)} nodes")
-        by_group = sorted({str(node.gid) for node in context.nodes if not node.mode & 0o6 and node.gid})
-        if by_group:
-            text = (
-                f"some nodes need membership of the groups {', '.join(by_group)}: rootless containers keep "
-                "groups with crun and 'podman run --group-add keep-groups'"
-            )
-            yield TOPIC.passed("node-groups", text)
+    closed = [node for node in context.nodes if not may_use(context.host, node.host_path, user.reader())]
+    if closed:
+        yield _closed(context, user, closed)
         return
-    groups = {node.gid for node in closed if node.gid and (node.mode >> 3) & _OPEN == _OPEN}
-    helped = [node for node in closed if node.gid in groups and (node.mode >> 3) & _OPEN == _OPEN]
-    if len(helped) == len(closed):
-        names = ",".join(_group_name(context, gid) for gid in sorted(groups))
-        text = (
-            f"{user.name} may not open {_paths(closed)}, but members of the groups {names} may (log in again "
-            "after joining; rootless containers keep groups with crun and 'podman run --group-add "
-            "keep-groups')"
+    text = f"{user.name} may open all {len(context.nodes)} nodes"
+    stranger = Reader(uid=_NO_USER, gids=user.gids)
+    by_list = [
+        node
+        for node in context.nodes
+        if node.uid != user.uid and not may_use(context.host, node.host_path, stranger)
+    ]
+    if by_list:
+        text += (
+            f"; {_paths(by_list)}: by an entry for this user in the access list (see getfacl), which "
+            "systemd-logind removes at the end of a local session"
         )
-        join = ("usermod", "--append", "--groups", names, user.name)
-        remedy = Remedy(argv=join, why="join the groups that may open the nodes")
-        yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
+    yield TOPIC.passed(ACCESS, text)
+    yield from _groups(context, user)
+
+
+def _groups(context: Context, user: User) -> Iterator[CheckResult]:
+    """Report the nodes that the user opens only as a member of additional groups."""
+    alone = Reader(uid=user.uid, gids=(user.gid,))
+    nodes = [node for node in context.nodes if not may_use(context.host, node.host_path, alone)]
+    if not nodes:
         return
-    text = f"{user.name} may not open {_paths(closed)}; permanent fix: {_permanent_fix(context, closed)}"
+    names = ", ".join(_group_names(context, nodes))
+    text = f"{_paths(nodes)}: only the groups {names} may open the nodes"
+    if _has_rootless_docker(context):
+        text += ": rootless Docker's containers lose these groups; permanent fix: a udev rule that sets OWNER"
+        yield TOPIC.warning(GROUPS, text, _add_entry(context, user, nodes))
+    else:
+        text += ": rootless containers keep groups with crun and 'podman run --group-add keep-groups'"
+        yield TOPIC.passed(GROUPS, text)
+
+
+def _closed(context: Context, user: User, closed: list[HostNode]) -> CheckResult:
+    """Return the failure for the nodes in CLOSED, which the user may not open."""
+    is_error = any(not node.capabilities or "compute" in node.capabilities for node in closed)
+    only_docker = _has_rootless_docker(context) and "podman" not in context.installed
+    text = f"{user.name} may not open {_paths(closed)}"
+    names = _group_names(context, closed)
+    if all(names) and not only_docker:
+        groups = ",".join(names)
+        text += (
+            f", but members of the groups {groups} may (log in again after joining; rootless containers keep "
+            "groups with crun and 'podman run --group-add keep-groups')"
+        )
+        join = ("usermod", "--append", "--groups", groups, user.name)
+        remedy = Remedy(argv=join, why="join the groups that may open the nodes")
+        return TOPIC.failed(ACCESS, text, (remedy,), is_error=is_error)
+    text += f"; permanent fix: {_permanent_fix(context, closed)}"
+    if only_docker and (entries := _add_entry(context, user, closed)):
+        return TOPIC.failed(ACCESS, text, entries, is_error=is_error)
     command = ("chmod", "0666", *(context.outer(node.host_path) for node in closed))
     remedy = file_command("let every user open the nodes", *command)
-    yield TOPIC.failed(ACCESS, text, (remedy,), is_error=bool(needed))
+    return TOPIC.failed(ACCESS, text, (remedy,), is_error=is_error)
+
+
+def _has_rootless_docker(context: Context) -> bool:
+    """Return whether a rootless dockerd of the user is examined; its containers keep no additional groups."""
+    return any(one.name == "docker" and one.settings.rootless for one in context.runtimes)
+
+
+def _add_entry(context: Context, user: User, nodes: list[HostNode]) -> tuple[Remedy, ...]:
+    """Return the command that lets the user open NODES by an access list; empty without setfacl."""
+    if not context.host.exists(_SETFACL):
+        return ()
+    paths = (context.outer(node.host_path) for node in nodes)
+    command = ("setfacl", "--modify", f"user:{user.uid}:rw", *paths)
+    return (file_command(f"let {user.name} open the nodes until they are created again", *command),)
 
 
 def _permanent_fix(context: Context, closed: list[HostNode]) -> str:
@@ -262,16 +309,11 @@ def _permanent_fix(context: Context, closed: list[HostNode]) -> str:
     return "assign them to the group render with a udev rule"
 
 
-def _may_open(node: HostNode, uid: int, gids: tuple[int, ...]) -> bool:
-    if uid == 0:
-        return True
-    shift = 6 if node.uid == uid else 3 if node.gid in gids else 0
-    return (node.mode >> shift) & _OPEN == _OPEN
-
-
-def _group_name(context: Context, gid: int) -> str:
-    groups = rows(context.host, "/etc/group", 3)
-    return next((name for name, _, number, *_ in groups if number == str(gid)), str(gid))
+def _group_names(context: Context, nodes: Iterable[HostNode]) -> list[str]:
+    """Return for each group that may open one of NODES its name; "" for nodes that no group may open."""
+    groups = {next(filter(None, groups_with_access(context.host, node.host_path)), 0) for node in nodes}
+    names = {number: name for name, _, number, *_ in rows(context.host, "/etc/group", 3)}
+    return [names.get(str(gid), str(gid)) if gid else "" for gid in sorted(groups)]
 
 
 def _links(context: Context) -> Iterator[CheckResult]:
