@@ -1,5 +1,6 @@
 """The doctor's checks of the start-up hook and of a user's permissions."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -70,6 +71,26 @@ def test_disabled_user_namespaces_are_reported(host: BrokenHost) -> None:
     host.put("proc/sys/user/max_user_namespaces", "15000\n")
     host.put("proc/sys/kernel/unprivileged_userns_clone", "0\n")
     assert not host.result("user-namespaces", "--user", "alice")["ok"]
+
+
+USER_CHECKS = ("user-namespaces", "user-id-ranges", "user-id-helpers")
+
+
+@pytest.mark.parametrize("runtimes", [(), ("docker",), ("docker", "containerd", "crio")])
+def test_without_rootless_containers_the_user_needs_no_ids(
+    tmp_path: Path,
+    real_nodes: None,  # noqa: ARG001 - nodes must be real
+    runtimes: tuple[str, ...],
+) -> None:
+    host = BrokenHost(tmp_path / "host").make(*runtimes)
+    host.put("etc/passwd", ALICE)
+    host.put("proc/sys/user/max_user_namespaces", "0\n")
+    rows = {row["check"]: row["ok"] for row in host.results("--user", "alice")}
+    assert [rows[name] for name in USER_CHECKS] == [True, True, True]
+    if runtimes:
+        host.put("home/alice/.config/docker/daemon.json", "{}")
+        rows = {row["check"]: row["ok"] for row in host.results("--user", "alice")}
+        assert [rows[name] for name in USER_CHECKS] == [False, False, False]
 
 
 def test_the_remedy_installs_missing_helpers_for_ids(host: BrokenHost) -> None:

@@ -27,6 +27,7 @@ USER = Topic(name="user")
 HOOK, TRUST, ENVIRONMENT = "hook-present", "hook-trust", "hook-environment"
 INTERPRETER = "hook-interpreter"
 NAMESPACES, RANGES, HELPERS = "user-namespaces", "user-id-ranges", "user-id-helpers"
+_NOT_NEEDED = "no podman or rootless Docker of this user: not needed"
 _NEEDED_IDS = 65536
 _FIRST_ID = 100000
 
@@ -148,9 +149,17 @@ def _secure(context: Context, path: str) -> tuple[Remedy, ...]:
     return give_to_root(context.outer(culprit)) if may_change_program(context, culprit) else ()
 
 
+def _has_rootless(context: Context) -> bool:
+    """Return whether a runtime with rootless containers of the user is examined."""
+    return any(runtime.settings.rootless for runtime in context.runtimes)
+
+
 def _user_ranges(context: Context) -> Iterator[CheckResult]:
     """Report whether the user has subordinate IDs (subuid(5)) for rootless containers."""
     if context.user is None:
+        return
+    if not _has_rootless(context):
+        yield USER.passed(RANGES, _NOT_NEEDED)
         return
     name, uid = context.user.name, context.user.uid
     files: list[str] = []
@@ -176,6 +185,9 @@ def _user_helpers(context: Context) -> Iterator[CheckResult]:
     """Report whether newuidmap and newgidmap are installed; both programs map the IDs of a user."""
     if context.user is None:
         return
+    if not _has_rootless(context):
+        yield USER.passed(HELPERS, _NOT_NEEDED)
+        return
     helpers = [one for one in ("newuidmap", "newgidmap") if not context.host.exists(f"/usr/bin/{one}")]
     if not helpers:
         yield USER.passed(HELPERS, "newuidmap and newgidmap are installed")
@@ -196,6 +208,9 @@ def _ranges(context: Context, file: str) -> list[tuple[str, int, int]]:
 def _user_namespaces(context: Context) -> Iterator[CheckResult]:
     """Report whether the kernel permits users to create user namespaces."""
     if context.user is None:
+        return
+    if not _has_rootless(context):
+        yield USER.passed(NAMESPACES, _NOT_NEEDED)
         return
     most = context.text("/proc/sys/user/max_user_namespaces").strip()
     debian = context.text("/proc/sys/kernel/unprivileged_userns_clone").strip()
