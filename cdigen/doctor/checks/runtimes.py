@@ -171,7 +171,7 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
     )
     unread = [folder for folder in folders if _identity(context, folder) not in read_paths]
     lost = lost_names(context, runtime)
-    if not unread or (required and not lost):
+    if not unread or (context.required and not lost):
         yield topic.passed(name, f"reads {listed(map(shown, read), most=8) or 'no directory'}")
         return
     source = runtime.settings.source("spec_dirs")
