@@ -125,6 +125,7 @@ class RuntimeBehaviour(Enum):
     FIXED_SPEC_DIRS = "fixed-dirs"
     NO_RUN_CDI = "no-run-cdi"
     ROOTLESS_DIRS = "rootless-dirs"
+    ROOTLESS_NO_DIRS = "rootless-no-dirs"
     NO_MINIMUM_VERSION = "no-minimum-version"
     NO_ADDITIONAL_GIDS = "no-additional-gids"
     FORGETS_GIDS = "forgets-gids"
@@ -249,6 +250,13 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("docker", B.ROOTLESS_DIRS, (25, 0, 0), (29, 2, 0), "moby 51624, moby 47676, moby 48541",
          "a rootless dockerd ignores the user's own spec directories and linked spec directories",
          "install Docker 29.2 or newer, or write the specs to /etc/cdi"),
+    # Source: contrib/dockerd-rootless.sh at each tag. No release of 26.0 and 26.1 has the backport 49028.
+    _row("docker", B.ROOTLESS_NO_DIRS, (25, 0, 0), (25, 0, 8), "moby 47676, moby 49029",
+         "a rootless dockerd does not see /etc/cdi and /var/run/cdi",
+         "install Docker 27.4 or newer"),
+    _row("docker", B.ROOTLESS_NO_DIRS, (26, 0, 0), (27, 4, 0), "moby 47676, moby 48541",
+         "a rootless dockerd does not see /etc/cdi and /var/run/cdi",
+         "install Docker 27.4 or newer"),
     _row("docker", B.NRI_WITHOUT_CDI, (29, 2, 0), None, "moby 51511",
          "a container is not created if an NRI plugin adds CDI devices, device nodes or hooks",
          "docker run --device nvidia.com/gpu=all"),

@@ -3,7 +3,7 @@
 _shtab_cdigen_subparsers=(config configure create-nodes diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw)
 
 _shtab_cdigen_config_option_strings=(-h --help --config --root --json -v --verbose -q --quiet)
-_shtab_cdigen_configure_option_strings=(-h --help --dry-run --undo --nri --nri-required --restart --spec-dir --config --root --json -v --verbose -q --quiet)
+_shtab_cdigen_configure_option_strings=(-h --help --dry-run --undo --nri --nri-required --rootless --restart --spec-dir --config --root --json -v --verbose -q --quiet)
 _shtab_cdigen_create_nodes_option_strings=(-h --help --config --root --json -v --verbose -q --quiet)
 _shtab_cdigen_diff_option_strings=(-h --help --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_docker_args_option_strings=(-h --help --form --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --inventory --strict --json -v --verbose -q --quiet)
@@ -214,6 +214,7 @@ _shtab_cdigen_configure___dry_run_nargs=0
 _shtab_cdigen_configure___undo_nargs=0
 _shtab_cdigen_configure___nri_nargs=0
 _shtab_cdigen_configure___nri_required_nargs=0
+_shtab_cdigen_configure___rootless_nargs=0
 _shtab_cdigen_configure___restart_nargs=0
 _shtab_cdigen_configure___json_nargs=0
 _shtab_cdigen_configure__v_nargs=0

@@ -76,6 +76,7 @@ complete -c cdigen -n '_shtab_cdigen_using configure' -l dry-run -d 'print the c
 complete -c cdigen -n '_shtab_cdigen_using configure' -l undo -d 'restore the files as they were before this command changed them'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l nri -d 'also enable NRI (containerd, crio)'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l nri-required -d 'like --nri, and no container starts without the plugin (containerd 2.2, CRI-O 1.34)'
+complete -c cdigen -n '_shtab_cdigen_using configure' -l rootless -d 'configure the rootless Docker of the user who runs this command (docker)'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l restart -d 'restart the runtime after a change'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l spec-dir -xka "(__fish_complete_directories)" -d 'a spec directory for the runtime, a path on the host; repeatable, the last has priority (default: the spec directories of cdigen'"'"'s configuration)'
 complete -c cdigen -n '_shtab_cdigen_using configure' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'

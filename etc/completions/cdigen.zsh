@@ -57,6 +57,7 @@ _shtab_cdigen_configure_options=(
   "--undo[restore the files as they were before this command changed them]"
   "--nri[also enable NRI (containerd, crio)]"
   "--nri-required[like --nri, and no container starts without the plugin (containerd 2.2, CRI-O 1.34)]"
+  "--rootless[configure the rootless Docker of the user who runs this command (docker)]"
   "--restart[restart the runtime after a change]"
   "*--spec-dir=[a spec directory for the runtime, a path on the host\; repeatable, the last has priority (default\: the spec directories of cdigen\'s configuration)]:DIR:_files -/"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"

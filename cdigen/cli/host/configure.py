@@ -19,6 +19,7 @@ from cdigen.runtimes.edits.plan import DesiredConfig, EditPlan, refuse_broken
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.settings import read
 from cdigen.runtimes.settings.config_files import UNREADABLE
+from cdigen.runtimes.users import find_user
 from cdigen.store import configfiles
 from cdigen.value import replace
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.kubernetes_node.bundled import BundledContainerd
     from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
+    from cdigen.runtimes.users import User
 
 EXAMPLES = """\
   cdigen configure docker --dry-run        print the changes of Docker's configuration
@@ -39,6 +41,7 @@ EXAMPLES = """\
   cdigen configure crio --nri-required     also require cdigen's plugin for every container
   cdigen configure podman --spec-dir /srv/cdi --spec-dir /var/run/cdi
                                            the spec directories for podman; the last has priority
+  cdigen configure docker --rootless       change the rootless Docker of the present user
   cdigen configure docker --undo           restore the original configuration
 """
 
@@ -48,7 +51,7 @@ def add_options(parser: ArgumentParser) -> None:
     names = tuple(RUNTIME_NAMES)
     parser.add_argument("runtime", metavar="RUNTIME", choices=names, help=", ".join(names))
     add(parser, "--dry-run", help="print the changes as a diff, and change nothing")
-    add(parser, "--undo", "--nri", "--nri-required", "--restart")
+    add(parser, "--undo", "--nri", "--nri-required", "--rootless", "--restart")
     text = (
         "a spec directory for the runtime, a path on the host; repeatable, the last has priority "
         "(default: the spec directories of cdigen's configuration)"
@@ -61,7 +64,12 @@ def run(arguments: Namespace) -> int:
     """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
     _refuse_contradictions(arguments, host)
-    state_dir = options.outer_directory(host, settings.state_dir)
+    user = _rootless_user(arguments, host)
+    state_dir = (
+        options.users_state_dir(settings.state_dir, os.environ)
+        if user
+        else options.outer_directory(host, settings.state_dir)
+    )
     name = arguments.runtime
     contained = None
     if name == "containerd":
@@ -75,19 +83,34 @@ def run(arguments: Namespace) -> int:
         if not arguments.dry_run:
             _restore(name, work, host, state_dir)
     else:
-        work = _plan(name, host, _desired(arguments, settings), binary, contained)
+        work = _plan(name, host, _desired(arguments, settings), binary, contained or user)
         if work.changes and not arguments.dry_run:
             check = dockerd_check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
     unit = contained.unit if contained is not None else ""
     restarted = restart(name, host, unit) if work.changes and arguments.restart else ""
-    command = " ".join(command_for(name, host, unit)) if binary is not None else ""
+    next_command = command_for(name, host, unit, is_rootless=user is not None)
+    command = " ".join(next_command) if binary is not None else ""
     if arguments.json:
         report.print_json(_document(arguments, work, restarted=restarted, command=command))
     else:
         step = f"restart {name}" if binary is not None and name in SERVICES else ""
         _print(arguments, work, state_dir=state_dir, restarted=restarted, command=command or step)
     return 0
+
+
+def _rootless_user(arguments: Namespace, host: Root) -> User | None:
+    """Return the user whose rootless Docker --rootless configures; None without --rootless."""
+    if not arguments.rootless:
+        return None
+    user = find_user(host, str(os.geteuid()), os.environ) if os.geteuid() else None
+    if user is None:
+        # Root changes no file in a folder of a user, because the user can replace the folder by a link.
+        raise ConfigError(
+            "--rootless configures the Docker of an ordinary user, but root runs this command",
+            hint="run it as that user: 'runuser -u USER -- cdigen configure docker --rootless'",
+        )
+    return user
 
 
 def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
@@ -102,6 +125,16 @@ def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
         raise ConfigError(
             "--restart is for this machine, but --root names another host",
             hint="restart the runtime on that host",
+        )
+    if arguments.rootless and arguments.runtime != "docker":
+        raise ConfigError(
+            f"--rootless is for docker, not for {arguments.runtime}",
+            hint="omit --rootless: a user's podman reads the configuration of the host",
+        )
+    if arguments.rootless and arguments.restart:
+        raise ConfigError(
+            "--restart restarts services of the host, but --rootless is for a service of a user",
+            hint="omit --restart, then run 'systemctl --user restart docker'",
         )
     for folder in arguments.spec_dir or ():
         options.absolute("--spec-dir", folder)
@@ -127,14 +160,17 @@ def _plan(
     host: Root,
     desired: DesiredConfig,
     binary: InstalledRuntime | None,
-    contained: BundledContainerd | None,
+    owner: BundledContainerd | User | None,
 ) -> EditPlan:
-    """Return the changes that turn the runtime's configuration into DESIRED."""
+    """Return the changes that turn the runtime's configuration into DESIRED.
+
+    OWNER is the Kubernetes distribution that starts the runtime, or the user of a rootless runtime.
+    """
     release = binary.release if binary is not None else None
-    if contained is not None:
-        settings = bundled.read(host, contained, release)
+    if isinstance(owner, bundled.BundledContainerd):
+        settings = bundled.read(host, owner, release)
     else:
-        settings = read(RUNTIME_NAMES[name], host, release)
+        settings = read(RUNTIME_NAMES[name], host, release, owner)
 
     def content(path: str) -> bytes | None:
         return configfiles.current(host, path)

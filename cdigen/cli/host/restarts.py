@@ -42,12 +42,15 @@ _RELOAD = ("daemon-reload",)
 _OWN_S = 90.0
 
 
-def command_for(runtime: str, host: Root, unit: str = "") -> tuple[str, ...]:
+def command_for(runtime: str, host: Root, unit: str = "", *, is_rootless: bool = False) -> tuple[str, ...]:
     """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service.
 
-    UNIT is the unit of RUNTIME, if it is not the usual unit.
+    UNIT is the unit of RUNTIME, if it is not the usual unit. If IS_ROOTLESS is true, the command is for the
+    user who runs the rootless RUNTIME.
     """
     services = (unit.removesuffix(".service"),) if unit else SERVICES.get(runtime, ())
+    if is_rootless:
+        return ("systemctl", "--user", "restart", services[0])
     if host.exists(_SYSTEMD):
         units = (name for name in services if has_unit(host, f"{name}.service"))
         return next((("systemctl", "restart", name) for name in units), ())

@@ -107,6 +107,7 @@ OPTIONS = {
     "--nri": _flag("also enable NRI (containerd, crio)"),
     "--nri-required": _flag(
         "like --nri, and no container starts without the plugin (containerd 2.2, CRI-O 1.34)"),
+    "--rootless": _flag("configure the rootless Docker of the user who runs this command (docker)"),
     "--restart": _flag("restart the runtime after a change"),
     # cdigen docker-args
     "--form": _choice(("cdi", "classic"),

@@ -124,6 +124,11 @@ def _own_state_dir(configured: str, spec_dir: str, environment: Mapping[str, str
     """
     if os.geteuid() == 0 or _may_write(configured) or not _may_write(os.path.abspath(spec_dir)):
         return configured
+    return users_state_dir(configured, environment)
+
+
+def users_state_dir(configured: str, environment: Mapping[str, str]) -> str:
+    """Return the state directory of the present user; CONFIGURED if the user has no home."""
     state_home, home = environment.get("XDG_STATE_HOME", ""), _home(environment)
     if state_home.startswith("/"):
         return f"{state_home}/cdigen"

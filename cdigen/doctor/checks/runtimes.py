@@ -170,6 +170,7 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
         (context.configuration.spec_dirs[-1],)
     )
     unread = [folder for folder in folders if _identity(context, folder) not in read_paths]
+    unread_paths = {_identity(context, folder) for folder in unread}
     lost = lost_names(context, runtime)
     if not unread or (context.required and not lost):
         yield topic.passed(name, f"reads {listed(map(shown, read), most=8) or 'no directory'}")
@@ -182,6 +183,12 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
         text += ", the directory of the specs"
     if not context.products and not required:
         yield topic.passed(name, directories)
+    elif {_identity(context, path) for path in runtime.settings.hidden_dirs} & unread_paths:
+        text += (
+            ": a rootless dockerd of this release does not see the directory; install Docker 27.4 or newer, "
+            "or write the specs to a directory outside /etc and /run"
+        )
+        yield topic.error(name, text)
     elif runtime.settings.has_dirs_key:
         yield topic.error(name, text, configure(context, runtime))
     else:
@@ -228,6 +235,9 @@ def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
     topic, name = Topic(name=runtime.name), f"{runtime.name}-running"
     if not context.is_live:
         yield topic.needs_system(name)
+        return
+    if runtime.settings.rootless:
+        yield topic.skipped(name, "the process of a rootless daemon is not examined")
         return
     began = context.daemons.get(runtime.name)
     if began is None:

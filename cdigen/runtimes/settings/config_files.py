@@ -70,6 +70,7 @@ class RuntimeSettings:
     - ``has_dirs_key`` is true if this release has a key for the spec directories.
     - ``set_by`` has pairs for the values that are not defaults. The first part is ``spec_dirs``, ``cdi`` or
       ``nri``. The second part is the file that sets the value, or the text ``the command line of FILE``.
+    - ``hidden_dirs`` are directories in the configuration that the runtime cannot see (rootless Docker).
     - ``rootless`` is true if these are the settings of an unprivileged user.
     - ``oci_runtimes`` are the OCI runtimes that are registered by name. The OCI runtimes of podman are not
       read.
@@ -88,6 +89,7 @@ class RuntimeSettings:
     follows_links: bool = False
     has_dirs_key: bool = False
     set_by: tuple[tuple[str, str], ...] = ()
+    hidden_dirs: tuple[str, ...] = ()
     rootless: bool = False
     oci_runtimes: tuple[OciRuntime, ...] = ()
     has_labels: bool = True

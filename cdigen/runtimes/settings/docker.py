@@ -10,6 +10,8 @@ the option --config-file (canonical/docker-snap 29.3.1, bin/dockerd-wrapper).
 
 from __future__ import annotations
 
+import posixpath
+
 from cdigen.host.root import shown
 from cdigen.runtimes.documents import lookup, parse_json
 from cdigen.runtimes.installed import BINARIES, is_of_snap, place
@@ -32,6 +34,8 @@ SNAP_UNIT = "snap.docker.dockerd.service"
 _DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
 # Key of the file -> option. dockerd compares the names in the file with the names of the options.
 _OPTIONS = {_DIRS: "--cdi-spec-dir", _FEATURES: "--feature", _NRI: "--nri-opts"}
+# The folders of which dockerd-rootless.sh makes copies (rootlesskit --copy-up).
+_COPIED = ("/etc/", "/run/", "/var/run/")
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -49,6 +53,7 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     values, set_by = _values(sources, file, document, line)
     dirs = values.get(_DIRS)
     listed = dirs if isinstance(dirs, tuple) else _default_dirs(release, user)
+    hidden = tuple(path for path in listed if user and is_hidden(path, release))
     # Docker has two switches that disable CDI: the feature ``cdi``, and a list of spec directories with one
     # empty text (moby daemon/command).
     has_cdi = not behaves("docker", release, RuntimeBehaviour.NO_CDI)
@@ -60,7 +65,8 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     )
     return RuntimeSettings(
         runtime="docker",
-        spec_dirs=() if listed == ("",) else listed,
+        spec_dirs=() if listed == ("",) else tuple(path for path in listed if path not in hidden),
+        hidden_dirs=hidden,
         cdi_enabled=is_on,
         nri_enabled=lookup(values, (_NRI, "enable")) is True if has_nri else None,
         files=tuple(sources.files),
@@ -87,6 +93,19 @@ def _default_dirs(release: Release, user: User | None) -> tuple[str, ...]:
     if user and _reads_user_dirs(release):
         return (*DEFAULT_DIRS, f"{user.config_home}/cdi", f"{user.runtime_dir}/cdi")
     return DEFAULT_DIRS
+
+
+def is_hidden(path: str, release: Release) -> bool:
+    """Return whether a rootless dockerd of RELEASE cannot see the spec directory PATH.
+
+    dockerd-rootless.sh replaces /etc and /run by copies that consist of links, and the CDI library follows no
+    link to a spec directory. The script of some releases mounts the two default directories.
+    """
+    clean = posixpath.normpath(path)
+    if _reads_user_dirs(release) or not clean.startswith(_COPIED):
+        return False
+    is_default = clean in {*DEFAULT_DIRS, "/run/cdi"}
+    return not is_default or behaves("docker", release, RuntimeBehaviour.ROOTLESS_NO_DIRS)
 
 
 def _check_names(sources: ConfigFiles, file: str, document: dict[str, object], release: Release) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.hosts.runtime_config import Tree
+from support.hosts.runtime_config import ALICE, Tree
 
 from cdigen.model.errors import ConfigError
+from cdigen.runtimes.edits import docker
 from cdigen.runtimes.edits.plan import DesiredConfig, merged_dirs
 from cdigen.runtimes.releases import Release
 
@@ -251,3 +252,14 @@ def test_a_second_plan_has_no_changes(tree: Tree, runtime: str, release: Release
     desired = WITH_NRI if runtime in {"containerd", "cri-o"} else DESIRED
     tree.apply(tree.plan(runtime, release, desired))
     assert tree.plan(runtime, release, desired).changes == ()
+
+
+def test_a_rootless_docker_is_not_configured_for_directories_that_it_does_not_see(tree: Tree) -> None:
+    old, new = (27, 3, 1), (27, 4, 0)
+    own = DesiredConfig(spec_dirs=("/home/alice/cdi",))
+    with pytest.raises(ConfigError, match="/etc/cdi, /var/run/cdi: a rootless dockerd of this release"):
+        docker.plan(tree.read("docker", old, ALICE), old, DESIRED, lambda _: None)
+    (change,) = docker.plan(tree.read("docker", old, ALICE), old, own, lambda _: None).changes
+    assert change.path == "/home/alice/.config/docker/daemon.json"
+    assert b'"/home/alice/cdi"' in (change.after or b"")
+    assert docker.plan(tree.read("docker", new, ALICE), new, DESIRED, lambda _: None).changes
