@@ -34,7 +34,7 @@ SNAP_UNIT = "snap.docker.dockerd.service"
 _DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
 # Key of the file -> option. dockerd compares the names in the file with the names of the options.
 _OPTIONS = {_DIRS: "--cdi-spec-dir", _FEATURES: "--feature", _NRI: "--nri-opts"}
-# The folders of which dockerd-rootless.sh makes copies (rootlesskit --copy-up).
+# The folders that dockerd-rootless.sh replaces by copies (rootlesskit --copy-up).
 _COPIED = ("/etc/", "/run/", "/var/run/")
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
