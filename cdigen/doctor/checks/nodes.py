@@ -276,7 +276,7 @@ def _closed(context: Context, user: User, closed: list[HostNode]) -> CheckResult
         join = ("usermod", "--append", "--groups", groups, user.name)
         remedy = Remedy(argv=join, why="join the groups that may open the nodes")
         return TOPIC.failed(ACCESS, text, (remedy,), is_error=is_error)
-    text += f"; permanent fix: {_permanent_fix(context, closed)}"
+    text += f"; permanent fix: {_permanent_fix(context, closed, only_docker=only_docker)}"
     if only_docker and (entries := _add_entry(context, user, closed)):
         return TOPIC.failed(ACCESS, text, entries, is_error=is_error)
     command = ("chmod", "0666", *(context.outer(node.host_path) for node in closed))
@@ -298,7 +298,7 @@ def _add_entry(context: Context, user: User, nodes: list[HostNode]) -> tuple[Rem
     return (file_command(f"let {user.name} open the nodes until they are created again", *command),)
 
 
-def _permanent_fix(context: Context, closed: list[HostNode]) -> str:
+def _permanent_fix(context: Context, closed: list[HostNode], *, only_docker: bool) -> str:
     """Return the setting that permanently lets the user open the nodes in CLOSED.
 
     The setting belongs to the vendor's module. If the kernel creates the nodes, it belongs to udev.
@@ -306,7 +306,10 @@ def _permanent_fix(context: Context, closed: list[HostNode]) -> str:
     for known in filter(None, map(registry.remedies, context.inventories)):
         if known.node_mode and any(node.host_path.startswith(known.node_prefix) for node in closed):
             return known.node_mode
-    return "assign them to the group render with a udev rule"
+    # rootless Docker's containers lose the group.
+    return (
+        "a udev rule that sets OWNER" if only_docker else "assign them to the group render with a udev rule"
+    )
 
 
 def _group_names(context: Context, nodes: Iterable[HostNode]) -> list[str]:
