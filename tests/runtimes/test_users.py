@@ -71,6 +71,7 @@ LISTS = {
 }
 
 
+@pytest.mark.usefixtures("other_users")
 @pytest.mark.parametrize("text", LISTS)
 def test_an_access_list_decides_as_the_kernel_does(tmp_path: Path, text: str) -> None:
     file = tmp_path / "node"
