@@ -9,6 +9,7 @@ from cdigen.host import sysfs
 from cdigen.host.kernelmodules import module_exclusion
 from cdigen.host.procfs import read_text
 from cdigen.model.findings import Finding
+from cdigen.vendors.amd.gpus import PCI_VENDOR
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import firmware_names, is_loaded
 from cdigen.vendors.kernel.nodes import all_nodes, is_root_only
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Severity
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.vendors.context import DiscoveryContext
-
-PCI_VENDOR = 0x1002
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:

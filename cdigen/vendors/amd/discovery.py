@@ -12,6 +12,7 @@ from cdigen.vendors.amd.gpus import DRIVER, AmdGpuReader
 from cdigen.vendors.amd.listing import MODULE
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.modules import read_driver
+from cdigen.vendors.kernel.pci.names import pci_name
 from cdigen.vendors.kernel.pci.place import placed
 
 TYPE_CHECKING = False
@@ -28,6 +29,8 @@ _OF_GPUS = {
     *("partition-without-kfd", "partition-without-gpu", "partition-contradiction"),
 }
 _OF_NODES = {"gpu-node-missing", "control-node-missing", "accel-node-missing", "accel-without-node"}
+# The PCI vendor of AMD's processors.
+_PCI_VENDOR = 0x1022
 # PCI device number -> model (drivers/accel/amdxdna/amdxdna_pci_drv.c, pci_ids).
 _MODELS = {"0x1502": "Ryzen AI NPU (Phoenix, Hawk Point)", "0x17f0": "Ryzen AI NPU (Strix, Krackan)"}
 # The SR-IOV physical functions of NPUs: the value of ``device_type`` (AMDXDNA_DEV_TYPE_PF in amd/xdna-driver,
@@ -159,13 +162,18 @@ def _report_physical(scan: drm.NodeScan, address: str, folder: str) -> None:
     scan.collector.add("info", _PHYSICAL, address, text, hint)
 
 
+def _listed_name(host: Root, device_id: str) -> str:
+    name = pci_name(host, _PCI_VENDOR, device_id)
+    return f"AMD {name}" if name else ""
+
+
 def _read_npu(scan: drm.NodeScan, index: int, address: str, folder: str) -> Accelerator:
     """Return the NPU at FOLDER in /sys. ADDRESS is empty for an NPU on the auxiliary bus."""
     device_id = read_line(scan.host, f"{folder}/device") if address else ""
     device = Accelerator(
         index=index,
         address=address,
-        model=_MODELS.get(device_id, f"AMD NPU {device_id}".rstrip()),
+        model=_MODELS.get(device_id) or _listed_name(scan.host, device_id) or f"AMD NPU {device_id}".rstrip(),
         device_class="npu",
         device_id=device_id,
     )

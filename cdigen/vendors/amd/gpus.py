@@ -22,6 +22,7 @@ from cdigen.vendors.amd.listing import (
     report_contradictions,
 )
 from cdigen.vendors.kernel.drm import devices as drm
+from cdigen.vendors.kernel.pci.names import amdgpu_name, pci_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.amd.kfd import Topology
     from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice, PartitionModes
 
+PCI_VENDOR = 0x1002
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)
 # The render node of a GPU without compute is for graphics and video only.
@@ -93,8 +95,7 @@ class AmdGpuReader:
         own = _own_folder(entries)
         # If ENTRIES has only partitions, ``own`` is empty, and ``{own}/device`` would be /device of the host.
         device_id = read_line(self._host, f"{own}/device") if own else ""
-        product = read_line(self._host, f"{own}/product_name") if own else ""
-        product = product or f"AMD GPU {device_id}".rstrip()
+        product = self._product(own, device_id) or f"AMD GPU {device_id}".rstrip()
         uuids = {uuid for entry in entries if (uuid := self._uuid(entry, address))}
         uuid = uuids.pop() if len(uuids) == 1 else None
         whole = Accelerator(
@@ -125,6 +126,20 @@ class AmdGpuReader:
             partitioned=True,
             partitions=partitions,
         )
+
+    def _product(self, own: str, device_id: str) -> str:
+        """Return the product name of the GPU with the folder OWN, or "" if it is not known.
+
+        Only GPUs for servers have the file ``product_name`` (amdgpu_fru_eeprom.c).
+        """
+        if not own:
+            return ""
+        revision = read_line(self._host, f"{own}/revision")
+        name = read_line(self._host, f"{own}/product_name") or amdgpu_name(self._host, device_id, revision)
+        if name:
+            return name
+        listed = pci_name(self._host, PCI_VENDOR, device_id)
+        return f"AMD {listed}" if listed else ""
 
     def _partitions(
         self, entries: list[NumberedDevice], modes: PartitionModes, address: str, *, has_own: bool

@@ -18,7 +18,9 @@ from cdigen.host.procfs import number_behind, read_text
 from cdigen.host.root import reason, shown
 from cdigen.host.sysfs import PCI_DEVICES, PCI_DRIVERS, pci_address, pci_key
 from cdigen.value import frozen
+from cdigen.vendors.intel.models import MODELS
 from cdigen.vendors.intel.presence import CLASS_LISTS, CLASSES, DRIVERS, GPU, INTEL, WORDS, number
+from cdigen.vendors.kernel.pci.names import pci_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ class PciFunction:
 
     ``folder`` is the folder in /sys. ``entries`` are the names in this folder. ``address`` is empty if /sys
     has no address. ``driver`` is empty if the function has no driver. ``device_id`` (``0x56c0``) is empty if
-    it cannot be read.
+    it cannot be read. ``listed_name`` is the name in the host's pci.ids of a device that is not in MODELS, or
+    empty.
     """
 
     address: str
@@ -45,6 +48,7 @@ class PciFunction:
     device_class: str
     device_id: str
     entries: frozenset[str]
+    listed_name: str = ""
 
     @property
     def word(self) -> str:
@@ -161,14 +165,16 @@ class _Reader:
             return
         if address:
             self._addresses[address] = f"{WORDS[device_class]} of {driver or 'no driver'}"
+        device_id = self._device_id(folder, address)
         self.found.append(
             PciFunction(
                 address=address,
                 folder=folder,
                 driver=driver,
                 device_class=device_class,
-                device_id=self._device_id(folder, address),
+                device_id=device_id,
                 entries=frozenset(self._host.names(folder)),
+                listed_name="" if device_id in MODELS else pci_name(self._host, INTEL, device_id),
             )
         )
 
