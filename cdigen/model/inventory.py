@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.health import Cause, Health
 
-    FileKind = Literal["library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"]
+    FileKind = Literal[
+        "library", "library32", "binary", "firmware", "config", "config32", "module", "socket", "pipe"
+    ]
     Weight = Literal["required", "core", "optional"]
 
 SCHEMA_VERSION = 1

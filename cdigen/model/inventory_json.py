@@ -104,7 +104,9 @@ _technology = matching(r"[a-z][a-z0-9]{1,15}", "a technology of links, such as n
 NODE = typed_record(HostNode, path=_path, host_path=_path)
 FILE = typed_record(
     DriverFile,
-    kind=one_of("library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"),
+    kind=one_of(
+        "library", "library32", "binary", "firmware", "config", "config32", "module", "socket", "pipe"
+    ),
     host_path=_path,
     names=many(_relative_path),
     targets=many(_path),

@@ -17,11 +17,8 @@ rootless runtime binds the host's file with this name.
 
 from __future__ import annotations
 
-import re
-
 from cdigen.host.procfs import mib, number_behind, read_line
 from cdigen.model.inventory import Accelerator
-from cdigen.value import replace
 from cdigen.vendors.intel.models import MODELS
 from cdigen.vendors.intel.presence import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.kernel.drm import devices as drm
@@ -46,7 +43,7 @@ def read_gpus(
 
     A problem of a GPU does not affect other GPUs.
     """
-    names = _read_names(scan.dev)
+    names = drm.udev_names(scan.dev)
     return tuple(
         _read(scan, function, index, model_of(function, virtual.get(function.address)), names)
         for index, function in enumerate(served_gpus(functions))
@@ -199,40 +196,10 @@ def _nodes(
         node, problem = scan.minor(function.folder, minor)
         where = scan.dev.host_path(minor.path)
         if node is not None:
-            nodes.extend(_with_names(node, names))
+            nodes.extend(drm.with_udev_names(node, names))
         elif minor.role == "render" or not has_render:
             return (), where, problem
         else:
             text = f"the CDI device of {named} lacks the card node and cannot drive displays: {problem}"
             scan.collector.add("warning", "drm-node-missing", where, text, scan.nodes.remedy())
     return tuple(nodes), "", ""
-
-
-BY_PATH = "/dev/dri/by-path"
-# The format of the names in udev's 60-drm.rules.
-_NAME = re.compile(r"(?:pci|platform)-[0-9A-Za-z:._-]{1,80}-(card|render)")
-
-
-def _read_names(dev: Root) -> dict[str, tuple[str, ...]]:
-    """Return a mapping from the path of a node on the host to its paths in /dev/dri/by-path."""
-    names: dict[str, tuple[str, ...]] = {}
-    for name in dev.names(BY_PATH):
-        if _NAME.fullmatch(name) is None:
-            continue
-        path = f"{BY_PATH}/{name}"
-        try:
-            real = dev.host_path(dev.resolve(path))
-        except OSError:
-            # The entry is a link to a removed node. udev removes the entry soon.
-            continue
-        names[real] = (*names.get(real, ()), path)
-    return names
-
-
-def _with_names(node: HostNode, names: dict[str, tuple[str, ...]]) -> tuple[HostNode, ...]:
-    """Return NODE, and a copy of NODE for each of its paths in NAMES.
-
-    A path in NAMES ends in ``-card`` or ``-render``. Only paths that end in the role of NODE are used.
-    """
-    fitting = (path for path in names.get(node.host_path, ()) if path.endswith(f"-{node.role}"))
-    return (node, *(replace(node, path=path) for path in fitting))

@@ -11,7 +11,7 @@ from cdigen.vendors.kernel.pci.place import placed
 from cdigen.vendors.nvidia import kernel_module, platforms
 from cdigen.vendors.nvidia.devices import families, gpus
 from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
-from cdigen.vendors.nvidia.files import driver_files, file_list, libraries
+from cdigen.vendors.nvidia.files import driver_files, file_list, libraries, manifests
 from cdigen.vendors.nvidia.files.tables import ENTRANCES, MISSING_CONTROL_NODE
 from cdigen.vendors.nvidia.nvml import not_queried, reply_of
 from cdigen.vendors.nvidia.options import MANAGEMENT, MANAGEMENT_KIND
@@ -92,7 +92,7 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
         context, driver, tuple(search.folders), listed.binaries
     )
     search32 = libraries.find_libraries(context, driver, bits=32) if context.compat32 else None
-    found, manifest_findings = driver_files.with_named_paths(
+    found, manifest_findings = manifests.with_named_paths(
         context.driver,
         (*libraries.library_files(search), *(libraries.library_files(search32) if search32 else ()), *others),
     )

@@ -62,6 +62,7 @@ class NvidiaGpuReader:
         self._probe = probe
         self._memory = memory
         self._mig = MigReader(context, nodes)
+        self._udev_names = drm.udev_names(context.dev)
         self.collector = FindingCollector()
 
     @property
@@ -226,7 +227,7 @@ class NvidiaGpuReader:
                 drm_minor.path, role=drm_minor.role, capabilities=GRAPHICS, numbers=numbers
             )
             if node is not None:
-                nodes.append(node)
+                nodes.extend(drm.with_udev_names(node, self._udev_names))
                 continue
             where = self._context.dev.host_path(drm_minor.path)
             message = f"GPU {index} ({address}): {problem}; graphics programs do not find the GPU"

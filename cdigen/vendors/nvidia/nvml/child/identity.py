@@ -30,7 +30,8 @@ def read(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object
     part["uuid"] = text(nvml.value("nvmlDeviceGetUUID", handle))
     part["mig_mode"] = mig_mode(nvml, handle)
     if part["mig_mode"]:
-        for position in range(nvml.value("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        # While MIG is on, "not supported" is an error: an empty list would mean that no MIG device exists.
+        for position in range(nvml.call("nvmlDeviceGetMaxMigDeviceCount", handle)):
             add_mig_device(nvml, part, handle, position)
 
 
