@@ -181,8 +181,8 @@ def _plan(
         configfiles.require_readable(host, path)
     refuse_broken(settings)  # a plan relies on the types of the values
     plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
-    if contained is not None:
-        bundled.require_kept(contained, (change.path for change in plan.changes))
+    if isinstance(owner, bundled.BundledContainerd):
+        bundled.require_kept(owner, (change.path for change in plan.changes))
     missing = () if binary is not None else (_missing(name, settings.edited_file),)
     return replace(plan, findings=(*missing, *plan.findings))
 
