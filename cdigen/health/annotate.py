@@ -11,11 +11,14 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from typing import TypeVar
 
     from cdigen.health.marks import Mark
     from cdigen.health.state import ClearingPolicy, DeviceRecord, Evidence, HealthState
     from cdigen.model.health import Health
     from cdigen.model.inventory import Accelerator, Inventory, Partition
+
+    _Device = TypeVar("_Device", Accelerator, Partition)
 
 # The cause of a device that has a mark (``cdigen health --mark``).
 MARKED = "marked"
@@ -40,6 +43,41 @@ def annotated(
         )
         shown[vendor] = replace(inventory, accelerators=accelerators)
     return shown
+
+
+def with_marks(inventories: Mapping[str, Inventory], marks: tuple[Mark, ...]) -> dict[str, Inventory]:
+    """Return a daemon's INVENTORIES with MARKS, some of which the daemon may not have read yet.
+
+    The health of a device whose only cause was a removed mark is unknown until the daemon's next cycle.
+    """
+    return {
+        vendor: replace(
+            inventory,
+            accelerators=tuple(
+                _marked(one, tuple(mark for mark in marks if mark.is_on(vendor, one)))
+                for one in inventory.accelerators
+            ),
+        )
+        for vendor, inventory in inventories.items()
+    }
+
+
+def _marked(accelerator: Accelerator, marks: tuple[Mark, ...]) -> Accelerator:
+    whole = _mark_causes((mark for mark in marks if not mark.instance), _name(accelerator))
+    partitions = []
+    for part in accelerator.partitions:
+        of_part = (mark for mark in marks if mark.instance and _has_instance(mark.instance, part))
+        partitions.append(_with_causes(part, (*_mark_causes(of_part, part.uuid), *whole)))
+    return replace(_with_causes(accelerator, whole), partitions=tuple(partitions))
+
+
+def _with_causes(device: _Device, marked: tuple[Cause, ...]) -> _Device:
+    """Return DEVICE with the causes MARKED in place of its present causes of this kind."""
+    others = tuple(cause for cause in device.causes if cause.cause != MARKED)
+    causes = _without_repeats((*others, *marked))
+    if {cause.cause for cause in causes} == {cause.cause for cause in device.causes}:
+        return device
+    return replace(device, causes=causes, health=_health(causes, was_checked=False))
 
 
 def without_unhealthy(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
@@ -144,7 +182,7 @@ def _annotated(
     # The evidence for a partition applies to the device if the device is not partitioned.
     own = [one for one in evidence if not one.instance or not accelerator.partitioned]
     marked = [mark for mark in marks if not mark.instance]
-    of_device = _causes(own, marked, record, policy, name=accelerator.address or accelerator.uuid)
+    of_device = _causes(own, marked, record, policy, name=_name(accelerator))
     was_checked = record is not None and record.was_checked
     partitions = []
     for part in accelerator.partitions:
@@ -184,7 +222,12 @@ def _causes(
                 next_step=next_step(rule),
             )
         )
-    found += [
+    found += _mark_causes(marks, name)
+    return _without_repeats(sorted(found, key=lambda one: (one.since, one.cause, one.detail)))
+
+
+def _mark_causes(marks: Iterable[Mark], name: str | None) -> tuple[Cause, ...]:
+    return tuple(
         Cause(
             cause=MARKED,
             since=mark.since,
@@ -193,8 +236,11 @@ def _causes(
             next_step=f"if the reason is gone, clear the mark: 'cdigen health --clear {name or 'DEVICE'}'",
         )
         for mark in marks
-    ]
-    return _without_repeats(sorted(found, key=lambda one: (one.since, one.cause, one.detail)))
+    )
+
+
+def _name(accelerator: Accelerator) -> str | None:
+    return accelerator.address or accelerator.uuid
 
 
 def _without_repeats(causes: Iterable[Cause]) -> tuple[Cause, ...]:

@@ -1,4 +1,4 @@
-"""Detect whether this process runs in a container: ``in_container``, ``uses_host_kernel``.
+"""Detect whether this process runs in a container, and return the hints for it.
 
 ``is_guest`` detects whether a host is itself a container, such as a guest of LXC or Incus.
 """
@@ -59,6 +59,11 @@ def may_create_nodes(host: Root) -> bool:
             return not host.is_this_machine or file.readline().split() == _INITIAL
     except OSError:
         return True
+
+
+def hint_without_host(host: Root) -> str:
+    """Return the hint that mounts the host if HOST is the root of a container of an engine, otherwise ""."""
+    return _MOUNT if host.is_this_machine and in_container() else ""
 
 
 def host_hint() -> str:

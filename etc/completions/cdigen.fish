@@ -54,7 +54,7 @@ function _shtab_cdigen_using
   test "$_shtab_cdigen_cmdpath" = "$argv"
 end
 
-set -g _shtab_cdigen_commands config configure create-nodes diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw
+set -g _shtab_cdigen_commands config configure create-nodes diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw help
 set -g _shtab_cdigen_opts_with_value --annotation --binary-search-path --bundle --cdi-device --clear --client-ca --client-name --config --config-search-path --container --container-driver-root --count-resource --daemon-run-dir --destdir --dev-root --device --device-node --driver-root --env --for --form --format --hook --image-config --index --inventory --kind --kubeconfig --kubelet-dir --label --layout --library-search-path --listen --loader --mark --migrate --mode --mount --name --namespace --naming --node-name --node-strategy --nvml --output --output-dir --prefix --profile --reason --resource --root --run-dir --runtime-handler --socket --spec-dir --strategy --svg --target --tls-cert --tls-key --token-file --user --vendor
 
 complete -c cdigen -e
@@ -134,6 +134,7 @@ complete -c cdigen -n '_shtab_cdigen_using docker-args' -l strict -d 'fail if a 
 complete -c cdigen -n '_shtab_cdigen_using docker-args' -l json -d 'print one JSON document and nothing else on stdout'
 complete -c cdigen -n '_shtab_cdigen_using docker-args' -s v -l verbose -d 'print more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using docker-args' -s q -l quiet -d 'print only errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using docker-args; and test $_shtab_cdigen_npos -ge 0' -ka "(_cdigen_devices)" -d 'a number from '"'"'cdigen topology'"'"' or /gpu/info, a UUID or its beginning (GPU-...), a PCI address or a CDI name (default: all)'
 complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a doctor -d 'Find problems that keep devices from containers, and their remedies.'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -s h -l help -d 'show this help message and exit'
 complete -c cdigen -n '_shtab_cdigen_using doctor' -l for -xka "podman docker containerd crio kubelet" -d 'check only this runtime: podman, docker, containerd, crio (default: all installed runtimes); kubelet: a Kubernetes node, and the runtime of its kubelet'
@@ -211,6 +212,7 @@ complete -c cdigen -n '_shtab_cdigen_using health' -l reason -x -d 'the reason f
 complete -c cdigen -n '_shtab_cdigen_using health' -l clear -xka "(_cdigen_devices)" -d 'remove the mark from a device, and clear causes that are events (Xids, resets, PCIe errors); causes that the daemon still finds remain'
 complete -c cdigen -n '_shtab_cdigen_using health' -l config -xka "(__fish_complete_path (commandline -ct))" -d 'the configuration (default: /etc/cdigen/config.yaml)'
 complete -c cdigen -n '_shtab_cdigen_using health' -l root -xka "(__fish_complete_directories)" -d 'use the folder DIR as the host'
+complete -c cdigen -n '_shtab_cdigen_using health' -l run-dir -xka "(__fish_complete_directories)" -d 'folder of the daemon'"'"'s status'
 complete -c cdigen -n '_shtab_cdigen_using health' -l json -d 'print one JSON document and nothing else on stdout'
 complete -c cdigen -n '_shtab_cdigen_using health' -s v -l verbose -d 'print more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using health' -s q -l quiet -d 'print only errors on stderr'
@@ -391,3 +393,5 @@ complete -c cdigen -n '_shtab_cdigen_using withdraw' -l run-dir -xka "(__fish_co
 complete -c cdigen -n '_shtab_cdigen_using withdraw' -l json -d 'print one JSON document and nothing else on stdout'
 complete -c cdigen -n '_shtab_cdigen_using withdraw' -s v -l verbose -d 'print more on stderr'
 complete -c cdigen -n '_shtab_cdigen_using withdraw' -s q -l quiet -d 'print only errors on stderr'
+complete -c cdigen -n '_shtab_cdigen_using; and test $_shtab_cdigen_npos -eq 0' -a help -d 'explain a command'
+complete -c cdigen -n '_shtab_cdigen_using help; and test $_shtab_cdigen_npos -eq 0' -ka "config configure create-nodes diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw" -d 'a command'

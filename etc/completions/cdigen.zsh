@@ -14,6 +14,7 @@ _shtab_cdigen_commands() {
     extender:'Run as a scheduler extender for GPUs that are shared by memory.'
     generate:'Print or write the CDI specs of this host.'
     health:'Show the health of devices, with the causes of unhealthy ones.'
+    help:'explain a command'
     inspect:'Show the inventory of this host, with all searched files.'
     install-service:'Install units, hook, man pages and completions of an installed wheel on this host.'
     kubelet:'Run as device plugins, which advertise devices to the kubelet.'
@@ -130,7 +131,7 @@ _shtab_cdigen_docker_args_options=(
   "--json[print one JSON document and nothing else on stdout]"
   {-v,--verbose}"[print more on stderr]"
   {-q,--quiet}"[print only errors on stderr]"
-  "*::a number from \'cdigen topology\' or \/gpu\/info, a UUID or its beginning (GPU-...), a PCI address or a CDI name (default\: all):"
+  "*::a number from \'cdigen topology\' or \/gpu\/info, a UUID or its beginning (GPU-...), a PCI address or a CDI name (default\: all):_cdigen_devices"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -228,6 +229,7 @@ _shtab_cdigen_health_options=(
   "--clear=[remove the mark from a device, and clear causes that are events (Xids, resets, PCIe errors)\; causes that the daemon still finds remain]:DEVICE:_cdigen_devices"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[use the folder DIR as the host]:DIR:_files -/"
+  "--run-dir=[folder of the daemon\'s status]:DIR:_files -/"
   "--json[print one JSON document and nothing else on stdout]"
   {-v,--verbose}"[print more on stderr]"
   {-q,--quiet}"[print only errors on stderr]"
@@ -235,6 +237,13 @@ _shtab_cdigen_health_options=(
 
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_health_defaults_added=0
+
+_shtab_cdigen_help_options=(
+  ":a command:(config configure create-nodes diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_help_defaults_added=0
 
 _shtab_cdigen_inspect_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
@@ -501,6 +510,7 @@ _shtab_cdigen() {
         extender) _arguments -C -s $_shtab_cdigen_extender_options ;;
         generate) _arguments -C -s $_shtab_cdigen_generate_options ;;
         health) _arguments -C -s $_shtab_cdigen_health_options ;;
+        help) _arguments -C -s $_shtab_cdigen_help_options ;;
         inspect) _arguments -C -s $_shtab_cdigen_inspect_options ;;
         install-service) _arguments -C -s $_shtab_cdigen_install_service_options ;;
         kubelet) _arguments -C -s $_shtab_cdigen_kubelet_options ;;

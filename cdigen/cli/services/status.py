@@ -88,7 +88,7 @@ def _daemon(
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
     service = service_of(host)
     try:
-        found = running_status(run_dir, service)
+        found = running_status(run_dir, host)
         found = _with(found, (*wrong, *_outdated(found, service)))
         devices = devices_of(read_daemon_inventory(run_dir, host), settings)
         shown_text = text(found, time.time(), devices, verbose=arguments.verbose)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from cdigen.cli.shared import options
 from cdigen.daemon import status
+from cdigen.host.containers import hint_without_host
 from cdigen.model.errors import HostError
 from cdigen.model.strict import as_json
 from cdigen.pipeline.device_names import known_devices
+from cdigen.pipeline.discovery import NO_HOST
+from cdigen.runtimes.daemon_service import NONE, service_of
 from cdigen.service.daemon_inventory import read_daemon_inventory
 from cdigen.service.status import reason_not_running
 from cdigen.vendors.exclusion import exclusion_problem
@@ -24,15 +27,21 @@ if TYPE_CHECKING:
     from cdigen.service.host_state import HostInventory
 
 
-def running_status(run_dir: str, service: DaemonService) -> dict[str, Any]:
-    """Return the status of the daemon in RUN_DIR.
+def running_status(run_dir: str, host: Root) -> dict[str, Any]:
+    """Return the status of the daemon of HOST in RUN_DIR.
 
-    The hints of errors use SERVICE, which describes how the host starts the daemon. Raises HostError if no
-    daemon runs, and StoreError if the status cannot be read.
+    Raises HostError if no daemon runs, and StoreError if the status cannot be read.
     """
-    found = status.read(run_dir, service)
-    if problem := reason_not_running(run_dir, found):
-        raise _not_running(found, problem, service)
+    service = service_of(host)
+    try:
+        found = status.read(run_dir, service)
+        if problem := reason_not_running(run_dir, found):
+            raise _not_running(found, problem, service)
+    except HostError as error:
+        # In a container, the daemon would find no devices, and no runtime would read its specs.
+        if service is NONE and (hint := hint_without_host(host)):
+            raise HostError(f"{NO_HOST}: {error.message}", hint=hint, kind=error.kind) from None
+        raise
     return found
 
 
@@ -46,14 +55,12 @@ def _not_running(found: Mapping[str, Any], problem: str, service: DaemonService)
     )
 
 
-def daemon_inventory(host: Root, settings: Settings, *, needs_daemon: bool = True) -> HostInventory:
+def daemon_inventory(host: Root, settings: Settings) -> HostInventory:
     """Return the inventory of the daemon of HOST.
 
-    If the inventory has no devices, the field ``problem`` of the result is the reason. If NEEDS_DAEMON is
-    false, the inventory of a daemon that has ended is also valid.
+    If the inventory has no devices, the field ``problem`` of the result is the reason.
     """
-    run_dir = options.outer_directory(host, settings.daemon.run_dir)
-    return read_daemon_inventory(run_dir, host, needs_daemon=needs_daemon)
+    return read_daemon_inventory(options.outer_directory(host, settings.daemon.run_dir), host)
 
 
 def devices_of(inventory: HostInventory, settings: Settings) -> tuple[KnownDevice, ...]:

@@ -148,12 +148,11 @@ def _conflict(arguments: Namespace, host: Root, settings: Settings) -> SpecError
 def _status(host: Root, settings: Settings) -> Mapping[str, Any]:
     """Return the status of the running daemon; an empty mapping without a daemon."""
     from cdigen.cli.shared.daemon_files import running_status  # noqa: PLC0415 - only for --write
-    from cdigen.runtimes.daemon_service import service_of  # noqa: PLC0415 - likewise
     from cdigen.service.status import foreign_owner  # noqa: PLC0415 - likewise
 
     try:
         run_dir = options.outer_directory(host, settings.daemon.run_dir)
-        return running_status(run_dir, service_of(host)) if foreign_owner(run_dir) is None else {}
+        return running_status(run_dir, host) if foreign_owner(run_dir) is None else {}
     except CdigenError:
         return {}
 
