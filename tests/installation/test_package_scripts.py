@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from support.abilities import cannot_run
 from support.paths import REPOSITORY
 
 if TYPE_CHECKING:
@@ -36,3 +37,37 @@ def test_a_fifo_in_a_spec_directory_does_not_block_a_removal(tmp_path: Path, scr
     (tmp_path / "elsewhere").write_text(f'{{"path": "{HOOK}"}}')
     (folders[1] / "own.yaml").symlink_to(tmp_path / "elsewhere")
     assert is_used()
+
+
+def build_deb(tmp_path: Path, deb_root: str) -> subprocess.CompletedProcess[str]:
+    command = [REPOSITORY / "packaging/build-deb", tmp_path / "out"]
+    environment = {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path), "DEB_ROOT": deb_root}
+    return subprocess.run(command, check=False, capture_output=True, text=True, timeout=60, env=environment)
+
+
+def test_a_build_of_packages_without_its_tools_prints_the_command_that_installs_them(tmp_path: Path) -> None:
+    control = REPOSITORY / "packaging/debian/control"
+    try:
+        result = subprocess.run(
+            ["dpkg-checkbuilddeps", control], check=False, capture_output=True, text=True, timeout=60
+        )
+        unmet = result.stderr.partition("Unmet build dependencies: ")[2].strip()
+    except FileNotFoundError:
+        unmet = "build-essential"
+    if not unmet:
+        cannot_run("this machine has all build dependencies")
+    done = build_deb(tmp_path, "")
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    names = {"debhelper-compat": "debhelper", "dh-sequence-python3": "dh-python"}
+    packages = [names.get(name, name) for name in re.sub(r" \([^)]*\)", "", unmet).split()]
+    assert f"build dependencies are missing: apt-get install {' '.join(packages)}; " in line
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.needs_root
+def test_a_root_without_debian_is_an_error_with_its_path(tmp_path: Path) -> None:
+    done = build_deb(tmp_path, str(tmp_path))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert f"DEB_ROOT={tmp_path} is not a root of Debian" in line
