@@ -69,6 +69,7 @@ def setup(arguments: Namespace) -> DaemonSetup:
     from cdigen.daemon.setup import DaemonSetup  # noqa: PLC0415 - not for --help
 
     host, settings = options.host_and_settings(arguments)
+    options.refuse_own_spec_directory(arguments, host, settings)
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
 
     def context(root: Root) -> DiscoveryContext:

@@ -213,6 +213,24 @@ def spec_directories(arguments: Namespace, host: Root, settings: config.Settings
     return tuple(outer_directory(host, directory) for directory in settings.spec_dirs)
 
 
+def refuse_own_spec_directory(arguments: Namespace, host: Root, settings: config.Settings) -> None:
+    """Raise ConfigError if --spec-dir is a spec directory of this machine, but --root names another host.
+
+    The runtimes of this machine would mount the paths of the other host. A mount point is accepted, because
+    in a container it is the directory of the host.
+    """
+    if host.is_this_machine or not arguments.spec_dir:
+        return
+    directory = os.path.abspath(arguments.spec_dir[-1])
+    own = {os.path.realpath(path) for path in (*config.SPEC_DIRS, *settings.spec_dirs)}
+    if os.path.realpath(directory) in own and not os.path.ismount(directory):
+        raise ConfigError(
+            f"--spec-dir {shown(directory)} is a spec directory of this machine, but --root is "
+            f"{shown(host.outer)}: the runtimes of this machine must not mount the paths of another host",
+            hint=f"--spec-dir {shown(outer_directory(host, directory))}",
+        )
+
+
 def known_spec_directories(arguments: Namespace, host: Root, settings: config.Settings) -> tuple[str, ...]:
     """Return all directories whose specs can name a view.
 

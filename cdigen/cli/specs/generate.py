@@ -69,6 +69,7 @@ def run(arguments: Namespace) -> int:
     if arguments.write:
         from cdigen.cli.shared.maintained import refuse_other_settings  # noqa: PLC0415 - only for --write
 
+        options.refuse_own_spec_directory(arguments, host, settings)
         refuse_other_settings(arguments, host, settings)
     delivery = delivery_options(arguments, host, settings, write=arguments.write)
     if not arguments.write:
