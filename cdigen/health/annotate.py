@@ -11,14 +11,11 @@ from cdigen.value import replace
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from typing import TypeVar
 
     from cdigen.health.marks import Mark
     from cdigen.health.state import ClearingPolicy, DeviceRecord, Evidence, HealthState
     from cdigen.model.health import Health
     from cdigen.model.inventory import Accelerator, Inventory, Partition
-
-    _Device = TypeVar("_Device", Accelerator, Partition)
 
 # The cause of a device that has a mark (``cdigen health --mark``).
 MARKED = "marked"
@@ -67,17 +64,22 @@ def _marked(accelerator: Accelerator, marks: tuple[Mark, ...]) -> Accelerator:
     partitions = []
     for part in accelerator.partitions:
         of_part = (mark for mark in marks if mark.instance and _has_instance(mark.instance, part))
-        partitions.append(_with_causes(part, (*_mark_causes(of_part, part.uuid), *whole)))
-    return replace(_with_causes(accelerator, whole), partitions=tuple(partitions))
+        causes = _remarked(part.causes, (*_mark_causes(of_part, part.uuid), *whole))
+        health = _health_of(causes, part.causes, part.health)
+        partitions.append(replace(part, causes=causes, health=health))
+    causes = _remarked(accelerator.causes, whole)
+    health = _health_of(causes, accelerator.causes, accelerator.health)
+    return replace(accelerator, causes=causes, health=health, partitions=tuple(partitions))
 
 
-def _with_causes(device: _Device, marked: tuple[Cause, ...]) -> _Device:
-    """Return DEVICE with the causes MARKED in place of its present causes of this kind."""
-    others = tuple(cause for cause in device.causes if cause.cause != MARKED)
-    causes = _without_repeats((*others, *marked))
-    if {cause.cause for cause in causes} == {cause.cause for cause in device.causes}:
-        return device
-    return replace(device, causes=causes, health=_health(causes, was_checked=False))
+def _remarked(causes: tuple[Cause, ...], marked: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """Return CAUSES with MARKED in place of the present causes of this kind."""
+    return _without_repeats((*(cause for cause in causes if cause.cause != MARKED), *marked))
+
+
+def _health_of(causes: tuple[Cause, ...], before: tuple[Cause, ...], health: Health) -> Health:
+    """Return HEALTH, the health with the causes BEFORE, or the health with other CAUSES."""
+    return health if bool(causes) == bool(before) else _health(causes, was_checked=False)
 
 
 def without_unhealthy(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
