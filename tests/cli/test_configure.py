@@ -380,7 +380,8 @@ def test_a_missing_runtime_is_configured_with_a_warning(
     (root / "usr/bin" / program).unlink()
     done = cdigen("configure", runtime, "--root", root)
     assert done.code == 0
-    assert f"{runtime} is not installed: no {program} in /usr/bin" in done.err
+    written = done.out.split()[1].rstrip(":")
+    assert f"{written}: {runtime} is not installed: no {program} in /usr/bin" in done.err
     assert "to apply the change" not in done.err
     report = cdigen("configure", runtime, "--root", root, "--json").json
     assert (next(row["rule"] for row in report["findings"]), report["restart"]) == ("runtime-missing", "")

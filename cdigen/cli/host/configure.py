@@ -183,7 +183,9 @@ def _plan(
     plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
     if isinstance(owner, bundled.BundledContainerd):
         bundled.require_kept(owner, (change.path for change in plan.changes))
-    missing = () if binary is not None else (_missing(name, settings.edited_file),)
+    # The plan can change another file than the one for new keys.
+    path = next((change.path for change in plan.changes), settings.edited_file)
+    missing = () if binary is not None else (_missing(name, path),)
     return replace(plan, findings=(*missing, *plan.findings))
 
 
