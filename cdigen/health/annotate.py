@@ -43,7 +43,7 @@ def annotated(
 
 
 def with_marks(inventories: Mapping[str, Inventory], marks: tuple[Mark, ...]) -> dict[str, Inventory]:
-    """Return a daemon's INVENTORIES with MARKS, some of which the daemon may not have read yet.
+    """Return a daemon's INVENTORIES with MARKS, also with marks that the daemon has not read yet.
 
     The health of a device whose only cause was a removed mark is unknown until the daemon's next cycle.
     """
