@@ -12,6 +12,7 @@ from cdigen.pipeline.discovery import NO_HOST
 from cdigen.runtimes.daemon_service import NONE, service_of
 from cdigen.service.daemon_inventory import read_daemon_inventory
 from cdigen.service.status import reason_not_running
+from cdigen.store.records import run_dir
 from cdigen.vendors.exclusion import exclusion_problem
 from cdigen.vendors.registry import NAMES
 
@@ -27,15 +28,15 @@ if TYPE_CHECKING:
     from cdigen.service.host_state import HostInventory
 
 
-def running_status(run_dir: str, host: Root) -> dict[str, Any]:
-    """Return the status of the daemon of HOST in RUN_DIR.
+def running_status(folder: str, host: Root) -> dict[str, Any]:
+    """Return the status of the daemon of HOST in the run directory FOLDER.
 
     Raises HostError if no daemon runs, and StoreError if the status cannot be read.
     """
     service = service_of(host)
     try:
-        found = status.read(run_dir, service)
-        if problem := reason_not_running(run_dir, found):
+        found = status.read(folder, service)
+        if problem := reason_not_running(folder, found):
             raise _not_running(found, problem, service)
     except HostError as error:
         # In a container, the daemon would find no devices, and no runtime would read its specs.
@@ -53,6 +54,13 @@ def _not_running(found: Mapping[str, Any], problem: str, service: DaemonService)
         hint=f"the specs do not change until the daemon is started; {service.started()}",
         kind="no-daemon",
     )
+
+
+def run_directories(host: Root, settings: Settings) -> tuple[str, ...]:
+    """Return the configured run directory, and that of the last daemon of HOST with --run-dir, if any."""
+    configured = options.outer_directory(host, settings.daemon.run_dir)
+    recorded = run_dir.read(options.outer_directory(host, settings.state_dir))
+    return tuple(dict.fromkeys(filter(None, (configured, recorded))))
 
 
 def daemon_inventory(host: Root, settings: Settings) -> HostInventory:
