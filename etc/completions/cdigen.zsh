@@ -451,7 +451,7 @@ _shtab_cdigen_validate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--host[also compare the paths with this host (see --root)]"
   "*--target=[check whether this runtime release loads FILE, such as podman-4.9 or containerd-1.7.24\; if not, or if this is unknown, exit with 1\; repeatable]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.32 cri-o-1.33 cri-o-1.35 docker-25.0 docker-26.1 docker-27.4 docker-28.0 docker-28.1 docker-29.2 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
-  "*--loader=[check whether this version of the CDI library loads FILE, such as 0.8.0 or main\; if not, or if this is unknown, exit with 1\; repeatable]:VERSION:(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)"
+  "*--loader=[check whether this version of the CDI library loads FILE, such as 0.8.0 or next\; if not, or if this is unknown, exit with 1\; repeatable]:VERSION:(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 next main)"
   "--schema[apply the JSON Schema also to specs with thousands of mounts]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[use the folder DIR as the host]:DIR:_files -/"
