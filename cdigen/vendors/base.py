@@ -281,6 +281,15 @@ class DriverApi:
 
 
 @frozen
+class RuleCommand:
+    """The command that fixes the findings of ``rule`` that have no hint. ``why`` is its purpose."""
+
+    rule: str
+    argv: tuple[str, ...]
+    why: str
+
+
+@frozen
 class DriverRemedies:
     """The names in the commands of ``cdigen doctor`` that repair a driver.
 
@@ -292,8 +301,8 @@ class DriverRemedies:
 
     ``rivals`` are other PCI drivers that bind the vendor's devices on hosts without the vendor's module.
     ``refusals`` are pairs of a text in the kernel log and its meaning, with the next step: the module was
-    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``. ``commands`` are the
-    rules of findings without a hint, the command that fixes the problem, and the purpose of the command.
+    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``. ``commands`` fix the
+    findings of the vendor's own rules.
     """
 
     modules: tuple[str, ...]
@@ -305,4 +314,4 @@ class DriverRemedies:
     rivals: tuple[str, ...] = ()
     log_beginnings: tuple[str, ...] = ()
     refusals: tuple[tuple[str, str], ...] = ()
-    commands: tuple[tuple[str, tuple[str, ...], str], ...] = ()
+    commands: tuple[RuleCommand, ...] = ()

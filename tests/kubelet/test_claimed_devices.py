@@ -175,6 +175,7 @@ def test_a_claimed_gpu_is_not_preferred_and_is_refused(tmp_path: Path) -> None:
     assert asyncio.run(gpus.allocate((ids[0],))).names
 
 
+@pytest.mark.needs_root  # nodes of devices
 def test_the_names_are_those_of_the_vendors_dra_drivers(tmp_path: Path) -> None:
     intel = {"intel": discover(tmp_path, *b60(1), *gaudi_3(1))}
     assert names(intel) == {

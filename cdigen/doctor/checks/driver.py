@@ -222,9 +222,9 @@ def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, 
     if finding.rule == _NO_PYNVML:
         return _install_module(context)
     known = registry.remedies(vendor)
-    for rule, argv, why in known.commands if known else ():
-        if rule == finding.rule and not finding.hint:
-            return (Remedy(argv=argv, why=why),)
+    for command in known.commands if known else ():
+        if command.rule == finding.rule and not finding.hint:
+            return (Remedy(argv=command.argv, why=command.why),)
     return _REMEDIES.get(finding.rule, ())
 
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from cdigen.host.procfs import mib, number_behind, read_line
 from cdigen.model.inventory import Accelerator
-from cdigen.vendors.intel.models import MODELS
+from cdigen.vendors.intel.pci import MODELS
 from cdigen.vendors.intel.presence import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.kernel.drm import devices as drm
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.vendors.base import DriverRemedies
+from cdigen.vendors.base import DriverRemedies, RuleCommand
 from cdigen.vendors.nvidia.settings import RESUME, SUSPEND, UNITS
 
 # The open and the proprietary module print the same messages (open-gpu-kernel-modules,
@@ -33,6 +33,10 @@ REMEDIES = DriverRemedies(
     log_beginnings=("NVRM: ",),
     refusals=_REFUSALS,
     commands=(
-        (UNITS, ("systemctl", "enable", SUSPEND, RESUME), "make systemd save and restore the GPUs' memory"),
+        RuleCommand(
+            rule=UNITS,
+            argv=("systemctl", "enable", SUSPEND, RESUME),
+            why="make systemd save and restore the GPUs' memory",
+        ),
     ),
 )
