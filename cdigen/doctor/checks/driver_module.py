@@ -80,7 +80,9 @@ def explain(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tu
     # If a vendor has several modules, only the kernel's file modules.alias identifies a device's module.
     is_known = len(vendor.MODULES) == 1 and _can_bind(host, vendor, {driver for _, driver in cards})
     wanted = fitting or (vendor.MODULES if is_known else ())
-    obstacles = (*_held(host, vendor, cards), *_excluded(host, vendor, wanted))
+    # The message of some vendors already has the drivers of the cards, and the hint has the next step.
+    unnamed = [(address, driver) for address, driver in cards if f"bound to {driver}" not in error.message]
+    obstacles = (*_held(host, vendor, unnamed), *_excluded(host, vendor, wanted))
     if not any(each.is_last for each in obstacles):
         obstacles += (*_unbuilt(context, vendor), *_logged(host, vendor, wanted))
     if not obstacles:

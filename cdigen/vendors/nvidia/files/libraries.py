@@ -13,7 +13,7 @@ from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
-from cdigen.vendors.nvidia.files.library_links import add_links
+from cdigen.vendors.nvidia.files.library_names import add_links
 from cdigen.vendors.nvidia.files.tables import (
     EVERY,
     LIBRARIES,
