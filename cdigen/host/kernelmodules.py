@@ -19,6 +19,9 @@ _LOADED = "/proc/modules"
 _COMMAND_LINE = "/proc/cmdline"
 # Documentation/admin-guide/kernel-parameters.txt of the kernel, and modprobe(8), "--use-blacklist".
 _REFUSAL, _BLACKLIST = "module_blacklist=", "modprobe.blacklist="
+# The drivers that bind to no device with this parameter: the callers of drm_firmware_drivers_only()
+# (Documentation/admin-guide/kernel-parameters.txt, "nomodeset"; amdgpu_drv.c, i915_module.c, xe_module.c).
+NO_MODESET, _OBEY_NO_MODESET = "nomodeset", ("amdgpu", "i915", "nouveau", "radeon", "xe")
 # modprobe.d(5): if several folders have a file with the same name, the first file applies.
 _CONFIGURATION = (
     "/etc/modprobe.d",
@@ -73,7 +76,13 @@ class ModuleExclusion:
     @property
     def is_strict(self) -> bool:
         """Whether ``modprobe NAME`` fails too. The other settings apply to ``--use-blacklist`` and udev."""
-        return self.command in {_REFUSAL, "install", "alias"}
+        return self.command in {_REFUSAL, NO_MODESET, "install", "alias"}
+
+    def remedy(self, module: str) -> str:
+        """Return the next step that lets MODULE bind to devices again."""
+        if self.command == NO_MODESET:
+            return "remove nomodeset from the kernel command line and reboot"
+        return f"remove {module} from {self.place}"
 
 
 def module_exclusion(host: Root, name: str, kernel_names: tuple[str, ...] = ()) -> str:
@@ -95,6 +104,8 @@ def module_exclusions(
         for parameter, names in ((_REFUSAL, {wanted, *kernel_names}), (_BLACKLIST, {wanted}))
         if names & _on_command_line(host, parameter)
     ]
+    if wanted in _OBEY_NO_MODESET and NO_MODESET in _command_line(host):
+        found.append(ModuleExclusion(place=f"{NO_MODESET} on the kernel command line", command=NO_MODESET))
     for path, number, row in configuration_lines(host):
         if len(row) > 1 and kernel_name(row[1]) == wanted and _is_exclusion(*row):
             found.append(ModuleExclusion(place=f"{path}:{number}", command=row[0]))
@@ -136,11 +147,16 @@ def unload_order(host: Root, *names: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _on_command_line(host: Root, parameter: str) -> frozenset[str]:
+def _command_line(host: Root) -> list[str]:
+    # The boot loader's parameters may contain tabs and line ends.
     try:
-        words = read_text(host, _COMMAND_LINE).split()
+        return read_text(host, _COMMAND_LINE).split()
     except OSError:
-        return frozenset()
+        return []
+
+
+def _on_command_line(host: Root, parameter: str) -> frozenset[str]:
+    words = _command_line(host)
     lists = (word.removeprefix(parameter) for word in words if word.startswith(parameter))
     return frozenset(kernel_name(name) for names in lists for name in names.split(",") if name)
 

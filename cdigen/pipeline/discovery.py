@@ -149,15 +149,24 @@ def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext
         return HostError(error.message, hint=hint or error.hint, kind=error.kind)
     more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
     message = f"{error.message}: {unbound[0].message}{more}"
-    return HostError(message, hint=unbound[0].hint or error.hint, kind=error.kind)
+    hint = _exclusion_hint(name, context.host, strict=True) or unbound[0].hint or error.hint
+    return HostError(message, hint=hint, kind=error.kind)
 
 
-def _exclusion_hint(name: str, host: Root) -> str:
-    """Return the next step if a setting excludes a module of the vendor NAME, else ""."""
-    from cdigen.host.kernelmodules import module_exclusion  # noqa: PLC0415 - only after failures
+def _exclusion_hint(name: str, host: Root, *, strict: bool = False) -> str:
+    """Return the next step if a setting excludes a module of the vendor NAME, else "".
 
-    places = {module: module_exclusion(host, module) for module in registry.load(name).MODULES}
-    return next((f"remove {module} from {place}" for module, place in places.items() if place), "")
+    With STRICT, the setting must exclude a module for a device without a driver, also from ``modprobe``.
+    """
+    from cdigen.host.kernelmodules import module_exclusions  # noqa: PLC0415 - only after failures
+    from cdigen.vendors.kernel.modules import fitting_modules  # noqa: PLC0415 - only after failures
+
+    modules = registry.load(name).MODULES
+    for module in fitting_modules(host, modules) if strict else modules:
+        for found in module_exclusions(host, module):
+            if found.is_strict or not strict:
+                return found.remedy(module)
+    return ""
 
 
 def relevant_failures(

@@ -36,6 +36,7 @@ def test_the_remedy_for_a_kernel_without_the_module_is_dkms(host: BrokenHost) ->
     host.put("proc/sys/kernel/osrelease", "6.12.1-amd64\n")
     host.put("lib/modules/6.12.1-amd64/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
     host.put("usr/sbin/dkms", "", mode=0o755)
+    host.put("var/lib/dkms/nvidia/550.163.01/source/dkms.conf", "")
     row = host.diagnosis()
     assert "no module for the kernel 6.12.1-amd64" in row["detail"]
     assert host.remedy_on_host(row) == "dkms autoinstall && modprobe nvidia"

@@ -40,6 +40,11 @@ _KEYS = (
     "/etc/pki/akmods/certs/public_key.der",
 )
 _MOKUTIL = "/usr/bin/mokutil"
+_MODULES = "/lib/modules"
+_MOST_KERNELS = 16
+# The program of dkms, and its folder with a folder for each package and version (dkms(8), "dkms_tree").
+_DKMS = ("/usr/sbin/dkms", "/usr/bin/dkms")
+_DKMS_TREE = "/var/lib/dkms"
 
 
 @frozen
@@ -71,7 +76,8 @@ def explain(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tu
         for number in vendor.PCI_VENDORS
         for card in pci_devices(host, vendor=number, classes=ACCELERATORS)
     ]
-    fitting = tuple(name for name in fitting_modules(host, vendor.MODULES) if not is_loaded(host, name))
+    matching = fitting_modules(host, vendor.MODULES)
+    fitting = tuple(name for name in matching if not is_loaded(host, name))
     if not cards and not fitting:
         # If the user named no vendor and the host has no GPU, the discovery's message already reports this.
         is_in_message = not context.request.are_named and len(context.request.vendors) > 1
@@ -82,13 +88,16 @@ def explain(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tu
     wanted = fitting or (vendor.MODULES if is_known else ())
     # The message of some vendors already has the drivers of the cards, and the hint has the next step.
     unnamed = [(address, driver) for address, driver in cards if f"bound to {driver}" not in error.message]
-    obstacles = (*_held(host, vendor, unnamed), *_excluded(host, vendor, wanted))
+    held = tuple(_held(host, vendor, unnamed))
+    obstacles = (*held, *_excluded(host, vendor, wanted or matching))
     if not any(each.is_last for each in obstacles):
         obstacles += (*_unbuilt(context, vendor), *_logged(host, vendor, wanted))
     if not obstacles:
         return (error.message, tuple(map(load, wanted))) if wanted else (with_hint(error), ())
     is_last = any(each.is_last for each in obstacles)
-    remedies = tuple(remedy for each in obstacles for remedy in each.remedies)
+    # The other driver stays loaded if the module of the vendor cannot replace it.
+    useful = [each for each in obstacles if not is_last or each not in held]
+    remedies = tuple(remedy for each in useful for remedy in each.remedies)
     loads = () if is_last else tuple(map(load, wanted))
     return f"{error.message}: {'; '.join(each.text for each in obstacles)}", (*remedies, *loads)
 
@@ -192,14 +201,67 @@ def _excluded(host: Root, vendor: Vendor, wanted: tuple[str, ...]) -> Iterator[_
 
 
 def _unbuilt(context: Context, vendor: Vendor) -> Iterator[_Obstacle]:
+    """Yield an obstacle if the running kernel has no module of VENDOR; other kernels may have the module."""
     release = kernel_release(context.host)
-    known = context.text(f"/lib/modules/{release}/modules.dep", limit=4 << 20) if release else ""
-    if not known or any(name in known for name in vendor.MODULES):
+    if not release or not _modules_of(context, release) or _has_module(context, vendor, release):
         return
-    has_dkms = context.host.exists("/usr/sbin/dkms")
-    build = Remedy(argv=("dkms", "autoinstall"), why="build the module for this kernel")
-    text = f"no module for the kernel {release}"
-    yield _Obstacle(text=text, remedies=(build,) if has_dkms else (), is_last=not has_dkms)
+    others = [name for name in context.host.names(_MODULES) if name != release][:_MOST_KERNELS]
+    built = [name for name in others if _has_module(context, vendor, name)]
+    text = f"no module for the kernel {release}{f' (only for {listed(built)})' if built else ''}"
+    package, version, log = _dkms_source(context, vendor)
+    if log:
+        text += (
+            f": dkms failed to build {package}/{version}, see {log}; install a release of the driver that "
+            "supports this kernel, or boot a kernel that this release supports"
+        )
+        yield _Obstacle(text=text, is_last=True)
+    elif package:
+        if not context.host.exists(f"{_MODULES}/{release}/build"):
+            text += "; dkms needs the headers of this kernel"
+        build = Remedy(argv=("dkms", "autoinstall"), why="build the module for this kernel")
+        yield _Obstacle(text=text, remedies=(build,))
+    else:
+        text += "; install the driver again, or the package with its module for this kernel"
+        yield _Obstacle(text=text, is_last=True)
+
+
+def _modules_of(context: Context, release: str) -> str:
+    return context.text(f"{_MODULES}/{release}/modules.dep", limit=4 << 20)
+
+
+def _has_module(context: Context, vendor: Vendor, release: str) -> bool:
+    """Return whether the kernel RELEASE has a module of VENDOR.
+
+    Debian appends words to the names of modules (nvidia-tesla-470). Other modules of the kernel's own tree
+    have such names too (i2c-nvidia-gpu, nvidia-wmi-ec-backlight).
+    """
+    for line in _modules_of(context, release).splitlines():
+        file = line.partition(":")[0]
+        name = kernel_name(file.rpartition("/")[2].partition(".ko")[0])
+        is_own = not file.startswith("kernel/")
+        if any(name == own or (is_own and name.startswith(f"{own}_")) for own in vendor.MODULES):
+            return True
+    return False
+
+
+def _dkms_source(context: Context, vendor: Vendor) -> tuple[str, str, str]:
+    """Return the package and the version of VENDOR's source that dkms has, and the log of a failed build.
+
+    After a successful build, dkms moves the log to another folder (dkms 3.2, dkms.in, do_build). The texts
+    are empty if there is no source, or no failed build.
+    """
+    host = context.host
+    if not any(host.exists(path) for path in _DKMS):
+        return "", "", ""
+    for package in host.names(_DKMS_TREE):
+        if not any(package == name or package.startswith(f"{name}-") for name in vendor.MODULES):
+            continue
+        for version in reversed(host.names(f"{_DKMS_TREE}/{package}")):
+            folder = f"{_DKMS_TREE}/{package}/{version}"
+            if not version.startswith("kernel-") and host.exists(f"{folder}/source/dkms.conf"):
+                log = f"{folder}/build/make.log"
+                return package, version, log if host.exists(log) else ""
+    return "", "", ""
 
 
 def _logged(host: Root, vendor: Vendor, wanted: tuple[str, ...]) -> Iterator[_Obstacle]:
