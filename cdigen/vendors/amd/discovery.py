@@ -30,9 +30,9 @@ _OF_GPUS = {
 }
 _OF_NODES = {"gpu-node-missing", "control-node-missing", "accel-node-missing", "accel-without-node"}
 # The PCI vendor of AMD's processors.
-_PCI_VENDOR = 0x1022
+PROCESSORS = 0x1022
 # PCI device number -> model (drivers/accel/amdxdna/amdxdna_pci_drv.c, pci_ids).
-_MODELS = {"0x1502": "Ryzen AI NPU (Phoenix, Hawk Point)", "0x17f0": "Ryzen AI NPU (Strix, Krackan)"}
+NPU_MODELS = {"0x1502": "Ryzen AI NPU (Phoenix, Hawk Point)", "0x17f0": "Ryzen AI NPU (Strix, Krackan)"}
 # The SR-IOV physical functions of NPUs: the value of ``device_type`` (AMDXDNA_DEV_TYPE_PF in amd/xdna-driver,
 # August 2026, amdxdna_accel.h), and the PCI device numbers (is_pf_dev in amdxdna_pci_drv.c) for releases of
 # the driver without this file.
@@ -163,7 +163,7 @@ def _report_physical(scan: drm.NodeScan, address: str, folder: str) -> None:
 
 
 def _listed_name(host: Root, device_id: str) -> str:
-    name = pci_name(host, _PCI_VENDOR, device_id)
+    name = pci_name(host, PROCESSORS, device_id)
     return f"AMD {name}" if name else ""
 
 
@@ -173,7 +173,9 @@ def _read_npu(scan: drm.NodeScan, index: int, address: str, folder: str) -> Acce
     device = Accelerator(
         index=index,
         address=address,
-        model=_MODELS.get(device_id) or _listed_name(scan.host, device_id) or f"AMD NPU {device_id}".rstrip(),
+        model=NPU_MODELS.get(device_id)
+        or _listed_name(scan.host, device_id)
+        or f"AMD NPU {device_id}".rstrip(),
         device_class="npu",
         device_id=device_id,
     )
