@@ -72,7 +72,7 @@ def discover(context: DiscoveryContext) -> Inventory:
     """Return the inventory with the device ``all``, or raise HostError.
 
     There is only one device, because dxcore cannot offer single GPUs. The kinds of the HostError are
-    no-nodes, driver-not-found and driver-broken.
+    no-nodes, driver-not-found, driver-broken and driver-not-loaded.
     """
     node = _read_node(context)
     reader = _Reader(context.driver)
@@ -149,6 +149,7 @@ class _Reader:
     def _stores(self) -> list[DriverStore]:
         """Return the folders with a libcuda; raise HostError if no folder can be used.
 
+        The kind of the HostError is driver-not-loaded if Windows has only drivers of other vendors.
         The store contains about a thousand other drivers of Windows. Therefore, the function reads folders
         with NVIDIA's names first.
         """
@@ -169,6 +170,12 @@ class _Reader:
                 stores.append(DriverStore(folder=f"{STORES}/{name}", libcuda=libcuda))
             if stores:
                 return stores
+        if not nvidias and folders and not any(name.startswith("libcuda") for name in self._small_names()):
+            raise HostError(
+                f"Windows has no driver of NVIDIA: no folder in {self._root.host_path(STORES)} is of NVIDIA",
+                hint="install NVIDIA's driver in Windows, not in Linux, then run 'wsl --shutdown'",
+                kind="driver-not-loaded",
+            )
         raise HostError(
             f"NVIDIA's driver for Windows cannot be used: {problem}"
             if problem
@@ -176,6 +183,9 @@ class _Reader:
             hint="install NVIDIA's driver in Windows, not in Linux, then run 'wsl --shutdown'",
             kind="driver-broken" if problem else "driver-not-found",
         )
+
+    def _small_names(self) -> list[str]:
+        return [name for name in self._root.names(WSL_LIBRARIES) if listed_files.is_library_name(name)]
 
     def _content(self, path: str) -> bytes:
         try:
@@ -204,7 +214,7 @@ class _Reader:
         SONAME as its file name, that file takes precedence.
         """
         files = []
-        names = [name for name in self._root.names(WSL_LIBRARIES) if listed_files.is_library_name(name)]
+        names = self._small_names()
         for name in names:
             path = f"{WSL_LIBRARIES}/{name}"
             file = self._read_file(path)
