@@ -7,12 +7,11 @@ import shlex
 import stat
 from contextlib import suppress
 
+from cdigen.doctor.checks.boot_modules import at_boot, unloaded_modules
 from cdigen.doctor.checks.driver import CAUSES, NODE_RULES
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.containers import may_create_nodes
-from cdigen.host.kernelmodules import module_exclusion, module_state
-from cdigen.host.procfs import kernel_release
 from cdigen.model.errors import HostError
 from cdigen.runtimes.users import Reader, groups_with_access, may_use, rows
 from cdigen.vendors import registry
@@ -27,14 +26,12 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import HostNode
     from cdigen.runtimes.users import User
-    from cdigen.vendors.base import BootModule
 
     # A missing or wrong node, and whether the vendor's devices need the node.
     _FaultyNode = tuple[HostNode, bool]
 
 TOPIC = Topic(name="nodes")
 MISSING, WRONG, ACCESS, LINKS = "node-missing", "node-wrong", "node-access", "node-links"
-MODULES = "node-modules"
 # The next step if mknod cannot work on this host.
 GUEST_STEP = "mknod is not permitted in this container: the host must pass the node to it"
 GROUPS = "node-groups"
@@ -42,6 +39,8 @@ GROUPS = "node-groups"
 _NODE_KINDS = frozenset(("no-nodes", "no-usable-device", "no-mig-instances"))
 _LOST_KINDS = frozenset(("no-nodes", "no-mig-instances"))
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
+# The groups of the user have no numbers in the user namespace.
+_LOSS = "rootless Docker's containers lose the additional groups of the user"
 _SETFACL = "/usr/bin/setfacl"
 # No user has this ID (kernel: uid_valid).
 _NO_USER = (1 << 32) - 1
@@ -92,7 +91,7 @@ def _missing(context: Context) -> Iterator[CheckResult]:
         if nodes:
             text = f"{_paths(nodes)}: missing device node{'' if len(nodes) == 1 else 's'} of a loaded driver"
             made = _make(context, nodes)
-            step = "" if made else f"; {GUEST_STEP}"
+            step = at_boot(context) if made else f"; {GUEST_STEP}"
             yield TOPIC.failed(MISSING, f"{text}{step}", made, is_error=is_error)
     for finding in findings:
         if finding.path not in known and not any(path in finding.message for path in known):
@@ -103,35 +102,6 @@ def _missing(context: Context) -> Iterator[CheckResult]:
                 yield _unexplained(context, error, is_error=True)
     if context.nodes:
         yield TOPIC.passed(MISSING, f"{len(context.nodes)} device nodes exist")
-
-
-def _modules(context: Context) -> Iterator[CheckResult]:
-    """Report the installed modules that are not loaded, although only some containers need them.
-
-    A missing module that all containers need is the reason for a missing node, which ``_missing`` reports.
-    """
-    release = kernel_release(context.host)
-    installed = context.text(f"/lib/modules/{release}/modules.dep", limit=4 << 20) if release else ""
-    for name in filter(context.concerns, context.inventories):
-        boot = registry.boot_nodes(name)
-        if boot is None or not boot.applies(context.request.discovery_context):
-            continue
-        for module in boot.modules:
-            if module.is_required or not any(f"/{each}.ko" in installed for each in _file_names(module)):
-                continue
-            if module_exclusion(context.host, module.name, module.kernel_names):
-                continue
-            if any(module_state(context.host, each) for each in module.kernel_names):
-                yield TOPIC.passed(MODULES, f"the module {module.name} is loaded")
-                continue
-            command = Remedy(argv=tuple(shlex.split(node_remedy(context.host))), why="load the module")
-            text = f"the module {module.name} is not loaded: {module.without}"
-            yield TOPIC.warning(MODULES, text, (command,), because=CAUSES)
-
-
-def _file_names(module: BootModule) -> tuple[str, ...]:
-    names = (module.name, *module.kernel_names)
-    return (*names, *(name.replace("_", "-") for name in names))
 
 
 def _is_needed(context: Context, node: HostNode) -> bool:
@@ -150,7 +120,8 @@ def _unexplained(context: Context, problem: Finding | HostError, *, is_error: bo
     command = node_remedy(context.host)
     why = "load the driver's further modules and create its device nodes"
     made = (Remedy(argv=tuple(shlex.split(command)), why=why),) if problem.hint == command else ()
-    return TOPIC.failed(MISSING, with_hint(problem), made, is_error=is_error)
+    step = at_boot(context) if made else ""
+    return TOPIC.failed(MISSING, f"{with_hint(problem)}{step}", made, is_error=is_error)
 
 
 def _wrong(context: Context) -> Iterator[CheckResult]:
@@ -223,11 +194,15 @@ def _paths(nodes: list[HostNode]) -> str:
 def _access(context: Context) -> Iterator[CheckResult]:
     """Report the nodes that the user may not open, and the nodes that only the user's groups open."""
     user = context.user
-    if user is None or not context.nodes:
+    if user is None:
+        yield from _container_groups(context)
+        return
+    if not context.nodes:
         return
     closed = [node for node in context.nodes if not may_use(context.host, node.host_path, user.reader())]
     if closed:
         yield _closed(context, user, closed)
+        yield from _groups(context, user, closed)
         return
     text = f"{user.name} may open all {len(context.nodes)} nodes"
     stranger = Reader(uid=_NO_USER, gids=user.gids)
@@ -242,22 +217,45 @@ def _access(context: Context) -> Iterator[CheckResult]:
             "systemd-logind removes at the end of a local session"
         )
     yield TOPIC.passed(ACCESS, text)
-    yield from _groups(context, user)
+    yield from _groups(context, user, closed)
 
 
-def _groups(context: Context, user: User) -> Iterator[CheckResult]:
-    """Report the nodes that the user opens only as a member of additional groups."""
+def _container_groups(context: Context) -> Iterator[CheckResult]:
+    """Report the nodes that processes of containers open only as root, or as members of a group."""
+    stranger = Reader(uid=_NO_USER, gids=())
+    nodes = [node for node in context.nodes if not may_use(context.host, node.host_path, stranger)]
+    options = _group_options(context, nodes)
+    if options:
+        names = ", ".join(filter(None, _group_names(context, nodes)))
+        text = f"{_paths(nodes)}: only root and the groups {names} may open the nodes"
+        yield TOPIC.passed(GROUPS, f"{text}: processes of other users in containers need '{options}'")
+
+
+def _group_options(context: Context, nodes: list[HostNode]) -> str:
+    """Return the options by which containers get the groups of NODES that no spec adds."""
+    added = {gid for spec in context.specs if spec.is_used for gid in spec.edits("additionalGids")}
+    return " ".join(f"--group-add {gid}" for gid in _group_ids(context, nodes) if gid and gid not in added)
+
+
+def _groups(context: Context, user: User, closed: list[HostNode]) -> Iterator[CheckResult]:
+    """Report the nodes, without those in CLOSED, that the user opens only as a member of further groups."""
     alone = Reader(uid=user.uid, gids=(user.gid,))
-    nodes = [node for node in context.nodes if not may_use(context.host, node.host_path, alone)]
+    nodes = [
+        node
+        for node in context.nodes
+        if node not in closed and not may_use(context.host, node.host_path, alone)
+    ]
     if not nodes:
         return
     names = ", ".join(_group_names(context, nodes))
     text = f"{_paths(nodes)}: only the groups {names} may open the nodes"
     if _has_rootless_docker(context):
-        text += ": rootless Docker's containers lose these groups; permanent fix: a udev rule that sets OWNER"
+        text += f": {_LOSS}; permanent fix: a udev rule that sets OWNER, for containers that run as root"
         yield TOPIC.warning(GROUPS, text, _add_entry(context, user, nodes))
     else:
         text += ": rootless containers keep groups with crun and 'podman run --group-add keep-groups'"
+        if options := _group_options(context, nodes):
+            text += f"; processes that are not root in containers of rootful engines need '{options}'"
         yield TOPIC.passed(GROUPS, text)
 
 
@@ -276,6 +274,7 @@ def _closed(context: Context, user: User, closed: list[HostNode]) -> CheckResult
         join = ("usermod", "--append", "--groups", groups, user.name)
         remedy = Remedy(argv=join, why="join the groups that may open the nodes")
         return TOPIC.failed(ACCESS, text, (remedy,), is_error=is_error)
+    text += f"; {_LOSS}" if only_docker else ""
     text += f"; permanent fix: {_permanent_fix(context, closed, only_docker=only_docker)}"
     if only_docker and (entries := _add_entry(context, user, closed)):
         return TOPIC.failed(ACCESS, text, entries, is_error=is_error)
@@ -306,7 +305,6 @@ def _permanent_fix(context: Context, closed: list[HostNode], *, only_docker: boo
     for known in filter(None, map(registry.remedies, context.inventories)):
         if known.node_mode and any(node.host_path.startswith(known.node_prefix) for node in closed):
             return known.node_mode
-    # rootless Docker's containers lose the group.
     return (
         "a udev rule that sets OWNER" if only_docker else "assign them to the group render with a udev rule"
     )
@@ -314,9 +312,14 @@ def _permanent_fix(context: Context, closed: list[HostNode], *, only_docker: boo
 
 def _group_names(context: Context, nodes: Iterable[HostNode]) -> list[str]:
     """Return for each group that may open one of NODES its name; "" for nodes that no group may open."""
-    groups = {next(filter(None, groups_with_access(context.host, node.host_path)), 0) for node in nodes}
+    groups = _group_ids(context, nodes)
     names = {number: name for name, _, number, *_ in rows(context.host, "/etc/group", 3)}
-    return [names.get(str(gid), str(gid)) if gid else "" for gid in sorted(groups)]
+    return [names.get(str(gid), str(gid)) if gid else "" for gid in groups]
+
+
+def _group_ids(context: Context, nodes: Iterable[HostNode]) -> list[int]:
+    """Return for each group that may open one of NODES its number; 0 for nodes that no group may open."""
+    return sorted({next(filter(None, groups_with_access(context.host, node.host_path)), 0) for node in nodes})
 
 
 def _links(context: Context) -> Iterator[CheckResult]:
@@ -354,4 +357,4 @@ def _is_linked(context: Context, node: HostNode) -> bool:
     return stat.S_ISCHR(status.st_mode) and status.st_rdev == os.makedev(node.major, node.minor)
 
 
-CHECKS = (_missing, _modules, _wrong, _access, _links)
+CHECKS = (_missing, unloaded_modules, _wrong, _access, _links)
