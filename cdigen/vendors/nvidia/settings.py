@@ -34,6 +34,9 @@ _SUSPENSIONS = "/sys/power/suspend_stats/success"
 # Portable computers: portable, laptop, notebook, sub-notebook, tablet, convertible, detachable (SMBIOS 3.7,
 # table 17).
 _CHASSIS, _PORTABLE = "/sys/class/dmi/id/chassis_type", {"8", "9", "10", "14", "30", "31", "32"}
+# The batteries of the host and of its peripherals, which have the scope Device (the kernel's
+# Documentation/ABI/testing/sysfs-class-power; drivers/hid).
+_SUPPLIES = "/sys/class/power_supply"
 
 
 def findings(host: Root) -> tuple[Finding, ...]:
@@ -62,7 +65,8 @@ def _suspension(host: Root, parameters: dict[str, int]) -> Iterator[Finding]:
                 "PreserveVideoMemoryAllocations is 0: programs in containers lose their GPU memory when the "
                 "host suspends",
                 "set NVreg_PreserveVideoMemoryAllocations=1 for the module nvidia, then run "
-                f"'systemctl enable {SUSPEND} {RESUME}' and reboot",
+                f"'systemctl enable {SUSPEND} {RESUME}' and reboot; if CUDA fails after a suspension, stop "
+                "its programs and run 'modprobe -r nvidia_uvm && modprobe nvidia_uvm'",
             )
         return
     missing = [SUSPEND] if not _is_enabled(host, SUSPEND) else []
@@ -90,7 +94,11 @@ def _has_sleep(host: Root) -> bool:
 
 def _is_suspended(host: Root) -> bool:
     suspensions = read_line(host, _SUSPENSIONS)
-    return suspensions not in {"", "0"} or read_line(host, _CHASSIS) in _PORTABLE
+    if suspensions not in {"", "0"} or read_line(host, _CHASSIS) in _PORTABLE:
+        return True
+    types = (read_line(host, f"{_SUPPLIES}/{name}/type") for name in host.names(_SUPPLIES))
+    scopes = (read_line(host, f"{_SUPPLIES}/{name}/scope") for name in host.names(_SUPPLIES))
+    return ("Battery", "") in zip(types, scopes, strict=True)
 
 
 def _is_enabled(host: Root, unit: str) -> bool:
