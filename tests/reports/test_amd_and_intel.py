@@ -291,7 +291,7 @@ def test_docker_finds_no_kfd_because_the_kernel_does_not_know_the_gpu(cdigen: Ru
 
 
 def test_docker_finds_no_kfd_because_the_node_is_missing(cdigen: Run, tmp_path: Path) -> None:
-    """KFD knows the GPU, but the node does not exist.
+    """KFD lists the GPU, but the node does not exist.
 
     https://github.com/l1na-forever/stable-diffusion-rocm-docker/issues/8
     """

@@ -135,7 +135,7 @@ def test_docker_finds_no_gpu_with_driver_555_because_nvidia_uvm_is_not_loaded(
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])
-def test_cuda_fails_in_podman_because_nobody_made_the_nodes_of_nvidia_uvm(
+def test_cuda_fails_in_podman_without_the_nodes_of_nvidia_uvm(
     cdigen: Run, tmp_path: Path, *, is_loaded: bool
 ) -> None:
     """A user changed from nvidia-docker, whose helper had made the nodes, to podman.

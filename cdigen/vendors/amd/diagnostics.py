@@ -48,9 +48,11 @@ def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple
 
 
 def _refused_firmware(host: Root) -> Iterator[Finding]:
-    """Yield a finding if amdxdna has rejected the firmware of an NPU since the last start of the firmware."""
+    """Yield a finding if amdxdna has rejected the firmware of an NPU."""
+    if not is_loaded(host, "amdxdna"):
+        return
     rejected = [text for text in kernel_messages(host, (_NPU_LOG,)) if _REJECTED in text]
-    if rejected and is_loaded(host, "amdxdna"):
+    if rejected:
         text = f"amdxdna rejected the firmware of the NPU: the kernel log has {rejected[-1]!r}"
         yield _finding("warning", "npu-firmware", "/lib/firmware/amdnpu", text, _NPU_HINT)
 
