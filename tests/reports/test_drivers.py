@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING
 
 import pytest
+from support.doctor.live_host import live_host
 from support.hosts import driver_files
 from support.hosts.driver_files import put
 from support.hosts.nvidia import discover
@@ -132,6 +133,20 @@ def test_docker_finds_no_gpu_with_driver_555_because_nvidia_uvm_is_not_loaded(
     put(root / "run.sh", b"docker run --gpus all ollama/ollama\n")
     plan = cdigen("doctor", "--migrate", root / "run.sh", "--root", root).out
     assert "--device nvidia.com/gpu=all" in plan
+
+
+def test_docker_26_finds_no_gpu_by_cdi_without_its_switch(tmp_path: Path) -> None:
+    """Devices of CDI need no setting of NVIDIA's runtime (no-cgroups), but the switch of Docker.
+
+    https://github.com/ollama/ollama/issues/4563
+    """
+    with live_host(tmp_path / "live") as live:
+        live.install("dockerd", "26.1.0")
+        live.run("cdigen generate --write --quiet")
+        row = live.wrong("--for", "docker")["docker-cdi"]
+        assert row["severity"] == "error"
+        assert row["detail"] == "CDI is disabled: the default is off"
+        assert row["remedy"].startswith("cdigen configure docker")
 
 
 @pytest.mark.parametrize("is_loaded", [False, True])
