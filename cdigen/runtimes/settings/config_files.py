@@ -31,6 +31,8 @@ UNREADABLE = "config-unreadable"
 # The limit in bytes for all files of one runtime, because the files may belong to another user. The files of
 # podman have 30 kB, and the dump of containerd has 15 kB.
 BUDGET = 2 << 20
+# The folders of OCI hooks that podman reads. CRI-O's default is only the first folder (oci-hooks(5)).
+HOOK_DIRS: tuple[str, ...] = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 # The limit for the entries of a list. A host has three spec directories.
 MAX_TEXTS = 256
 
@@ -75,6 +77,7 @@ class RuntimeSettings:
     - ``oci_runtimes`` are the OCI runtimes that are registered by name. The OCI runtimes of podman are not
       read.
     - ``has_labels`` is true if the runtime sets SELinux labels for containers.
+    - ``hook_dirs`` are the folders whose OCI hooks the runtime runs (oci-hooks(5)).
     """
 
     runtime: str
@@ -93,6 +96,7 @@ class RuntimeSettings:
     rootless: bool = False
     oci_runtimes: tuple[OciRuntime, ...] = ()
     has_labels: bool = True
+    hook_dirs: tuple[str, ...] = ()
 
     def source(self, what: str) -> str:
         """Return the source of the value WHAT (see ``set_by``); empty if the value is the default."""
@@ -184,6 +188,14 @@ class ConfigFiles:
         wanted = re.compile(rf"""(?:^|[\s{{,.])["']?{re.escape(key)}["']?\s*[=:]""")
         for number, line in enumerate(self._texts.get(path, "").splitlines(), 1):
             if wanted.search(line) and not line.lstrip().startswith("#"):
+                return f", line {number}"
+        return ""
+
+    def line_of_table(self, path: str, name: str) -> str:
+        """Return ``, line N`` for the first table of PATH with NAME in its name; empty if there is none."""
+        wanted = re.compile(rf"""\s*\[[^#]*[.\["']{re.escape(name)}[.\]"']""")
+        for number, line in enumerate(self._texts.get(path, "").splitlines(), 1):
+            if wanted.match(line):
                 return f", line {number}"
         return ""
 

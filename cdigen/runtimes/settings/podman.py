@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, HOOK_DIRS, ConfigFiles, RuntimeSettings
 from cdigen.runtimes.users import ROOT
 
 TYPE_CHECKING = False
@@ -66,6 +66,7 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         set_by=tuple(set_by[-1:]),
         rootless=user is not None,
         has_labels=has_labels,
+        hook_dirs=HOOK_DIRS,
     )
 
 
