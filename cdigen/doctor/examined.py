@@ -5,7 +5,12 @@ from __future__ import annotations
 import os
 
 from cdigen.cdi.library import NEWEST_RELEASE, newest_version
-from cdigen.doctor.kubernetes_node.bundled import bundled_containerd, can_configure
+from cdigen.doctor.kubernetes_node.bundled import (
+    bundled_containerd,
+    can_configure,
+    read_sole,
+    sole_containerd,
+)
 from cdigen.doctor.processes import roots_processes
 from cdigen.runtimes import settings
 from cdigen.runtimes.releases import RUNTIME_NAMES, library_of, newest_release
@@ -92,6 +97,8 @@ def _runtime(
     target = RUNTIME_NAMES[name]
     if server is not None:
         read = settings.read_started(target, request.host, binary.release, server.line)
+    elif name == "containerd" and (bundled := sole_containerd(request.host)):
+        read = read_sole(request.host, bundled, binary.release)
     else:
         starter, environment = _starter(request, name), _environment(request)
         read = settings.read(target, request.host, binary.release, starter, environment=environment)
@@ -114,7 +121,8 @@ def _is_foreign(host: Root, name: str, release: Release | None, server: HostProc
     of the usual service, but ``cdigen configure`` changes the containerd of a distribution on HOST.
     """
     if server is None:
-        return name == "containerd" and bundled_containerd(host) is not None
+        is_own = sole_containerd(host) is not None and can_configure(host, release)
+        return name == "containerd" and bundled_containerd(host) is not None and not is_own
     if name == "containerd" and can_configure(host, release):
         return False
     own = (command(host, unit) for unit in (f"{server.name}.service", "cri-o.service"))

@@ -14,6 +14,7 @@ from cdigen.cli.shared.option_table import add
 from cdigen.cli.shared.spec_options import configured_options, delivery_options
 from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.examine import causes, examine
+from cdigen.doctor.kubernetes_node.bundled import sole_containerd
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.runtimes.daemon_service import service_of
@@ -99,6 +100,12 @@ def run(arguments: Namespace) -> int:
     return 0 if all(result.ok for result in found) else FAILED
 
 
+def _unit(host: Root, runtime: str) -> str:
+    """Return the unit of RUNTIME on HOST if RUNTIME is a part of a Kubernetes distribution, otherwise ""."""
+    bundled = sole_containerd(host) if runtime == "containerd" else None
+    return bundled.unit if bundled else ""
+
+
 def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequest:
     context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
@@ -114,7 +121,7 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         state_dir=options.outer_directory(host, settings.state_dir),
         daemon=lambda: _daemon(host, settings),
         plugin=lambda: _plugin(host, settings),
-        restart=lambda name: command_for(name, host),
+        restart=lambda name: command_for(name, host, _unit(host, name)),
         user=_user(arguments, host),
         runtimes=tuple(dict.fromkeys(name for name in arguments.runtimes or () if name != KUBELET)),
         for_kubelet=KUBELET in (arguments.runtimes or ()),

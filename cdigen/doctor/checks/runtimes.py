@@ -10,6 +10,7 @@ from cdigen.doctor.checks.loading import LOADING, lost_names
 from cdigen.doctor.checks.specs import MISSING
 from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart, run_cdigen, write_specs
 from cdigen.doctor.examined import ANY_RUNTIME, PROCESSES
+from cdigen.doctor.kubernetes_node.bundled import bundled_containerd
 from cdigen.doctor.remedy_safety import may_change_program, may_open_configuration
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.root import shown
@@ -113,6 +114,12 @@ def _installed(context: Context) -> Iterator[CheckResult]:
         if name not in context.installed:
             if name == "docker" and context.host.exists(_DESKTOP):
                 continue  # the check of Docker Desktop reports this
+            bundled = bundled_containerd(context.host) if name == "containerd" else None
+            if bundled:
+                text = f"the containerd of {bundled.name} is not set up: {bundled.main} does not exist"
+                start = Remedy(argv=("systemctl", "start", bundled.unit), why=f"start {bundled.name}")
+                yield Topic(name=name).error(f"{name}-installed", text, (start,) if context.is_live else ())
+                continue
             text = f"{name} is not installed in the usual places"
             yield Topic(name=name).error(f"{name}-installed", text, _install(context, name))
     if not context.installed and not context.request.runtimes:
@@ -132,7 +139,7 @@ def _each_runtime(context: Context) -> Iterator[CheckResult]:
     """Yield the results of ``RUNTIME_CHECKS`` for each examined runtime."""
     for runtime in context.runtimes:
         checks = (_devices,) if runtime.name == ANY_RUNTIME else RUNTIME_CHECKS
-        for check in checks if runtime.reads_cdi else (_version,):
+        for check in checks if runtime.reads_cdi else (_version, _configuration):
             yield from check(context, runtime)
 
 
@@ -332,7 +339,8 @@ def _changed(context: Context, path: str) -> float:
 
 def _snap(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     """Report files of the specs that a runtime from a snap does not find, because it has its own /usr."""
-    if runtime.binary is None or not is_of_snap(runtime.binary.binary):
+    # The snap of MicroK8s is classic, so its containerd has the folders of the host.
+    if runtime.name != "docker" or runtime.binary is None or not is_of_snap(runtime.binary.binary):
         return
     topic, name = Topic(name=runtime.name), f"{runtime.name}-snap"
     used = [spec for spec in context.specs if spec.is_used]

@@ -12,6 +12,7 @@ from __future__ import annotations
 from cdigen.doctor.kubernetes_node.settings import installed_kubelet
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
+from cdigen.runtimes.installed import place
 from cdigen.runtimes.releases import UNKNOWN, RuntimeBehaviour, behaves
 from cdigen.runtimes.settings import containerd
 from cdigen.runtimes.units import Command, command
@@ -107,6 +108,23 @@ def bundled_containerd(host: Root) -> BundledContainerd | None:
     if found is _K0S and not _is_of_k0s(host):
         found = replace(found, folders=(), is_merged=False)
     return replace(found, unit=found.unit or kubelet.unit)
+
+
+def sole_containerd(host: Root) -> BundledContainerd | None:
+    """Return the containerd of the distribution on HOST; None if HOST has no such one, or a separate one.
+
+    The result is also None if the distribution has not written its configuration yet.
+    """
+    found = bundled_containerd(host)
+    return found if found and host.exists(found.main) and not place(host, "containerd") else None
+
+
+def read_sole(host: Root, bundled: BundledContainerd, release: Release | None) -> RuntimeSettings:
+    """Return the settings of the containerd BUNDLED, also if no file of HOST keeps a change."""
+    try:
+        return read(host, bundled, release)
+    except ConfigError:
+        return containerd.read(host, release or UNKNOWN, Command(words=("--config", bundled.main)))
 
 
 def read(host: Root, bundled: BundledContainerd, release: Release | None) -> RuntimeSettings:

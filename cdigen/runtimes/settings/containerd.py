@@ -268,9 +268,11 @@ def _check_names(sources: ConfigFiles, files: list[_File], release: Release, ver
             continue
         for name in [*file.disabled, *(file.plugins if is_old else ())]:
             if "." not in name:
+                known = f"; the name in version 2 is {OLD_CRI}" if name == "cri" else ""
+                line = sources.line_of_table(file.path, name)
                 text = (
-                    f": the plugin name {shown(name)} is valid only in version 1 of the configuration, "
-                    "but a newer version is in use"
+                    f"{line}: the plugin name {shown(name)} is valid only in version 1 of the configuration, "
+                    f"but a newer version is in use{known}"
                 )
                 sources.report("config-version", file.path, text)
 
