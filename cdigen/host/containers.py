@@ -44,7 +44,8 @@ def uses_host_kernel() -> bool:
 
 def is_guest(host: Root) -> bool:
     """Return whether HOST is a container, to which its own host passes some of the device nodes."""
-    return any(host.exists(path) for path in (*_FILES, _SYSTEM_CONTAINER))
+    is_pod = host.is_this_machine and _POD in os.environ
+    return is_pod or any(host.exists(path) for path in (*_FILES, _SYSTEM_CONTAINER))
 
 
 def may_create_nodes(host: Root) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from cdigen.doctor.checks import driver_module
 from cdigen.doctor.result import Remedy, Topic, with_hint
 from cdigen.host import mounts
-from cdigen.host.containers import host_hint
+from cdigen.host.containers import host_hint, is_guest
 from cdigen.host.kernelmodules import unload_order
 from cdigen.pipeline import discovery
 from cdigen.value import replace
@@ -191,7 +191,17 @@ def with_cause(context: Context, found: list[CheckResult]) -> list[CheckResult]:
     return [cause, *explained]
 
 
-CHECKS = (_mounts, _failures, _unloaded, _inventories, _diagnostics)
+def _container(context: Context) -> Iterator[CheckResult]:
+    """Report the number of GPUs that belong to the container, if the host is a container."""
+    if not is_guest(context.host):
+        return
+    for inventory in context.inventories.values():
+        usable = sum(gpu.usable for gpu in inventory.accelerators)
+        text = f"{usable} of the {len(inventory.accelerators)} devices of its host"
+        yield TOPIC.passed(CONTAINER, f"this is a container, which has {text} ({inventory.vendor})")
+
+
+CHECKS = (_mounts, _container, _failures, _unloaded, _inventories, _diagnostics)
 
 
 def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple[Remedy, ...]:

@@ -8,6 +8,7 @@ GetHandleByIndex_v2). An unusable GPU keeps its index, so that the names of othe
 from __future__ import annotations
 
 from cdigen.host import sysfs
+from cdigen.host.containers import is_guest
 from cdigen.host.procfs import number_behind, read_line, read_text
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import HostError
@@ -91,7 +92,7 @@ class NvidiaGpuReader:
         accelerators = [
             self._accelerator(index, address, folder, information)
             if folder
-            else self._lost(index, address, problem)
+            else self._lost(index, address, problem, is_foreign=bool(listed) and is_guest(self._context.host))
             for index, (folder, address, information) in enumerate(found)
         ]
         self._name_unbound(bound, {accelerator.address for accelerator in accelerators})
@@ -139,12 +140,16 @@ class NvidiaGpuReader:
             self.collector.add("warning", "gpu-address-unknown", shown(f"{GPUS}/{name}"), message)
         return found, ""
 
-    def _lost(self, index: int, address: str, problem: str) -> Accelerator:
+    def _lost(self, index: int, address: str, problem: str, *, is_foreign: bool) -> Accelerator:
         """Return the unusable GPU at ADDRESS, which is bound to the driver and not in the driver's list.
 
         If the list could not be read, PROBLEM is the reason, and already has a finding. If PROBLEM is empty,
-        the GPU has fallen off the bus, and the function adds a finding.
+        the GPU has fallen off the bus, and the function adds a finding. If IS_FOREIGN is true, the host is a
+        container, and NVIDIA's runtime has hidden the GPU from the container.
         """
+        if is_foreign and not problem:
+            problem = f"the GPU is not in {GPUS} of this container"
+            self.collector.add("info", "gpu-lost", address, f"GPU {index} ({address}): {problem}")
         if not problem:
             problem = f"the GPU is bound to the driver {PCI_DRIVER}, but is not in {GPUS}"
             message = f"GPU {index} ({address}) gets no CDI device: {problem}"
