@@ -119,6 +119,15 @@ def test_the_kubelet_in_microk8s_is_read_from_its_file_of_arguments() -> None:
     assert "/var/snap/microk8s/common/var/lib/kubelet" in found["kubelet-running"]["detail"]
 
 
+def test_the_kubelet_in_hyperkube_is_found_and_no_plugin_has_registered() -> None:
+    """https://github.com/NVIDIA/k8s-device-plugin/issues/62: the node has no nvidia.com/gpu."""
+    found = rows(["hyperkube", SOCKET, "kubelet"], ["hyperkube", "", "kube-proxy"])
+    assert f"is running, with the folder {DIR}" in found["kubelet-running"]["detail"]
+    assert found["kubelet-plugin-conflict"]["detail"] == "no other device plugin has a socket"
+    assert "cdigen kubelet is not set up" in found["kubelet-plugin"]["detail"]
+    assert not rows(["hyperkube", "", "kube-proxy"])["kubelet-running"]["ok"]
+
+
 def test_an_ordinary_users_process_with_the_name_kubelet_is_no_kubelet() -> None:
     assert not rows(["user:kubelet", ""])["kubelet-running"]["ok"]
 
