@@ -55,7 +55,9 @@ def _health(context: Context) -> Iterator[CheckResult]:
     unhealthy = [(device, causes) for device in devices if (causes := device.own_causes)]
     for device, causes in unhealthy:
         named = not set(context.request.devices).isdisjoint({device.name, *device.names})
-        text = f"{device.name}: unhealthy: {'; '.join(map(_described, causes))} (docs/health.md)"
+        gpu = device.accelerator
+        place = ", ".join(filter(None, (gpu.address, str((device.partition or gpu).uuid or ""))))
+        text = f"{device.name} ({place}): unhealthy: {'; '.join(map(_described, causes))} (docs/health.md)"
         yield TOPIC.failed(HEALTH, shown(text), _remedies(context, device, causes), is_error=named)
     if not unhealthy:
         yield TOPIC.passed(HEALTH, _summary(devices))
