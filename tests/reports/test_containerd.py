@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from support.doctor.live_host import LiveHost, live_host
+from support.nri.host import allowed, devices
 from support.reports.kubernetes_nodes import (
     P100,
     TOOLKIT_HOOK,
@@ -219,3 +220,11 @@ def test_enroot_needs_the_programs_of_the_toolkit(host: ReportedHost) -> None:
     assert f"{hook} runs nvidia-container-cli" in plan["kept"][0]
     host.path(hook[1:]).unlink()
     assert "remove-packages" in {one["step"] for one in host.migration()["steps"]}
+
+
+def test_the_nri_plugin_ignores_the_annotation_of_the_runtime_in_a_pod() -> None:
+    """https://github.com/containerd/containerd/issues/7329: the plugin reads only its own annotations."""
+    name = "nvidia.com/gpu=0"
+    allow = {"allow": allowed("annotation", "environment")}
+    assert devices(pod_annotations={"cdi.k8s.io/nvidia_devices0": name}, **allow) == ()
+    assert devices(pod_annotations={"nvidia.cdi.k8s.io/container.main": name}, **allow) == (name,)
