@@ -11,6 +11,7 @@ from cdigen.doctor.result import Remedy, Topic, with_hint
 from cdigen.host import mounts
 from cdigen.host.containers import host_hint, is_guest
 from cdigen.host.kernelmodules import unload_order
+from cdigen.host.procfs import is_wsl_release, kernel_release
 from cdigen.pipeline import discovery
 from cdigen.value import replace
 from cdigen.vendors import registry
@@ -56,7 +57,7 @@ _FAILED = {
     "driver-broken": FILES,
     "driver-not-found": FILES,
 }
-_NO_PYNVML = "nvml-module-missing"
+_NO_PYNVML, _LINUX_DRIVER = "nvml-module-missing", "wsl-linux-driver"
 # The instruction beside the commands that load the module of the libraries' version.
 _RELOAD = "stop the programs that use the GPUs before the module is loaded again, or reboot"
 # Rule of a finding -> check that reports the finding. The check GPUS reports each other finding whose rule is
@@ -68,6 +69,7 @@ _RULES = {
     "capability-incomplete": FILES,
     "file-unusable": FILES,
     "manifest-unreadable": FILES,
+    _LINUX_DRIVER: FILES,
     "ld-cache-unreadable": FILES,
     "kernel-file-unusable": LOADED,
     "nvml-failed": TOOL,
@@ -229,6 +231,10 @@ def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
 def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, ...]:
     if finding.rule in {"library-missing", "library-incomplete", "library-unusable"}:
         return _reinstall(context, vendor, finding.path.rpartition("/")[2])
+    if finding.rule == _LINUX_DRIVER:
+        packages = _packages(context, vendor, finding.path.rpartition("/")[2])
+        command = ("apt-get", "remove", "--yes", *packages)
+        return (Remedy(argv=command, why="remove the driver for Linux"),) if packages else ()
     if finding.rule == _NO_PYNVML:
         return _install_module(context)
     known = registry.remedies(vendor)
@@ -253,6 +259,14 @@ def _install_module(context: Context) -> tuple[Remedy, ...]:
 
 def _reinstall(context: Context, vendor: str, *names: str) -> tuple[Remedy, ...]:
     """Return the command that reinstalls the packages with VENDOR's files NAMES; empty if none has them."""
+    if is_wsl_release(kernel_release(context.host)):
+        return ()  # Windows has the driver
+    command = ("apt-get", "install", "--reinstall", "--yes", *_packages(context, vendor, *names))
+    return (Remedy(argv=command, why="reinstall the files of the driver"),) if command[4:] else ()
+
+
+def _packages(context: Context, vendor: str, *names: str) -> tuple[str, ...]:
+    """Return the Debian packages with VENDOR's files NAMES."""
     known = registry.remedies(vendor)
     if known is None or not context.host.exists("/usr/bin/apt-get"):
         return ()
@@ -265,8 +279,7 @@ def _reinstall(context: Context, vendor: str, *names: str) -> tuple[Remedy, ...]
         listed = context.text(f"{folder}/{entry}", limit=4 << 20)
         if any(f"/{name}" in listed for name in names):
             found[package] = None
-    command = ("apt-get", "install", "--reinstall", "--yes", *found)
-    return (Remedy(argv=command, why="reinstall the files of the driver"),) if found else ()
+    return tuple(found)
 
 
 def _passed(inventory: Inventory) -> Iterator[CheckResult]:
@@ -294,9 +307,14 @@ def _usable_devices(inventory: Inventory) -> str:
             name = _CLASS_NAMES.get(each.device_class, each.device_class)
             by_row.setdefault(each.excluded, []).append(f"{name} {each.index}")
     split += "".join(f"; {', '.join(names)}: {exclusion_problem(row)}" for row, names in by_row.items())
-    counts = [_count(number, _CLASS_NAMES.get(name, name)) for name, number in classes.items()] or ["0 GPUs"]
-    if inventory.groups:
-        counts.append(f"{_count(len(inventory.groups), 'family', 'families')} of other devices")
+    counts = [_count(number, _CLASS_NAMES.get(name, name)) for name, number in classes.items()]
+    # On some hosts, the devices of a group are the GPUs (WSL, Tegra).
+    undivided = [one for one in inventory.groups if inventory.is_undivided and one.device_class == "gpu"]
+    names = [device.name for group in undivided for device in group.devices]
+    counts += [f"the GPUs of the host as the device {' or '.join(names)}"] if names else []
+    counts = counts or ["0 GPUs"]
+    if others := len(inventory.groups) - len(undivided):
+        counts.append(f"{_count(others, 'family', 'families')} of other devices")
     return f"{' and '.join(counts)}{split}"
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from cdigen.host.procfs import is_wsl_release, kernel_release
 from cdigen.model.profile import capability_profiles
 from cdigen.vendors.base import Vendor, deferred
 from cdigen.vendors.nvidia.kernel_module import VERSION_FILE, read_driver
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.context import DiscoveryContext
 
 # Paths for a quick check of the host: the kernel module's file, the files of a Tegra board, and the device
-# node of WSL2.
+# node of WSL2. The kernel's release is a sign of WSL without GPUs.
 _SIGNS = (VERSION_FILE, "/etc/nv_tegra_release", "/sys/devices/soc0/family")
 _WSL_NODE = "/dev/dxg"
 
@@ -64,7 +65,9 @@ def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple
 
 
 def _is_any_sign(context: DiscoveryContext) -> bool:
-    return context.dev.exists(_WSL_NODE) or any(context.host.exists(path) for path in _SIGNS)
+    if context.dev.exists(_WSL_NODE) or any(context.host.exists(path) for path in _SIGNS):
+        return True
+    return is_wsl_release(kernel_release(context.host))
 
 
 def _odd_nodes(context: DiscoveryContext, *, which: str) -> tuple[HostNode, ...]:
