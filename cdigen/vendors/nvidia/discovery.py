@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cdigen.vendors.nvidia.nvml import NvmlReply
 
 NAME = "nvidia"
+# The folders in a message about missing libraries. Most hosts have at most six.
+_MAX_FOLDERS = 8
 
 
 def discover(context: DiscoveryContext) -> Inventory:
@@ -87,7 +89,7 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
     _require_gpus(accelerators, gpu_reader.findings)
     nodes = gpu_reader.read_control_nodes()
     _require_nodes(accelerators, nodes, gpu_reader.findings)
-    _require_libraries(driver, search)
+    _require_libraries(context, driver, search)
     others, other_probes, other_findings = driver_files.find_files(
         context, driver, tuple(search.folders), listed.binaries
     )
@@ -215,7 +217,7 @@ def _require_nodes(
         )
 
 
-def _require_libraries(driver: Driver, search: libraries.LibrarySearch) -> None:
+def _require_libraries(context: DiscoveryContext, driver: Driver, search: libraries.LibrarySearch) -> None:
     versions = libraries.stale_versions(search)
     if versions:
         raise HostError(
@@ -232,11 +234,14 @@ def _require_libraries(driver: Driver, search: libraries.LibrarySearch) -> None:
     # after the driver's removal, until 'apt-get autoremove'.
     if any(library.stem in ENTRANCES for _, library, _ in search.found.values()):
         return
+    folders = libraries.searched_folders(context, search)
+    more = f" and {len(folders) - _MAX_FOLDERS} more folders" if len(folders) > _MAX_FOLDERS else ""
+    where = f"{shown(', '.join(folders[:_MAX_FOLDERS]))}{more}" if folders else "any folder of libraries"
     raise HostError(
         f"no library of the driver {driver.version} was found below {shown(search.root.host_path('/'))}: "
-        f"none of {', '.join(ENTRANCES)}",
-        hint="install the driver's libraries, or set their folder with --driver-root or "
-        "--library-search-path",
+        f"none of {', '.join(ENTRANCES)} in {where}",
+        hint="install the driver's libraries, or set 'library_search_paths: [FOLDER]' in the configuration "
+        "(--library-search-path); for a driver container, set driver_root (--driver-root)",
         kind="driver-not-found",
     )
 

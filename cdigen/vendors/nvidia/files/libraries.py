@@ -145,6 +145,11 @@ def find_libraries(
     return search
 
 
+def searched_folders(context: DiscoveryContext, search: LibrarySearch) -> list[str]:
+    """Return the existing folders that SEARCH has read, as paths on the host."""
+    return [search.root.host_path(folder) for folder in _folders(context, search)]
+
+
 def stale_versions(search: LibrarySearch) -> tuple[str, ...]:
     """Return the installed versions of required libraries that are not installed in the running version."""
     served = {library.stem for _, library, _ in search.found.values()}
