@@ -48,11 +48,14 @@ _IN_SNAPS = (
 )  # fmt: skip
 _PACKAGES = {
     "podman": {"": "podman"},
-    "docker": {"": "docker", "apt-get": "docker.io", "dnf": "moby-engine"},
+    "docker": {"": "docker", "apt-get": "docker.io", "dnf": "moby-engine", "ostree-booted": "moby-engine"},
     "containerd": {"": "containerd"},
     "crio": {"": "cri-o"},
 }
+# The first file that exists identifies the command. On image-based systems (/run/ostree-booted), dnf may be
+# present and cannot install packages.
 _MANAGERS = (
+    ("/run/ostree-booted", ("rpm-ostree", "install", "--assumeyes", "--apply-live")),
     ("/usr/bin/apt-get", ("apt-get", "install", "--yes")),
     ("/usr/bin/dnf", ("dnf", "install", "--assumeyes")),
     ("/usr/bin/zypper", ("zypper", "--non-interactive", "install")),
