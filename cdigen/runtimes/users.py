@@ -9,6 +9,7 @@ folder on its path permit it (path_resolution(7), acl(5)).
 from __future__ import annotations
 
 import os
+import stat
 import struct
 
 from cdigen.host.root import DEFAULT_LIMIT, shown
@@ -142,18 +143,30 @@ def may_list(host: Root, path: str, reader: Reader) -> bool:
 
 
 def may_use(host: Root, path: str, reader: Reader) -> bool:
-    """Return whether READER may open PATH of HOST for reading and writing; true if PATH does not exist."""
-    return _may(host, path, reader, _READ | _WRITE)
+    """Return whether READER may open the device node PATH of HOST; true if PATH does not exist.
+
+    Programs open a node for reading and writing. They open a node that not even its owner may write for
+    reading (/dev/nvmap of Jetson Linux 36, 0440).
+    """
+    try:
+        wanted = _access_of_programs(host.stat(path))
+    except OSError:
+        return True
+    return _may(host, path, reader, wanted)
+
+
+def _access_of_programs(status: os.stat_result) -> int:
+    return _READ | _WRITE if status.st_mode & stat.S_IWUSR else _READ
 
 
 def groups_with_access(host: Root, path: str) -> tuple[int, ...]:
-    """Return the groups whose members may read and write PATH of HOST; the owning group is the first."""
+    """Return the groups whose members may open the device node PATH; the owning group is the first."""
     try:
         real, status = host.located(path)
         entries = _entries(host, real, status)
     except OSError:
         return ()
-    wanted = _READ | _WRITE
+    wanted = _access_of_programs(status)
     return tuple(
         who for tag, bits, who in entries if tag in {_GROUP_OWNER, _GROUP} and bits & wanted == wanted
     )
