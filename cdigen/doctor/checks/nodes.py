@@ -12,7 +12,9 @@ from cdigen.doctor.checks.driver import CAUSES, NODE_RULES
 from cdigen.doctor.commands import file_command
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.containers import may_create_nodes
+from cdigen.host.root import shown
 from cdigen.model.errors import HostError
+from cdigen.runtimes.installed import place
 from cdigen.runtimes.users import Reader, groups_with_access, may_use, rows
 from cdigen.vendors import registry
 from cdigen.vendors.kernel.nodes import RUN_AS_ROOT, node_remedy
@@ -42,6 +44,8 @@ _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 # The groups of the user have no numbers in the user namespace.
 _LOSS = "rootless Docker's containers lose the additional groups of the user"
 _SETFACL = "/usr/bin/setfacl"
+# podman-run(1), --group-add keep-groups: only crun keeps the groups. krun is crun with libkrun.
+_KEEP_GROUPS = frozenset(("crun", "krun"))
 # No user has this ID (kernel: uid_valid).
 _NO_USER = (1 << 32) - 1
 
@@ -252,6 +256,13 @@ def _groups(context: Context, user: User, closed: list[HostNode]) -> Iterator[Ch
     if _has_rootless_docker(context):
         text += f": {_LOSS}; permanent fix: a udev rule that sets OWNER, for containers that run as root"
         yield TOPIC.warning(GROUPS, text, _add_entry(context, user, nodes))
+    elif loser := _runtime_without_groups(context):
+        text += (
+            f": podman's rootless containers lose these groups, because podman uses {shown(loser)}: install "
+            "crun, set 'runtime = \"crun\"' below [engine] in containers.conf, and use 'podman run "
+            "--group-add keep-groups'"
+        )
+        yield TOPIC.warning(GROUPS, text)
     else:
         text += ": rootless containers keep groups with crun and 'podman run --group-add keep-groups'"
         if options := _group_options(context, nodes):
@@ -286,6 +297,20 @@ def _closed(context: Context, user: User, closed: list[HostNode]) -> CheckResult
 def _has_rootless_docker(context: Context) -> bool:
     """Return whether a rootless dockerd of the user is examined; its containers keep no additional groups."""
     return any(one.name == "docker" and one.settings.rootless for one in context.runtimes)
+
+
+def _runtime_without_groups(context: Context) -> str:
+    """Return the OCI runtime of the user's podman if it is not crun, the only one that keeps groups, else "".
+
+    Without a setting, podman uses runc if crun is not installed (containers.conf(5), ``runtime``).
+    """
+    for one in context.runtimes:
+        if one.name == "podman" and one.settings.rootless:
+            configured = one.settings.default_oci_runtime
+            if configured:
+                return "" if configured.rpartition("/")[2] in _KEEP_GROUPS else configured
+            return "runc" if place(context.host, "runc") and not place(context.host, "crun") else ""
+    return ""
 
 
 def _add_entry(context: Context, user: User, nodes: list[HostNode]) -> tuple[Remedy, ...]:

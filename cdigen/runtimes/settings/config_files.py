@@ -76,6 +76,7 @@ class RuntimeSettings:
     - ``rootless`` is true if these are the settings of an unprivileged user.
     - ``oci_runtimes`` are the OCI runtimes that are registered by name. The OCI runtimes of podman are not
       read.
+    - ``default_oci_runtime`` is the name or the path of podman's default OCI runtime; empty if it is not set.
     - ``has_labels`` is true if the runtime sets SELinux labels for containers.
     - ``hook_dirs`` are the folders whose OCI hooks the runtime runs (oci-hooks(5)).
     """
@@ -95,6 +96,7 @@ class RuntimeSettings:
     hidden_dirs: tuple[str, ...] = ()
     rootless: bool = False
     oci_runtimes: tuple[OciRuntime, ...] = ()
+    default_oci_runtime: str = ""
     has_labels: bool = True
     hook_dirs: tuple[str, ...] = ()
 
