@@ -6,10 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from support.doctor.broken_host import BrokenHost
-from support.hosts.driver_files import put
+from support.hosts.driver_files import debian_13, put
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.hosts.nvidia_platforms import PROGRAM, STORE, STORES, node
 from support.reports import wsl
+from support.reports.report_host import ReportHost
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,25 +22,9 @@ pytestmark = pytest.mark.usefixtures("real_nodes")
 USELESS = ("modprobe", "mknod", "apt-get install", "--reinstall", "pass a GPU through")
 
 
-class WslHost(BrokenHost):
-    """A WSL machine with Docker."""
-
-    def lay(self, write: Callable[[Path], object]) -> WslHost:
-        write(self.root)
-        for folder in ("run", "var", "etc"):
-            (self.root / folder).mkdir(parents=True, exist_ok=True)
-        self.link("var/run", "/run")
-        self.put("usr/bin/dockerd", "", mode=0o755)
-        self.install_cdigen()
-        return self
-
-    def generate(self, code: int = 0) -> None:
-        self.shell(f"cdigen generate --write --quiet --root {self.root}", code)
-
-
 @pytest.fixture
-def host(tmp_path: Path) -> WslHost:
-    return WslHost(tmp_path / "host")
+def host(tmp_path: Path) -> ReportHost:
+    return ReportHost(tmp_path / "host")
 
 
 def texts(rows: list[dict[str, Any]]) -> str:
@@ -59,14 +44,14 @@ def with_cuda_drivers(root: Path) -> None:
 @pytest.mark.parametrize("write", [without_gpu, with_cuda_drivers])
 @pytest.mark.parametrize("options", ["", "--vendor nvidia", "--for docker"])
 def test_wsl_without_a_gpu_needs_a_driver_in_windows(
-    host: WslHost, write: Callable[[Path], object], options: str
+    host: ReportHost, write: Callable[[Path], object], options: str
 ) -> None:
     """https://github.com/NVIDIA/k8s-device-plugin/issues/219
 
     Every container ended with "nvml error: driver not loaded", because the WSL had no /dev/dxg.
     """
-    host.lay(write)
-    host.generate(3)
+    host.lay(write, "docker")
+    host.generate(code=3)
     row = host.diagnosis(*options.split())
     assert (row["check"], row["severity"], row["remedy"]) == ("node-missing", "error", "")
     assert "WSL has no GPU of Windows: /dev/dxg does not exist" in row["detail"]
@@ -75,7 +60,7 @@ def test_wsl_without_a_gpu_needs_a_driver_in_windows(
     assert not any(word in texts(host.results(*options.split())) for word in USELESS)
 
 
-def test_wsl_1_has_no_gpu_and_is_converted(host: WslHost) -> None:
+def test_wsl_1_has_no_gpu_and_is_converted(host: ReportHost) -> None:
     """https://github.com/NVIDIA/k8s-device-plugin/issues/219
 
     The first version of WSL has the same symptom and another remedy.
@@ -86,7 +71,7 @@ def test_wsl_1_has_no_gpu_and_is_converted(host: WslHost) -> None:
     assert "wsl --set-version NAME 2" in detail
 
 
-def test_wsl_without_the_files_of_windows_needs_an_update_of_wsl(host: WslHost) -> None:
+def test_wsl_without_the_files_of_windows_needs_an_update_of_wsl(host: ReportHost) -> None:
     """https://github.com/NVIDIA/k8s-device-plugin/issues/219
 
     The other half of the cause: /dev/dxg exists, and /usr/lib/wsl/lib does not.
@@ -100,23 +85,32 @@ def test_wsl_without_the_files_of_windows_needs_an_update_of_wsl(host: WslHost) 
     assert not any(word in texts(host.results()) for word in USELESS)
 
 
-def test_wsl_with_the_module_of_a_real_gpu_is_an_ordinary_host(host: WslHost) -> None:
+def driver_and_gpus(root: Path) -> None:
+    debian_13(root)
+    write_kernel_side(root, example_gpus(2))
+
+
+def test_wsl_with_the_module_of_a_real_gpu_is_an_ordinary_host(host: ReportHost) -> None:
     """https://github.com/NVIDIA/k8s-device-plugin/issues/219
 
     The kernel's name alone is no reason to ask for Windows' driver: here the nvidia module is loaded.
     """
-    host.make("docker")
+    host.lay(driver_and_gpus, "docker")
+    host.generate()
     put(host.root / "proc/sys/kernel/osrelease", b"5.15.90.1-microsoft-standard-WSL2\n")
     host.doctor(wrong=False)
     assert host.document()["devices"][0]["name"] == "0"
 
 
-def test_a_node_of_kind_in_wsl_needs_no_proc_driver_nvidia(host: WslHost) -> None:
+def test_a_node_of_kind_in_wsl_needs_no_proc_driver_nvidia(host: ReportHost) -> None:
     """https://github.com/NVIDIA/nvkind/issues/5
 
     The creation of the cluster ended with "umount /proc/driver/nvidia: not found": WSL has /dev/dxg instead.
     """
-    host.lay(lambda root: wsl.with_gpu(root, "5.15.153.1-microsoft-standard-WSL2", os_release=wsl.DEBIAN_12))
+    host.lay(
+        lambda root: wsl.with_gpu(root, "5.15.153.1-microsoft-standard-WSL2", os_release=wsl.DEBIAN_12),
+        "docker",
+    )
     host.generate()
     host.doctor("--for docker", wrong=False)
     host.doctor("--vendor nvidia", wrong=False)
@@ -137,12 +131,12 @@ def with_linux_driver(root: Path) -> None:
     wsl.linux_driver(root, "libnvidia-compute-460", "460.91.03")
 
 
-def test_a_driver_for_linux_in_wsl_is_not_in_containers_and_is_to_be_removed(host: WslHost) -> None:
+def test_a_driver_for_linux_in_wsl_is_not_in_containers_and_is_to_be_removed(host: ReportHost) -> None:
     """https://github.com/NVIDIA/nvidia-container-toolkit/issues/289
 
     The container did not start ("libnvidia-ml.so.1: file exists"): the distribution had a driver for Linux.
     """
-    host.lay(with_linux_driver)
+    host.lay(with_linux_driver, "docker")
     host.generate()
     sources = {mount["hostPath"] for mount in host.document()["containerEdits"]["mounts"]}
     assert all(source.startswith("/usr/lib/wsl/") for source in sources)
@@ -154,12 +148,12 @@ def test_a_driver_for_linux_in_wsl_is_not_in_containers_and_is_to_be_removed(hos
     assert not any(word in texts(host.results()) for word in USELESS)
 
 
-def test_a_missing_file_of_windows_does_not_reinstall_a_driver_for_linux(host: WslHost) -> None:
+def test_a_missing_file_of_windows_does_not_reinstall_a_driver_for_linux(host: ReportHost) -> None:
     """https://github.com/NVIDIA/nvidia-container-toolkit/issues/289
 
     The driver of Windows lacks a library that the packages of the driver for Linux also have.
     """
-    host.lay(with_linux_driver)
+    host.lay(with_linux_driver, "docker")
     (host.root / f"{STORES}/{STORE}/libnvidia-ml.so.1".lstrip("/")).unlink()
     (row, *_) = [row for row in host.results() if "libnvidia-ml.so.1 was not found" in row["detail"]]
     assert not row["ok"]
