@@ -46,7 +46,7 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
             has_labels = sources.boolean(path, "label", containers["label"]) is not False
         engine = sources.table(path, document or {}, "engine")
         if isinstance(engine.get("runtime"), str):
-            oci_runtime = engine["runtime"]
+            oci_runtime = str(engine["runtime"])
         if _KEY not in engine or not is_settable:
             continue
         listed, append = _listed(sources, path, engine[_KEY])
