@@ -148,7 +148,7 @@ def test_an_image_based_system_gets_packages_by_rpm_ostree(host: ReportHost) -> 
 def test_rootless_podman_with_runc_loses_the_group_of_a_jetsons_nodes(host: ReportHost) -> None:
     """https://github.com/podman-container-tools/podman/issues/10166
 
-    The nodes belonged to nobody:nogroup in rootless containers, with keep-groups too: podman used runc.
+    Rootless containers could not open the nodes, with keep-groups too: podman used runc.
     """
     host.lay(distributions.xavier, "podman")
     host.generate()
