@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from session import INVALID_ARGUMENT, NOT_FOUND, NvmlCallError, text
+from session import NO_MIG_DEVICE, NvmlCallError, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -49,8 +49,7 @@ def add_mig_device(nvml: Nvml, entry: dict[str, Any], handle: object, position: 
     try:
         device = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, position)
     except NvmlCallError as refusal:
-        # A position without a device is normal. NVML numbers positions from 0 to the possible maximum.
-        if refusal.code not in {NOT_FOUND, INVALID_ARGUMENT}:
+        if refusal.code not in NO_MIG_DEVICE:
             entry["error"] = refusal.document
         return
     try:
