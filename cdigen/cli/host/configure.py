@@ -84,7 +84,10 @@ def run(arguments: Namespace) -> int:
             _restore(name, work, host, state_dir)
     else:
         work = _plan(name, host, _desired(arguments, settings), binary, contained or user)
-        if work.changes and not arguments.dry_run:
+        if not work.changes:
+            own = configfiles.configured(name, host=host, state_dir=state_dir)
+            work = replace(work, unchanged=tuple(file.path for file in own) or work.unchanged)
+        elif not arguments.dry_run:
             check = dockerd_check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
     unit = contained.unit if contained is not None else ""
@@ -186,7 +189,8 @@ def _plan(
     # The plan can change another file than the one for new keys.
     path = next((change.path for change in plan.changes), settings.edited_file)
     missing = () if binary is not None else (_missing(name, path),)
-    return replace(plan, findings=(*missing, *plan.findings))
+    unchanged = () if plan.changes else tuple(settings.files) or (settings.edited_file,)
+    return replace(plan, findings=(*missing, *plan.findings), unchanged=unchanged)
 
 
 def _missing(name: str, path: str) -> Finding:
@@ -240,6 +244,12 @@ def _restore(name: str, work: EditPlan, host: Root, state_dir: str) -> None:
         configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
 
 
+def _without_changes(arguments: Namespace, work: EditPlan) -> str:
+    if arguments.undo:
+        return f"nothing to undo: cdigen has changed no file of {arguments.runtime}"
+    return f"nothing to do: no change is needed in {', '.join(map(shown, work.unchanged))}"
+
+
 def _print(arguments: Namespace, work: EditPlan, *, state_dir: str, restarted: str, command: str) -> None:
     _print_findings(arguments, work)
     for change in work.changes:
@@ -250,7 +260,7 @@ def _print(arguments: Namespace, work: EditPlan, *, state_dir: str, restarted: s
             keys = f": {', '.join(change.keys)}" if change.keys else ""
             report.write(sys.stdout, f"{_result(arguments, change)} {shown(change.path)}{keys}\n")
     if not work.changes:
-        report.print_note(f"nothing to {'undo' if arguments.undo else 'do'}", arguments)
+        report.print_note(_without_changes(arguments, work), arguments)
     elif arguments.dry_run:
         report.print_note("nothing was changed", arguments)
     else:
