@@ -11,13 +11,23 @@ if TYPE_CHECKING:
     from support.doctor.broken_host import BrokenHost
 
 GUEST = "run/systemd/container"
+# Guests without systemd, such as Alpine's.
+ENVIRONMENT = "proc/1/environ"
 
 
-@pytest.mark.parametrize("is_guest", [False, True])
-def test_the_node_of_a_gpu_of_another_guest_is_no_failure(host: BrokenHost, *, is_guest: bool) -> None:
+@pytest.mark.parametrize(
+    ("file", "content", "is_guest"),
+    [
+        (GUEST, "lxc\n", True),
+        (ENVIRONMENT, "container=lxc\0", True),
+        (ENVIRONMENT, "TERM=linux\0", False),
+    ],
+)
+def test_the_node_of_a_gpu_of_another_guest_is_no_failure(
+    host: BrokenHost, file: str, content: str, *, is_guest: bool
+) -> None:
     host.path("dev/nvidia1").unlink()
-    if is_guest:
-        host.put(GUEST, "lxc\n")
+    host.put(file, content)
     host.shell(f"cdigen generate --write --root {host.root}")
     rows = [row for row in host.results("--device", "nvidia.com/gpu=0") if not row["ok"]]
     assert [row["check"] for row in rows] == ([] if is_guest else ["node-missing"])
