@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
     from cdigen.runtimes.users import User
+    from cdigen.service.host_state import HostInventory
     from cdigen.vendors.context import DiscoveryContext
 
 
@@ -65,6 +66,7 @@ class DoctorRequest:
 
     Functions:
 
+    - ``inventory`` returns the inventory of cdigen's daemon, or the ``problem`` that there is none.
     - ``daemon`` returns a pair: the status of cdigen's daemon (or None), and why the daemon is not running.
     - ``plugin`` returns the status of the NRI plugin, or None; it raises CdigenError if the status is
       unreadable.
@@ -80,6 +82,7 @@ class DoctorRequest:
     vendors: tuple[str, ...]
     spec_dirs: tuple[str, ...]
     state_dir: str
+    inventory: Callable[[], HostInventory]
     daemon: Callable[[], tuple[Mapping[str, Any] | None, str]]
     plugin: Callable[[], Mapping[str, Any] | None]
     restart: Callable[[str], tuple[str, ...]]

@@ -341,6 +341,12 @@ def test_a_daemon_with_its_own_run_directory_is_found(gpu_host: Host, cdigen: Ru
         running.rests()
         assert cdigen(*write).failed(4, f"the cdigen daemon, process {running.process.pid}", "profiles: ")
         assert cdigen(*withdraw).failed(5, "the cdigen daemon runs and would write the specs again")
+        assert cdigen("status", "--json", "--root", gpu_host.root).json["pid"] == running.process.pid
+        for command in ("health", "list"):
+            assert cdigen(command, "--json", "--root", gpu_host.root).json[0]["health"] == "healthy"
+        rows = {row["check"]: row for row in cdigen("doctor", "--json", "--root", gpu_host.root).json}
+        assert rows["daemon-running"]["detail"].startswith("cdigen's daemon is running")
+        assert rows["device-health"]["detail"].startswith("2 ")
     # The record of an ended daemon prevents nothing.
     assert cdigen(*write).code == 0
     assert cdigen(*withdraw).code == 0

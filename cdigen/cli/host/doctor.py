@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
     from cdigen.host.root import Root
     from cdigen.runtimes.users import User
+    from cdigen.service.host_state import HostInventory
 
 EXAMPLES = """\
   cdigen doctor                                all failures, causes first, with remedies
@@ -119,6 +120,7 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         are_named=discovery_options.are_vendors_named(arguments, settings),
         spec_dirs=tuple(options.outer_directory(host, folder) for folder in settings.spec_dirs),
         state_dir=options.outer_directory(host, settings.state_dir),
+        inventory=lambda: _inventory(host, settings),
         daemon=lambda: _daemon(host, settings),
         plugin=lambda: _plugin(host, settings),
         restart=lambda name: command_for(name, host, _unit(host, name)),
@@ -154,12 +156,19 @@ def _user(arguments: Namespace, host: Root) -> User | None:
     return find_user(host, arguments.user, os.environ) if is_own else user
 
 
+def _inventory(host: Root, settings: Settings) -> HostInventory:
+    from cdigen.cli.shared.daemon_files import daemon_inventory  # noqa: PLC0415 - only for this check
+
+    return daemon_inventory(host, settings)
+
+
 def _daemon(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, str]:
+    from cdigen.cli.shared.daemon_files import running_directory  # noqa: PLC0415 - only for this check
     from cdigen.daemon import status  # noqa: PLC0415 - only for this check
     from cdigen.service import status as files  # noqa: PLC0415 - only for this check
 
     try:
-        run_dir = options.outer_directory(host, settings.daemon.run_dir)
+        run_dir = running_directory(host, settings)
         found = status.read(run_dir, service_of(host))
         if (owner := files.foreign_owner(run_dir)) is not None:
             return None, f"{shown(run_dir)}: the status belongs to uid {owner}, not to root's daemon"

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from cdigen.cli.services import health_marks
 from cdigen.cli.shared import options, report
-from cdigen.cli.shared.daemon_files import device_row, devices_of, running_status
+from cdigen.cli.shared.daemon_files import device_row, devices_of, running_directory, running_status
 from cdigen.cli.shared.option_table import add
 from cdigen.health.annotate import with_marks
 from cdigen.health.marks import read_marks
@@ -92,7 +92,7 @@ def read_devices(host: Root, settings: Settings, arguments: Namespace) -> tuple[
 
 def _run_dir(arguments: Namespace, host: Root, settings: Settings) -> str:
     run_dir: str | None = arguments.run_dir
-    return run_dir or options.outer_directory(host, settings.daemon.run_dir)
+    return run_dir or running_directory(host, settings)
 
 
 def table(devices: Iterable[KnownDevice], now_s: float) -> str:

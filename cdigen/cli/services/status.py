@@ -11,7 +11,13 @@ import time
 from cdigen import __version__
 from cdigen.cli.services.service_text import finding_lines, services_text
 from cdigen.cli.shared import options, report, terminal
-from cdigen.cli.shared.daemon_files import device_row, devices_of, excluded_lines, running_status
+from cdigen.cli.shared.daemon_files import (
+    device_row,
+    devices_of,
+    excluded_lines,
+    running_directory,
+    running_status,
+)
 from cdigen.cli.shared.option_table import add
 from cdigen.daemon import status
 from cdigen.host.root import shown
@@ -85,7 +91,7 @@ def _daemon(
 
     Raises HostError if no daemon runs.
     """
-    run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
+    run_dir = arguments.run_dir or running_directory(host, settings)
     service = service_of(host)
     try:
         found = running_status(run_dir, host)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from cdigen.cli.shared import options
 from cdigen.daemon import status
 from cdigen.host.containers import hint_without_host
-from cdigen.model.errors import HostError
+from cdigen.model.errors import CdigenError, HostError
 from cdigen.model.strict import as_json
 from cdigen.pipeline.device_names import known_devices
 from cdigen.pipeline.discovery import NO_HOST
 from cdigen.runtimes.daemon_service import NONE, service_of
 from cdigen.service.daemon_inventory import read_daemon_inventory
-from cdigen.service.status import reason_not_running
+from cdigen.service.status import foreign_owner, reason_not_running
 from cdigen.store.records import run_dir
 from cdigen.vendors.exclusion import exclusion_problem
 from cdigen.vendors.registry import NAMES
@@ -63,12 +65,22 @@ def run_directories(host: Root, settings: Settings) -> tuple[str, ...]:
     return tuple(dict.fromkeys(filter(None, (configured, recorded))))
 
 
+def running_directory(host: Root, settings: Settings) -> str:
+    """Return the run directory of HOST's running daemon; the configured one if no daemon runs."""
+    configured, *others = run_directories(host, settings)
+    for folder in (configured, *others) if others else ():
+        with suppress(CdigenError):
+            if foreign_owner(folder) is None and running_status(folder, host):
+                return folder
+    return configured
+
+
 def daemon_inventory(host: Root, settings: Settings) -> HostInventory:
     """Return the inventory of the daemon of HOST.
 
     If the inventory has no devices, the field ``problem`` of the result is the reason.
     """
-    return read_daemon_inventory(options.outer_directory(host, settings.daemon.run_dir), host)
+    return read_daemon_inventory(running_directory(host, settings), host)
 
 
 def devices_of(inventory: HostInventory, settings: Settings) -> tuple[KnownDevice, ...]:

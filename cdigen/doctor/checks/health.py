@@ -16,7 +16,6 @@ from cdigen.host.sysfs import PCI_DEVICES
 from cdigen.pipeline.device_names import known_devices
 from cdigen.runtimes.daemon_service import UNIT
 from cdigen.runtimes.units import is_enabled
-from cdigen.service.daemon_inventory import read_daemon_inventory
 from cdigen.vendors.kernel.pci.health import is_suspended
 from cdigen.vendors.kernel.pci.place import changes_lanes, lanes
 from cdigen.vendors.registry import NAMES
@@ -39,7 +38,7 @@ SOCKET_UNIT = "cdigen-kernel-log.socket"
 
 def devices_of_daemon(context: Context) -> tuple[tuple[KnownDevice, ...], str]:
     """Return the devices in the daemon's inventory with their health; on failure, no devices and a reason."""
-    known = read_daemon_inventory(context.outer(context.configuration.daemon.run_dir), context.host)
+    known = context.request.inventory()
     if problem := known.problem or ", ".join(known.stale.values()):
         return (), problem
     reliable = {name: own for name, own in known.vendors.items() if name in NAMES}
