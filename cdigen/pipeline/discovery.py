@@ -145,12 +145,24 @@ def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext
     if not unbound:
         if "'modprobe " not in error.hint:
             return error
-        hint = _exclusion_hint(name, context.host) if _devices(name, context.host) else _LIST_DEVICES
+        by_driver = _devices(name, context.host)
+        if by_driver and not by_driver.keys() & {"", *registry.load(name).MODULES}:
+            return _held(name, error, by_driver)
+        hint = _exclusion_hint(name, context.host) if by_driver else _LIST_DEVICES
         return HostError(error.message, hint=hint or error.hint, kind=error.kind)
     more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
     message = f"{error.message}: {unbound[0].message}{more}"
     hint = _exclusion_hint(name, context.host, strict=True) or unbound[0].hint or error.hint
     return HostError(message, hint=hint, kind=error.kind)
+
+
+def _held(name: str, error: HostError, by_driver: dict[str, list[str]]) -> HostError:
+    """Return ERROR with the other drivers that hold all devices of the vendor NAME."""
+    bound = (
+        f"{_listed(addresses)} is bound to the driver {driver}" for driver, addresses in by_driver.items()
+    )
+    hint = f"see 'cdigen doctor --vendor {name}', which names the setting and the next step"
+    return HostError(f"{error.message}: {'; '.join(bound)}", hint=hint, kind=error.kind)
 
 
 def _exclusion_hint(name: str, host: Root, *, strict: bool = False) -> str:

@@ -75,6 +75,9 @@ def test_gpus_of_virtual_machines_have_the_setting_and_no_command(
     assert (f"for virtual machines ({place})" in row["detail"]) == bool(place)
     assert remedy == ""
     assert "modprobe nvidia" not in row["detail"]
+    printed = json.loads(host.shell(f"cdigen generate --json --vendor nvidia --root {host.root}", code=3))
+    assert "is bound to the driver vfio-pci" in printed["error"]["message"]
+    assert printed["error"]["hint"].startswith("see 'cdigen doctor --vendor nvidia'")
 
 
 @pytest.mark.parametrize(
