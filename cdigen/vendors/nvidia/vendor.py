@@ -54,14 +54,18 @@ def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple
         return ()
     from cdigen.vendors.nvidia import settings  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
+    from cdigen.vendors.nvidia.nvml.numbers import query_differing  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml.readiness import LIBRARY, library_of  # noqa: PLC0415 - see above
 
     found = settings.findings(context.host)
     if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
         return found
     library, why = library_of(context, inventory)
-    problem = query.module_problem() if library else query.not_queried_finding(LIBRARY, why)
-    return found if problem is None else (problem, *found)
+    if not library:
+        return (query.not_queried_finding(LIBRARY, why), *found)
+    if problem := query.module_problem():
+        return (problem, *found)
+    return (*query_differing(library, context.host, inventory), *found)
 
 
 def _is_any_sign(context: DiscoveryContext) -> bool:

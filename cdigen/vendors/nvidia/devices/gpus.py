@@ -17,6 +17,7 @@ from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.nvidia.devices.mig import MigReader
+from cdigen.vendors.nvidia.devices.numbers import differing
 from cdigen.vendors.nvidia.devices.unified_memory import unified_memory_mib
 from cdigen.vendors.nvidia.files.tables import CONTROL_NODES, GRAPHICS, MISSING_CONTROL_NODE
 from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, read_driver, remedy
@@ -295,26 +296,13 @@ class NvidiaGpuReader:
             and (each.uuid is None or (each.minor is not None and self._mig.has_mig(each.minor)))
         ]
         reply = self._probe() if needs else not_queried()
-        self._compare_numbers(accelerators, reply)
+        answers = (reply.of(each.address).answer for each in accelerators)
+        numbers = {answer.address: answer.index for answer in answers if answer and answer.address}
+        for finding in differing(accelerators, numbers):
+            self.collector.findings.append(finding)
         return [
             self._completed(each, reply.of(each.address)) if each.usable else each for each in accelerators
         ]
-
-    def _compare_numbers(self, accelerators: list[Accelerator], reply: NvmlReply) -> None:
-        """Add a finding if NVML's indexes of GPUs differ from cdigen's indexes."""
-        others = [
-            f"{each.address} is GPU {each.index} in cdigen and {answer.index} in NVML"
-            for each in accelerators
-            if (answer := reply.of(each.address).answer) is not None and answer.index != each.index
-        ]
-        if others:
-            self.collector.add(
-                "warning",
-                "gpu-numbers-differ",
-                GPUS,
-                f"cdigen's GPU numbers differ from the numbers in NVML and nvidia-smi: {', '.join(others)}",
-                "request GPUs by UUID or PCI address ('names' of a profile), not by index",
-            )
 
     def _completed(self, accelerator: Accelerator, reply: NvmlGpuReply) -> Accelerator:
         answer = reply.answer
