@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cdigen.vendors.base import DriverRemedies, RuleCommand
+from cdigen.vendors.nvidia.devices import fabric_manager
 from cdigen.vendors.nvidia.settings import RESUME, SUSPEND, UNITS
 
 # The open and the proprietary module print the same messages (open-gpu-kernel-modules,
@@ -37,6 +38,11 @@ REMEDIES = DriverRemedies(
             rule=UNITS,
             argv=("systemctl", "enable", SUSPEND, RESUME),
             why="make systemd save and restore the GPUs' memory",
+        ),
+        RuleCommand(
+            rule=fabric_manager.RULE,
+            argv=("systemctl", "enable", "--now", fabric_manager.UNIT),
+            why="make the fabric manager connect the GPUs, now and at each boot",
         ),
     ),
 )
