@@ -238,9 +238,9 @@ def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, 
     if finding.rule == _NO_PYNVML:
         return _install_module(context)
     known = registry.remedies(vendor)
-    for command in known.commands if known else ():
-        if command.rule == finding.rule and not finding.hint:
-            return (Remedy(argv=command.argv, why=command.why),)
+    for fix in known.commands if known else ():
+        if fix.rule == finding.rule and not finding.hint:
+            return (Remedy(argv=fix.argv, why=fix.why),)
     return _REMEDIES.get(finding.rule, ())
 
 
