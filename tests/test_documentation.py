@@ -53,7 +53,8 @@ NAMES_RULE = re.compile(r'(?:rule=|_\w+\(\s*(?:"(?:error|warning|info)",\s*)?)"(
 # findings that doctor and configure print in other words.
 NO_RULES = {
     "cri-o", "cri-disabled", "config-missing", "config-passed-over", "config-syntax", "config-twice",
-    "config-too-long", "config-type", "config-unknown", "config-unreadable", "config-version", "no-specs",
+    "config-too-long", "config-type", "config-unknown", "config-unreadable", "config-version",
+    "config-version-order", "no-specs",
     "claimed-by-other", "not-a-name", "unknown-device", "unknown-kind",
 }  # fmt: skip
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import yaml
 from support.paths import REPOSITORY
 from support.processes import captured
 
@@ -121,3 +122,26 @@ def test_a_spec_of_cdigen_is_converted_with_its_nodes_and_libraries() -> None:
     output = options("nspawn", EXAMPLES / "specs/debian13-8xh100.json", "0").stdout
     assert "--bind=/dev/nvidia0:/dev/nvidia0" in output.splitlines()
     assert "/libcuda.so.1\n" in output
+
+
+# The keywords of plays, blocks and tasks, which are reserved (ansible-core 2.19, its module
+# vars/reserved.py and "Playbook Keywords" of its documentation).
+ANSIBLE_KEYWORDS = frozenset((
+    "action", "always", "any_errors_fatal", "args", "async", "become", "become_exe", "become_flags",
+    "become_method", "become_user", "block", "changed_when", "check_mode", "collections", "connection",
+    "debugger", "delay", "delegate_facts", "delegate_to", "diff", "environment", "fact_path",
+    "failed_when", "force_handlers", "gather_facts", "gather_subset", "gather_timeout", "handlers",
+    "hosts", "ignore_errors", "ignore_unreachable", "local_action", "loop", "loop_control",
+    "max_fail_percentage", "module_defaults", "name", "no_log", "notify", "order", "poll", "port",
+    "post_tasks", "pre_tasks", "register", "remote_user", "rescue", "retries", "roles", "run_once",
+    "serial", "strategy", "tags", "tasks", "throttle", "timeout", "until", "vars", "vars_files",
+    "vars_prompt", "when",
+))  # fmt: skip
+
+
+def test_no_variable_of_the_ansible_example_has_a_reserved_name() -> None:
+    (play,) = yaml.safe_load((REPOSITORY / "examples/ansible/cdigen.yml").read_text())
+    names = [*play["vars"], *(task["register"] for task in play["tasks"] if "register" in task)]
+    assert len(names) >= 5
+    assert ANSIBLE_KEYWORDS.isdisjoint(names)
+    assert {keyword for task in play["tasks"] for keyword in task if "." not in keyword} <= ANSIBLE_KEYWORDS

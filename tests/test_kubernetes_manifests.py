@@ -202,6 +202,23 @@ def test_the_removal_waits_while_cdigen_runs_on_the_node(node: Path, tmp_path: P
     assert not (node / "run/cdi").exists()
 
 
+def test_the_removal_names_each_view_that_it_waits_for_and_the_reason(node: Path, tmp_path: Path) -> None:
+    view = node / "var/lib/cdigen/views/nvidia-0123456789abcdef"
+    view.mkdir(parents=True)
+    process = start(node, tmp_path)
+    assert process.stdout
+    line = next(each for each in process.stdout if each.startswith("waiting: "))
+    assert line == (
+        f"waiting: /{view.relative_to(node)}: it was made or requested less than 60 s ago; at most 90 s\n"
+    )
+    for path in (view, node / "run/cdi", node / "etc/cdi"):
+        os.utime(path, (0, 0))
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    assert not view.exists()
+    assert output.splitlines()[-1] == "done: nothing of cdigen is left on this node"
+
+
 def test_views_stay_if_it_is_unknown_whether_they_are_used(node: Path, tmp_path: Path) -> None:
     view = node / "var/lib/cdigen/views/none"
     view.mkdir(parents=True)

@@ -20,12 +20,15 @@ RELEASES = (
 )
 # The date of the newest release is 2025-12.
 NEWEST_RELEASE = RELEASES[-1]
-# The oldest release, the last release of each minor version, and the development branch.
+# The release after the newest release, and the development branch. Neither has a number. Both have the
+# behaviours of the branch in 2026-08 (05ae4b5), from which the next release is made.
+UNRELEASED = ("next", "main")
+# The oldest release, the last release of each minor version, and the libraries without a release.
 DEFAULT_RELEASES = tuple(
-    dict.fromkeys((RELEASES[0], *{each.rpartition(".")[0]: each for each in RELEASES}.values(), "main"))
+    dict.fromkeys((RELEASES[0], *{each.rpartition(".")[0]: each for each in RELEASES}.values(), *UNRELEASED))
 )
 
-# The development branch in 2026-08 (05ae4b5) is newer than the newest release.
+# The unreleased libraries are newer than the newest release.
 _MAIN: Release = (1, 1, 1)
 _ALWAYS: Release = (0, 0, 0)
 _NEVER: Release = (999, 0, 0)
@@ -55,7 +58,7 @@ class LibraryBehaviour(Enum):
     REFUSES_EMPTY_DEVICES = ("a file without devices is refused", (1, 0, 0), _NEVER)
     CRASHES_ON_ONE_LETTER = ("a name of one letter crashes", _ALWAYS, _MAIN)  # issue 320, PR 321
     ALLOWS_SLASH_AS_CLOSID = ("closID may be a slash", (1, 1, 0), _NEVER)  # PR 286
-    ALLOWS_PERMISSIONS_NONE = ("permissions may be none", _MAIN, _NEVER)
+    ALLOWS_PERMISSIONS_NONE = ("permissions may be none", _MAIN, _NEVER)  # commit 90e09e4
 
     def __init__(self, words: str, since: Release, until: Release) -> None:
         self.words = words
@@ -64,8 +67,8 @@ class LibraryBehaviour(Enum):
 
 
 def release_of(version: str) -> Release | None:
-    """Return the release for VERSION (``1.0.1`` or ``main``), or None if the release was not tested."""
-    if version == "main":
+    """Return the release for VERSION (``1.0.1``, ``next``, ``main``), or None if it was not tested."""
+    if version in UNRELEASED:
         return _MAIN
     if version not in RELEASES:
         return None
@@ -76,9 +79,9 @@ def release_of(version: str) -> Release | None:
 def newest_version(library: str) -> str:
     """Return the newest version of the specification that LIBRARY supports.
 
-    LIBRARY is a release or ``main``.
+    LIBRARY is a release, ``next`` or ``main``.
     """
-    if library == "main":
+    if library in UNRELEASED:
         return KNOWN_VERSIONS[-1]
     return next(
         version for version in reversed(KNOWN_VERSIONS) if release_order(version) <= release_order(library)

@@ -146,6 +146,11 @@ def _guarded(work: Callable[[list[str]], int], arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
     except Exception as error:  # users must not see a traceback
+        if isinstance(error, ImportError):
+            from cdigen.cli.shared.python_modules import missing_module  # noqa: PLC0415 - only for this error
+
+            if (missing := missing_module(error)) is not None:
+                return _fail(missing, as_json="--json" in arguments)
         if "--verbose" in arguments:
             raise
         message = f"internal error: {type(error).__name__}: {error}"

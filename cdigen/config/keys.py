@@ -8,18 +8,30 @@ the JSON schema (schemas/config.schema.json), and the tables in docs/configurati
 from __future__ import annotations
 
 from cdigen.config.service_keys import KUBELET_KEYS, NRI_KEYS
-from cdigen.config.settings import MODES, DaemonConfig, HealthConfig, KubeletConfig, NriConfig, PageConfig
+from cdigen.config.settings import (
+    MODES,
+    DaemonConfig,
+    DevicesConfig,
+    HealthConfig,
+    KubeletConfig,
+    NriConfig,
+    PageConfig,
+)
 from cdigen.config.types import (
+    ADDRESS,
     CAUSE,
     CLASS,
     FLAG,
     ID,
     MINUTES,
     NAMING,
+    NUMBER,
     PATH,
+    PATTERN,
     PORT,
     SECONDS,
     TARGET,
+    UUID,
     VENDOR,
     VENDOR_OPTIONS,
     Key,
@@ -29,6 +41,7 @@ from cdigen.config.types import (
     choice,
 )
 from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, STEPS, Profile
+from cdigen.vendors.context import DeviceFilter
 
 # One row for each key, in as few lines as possible.
 # fmt: off
@@ -65,6 +78,27 @@ PROFILE_KEYS = (
         text="the steps of the hook that must succeed; if one of them fails, the container does not start"),
     Key(name="target", type=ListOf(item=TARGET), default="the key `target` of the file",
         text="the runtime releases that read this kind, instead of the key `target` of the file"),
+)
+
+EXCLUDE_KEYS = (
+    Key(name="vendor", type=VENDOR, default="any", text="only devices of this vendor, such as `intel`"),
+    Key(name="index", type=NUMBER, default="any",
+        text="only devices with this index, as in `cdigen inspect`. Each vendor and each class of device has "
+        "its own indices: add `vendor`, or use `address`"),
+    Key(name="uuid", type=UUID, default="any", text="only the GPU or the partition with this UUID"),
+    Key(name="address", type=ADDRESS, default="any",
+        text="only the devices or the partition with this address, as in `cdigen inspect`: `0000:65:00.0`, "
+        "`65:00.0`, `amdgpu_xcp_2`"),
+    Key(name="model", type=PATTERN, default="any",
+        text="only devices of this model, as in `cdigen inspect`, in upper or lower case: `*T400*`"),
+    Key(name="display", type=FLAG,
+        text="`true`: only GPUs with a connected display. If the driver has no connectors (nvidia-drm "
+        "without `modeset=1`), the GPU of the firmware's display"),
+)
+
+DEVICES_KEYS = (
+    Key(name="exclude", type=Rows(keys=EXCLUDE_KEYS, cls=DeviceFilter),
+        text="the devices that no container gets, see below: `[{vendor: nvidia, index: 0}]`"),
 )
 
 DAEMON_KEYS = (
@@ -172,6 +206,8 @@ KEYS = (
         "1 MiB are copied in any case"),
     Key(name="vendor_options", type=VENDOR_OPTIONS, default="none",
         text="options of single vendors, see below: `{amd: {rocm_libraries: true}, intel: {vfio: true}}`"),
+    Key(name="devices", type=Table(keys=DEVICES_KEYS, cls=DevicesConfig), default="see below",
+        text="the devices that no container gets, see below"),
     Key(name="profiles", type=Rows(keys=PROFILE_KEYS, cls=Profile, at_least=1),
         default="one, `gpu`, with everything", example="[{name: default, class: gpu}]",
         text="the kinds of specs, see below"),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from cdigen.config.keys import KEYS
 from cdigen.config.settings import MAX_SIZE, Settings
-from cdigen.config.tree import NO_CONFIGURATION, RULE, NoTreeError, compose, fault, place_of
+from cdigen.config.tree import NO_CONFIGURATION, RULE, NoTreeError, compose, fault, place_of, text_of
 from cdigen.config.types import (
     FLAG,
     INVALID,
@@ -27,6 +27,7 @@ from cdigen.config.types import (
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.model.profile import Profile
+from cdigen.vendors.context import DeviceFilter
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,7 +113,8 @@ class TableReader:
             try:
                 return type_.read(node, self.vendors)
             except WrongValueError as wrong:
-                self.add(wrong.node, f"{at} {wrong}", wrong.severity)
+                for each in (wrong, *wrong.others):
+                    self.add(each.node, f"{at} {each}", each.severity)
                 return wrong.value
         expected = "mapping" if isinstance(type_, Table) else "list"
         if node_type(node) != expected:
@@ -140,24 +142,31 @@ class TableReader:
     def _rows(self, type_: Rows, node: yaml.Node, at: str) -> object:
         """Return the valid rows as instances of ``type_.cls``, or INVALID if all rows are invalid."""
         rows: list[Any] = []
+        others: list[Any] = []
         for item in node.value:
             if node_type(item) != "mapping":
                 self.add(item, f"{at} must be a list of mappings, not of {describe(item)}")
                 continue
             before = self._errors
             values = self.mapping(item, type_.keys, f"{at}{self.separator}")
-            for key in type_.keys:
-                if key.is_required and (key.field or key.name) not in values:
-                    self.add(item, f"{at}: the key {key.name!r} is missing")
-            if self._errors == before:
+            required = {key.field or key.name: key.name for key in type_.keys if key.is_required}
+            for field, name in required.items():
+                if field not in values:
+                    self.add(item, f"{at}: the key {name!r} is missing")
+            # A row with a fault is also compared, so that all its faults are reported at once.
+            if required.keys() <= valid(values).keys():
                 row = type_.cls(**valid(values))
-                self.check_row(item, row, rows)
+                self.check_row(item, row, others, is_valid=self._errors == before)
+                others.append(row)
                 if self._errors == before:
                     rows.append(row)
         return tuple(rows) if rows or not node.value else INVALID
 
-    def check_row(self, node: yaml.Node, row: Any, others: list[Any]) -> None:
-        """Add a fault at NODE if ROW contradicts OTHERS or itself."""
+    def check_row(self, node: yaml.Node, row: Any, others: list[Any], *, is_valid: bool) -> None:
+        """Add a fault at NODE if ROW contradicts OTHERS or itself.
+
+        If IS_VALID is false, a key of the row is invalid, and ROW has the default value of this key.
+        """
 
     def add(self, node: yaml.Node | None, problem: str, severity: Severity = "error") -> object:
         """Add a finding on NODE, and return INVALID."""
@@ -182,20 +191,19 @@ class _ConfigurationReader(TableReader):
             known = self.vendors.known
             self.vendors = Vendors(known=known, named=_texts(root, "vendors", known))
             settings = Settings(**valid(self.mapping(root, KEYS, "")))
-            # An invalid key has its default value, and _check_folders must not compare the default.
-            if not self.found:
-                self._check_folders(root, settings)
+            self._check_folders(root, settings)
         return settings, tuple(sorted(self.found, key=lambda finding: finding.place or (0, 0)))
 
-    def check_row(self, node: yaml.Node, row: Any, others: list[Any]) -> None:
-        """Add a fault at NODE if ROW is a profile whose name or class is also in OTHERS."""
+    def check_row(self, node: yaml.Node, row: Any, others: list[Any], *, is_valid: bool) -> None:
+        """Add a fault at NODE if ROW has no condition, or is a profile whose name or class is in OTHERS."""
+        if is_valid and row == DeviceFilter():
+            self.add(node, "devices: exclude: a row without a condition would exclude all devices")
         if not isinstance(row, Profile):
             return
-        for other in others:
-            if row.name == other.name:
-                self.add(node, f"a second profile is named {row.name!r}")
-            elif row.device_class == other.device_class:
-                self.add(node, f"a second profile has the class {row.device_class!r}")
+        if any(row.name == other.name for other in others):
+            self.add(node, f"a second profile is named {row.name!r}")
+        if any(row.device_class == other.device_class for other in others):
+            self.add(node, f"a second profile has the class {row.device_class!r}")
 
     def keys(self, table: Table, node: yaml.Node) -> Iterable[Key]:
         """Return the keys of TABLE, or the options of the vendors."""
@@ -219,10 +227,13 @@ class _ConfigurationReader(TableReader):
             "nri": settings.nri.run_dir,
             "kubelet": settings.kubelet.run_dir,
         }
-        nodes = {key.value: value for key, value in root.value}
+        nodes = {text_of(key): value for key, value in root.value}
+        faults = [finding.message for finding in self.found]
         for key, folder in own.items():
-            if _normalized(folder) in map(_normalized, settings.spec_dirs):
-                name = key if key == "state_dir" else f"{key}: run_dir"
+            name = key if key == "state_dir" else f"{key}: run_dir"
+            # An invalid key has its default value, which must not be compared.
+            is_invalid = any(fault.startswith((f"{name} ", f"{key} ", "spec_dirs ")) for fault in faults)
+            if not is_invalid and _normalized(folder) in map(_normalized, settings.spec_dirs):
                 text = f"{name} must not be a spec directory ({quote(folder)})"
                 self.add(nodes.get(key, root), text)
 

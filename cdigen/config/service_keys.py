@@ -121,7 +121,8 @@ RESOURCE_KEYS = (
     Key(name="min_memory_gb", type=number(1_000_000),
         text="only devices with at least this memory in GB. For AMD, and for Intel with xe: the GiB that the "
         "kernel reports. For NVIDIA: the number in the profile or model (`1g.10gb`, `H100 80GB`, `T4`), else "
-        "the GiB that NVML reports. A device of unknown memory matches no limit, and cdigen reports this. "
+        "the GiB that NVML reports, or the host's memory for GPUs that share it (GB10). A device "
+        "of unknown memory matches no limit, and cdigen reports this. "
         "0: any"),
     Key(name="max_memory_gb", type=number(1_000_000),
         text="only devices with at most this memory in GB; 0: any"),

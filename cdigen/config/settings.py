@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdigen.model.profile import DEFAULT, Profile
 from cdigen.value import frozen, replace
-from cdigen.vendors.context import NO_OPTIONS
+from cdigen.vendors.context import NO_OPTIONS, DeviceFilter
 from cdigen.vendors.registry import MANAGEMENT_KINDS
 
 TYPE_CHECKING = False
@@ -29,7 +29,16 @@ ANNOTATIONS = ("cdigen", "nvidia", "noderesource")
 DEVICE_LIST_STRATEGIES = ("cdi_devices", "annotation")
 FAMILIES = ("imex", "gds", "gdrcopy", "mofed")
 MIG_STRATEGIES = ("none", "single", "mixed")
-MAX_REPLICAS = 5_000
+# With more replicas, the list of a single device would be too long for the kubelet (4 MiB, with 63 characters
+# in an id and 40 other bytes for each replica).
+MAX_REPLICAS = 40_000
+
+
+@frozen
+class DevicesConfig:
+    """The devices that no container gets."""
+
+    exclude: tuple[DeviceFilter, ...] = ()
 
 
 @frozen
@@ -222,6 +231,7 @@ class Settings:
     nvidia_hook: str = "/usr/bin/nvidia-cdi-hook"
     copy_driver_files: bool = False
     vendor_options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
+    devices: DevicesConfig = DevicesConfig()
     profiles: tuple[Profile, ...] = (DEFAULT,)
     daemon: DaemonConfig = DaemonConfig()
     health: HealthConfig = HealthConfig()

@@ -34,8 +34,10 @@ INVALID = object()
 class WrongValueError(ValueError):
     """A value with a problem; ``node`` is the YAML node of the value.
 
-    ``value`` is the part of the value that cdigen uses, or INVALID.
+    ``value`` is the part of the value that cdigen uses, or INVALID. ``others`` are further problems.
     """
+
+    others: tuple[WrongValueError, ...] = ()
 
     def __init__(
         self, problem: str, node: yaml.Node, severity: Severity = "error", value: object = INVALID
@@ -148,6 +150,12 @@ def text(expected: str, pattern: str) -> Scalar:
     )
 
 
+def _device_name(expected: str, pattern: str) -> Scalar:
+    """Return the type of a name that YAML can also read as a number, if the name has no quotes."""
+    schema = {"anyOf": [{"type": "string", "pattern": f"^(?:{pattern})$"}, {"type": "number"}]}
+    return Scalar(read=partial(_name, expected, pattern), schema=schema)
+
+
 def _must_be(expected: str, node: yaml.Node) -> WrongValueError:
     value = quote(str(node.value)) if node_type(node) == "text" else describe(node)
     return WrongValueError(f"must be {expected}, not {value}", node)
@@ -174,10 +182,10 @@ def _number(minimum: int, maximum: int, node: yaml.Node, _: Vendors) -> int:
     return int(value)
 
 
-def _device(node: yaml.Node, _: Vendors) -> str:
+def _name(expected: str, pattern: str, node: yaml.Node, _: Vendors) -> str:
     # YAML 1.1 reads 0 and 0:1 as integers, and the address 0000:05:00.0 as a float.
-    if node_type(node) not in {"text", "int", "float"} or not re.fullmatch(_DEVICE, str(node.value)):
-        raise _must_be("an index, a UUID, a PCI address or a CDI name", node)
+    if node_type(node) not in {"text", "int", "float"} or not re.fullmatch(pattern, str(node.value)):
+        raise _must_be(expected, node)
     return str(node.value)
 
 
@@ -243,11 +251,20 @@ def _labels(node: yaml.Node, vendors: Vendors) -> object:
     if node_type(node) != "mapping":
         raise _must_be("a mapping", node)
     pairs: dict[object, object] = {}
+    wrong: list[WrongValueError] = []
     for key, value in node.value:
-        name = LABEL.read(key, vendors)
-        if name in pairs:
-            raise WrongValueError(f"has {quote(key.value)} twice", key)
-        pairs[name] = LABEL_VALUE.read(value, vendors)
+        try:
+            name = LABEL.read(key, vendors)
+            if name in pairs:
+                raise WrongValueError(f"has {quote(key.value)} twice", key)
+            pairs[name] = None
+            pairs[name] = LABEL_VALUE.read(value, vendors)
+        except WrongValueError as error:
+            wrong.append(error)
+    if wrong:
+        first, *others = wrong
+        first.others = tuple(others)
+        raise first
     return tuple(pairs.items())
 
 
@@ -262,6 +279,9 @@ _KIND = rf"{_VENDOR}/[A-Za-z][A-Za-z0-9._-]{{0,61}}[A-Za-z0-9]"
 _TARGET = r"[a-z-]{1,20}-[0-9]{1,5}(?:\.[0-9]{1,5}){0,2}"
 
 _DEVICE = rf"(?:{_KIND}=)?[A-Za-z0-9](?:[A-Za-z0-9._:-]{{0,252}}[A-Za-z0-9])?"
+
+# A PCI address, or the name of a device on another bus.
+_ADDRESS = r"(?:[0-9a-fA-F]{4,8}:)?[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7]|[a-z][a-z0-9_-]{0,62}"
 
 FLAG = Scalar(read=_flag, schema={"type": "boolean"})
 LINE = Scalar(read=_line, schema={"type": "string"})
@@ -294,9 +314,10 @@ KIND_PATTERN = text(
     "a kind such as nvidia.com/gpu, or the beginning of a kind and *",
     rf"{_KIND}|{_VENDOR}/[A-Za-z0-9._-]{{0,62}}\*|\*",
 )
-DEVICE = Scalar(
-    read=_device, schema={"anyOf": [{"type": "string", "pattern": f"^(?:{_DEVICE})$"}, {"type": "number"}]}
-)
+DEVICE = _device_name("an index, a UUID, a PCI address or a CDI name", _DEVICE)
+ADDRESS = _device_name("an address such as 0000:65:00.0, as in 'cdigen inspect'", _ADDRESS)
+UUID = _device_name("a UUID as in 'cdigen inspect'", r"[A-Za-z0-9][A-Za-z0-9/-]{0,99}")
+NUMBER = number(65_535)
 # An extended resource is a qualified name outside the domain kubernetes.io. It must not start with
 # "requests.", because quotas add this prefix (kubernetes, pkg/apis/core/v1/helper, IsExtendedResourceName).
 _LABEL = r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?"

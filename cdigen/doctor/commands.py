@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.doctor.context import Context
     from cdigen.doctor.examined import ExaminedRuntime
+    from cdigen.runtimes.users import User
 
 
 def run_cdigen(context: Context, *words: str, why: str, as_root: bool = True) -> Remedy:
@@ -83,9 +84,26 @@ def configure(context: Context, runtime: ExaminedRuntime) -> tuple[Remedy, ...]:
     """
     if runtime.is_foreign:
         return ()
+    if context.user is not None and runtime.settings.rootless and runtime.name == "docker":
+        return _configure_rootless(context, context.user)
     restarting = ("--restart",) if context.is_live and context.request.restart(runtime.name) else ()
     why = f"configure {runtime.name} for CDI"
     return (run_cdigen(context, "configure", runtime.name, *restarting, why=why),)
+
+
+def _configure_rootless(context: Context, user: User) -> tuple[Remedy, ...]:
+    """Return the commands that configure and restart the rootless Docker of USER."""
+    own = run_cdigen(
+        context, "configure", "docker", "--rootless", why="configure docker for CDI", as_root=False
+    )
+    why = "make docker read its configuration"
+    if os.geteuid() == user.uid:
+        return own, Remedy(argv=("systemctl", "--user", "restart", "docker"), why=why, as_root=False)
+    # Root must not write to a folder of a user. With --root, the command is for the host itself.
+    words = own.argv if context.is_live else ("cdigen", "configure", "docker", "--rootless")
+    started = Remedy(argv=("runuser", "-u", user.name, "--", *words), why=own.why)
+    service = ("systemctl", "--user", f"--machine={user.name}@", "restart", "docker")
+    return started, Remedy(argv=service, why=why)
 
 
 def restart(context: Context, name: str) -> tuple[Remedy, ...]:

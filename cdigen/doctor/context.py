@@ -7,6 +7,7 @@ from functools import cached_property
 
 from cdigen.config import DEFAULT_PATH
 from cdigen.doctor.examined import examined_runtimes, running
+from cdigen.doctor.kubernetes_node.bundled import sole_containerd
 from cdigen.doctor.kubernetes_node.node import KubernetesNode
 from cdigen.doctor.spec_documents import is_blocked, read_specs
 from cdigen.host.containers import uses_host_kernel
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from cdigen.runtimes.scan import SpecScan
     from cdigen.runtimes.spec_cache import SpecFile
     from cdigen.runtimes.users import User
+    from cdigen.service.host_state import HostInventory
     from cdigen.vendors.context import DiscoveryContext
 
 
@@ -64,6 +66,7 @@ class DoctorRequest:
 
     Functions:
 
+    - ``inventory`` returns the inventory of cdigen's daemon, or the ``problem`` that there is none.
     - ``daemon`` returns a pair: the status of cdigen's daemon (or None), and why the daemon is not running.
     - ``plugin`` returns the status of the NRI plugin, or None; it raises CdigenError if the status is
       unreadable.
@@ -79,6 +82,7 @@ class DoctorRequest:
     vendors: tuple[str, ...]
     spec_dirs: tuple[str, ...]
     state_dir: str
+    inventory: Callable[[], HostInventory]
     daemon: Callable[[], tuple[Mapping[str, Any] | None, str]]
     plugin: Callable[[], Mapping[str, Any] | None]
     restart: Callable[[str], tuple[str, ...]]
@@ -199,6 +203,8 @@ class Context:
         """The installed runtimes, by the names of RUNTIME_NAMES."""
         known = {target: name for name, target in RUNTIME_NAMES.items()}
         found = {known[one.runtime]: one for one in installed.find(self.host) if one.runtime in known}
+        if bundled := sole_containerd(self.host):
+            found["containerd"] = installed.examine(self.host, "containerd", bundled.binary)
         server = self.node.server if self.request.for_kubelet else None
         if server is None or server.name not in RUNTIME_NAMES:
             return found
@@ -350,8 +356,11 @@ class Context:
 
 def _for_kubelet(request: DoctorRequest, node: KubernetesNode) -> DoctorRequest:
     """Return REQUEST for the runtime of NODE's kubelet."""
-    # If the distribution brings its own runtime, only the running process identifies this runtime.
-    is_known = node.server is not None or (node.kubelet is not None and not node.kubelet.brings_runtime)
+    # If the distribution brings its own runtime, the running process identifies this runtime, or its files.
+    is_known = node.server is not None or (
+        node.kubelet is not None
+        and (not node.kubelet.brings_runtime or sole_containerd(request.host) is not None)
+    )
     names = (node.runtime,) if node.runtime and is_known else ()
     unit, server = (node.server.unit, node.server.name) if node.server else ("", "")
     of_host = request.restart

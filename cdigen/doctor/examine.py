@@ -8,10 +8,12 @@ from cdigen.doctor.checks import (
     health,
     loading,
     nodes,
+    oci_programs,
     other_tools,
     plugin,
     runtimes,
     security,
+    selinux,
     specs,
 )
 from cdigen.doctor.kubernetes import devices, gpu_memory, kubelet, labels, runtime
@@ -34,6 +36,7 @@ CHECKS: tuple[Check, ...] = (
     *health.CHECKS,
     *nodes.CHECKS,
     *other_tools.CHECKS,
+    *oci_programs.CHECKS,
     *plugin.CHECKS,
     *kubelet.CHECKS,
     *devices.CHECKS,
@@ -43,6 +46,7 @@ CHECKS: tuple[Check, ...] = (
     *loading.CHECKS,
     *specs.CHECKS,
     *security.CHECKS,
+    *selinux.CHECKS,
     *runtimes.CHECKS,
 )
 # The commands of cdigen that write files fail if one of these checks fails.

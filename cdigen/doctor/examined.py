@@ -5,6 +5,12 @@ from __future__ import annotations
 import os
 
 from cdigen.cdi.library import NEWEST_RELEASE, newest_version
+from cdigen.doctor.kubernetes_node.bundled import (
+    bundled_containerd,
+    can_configure,
+    read_sole,
+    sole_containerd,
+)
 from cdigen.doctor.processes import roots_processes
 from cdigen.runtimes import settings
 from cdigen.runtimes.releases import RUNTIME_NAMES, library_of, newest_release
@@ -22,6 +28,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.processes import HostProcess
     from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
+    from cdigen.runtimes.releases import Release
     from cdigen.runtimes.users import Reader, User
 
 # The runtime to examine on a host without an installed runtime. It has the newest CDI library and the
@@ -39,7 +46,7 @@ class ExaminedRuntime:
 
     ``library`` is the version of its CDI library. ``newest`` is the newest cdiVersion that this library
     reads. If ``is_foreign`` is true, ``cdigen configure`` must not edit the runtime's configuration files
-    (for example, the files of k3s).
+    (for example, those of k3s without drop-ins).
     """
 
     name: str
@@ -90,6 +97,8 @@ def _runtime(
     target = RUNTIME_NAMES[name]
     if server is not None:
         read = settings.read_started(target, request.host, binary.release, server.line)
+    elif name == "containerd" and (bundled := sole_containerd(request.host)):
+        read = read_sole(request.host, bundled, binary.release)
     else:
         starter, environment = _starter(request, name), _environment(request)
         read = settings.read(target, request.host, binary.release, starter, environment=environment)
@@ -101,12 +110,21 @@ def _runtime(
         library=binary.library if binary.release else library,
         newest=binary.newest if binary.release else newest,
         reader=replace(reader, follows_links=read.follows_links),
-        is_foreign=server is not None and _is_foreign(request.host, server),
+        is_foreign=_is_foreign(request.host, name, binary.release, server),
     )
 
 
-def _is_foreign(host: Root, server: HostProcess) -> bool:
-    """Return whether SERVER reads a configuration file that its runtime's usual service does not read."""
+def _is_foreign(host: Root, name: str, release: Release | None, server: HostProcess | None) -> bool:
+    """Return whether ``cdigen configure`` changes other files than those of the examined runtime NAME.
+
+    The files of SERVER can be those of another program, such as k3s. If SERVER is None, the files are those
+    of the usual service, but ``cdigen configure`` changes the containerd of a distribution on HOST.
+    """
+    if server is None:
+        is_own = sole_containerd(host) is not None and can_configure(host, release)
+        return name == "containerd" and bundled_containerd(host) is not None and not is_own
+    if name == "containerd" and can_configure(host, release):
+        return False
     own = (command(host, unit) for unit in (f"{server.name}.service", "cri-o.service"))
     names = ("--config", "-c")
     usual = {*(line.values(*names)[-1:] for line in own), ()}
@@ -120,7 +138,11 @@ def _starter(request: DoctorRequest, name: str) -> User | None:
         return user
     if name != "docker" or user is None:
         return None
-    signs = (f"{user.config_home}/systemd/user/docker.service", f"{user.runtime_dir}/docker.sock")
+    # Without a unit, a rootless dockerd has at least one of the other paths (moby, dockerd-rootless.sh).
+    signs = (
+        f"{user.config_home}/systemd/user/docker.service", f"{user.runtime_dir}/docker.sock",
+        f"{user.config_home}/docker/daemon.json", f"{user.home}/.local/share/docker",
+    )  # fmt: skip
     return user if any(request.host.exists(sign) for sign in signs) else None
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 # Programs that change only the files in their arguments.
-_OF_FILES = frozenset({"chmod", "chown", "cp", "df", "ln", "mkdir", "mknod", "mv", "rm", "rmdir"})
+_OF_FILES = frozenset({"chmod", "chown", "cp", "df", "ln", "mkdir", "mknod", "mv", "rm", "rmdir", "setfacl"})
 
 
 @frozen

@@ -334,13 +334,20 @@ def _is_usable(before: LedgerEntry, pod: GpuPod, free: FreeCapacity) -> bool:
     )
 
 
+# The least request with a suffix for megabytes or more (1M), and the hint for such a request. No GPU has as
+# many units, because the kubelet cannot read such a list (kubelet.resources.memory).
+_SUFFIXED = 1_000_000
+_SUFFIX_HINT = "; a request is a number of memory units without a suffix: with the unit GiB, 10 means 10 GiB"
+
+
 def no_capacity_reason(pod: GpuPod, node: str, free: FreeCapacity) -> str:
     """Return the reason why POD does not fit into the FREE capacity of NODE."""
     if pod.request.problem:
         return pod.request.problem
     largest = pod.request.on_one_gpu or max([units for _, units in pod.request.by_container], default=0)
     if largest > free.largest:
-        return f"{node}: {largest} units requested of one GPU, the largest GPU has {free.largest}"
+        suffix = _SUFFIX_HINT if largest >= _SUFFIXED else ""
+        return f"{node}: {largest} units requested of one GPU, the largest GPU has {free.largest}{suffix}"
     if largest > free.most:
         return f"{node}: {largest} units requested of one GPU, no GPU has more than {free.most} free"
     requested = f"{pod.request.total} units requested, {free.left} free"

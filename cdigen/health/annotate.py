@@ -42,6 +42,46 @@ def annotated(
     return shown
 
 
+def with_marks(inventories: Mapping[str, Inventory], marks: tuple[Mark, ...]) -> dict[str, Inventory]:
+    """Return a daemon's INVENTORIES with MARKS, also with marks that the daemon has not read yet.
+
+    The health of a device whose only cause was a removed mark is unknown until the daemon's next cycle.
+    """
+    return {
+        vendor: replace(
+            inventory,
+            accelerators=tuple(
+                _marked(one, tuple(mark for mark in marks if mark.is_on(vendor, one)))
+                for one in inventory.accelerators
+            ),
+        )
+        for vendor, inventory in inventories.items()
+    }
+
+
+def _marked(accelerator: Accelerator, marks: tuple[Mark, ...]) -> Accelerator:
+    whole = _mark_causes((mark for mark in marks if not mark.instance), _name(accelerator))
+    partitions = []
+    for part in accelerator.partitions:
+        of_part = (mark for mark in marks if mark.instance and _has_instance(mark.instance, part))
+        causes = _remarked(part.causes, (*_mark_causes(of_part, part.uuid), *whole))
+        health = _health_of(causes, part.causes, part.health)
+        partitions.append(replace(part, causes=causes, health=health))
+    causes = _remarked(accelerator.causes, whole)
+    health = _health_of(causes, accelerator.causes, accelerator.health)
+    return replace(accelerator, causes=causes, health=health, partitions=tuple(partitions))
+
+
+def _remarked(causes: tuple[Cause, ...], marked: tuple[Cause, ...]) -> tuple[Cause, ...]:
+    """Return CAUSES with MARKED in place of the present causes of this kind."""
+    return _without_repeats((*(cause for cause in causes if cause.cause != MARKED), *marked))
+
+
+def _health_of(causes: tuple[Cause, ...], before: tuple[Cause, ...], health: Health) -> Health:
+    """Return HEALTH, the health with the causes BEFORE, or the health with other CAUSES."""
+    return health if bool(causes) == bool(before) else _health(causes, was_checked=False)
+
+
 def without_unhealthy(inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
     """Return INVENTORIES with unhealthy devices and partitions set to unusable, and with findings."""
     return {vendor: _without_unhealthy(inventory) for vendor, inventory in inventories.items()}
@@ -144,7 +184,7 @@ def _annotated(
     # The evidence for a partition applies to the device if the device is not partitioned.
     own = [one for one in evidence if not one.instance or not accelerator.partitioned]
     marked = [mark for mark in marks if not mark.instance]
-    of_device = _causes(own, marked, record, policy, name=accelerator.address or accelerator.uuid)
+    of_device = _causes(own, marked, record, policy, name=_name(accelerator))
     was_checked = record is not None and record.was_checked
     partitions = []
     for part in accelerator.partitions:
@@ -184,7 +224,12 @@ def _causes(
                 next_step=next_step(rule),
             )
         )
-    found += [
+    found += _mark_causes(marks, name)
+    return _without_repeats(sorted(found, key=lambda one: (one.since, one.cause, one.detail)))
+
+
+def _mark_causes(marks: Iterable[Mark], name: str | None) -> tuple[Cause, ...]:
+    return tuple(
         Cause(
             cause=MARKED,
             since=mark.since,
@@ -193,8 +238,11 @@ def _causes(
             next_step=f"if the reason is gone, clear the mark: 'cdigen health --clear {name or 'DEVICE'}'",
         )
         for mark in marks
-    ]
-    return _without_repeats(sorted(found, key=lambda one: (one.since, one.cause, one.detail)))
+    )
+
+
+def _name(accelerator: Accelerator) -> str | None:
+    return accelerator.address or accelerator.uuid
 
 
 def _without_repeats(causes: Iterable[Cause]) -> tuple[Cause, ...]:

@@ -59,6 +59,14 @@ def kernel_release(root: Root) -> str:
     return "" if "/" in release else release
 
 
+def is_wsl_release(release: str) -> bool:
+    """Return whether RELEASE is a kernel of WSL: ``4.4.0-19041-Microsoft``, ``5.15.90.1-microsoft-standard``.
+
+    WSL 1 has the first form. WSL's own programs test for the same word (microsoft/WSL issue 423).
+    """
+    return "microsoft" in release.lower()
+
+
 def boot_id(root: Root) -> str:
     """Return the kernel's boot ID (random(4)), or an empty string if there is none."""
     return read_line(root, "/proc/sys/kernel/random/boot_id")

@@ -16,6 +16,8 @@ PCI_DRIVERS = "/sys/bus/pci/drivers"
 # VGA, 3D and other display controllers, and processing accelerators such as AMD's Instinct (PCI Code and ID
 # Assignment, classes 03 and 12).
 PROCESSING_ACCELERATOR = 0x1200
+# The class of AMD's NPUs (the same document, class 11 80).
+SIGNAL_PROCESSOR = 0x1180
 ACCELERATORS = (0x0300, 0x0302, 0x0380, PROCESSING_ACCELERATOR)
 _HEX = frozenset("0123456789abcdef")
 

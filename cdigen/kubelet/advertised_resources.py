@@ -106,7 +106,7 @@ class AdvertisedResources:
         unusable = {name: problem for name in inventory.vendors if (problem := registry.problem_of(name))}
         vendors = {name: one for name, one in inventory.vendors.items() if name not in unusable}
         found = advertise(vendors, self._config.profiles, self.is_in_spec, settings)
-        found = self._modes.apply(found, self.kubelet.last_known_pods)
+        found = self._modes.apply(found, self.kubelet.last_list)
         found = self._sharing.store_sizes(self._sharing.advertise(found), self._modes.sizes)
         now = {one.name for one in found.resources}
         self._names |= dict.fromkeys(one.name for one in found.resources)
@@ -115,13 +115,17 @@ class AdvertisedResources:
         policies = {one.name: policy_of(one, settings, vendors) for one in every}
         missing = missing_families(policies.values(), self.is_in_spec)
         unknown = tuple(unusable_vendor(name, problem) for name, problem in unusable.items())
-        self._advertised = replace(found, resources=every, findings=(*found.findings, *missing, *unknown))
+        listed, removed = self._modes.removed.apply(every, found.candidates, self.kubelet.last_known_pods)
+        findings = (*found.findings, *missing, *unknown, *removed)
+        self._advertised = replace(found, resources=listed, findings=findings)
         self._vendors, self._labels = vendors, None
-        return tuple((one, self._allocator(one, policies[one.name])) for one in every)
+        # The allocators have only the devices of the host.
+        allocators = [self._allocator(one, policies[one.name]) for one in every]
+        return tuple(zip(listed, allocators, strict=True))
 
     def has_changed(self) -> bool:
         """Return whether a change of the pods changes the result of ``resources``."""
-        return self._modes.is_outdated(self.kubelet.last_known_pods)
+        return self._modes.is_outdated(self.kubelet.last_list)
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the findings on the host's devices, specs and labels, as of the last ``resources``."""

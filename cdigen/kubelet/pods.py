@@ -24,14 +24,34 @@ class PodDevices:
 
 
 @frozen
+class ClaimedDevice:
+    """The device ``device`` in ``pool`` of a DRA ``driver``, which ``container`` has by a ResourceClaim."""
+
+    namespace: str
+    pod: str
+    container: str
+    driver: str
+    pool: str
+    device: str
+
+    @property
+    def description(self) -> str:
+        """The container and its device for messages."""
+        device = f"the device {self.driver}/{self.pool}/{self.device}"
+        return f"pod {self.namespace}/{self.pod}, container {self.container}, by a claim of {device}"
+
+
+@frozen
 class PodList:
     """The list of the kubelet's pod resources API.
 
-    ``devices`` are the devices of containers. ``names`` has the namespace/name of each pod. A kubelet that
-    has just started lists no pods until it has reached its sources of pods (kubernetes,
-    pkg/kubelet/apis/podresources/server_v1.go, List: GetPods). So a pod that is not in ``names`` may still
-    have devices.
+    ``devices`` are the devices of containers that device plugins serve. ``claims`` are the devices of
+    ResourceClaims; kubelet 1.36 lists all claimed devices of a pod in each of its containers. ``names`` has
+    the namespace/name of each pod. A kubelet that has just started lists no pods until it has reached its
+    sources of pods (kubernetes, pkg/kubelet/apis/podresources/server_v1.go, List: GetPods). So a pod that is
+    not in ``names`` may still have devices.
     """
 
     devices: tuple[PodDevices, ...]
     names: frozenset[str]
+    claims: tuple[ClaimedDevice, ...] = ()

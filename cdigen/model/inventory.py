@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.health import Cause, Health
 
-    FileKind = Literal["library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"]
+    FileKind = Literal[
+        "library", "library32", "binary", "firmware", "config", "config32", "module", "socket", "pipe"
+    ]
     Weight = Literal["required", "core", "optional"]
 
 SCHEMA_VERSION = 1
@@ -57,6 +59,7 @@ class Partition:
     - ``ordinal``: the number of the partition among all devices, if the vendor's tools have such numbers.
     - ``health`` and ``causes``: the health and the causes of the partition and of its GPU together.
     - ``memory_mib``: None if neither the kernel nor the vendor's library reports the memory size.
+    - ``excluded``: the row of the configuration that excludes the partition, or empty.
     """
 
     index: int | None
@@ -72,6 +75,7 @@ class Partition:
     health: Health = "unknown"
     causes: tuple[Cause, ...] = ()
     memory_mib: int | None = None
+    excluded: str = ""
 
     @property
     def label(self) -> str:
@@ -112,6 +116,8 @@ class Accelerator:
     - ``usable``: if false, all specs omit the accelerator, and ``problem`` is the reason.
     - ``partitioned``: if true, the specs contain the ``partitions`` instead of the accelerator.
       ``partitions`` may be empty.
+    - ``excluded``: the row of the configuration (``devices: {exclude}``) that excludes the accelerator, which
+      is then not usable; or empty.
     - ``health``: ``unknown`` if the daemon does not record the health. Any of ``causes`` makes the
       accelerator unhealthy.
 
@@ -146,6 +152,7 @@ class Accelerator:
     causes: tuple[Cause, ...] = ()
     kernel_driver: str = ""
     memory_mib: int | None = None
+    excluded: str = ""
 
 
 @frozen

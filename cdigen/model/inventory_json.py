@@ -104,7 +104,9 @@ _technology = matching(r"[a-z][a-z0-9]{1,15}", "a technology of links, such as n
 NODE = typed_record(HostNode, path=_path, host_path=_path)
 FILE = typed_record(
     DriverFile,
-    kind=one_of("library", "library32", "binary", "firmware", "config", "module", "socket", "pipe"),
+    kind=one_of(
+        "library", "library32", "binary", "firmware", "config", "config32", "module", "socket", "pipe"
+    ),
     host_path=_path,
     names=many(_relative_path),
     targets=many(_path),
@@ -112,7 +114,7 @@ FILE = typed_record(
 _HEALTH = one_of("healthy", "unhealthy", "unknown")
 _CAUSES = many(typed_record(Cause, "next_step"))
 # The fields that inventories of earlier versions lack.
-_LATER_OF_PARTITION = ("address", "ordinal", "health", "causes", "memory_mib")
+_LATER_OF_PARTITION = ("address", "ordinal", "health", "causes", "memory_mib", "excluded")
 _LATER = ("device_class", "device_id", "pci_path", "numa_node", "cpus", "links", "island", "kernel_driver")
 _PARTITION = typed_record(Partition, *_LATER_OF_PARTITION, nodes=many(NODE), health=_HEALTH, causes=_CAUSES)
 _GROUP = typed_record(Group, devices=many(typed_record(GroupDevice, nodes=many(NODE))), files=many(FILE))
@@ -120,7 +122,7 @@ LINK = typed_record(Link, technology=_technology)
 LINKS = many(LINK)
 _ACCELERATOR = typed_record(
     Accelerator,
-    *(*_LATER, "health", "causes", "memory_mib"),
+    *(*_LATER, "health", "causes", "memory_mib", "excluded"),
     nodes=many(NODE),
     partitions=many(_PARTITION),
     links=LINKS,

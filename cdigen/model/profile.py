@@ -49,7 +49,7 @@ class Profile:
     - ``firmware``: include the firmware.
     - ``sockets``: include the sockets of the driver's daemons.
     - ``mps``: include the folder of the Multi-Process Service.
-    - ``compat32``: include 32-bit libraries.
+    - ``compat32``: include 32-bit libraries and their manifests.
     - ``whole_gpus``: also write a partitioned GPU as a whole device.
     - ``has_capability_kinds``: also write the capability kinds (see ``capability_profiles``).
     - ``layout`` and ``hook``: the method by which a container gets the files.
@@ -105,6 +105,7 @@ class Profile:
             "socket": self.sockets,
             "pipe": self.mps,
             "library32": self.compat32,
+            "config32": self.compat32,
             "module": self.x11,
         }
         return switches.get(file.kind, True) and self.includes_capabilities(file.capabilities)

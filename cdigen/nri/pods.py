@@ -51,7 +51,8 @@ class Container:
     ``env`` contains the variables ``KEY=value`` from image, pod and kubelet. ``devices`` contains the paths
     of the device nodes. ``cdi_devices`` contains the CDI devices that the kubelet requested, if the runtime
     reports these devices (containerd 2.3). ``may_use_all_devices`` is true if the cgroup of the container
-    permits all devices of the host.
+    permits all devices of the host. ``has_user_namespace`` is true if the container has its own user
+    namespace.
     """
 
     id: str
@@ -63,6 +64,7 @@ class Container:
     devices: tuple[str, ...]
     cdi_devices: tuple[str, ...]
     may_use_all_devices: bool = False
+    has_user_namespace: bool = False
 
 
 @frozen

@@ -58,11 +58,16 @@ WAIT_S = 0.7
 STALE_S = 60.0
 RELOAD_S = 15
 _LEAST_S, _MOST_S = 5, 3600
+# The characters of an unknown parameter in an error.
+_SHOWN = 80
 # The CUDA version that nvidia-docker-plugin reports if the version is unknown or no driver serves CUDA.
 _NO_CUDA = "0.0"
 _PICTURE_POLICY = f"default-src 'none'; style-src {digest(STYLE)}; frame-ancestors 'none'"
 # nvidia-docker-plugin serves each path with and without its API version.
 _PREFIXES = ("", "/v1.0")
+# Path without prefix -> the parameters of its query. The other paths have no parameters.
+_DEVICES = frozenset({"dev", "vol", "form"})
+_PARAMETERS = {"/": frozenset({"reload"}), "/docker/cli": _DEVICES, "/docker/cli/json": _DEVICES}
 _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2}).{0,2}")
 _HTML, _SVG, _JSON = "text/html; charset=utf-8", "image/svg+xml", "application/json"
 
@@ -103,7 +108,7 @@ class _Routes:
             "/page.json": self._page_json,
             **{f"{prefix}{path}": each for prefix in _PREFIXES for path, each in nvidia_docker.items()},
         }
-        return {path: partial(_checked, each) for path, each in handlers.items()}
+        return {path: partial(_checked, path, each) for path, each in handlers.items()}
 
     def port_routes(self) -> dict[str, Route]:
         """Return the routes whose response differs on the TCP port, which every user can reach."""
@@ -111,7 +116,9 @@ class _Routes:
         for prefix in _PREFIXES:
             handlers[f"{prefix}/gpu/status"] = self._gpu_status
             handlers[f"{prefix}/gpu/status/json"] = self._gpu_status_json
-        return {path: partial(_checked, partial(each, is_public=True)) for path, each in handlers.items()}
+        return {
+            path: partial(_checked, path, partial(each, is_public=True)) for path, each in handlers.items()
+        }
 
     def view(self, reload_s: int, *, is_public: bool = False) -> PageView:
         """Return the present content of the page.
@@ -196,10 +203,15 @@ class _Routes:
         return listed(devices_of(self._sources.inventories()), stats)
 
 
-def _checked(handler: Callable[[Parameters], Response], request: Request) -> Response:
-    """Return the response of HANDLER to the query of REQUEST, or an error response."""
+def _checked(path: str, handler: Callable[[Parameters], Response], request: Request) -> Response:
+    """Return the response of HANDLER, which serves PATH, to the query of REQUEST, or an error response."""
     try:
-        return handler(members(request.query))
+        parameters = members(request.query)
+        known = _PARAMETERS.get(path.removeprefix(_PREFIXES[-1]), frozenset())
+        if unknown := [name for name in parameters if name not in known]:
+            names = f"; known: {', '.join(sorted(known))}" if known else ""
+            raise InvalidQueryError(f"unknown parameter {shown(unknown[0][:_SHOWN])!r} of {path}{names}")
+        return handler(parameters)
     except (InvalidQueryError, arguments.InvalidChoiceError) as error:
         return _text(f"{error}\n", "400 Bad Request")
     except CdigenError as error:

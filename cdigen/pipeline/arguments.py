@@ -16,6 +16,7 @@ from cdigen.model.view import view_target, volume_name
 from cdigen.pipeline.device_names import known_devices
 from cdigen.pipeline.naming import named_drafts, withheld_error
 from cdigen.value import frozen, replace
+from cdigen.vendors.registry import visible_devices
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -140,10 +141,10 @@ def skipped_kinds(device: NamedDevice, kinds: Collection[str]) -> tuple[str, ...
 def select_devices(devices: Sequence[NamedDevice], requested: Iterable[str]) -> tuple[NamedDevice, ...]:
     """Return the REQUESTED devices in the order of DEVICES, without duplicates.
 
-    nvidia-docker 1.0 had no fixed order. A request is a number, a UUID, the beginning of a UUID
-    (``GPU-1``), a PCI address, or a CDI name (with or without its kind). A CDI name with a kind selects the
-    device of this kind. An empty request or ``*`` selects all devices. InvalidChoiceError: a request matches
-    no device or several devices.
+    nvidia-docker 1.0 had no fixed order. A request is a number, a UUID, the beginning of a UUID (``GPU-1``),
+    an AMD GPU's id as rocminfo prints it, a PCI address, or a CDI name (with or without its kind). A CDI name
+    with a kind selects the device of this kind. An empty request or ``*`` selects all devices.
+    InvalidChoiceError: a request matches no device or several devices.
     """
     words = tuple(requested)
     if words in {(), ("",), ("*",)}:
@@ -190,12 +191,23 @@ def _find(devices: Sequence[NamedDevice], word: str) -> list[NamedDevice]:
         found = [device for device in devices if device.number == int(word)]
     elif word.startswith("GPU-") and word != "GPU-":
         of_uuid = [device for device in devices if (device.known.accelerator.uuid or "").startswith(word)]
-        found = [device for device in of_uuid if device.number == of_uuid[0].number]
+        found = [device for device in of_uuid if device.number == of_uuid[0].number] or [
+            device for device in devices if _spellings(device, word) & _names(device)
+        ]
     else:
         found = [device for device in devices if word in _names(device)]
     if not found or len({device.number for device in found}) > 1:
         raise InvalidChoiceError("device", word)
     return found
+
+
+def _spellings(device: NamedDevice, word: str) -> set[str]:
+    """Return the names of WORD in the specs of the vendor of DEVICE.
+
+    For example, rocminfo prints an AMD GPU's id in another form than the CDI name.
+    """
+    rows = (row for row in visible_devices() if device.draft.kind in row.kinds)
+    return {name for row in rows for name in row.names(word)}
 
 
 def _names(device: NamedDevice) -> set[str]:

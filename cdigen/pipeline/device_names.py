@@ -71,6 +71,11 @@ class KnownDevice:
         return self.accelerator.usable and (self.partition is None or self.partition.usable)
 
     @property
+    def excluded(self) -> str:
+        """The row of the configuration that excludes the device, or an empty text."""
+        return self.accelerator.excluded or (self.partition.excluded if self.partition else "")
+
+    @property
     def is_offered(self) -> bool:
         """Whether containers can get the device. Instead of a split GPU, containers get its partitions."""
         return self.usable and (self.partition is not None or not self.accelerator.partitioned)

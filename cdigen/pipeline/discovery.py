@@ -10,6 +10,7 @@ from cdigen.host import sysfs
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding
 from cdigen.model.saved import names_to_store
+from cdigen.value import replace
 from cdigen.vendors import registry
 from cdigen.vendors.claims import without_shared_nodes
 
@@ -39,9 +40,9 @@ _LACKING_HOST = ABSENT | {"no-nodes", "no-usable-device", "no-mig-instances", "d
 _ANY_SYSFS = "/sys/devices/system/cpu"
 # The rule of findings about devices that are not bound to the driver of their vendor.
 UNBOUND = "device-not-bound"
-# The kernel drivers that bind NVIDIA's GPUs if the NVIDIA driver is not loaded.
-_RIVALS = ("nouveau",)
 _MAX_ADDRESSES = 4
+# The rules of findings about the nodes of a single device.
+_OF_SINGLE_DEVICES = frozenset(("gpu-node-missing", "drm-node-missing", "accel-node-missing"))
 
 
 def discover(
@@ -61,9 +62,57 @@ def discover(
             failures[name] = _with_unused_devices(name, registry.vendor_defect(name, error), context.host)
     inventories, claimed = without_shared_nodes(inventories)
     failures |= claimed
+    inventories = {name: _without_nodes_of_others(each, context.host) for name, each in inventories.items()}
+    if context.excluded:
+        inventories, failures = _without_excluded(inventories, failures, context)
     if not inventories:
         failures = {name: _with_unbound_devices(name, error, context) for name, error in failures.items()}
     return inventories, failures
+
+
+def _without_nodes_of_others(inventory: Inventory, host: Root) -> Inventory:
+    """Return INVENTORY; in a guest, findings about missing nodes of single devices get the severity info.
+
+    A guest of LXC or Incus lists the devices of its host, and has the nodes of the devices that it may use.
+    """
+    missing = [f for f in inventory.findings if f.rule in _OF_SINGLE_DEVICES and not host.exists(f.path)]
+    if not missing:
+        return inventory
+    from cdigen.host.containers import is_guest  # noqa: PLC0415 - only with missing nodes
+
+    if not is_guest(host):
+        return inventory
+    findings = tuple(
+        replace(f, severity="info", message=f"{f.message} in this container", hint="") if f in missing else f
+        for f in inventory.findings
+    )
+    return replace(inventory, findings=findings)
+
+
+def _without_excluded(
+    inventories: dict[str, Inventory], failures: dict[str, HostError], context: DiscoveryContext
+) -> tuple[dict[str, Inventory], dict[str, HostError]]:
+    """Return INVENTORIES without the excluded devices, and FAILURES without the faults of excluded vendors.
+
+    A row of the configuration that matches no device becomes a finding, unless a vendor of the row failed.
+    """
+    from cdigen.vendors import exclusion  # noqa: PLC0415 - few configurations exclude devices
+
+    inventories, unused = exclusion.without_excluded(inventories, context.excluded, context.host)
+    shown = {}
+    for name, error in failures.items():
+        row = exclusion.row_of_vendor(context.excluded, name)
+        is_faulty = row is not None and error.kind not in ABSENT
+        shown[name] = HostError(exclusion.exclusion_problem(row), kind=NO_GPU) if is_faulty and row else error
+    faulty = {name for name, error in failures.items() if error.kind not in ABSENT}
+    names = (*inventories, *failures)
+    for row in unused:
+        owners = [name for name in names if row.vendor in {"", name}]
+        if inventories and owners and faulty.isdisjoint(owners):
+            first = owners[0] if owners[0] in inventories else next(iter(inventories))
+            found = (*inventories[first].findings, exclusion.unmatched(row, owners))
+            inventories[first] = replace(inventories[first], findings=found)
+    return inventories, shown
 
 
 def _with_unused_devices(name: str, error: HostError, host: Root) -> HostError:
@@ -94,11 +143,42 @@ def _with_unbound_devices(name: str, error: HostError, context: DiscoveryContext
         return error
     unbound = [finding for finding in diagnostics(name, context, None) if finding.rule == UNBOUND]
     if not unbound:
-        is_idle = "'modprobe " in error.hint and not _devices(name, context.host)
-        return HostError(error.message, hint=_LIST_DEVICES, kind=error.kind) if is_idle else error
+        if "'modprobe " not in error.hint:
+            return error
+        by_driver = _devices(name, context.host)
+        if by_driver and not by_driver.keys() & {"", *registry.load(name).MODULES}:
+            return _held(name, error, by_driver)
+        hint = _exclusion_hint(name, context.host) if by_driver else _LIST_DEVICES
+        return HostError(error.message, hint=hint or error.hint, kind=error.kind)
     more = f" (and {len(unbound) - 1} more)" if len(unbound) > 1 else ""
     message = f"{error.message}: {unbound[0].message}{more}"
-    return HostError(message, hint=unbound[0].hint or error.hint, kind=error.kind)
+    hint = _exclusion_hint(name, context.host, strict=True) or unbound[0].hint or error.hint
+    return HostError(message, hint=hint, kind=error.kind)
+
+
+def _held(name: str, error: HostError, by_driver: dict[str, list[str]]) -> HostError:
+    """Return ERROR with the other drivers that hold all devices of the vendor NAME."""
+    bound = (
+        f"{_listed(addresses)} is bound to the driver {driver}" for driver, addresses in by_driver.items()
+    )
+    hint = f"see 'cdigen doctor --vendor {name}', which names the setting and the next step"
+    return HostError(f"{error.message}: {'; '.join(bound)}", hint=hint, kind=error.kind)
+
+
+def _exclusion_hint(name: str, host: Root, *, strict: bool = False) -> str:
+    """Return the next step if a setting excludes a module of the vendor NAME, else "".
+
+    With STRICT, the setting must exclude a module for a device without a driver, also from ``modprobe``.
+    """
+    from cdigen.host.kernelmodules import module_exclusions  # noqa: PLC0415 - only after failures
+    from cdigen.vendors.kernel.modules import fitting_modules  # noqa: PLC0415 - only after failures
+
+    modules = registry.load(name).MODULES
+    for module in fitting_modules(host, modules) if strict else modules:
+        for found in module_exclusions(host, module):
+            if found.is_strict or not strict:
+                return found.remedy(module)
+    return ""
 
 
 def relevant_failures(
@@ -148,7 +228,7 @@ def is_bare(inventories: dict[str, Inventory], failures: dict[str, HostError], h
 
 
 def without_driver(names: Iterable[str], host: Root) -> tuple[Finding, ...]:
-    """Return a warning for each vendor in NAMES whose devices have no driver, or the driver nouveau.
+    """Return a warning for each vendor in NAMES whose devices have no driver, or a rival of the driver.
 
     NAMES are absent vendors on a host with devices of another vendor. ``relevant_failures`` does not report
     these vendors.
@@ -156,7 +236,8 @@ def without_driver(names: Iterable[str], host: Root) -> tuple[Finding, ...]:
     found = []
     for name in names:
         by_driver = _devices(name, host)
-        for driver in ("", *_RIVALS):
+        known = registry.remedies(name)
+        for driver in ("", *(known.rivals if known else ())):
             addresses = by_driver.get(driver, [])
             binding = f"bound to the driver {driver}" if driver else "bound to no driver"
             if addresses:

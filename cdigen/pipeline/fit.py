@@ -18,7 +18,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from cdigen.model.cdi import ContainerEdits, Draft
+    from cdigen.model.cdi import ContainerEdits, DeviceNode, Draft
     from cdigen.runtimes.targets import Target
 
     Fitted = tuple[Draft, tuple[Finding, ...]]
@@ -102,7 +102,7 @@ def _host_paths(draft: Draft) -> Iterator[tuple[str, str]]:
     paths = {
         node.path: node.host_path
         for edits in _all_edits(draft)
-        for node in edits.device_nodes
+        for node in _own_nodes(edits)
         if node.host_path
     }
     if paths:
@@ -185,6 +185,27 @@ def _drop_names(draft: Draft, target: Target) -> Fitted:
     return replace(draft, devices=kept), findings
 
 
+def _drop_node_names(draft: Draft, target: Target) -> Fitted:
+    """Drop the further paths of nodes that a device also has at the host's path, such as udev's names."""
+    count = sum(len(edits.device_nodes) - len(_own_nodes(edits)) for edits in _all_edits(draft))
+    if not count:
+        return draft, ()
+    finding = Finding(
+        severity="info",
+        rule="target-dropped-node-name",
+        path=draft.kind,
+        message=f"{count} further names of device nodes are left out (/dev/dri/by-path): hostPath needs "
+        f"cdiVersion 0.5.0, and {_limit(target)}",
+    )
+    return _changed(draft, lambda edits: replace(edits, device_nodes=_own_nodes(edits))), (finding,)
+
+
+def _own_nodes(edits: ContainerEdits) -> tuple[DeviceNode, ...]:
+    """Return the nodes of EDITS except further paths of a node that has the host's path."""
+    paths = {node.path for node in edits.device_nodes}
+    return tuple(node for node in edits.device_nodes if not node.host_path or node.host_path not in paths)
+
+
 def _drop_mount_types(draft: Draft, target: Target) -> Fitted:
     count = sum(bool(mount.type) for edits in _all_edits(draft) for mount in edits.mounts)
     if not count:
@@ -201,6 +222,7 @@ def _drop_mount_types(draft: Draft, target: Target) -> Fitted:
 
 _DROPS: tuple[tuple[str, Callable[[Draft, Target], Fitted]], ...] = (
     ("0.7.0", _drop_gids),
+    ("0.5.0", _drop_node_names),
     ("0.5.0", _drop_names),
     ("0.4.0", _drop_mount_types),
 )

@@ -34,7 +34,8 @@ BINARIES = {
 # runc and crun read no specs, but some releases have known issues.
 LOW_LEVEL = {"crun": "crun", "runc": "runc"}
 
-# The folders of packages, the folders of manual installations, the links of NixOS, and the tree of a snap.
+# The folders of packages, the folders of manual installations, the links of NixOS, and the trees of a snap.
+# The snapd of Fedora mounts snaps in /var/lib/snapd/snap.
 FOLDERS = (
     "/usr/bin",
     "/usr/sbin",
@@ -45,6 +46,7 @@ FOLDERS = (
     "/run/current-system/sw/bin",
     "/opt/bin",
     "/snap/docker/current/bin",
+    "/var/lib/snapd/snap/docker/current/bin",
 )
 
 # The slowest binary took 0.12 s in a measurement. A busy machine may need ten times as long.
@@ -104,6 +106,11 @@ def release_in(text: str) -> Release | None:
 def place(host: Root, name: str) -> str:
     """Return the path of the program NAME on HOST; empty if no folder in FOLDERS contains the program."""
     return next((f"{folder}/{name}" for folder in FOLDERS if host.exists(f"{folder}/{name}")), "")
+
+
+def is_of_snap(binary: str) -> bool:
+    """Return whether the path BINARY is in the tree of a snap."""
+    return "/snap/" in binary
 
 
 def release_of(host: Root, binary: str) -> tuple[Release | None, str]:

@@ -28,10 +28,12 @@ LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
     ),
     "containerd": (
         ((1, 7, 0), "0.5.4"),  # PR 6654
+        ((1, 7, 12), "0.6.1"),
         ((1, 7, 13), "0.6.2"),
-        ((1, 7, 20), "0.7.2"),
+        ((1, 7, 16), "0.7.2"),
         ((1, 7, 27), "0.8.1"),
         ((2, 0, 0), "0.8.0"),
+        ((2, 0, 3), "0.8.1"),
         ((2, 0, 5), "1.0.0"),
         ((2, 1, 0), "1.0.1"),
         ((2, 2, 1), "1.1.0"),
@@ -39,20 +41,26 @@ LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
     "cri-o": (
         ((1, 24, 0), "0.3.2"),  # PR 5571
         ((1, 25, 0), "0.5.0"),
+        ((1, 25, 2), "0.5.2"),
+        ((1, 25, 5), "0.5.4"),
         ((1, 26, 0), "0.5.3"),
         ((1, 27, 0), "0.5.4"),
         ((1, 28, 0), "0.6.0"),
         ((1, 29, 0), "0.6.2"),
         ((1, 30, 0), "0.7.2"),
         ((1, 31, 0), "0.8.0"),
+        ((1, 32, 2), "0.8.1"),
         ((1, 33, 0), "1.0.1"),
         ((1, 35, 0), "1.1.0"),
     ),
     "docker": (
         ((25, 0, 0), "0.6.2"),  # moby PR 45134
-        ((27, 5, 0), "0.8.0"),
+        ((26, 1, 0), "0.7.1"),
+        ((26, 1, 1), "0.7.2"),
+        ((27, 4, 0), "0.8.0"),
+        ((28, 0, 1), "0.8.1"),
         ((28, 1, 0), "1.0.1"),
-        ((29, 7, 0), "1.1.0"),
+        ((29, 2, 0), "1.1.0"),
     ),
     "nerdctl": (((2, 1, 0), "1.0.1"),),
     "podman": (
@@ -76,6 +84,12 @@ LAST_SERIES: dict[str, dict[int, int]] = {
     "docker": {25: 0, 26: 1, 27: 5, 28: 5},
     "podman": {4: 9, 5: 8},
 }
+
+# Runtime -> the newest release that was examined for this file, if it has no row of its own in LIBRARIES.
+# Source: the tags, as of 2026-11.
+NEWEST: dict[str, Release] = {"containerd": (2, 3, 5), "cri-o": (1, 36, 3), "docker": (29, 7, 2)}
+# The assumed release of a runtime whose release is unknown. It has the values of the last row of every table.
+UNKNOWN: Release = (99999, 0, 0)
 
 # Runtime -> the first release with an NRI version, and this version. Source: go.mod at the tags, as of
 # 2026-11.
@@ -111,6 +125,7 @@ class RuntimeBehaviour(Enum):
     FIXED_SPEC_DIRS = "fixed-dirs"
     NO_RUN_CDI = "no-run-cdi"
     ROOTLESS_DIRS = "rootless-dirs"
+    ROOTLESS_NO_DIRS = "rootless-no-dirs"
     NO_MINIMUM_VERSION = "no-minimum-version"
     NO_ADDITIONAL_GIDS = "no-additional-gids"
     FORGETS_GIDS = "forgets-gids"
@@ -133,7 +148,9 @@ class RuntimeBehaviour(Enum):
     ONE_MAIN_FILE = "one-main-file"
     NEW_PLUGIN_NAMES = "new-plugin-names"
     SECTIONS_REPLACED = "sections-replaced"
+    CHECKS_VERSION = "checks-version"
     MIXED_VERSIONS = "mixed-versions"
+    NO_HIGHER_IMPORTS = "no-higher-imports"
 
 
 B = RuntimeBehaviour
@@ -233,6 +250,13 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("docker", B.ROOTLESS_DIRS, (25, 0, 0), (29, 2, 0), "moby 51624, moby 47676, moby 48541",
          "a rootless dockerd ignores the user's own spec directories and linked spec directories",
          "install Docker 29.2 or newer, or write the specs to /etc/cdi"),
+    # Source: contrib/dockerd-rootless.sh at each tag. No release of 26.0 and 26.1 has the backport 49028.
+    _row("docker", B.ROOTLESS_NO_DIRS, (25, 0, 0), (25, 0, 8), "moby 47676, moby 49029",
+         "a rootless dockerd does not see /etc/cdi and /var/run/cdi",
+         "install Docker 27.4 or newer"),
+    _row("docker", B.ROOTLESS_NO_DIRS, (26, 0, 0), (27, 4, 0), "moby 47676, moby 48541",
+         "a rootless dockerd does not see /etc/cdi and /var/run/cdi",
+         "install Docker 27.4 or newer"),
     _row("docker", B.NRI_WITHOUT_CDI, (29, 2, 0), None, "moby 51511",
          "a container is not created if an NRI plugin adds CDI devices, device nodes or hooks",
          "docker run --device nvidia.com/gpu=all"),
@@ -258,9 +282,17 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("containerd", B.NRI_WITHOUT_CDI, (2, 0, 0), (2, 1, 0), "gpu-operator 26.3",
          "CDI devices that an NRI plugin adds are silently ignored",
          "install containerd 2.1 or newer"),
-    _row("containerd", B.MIXED_VERSIONS, (2, 0, 0), (2, 3, 0), "containerd 12891, containerd 13939",
+    # Before, a version that is too new has no effect.
+    _row("containerd", B.CHECKS_VERSION, (1, 6, 32), (1, 7, 0), "containerd 10234"),
+    _row("containerd", B.CHECKS_VERSION, (1, 7, 17), None, "containerd 10165"),
+    _row("containerd", B.MIXED_VERSIONS, (2, 0, 0), (2, 3, 0), "containerd 12891, containerd 11747",
          "an imported file with another version than the main file hides tables of the CRI plugin",
          "use one version in all configuration files"),
+    # PR 12891 is in the first release of 2.3. PR 13939 reverts it.
+    _row("containerd", B.NO_HIGHER_IMPORTS, (2, 3, 0), (2, 3, 5),
+         "containerd 12891, containerd 13939, aicr 1688",
+         "containerd does not start if an imported file has a higher version than the main file",
+         "install containerd 2.3.5 or newer, or use one version in all configuration files"),
     _row("cri-o", B.NO_CDI, None, (1, 24, 0), "cri-o 5571",
          "this release reads no CDI specs",
          "install CRI-O 1.24 or newer"),
@@ -356,5 +388,10 @@ def has_validator(runtime: str, release: Release) -> bool:
 
 
 def newest_release(runtime: str) -> Release:
-    """Return the newest release of RUNTIME in LIBRARIES; raise KeyError if RUNTIME is not in LIBRARIES."""
-    return LIBRARIES[runtime][-1][0]
+    """Return the newest examined release of RUNTIME; raise KeyError if RUNTIME is not in LIBRARIES."""
+    return max(LIBRARIES[runtime][-1][0], NEWEST.get(runtime, (0, 0, 0)))
+
+
+def is_examined(runtime: str, release: Release) -> bool:
+    """Return whether RELEASE is in a series of RUNTIME that is not newer than all examined series."""
+    return release[:2] <= newest_release(runtime)[:2]

@@ -10,6 +10,7 @@ import posixpath
 import stat
 from contextlib import contextmanager
 
+from cdigen.cdi.library import UNRELEASED
 from cdigen.host.root import reason, shown
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.users import may_list
@@ -51,7 +52,7 @@ def spec_directories(
     host: Root, spec_dirs: tuple[str, ...], *, library: str, reader: Reader
 ) -> list[SpecDirectory]:
     """Return the directories of HOST in the order in which LIBRARY reads them for READER."""
-    is_main = library == "main"
+    is_main = library in UNRELEASED
     follows_links = is_main or reader.follows_links
     found = _without_aliases(
         [_directory(host, path, reader, follows_links=follows_links) for path in _listed(spec_dirs)]

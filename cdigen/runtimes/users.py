@@ -2,17 +2,18 @@
 
 An unprivileged user can run podman or a rootless dockerd. These programs read specs and configuration files
 with the rights of the user. The other runtimes are daemons of root. cdigen often runs as root, which may read
-every file. A user's podman may read a file only if the modes of the file and of every folder on its path
-permit it (path_resolution(7)).
+every file. A user's podman may read a file only if the modes and the access lists of the file and of every
+folder on its path permit it (path_resolution(7), acl(5)).
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import struct
 
 from cdigen.host.root import DEFAULT_LIMIT, shown
-from cdigen.host.trust import has_access_list
+from cdigen.host.trust import ACCESS_LIST
 from cdigen.model.errors import ConfigError
 from cdigen.value import frozen
 
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     # (name, user ID, group ID, home, IDs of additional groups).
     Row = tuple[str, int, int, str, list[int]]
 
-_READ, _SEARCH = 4, 1
+_READ, _WRITE, _SEARCH = 4, 2, 1
+# The tags in an access list: the kernel's include/uapi/linux/posix_acl.h. The value of the extended attribute
+# has a version of 4 bytes, and 8 bytes for each entry (posix_acl_xattr.h).
+_USER, _GROUP_OWNER, _GROUP, _MASK = 0x02, 0x04, 0x08, 0x10
+_VERSION = struct.pack("<I", 2)
+_ENTRY = struct.Struct("<HHI")
 
 
 @frozen
@@ -136,6 +142,36 @@ def may_list(host: Root, path: str, reader: Reader) -> bool:
     return _may(host, path, reader, _READ | _SEARCH)
 
 
+def may_use(host: Root, path: str, reader: Reader) -> bool:
+    """Return whether READER may open the device node PATH of HOST; true if PATH does not exist.
+
+    Programs open a node for reading and writing. They open a node that not even its owner may write for
+    reading (/dev/nvmap of Jetson Linux 36, 0440).
+    """
+    try:
+        wanted = _access_of_programs(host.stat(path))
+    except OSError:
+        return True
+    return _may(host, path, reader, wanted)
+
+
+def _access_of_programs(status: os.stat_result) -> int:
+    return _READ | _WRITE if status.st_mode & stat.S_IWUSR else _READ
+
+
+def groups_with_access(host: Root, path: str) -> tuple[int, ...]:
+    """Return the groups whose members may open the device node PATH; the owning group is the first."""
+    try:
+        real, status = host.located(path)
+        entries = _entries(host, real, status)
+    except OSError:
+        return ()
+    wanted = _access_of_programs(status)
+    return tuple(
+        who for tag, bits, who in entries if tag in {_GROUP_OWNER, _GROUP} and bits & wanted == wanted
+    )
+
+
 def _may(host: Root, path: str, reader: Reader, wanted: int) -> bool:
     if reader.uid == 0:
         return True
@@ -162,12 +198,35 @@ def _is_reachable(host: Root, path: str, reader: Reader) -> bool:
 
 
 def _is_open(host: Root, real: str, status: os.stat_result, reader: Reader, wanted: int) -> bool:
+    """Return whether the mode and the access list of REAL permit WANTED to READER (acl(5))."""
     if status.st_uid == reader.uid:
-        bits = status.st_mode >> 6
-    elif status.st_gid in reader.gids:
-        bits = status.st_mode >> 3
-    else:
-        bits = status.st_mode
-    # An access control list may permit more than the mode (acl(5)). A file with such a list is treated as
-    # readable.
-    return stat.S_IMODE(bits) & wanted == wanted or has_access_list(host.outer_path(real))
+        return (status.st_mode >> 6) & wanted == wanted
+    entries = _entries(host, real, status)
+    own = [bits for tag, bits, who in entries if tag == _USER and who == reader.uid]
+    if own:
+        return own[0] & wanted == wanted
+    groups = [bits for tag, bits, who in entries if tag in {_GROUP_OWNER, _GROUP} and who in reader.gids]
+    return any(bits & wanted == wanted for bits in groups or [status.st_mode])
+
+
+def _entries(host: Root, real: str, status: os.stat_result) -> list[tuple[int, int, int]]:
+    """Return the tag, the effective bits and the id of each user and group with an entry for REAL.
+
+    The owning group is the first. Its bits in the mode are the mask of the list if REAL has an access list.
+    """
+    try:
+        value = os.getxattr(host.outer_path(real), ACCESS_LIST)
+    except OSError:
+        value = b""  # no access list, or no support in the file system
+    mask, bits = status.st_mode >> 3, status.st_mode >> 3
+    listed = []
+    if value.startswith(_VERSION) and len(value) % _ENTRY.size == len(_VERSION):
+        for tag, rights, who in _ENTRY.iter_unpack(value[len(_VERSION) :]):
+            if tag == _GROUP_OWNER:
+                bits = rights
+            elif tag == _MASK:
+                mask = rights
+            elif tag in {_USER, _GROUP}:
+                listed.append((tag, rights, who))
+    everyone = [(_GROUP_OWNER, bits, status.st_gid), *listed]
+    return [(tag, rights & mask, who) for tag, rights, who in everyone]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cdigen.model.cdi import Draft
     from cdigen.model.findings import Finding
-    from cdigen.model.inventory import Accelerator, HostNode, Inventory
+    from cdigen.model.inventory import Accelerator, HostNode, Inventory, Partition
     from cdigen.model.profile import Profile
     from cdigen.model.saved import GpuLinks
     from cdigen.model.stats import DeviceStats
@@ -102,12 +102,14 @@ class BootModule:
     """A kernel module to load after the driver.
 
     ``name`` is the argument for modprobe(8). ``kernel_names`` are the possible names in /sys/module.
-    ``is_required`` is true if containers cannot compute without the module.
+    ``is_required`` is true if containers cannot compute without the module. ``without`` is the consequence if
+    a module that is not required is missing.
     """
 
     name: str
     kernel_names: tuple[str, ...]
     is_required: bool
+    without: str = ""
 
 
 @frozen
@@ -226,6 +228,9 @@ class ResourceNames:
     is ``mixed``. ``variable`` is the variable that ``kubelet: {environment: true}`` sets in containers.
     ``families`` are pairs of a word in ``kubelet: {families}`` and the CDI name of the device that each
     container gets in addition.
+
+    ``claim_driver`` is the vendor's DRA driver for these devices, or "". ``claim_names`` returns the names of
+    an accelerator or of its partition in this driver; a ``*`` in a name matches any text.
     """
 
     device_class: str
@@ -241,6 +246,8 @@ class ResourceNames:
     strategy_key: str = ""
     variable: str = ""
     families: tuple[tuple[str, str], ...] = ()
+    claim_driver: str = ""
+    claim_names: Callable[[Accelerator, Partition | None], tuple[str, ...]] = constant(())
 
 
 @frozen
@@ -274,6 +281,15 @@ class DriverApi:
 
 
 @frozen
+class RuleCommand:
+    """The command that fixes the findings of ``rule`` that have no hint. ``why`` is its purpose."""
+
+    rule: str
+    argv: tuple[str, ...]
+    why: str
+
+
+@frozen
 class DriverRemedies:
     """The names in the commands of ``cdigen doctor`` that repair a driver.
 
@@ -282,6 +298,11 @@ class DriverRemedies:
     of the Debian packages with the driver's files. ``python_module`` is a module that the vendor's
     ``diagnostics`` check. ``node_mode`` is the setting that permanently lets every user open the nodes whose
     paths begin with ``node_prefix``.
+
+    ``rivals`` are other PCI drivers that bind the vendor's devices on hosts without the vendor's module.
+    ``refusals`` are pairs of a text in the kernel log and its meaning, with the next step: the module was
+    loaded, and rejected the devices. The messages begin with one of ``log_beginnings``. ``commands`` fix the
+    findings of the vendor's own rules.
     """
 
     modules: tuple[str, ...]
@@ -290,3 +311,7 @@ class DriverRemedies:
     python_module: str = ""
     node_mode: str = ""
     node_prefix: str = "/dev/"
+    rivals: tuple[str, ...] = ()
+    log_beginnings: tuple[str, ...] = ()
+    refusals: tuple[tuple[str, str], ...] = ()
+    commands: tuple[RuleCommand, ...] = ()

@@ -35,6 +35,34 @@ class VendorOption:
     management_kind: str = ""
 
 
+@frozen
+class DeviceFilter:
+    """The conditions of a row of ``devices: {exclude}``; a device is excluded if it meets all conditions.
+
+    An empty condition matches always. ``uuid`` and ``address`` can also select a partition. In ``model``, a
+    ``*`` matches any text. ``display`` selects devices with a connected display.
+    """
+
+    vendor: str = ""
+    index: int | None = None
+    uuid: str = ""
+    address: str = ""
+    model: str = ""
+    display: bool = False
+
+    def __str__(self) -> str:
+        """Return the row as in the configuration."""
+        words = {
+            "vendor": self.vendor,
+            "index": "" if self.index is None else str(self.index),
+            "uuid": self.uuid,
+            "address": f'"{self.address}"' if self.address else "",
+            "model": f'"{self.model}"' if self.model else "",
+            "display": "true" if self.display else "",
+        }
+        return f"{{{', '.join(f'{name}: {word}' for name, word in words.items() if word)}}}"
+
+
 NO_OPTIONS: Mapping[str, Mapping[str, bool | str]] = {}
 
 
@@ -51,7 +79,7 @@ class DiscoveryContext:
     ``compat32`` adds 32-bit libraries. ``mps_pipe_dir`` is the folder of NVIDIA's Multi-Process Service, or
     empty. The user root or ``mps_uid`` must own this folder. ``options`` are the configured vendor options,
     by vendor and name. ``partition_names`` returns the last known names of GPU partitions. ``known_links``
-    returns the last known links between GPUs.
+    returns the last known links between GPUs. ``excluded`` selects the devices that no container gets.
     """
 
     host: Root
@@ -68,6 +96,7 @@ class DiscoveryContext:
     options: Mapping[str, Mapping[str, bool | str]] = NO_OPTIONS
     partition_names: Callable[[], tuple[GpuPartitionNames, ...]] = constant(())
     known_links: Callable[[], tuple[KnownLinks, ...]] = constant(())
+    excluded: tuple[DeviceFilter, ...] = ()
 
     def option(self, vendor: str, option: VendorOption) -> bool | str:
         """Return the configured value of the OPTION of VENDOR, or the default of OPTION."""

@@ -14,6 +14,7 @@ _shtab_cdigen_commands() {
     extender:'Run as a scheduler extender for GPUs that are shared by memory.'
     generate:'Print or write the CDI specs of this host.'
     health:'Show the health of devices, with the causes of unhealthy ones.'
+    help:'explain a command'
     inspect:'Show the inventory of this host, with all searched files.'
     install-service:'Install units, hook, man pages and completions of an installed wheel on this host.'
     kubelet:'Run as device plugins, which advertise devices to the kubelet.'
@@ -57,6 +58,7 @@ _shtab_cdigen_configure_options=(
   "--undo[restore the files as they were before this command changed them]"
   "--nri[also enable NRI (containerd, crio)]"
   "--nri-required[like --nri, and no container starts without the plugin (containerd 2.2, CRI-O 1.34)]"
+  "--rootless[configure the rootless Docker of the user who runs this command (docker)]"
   "--restart[restart the runtime after a change]"
   "*--spec-dir=[a spec directory for the runtime, a path on the host\; repeatable, the last has priority (default\: the spec directories of cdigen\'s configuration)]:DIR:_files -/"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
@@ -87,7 +89,7 @@ _shtab_cdigen_diff_options=(
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
   "*--naming=[name devices by index, uuid, type-index, pci, minor, card, or by a naming of another package\'s vendor (repeatable\; default\: the naming of the vendor)]:NAMING:(index uuid type-index pci minor card)"
-  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.32 cri-o-1.33 cri-o-1.35 docker-25.0 docker-26.1 docker-27.4 docker-28.0 docker-28.1 docker-29.2 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how containers get the driver\'s files (default\: the layout of the profile, or auto)]:layout:(auto files view hwcaps)"
   "--hook=[the hook that runs when a container starts (default\: the hook of the profile, or auto)]:hook:(auto none cdigen nvidia)"
   "--container-driver-root=[containers get the driver\'s files in DIR]:DIR:_files -/"
@@ -129,7 +131,7 @@ _shtab_cdigen_docker_args_options=(
   "--json[print one JSON document and nothing else on stdout]"
   {-v,--verbose}"[print more on stderr]"
   {-q,--quiet}"[print only errors on stderr]"
-  "*::a number from \'cdigen topology\' or \/gpu\/info, a UUID or its beginning (GPU-...), a PCI address or a CDI name (default\: all):"
+  "*::a number from \'cdigen topology\' or \/gpu\/info, a UUID or its beginning (GPU-...), a PCI address or a CDI name (default\: all):_cdigen_devices"
 )
 
 # guard to ensure default positional specs are added only once per session
@@ -195,7 +197,7 @@ _shtab_cdigen_generate_options=(
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
   "*--naming=[name devices by index, uuid, type-index, pci, minor, card, or by a naming of another package\'s vendor (repeatable\; default\: the naming of the vendor)]:NAMING:(index uuid type-index pci minor card)"
-  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.32 cri-o-1.33 cri-o-1.35 docker-25.0 docker-26.1 docker-27.4 docker-28.0 docker-28.1 docker-29.2 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how containers get the driver\'s files (default\: the layout of the profile, or auto)]:layout:(auto files view hwcaps)"
   "--hook=[the hook that runs when a container starts (default\: the hook of the profile, or auto)]:hook:(auto none cdigen nvidia)"
   "--container-driver-root=[containers get the driver\'s files in DIR]:DIR:_files -/"
@@ -227,6 +229,7 @@ _shtab_cdigen_health_options=(
   "--clear=[remove the mark from a device, and clear causes that are events (Xids, resets, PCIe errors)\; causes that the daemon still finds remain]:DEVICE:_cdigen_devices"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[use the folder DIR as the host]:DIR:_files -/"
+  "--run-dir=[folder of the daemon\'s status]:DIR:_files -/"
   "--json[print one JSON document and nothing else on stdout]"
   {-v,--verbose}"[print more on stderr]"
   {-q,--quiet}"[print only errors on stderr]"
@@ -235,13 +238,20 @@ _shtab_cdigen_health_options=(
 # guard to ensure default positional specs are added only once per session
 _shtab_cdigen_health_defaults_added=0
 
+_shtab_cdigen_help_options=(
+  ":a command:(config configure create-nodes diff docker-args doctor extender generate health inspect install-service kubelet list nri prune resolve run status topology validate withdraw)"
+)
+
+# guard to ensure default positional specs are added only once per session
+_shtab_cdigen_help_defaults_added=0
+
 _shtab_cdigen_inspect_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--stats[show statistics of the devices instead\: memory, utilization, temperature, power, processes]"
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
   "*--naming=[name devices by index, uuid, type-index, pci, minor, card, or by a naming of another package\'s vendor (repeatable\; default\: the naming of the vendor)]:NAMING:(index uuid type-index pci minor card)"
-  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.32 cri-o-1.33 cri-o-1.35 docker-25.0 docker-26.1 docker-27.4 docker-28.0 docker-28.1 docker-29.2 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how containers get the driver\'s files (default\: the layout of the profile, or auto)]:layout:(auto files view hwcaps)"
   "--hook=[the hook that runs when a container starts (default\: the hook of the profile, or auto)]:hook:(auto none cdigen nvidia)"
   "--container-driver-root=[containers get the driver\'s files in DIR]:DIR:_files -/"
@@ -377,7 +387,7 @@ _shtab_cdigen_run_options=(
   "*--kind=[only this kind, such as nvidia.com\/gpu]:KIND:_cdigen_kinds"
   "*--profile=[only this profile of the configuration]:NAME:"
   "*--naming=[name devices by index, uuid, type-index, pci, minor, card, or by a naming of another package\'s vendor (repeatable\; default\: the naming of the vendor)]:NAMING:(index uuid type-index pci minor card)"
-  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "*--target=[write specs that this runtime release can read, such as podman-4.3 or containerd-1.7.24\; without a patch level, the oldest release of the series applies\; repeatable, the strictest target applies (default\: the key target of the configuration)]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.32 cri-o-1.33 cri-o-1.35 docker-25.0 docker-26.1 docker-27.4 docker-28.0 docker-28.1 docker-29.2 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
   "--layout=[how containers get the driver\'s files (default\: the layout of the profile, or auto)]:layout:(auto files view hwcaps)"
   "--hook=[the hook that runs when a container starts (default\: the hook of the profile, or auto)]:hook:(auto none cdigen nvidia)"
   "--container-driver-root=[containers get the driver\'s files in DIR]:DIR:_files -/"
@@ -440,8 +450,8 @@ _shtab_cdigen_topology_defaults_added=0
 _shtab_cdigen_validate_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--host[also compare the paths with this host (see --root)]"
-  "*--target=[check whether this runtime release loads FILE, such as podman-4.9 or containerd-1.7.24\; if not, or if this is unknown, exit with 1\; repeatable]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.33 cri-o-1.35 docker-25.0 docker-27.5 docker-28.1 docker-29.7 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
-  "*--loader=[check whether this version of the CDI library loads FILE, such as 0.8.0 or main\; if not, or if this is unknown, exit with 1\; repeatable]:VERSION:(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 main)"
+  "*--target=[check whether this runtime release loads FILE, such as podman-4.9 or containerd-1.7.24\; if not, or if this is unknown, exit with 1\; repeatable]:RUNTIME:(apptainer-1.5 buildkit-0.20 buildkit-0.21 buildkit-0.28 containerd-1.7 containerd-2.0 containerd-2.1 containerd-2.2 cri-o-1.24 cri-o-1.25 cri-o-1.26 cri-o-1.27 cri-o-1.28 cri-o-1.29 cri-o-1.30 cri-o-1.31 cri-o-1.32 cri-o-1.33 cri-o-1.35 docker-25.0 docker-26.1 docker-27.4 docker-28.0 docker-28.1 docker-29.2 nerdctl-2.1 podman-4.1 podman-4.3 podman-4.4 podman-4.5 podman-4.7 podman-4.8 podman-5.1 podman-5.2 podman-5.5 podman-6.0)"
+  "*--loader=[check whether this version of the CDI library loads FILE, such as 0.8.0 or next\; if not, or if this is unknown, exit with 1\; repeatable]:VERSION:(0.5.2 0.5.3 0.5.4 0.6.0 0.6.1 0.6.2 0.7.0 0.7.1 0.7.2 0.8.0 0.8.1 1.0.0 1.0.1 1.1.0 next main)"
   "--schema[apply the JSON Schema also to specs with thousands of mounts]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[use the folder DIR as the host]:DIR:_files -/"
@@ -500,6 +510,7 @@ _shtab_cdigen() {
         extender) _arguments -C -s $_shtab_cdigen_extender_options ;;
         generate) _arguments -C -s $_shtab_cdigen_generate_options ;;
         health) _arguments -C -s $_shtab_cdigen_health_options ;;
+        help) _arguments -C -s $_shtab_cdigen_help_options ;;
         inspect) _arguments -C -s $_shtab_cdigen_inspect_options ;;
         install-service) _arguments -C -s $_shtab_cdigen_install_service_options ;;
         kubelet) _arguments -C -s $_shtab_cdigen_kubelet_options ;;

@@ -6,9 +6,9 @@ import argparse
 import re
 
 import shtab
-from commands import actions, commands
+from commands import Command, actions, commands
 
-from cdigen.cdi.library import RELEASES
+from cdigen.cdi.library import RELEASES, UNRELEASED
 from cdigen.runtimes.releases import LIBRARIES
 
 TYPE_CHECKING = False
@@ -54,6 +54,7 @@ BY_METAVAR = {
     "FILE": shtab.FILE,
     "DIR": shtab.DIRECTORY,
     "DEVICE": BY_OPTION["--device"],
+    "GPU": BY_OPTION["--device"],
     "KIND": _listed("_cdigen_kinds", _KINDS),
 }
 SERIES = tuple(
@@ -61,7 +62,7 @@ SERIES = tuple(
         f"{runtime}-{release[0]}.{release[1]}" for runtime, rows in LIBRARIES.items() for release, _ in rows
     )
 )
-VALUES = {"--target": SERIES, "--loader": (*RELEASES, "main"), "--nvml": ("auto", "off")}
+VALUES = {"--target": SERIES, "--loader": (*RELEASES, *UNRELEASED), "--nvml": ("auto", "off")}
 
 # In bash, = and : also end words: nvidia.com/gpu=0 and --root=DIR are several words, and a completion
 # replaces only the last word.
@@ -140,7 +141,16 @@ def _whole_parser() -> ArgumentParser:
         subparsers.add_parser(command.name, help=command.summary)
         for action in actions(command.parser):
             _add_values(action)
+    found["help"] = _help_command(found)
+    subparsers.add_parser("help", help=found["help"].summary)
     return whole
+
+
+def _help_command(found: dict[str, Command]) -> Command:
+    """Return ``cdigen help COMMAND``, which has no parser of its own, with the names of FOUND as values."""
+    parser = argparse.ArgumentParser(prog="cdigen help", add_help=False)
+    parser.add_argument("command", metavar="COMMAND", choices=tuple(found), help="a command")
+    return Command(name="help", summary="explain a command", examples="", parser=parser)
 
 
 def _add_values(action: Action) -> None:

@@ -5,7 +5,15 @@ from __future__ import annotations
 import json
 import re
 
-from cdigen.config.keys import DAEMON_KEYS, HEALTH_KEYS, KEYS, PAGE_KEYS, PROFILE_KEYS
+from cdigen.config.keys import (
+    DAEMON_KEYS,
+    DEVICES_KEYS,
+    EXCLUDE_KEYS,
+    HEALTH_KEYS,
+    KEYS,
+    PAGE_KEYS,
+    PROFILE_KEYS,
+)
 from cdigen.config.service_keys import (
     ALLOW_KEYS,
     GPU_KIND_KEYS,
@@ -18,6 +26,7 @@ from cdigen.config.service_keys import (
 from cdigen.config.settings import (
     AllowRule,
     DaemonConfig,
+    DevicesConfig,
     GpuKind,
     HealthConfig,
     KubeletConfig,
@@ -30,6 +39,7 @@ from cdigen.config.settings import (
 )
 from cdigen.config.types import VENDOR_OPTIONS, Key, ListOf, Rows, Scalar, Table
 from cdigen.model.profile import Profile
+from cdigen.vendors.context import DeviceFilter
 from cdigen.vendors.registry import VENDORS, load
 
 TYPE_CHECKING = False
@@ -57,6 +67,8 @@ _DEFINITIONS = {
 # The tables of docs/configuration.md: the head of the first column, the keys, the class with the defaults.
 _TABLES: dict[str, tuple[str, tuple[Key, ...], type]] = {
     "keys": ("key", KEYS, Settings),
+    "devices": ("key of `devices`", DEVICES_KEYS, DevicesConfig),
+    "exclude": ("key of a row of `exclude`", EXCLUDE_KEYS, DeviceFilter),
     "profiles": ("key of a profile", PROFILE_KEYS, Profile),
     "daemon": ("key of `daemon`", DAEMON_KEYS, DaemonConfig),
     "health": ("key of `health`", HEALTH_KEYS, HealthConfig),

@@ -62,11 +62,12 @@ def test_undo_restores_all_files_after_configure(cdigen: Run, root: Path, runtim
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 def test_a_second_configure_changes_nothing(cdigen: Run, root: Path, runtime: str) -> None:
-    cdigen("configure", runtime, "--root", root)
+    changed = cdigen("configure", runtime, "--root", root).out
     inodes = {path: path.stat().st_ino for path in root.rglob("*")}
     done = cdigen("configure", runtime, "--root", root)
     assert (done.code, done.out) == (0, "")
-    assert "nothing to do" in done.err
+    file = changed.split()[1].rstrip(":")
+    assert f"nothing to do: no change is needed in {file}\n" in done.err
     assert {path: path.stat().st_ino for path in root.rglob("*")} == inodes
 
 
@@ -87,7 +88,7 @@ def test_a_second_undo_has_nothing_to_undo(cdigen: Run, root: Path) -> None:
     cdigen("configure", "docker", "--undo", "--root", root)
     done = cdigen("configure", "docker", "--undo", "--root", root)
     assert (done.code, done.out) == (0, "")
-    assert "nothing to undo" in done.err
+    assert "nothing to undo: cdigen has changed no file of docker" in done.err
 
 
 def test_undo_without_a_change_creates_no_state(cdigen: Run, root: Path) -> None:
@@ -380,7 +381,8 @@ def test_a_missing_runtime_is_configured_with_a_warning(
     (root / "usr/bin" / program).unlink()
     done = cdigen("configure", runtime, "--root", root)
     assert done.code == 0
-    assert f"{runtime} is not installed: no {program} in /usr/bin" in done.err
+    written = done.out.split()[1].rstrip(":")
+    assert f"{written}: {runtime} is not installed: no {program} in /usr/bin" in done.err
     assert "to apply the change" not in done.err
     report = cdigen("configure", runtime, "--root", root, "--json").json
     assert (next(row["rule"] for row in report["findings"]), report["restart"]) == ("runtime-missing", "")

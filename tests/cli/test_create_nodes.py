@@ -171,8 +171,8 @@ def test_the_hint_names_the_parameter_by_which_the_driver_forbids_nodes(cdigen: 
     ("where", "named"),
     [
         ("proc/cmdline", "module_blacklist= on the kernel command line"),
-        ("etc/modprobe.d/a.conf", "/etc/modprobe.d/a.conf"),
-        ("usr/lib/modprobe.d/b.conf", "/usr/lib/modprobe.d/b.conf"),
+        ("etc/modprobe.d/a.conf", "/etc/modprobe.d/a.conf:2"),
+        ("usr/lib/modprobe.d/b.conf", "/usr/lib/modprobe.d/b.conf:1"),
     ],
 )
 def test_the_hint_names_the_file_that_excludes_nvidia_uvm(

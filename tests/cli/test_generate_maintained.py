@@ -331,3 +331,23 @@ def test_a_status_of_another_version_causes_no_conflict_and_no_traceback(
         running.process.kill()
         running.process.wait()
         assert (done.code, "Traceback" in done.err) == (0, False), done.err
+
+
+def test_a_daemon_with_its_own_run_directory_is_found(gpu_host: Host, cdigen: Run, tmp_path: Path) -> None:
+    gpu_host.run_dir = tmp_path / "own"
+    write = ("generate", "--write", "--root", gpu_host.root, "--hook", "none")
+    withdraw = ("withdraw", "--root", gpu_host.root)
+    with daemon(gpu_host, "--run-dir", str(gpu_host.run_dir)) as running:
+        running.rests()
+        assert cdigen(*write).failed(4, f"the cdigen daemon, process {running.process.pid}", "profiles: ")
+        assert cdigen(*withdraw).failed(5, "the cdigen daemon runs and would write the specs again")
+        assert cdigen("status", "--json", "--root", gpu_host.root).json["pid"] == running.process.pid
+        for command in ("health", "list"):
+            assert cdigen(command, "--json", "--root", gpu_host.root).json[0]["health"] == "healthy"
+        rows = {row["check"]: row for row in cdigen("doctor", "--json", "--root", gpu_host.root).json}
+        assert rows["daemon-running"]["detail"].startswith("cdigen's daemon is running")
+        assert rows["device-health"]["detail"].startswith("2 ")
+    # The record of an ended daemon prevents nothing.
+    assert cdigen(*write).code == 0
+    assert cdigen(*withdraw).code == 0
+    assert not gpu_host.spec.exists()

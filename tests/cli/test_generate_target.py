@@ -45,7 +45,7 @@ def test_runtimes_with_cdi_0_5_0_or_newer_get_the_same_spec_if_all_users_can_ope
 
 def test_a_node_that_only_its_group_can_open_has_this_group(cdigen: Run, closed_host: Path) -> None:
     done = cdigen("generate", "--root", closed_host)
-    assert edits(done, "0")["deviceNodes"] == [
+    assert [node for node in edits(done, "0")["deviceNodes"] if "hostPath" not in node] == [
         {"path": CARD, "fileMode": 0o660, "gid": 44, "permissions": "rw"},
         {"path": RENDER, "fileMode": 0o660, "gid": 109, "permissions": "rw"},
         {"path": "/dev/nvidia0", "fileMode": 0o666, "permissions": "rw"},
@@ -58,7 +58,9 @@ def test_without_a_target_groups_are_omitted_with_a_verbose_message(cdigen: Run,
     assert (done.code, done.json["cdiVersion"]) == (0, "0.5.0")
     assert "additionalGids" not in done.out
     assert rules(done) == ["hook-missing", "no-forward-compatibility", "target-dropped-gids"]
-    assert all(word in done.err for word in ("groups 44, 109", "keep-groups", "'target: [podman-5.1]'", CARD))
+    assert all(
+        word in done.err for word in ("groups 44, 109", "keep-groups", "'target: [podman-5.1]'", "/dev/dri/")
+    )
 
 
 def test_a_runtime_that_supports_groups_gets_them_in_each_device(cdigen: Run, closed_host: Path) -> None:

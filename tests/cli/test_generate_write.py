@@ -16,6 +16,11 @@ from support.command.specs import FOREIGN, put
 SPEC = "run/cdi/nvidia.com-gpu.json"
 
 
+def put_text(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
 def listing(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -202,6 +207,30 @@ def test_a_spec_directory_that_is_a_link_is_refused(cdigen: Run, host: Path, tmp
     link.symlink_to("real")
     assert cdigen("generate", "--root", host, "--write", "--spec-dir", link).failed(5, str(link))
     assert not os.listdir(tmp_path / "real")
+
+
+@pytest.mark.parametrize("directory", ["/etc/cdi", "/var/run/cdi", "/srv/specs"])
+@pytest.mark.parametrize("command", [("generate", "--write"), ("run",)])
+def test_a_spec_directory_of_this_machine_is_refused_for_another_host(
+    cdigen: Run, cdigen_process: Run, host: Path, directory: str, command: tuple[str, ...]
+) -> None:
+    put_text(host / "etc/cdigen/config.yaml", "spec_dirs: [/etc/cdi, /srv/specs]\n")
+    run = cdigen_process if command == ("run",) else cdigen
+    done = run(*command, "--root", host, "--spec-dir", "/srv/other", "--spec-dir", directory)
+    assert done.failed(2, f"--spec-dir {directory} is a spec directory of this machine")
+    inside = Path(done.err.split()[-1])
+    assert inside.is_relative_to(host)
+    if command != ("run",):
+        # The option in the hint writes into the root.
+        done = run(*command, "--root", host, "--spec-dir", inside)
+        assert (done.code, [*inside.iterdir()]) == (0, [inside / SPEC[8:]])
+
+
+def test_a_mount_point_is_a_spec_directory_of_the_other_host(cdigen: Run, host: Path, small: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,size=1m", small], check=True)
+    put_text(host / "etc/cdigen/config.yaml", f"spec_dirs: [{small}]\n")
+    done = cdigen("generate", "--write", "--root", host, "--spec-dir", small)
+    assert (done.code, [*small.iterdir()]) == (0, [small / SPEC[8:]])
 
 
 def test_a_missing_spec_directory_is_created(cdigen: Run, host: Path, tmp_path: Path) -> None:

@@ -115,6 +115,8 @@ def test_a_cause_that_the_daemon_cannot_save_is_cleared_as_well(cdigen: Run, hos
     row = cdigen("health", "--root", host, "--clear", GPU, "--json").json
     assert (row["cleared"], row["changed"]) == ([], True)
     assert clears_of(host) == [("", BOOT)]
+    (line,) = cdigen("health", "--root", host, "--clear", GPU).out.splitlines()
+    assert line.startswith(f"{GPU}: xid-79: clear requested, health.json does not have this cause; ")
 
 
 def test_an_instance_is_cleared_without_its_gpu(cdigen: Run, host: Path) -> None:
@@ -138,6 +140,8 @@ def test_clear_without_a_daemon_is_saved_for_the_next_daemon(cdigen: Run, host: 
     row = cdigen("health", "--root", host, "--clear", GPU, "--json").json
     assert (row["cleared"], row["changed"]) == ([], True), "the kernel log may have more events"
     assert clears_of(host) == [("", BOOT)]
+    done = cdigen("health", "--root", host, "--clear", GPU)
+    assert done.out == f"{GPU}: events are cleared when the daemon starts\n"
 
 
 def test_clears_of_earlier_boots_are_removed(cdigen: Run, host: Path) -> None:

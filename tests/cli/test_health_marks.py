@@ -11,10 +11,11 @@ from pathlib import Path
 
 import pytest
 from support.command.fixtures import Run
-from support.values.unhealthy_gpus import example, save, split
+from support.values.unhealthy_gpus import example, save, split, with_causes
 
 from cdigen.cli.main import main
 from cdigen.health.marks import read_marks
+from cdigen.model.health import Cause
 from cdigen.value import replace
 
 GPU = "nvidia.com/gpu"
@@ -78,6 +79,53 @@ def test_an_instance_is_marked_without_its_gpu(cdigen: Run, host: Path, word: st
     assert "not marked" in cdigen("health", "--root", host, "--clear", "0").out
     assert cdigen("health", "--root", host, "--clear", word).code == 0
     assert marks(host) == []
+
+
+def health_of(cdigen: Run, host: Path) -> dict[str, tuple[str, list[str]]]:
+    rows = cdigen("health", "--root", host, "--json").json
+    return {row["device"]: (row["health"], [cause["cause"] for cause in row["causes"]]) for row in rows}
+
+
+def test_the_health_has_a_mark_and_its_removal_before_the_next_cycle_of_the_daemon(
+    cdigen: Run, host: Path
+) -> None:
+    before = health_of(cdigen, host)
+    cdigen("health", "--root", host, "--mark", f"{GPU}=3", "--reason", "burn-in failed")
+    cdigen("health", "--root", host, "--mark", f"{GPU}=0:0", "--reason", "slow")
+    assert health_of(cdigen, host) == {
+        **before,
+        f"{GPU}=3": ("unhealthy", ["marked"]),
+        f"{GPU}=0:0": ("unhealthy", ["marked"]),
+    }
+    cdigen("health", "--root", host, "--mark", f"{GPU}=0", "--reason", "broken")
+    marked = health_of(cdigen, host)
+    assert [marked[f"{GPU}={name}"][1] for name in ("0", "0:0", "0:1")] == [
+        ["marked"],
+        ["marked"],
+        ["xid-48", "marked"],
+    ]
+    for name in ("0", "0:0", "3"):
+        cdigen("health", "--root", host, "--clear", f"{GPU}={name}")
+    assert health_of(cdigen, host) == before
+
+
+def test_the_health_of_a_device_whose_only_cause_was_a_removed_mark_is_unknown(
+    cdigen: Run, host: Path
+) -> None:
+    cause = Cause(cause="marked", since="2026-01-01T00:00:00.000Z", detail="slow", clears_when="a clear")
+    save(host, with_causes(example(), 3, cause))
+    assert health_of(cdigen, host)[f"{GPU}=3"] == ("unknown", [])
+
+
+def test_the_option_run_dir_selects_the_daemon(cdigen: Run, host: Path) -> None:
+    moved = host / "run/elsewhere"
+    (host / "run/cdigen").rename(moved)
+    assert cdigen("health", "--root", host).failed(3, "no cdigen daemon")
+    assert len(cdigen("health", "--root", host, "--run-dir", moved, "--json").json) == 10
+    done = cdigen("health", "--root", host, "--run-dir", moved, "--mark", f"{GPU}=3", "--reason", "slow")
+    assert done.out == f"{GPU}=3: marked as unhealthy (slow)\n"
+    (moved / "status.json").unlink()
+    assert cdigen("health", "--root", host, "--run-dir", moved, "--clear", f"{GPU}=3").code == 0
 
 
 def test_the_same_mark_again_changes_nothing(cdigen: Run, host: Path) -> None:

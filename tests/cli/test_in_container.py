@@ -59,3 +59,25 @@ def test_with_the_option_root_the_error_does_not_mention_a_container(cdigen: Run
     done = cdigen("generate", "--root", tmp_path, **IN_A_POD)
     assert done.code == 3
     assert "container" not in done.err
+
+
+@pytest.mark.parametrize("command", ["status", "health"])
+def test_without_a_daemon_the_error_names_the_container_and_the_mount(
+    cdigen: Run, tmp_path: Path, command: str
+) -> None:
+    options = (command, "--run-dir", tmp_path)
+    assert cdigen(*options, **IN_A_POD).failed(3, "this is a container, and the host is not mounted", MOUNT)
+    done = cdigen(*options, "--root", tmp_path, **IN_A_POD)
+    assert done.failed(3, "start it with 'cdigen run' as root")
+    assert "container" not in done.err
+
+
+def test_an_empty_list_has_the_mount_and_no_command_that_writes_specs(cdigen: Run, tmp_path: Path) -> None:
+    options = ("list", "--spec-dir", tmp_path)
+    done = cdigen(*options, **IN_A_POD)
+    assert (done.code, "generate --write" in done.err) == (0, False)
+    assert MOUNT in done.err
+    assert cdigen(*options, "--kind", "nvidia.com/gpu", **IN_A_POD).failed(2, MOUNT)
+    assert (
+        "'cdigen generate --write' writes the specs" in cdigen(*options, "--root", tmp_path, **IN_A_POD).err
+    )

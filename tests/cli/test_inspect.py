@@ -47,7 +47,7 @@ def test_strict_fails_if_something_is_missing(cdigen: Run, host: Path) -> None:
     assert cdigen("inspect", "--root", host, "--strict").failed(3, "/dev/nvidia0")
 
 
-def test_the_output_on_a_terminal_has_colours_unless_no_color_is_set(host: Path) -> None:
+def test_the_output_on_a_terminal_has_colours_unless_the_environment_disables_them(host: Path) -> None:
     def shown(**environment: str) -> bytes:
         ours, theirs = pty.openpty()
         command = [sys.executable, "-m", "cdigen", "inspect", "--root", str(host)]
@@ -64,7 +64,9 @@ def test_the_output_on_a_terminal_has_colours_unless_no_color_is_set(host: Path)
         return text
 
     assert b"\033[1m" in shown()
-    assert b"\033[" not in shown(NO_COLOR="1")
+    assert b"\033[1m" in shown(TERM="xterm")
+    for variables in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert b"\033[" not in shown(**variables)
 
 
 def test_inspect_with_strict_and_json_prints_one_error_document(cdigen: Run, host: Path) -> None:

@@ -13,6 +13,7 @@ from support.paths import REPOSITORY
 from cdigen.config import (
     AllowRule,
     DaemonConfig,
+    DevicesConfig,
     GpuKind,
     HealthConfig,
     KubeletConfig,
@@ -23,7 +24,15 @@ from cdigen.config import (
     SharedMemory,
     SharingRow,
 )
-from cdigen.config.keys import DAEMON_KEYS, HEALTH_KEYS, KEYS, PAGE_KEYS, PROFILE_KEYS
+from cdigen.config.keys import (
+    DAEMON_KEYS,
+    DEVICES_KEYS,
+    EXCLUDE_KEYS,
+    HEALTH_KEYS,
+    KEYS,
+    PAGE_KEYS,
+    PROFILE_KEYS,
+)
 from cdigen.config.service_keys import (
     ALLOW_KEYS,
     GPU_KIND_KEYS,
@@ -35,11 +44,14 @@ from cdigen.config.service_keys import (
 )
 from cdigen.config.types import Key
 from cdigen.model.profile import Profile
+from cdigen.vendors.context import DeviceFilter
 from cdigen.vendors.registry import VENDORS
 
 TABLES = [
     (KEYS, Settings),
     (PROFILE_KEYS, Profile),
+    (DEVICES_KEYS, DevicesConfig),
+    (EXCLUDE_KEYS, DeviceFilter),
     (DAEMON_KEYS, DaemonConfig),
     (HEALTH_KEYS, HealthConfig),
     (PAGE_KEYS, PageConfig),

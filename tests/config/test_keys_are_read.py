@@ -10,6 +10,7 @@ from support.paths import REPOSITORY
 from cdigen.config import (
     AllowRule,
     DaemonConfig,
+    DevicesConfig,
     GpuKind,
     HealthConfig,
     KubeletConfig,
@@ -20,7 +21,15 @@ from cdigen.config import (
     SharedMemory,
     SharingRow,
 )
-from cdigen.config.keys import DAEMON_KEYS, HEALTH_KEYS, KEYS, PAGE_KEYS, PROFILE_KEYS
+from cdigen.config.keys import (
+    DAEMON_KEYS,
+    DEVICES_KEYS,
+    EXCLUDE_KEYS,
+    HEALTH_KEYS,
+    KEYS,
+    PAGE_KEYS,
+    PROFILE_KEYS,
+)
 from cdigen.config.service_keys import (
     ALLOW_KEYS,
     GPU_KIND_KEYS,
@@ -32,10 +41,13 @@ from cdigen.config.service_keys import (
 )
 from cdigen.config.types import Key
 from cdigen.model.profile import Profile
+from cdigen.vendors.context import DeviceFilter
 
 TABLES: tuple[tuple[type, tuple[Key, ...]], ...] = (
     (Settings, KEYS),
     (Profile, PROFILE_KEYS),
+    (DevicesConfig, DEVICES_KEYS),
+    (DeviceFilter, EXCLUDE_KEYS),
     (DaemonConfig, DAEMON_KEYS),
     (HealthConfig, HEALTH_KEYS),
     (PageConfig, PAGE_KEYS),

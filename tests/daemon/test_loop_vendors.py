@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from support.daemon.cycles import CycleRunner
 from support.daemon.host import Host, daemon
 from support.hosts import amd_tree, intel_tree
 
@@ -84,6 +85,19 @@ def test_a_daemon_that_starts_during_a_partitioning_waits_before_it_assigns_numb
         running.sees(lambda: running.state == "degraded")
         assert numbers(host, AMD) == 4
         assert amd_tree.ADDRESSES[0] not in host.devices(AMD)
+
+
+def test_a_permanently_missing_partition_delays_the_first_spec_by_only_five_seconds(host: Host) -> None:
+    host.configure(settle_timeout_s=3600)
+    gpus = amd_tree.mi300x(8, count=8)
+    amd_tree.write(host.root, gpus)
+    shutil.rmtree(amd_tree.node_of(host.root, gpus[3].renders[-1]).parent)
+    cycles = CycleRunner(host)
+    assert (cycles.state(), cycles.state(4.9), host.document(AMD)) == ("settling", "settling", None)
+    report = cycles.run_cycle(0.2).report
+    assert report.vendors[0].state == "degraded"
+    assert "has 7 partitions in CPX, but another GPU of its type has 8" in report.vendors[0].reason
+    assert numbers(host, AMD) == 63
 
 
 def test_an_instinct_gpu_that_kfd_does_not_list_makes_the_host_degraded(host: Host) -> None:

@@ -36,6 +36,7 @@ def test_the_remedy_for_a_kernel_without_the_module_is_dkms(host: BrokenHost) ->
     host.put("proc/sys/kernel/osrelease", "6.12.1-amd64\n")
     host.put("lib/modules/6.12.1-amd64/modules.dep", "kernel/fs/ext4/ext4.ko:\n")
     host.put("usr/sbin/dkms", "", mode=0o755)
+    host.put("var/lib/dkms/nvidia/550.163.01/source/dkms.conf", "")
     row = host.diagnosis()
     assert "no module for the kernel 6.12.1-amd64" in row["detail"]
     assert host.remedy_on_host(row) == "dkms autoinstall && modprobe nvidia"
@@ -47,8 +48,14 @@ def test_a_module_with_another_version_than_the_libraries_is_reported(host: Brok
     assert row["check"] == "driver-version"
     assert "560.35.03" in row["detail"]
     assert host.remedy_on_host(row) == "rmmod nvidia && modprobe nvidia"
+    assert row["detail"].count("rmmod") == 1
+    assert "stop the programs that use the GPUs" in row["detail"]
     (host.root / "sys/module/nvidia_uvm").mkdir()
     assert host.remedy_on_host(host.diagnosis()) == "rmmod nvidia_uvm nvidia && modprobe nvidia"
+    (host.root / "sys/module/nvidia_peermem").mkdir()
+    host.put("proc/modules", "nvidia 56717312 1 nvidia_peermem, Live 0x0 (POE)\nusbcore 4096 0 - Live 0x0\n")
+    unload = "rmmod nvidia_uvm nvidia_peermem nvidia && modprobe nvidia"
+    assert host.remedy_on_host(host.diagnosis()) == unload
 
 
 def test_the_remedy_for_a_missing_library_is_its_package(host: BrokenHost) -> None:

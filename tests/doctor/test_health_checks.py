@@ -60,7 +60,7 @@ def test_an_unhealthy_device_is_a_warning_with_its_cause_and_clearance(host: Bro
     save(host.root, with_causes(example(), 3, FELL))
     row = host.result("device-health")
     assert (row["ok"], row["severity"], row["topic"]) == (False, "warning", "health")
-    parts = (f"{GPU}=3: unhealthy", "xid-79", FELL.since, FELL.detail, FELL.clears_when)
+    parts = (f"{GPU}=3 (", "): unhealthy", "xid-79", FELL.since, FELL.detail, FELL.clears_when)
     assert [part for part in parts if part not in row["detail"]] == []
 
 

@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 from support.abilities import cannot_run
 from support.doctor.bundles import packed
-from support.doctor.kubernetes_host import CHECKPOINT, FOLDER, PLUGINS, POD, checkpoint, registered
+from support.doctor.kubernetes_host import (
+    CHECKPOINT,
+    CONTAINERD,
+    FOLDER,
+    PLUGINS,
+    POD,
+    checkpoint,
+    registered,
+)
 from support.kubelet.resources import GPU
 
 if TYPE_CHECKING:
@@ -199,6 +207,19 @@ def test_kubelets_of_other_distributions_are_recognized_by_their_units(
     wrong = node.wrong()
     assert "kubelet-unit" not in wrong
     assert ("kubelet-directory" in wrong) == (folder != "/var/lib/kubelet")
+
+
+def test_another_containerd_beside_that_of_k3s_gets_no_remedy_that_changes_k3s(node: KubeNode) -> None:
+    def remedy() -> str:
+        rows = {row["check"]: row for row in node.results("--for containerd")}
+        assert not rows["containerd-cdi"]["ok"]
+        return str(rows["containerd-cdi"]["remedy"])
+
+    node.put("etc/containerd/config.toml", CONTAINERD.replace("true", "false"))
+    assert "configure containerd" in remedy()
+    (node.root / KUBELET).unlink()
+    node.put("usr/lib/systemd/system/k3s.service", "[Service]\nExecStart=/usr/local/bin/k3s server\n")
+    assert remedy() == ""
 
 
 def test_kubelet_arguments_in_the_configuration_of_k3s_apply(node: KubeNode) -> None:

@@ -119,6 +119,15 @@ def test_the_kubelet_in_microk8s_is_read_from_its_file_of_arguments() -> None:
     assert "/var/snap/microk8s/common/var/lib/kubelet" in found["kubelet-running"]["detail"]
 
 
+def test_the_kubelet_in_hyperkube_is_found_and_no_plugin_has_registered() -> None:
+    """https://github.com/NVIDIA/k8s-device-plugin/issues/62: the node has no nvidia.com/gpu."""
+    found = rows(["hyperkube", SOCKET, "kubelet"], ["hyperkube", "", "kube-proxy"])
+    assert f"is running, with the folder {DIR}" in found["kubelet-running"]["detail"]
+    assert found["kubelet-plugin-conflict"]["detail"] == "no other device plugin has a socket"
+    assert "cdigen kubelet is not set up" in found["kubelet-plugin"]["detail"]
+    assert not rows(["hyperkube", "", "kube-proxy"])["kubelet-running"]["ok"]
+
+
 def test_an_ordinary_users_process_with_the_name_kubelet_is_no_kubelet() -> None:
     assert not rows(["user:kubelet", ""])["kubelet-running"]["ok"]
 
@@ -165,6 +174,24 @@ def test_the_configuration_of_the_running_process_is_examined() -> None:
     # cdigen must not edit this configuration.
     assert row["remedy"] == ""
     assert "'cdigen configure' does not edit it" in found["kubelet-runtime"]["detail"]
+
+
+def test_a_distribution_with_drop_ins_is_configured_by_cdigen() -> None:
+    folder = "/var/lib/rancher/k3s/agent/etc/containerd"
+    config, address = f"{folder}/config.toml", "/run/k3s/containerd/containerd.sock"
+    text = f'version = 3\nimports = ["{folder}/config-v3.toml.d/*.toml"]\n[grpc]\naddress = "{address}"\n'
+    off = '[plugins."io.containerd.cri.v1.runtime"]\nenable_cdi = false\n'
+    found = rows(
+        ["containerd", address, "-c", config],
+        ["k3s-server", SOCKET],
+        files={
+            config: text + off,
+            "/etc/systemd/system/k3s.service": "[Service]\nExecStart=/usr/local/bin/k3s server\n",
+        },
+    )
+    assert found["containerd-cdi"]["detail"] == f"CDI is disabled: {config} disables it"
+    assert found["containerd-cdi"]["remedy"].startswith("cdigen configure containerd")
+    assert "does not edit it" not in found["kubelet-runtime"]["detail"]
 
 
 def test_the_configuration_is_compared_with_the_start_of_its_own_process() -> None:

@@ -14,6 +14,8 @@ IN_IMAGE = "remove it from the image, and name the device in the command that st
 AMD_BOTH = "--device amd.com/gpu=0 --device amd.com/gpu=1"
 NAMED = "--device nvidia.com/gpu=NAME for each name in the value"
 UNREAD = "remove the variable when no runtime reads it anymore; until then, the value prevents GPUs"
+GPU = "nvidia.com/gpu"
+ONE = "--device nvidia.com/gpu=0 (CDI has names, no counts)"
 BOTH = "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1"
 
 
@@ -33,8 +35,14 @@ def replaced(line: str) -> list[tuple[str, str]]:
         (r'--gpus "\"device=0,2\""', "--device nvidia.com/gpu=0 --device nvidia.com/gpu=2"),
         ("--gpus device=GPU-3c7f", "--device nvidia.com/gpu=GPU-3c7f"),
         ("--gpus 'all,capabilities=utility'", ALL),
-        ("--gpus 99999999999", ALL),
-        ("--gpus 65", ALL),
+        ("--gpus -1", ALL),
+        ("--gpus count=all", ALL),
+        ("--gpus 99999999999", NAMED),
+        ("--gpus 65", f"--device {GPU}=NAME for each GPU (CDI has names, no counts)"),
+        ("--gpus capabilities=utility", ONE),
+        ("""--gpus '"capabilities=compute,utility"'""", ONE),
+        ("--gpus driver=nvidia", ONE),
+        ("--gpus some", NAMED),
         ("--gpus count=2", f"{BOTH} (CDI has names, no counts)"),
         ("--gpus 0", "remove it"),
         ("""--gpus '"device=0,1","capabilities=compute,utility"'""", BOTH),
@@ -225,6 +233,10 @@ def test_a_line_of_a_mebibyte_is_searched_in_limited_time() -> None:
         "NVIDIA_VISIBLE_DEVICES  ",
         "- capabilities: [gpu ",
         "- driver:",
+        "- driver: nvidia ",
+        "{driver: nvidia, device_ids: [",
+        "gpus: [{count: 1",
+        "--device /dev/kfd ",
     ):
         lines = (1 << 20) // len(text) * text
         assert sum(1 for _ in find_requests("file", lines)) >= 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.doctor.broken_host import ALICE, BrokenHost
 from support.hosts import amd_tree, mig
+from support.hosts.access_list import set_access_list
 from support.hosts.nvidia_kernel import Node, make_node
 
 from cdigen.vendors.kernel.nodes import RUN_AS_ROOT
@@ -67,6 +68,62 @@ def test_the_remedy_adds_the_user_to_the_group_of_the_node(host: BrokenHost) -> 
     host.put("etc/group", "render:x:105:alice\n")
     assert host.result("node-access", "--user", "alice")["ok"]
     assert "keep-groups" in host.result("node-groups", "--user", "alice")["detail"]
+
+
+def test_an_access_list_for_the_user_opens_a_node(host: BrokenHost) -> None:
+    host.put("etc/passwd", ALICE)
+    node = host.path("dev/nvidia0")
+    node.chmod(0o600)
+    set_access_list(node, "user::rw-,user:1000:rw-,group::---,mask::rw-,other::---")
+    row = host.result("node-access", "--user", "alice")
+    assert row["ok"]
+    assert "/dev/nvidia0: by an entry for this user in the access list" in row["detail"]
+    set_access_list(node, "user::rw-,user:1001:rw-,group::---,mask::rw-,other::---")
+    assert not host.result("node-access", "--user", "alice")["ok"]
+
+
+def test_the_remedy_adds_the_user_to_the_group_in_the_access_list(host: BrokenHost) -> None:
+    host.put("etc/passwd", ALICE)
+    host.put("etc/group", "gpu:x:900:\nvideo:x:44:\n")
+    node = host.path("dev/nvidia0")
+    os.chown(node, 0, 44)
+    # The group bits of the mode are the mask: the owning group may not open the node.
+    set_access_list(node, "user::rw-,group::---,group:900:rw-,mask::rw-,other::---")
+    row = host.result("node-access", "--user", "alice")
+    assert host.remedy_on_host(row) == "usermod --append --groups gpu alice"
+    host.put("etc/group", "gpu:x:900:alice\nvideo:x:44:\n")
+    assert host.result("node-access", "--user", "alice")["ok"]
+
+
+def test_rootless_docker_loses_the_groups_of_the_user(tmp_path_host: BrokenHost) -> None:
+    host = tmp_path_host
+    host.put("etc/passwd", ALICE)
+    host.put("etc/group", "render:x:105:alice\n")
+    node = host.path("dev/nvidia0")
+    os.chown(node, 0, 105)
+    node.chmod(0o660)
+    assert host.result("node-groups", "--user", "alice")["ok"]
+    host.put("home/alice/.config/docker/daemon.json", "{}")
+    host.put("usr/bin/setfacl", "", mode=0o755)
+    row = host.result("node-groups", "--user", "alice")
+    assert (row["severity"], row["remedy"]) == ("warning", f"setfacl --modify user:1000:rw {node}")
+    # setfacl changes the access list in this way.
+    set_access_list(node, "user::rw-,user:1000:rw-,group::rw-,mask::rw-,other::---")
+    rows = host.results("--user", "alice")
+    assert "node-groups" not in {row["check"] for row in rows}
+
+
+def test_joining_a_group_is_no_remedy_for_rootless_docker_alone(tmp_path: Path, real_nodes: None) -> None:  # noqa: ARG001
+    host = BrokenHost(tmp_path / "host").make(
+        "docker", lay=lambda root: amd_tree.write(root, amd_tree.mi210(1))
+    )
+    host.put("etc/passwd", ALICE)
+    host.put("home/alice/.config/docker/daemon.json", "{}")
+    host.put("usr/bin/setfacl", "", mode=0o755)
+    row = host.result("node-access", "--user", "alice")
+    assert row["severity"] == "error"
+    assert row["remedy"].startswith(f"setfacl --modify user:1000:rw {host.root}/dev/")
+    assert "permanent fix: a udev rule that sets OWNER" in row["detail"]
 
 
 def test_the_remedy_permits_the_user_to_open_a_node(host: BrokenHost) -> None:

@@ -46,15 +46,3 @@ def test_a_spec_that_users_may_not_read_is_no_failure_for_docker(tmp_path_host: 
     tmp_path_host.spec.chmod(0o600)
     assert severities(tmp_path_host) == {"spec-readable": "warning"}
     assert severities(tmp_path_host, "--for docker") == {}
-
-
-@pytest.mark.parametrize(("options", "is_needed"), [("", False), ("--selinux-enabled", True)])
-def test_selinux_is_checked_for_docker_only_if_docker_sets_labels(
-    tmp_path_host: BrokenHost, options: str, *, is_needed: bool
-) -> None:
-    tmp_path_host.put("sys/fs/selinux/enforce", "1")
-    tmp_path_host.put("sys/fs/selinux/booleans/container_use_devices", "0 0")
-    unit = f"[Service]\nExecStart=/usr/bin/dockerd {options}\n"
-    tmp_path_host.put("usr/lib/systemd/system/docker.service", unit)
-    assert ("selinux-boolean" in severities(tmp_path_host, "--for docker")) == is_needed
-    assert "selinux-boolean" in severities(tmp_path_host, "--for podman")

@@ -1,10 +1,9 @@
-"""The doctor's checks of the start-up hook, of SELinux and of a user's permissions."""
+"""The doctor's checks of the start-up hook and of a user's permissions."""
 
-import os
+from pathlib import Path
 from typing import Any
 
 import pytest
-from support.abilities import cannot_run
 from support.doctor.broken_host import ALICE, DEVICE, NAME, BrokenHost
 
 HOOK = "usr/libexec/cdigen/cdigen-hook"
@@ -52,35 +51,6 @@ def test_the_remedy_writes_a_hook_with_an_environment(hooked: BrokenHost) -> Non
     hooked.fixed(row)
 
 
-def test_the_remedy_permits_devices_in_selinux(host: BrokenHost) -> None:
-    assert "disabled" in host.result("selinux-boolean")["detail"]
-    host.put("sys/fs/selinux/enforce", "1")
-    host.put("sys/fs/selinux/booleans/container_use_devices", "0 0")
-    row = host.diagnosis()
-    assert (row["check"], host.remedy_on_host(row)) == (
-        "selinux-boolean",
-        "setsebool -P container_use_devices 1",
-    )
-    host.put("sys/fs/selinux/booleans/container_use_devices", "1 1")
-    host.doctor(wrong=False)
-
-
-def test_the_remedy_restores_labels_that_containers_may_not_read(host: BrokenHost) -> None:
-    host.put("sys/fs/selinux/enforce", "1")
-    host.put("sys/fs/selinux/booleans/container_use_devices", "1 1")
-    mount = host.document()["containerEdits"]["mounts"][0]["hostPath"]
-    try:
-        os.setxattr(
-            host.path(mount.lstrip("/")).resolve(), "security.selinux", b"u:object_r:user_home_t:s0\0"
-        )
-    except OSError as error:
-        cannot_run(f"labels cannot be set here: {error.strerror}")
-    row = host.diagnosis()
-    assert row["check"] == "selinux-labels"
-    assert "user_home_t" in row["detail"]
-    assert host.remedy_on_host(row).startswith("restorecon -R /")
-
-
 def test_the_remedy_assigns_an_unused_range_to_a_user_without_ids(host: BrokenHost) -> None:
     host.put("etc/passwd", ALICE)
     host.put("etc/subuid", "bob:100000:65536\n")
@@ -101,6 +71,26 @@ def test_disabled_user_namespaces_are_reported(host: BrokenHost) -> None:
     host.put("proc/sys/user/max_user_namespaces", "15000\n")
     host.put("proc/sys/kernel/unprivileged_userns_clone", "0\n")
     assert not host.result("user-namespaces", "--user", "alice")["ok"]
+
+
+USER_CHECKS = ("user-namespaces", "user-id-ranges", "user-id-helpers")
+
+
+@pytest.mark.parametrize("runtimes", [(), ("docker",), ("docker", "containerd", "crio")])
+def test_without_rootless_containers_the_user_needs_no_ids(
+    tmp_path: Path,
+    real_nodes: None,  # noqa: ARG001 - nodes must be real
+    runtimes: tuple[str, ...],
+) -> None:
+    host = BrokenHost(tmp_path / "host").make(*runtimes)
+    host.put("etc/passwd", ALICE)
+    host.put("proc/sys/user/max_user_namespaces", "0\n")
+    rows = {row["check"]: row["ok"] for row in host.results("--user", "alice")}
+    assert [rows[name] for name in USER_CHECKS] == [True, True, True]
+    if runtimes:
+        host.put("home/alice/.config/docker/daemon.json", "{}")
+        rows = {row["check"]: row["ok"] for row in host.results("--user", "alice")}
+        assert [rows[name] for name in USER_CHECKS] == [False, False, False]
 
 
 def test_the_remedy_installs_missing_helpers_for_ids(host: BrokenHost) -> None:

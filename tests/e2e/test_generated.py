@@ -85,6 +85,16 @@ def test_a_container_has_only_the_requested_nodes_with_their_major_and_minor_num
     assert debian_13.gpu_nodes(image, f"nvidia.com/gpu={device}") == {*REQUESTS[device], *control_nodes()}
 
 
+def test_a_container_has_udevs_names_of_the_requested_gpu(debian_13: Host) -> None:
+    command = "find /dev/dri/by-path -type c -exec stat -c '%n %T' {} +"
+    listed = debian_13.run(f"podman run --rm --device nvidia.com/gpu=1 {DEBIAN_IMAGE} {command}")
+    gpu = GPUS[1]
+    assert sorted(listed.splitlines()) == [
+        f"/dev/dri/by-path/pci-{gpu.bdf}-card {gpu.card:x}",
+        f"/dev/dri/by-path/pci-{gpu.bdf}-render {gpu.render:x}",
+    ]
+
+
 def test_the_management_kind_injects_all_nodes_and_files_of_the_driver(debian_13: Host) -> None:
     device = "management.nvidia.com/gpu=all"
     drivers = {node for gpu in GPUS for node in gpu.nodes if node.path.startswith("/dev/nvidia")}

@@ -125,6 +125,14 @@ def test_a_refused_bind_reports_the_reason(units: int, expected: str) -> None:
     assert expected in bound(cluster, "p")
 
 
+def test_a_request_with_a_suffix_gets_a_hint() -> None:
+    """Users write 10G for 10 GiB of memory, which is a number of units."""
+    cluster = cluster_with(8, p=10_000_000_000, q=1_000_000, r=999_999)
+    for name in ("p", "q"):
+        assert "with the unit GiB, 10 means 10 GiB" in bound(cluster, name)
+    assert bound(cluster, "r").endswith("the largest GPU has 8")
+
+
 def test_a_pod_with_another_uid_is_not_bound() -> None:
     cluster = cluster_with(8, p=3)
     running = Running(cluster, index_of(cluster), "p")

@@ -35,8 +35,9 @@ def exclusion(file: Path, text: str) -> str:
         "# a comment\n\n\tblacklist  nvidia-uvm",
     ],
 )
-def test_a_line_that_excludes_the_module_is_reported_with_its_file(file: Path, text: str) -> None:
-    assert exclusion(file, text) == "/etc/modprobe.d/gpu.conf"
+def test_a_line_that_excludes_the_module_is_reported_with_its_file_and_number(file: Path, text: str) -> None:
+    line = 3 if text.startswith("#") else 1
+    assert exclusion(file, text) == f"/etc/modprobe.d/gpu.conf:{line}"
 
 
 @pytest.mark.parametrize(

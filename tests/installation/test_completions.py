@@ -71,7 +71,8 @@ def test_a_device_name_in_a_spec_is_never_executed(shells: Shells, shell: str, l
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_a_shell_offers_the_commands(shells: Shells, shell: str) -> None:
-    assert shells.offers(shell, "cdigen ") == set(COMMANDS)
+    assert shells.offers(shell, "cdigen ") == {*COMMANDS, "help"}
+    assert shells.offers(shell, "cdigen help ") == set(COMMANDS)
 
 
 @pytest.mark.parametrize("shell", THOROUGH)
@@ -101,9 +102,14 @@ def test_a_shell_offers_the_values_of_an_option(shells: Shells, shell: str) -> N
         ("cdigen doctor --for podman --for d", {"docker"}),
         ("cdigen list --kind ", {"amd.com/gpu", "nvidia.com/gpu"}),
         ("cdigen doctor --device ", {"amd.com/gpu=all", "nvidia.com/gpu=0", "nvidia.com/gpu=0:1"}),
+        ("cdigen docker-args ", {"amd.com/gpu=all", "nvidia.com/gpu=0", "nvidia.com/gpu=0:1"}),
+        ("cdigen docker-args amd.com/gpu=all n", {"nvidia.com/gpu=0", "nvidia.com/gpu=0:1"}),
         ("cdigen health --mark ", {"amd.com/gpu=all", "nvidia.com/gpu=0", "nvidia.com/gpu=0:1"}),
         ("cdigen doctor --user roo", {"root"}),
-        ("cdigen generate --target docker-2", {"docker-25.0", "docker-27.5", "docker-28.1", "docker-29.7"}),
+        (
+            "cdigen generate --target docker-2",
+            {"docker-25.0", "docker-26.1", "docker-27.4", "docker-28.0", "docker-28.1", "docker-29.2"},
+        ),
     ],
 )
 def test_a_shell_offers_runtimes_and_devices_and_users_of_this_host(

@@ -144,6 +144,30 @@ def test_a_second_installation_changes_nothing(tmp_path: Path) -> None:
     assert snapshot(tmp_path) == once
 
 
+@pytest.mark.parametrize(
+    "path", ["usr/bin/cdigen", "usr/lib/systemd/system/cdigen.service", "usr/lib/cdigen"]
+)
+def test_a_file_of_another_program_is_not_replaced(tmp_path: Path, path: str) -> None:
+    file = tmp_path / path if path != "usr/lib/cdigen" else tmp_path / path / "other"
+    file.parent.mkdir(parents=True)
+    file.write_text("#!/bin/sh\n# a wrapper of the administrator\n")
+    before = snapshot(tmp_path)
+    result = make("install", tmp_path, *LOCAL)
+    assert result.returncode == 2
+    refusal = f"/{path} does not belong to this installation, nothing was changed; move it away"
+    assert result.stderr.splitlines()[0] == f"etc/install: {refusal}"
+    assert snapshot(tmp_path) == before
+
+
+def test_an_interrupted_installation_can_be_repeated(tmp_path: Path) -> None:
+    done(make("install", tmp_path, *LOCAL))
+    wanted = snapshot(tmp_path)
+    for interrupted in ("usr/lib/cdigen/installed", "usr/share/man/man8/cdigen.8"):
+        (tmp_path / interrupted).unlink()
+    done(make("install", tmp_path, *LOCAL))
+    assert {path for path in wanted if not path.endswith("installed")} <= set(snapshot(tmp_path))
+
+
 def test_an_upgrade_removes_files_that_only_the_old_version_had(tmp_path: Path) -> None:
     done(make("install", tmp_path, *LOCAL))
     wanted = snapshot(tmp_path)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -85,6 +86,15 @@ def test_a_second_run_changes_nothing(command: Path, root: Path) -> None:
     assert (second["changed"], {row["result"] for row in second["files"]}) == (False, {"unchanged"})
     assert below(root) == before
     assert "all files are up to date" in ran(command, "--destdir", root).stderr
+
+
+def test_the_output_is_one_line_and_verbose_lists_the_files(command: Path, root: Path) -> None:
+    (line,) = ran(command, "--destdir", root).stdout.splitlines()
+    found = re.fullmatch(rf"{root}/usr: (\d+) files written \(--verbose lists them\)", line)
+    assert found
+    rows = ran(command, "--destdir", root, "--remove", "--verbose").stdout.splitlines()
+    assert {row.partition(" ")[0] for row in rows} == {"removed"}
+    assert len(rows) == int(found[1])
 
 
 def test_changed_and_missing_files_are_restored_and_reported(command: Path, root: Path) -> None:

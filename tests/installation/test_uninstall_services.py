@@ -284,7 +284,7 @@ def test_specs_that_name_the_hook_are_found_in_configured_directories(machine: M
 @pytest.mark.usefixtures("real_nodes")
 def test_without_a_valid_configuration_the_default_directories_are_searched(machine: Machine) -> None:
     done(machine.make("install"))
-    assert done(machine.make("uninstall")).splitlines()[-1] == "(no spec names it)"
+    assert done(machine.make("uninstall")).splitlines()[-1] == "/var/lib/cdigen, and specs without the hook."
     (machine.etc / "cdigen/config.yaml").write_text("spec_dirs: {\n")
     (machine.etc / "cdi/a.yaml").write_text(f"path: {machine.hook}\n")
     done(machine.make("install"))

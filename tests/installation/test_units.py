@@ -31,7 +31,12 @@ HARDENING = {
     NODES: ("docs/operations.md", "Device nodes"),
 }
 KUBELETS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "k0scontroller", "k0sworker")
-RUNTIMES = ("containerd", "crio")
+RUNTIMES = ("containerd", "crio", "snap.microk8s.daemon-containerd", "snap.k8s.containerd")
+SNAP_KUBELETS = ("snap.microk8s.daemon-kubelite", "snap.k8s.kubelet")
+# Services that start containers, or that contain a runtime.
+CONTAINER_SERVICES = (
+    "docker", "snap.docker.dockerd", "podman-restart", "nomad", *RUNTIMES, *KUBELETS, *SNAP_KUBELETS,
+)  # fmt: skip
 # Options that mount their path. Hard links across such a mount fail. If the folder is removed and made again,
 # the mount still has the old folder.
 MOUNTING = (
@@ -134,9 +139,7 @@ def test_the_units_cdigen_and_cdigen_once_have_the_same_hardening() -> None:
 def test_the_units_start_before_container_services_and_wait_for_no_service(unit: Path) -> None:
     rows = settings(unit, "Unit")
     before = {name for key, value in rows if key == "Before" for name in value.split()}
-    assert {
-        f"{name}.service" for name in ("docker", "containerd", "crio", "kubelet", "podman-restart")
-    } <= before
+    assert before == {f"{name}.service" for name in CONTAINER_SERVICES}
     needs = {"After", "Requires", "Wants", "Requisite", "BindsTo"}
     # systemd makes this socket at once, and the daemon also works without the socket.
     log = [("Wants", "cdigen-kernel-log.socket"), ("After", "cdigen-kernel-log.socket")]
@@ -148,9 +151,7 @@ def test_the_units_start_before_container_services_and_wait_for_no_service(unit:
 def test_nodes_are_created_before_specs_and_containers() -> None:
     rows = settings(NODES, "Unit")
     before = {name for key, value in rows if key == "Before" for name in value.split()}
-    assert {
-        f"{name}.service" for name in ("cdigen", "cdigen-once", "docker", "containerd", "crio", "kubelet")
-    } <= before
+    assert before == {f"{name}.service" for name in ("cdigen", "cdigen-once", *CONTAINER_SERVICES)}
     assert ("ConditionVirtualization", "!container") in rows
     # The unit is inactive after its run, so udev can start it again.
     service = dict(settings(NODES))
@@ -195,7 +196,10 @@ def test_only_the_unit_of_nodes_may_load_modules_and_create_nodes() -> None:
 
 @pytest.mark.parametrize(
     ("unit", "after", "before"),
-    [(KUBELET, ("cdigen",), KUBELETS), (NRI, (*RUNTIMES, "cdigen"), ("kubelet",))],
+    [
+        (KUBELET, ("cdigen",), (*KUBELETS, *SNAP_KUBELETS)),
+        (NRI, (*RUNTIMES, "cdigen"), ("kubelet", *SNAP_KUBELETS)),
+    ],
     ids=["kubelet", "nri"],
 )
 def test_a_plugin_starts_after_the_daemon_and_before_the_kubelet_and_requires_no_unit(
@@ -207,7 +211,7 @@ def test_a_plugin_starts_after_the_daemon_and_before_the_kubelet_and_requires_no
         for order in ("After", "Before")
     }
     assert order["After"] == {f"{name}.service" for name in after}
-    assert {f"{name}.service" for name in before} <= order["Before"]
+    assert order["Before"] == {f"{name}.service" for name in before}
     needs = {"Requires", "Wants", "Requisite", "BindsTo", "PartOf", "Upholds"}
     assert not needs & {key for key, _ in rows}
 

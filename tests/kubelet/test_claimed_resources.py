@@ -84,7 +84,7 @@ def test_register_is_called_if_a_repeated_query_shows_no_owner(shown: Allocatabl
 
 
 def test_register_is_called_if_devices_are_shown_but_no_other_plugin_has_a_socket() -> None:
-    # Kubelets up to 1.35 may show the list of a former plugin permanently (kubernetes/kubernetes#121994).
+    # Kubelets may show the list of a former plugin permanently (kubernetes/kubernetes#121994).
     machine = Registration()
     machine.apply(KubeletSocketChanged(identity=ONE), 0.0)
     machine.apply(ServerStarted(server=1), 0.0)

@@ -1,4 +1,4 @@
-"""Restarts of kubelets, also before 1.36, which remove a new endpoint if the old connection ends late."""
+"""Restarts of kubelets, also of kubelets that remove a new endpoint if the old connection ends late."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from support.waiting import limited, pause, until
 from cdigen.kubelet.allocation.kubelet_view import PODS_S
 from cdigen.kubelet.plugin import RESYNC_S
 from cdigen.service import status as files
+from cdigen.value import replace
 
 pytestmark = pytest.mark.process
 
@@ -146,6 +147,20 @@ def test_the_end_and_the_restart_of_the_daemon_are_logged_and_cause_no_new_list(
         assert "the cdigen daemon, which updates it, does not run" in process.lines("stale")[-2]["message"]
         assert len(side.kubelet.endpoints[GPU].lists) == lists
         assert len(side.kubelet.registered) == 1
+
+
+def test_a_gpu_that_is_removed_while_a_pod_has_it_is_unhealthy_until_the_pod_ends(side: Side) -> None:
+    host = side.inventories["nvidia"]
+    first, *others = (str(gpu.uuid) for gpu in host.accelerators)
+    side.kubelet.has(first)
+    with daemon(side), serving(side):
+        assert until(lambda: side.resource()["allocated"] == 1)
+        side.put({"nvidia": replace(host, accelerators=host.accelerators[1:])})
+        assert until(lambda: side.kubelet.list_of(GPU)[first] == ("Unhealthy", ()))
+        assert side.kubelet.lists(first, *others)
+        side.kubelet.has()
+        side.kubelet.endpoints[GPU].allocate(others[0])
+        assert until(lambda: side.kubelet.lists(*others), within_s=0.8 * PODS_S)
 
 
 def test_a_resource_stays_registered_without_devices_while_the_driver_is_removed(

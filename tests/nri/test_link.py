@@ -52,24 +52,31 @@ READER = (*USER, "--inh-caps", "+dac_read_search", "--ambient-caps", "+dac_read_
 
 @pytest.mark.needs_root
 @pytest.mark.parametrize(
-    ("listen", "unit", "words"),
+    ("listen", "unit", "owned", "words"),
     [
         (
             True,
             "usr/lib/systemd/system/cdigen.service",
+            (),
             ("the runtime's socket", "'systemctl start cdigen-nri'"),
         ),
-        (False, "", ("run directory", "'cdigen nri' as root")),
+        (False, "", (), ("the runtime's socket", "'cdigen nri' as root")),
+        (False, "", ("run/cdigen-nri",), ("the runtime's socket", "'cdigen nri' as root")),
+        (False, "", ("run/nri",), ("run directory", "'cdigen nri' as root")),
     ],
-    ids=["no access to the socket", "no socket, no run directory, no unit"],
+    ids=["no access to the socket", "no socket, no unit", "only the run directory", "no run directory"],
 )
 def test_a_user_without_permissions_gets_an_error_in_one_line(
-    words: tuple[str, str], unit: str, *, listen: bool
+    words: tuple[str, str], unit: str, owned: tuple[str, ...], *, listen: bool
 ) -> None:
     with host() as here:
         if unit:
             (here.root / unit).parent.mkdir(parents=True)
             (here.root / unit).touch()
+        here.root.parent.chmod(0o755)
+        for folder in owned:
+            (here.root / folder).mkdir(exist_ok=True)
+            os.chown(here.root / folder, 4201, 4201)
         with plugin(here, listen=listen, before=READER) as running:
             assert running.process.wait(PATIENCE_S) == 5
             (line,) = running.text.splitlines()

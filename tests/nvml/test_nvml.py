@@ -65,6 +65,21 @@ def test_a_gpu_in_mig_mode_may_have_no_mig_devices(folder: Path) -> None:
     assert (only.mig_mode, only.migs) == (True, ())
 
 
+def test_mig_devices_whose_number_nvml_does_not_support_are_an_error_and_not_an_empty_list(
+    folder: Path,
+) -> None:
+    broken = gpu(
+        0, mig=True, instances=instances(5, "1g.10gb"), faults=("nvmlDeviceGetMaxMigDeviceCount error 3",)
+    )
+    answer = queried(folder, Machine(gpus=(broken,)))
+    assert answer.report is not None
+    (only,) = answer.report.gpus
+    assert (only.mig_mode, only.migs) == (True, ())
+    assert only.error == NvmlError(
+        call="nvmlDeviceGetMaxMigDeviceCount", name="NVML_ERROR_NOT_SUPPORTED", code=3
+    )
+
+
 def test_a_mig_mode_that_is_off_is_false_in_the_report(folder: Path) -> None:
     (only,) = reported(folder, gpu(0, mig=False)).gpus
     assert (only.mig_mode, only.migs) == (False, ())

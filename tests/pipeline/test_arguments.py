@@ -61,6 +61,14 @@ def test_devices_are_selected_by_number_uuid_address_and_name(requested: str, ex
     assert [offer.number for offer in select_devices(of(), requested.split(" "))] == list(expected)
 
 
+def test_an_amd_gpu_is_selected_by_its_id_as_rocminfo_prints_it() -> None:
+    known = example("ubuntu-2xmi300x-cpx")["amd"]
+    gpu = known.accelerators[1]
+    assert gpu.uuid is not None
+    word = f"GPU-{int(gpu.uuid, 16):016x}"
+    assert printed(word, host="ubuntu-2xmi300x-cpx") == printed(gpu.uuid, host="ubuntu-2xmi300x-cpx")
+
+
 def test_the_beginning_of_several_uuids_selects_the_first_device() -> None:
     known = example()["nvidia"]
     alike = [replace(gpu, uuid=f"GPU-1{gpu.uuid}") for gpu in known.accelerators]

@@ -109,7 +109,7 @@ def test_the_message_with_a_target_names_the_target_and_its_limit() -> None:
     )
 
 
-@pytest.mark.parametrize("target", ["podman-5.1", "containerd-1.7.20", "cri-o-1.30", "docker-29.5"])
+@pytest.mark.parametrize("target", ["podman-5.1", "containerd-1.7.16", "cri-o-1.30", "docker-29.5"])
 def test_a_runtime_that_supports_additional_groups_gets_them(target: str) -> None:
     assert fit(GROUPS, parse(target)) == (GROUPS, ())
     document = build(GROUPS)
@@ -183,8 +183,8 @@ def test_a_dot_in_the_class_is_refused_below_0_6_0() -> None:
     given = replace(draft("0"), kind="nvidia.com/gpu.large")
     error = refused(given, "containerd-1.7", "the dot in the class gpu.large", "0.5.0")
     assert "without dots" in error.hint
-    assert "containerd-1.7.13" in error.hint
-    assert dropped(given, "containerd-1.7.13") == []
+    assert "containerd-1.7.12" in error.hint
+    assert dropped(given, "containerd-1.7.12") == []
 
 
 def test_a_library_that_rejects_dots_gets_no_dots_at_any_version() -> None:
@@ -229,8 +229,8 @@ def test_a_document_that_is_newer_than_its_target_is_refused() -> None:
     [
         ("0.4.0", ("podman-4.1", "cri-o-1.25", "containerd-1.7", "docker-25.0")),
         ("0.5.0", ("podman-4.3", "cri-o-1.25", "containerd-1.7", "docker-25.0")),
-        ("0.6.0", ("podman-4.7", "cri-o-1.28", "containerd-1.7.13", "docker-25.0")),
-        ("0.7.0", ("podman-5.1", "cri-o-1.30", "containerd-1.7.20", "docker-29.5")),
+        ("0.6.0", ("podman-4.7", "cri-o-1.28", "containerd-1.7.12", "docker-25.0")),
+        ("0.7.0", ("podman-5.1", "cri-o-1.30", "containerd-1.7.16", "docker-29.5")),
     ],
 )
 def test_the_releases_in_hints_support_the_version(version: str, texts: tuple[str, ...]) -> None:

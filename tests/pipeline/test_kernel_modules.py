@@ -130,7 +130,7 @@ def test_an_install_line_that_runs_false_is_no_failure(machine: Machine, spellin
     machine.modprobe("exit 1")
     (finding,) = machine.load(UVM)
     assert (finding.severity, finding.rule) == ("info", "kernel-module-excluded")
-    assert "/etc/modprobe.d/test.conf excludes it" in finding.message
+    assert "/etc/modprobe.d/test.conf:1 excludes it" in finding.message
 
 
 def test_an_install_line_of_debians_driver_does_not_hide_a_failure(machine: Machine) -> None:

@@ -39,15 +39,15 @@ def test_releases_that_refuse_are_reported_as_ranges() -> None:
     assert "additionalGids" in group.reason
     assert {
         "podman 4.3.0 to before 5.1.0",
-        "containerd before 1.7.20",
-        "cri-o 1.26.0 to before 1.30.0",
-        "docker before 27.5.0",
+        "containerd before 1.7.16",
+        "cri-o 1.25.2 to before 1.30.0",
+        "docker before 26.1.0",
     } == set(group.runtimes)
 
 
 def test_a_range_begins_with_the_releases_that_were_never_observed() -> None:
     (group,) = groups(judged({"cdiVersion": "0.6.0"}))
-    assert {"podman before 4.7.0", "cri-o before 1.28.0", "containerd before 1.7.13"} == set(group.runtimes)
+    assert {"podman before 4.7.0", "cri-o before 1.28.0", "containerd before 1.7.12"} == set(group.runtimes)
 
 
 def test_later_releases_that_refuse_are_reported_from_the_first_such_release_on() -> None:

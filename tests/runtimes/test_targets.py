@@ -49,19 +49,27 @@ def refused(text: str) -> ConfigError:
         ("podman-6.0", "1.1.0", "1.1.0"),
         ("docker-25", "0.6.2", "0.6.0"),
         ("docker-25.0", "0.6.2", "0.6.0"),
-        ("docker-26.1.4", "0.6.2", "0.6.0"),
-        ("docker-28.0.4", "0.8.0", "0.8.0"),
-        ("docker-29.0", "1.0.1", "1.0.0"),
+        ("docker-26.0", "0.6.2", "0.6.0"),
+        ("docker-26.1.0", "0.7.1", "0.7.0"),
+        ("docker-26.1.4", "0.7.2", "0.7.0"),
+        ("docker-27.3", "0.7.2", "0.7.0"),
+        ("docker-27.4", "0.8.0", "0.8.0"),
+        ("docker-28.0.4", "0.8.1", "0.8.0"),
+        ("docker-29.1", "1.0.1", "1.0.0"),
+        ("docker-29.2", "1.1.0", "1.1.0"),
         ("docker-29.7", "1.1.0", "1.1.0"),
         ("containerd-1.7", "0.5.4", "0.5.0"),
         ("containerd-1.7.10", "0.5.4", "0.5.0"),
         ("containerd-1.7.13", "0.6.2", "0.6.0"),
+        ("containerd-1.7.15", "0.6.2", "0.6.0"),
+        ("containerd-1.7.16", "0.7.2", "0.7.0"),
         ("containerd-1.7.24", "0.7.2", "0.7.0"),
         ("containerd-1.7.27", "0.8.1", "0.8.0"),
         ("containerd-2.0", "0.8.0", "0.8.0"),
         ("containerd-2.2.0", "1.0.1", "1.0.0"),
         ("containerd-2.3", "1.1.0", "1.1.0"),
         ("cri-o-1.24", "0.3.2", "0.3.0"),
+        ("cri-o-1.25.2", "0.5.2", "0.5.0"),
         ("cri-o-1.30", "0.7.2", "0.7.0"),
         ("cri-o-1.34", "1.0.1", "1.0.0"),
         ("buildkit-0.20", "0.8.0", "0.8.0"),
@@ -81,9 +89,9 @@ def test_a_target_without_a_patch_level_is_the_oldest_release_of_its_series() ->
 
 
 def test_a_release_between_two_rows_has_the_values_of_the_row_before_it() -> None:
-    assert read("containerd-1.7.12") == read("containerd-1.7.0")
-    assert read("containerd-1.7.26") == read("containerd-1.7.20")
-    assert read("docker-27.4") == read("docker-25")
+    assert read("containerd-1.7.11") == read("containerd-1.7.0")
+    assert read("containerd-1.7.26") == read("containerd-1.7.16")
+    assert read("docker-27.3") == read("docker-26.1.1")
     assert read("buildkit-0.27") == read("buildkit-0.21")
 
 

@@ -238,7 +238,8 @@ def test_the_statistics_of_another_packages_devices_are_read(packages: Path, tmp
 @pytest.mark.parametrize(
     "code",
     [f"left_out={defect}" for defect in DEFECTS]
-    + [f"memory_gb={RAISE}", "memory_gb=lambda model: 'big'", f"profile_of={RAISE}"],
+    + [f"memory_gb={RAISE}", "memory_gb=lambda model: 'big'", f"profile_of={RAISE}"]
+    + [f"claim_driver='example.com', claim_names={defect}" for defect in (RAISE, "lambda gpu, part: 7")],
 )
 def test_a_defect_of_the_resources_is_one_finding_and_affects_no_other_vendor(
     packages: Path, code: str

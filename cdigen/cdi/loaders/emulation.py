@@ -55,7 +55,7 @@ def loader_verdicts(
 ) -> dict[str, LoaderVerdict]:
     """Return the verdict of each of VERSIONS about the file content DATA.
 
-    A version is a release of the library, such as ``1.0.1``, or ``main``. A verdict is ``accept``,
+    A version is a release of the library, such as ``1.0.1``, ``next`` or ``main``. A verdict is ``accept``,
     ``reject``, ``panic`` (the process that loads the file crashes) or ``unknown``. Releases after 1.1.0 or
     before 0.5.2 were not tested. For these releases, the verdict is ``reject`` if the file's version of the
     specification is newer than the release. Otherwise the verdict is ``unknown``.

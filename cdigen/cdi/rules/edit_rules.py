@@ -5,6 +5,7 @@ docs/cdi.md, "Checks", lists the source of each rule. docs/rules.md describes ea
 
 from __future__ import annotations
 
+from cdigen.cdi.library import NEWEST_RELEASE
 from cdigen.cdi.rules.fields import (
     MAX_INT64,
     MAX_UINT32,
@@ -65,6 +66,9 @@ def _permissions(value: object, path: str, out: list[Finding]) -> bool:
         return wrong_type(value, path, "a text", out)
     if _PERMISSIONS.issuperset(value):
         return True
+    if value == "none":
+        message = f"all releases up to {NEWEST_RELEASE} refuse {quote(value)}; the next release accepts it"
+        return reject(out, "node-permissions", path, message)
     return reject(out, "node-permissions", path, f"{quote(value)} has letters other than r, w and m")
 
 

@@ -45,7 +45,7 @@ def run(arguments: Namespace) -> int:
     host = options.host_root(arguments)
     settings, found = options.configuration(arguments, host)
     file = arguments.config or host.outer_path(config.DEFAULT_PATH)
-    found = found or _vendor_conflicts(settings, file)
+    found = (*found, *_vendor_conflicts(settings, file))
     wrong = errors(found)
     found = (*found, *_nvidia_findings(host, settings))
     if arguments.json:

@@ -9,6 +9,7 @@ from importlib import import_module
 from cdigen.cli.host.restarts import SERVICES, command_for, dockerd_check, restart
 from cdigen.cli.shared import options, report
 from cdigen.cli.shared.option_table import add
+from cdigen.doctor.kubernetes_node import bundled
 from cdigen.host.root import is_plain, shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError, StoreError
@@ -18,6 +19,7 @@ from cdigen.runtimes.edits.plan import DesiredConfig, EditPlan, refuse_broken
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.settings import read
 from cdigen.runtimes.settings.config_files import UNREADABLE
+from cdigen.runtimes.users import find_user
 from cdigen.store import configfiles
 from cdigen.value import replace
 
@@ -27,8 +29,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.config import Settings
+    from cdigen.doctor.kubernetes_node.bundled import BundledContainerd
     from cdigen.host.root import Root
     from cdigen.runtimes.installed import InstalledRuntime
+    from cdigen.runtimes.users import User
 
 EXAMPLES = """\
   cdigen configure docker --dry-run        print the changes of Docker's configuration
@@ -37,6 +41,7 @@ EXAMPLES = """\
   cdigen configure crio --nri-required     also require cdigen's plugin for every container
   cdigen configure podman --spec-dir /srv/cdi --spec-dir /var/run/cdi
                                            the spec directories for podman; the last has priority
+  cdigen configure docker --rootless       change the rootless Docker of the present user
   cdigen configure docker --undo           restore the original configuration
 """
 
@@ -46,7 +51,7 @@ def add_options(parser: ArgumentParser) -> None:
     names = tuple(RUNTIME_NAMES)
     parser.add_argument("runtime", metavar="RUNTIME", choices=names, help=", ".join(names))
     add(parser, "--dry-run", help="print the changes as a diff, and change nothing")
-    add(parser, "--undo", "--nri", "--nri-required", "--restart")
+    add(parser, "--undo", "--nri", "--nri-required", "--rootless", "--restart")
     text = (
         "a spec directory for the runtime, a path on the host; repeatable, the last has priority "
         "(default: the spec directories of cdigen's configuration)"
@@ -59,9 +64,18 @@ def run(arguments: Namespace) -> int:
     """Run the command; return the exit code or raise a CdigenError."""
     host, settings = options.host_and_settings(arguments)
     _refuse_contradictions(arguments, host)
-    state_dir = options.outer_directory(host, settings.state_dir)
+    user = _rootless_user(arguments, host)
+    state_dir = (
+        options.users_state_dir(settings.state_dir, os.environ)
+        if user
+        else options.outer_directory(host, settings.state_dir)
+    )
     name = arguments.runtime
-    binary = _binary(name, host)
+    contained = None
+    if name == "containerd":
+        bundled.refuse_talos(host)
+        contained = bundled.bundled_containerd(host)
+    binary = _binary(name, host, contained)
     if arguments.restart and binary is None:
         raise ConfigError(f"{_absence(name)}: nothing to restart", hint="omit --restart")
     if arguments.undo:
@@ -69,18 +83,37 @@ def run(arguments: Namespace) -> int:
         if not arguments.dry_run:
             _restore(name, work, host, state_dir)
     else:
-        work = _plan(name, host, _desired(arguments, settings), binary)
-        if work.changes and not arguments.dry_run:
+        work = _plan(name, host, _desired(arguments, settings), binary, contained or user)
+        if not work.changes:
+            own = configfiles.configured(name, host=host, state_dir=state_dir)
+            work = replace(work, unchanged=tuple(file.path for file in own) or work.unchanged)
+        elif not arguments.dry_run:
             check = dockerd_check(name, host, binary)
             configfiles.apply(name, work.changes, host=host, state_dir=state_dir, check=check)
-    restarted = restart(name, host) if work.changes and arguments.restart else ""
-    command = " ".join(command_for(name, host)) if binary is not None else ""
+    unit = contained.unit if contained is not None else ""
+    restarted = restart(name, host, unit) if work.changes and arguments.restart else ""
+    next_command = command_for(name, host, unit, is_rootless=user is not None)
+    command = " ".join(next_command) if binary is not None else ""
     if arguments.json:
         report.print_json(_document(arguments, work, restarted=restarted, command=command))
     else:
         step = f"restart {name}" if binary is not None and name in SERVICES else ""
         _print(arguments, work, state_dir=state_dir, restarted=restarted, command=command or step)
     return 0
+
+
+def _rootless_user(arguments: Namespace, host: Root) -> User | None:
+    """Return the user whose rootless Docker --rootless configures; None without --rootless."""
+    if not arguments.rootless:
+        return None
+    user = find_user(host, str(os.geteuid()), os.environ) if os.geteuid() else None
+    if user is None:
+        # Root changes no file in a folder of a user, because the user can replace the folder by a link.
+        raise ConfigError(
+            "--rootless configures the Docker of an ordinary user, but root runs this command",
+            hint="run it as that user: 'runuser -u USER -- cdigen configure docker --rootless'",
+        )
+    return user
 
 
 def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
@@ -96,6 +129,16 @@ def _refuse_contradictions(arguments: Namespace, host: Root) -> None:
             "--restart is for this machine, but --root names another host",
             hint="restart the runtime on that host",
         )
+    if arguments.rootless and arguments.runtime != "docker":
+        raise ConfigError(
+            f"--rootless is for docker, not for {arguments.runtime}",
+            hint="omit --rootless: a user's podman reads the configuration of the host",
+        )
+    if arguments.rootless and arguments.restart:
+        raise ConfigError(
+            "--restart restarts services of the host, but --rootless is for a service of a user",
+            hint="omit --restart, then run 'systemctl --user restart docker'",
+        )
     for folder in arguments.spec_dir or ():
         options.absolute("--spec-dir", folder)
 
@@ -109,14 +152,28 @@ def _desired(arguments: Namespace, settings: Settings) -> DesiredConfig:
     )
 
 
-def _binary(name: str, host: Root) -> InstalledRuntime | None:
+def _binary(name: str, host: Root, contained: BundledContainerd | None) -> InstalledRuntime | None:
+    if contained is not None:
+        return installed.examine(host, name, contained.binary)
     return next((one for one in installed.find(host) if one.runtime == RUNTIME_NAMES[name]), None)
 
 
-def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntime | None) -> EditPlan:
-    """Return the changes that turn the runtime's configuration into DESIRED."""
+def _plan(
+    name: str,
+    host: Root,
+    desired: DesiredConfig,
+    binary: InstalledRuntime | None,
+    owner: BundledContainerd | User | None,
+) -> EditPlan:
+    """Return the changes that turn the runtime's configuration into DESIRED.
+
+    OWNER is the Kubernetes distribution that starts the runtime, or the user of a rootless runtime.
+    """
     release = binary.release if binary is not None else None
-    settings = read(RUNTIME_NAMES[name], host, release)
+    if isinstance(owner, bundled.BundledContainerd):
+        settings = bundled.read(host, owner, release)
+    else:
+        settings = read(RUNTIME_NAMES[name], host, release, owner)
 
     def content(path: str) -> bytes | None:
         return configfiles.current(host, path)
@@ -127,8 +184,13 @@ def _plan(name: str, host: Root, desired: DesiredConfig, binary: InstalledRuntim
         configfiles.require_readable(host, path)
     refuse_broken(settings)  # a plan relies on the types of the values
     plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
-    missing = () if binary is not None else (_missing(name, settings.edited_file),)
-    return replace(plan, findings=(*missing, *plan.findings))
+    if isinstance(owner, bundled.BundledContainerd):
+        bundled.require_kept(owner, (change.path for change in plan.changes))
+    # The plan can change another file than the one for new keys.
+    path = next((change.path for change in plan.changes), settings.edited_file)
+    missing = () if binary is not None else (_missing(name, path),)
+    unchanged = () if plan.changes else tuple(settings.files) or (settings.edited_file,)
+    return replace(plan, findings=(*missing, *plan.findings), unchanged=unchanged)
 
 
 def _missing(name: str, path: str) -> Finding:
@@ -182,6 +244,12 @@ def _restore(name: str, work: EditPlan, host: Root, state_dir: str) -> None:
         configfiles.revert(name, work.changes, host=host, state_dir=state_dir)
 
 
+def _without_changes(arguments: Namespace, work: EditPlan) -> str:
+    if arguments.undo:
+        return f"nothing to undo: cdigen has changed no file of {arguments.runtime}"
+    return f"nothing to do: no change is needed in {', '.join(map(shown, work.unchanged))}"
+
+
 def _print(arguments: Namespace, work: EditPlan, *, state_dir: str, restarted: str, command: str) -> None:
     _print_findings(arguments, work)
     for change in work.changes:
@@ -192,7 +260,7 @@ def _print(arguments: Namespace, work: EditPlan, *, state_dir: str, restarted: s
             keys = f": {', '.join(change.keys)}" if change.keys else ""
             report.write(sys.stdout, f"{_result(arguments, change)} {shown(change.path)}{keys}\n")
     if not work.changes:
-        report.print_note(f"nothing to {'undo' if arguments.undo else 'do'}", arguments)
+        report.print_note(_without_changes(arguments, work), arguments)
     elif arguments.dry_run:
         report.print_note("nothing was changed", arguments)
     else:

@@ -14,6 +14,7 @@ from cdigen.cli.shared.option_table import add
 from cdigen.cli.shared.spec_options import configured_options, delivery_options
 from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.examine import causes, examine
+from cdigen.doctor.kubernetes_node.bundled import sole_containerd
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.runtimes.daemon_service import service_of
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
     from cdigen.host.root import Root
     from cdigen.runtimes.users import User
+    from cdigen.service.host_state import HostInventory
 
 EXAMPLES = """\
   cdigen doctor                                all failures, causes first, with remedies
@@ -99,6 +101,12 @@ def run(arguments: Namespace) -> int:
     return 0 if all(result.ok for result in found) else FAILED
 
 
+def _unit(host: Root, runtime: str) -> str:
+    """Return the unit of RUNTIME on HOST if RUNTIME is a part of a Kubernetes distribution, otherwise ""."""
+    bundled = sole_containerd(host) if runtime == "containerd" else None
+    return bundled.unit if bundled else ""
+
+
 def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequest:
     context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
@@ -112,9 +120,10 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         are_named=discovery_options.are_vendors_named(arguments, settings),
         spec_dirs=tuple(options.outer_directory(host, folder) for folder in settings.spec_dirs),
         state_dir=options.outer_directory(host, settings.state_dir),
+        inventory=lambda: _inventory(host, settings),
         daemon=lambda: _daemon(host, settings),
         plugin=lambda: _plugin(host, settings),
-        restart=lambda name: command_for(name, host),
+        restart=lambda name: command_for(name, host, _unit(host, name)),
         user=_user(arguments, host),
         runtimes=tuple(dict.fromkeys(name for name in arguments.runtimes or () if name != KUBELET)),
         for_kubelet=KUBELET in (arguments.runtimes or ()),
@@ -147,12 +156,19 @@ def _user(arguments: Namespace, host: Root) -> User | None:
     return find_user(host, arguments.user, os.environ) if is_own else user
 
 
+def _inventory(host: Root, settings: Settings) -> HostInventory:
+    from cdigen.cli.shared.daemon_files import daemon_inventory  # noqa: PLC0415 - only for this check
+
+    return daemon_inventory(host, settings)
+
+
 def _daemon(host: Root, settings: Settings) -> tuple[Mapping[str, Any] | None, str]:
+    from cdigen.cli.shared.daemon_files import running_directory  # noqa: PLC0415 - only for this check
     from cdigen.daemon import status  # noqa: PLC0415 - only for this check
     from cdigen.service import status as files  # noqa: PLC0415 - only for this check
 
     try:
-        run_dir = options.outer_directory(host, settings.daemon.run_dir)
+        run_dir = running_directory(host, settings)
         found = status.read(run_dir, service_of(host))
         if (owner := files.foreign_owner(run_dir)) is not None:
             return None, f"{shown(run_dir)}: the status belongs to uid {owner}, not to root's daemon"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from argparse import Namespace
+from collections import Counter
 from contextlib import nullcontext
 
 from cdigen.cli.host import restarts
@@ -77,6 +78,7 @@ def add_options(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Run the command; return the exit code or raise a CdigenError."""
     options.absolute("--prefix", arguments.prefix)
+    _require_scripts()
     is_for_this_host = not arguments.destdir
     if is_for_this_host and not arguments.remove:
         _require_installed()
@@ -141,6 +143,15 @@ def _remove(layout: InstallLayout, arguments: Namespace, lock: tuple[int, ...]) 
         _require_writable(layout)
     files, specs = remove_files(layout, lock)
     return _Outcome(files=files, specs=specs, next_steps=steps)
+
+
+def _require_scripts() -> None:
+    """Raise ConfigError if this cdigen is in a distribution's package, which omits the files to install."""
+    if not os.path.exists(f"{ETC}/refusals"):
+        raise ConfigError(
+            f"this cdigen in {shown(PACKAGE)} belongs to a package, which installs and removes its own files",
+            hint="use the package manager; with another cdigen, run its own command by its path",
+        )
 
 
 def _require_installed() -> None:
@@ -254,12 +265,18 @@ def _document(layout: InstallLayout, outcome: _Outcome) -> dict[str, Any]:
 
 
 def _print(layout: InstallLayout, outcome: _Outcome, arguments: Namespace) -> None:
-    for file in outcome.files:
-        if file.result != "unchanged" and (arguments.verbose or not file.path.endswith(".pyc")):
+    top = shown(layout.destdir + layout.prefix)
+    changes = [file for file in outcome.files if file.result != "unchanged"]
+    if arguments.verbose:
+        for file in changes:
             report.write(sys.stdout, f"{file.result} {shown(file.path)}\n")
+    elif changes:
+        counts = Counter(file.result for file in changes)
+        text = ", ".join(f"{count} file{'s' * (count != 1)} {result}" for result, count in counts.items())
+        report.write(sys.stdout, f"{top}: {text} (--verbose lists them)\n")
     if not outcome.changed:
         result = "nothing to remove" if arguments.remove else "all files are up to date"
-        report.print_note(f"{result} in {shown(layout.destdir + layout.prefix)}", arguments)
+        report.print_note(f"{result} in {top}", arguments)
     for spec in outcome.specs:
         report.print_note(
             f"{shown(spec)} stays: this spec of another program uses the removed hook", arguments

@@ -12,6 +12,7 @@ from cdigen.host.root import reason
 from cdigen.host.trust import untrusted
 from cdigen.model.errors import CdigenError
 from cdigen.runtimes.daemon_service import KUBELET_UNIT, PLUGIN_UNIT, UNIT
+from cdigen.runtimes.installed import is_of_snap
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.units import has_unit
 
@@ -25,7 +26,11 @@ if TYPE_CHECKING:
 
 # The names of the services in distributions. podman has no daemon. It reads its configuration for each
 # container.
-SERVICES = {"docker": ("docker",), "containerd": ("containerd",), "crio": ("crio", "cri-o")}
+SERVICES = {
+    "docker": ("docker", "snap.docker.dockerd"),
+    "containerd": ("containerd",),
+    "crio": ("crio", "cri-o"),
+}
 _SYSTEMD = "/run/systemd/system"  # sd_booted(3)
 _SYSTEMCTL = ("/usr/bin/systemctl", "/bin/systemctl")
 _OPENRC = ("/sbin/rc-service", "/usr/sbin/rc-service", "/usr/bin/rc-service")
@@ -37,9 +42,15 @@ _RELOAD = ("daemon-reload",)
 _OWN_S = 90.0
 
 
-def command_for(runtime: str, host: Root) -> tuple[str, ...]:
-    """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service."""
-    services = SERVICES.get(runtime, ())
+def command_for(runtime: str, host: Root, unit: str = "", *, is_rootless: bool = False) -> tuple[str, ...]:
+    """Return the command that restarts RUNTIME on HOST; empty if the runtime has no daemon or no service.
+
+    UNIT is the unit of RUNTIME, if it is not the usual unit. If IS_ROOTLESS is true, the command is for the
+    user who runs the rootless RUNTIME.
+    """
+    services = (unit.removesuffix(".service"),) if unit else SERVICES.get(runtime, ())
+    if is_rootless:
+        return ("systemctl", "--user", "restart", services[0])
     if host.exists(_SYSTEMD):
         units = (name for name in services if has_unit(host, f"{name}.service"))
         return next((("systemctl", "restart", name) for name in units), ())
@@ -48,14 +59,14 @@ def command_for(runtime: str, host: Root) -> tuple[str, ...]:
     return ()
 
 
-def restart(runtime: str, host: Root) -> str:
+def restart(runtime: str, host: Root, unit: str = "") -> str:
     """Restart RUNTIME and return the command; return an empty text if RUNTIME has no daemon.
 
-    Raises CdigenError if the restart fails.
+    UNIT is the unit of RUNTIME, if it is not the usual unit. Raises CdigenError if the restart fails.
     """
     if runtime not in SERVICES:
         return ""
-    if not (command := command_for(runtime, host)):
+    if not (command := command_for(runtime, host, unit)):
         raise CdigenError(
             f"{runtime} is not restarted: neither systemd nor OpenRC has its service",
             hint="the configuration is changed; restart the runtime manually",
@@ -128,11 +139,14 @@ def _require_success(result: ChildResult, command: str, hint: str) -> None:
 def dockerd_check(runtime: str, host: Root, binary: InstalledRuntime | None) -> Callable[[str], str] | None:
     """Return a function that checks a configuration file of RUNTIME with dockerd.
 
-    BINARY is the runtime's binary on HOST. The result is None if dockerd cannot run or must not run.
+    BINARY is the runtime's binary on HOST. The result is None if dockerd cannot run or must not run. The
+    dockerd of a snap needs the environment of the snap.
     """
     if runtime != "docker" or not host.is_this_machine or binary is None:
         return None
-    if os.path.basename(binary.binary) != "dockerd" or untrusted(binary.binary):
+    if os.path.basename(binary.binary) != "dockerd" or is_of_snap(binary.binary):
+        return None
+    if untrusted(binary.binary):
         return None
     if binary.release is None or not behaves("docker", binary.release, RuntimeBehaviour.VALIDATES_CONFIG):
         return None

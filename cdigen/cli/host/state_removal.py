@@ -27,7 +27,7 @@ from cdigen.model.errors import CdigenError
 from cdigen.store import lock, tempfiles
 from cdigen.store.configfiles import FOLDER
 from cdigen.store.directory import STATE_DIRECTORY, open_existing, require_owned
-from cdigen.store.records import config_files, owned_specs, saved, unit_sizes
+from cdigen.store.records import config_files, owned_specs, run_dir, saved, unit_sizes
 from cdigen.store.snapshot import NO_FILE, take_snapshot
 from cdigen.store.views.folder import BOOT_FILE, VIEWS
 from cdigen.store.views.pruning import GRACE_S, prune
@@ -42,7 +42,7 @@ _FILES = (
     *(*owned_specs.DAMAGED_FILES, *marks.DAMAGED_FILES),
     # The state file is removed last. If a removal fails and runs again, cdigen recognizes a configured state
     # directory by this file.
-    *(unit_sizes.FILE, f"{VIEWS}/{BOOT_FILE}", owned_specs.STATE_FILE),
+    *(unit_sizes.FILE, run_dir.FILE, f"{VIEWS}/{BOOT_FILE}", owned_specs.STATE_FILE),
 )
 # The prefixes of the hook, as installed by packages, 'make install' and 'install-service'.
 _PREFIXES = ("/usr", "/usr/local", "/etc/cdigen/installed")

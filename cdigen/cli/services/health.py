@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import suppress
 
 from cdigen.cli.services import health_marks
 from cdigen.cli.shared import options, report
-from cdigen.cli.shared.daemon_files import daemon_inventory, device_row, devices_of, running_status
+from cdigen.cli.shared.daemon_files import device_row, devices_of, running_directory, running_status
 from cdigen.cli.shared.option_table import add
+from cdigen.health.annotate import with_marks
+from cdigen.health.marks import read_marks
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
 from cdigen.model.times.ages import ago
-from cdigen.runtimes.daemon_service import service_of
+from cdigen.service.daemon_inventory import read_daemon_inventory
+from cdigen.value import replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,6 +42,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     add(parser.add_argument_group("marks"), "--mark", "--reason", "--clear")
     options.add_root_options(parser)
+    add(parser, "--run-dir", help="folder of the daemon's status")
 
 
 def run(arguments: Namespace) -> int:
@@ -50,7 +55,8 @@ def run(arguments: Namespace) -> int:
         devices = read_devices(host, settings, arguments)
     except HostError:
         # The daemon applies --clear at its next start.
-        is_running, devices = False, _last_known(host, settings)
+        last = read_daemon_inventory(_run_dir(arguments, host, settings), host, needs_daemon=False)
+        is_running, devices = False, devices_of(last, settings)
         if arguments.clear is None or not devices:
             raise
     if arguments.mark is not None or arguments.clear is not None:
@@ -67,19 +73,26 @@ def run(arguments: Namespace) -> int:
 def read_devices(host: Root, settings: Settings, arguments: Namespace) -> tuple[KnownDevice, ...]:
     """Return the devices in the inventory of HOST's daemon.
 
-    Raises HostError if no daemon runs, and StoreError if the inventory cannot be read.
+    The devices have the present marks, also those that the daemon has not read yet. Raises HostError if no
+    daemon runs, and StoreError if the inventory cannot be read.
     """
-    running_status(options.outer_directory(host, settings.daemon.run_dir), service_of(host))
-    inventory = daemon_inventory(host, settings)
+    run_dir = _run_dir(arguments, host, settings)
+    running_status(run_dir, host)
+    inventory = read_daemon_inventory(run_dir, host)
     if inventory.problem:
         raise StoreError(inventory.problem, hint="run 'cdigen status', which shows the state of the daemon")
     for vendor, problem in inventory.stale.items():
         report.print_note(f"{shown(vendor)}: {problem}", arguments)
+    # Without the right to read the marks, the health is that of the daemon's last cycle.
+    with suppress(StoreError):
+        marks, _ = read_marks(options.outer_directory(host, settings.state_dir))
+        inventory = replace(inventory, vendors=with_marks(inventory.vendors, marks))
     return devices_of(inventory, settings)
 
 
-def _last_known(host: Root, settings: Settings) -> tuple[KnownDevice, ...]:
-    return devices_of(daemon_inventory(host, settings, needs_daemon=False), settings)
+def _run_dir(arguments: Namespace, host: Root, settings: Settings) -> str:
+    run_dir: str | None = arguments.run_dir
+    return run_dir or running_directory(host, settings)
 
 
 def table(devices: Iterable[KnownDevice], now_s: float) -> str:

@@ -44,6 +44,7 @@ class _Changed:
     """The result of a mark or a clear for the device ``name``.
 
     ``mark`` is the mark that was set, found or removed, or None. ``cleared`` has the cleared causes.
+    ``requested`` has the causes that the daemon has not saved: it decides about them in its next cycle.
     ``remaining`` has the causes that remain, each with the reason.
     """
 
@@ -52,6 +53,7 @@ class _Changed:
     marked: bool
     changed: bool
     cleared: tuple[str, ...] = ()
+    requested: tuple[str, ...] = ()
     remaining: tuple[tuple[str, str], ...] = ()
 
 
@@ -141,6 +143,7 @@ def _clear(
         marked=False,
         changed=bool(removed) or is_recorded,
         cleared=tuple(dict.fromkeys(one.cause for one in events if one.cause not in remaining)),
+        requested=_unsaved_causes(record, device) if is_recorded else (),
         remaining=tuple(remaining.items()),
     )
 
@@ -150,8 +153,13 @@ def _has_causes(record: DeviceRecord | None, device: KnownDevice) -> bool:
 
     The daemon writes the inventory before the record.
     """
+    return not _unsaved_causes(record, device)
+
+
+def _unsaved_causes(record: DeviceRecord | None, device: KnownDevice) -> tuple[str, ...]:
     recorded = {one.cause for one in record.evidence} if record is not None else set()
-    return {cause.cause for cause in device.causes} - {MARKED} <= recorded
+    causes = dict.fromkeys(cause.cause for cause in device.causes)
+    return tuple(cause for cause in causes if cause not in {MARKED, *recorded})
 
 
 def _record(state_dir: str, device: KnownDevice, boot: str) -> DeviceRecord | None:
@@ -249,9 +257,15 @@ def _row(done: _Changed, devices: tuple[KnownDevice, ...]) -> dict[str, object]:
 
 def _lines(done: _Changed) -> list[str]:
     lines = [f"{done.name}: {cause} cleared" for cause in done.cleared]
+    lines += [
+        f"{done.name}: {cause}: clear requested, health.json does not have this cause; 'cdigen health' shows "
+        "the result"
+        for cause in done.requested
+    ]
     lines += [f"{done.name}: {cause} not cleared: {reason}" for cause, reason in done.remaining]
     if done.mark is None:
-        return lines or [f"{done.name}: not marked"]
+        empty = "events are cleared when the daemon starts" if done.changed else "not marked"
+        return lines or [f"{done.name}: {empty}"]
     if not done.marked:
         return [f"{done.name}: mark removed ({done.mark.reason})", *lines]
     already = "" if done.changed else "already "

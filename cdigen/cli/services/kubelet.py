@@ -210,12 +210,11 @@ def _require_access(arguments: Namespace, config: KubeletPluginConfig) -> None:
 def _require_grpcio() -> None:
     """Raise ConfigError if grpcio is missing. Only this command needs grpcio (Python extra ``kubelet``)."""
     if find_spec("grpc") is None:
-        from cdigen.cli.shared import own_package  # noqa: PLC0415 - only here
+        from cdigen.cli.shared.python_modules import installation  # noqa: PLC0415 - only here
 
         raise ConfigError(
             "'cdigen kubelet' needs the Python module grpcio, 1.48 or newer, which is not installed",
-            hint=own_package.addition("grpcio")
-            or "apt install python3-grpcio (Debian, Ubuntu); dnf install python3-grpcio (Fedora, EPEL)",
+            hint=installation("grpc"),
             kind="module-missing",
         )
 

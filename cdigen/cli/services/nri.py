@@ -84,15 +84,22 @@ def _require_root(arguments: Namespace, launch: tuple[int, str, str] | None) -> 
         return
     config = setup(arguments, launch, is_lenient=True)
     hint = f"start it with {service_of(options.host_root(arguments)).plugin}"
-    try:
-        os.stat(config.endpoint.path)
-        is_refused = not os.access(config.endpoint.path, os.W_OK)
-    except OSError as error:
-        is_refused = isinstance(error, PermissionError)
-    if is_refused:
+    if not _may_use(config.endpoint.path):
         path = shown(config.endpoint.path)
         raise StoreError(f"the runtime's socket {path} cannot be used: Permission denied", hint=hint)
     require_run_dir(config.run_dir, hint=hint)
+
+
+def _may_use(socket: str) -> bool:
+    """Return whether the user may open SOCKET; for a missing socket, whether the user may create it.
+
+    If only root may create the socket, only root may open it.
+    """
+    existing = socket
+    while not os.path.lexists(existing):
+        existing = os.path.dirname(existing)
+    needed = os.W_OK if existing == socket else os.W_OK | os.X_OK
+    return os.access(existing, needed)
 
 
 def setup(arguments: Namespace, launch: tuple[int, str, str] | None, *, is_lenient: bool) -> NriPluginConfig:

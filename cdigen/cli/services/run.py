@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+
 from cdigen.cli.shared import argument_checks, discovery_options, options
 from cdigen.cli.shared.maintained import maintained_document
 from cdigen.cli.shared.option_table import add
 from cdigen.cli.shared.spec_options import add_options as add_spec_options
 from cdigen.cli.shared.spec_options import delivery_options, generate_options
-from cdigen.model.errors import CdigenError, ConfigError
+from cdigen.model.errors import CdigenError, ConfigError, StoreError
 from cdigen.value import replace
 from cdigen.vendors import registry
 
@@ -47,6 +49,7 @@ def run(arguments: Namespace) -> int:
     discovery_options.refuse_inventory(arguments)
     with service_process(verbose=arguments.verbose) as context:
         _log_missing_paths(arguments, context.log)
+        _save_run_dir(arguments, context.log)
         Daemon(lambda _: setup(arguments), context, page_routes).run(standby=arguments.standby)
     return 0
 
@@ -64,11 +67,27 @@ def _log_missing_paths(arguments: Namespace, logger: Logger) -> None:
         logger.warning("options", message=error.message, hint=error.hint)
 
 
+def _save_run_dir(arguments: Namespace, logger: Logger) -> None:
+    """Record --run-dir, so that ``generate --write`` and ``withdraw`` find this daemon."""
+    if arguments.run_dir is None:
+        return
+    from cdigen.store.records import run_dir  # noqa: PLC0415 - not for --help
+
+    try:
+        host, settings = options.host_and_settings(arguments)
+        run_dir.save(options.outer_directory(host, settings.state_dir), os.path.abspath(arguments.run_dir))
+    except StoreError as error:
+        logger.warning("options", message=error.message, hint=error.hint)
+    except CdigenError:
+        return  # the daemon reads the same settings and reports the error
+
+
 def setup(arguments: Namespace) -> DaemonSetup:
     """Return the daemon's settings from ARGUMENTS and the current configuration, or raise a CdigenError."""
     from cdigen.daemon.setup import DaemonSetup  # noqa: PLC0415 - not for --help
 
     host, settings = options.host_and_settings(arguments)
+    options.refuse_own_spec_directory(arguments, host, settings)
     run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
 
     def context(root: Root) -> DiscoveryContext:

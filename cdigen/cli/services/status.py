@@ -11,7 +11,13 @@ import time
 from cdigen import __version__
 from cdigen.cli.services.service_text import finding_lines, services_text
 from cdigen.cli.shared import options, report, terminal
-from cdigen.cli.shared.daemon_files import device_row, devices_of, running_status
+from cdigen.cli.shared.daemon_files import (
+    device_row,
+    devices_of,
+    excluded_lines,
+    running_directory,
+    running_status,
+)
 from cdigen.cli.shared.option_table import add
 from cdigen.daemon import status
 from cdigen.host.root import shown
@@ -85,10 +91,10 @@ def _daemon(
 
     Raises HostError if no daemon runs.
     """
-    run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
+    run_dir = arguments.run_dir or running_directory(host, settings)
     service = service_of(host)
     try:
-        found = running_status(run_dir, service)
+        found = running_status(run_dir, host)
         found = _with(found, (*wrong, *_outdated(found, service)))
         devices = devices_of(read_daemon_inventory(run_dir, host), settings)
         shown_text = text(found, time.time(), devices, verbose=arguments.verbose)
@@ -129,7 +135,7 @@ def text(
     *,
     verbose: bool = False,
 ) -> str:
-    """Return the status FOUND and the unhealthy DEVICES as text; ages are relative to NOW_S.
+    """Return the status FOUND and the unhealthy or excluded DEVICES as text; ages are relative to NOW_S.
 
     The text has the whole journal only if VERBOSE.
     """
@@ -138,6 +144,7 @@ def text(
         _vendors(found, now_s),
         _specs(found, now_s),
         _unhealthy(devices, now_s),
+        "".join(f"{shown(line)}\n" for line in excluded_lines(devices)),
         finding_lines(found["findings"]),
         "".join(f"{shown(line)}\n" for line in _last_cycle(found, now_s)),
         _journal(found, now_s, most=len(found["journal"]) if verbose else _FEW),

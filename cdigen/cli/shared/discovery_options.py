@@ -73,6 +73,7 @@ def context(arguments: argparse.Namespace, host: Root, settings: config.Settings
         options=_vendor_options(settings, names),
         partition_names=lambda: _partition_names(host, settings),
         known_links=lambda: _known_links(host, settings),
+        excluded=settings.devices.exclude,
     )
 
 

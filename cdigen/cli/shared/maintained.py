@@ -11,6 +11,7 @@ import json
 import os
 import re
 import time
+from contextlib import suppress
 
 from cdigen.cli.shared import discovery_options, options
 from cdigen.cli.shared.spec_options import explicit_profile_settings, explicit_settings, selected_profiles
@@ -147,15 +148,14 @@ def _conflict(arguments: Namespace, host: Root, settings: Settings) -> SpecError
 
 def _status(host: Root, settings: Settings) -> Mapping[str, Any]:
     """Return the status of the running daemon; an empty mapping without a daemon."""
-    from cdigen.cli.shared.daemon_files import running_status  # noqa: PLC0415 - only for --write
-    from cdigen.runtimes.daemon_service import service_of  # noqa: PLC0415 - likewise
+    from cdigen.cli.shared.daemon_files import run_directories, running_status  # noqa: PLC0415 - only for --write
     from cdigen.service.status import foreign_owner  # noqa: PLC0415 - likewise
 
-    try:
-        run_dir = options.outer_directory(host, settings.daemon.run_dir)
-        return running_status(run_dir, service_of(host)) if foreign_owner(run_dir) is None else {}
-    except CdigenError:
-        return {}
+    for run_dir in run_directories(host, settings):
+        with suppress(CdigenError):
+            if foreign_owner(run_dir) is None:
+                return running_status(run_dir, host)
+    return {}
 
 
 def _overlap(daemons: Mapping[str, Any], arguments: Namespace, settings: Settings) -> bool:

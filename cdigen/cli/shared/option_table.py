@@ -107,6 +107,7 @@ OPTIONS = {
     "--nri": _flag("also enable NRI (containerd, crio)"),
     "--nri-required": _flag(
         "like --nri, and no container starts without the plugin (containerd 2.2, CRI-O 1.34)"),
+    "--rootless": _flag("configure the rootless Docker of the user who runs this command (docker)"),
     "--restart": _flag("restart the runtime after a change"),
     # cdigen docker-args
     "--form": _choice(("cdi", "classic"),
@@ -182,7 +183,7 @@ OPTIONS = {
     # cdigen validate
     "--host": _flag("also compare the paths with this host (see --root)"),
     "--loader": _values("VERSION",
-        "check whether this version of the CDI library loads FILE, such as 0.8.0 or main; if not, or if this "
+        "check whether this version of the CDI library loads FILE, such as 0.8.0 or next; if not, or if this "
         "is unknown, exit with 1; repeatable", type=str, default=[]),
     "--schema": _flag("apply the JSON Schema also to specs with thousands of mounts"),
     # cdigen withdraw

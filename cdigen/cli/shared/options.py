@@ -124,6 +124,11 @@ def _own_state_dir(configured: str, spec_dir: str, environment: Mapping[str, str
     """
     if os.geteuid() == 0 or _may_write(configured) or not _may_write(os.path.abspath(spec_dir)):
         return configured
+    return users_state_dir(configured, environment)
+
+
+def users_state_dir(configured: str, environment: Mapping[str, str]) -> str:
+    """Return the state directory of the present user; CONFIGURED if the user has no home."""
     state_home, home = environment.get("XDG_STATE_HOME", ""), _home(environment)
     if state_home.startswith("/"):
         return f"{state_home}/cdigen"
@@ -206,6 +211,24 @@ def spec_directories(arguments: Namespace, host: Root, settings: config.Settings
     if arguments.spec_dir:
         return tuple(os.path.abspath(directory) for directory in arguments.spec_dir)
     return tuple(outer_directory(host, directory) for directory in settings.spec_dirs)
+
+
+def refuse_own_spec_directory(arguments: Namespace, host: Root, settings: config.Settings) -> None:
+    """Raise ConfigError if --spec-dir is a spec directory of this machine, but --root names another host.
+
+    The runtimes of this machine would mount the paths of the other host. A mount point is accepted, because
+    in a container it is the directory of the host.
+    """
+    if host.is_this_machine or not arguments.spec_dir:
+        return
+    directory = os.path.abspath(arguments.spec_dir[-1])
+    own = {os.path.realpath(path) for path in (*config.SPEC_DIRS, *settings.spec_dirs)}
+    if os.path.realpath(directory) in own and not os.path.ismount(directory):
+        raise ConfigError(
+            f"--spec-dir {shown(directory)} is a spec directory of this machine, but --root is "
+            f"{shown(host.outer)}: the runtimes of this machine must not mount the paths of another host",
+            hint=f"--spec-dir {shown(outer_directory(host, directory))}",
+        )
 
 
 def known_spec_directories(arguments: Namespace, host: Root, settings: config.Settings) -> tuple[str, ...]:

@@ -87,8 +87,12 @@ def table(rows: Sequence[Sequence[str]], *, header: Sequence[str], above: str = 
 
 
 def paint(text: str, colour: str, stream: TextIO) -> str:
-    """Return TEXT in COLOUR (an SGR number) if STREAM is a terminal and NO_COLOR is not set."""
-    if stream.isatty() and not os.environ.get("NO_COLOR"):
+    """Return TEXT in COLOUR (an SGR number) if STREAM is a terminal and no variable disables colours.
+
+    The variables are NO_COLOR and, for a terminal without capabilities, TERM=dumb.
+    """
+    is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    if stream.isatty() and not is_plain:
         return f"\033[{colour}m{text}\033[0m"
     return text
 

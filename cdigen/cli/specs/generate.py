@@ -16,6 +16,7 @@ from cdigen.model.names import spec_file_name
 from cdigen.pipeline import generate
 from cdigen.pipeline.naming import inventory_kinds, require_kinds
 from cdigen.value import frozen
+from cdigen.vendors.exclusion import exclusion_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def run(arguments: Namespace) -> int:
     if arguments.write:
         from cdigen.cli.shared.maintained import refuse_other_settings  # noqa: PLC0415 - only for --write
 
+        options.refuse_own_spec_directory(arguments, host, settings)
         refuse_other_settings(arguments, host, settings)
     delivery = delivery_options(arguments, host, settings, write=arguments.write)
     if not arguments.write:
@@ -192,6 +194,13 @@ def _reason_unready(arguments: Namespace, results: _Results) -> HostError | None
     nothing = not results.specs and not results.broken
     if results.failures and (nothing or arguments.strict):
         return next(iter(results.failures.values()))
+    excluded = [each for one in results.inventories.values() for each in one.accelerators if each.excluded]
+    if nothing and excluded and not arguments.kind:
+        return HostError(
+            f"no device is left: {exclusion_problem(excluded[0].excluded)}",
+            hint="'cdigen inspect' shows the row that excludes each device",
+            kind="no-gpu",
+        )
     if nothing:
         return HostError(
             "no GPU found" + (f" of kind {', '.join(arguments.kind)}" if arguments.kind else ""),

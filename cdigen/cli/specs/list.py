@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 
 from cdigen.cli.shared import argument_checks, options, report
-from cdigen.cli.shared.daemon_files import daemon_inventory, devices_of
+from cdigen.cli.shared.daemon_files import daemon_inventory, devices_of, excluded_lines
 from cdigen.cli.shared.option_table import add
+from cdigen.host.containers import hint_without_host
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.model.profile import capability_profiles
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from cdigen.config import Settings
+    from cdigen.host.root import Root
     from cdigen.pipeline.device_names import KnownDevice
     from cdigen.runtimes.scan import Definition
 
@@ -50,9 +52,10 @@ def run(arguments: Namespace) -> int:
     found = scan(directories)
     report.print_findings((*wrong, *found.problems), arguments)
     definitions = found.definitions()
-    _require_kinds(kinds, definitions, directories)
+    _require_kinds(kinds, definitions, directories, host)
     rows = [row for row in definitions if not kinds or row.kind in kinds]
-    known = devices_by_name(devices_of(daemon_inventory(host, settings), settings))
+    devices = devices_of(daemon_inventory(host, settings), settings)
+    known = devices_by_name(devices)
     if arguments.json:
         report.print_json([_row(row, known.get(row.device, ())) for row in rows])
     else:
@@ -67,8 +70,10 @@ def run(arguments: Namespace) -> int:
         for kind, file in capability_kinds.items():
             same = f"{kind} has the devices of {DEFAULT_KIND} with fewer driver files ({shown(file)})"
             report.print_note(f"{same}; --kind prints them", arguments)
+    for line in excluded_lines(devices):
+        report.print_note(line, arguments)
     if not rows:
-        report.print_note(f"{_nowhere('device', directories)}; {_WRITE}", arguments)
+        report.print_note(f"{_nowhere('device', directories)}; {_write_hint(host)}", arguments)
     return 0
 
 
@@ -110,7 +115,7 @@ def _devices(rows: list[Definition], kind: str) -> list[tuple[str, bool]]:
 
 
 def _require_kinds(
-    kinds: tuple[str, ...], found: tuple[Definition, ...], directories: tuple[str, ...]
+    kinds: tuple[str, ...], found: tuple[Definition, ...], directories: tuple[str, ...], host: Root
 ) -> None:
     """Raise ConfigError if one of KINDS (the values of --kind) has no device in any spec."""
     known = dict.fromkeys(row.kind for row in found)
@@ -118,9 +123,14 @@ def _require_kinds(
         if kind not in known:
             raise ConfigError(
                 _nowhere(f"device of --kind {kind}", directories),
-                hint=f"available kinds: {', '.join(known)}" if known else _WRITE,
+                hint=f"available kinds: {', '.join(known)}" if known else _write_hint(host),
                 kind="no-such-kind",
             )
+
+
+def _write_hint(host: Root) -> str:
+    """Return the step that writes the specs of HOST. In a container, no runtime reads the written specs."""
+    return hint_without_host(host) or _WRITE
 
 
 def _nowhere(subject: str, directories: tuple[str, ...]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from cdigen.cdi.library import DEFAULT_RELEASES, RELEASES
+from cdigen.cdi.library import DEFAULT_RELEASES, RELEASES, UNRELEASED
 from cdigen.cdi.loaders.emulation import PANIC, REJECT, UNKNOWN, LoaderVerdict, loader_verdicts
 from cdigen.cdi.rules.mount_conflicts import MountConflicts
 from cdigen.cdi.rules.rulebook import finding
@@ -161,10 +161,11 @@ def _requested(arguments: Namespace) -> tuple[RequestedLibrary, ...]:
     for version in arguments.loader:
         library = version.removeprefix("v")
         parts = library.split(".")
-        if library != "main" and not (len(parts) == 3 and all(p.isascii() and p.isdigit() for p in parts)):
+        is_release = len(parts) == 3 and all(part.isascii() and part.isdigit() for part in parts)
+        if library not in UNRELEASED and not is_release:
             raise ConfigError(
                 f"--loader {shown(version)!r} is not a version of the CDI library",
-                hint=f"known versions: {', '.join(RELEASES)} and main",
+                hint=f"known versions: {', '.join((*RELEASES, *UNRELEASED))}",
             )
         requested.append(RequestedLibrary(name=f"CDI library {library}", library=library))
     return tuple(requested)

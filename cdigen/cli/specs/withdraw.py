@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 
 from cdigen.cdi.reader import MAX_SIZE
 from cdigen.cli.shared import argument_checks, options, report
+from cdigen.cli.shared.daemon_files import run_directories
 from cdigen.cli.shared.option_table import add
 from cdigen.host.root import Root, shown
 from cdigen.model.errors import StoreError
@@ -26,7 +27,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
     from typing import Any
 
     from cdigen.config import Settings
@@ -69,13 +69,12 @@ def run(arguments: Namespace) -> int:
         # again.
         hint = "name the daemon's run directory, or omit the option"
         argument_checks.require_folders("--run-dir", [arguments.run_dir], hint=hint)
-    run_dir = arguments.run_dir or options.outer_directory(host, settings.daemon.run_dir)
+    run_dirs = (arguments.run_dir,) if arguments.run_dir else run_directories(host, settings)
     state_dir = options.outer_directory(host, settings.state_dir)
     report.print_findings(wrong, arguments)
-    exclusion: AbstractContextManager[None] = (
-        nullcontext() if arguments.dry_run else _without_daemon(run_dir, service_of(host))
-    )
-    with exclusion:
+    with ExitStack() as exclusion:
+        for run_dir in () if arguments.dry_run else run_dirs:
+            exclusion.enter_context(_without_daemon(run_dir, service_of(host)))
         state, damage = owned_specs.read(state_dir)
         report.print_findings(damage, arguments)
         selected = [owned for owned in state.specs if _is_selected(owned, arguments, kinds, settings)]

@@ -38,7 +38,8 @@ class Observation:
     def left_out(self, vendor: str, device_class: str) -> int:
         """Return the number of VENDOR's devices that the spec of the class DEVICE_CLASS leaves out.
 
-        The partitions of a split GPU are counted, not the GPU.
+        The partitions of a split GPU are counted, not the GPU. Devices that the configuration excludes are
+        not counted.
         """
         inventory = self.inventories.get(vendor)
         if inventory is None or device_class in {group.device_class for group in inventory.groups}:
@@ -46,13 +47,18 @@ class Observation:
         others = {each.device_class for each in inventory.accelerators} - {GPU}
         # A class that is not in ``others`` is the class of a profile, such as gpu-compute, and contains GPUs.
         own = device_class if device_class in others else GPU
-        return sum(_left_out(each) for each in inventory.accelerators if each.device_class == own)
+        return sum(
+            _left_out(each)
+            for each in inventory.accelerators
+            if each.device_class == own and not each.excluded
+        )
 
 
 def _left_out(accelerator: Accelerator) -> int:
     if not accelerator.partitioned or not accelerator.partitions:
         return int(accelerator.partitioned or not accelerator.usable)
-    return sum(not (accelerator.usable and part.usable) for part in accelerator.partitions)
+    parts = [part for part in accelerator.partitions if not part.excluded]
+    return sum(not (accelerator.usable and part.usable) for part in parts)
 
 
 def observe(setup: DaemonSetup, host: Root) -> Observation:

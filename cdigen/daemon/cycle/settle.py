@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 # Seconds. The installation of a driver's package takes minutes, because it builds the kernel module.
 PACKAGE_INSTALLATION_S = 900.0
 
+# Transient finding -> seconds of the wait, if these are fewer than ``settle_timeout_s``. KFD registers the
+# partitions of a GPU within a second after the GPU has its new mode (amdgpu_xcp.c). If a partition is still
+# missing later, for example because another device has its minor number, it stays missing.
+_WAITS_S = {"partition-missing": 5.0}
+
 # (package manager, lock file). A program that changes packages holds a write lock (record lock) on the file.
 # - dpkg(1) and apt: file mode 0640.
 # - rpm: file mode 0644. Queries hold a read lock (rpmlock_acquire in lib/rpmlock.c).
@@ -59,8 +64,8 @@ class SettleTimer:
     ) -> VendorStatus:
         """Return the status of VENDOR in OBSERVED.
 
-        The daemon may wait SETTLE_TIMEOUT_S for an expected change. If the discovery fails while a package
-        manager is at work, this limit is at least PACKAGE_INSTALLATION_S.
+        The daemon may wait SETTLE_TIMEOUT_S for an expected change, or less for some changes. If the
+        discovery fails while a package manager is at work, this limit is at least PACKAGE_INSTALLATION_S.
         """
         inventory, failure = observed.inventories.get(vendor), observed.failures.get(vendor)
         manager = package_manager(host)
@@ -73,7 +78,8 @@ class SettleTimer:
 
         def may_wait(transient: str) -> bool:
             expected, since = self._since.get(vendor, (None, 0.0))
-            return expected != _expected(transient, inventory) or self._clock() - since < settle_timeout_s
+            limit_s = min(settle_timeout_s, _WAITS_S.get(transient, settle_timeout_s))
+            return expected != _expected(transient, inventory) or self._clock() - since < limit_s
 
         findings = inventory.findings if inventory is not None else ()
         return assess(failure, findings, may_wait=may_wait, busy=busy)

@@ -6,15 +6,16 @@ import re
 import sys
 from collections import Counter
 
+from cdigen.doctor.checks import driver_module
 from cdigen.doctor.result import Remedy, Topic, with_hint
 from cdigen.host import mounts
-from cdigen.host.containers import host_hint
-from cdigen.host.procfs import kernel_release
-from cdigen.host.sysfs import ACCELERATORS, pci_devices
+from cdigen.host.containers import host_hint, is_guest
+from cdigen.host.kernelmodules import unload_order
+from cdigen.host.procfs import is_wsl_release, kernel_release
 from cdigen.pipeline import discovery
 from cdigen.value import replace
 from cdigen.vendors import registry
-from cdigen.vendors.kernel.modules import fitting_modules, is_loaded
+from cdigen.vendors.exclusion import exclusion_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
 
     from cdigen.doctor.context import Context
     from cdigen.doctor.result import CheckResult
-    from cdigen.host.root import Root
     from cdigen.model.errors import HostError
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Inventory
-    from cdigen.vendors.base import Vendor
 
 TOPIC = Topic(name="driver")
 LOADED, VERSION, FILES, GPUS, TOOL, DIAGNOSTIC, MODULE = (
@@ -58,7 +57,9 @@ _FAILED = {
     "driver-broken": FILES,
     "driver-not-found": FILES,
 }
-_NO_PYNVML = "nvml-module-missing"
+_NO_PYNVML, _LINUX_DRIVER = "nvml-module-missing", "wsl-linux-driver"
+# The instruction beside the commands that load the module of the libraries' version.
+_RELOAD = "stop the programs that use the GPUs before the module is loaded again, or reboot"
 # Rule of a finding -> check that reports the finding. The check GPUS reports each other finding whose rule is
 # not in _UNREPORTED.
 _RULES = {
@@ -68,6 +69,7 @@ _RULES = {
     "capability-incomplete": FILES,
     "file-unusable": FILES,
     "manifest-unreadable": FILES,
+    _LINUX_DRIVER: FILES,
     "ld-cache-unreadable": FILES,
     "kernel-file-unusable": LOADED,
     "nvml-failed": TOOL,
@@ -84,6 +86,8 @@ NODE_RULES = frozenset({
     "control-node-missing", "gpu-node-missing", "drm-node-missing", "accel-node-missing",
     "family-node-unusable", "mig-instance-unusable",
 })  # fmt: skip
+# The rules of findings that are no failures: a usual setting, and the way to change it.
+_FACTS = frozenset({"profilers-restricted"})
 # The findings that nodes.py reports, and warnings that no check reports.
 _UNREPORTED = NODE_RULES | {
     "uuid-unknown", "wsl-several-stores", "csv-line-unknown", "csv-path-unusable", "csv-unreadable",
@@ -120,12 +124,14 @@ def _failures(context: Context) -> Iterator[CheckResult]:
         if not context.concerns(name):
             continue
         if error.kind == "driver-not-loaded":
-            detail, remedies = _not_loaded(context, registry.load(name), error)
+            detail, remedies = driver_module.explain(context, registry.load(name), error)
             yield TOPIC.error(LOADED, detail, remedies)
         elif error.kind in _FAILED:
             remedies = _remedies_of_failure(context, name, error)
             because = ("node-missing", "node-wrong") if error.kind == "no-mig-instances" else ()
-            yield TOPIC.error(_FAILED[error.kind], with_hint(error), remedies, because)
+            is_reload = error.kind == "version-mismatch" and remedies
+            detail = f"{error.message}; {_RELOAD}" if is_reload else with_hint(error)
+            yield TOPIC.error(_FAILED[error.kind], detail, remedies, because)
 
 
 def _unloaded(context: Context) -> Iterator[CheckResult]:
@@ -160,6 +166,8 @@ def _diagnostics(context: Context) -> Iterator[CheckResult]:
                 # The missing Python module is not a failure, because containers get their devices without it.
                 found = TOPIC.finding(MODULE, finding, _remedies(context, name, finding))
                 yield replace(found, ok=True, severity="info", is_checked=False)
+            elif finding.rule in _FACTS:
+                yield TOPIC.passed(DIAGNOSTIC, with_hint(finding))
             elif finding.message not in reported:
                 yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, name, finding))
     for known in filter(None, map(registry.remedies, context.inventories)):
@@ -185,7 +193,17 @@ def with_cause(context: Context, found: list[CheckResult]) -> list[CheckResult]:
     return [cause, *explained]
 
 
-CHECKS = (_mounts, _failures, _unloaded, _inventories, _diagnostics)
+def _container(context: Context) -> Iterator[CheckResult]:
+    """Report the number of GPUs that belong to the container, if the host is a container."""
+    if not is_guest(context.host):
+        return
+    for inventory in context.inventories.values():
+        usable = sum(gpu.usable for gpu in inventory.accelerators)
+        text = f"{usable} of the {len(inventory.accelerators)} devices of its host"
+        yield TOPIC.passed(CONTAINER, f"this is a container, which has {text} ({inventory.vendor})")
+
+
+CHECKS = (_mounts, _container, _failures, _unloaded, _inventories, _diagnostics)
 
 
 def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple[Remedy, ...]:
@@ -193,60 +211,14 @@ def _remedies_of_failure(context: Context, name: str, error: HostError) -> tuple
     if known is None:
         return ()
     if error.kind == "version-mismatch":
-        loaded = tuple(module for module in known.modules if context.host.exists(f"/sys/module/{module}"))
+        loaded = unload_order(context.host, *known.modules)
         return (
             Remedy(argv=("rmmod", *(loaded or known.modules)), why="unload the old driver"),
-            _load(registry.load(name).MODULES[0]),
+            driver_module.load(registry.load(name).MODULES[0]),
         )
     if error.kind in {"driver-broken", "driver-not-found"}:
         return _reinstall(context, name, *known.libraries)
     return ()
-
-
-def _load(module: str) -> Remedy:
-    return Remedy(argv=("modprobe", module), why="load the driver module")
-
-
-def _not_loaded(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tuple[Remedy, ...]]:
-    """Return the known reason why no module of VENDOR is loaded, and the remedies."""
-    host = context.host
-    cards = [
-        card
-        for number in vendor.PCI_VENDORS
-        for card in pci_devices(host, vendor=number, classes=ACCELERATORS)
-    ]
-    fitting = tuple(name for name in fitting_modules(host, vendor.MODULES) if not is_loaded(host, name))
-    if not cards and not fitting:
-        # If the user named no vendor and the host has no GPU, the discovery's message already reports this.
-        is_in_message = not context.request.are_named and len(context.request.vendors) > 1
-        text = "" if is_in_message else f", and no GPU of {vendor.NAME} is on the PCI bus"
-        return f"{error.message}{text}", ()
-    # If a vendor has several modules, only the kernel's file modules.alias identifies a device's module.
-    is_known = len(vendor.MODULES) == 1 and _can_bind(host, vendor, {driver for _, driver in cards})
-    loads = tuple(map(_load, fitting or (vendor.MODULES if is_known else ())))
-    if any(driver == "nouveau" for _, driver in cards):
-        text = f"{error.message}: {_count(len(cards), 'GPU')} bound to the driver nouveau"
-        free = Remedy(argv=("modprobe", "-r", "nouveau"), why="free the GPUs")
-        return text, (free, *map(_load, vendor.MODULES[:1]))
-    release = kernel_release(host)
-    known = context.text(f"/lib/modules/{release}/modules.dep", limit=4 << 20) if release else ""
-    if known and not any(name in known for name in vendor.MODULES):
-        text = f"{error.message}: no module for the kernel {release}"
-        if not host.exists("/usr/sbin/dkms"):
-            return text, ()
-        return text, (Remedy(argv=("dkms", "autoinstall"), why="build the module for this kernel"), *loads)
-    return with_hint(error), loads
-
-
-def _can_bind(host: Root, vendor: Vendor, drivers: set[str]) -> bool:
-    """Return whether the module of VENDOR can bind the vendor's GPUs.
-
-    DRIVERS are the present drivers of the GPUs; an empty text is an unbound GPU. A driver does not bind a
-    device that is bound to another driver. A loaded driver has already probed all unbound devices.
-    """
-    if drivers.intersection(vendor.MODULES):
-        return True
-    return "" in drivers and not any(host.exists(f"/sys/module/{name}") for name in vendor.MODULES)
 
 
 def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
@@ -259,8 +231,16 @@ def _findings(context: Context, inventory: Inventory) -> Iterator[CheckResult]:
 def _remedies(context: Context, vendor: str, finding: Finding) -> tuple[Remedy, ...]:
     if finding.rule in {"library-missing", "library-incomplete", "library-unusable"}:
         return _reinstall(context, vendor, finding.path.rpartition("/")[2])
+    if finding.rule == _LINUX_DRIVER:
+        packages = _packages(context, vendor, finding.path.rpartition("/")[2])
+        command = ("apt-get", "remove", "--yes", *packages)
+        return (Remedy(argv=command, why="remove the driver for Linux"),) if packages else ()
     if finding.rule == _NO_PYNVML:
         return _install_module(context)
+    known = registry.remedies(vendor)
+    for fix in known.commands if known else ():
+        if fix.rule == finding.rule and not finding.hint:
+            return (Remedy(argv=fix.argv, why=fix.why),)
     return _REMEDIES.get(finding.rule, ())
 
 
@@ -279,6 +259,14 @@ def _install_module(context: Context) -> tuple[Remedy, ...]:
 
 def _reinstall(context: Context, vendor: str, *names: str) -> tuple[Remedy, ...]:
     """Return the command that reinstalls the packages with VENDOR's files NAMES; empty if none has them."""
+    if is_wsl_release(kernel_release(context.host)):
+        return ()  # Windows has the driver
+    command = ("apt-get", "install", "--reinstall", "--yes", *_packages(context, vendor, *names))
+    return (Remedy(argv=command, why="reinstall the files of the driver"),) if command[4:] else ()
+
+
+def _packages(context: Context, vendor: str, *names: str) -> tuple[str, ...]:
+    """Return the Debian packages with VENDOR's files NAMES."""
     known = registry.remedies(vendor)
     if known is None or not context.host.exists("/usr/bin/apt-get"):
         return ()
@@ -291,8 +279,7 @@ def _reinstall(context: Context, vendor: str, *names: str) -> tuple[Remedy, ...]
         listed = context.text(f"{folder}/{entry}", limit=4 << 20)
         if any(f"/{name}" in listed for name in names):
             found[package] = None
-    command = ("apt-get", "install", "--reinstall", "--yes", *found)
-    return (Remedy(argv=command, why="reinstall the files of the driver"),) if found else ()
+    return tuple(found)
 
 
 def _passed(inventory: Inventory) -> Iterator[CheckResult]:
@@ -314,9 +301,20 @@ def _usable_devices(inventory: Inventory) -> str:
     classes = Counter(each.device_class for each in usable)
     parts = sum(part.usable for each in usable for part in each.partitions)
     split = f", {_count(parts, 'partition')}" if parts else ""
-    counts = [_count(number, _CLASS_NAMES.get(name, name)) for name, number in classes.items()] or ["0 GPUs"]
-    if inventory.groups:
-        counts.append(f"{_count(len(inventory.groups), 'family', 'families')} of other devices")
+    by_row: dict[str, list[str]] = {}
+    for each in inventory.accelerators:
+        if each.excluded:
+            name = _CLASS_NAMES.get(each.device_class, each.device_class)
+            by_row.setdefault(each.excluded, []).append(f"{name} {each.index}")
+    split += "".join(f"; {', '.join(names)}: {exclusion_problem(row)}" for row, names in by_row.items())
+    counts = [_count(number, _CLASS_NAMES.get(name, name)) for name, number in classes.items()]
+    # On some hosts, the devices of a group are the GPUs (WSL, Tegra).
+    undivided = [one for one in inventory.groups if inventory.is_undivided and one.device_class == "gpu"]
+    names = [device.name for group in undivided for device in group.devices]
+    counts += [f"the GPUs of the host as the device {' or '.join(names)}"] if names else []
+    counts = counts or ["0 GPUs"]
+    if others := len(inventory.groups) - len(undivided):
+        counts.append(f"{_count(others, 'family', 'families')} of other devices")
     return f"{' and '.join(counts)}{split}"
 
 

@@ -16,8 +16,8 @@ from cdigen.host.sysfs import PCI_DEVICES
 from cdigen.pipeline.device_names import known_devices
 from cdigen.runtimes.daemon_service import UNIT
 from cdigen.runtimes.units import is_enabled
-from cdigen.service.daemon_inventory import read_daemon_inventory
-from cdigen.vendors.kernel.pci.health import is_suspended
+from cdigen.vendors.kernel.pci.health import PCI_CAUSES, is_suspended
+from cdigen.vendors.kernel.pci.health import check as check_pci
 from cdigen.vendors.kernel.pci.place import changes_lanes, lanes
 from cdigen.vendors.registry import NAMES
 from cdigen.watch.kernel_log import SOCKET
@@ -39,7 +39,7 @@ SOCKET_UNIT = "cdigen-kernel-log.socket"
 
 def devices_of_daemon(context: Context) -> tuple[tuple[KnownDevice, ...], str]:
     """Return the devices in the daemon's inventory with their health; on failure, no devices and a reason."""
-    known = read_daemon_inventory(context.outer(context.configuration.daemon.run_dir), context.host)
+    known = context.request.inventory()
     if problem := known.problem or ", ".join(known.stale.values()):
         return (), problem
     reliable = {name: own for name, own in known.vendors.items() if name in NAMES}
@@ -47,18 +47,42 @@ def devices_of_daemon(context: Context) -> tuple[tuple[KnownDevice, ...], str]:
 
 
 def _health(context: Context) -> Iterator[CheckResult]:
-    """Report each device that is unhealthy in the daemon's inventory."""
+    """Report each device that is unhealthy in the daemon's inventory, or off the bus without the daemon."""
     devices, problem = devices_of_daemon(context)
     if problem:
-        yield TOPIC.skipped(HEALTH, shown(problem))
+        lost = tuple(_off_bus(context))
+        yield from lost or (TOPIC.skipped(HEALTH, shown(problem)),)
         return
     unhealthy = [(device, causes) for device in devices if (causes := device.own_causes)]
     for device, causes in unhealthy:
         named = not set(context.request.devices).isdisjoint({device.name, *device.names})
-        text = f"{device.name}: unhealthy: {'; '.join(map(_described, causes))} (docs/health.md)"
+        gpu = device.accelerator
+        place = ", ".join(filter(None, (gpu.address, str((device.partition or gpu).uuid or ""))))
+        text = f"{device.name} ({place}): unhealthy: {'; '.join(map(_described, causes))} (docs/health.md)"
         yield TOPIC.failed(HEALTH, shown(text), _remedies(context, device, causes), is_error=named)
     if not unhealthy:
         yield TOPIC.passed(HEALTH, _summary(devices))
+
+
+def _off_bus(context: Context) -> Iterator[CheckResult]:
+    """Report each device that does not answer on the PCI bus, by the files of the host."""
+    steps = {rule.cause: rule.next_step for rule in PCI_CAUSES}
+    for inventory in context.inventories.values():
+        symptoms = {
+            one.address: one for one in check_pci(context.request.discovery_context, inventory).symptoms
+        }
+        for gpu in inventory.accelerators:
+            symptom = symptoms.get(gpu.address)
+            if symptom is None or not context.concerns(inventory.vendor):
+                continue
+            names = (str(gpu.index), gpu.uuid, "all")
+            named = any(name.partition("=")[2] in names for name in context.request.devices)
+            text = (
+                f"{gpu.device_class} {gpu.index} ({gpu.address}): {symptom.cause} ({symptom.detail}): its "
+                "programs fail, or hang and cannot be killed; other devices are not affected; "
+                f"{steps[symptom.cause]} (docs/health.md)"
+            )
+            yield TOPIC.failed(HEALTH, shown(text), is_error=named)
 
 
 def _remedies(context: Context, device: KnownDevice, causes: tuple[Cause, ...]) -> tuple[Remedy, ...]:

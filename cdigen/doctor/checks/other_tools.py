@@ -12,7 +12,7 @@ import re
 from cdigen.doctor.checks.configuration import CONFIGURATION
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.commands import file_command, give_to_root, move_aside, run_cdigen, write_specs
-from cdigen.doctor.migration.leftovers import PODMAN_HOOKS, REFRESH_UNITS, VOID, bare_specs, is_of_nvidia
+from cdigen.doctor.migration.leftovers import REFRESH_UNITS, VOID, bare_specs, hook_files, is_of_nvidia
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.doctor.spec_documents import foreign_specs, own_file
 from cdigen.host.mountinfo import rows
@@ -112,8 +112,7 @@ def _twice(context: Context) -> Iterator[CheckResult]:
     The runtime and the hook read NVIDIA_VISIBLE_DEVICES. CUDA images set this variable to ``all``. With
     ``void``, the runtime and the hook inject nothing (nvidia-container-toolkit issue 395).
     """
-    has_hooks = not {"podman", "crio"}.isdisjoint(runtime.name for runtime in context.runtimes)
-    legacy = [path for path in PODMAN_HOOKS if has_hooks and context.host.exists(path)]
+    legacy = [path for path in hook_files(context) if context.host.exists(path)]
     legacy += [
         f"{one.files[-1]} (default runtime {shown(one.name)})"
         for runtime in context.runtimes
@@ -125,6 +124,9 @@ def _twice(context: Context) -> Iterator[CheckResult]:
         return
     bare = bare_specs(context)
     by = ", ".join(legacy)
+    if not bare and not any(spec.is_used for spec in context.specs):
+        yield TOPIC.passed(TWICE, f"{by}: the only one that injects GPUs, because no spec is in use")
+        return
     if not bare:
         yield TOPIC.passed(TWICE, f"{by}: injects nothing, because the specs set {VOID}")
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 
 from cdigen.doctor.checks.driver import CAUSES
@@ -9,13 +10,16 @@ from cdigen.doctor.checks.loading import LOADING, lost_names
 from cdigen.doctor.checks.specs import MISSING
 from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart, run_cdigen, write_specs
 from cdigen.doctor.examined import ANY_RUNTIME, PROCESSES
+from cdigen.doctor.kubernetes_node.bundled import bundled_containerd
 from cdigen.doctor.remedy_safety import may_change_program, may_open_configuration
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
+from cdigen.runtimes.documents import lookup
+from cdigen.runtimes.installed import is_of_snap
 from cdigen.runtimes.releases import RUNTIME_NAMES, RuntimeBehaviour, known_issues
 from cdigen.runtimes.settings.config_files import UNREADABLE
-from cdigen.runtimes.users import may_read
+from cdigen.runtimes.users import may_read, rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,17 +30,32 @@ if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
     from cdigen.runtimes.releases import BehaviourRow
 
+DESKTOP = "docker-desktop"
+# The folder of Docker Desktop's packages, and its context. Docker Desktop runs a virtual machine, and sets
+# the current context of the user (docs.docker.com, "Install Docker Desktop on Linux").
+_DESKTOP, _DESKTOP_CONTEXT = "/opt/docker-desktop", "desktop-linux"
+_USE_ENGINE = "docker context use default"
 # The behaviours with a separate check.
 _CHECKED = (RuntimeBehaviour.NO_CDI, RuntimeBehaviour.CDI_OFF, RuntimeBehaviour.NO_RUN_CDI)
 # Paths of Kubernetes. On a host without these paths, containerd's switch for CDI has no effect.
 _KUBERNETES = ("/var/lib/kubelet", "/etc/kubernetes", "/usr/bin/kubelet", "/usr/local/bin/kubelet")
+# The folders of the host in the mount namespace of a snap. All other folders are those of the snap's base
+# (snapd 2.76, cmd/snap-confine/mount-support.c, sc_populate_mount_ns).
+_IN_SNAPS = (
+    "/dev", "/etc", "/home", "/lib/firmware", "/lib/modules", "/media", "/mnt", "/proc", "/root", "/run",
+    "/snap", "/sys", "/usr/lib/firmware", "/usr/lib/modules", "/usr/src", "/var/lib/snapd", "/var/log",
+    "/var/run", "/var/snap",
+)  # fmt: skip
 _PACKAGES = {
     "podman": {"": "podman"},
-    "docker": {"": "docker", "apt-get": "docker.io", "dnf": "moby-engine"},
+    "docker": {"": "docker", "apt-get": "docker.io", "dnf": "moby-engine", "ostree-booted": "moby-engine"},
     "containerd": {"": "containerd"},
     "crio": {"": "cri-o"},
 }
+# The first file that exists identifies the command. On image-based systems (/run/ostree-booted), dnf may be
+# present and cannot install packages.
 _MANAGERS = (
+    ("/run/ostree-booted", ("rpm-ostree", "install", "--assumeyes", "--apply-live")),
     ("/usr/bin/apt-get", ("apt-get", "install", "--yes")),
     ("/usr/bin/dnf", ("dnf", "install", "--assumeyes")),
     ("/usr/bin/zypper", ("zypper", "--non-interactive", "install")),
@@ -44,10 +63,66 @@ _MANAGERS = (
 )
 
 
+def _desktop(context: Context) -> Iterator[CheckResult]:
+    """Report containers of Docker Desktop, which run in a virtual machine without the devices of the host.
+
+    Docker Desktop is the only Docker of the host, or the current context of a user leads to it.
+    """
+    names = context.request.runtimes
+    if not context.host.exists(_DESKTOP) or (names and "docker" not in names):
+        return
+    topic = Topic(name="docker")
+    text = f"containers of Docker Desktop ({_DESKTOP}) run in a virtual machine without the host's devices"
+    if "docker" not in context.installed:
+        detail = (
+            f"{text}, and Docker Engine is not installed: install it, then run '{_USE_ENGINE}' as its user"
+        )
+        remedies = _install(context, "docker")
+        yield topic.failed(DESKTOP, detail, remedies, is_error="docker" in names)
+        return
+    users = _desktop_users(context)
+    if users:
+        step = f"'{_USE_ENGINE}' as this user selects Docker Engine"
+        detail = f"{text}: the current context of {listed(users)} is {_DESKTOP_CONTEXT}; {step}"
+        yield topic.warning(DESKTOP, detail)
+    else:
+        yield topic.passed(DESKTOP, f"{text}; no current context of a user leads to it")
+
+
+def _desktop_users(context: Context) -> list[str]:
+    """Return the users, or the examined user, whose current context is that of Docker Desktop."""
+    if context.request.user is not None:
+        homes = {context.request.user.name: context.request.user.home}
+    else:
+        homes = {name: home for name, _, _, _, _, home, *_ in rows(context.host, "/etc/passwd", 6)}
+    files = {name: f"{home}/.docker/config.json" for name, home in homes.items() if home.startswith("/")}
+    return [
+        shown(name)
+        for name, file in files.items()
+        if lookup(_object(context.text(file)), ("currentContext",)) == _DESKTOP_CONTEXT
+    ]
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        found = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
 def _installed(context: Context) -> Iterator[CheckResult]:
     """Report requested runtimes that are not installed."""
     for name in context.request.runtimes:
         if name not in context.installed:
+            if name == "docker" and context.host.exists(_DESKTOP):
+                continue  # the check of Docker Desktop reports this
+            bundled = bundled_containerd(context.host) if name == "containerd" else None
+            if bundled:
+                text = f"the containerd of {bundled.name} is not set up: {bundled.main} does not exist"
+                start = Remedy(argv=("systemctl", "start", bundled.unit), why=f"start {bundled.name}")
+                yield Topic(name=name).error(f"{name}-installed", text, (start,) if context.is_live else ())
+                continue
             text = f"{name} is not installed in the usual places"
             yield Topic(name=name).error(f"{name}-installed", text, _install(context, name))
     if not context.installed and not context.request.runtimes:
@@ -67,7 +142,7 @@ def _each_runtime(context: Context) -> Iterator[CheckResult]:
     """Yield the results of ``RUNTIME_CHECKS`` for each examined runtime."""
     for runtime in context.runtimes:
         checks = (_devices,) if runtime.name == ANY_RUNTIME else RUNTIME_CHECKS
-        for check in checks if runtime.reads_cdi else (_version,):
+        for check in checks if runtime.reads_cdi else (_version, _configuration):
             yield from check(context, runtime)
 
 
@@ -162,8 +237,9 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
         (context.configuration.spec_dirs[-1],)
     )
     unread = [folder for folder in folders if _identity(context, folder) not in read_paths]
+    unread_paths = {_identity(context, folder) for folder in unread}
     lost = lost_names(context, runtime)
-    if not unread or (required and not lost):
+    if not unread or (context.required and not lost):
         yield topic.passed(name, f"reads {listed(map(shown, read), most=8) or 'no directory'}")
         return
     source = runtime.settings.source("spec_dirs")
@@ -174,6 +250,12 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
         text += ", the directory of the specs"
     if not context.products and not required:
         yield topic.passed(name, directories)
+    elif {_identity(context, path) for path in runtime.settings.hidden_dirs} & unread_paths:
+        text += (
+            ": a rootless dockerd of this release does not see the directory; install Docker 27.4 or newer, "
+            "or write the specs to a directory outside /etc and /run"
+        )
+        yield topic.error(name, text)
     elif runtime.settings.has_dirs_key:
         yield topic.error(name, text, configure(context, runtime))
     else:
@@ -221,6 +303,9 @@ def _daemon(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
     if not context.is_live:
         yield topic.needs_system(name)
         return
+    if runtime.settings.rootless:
+        yield topic.skipped(name, "the process of a rootless daemon is not examined")
+        return
     began = context.daemons.get(runtime.name)
     if began is None:
         if runtime.name in context.request.runtimes:
@@ -255,6 +340,34 @@ def _changed(context: Context, path: str) -> float:
         return 0.0
 
 
+def _snap(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
+    """Report files of the specs that a runtime from a snap does not find, because it has its own /usr."""
+    # The snap of MicroK8s is classic, so its containerd has the folders of the host.
+    if runtime.name != "docker" or runtime.binary is None or not is_of_snap(runtime.binary.binary):
+        return
+    topic, name = Topic(name=runtime.name), f"{runtime.name}-snap"
+    used = [spec for spec in context.specs if spec.is_used]
+    needed = (
+        *(str(mount["hostPath"]) for spec in used for mount in spec.edits("mounts")),
+        *(str(hook["path"]) for spec in used for hook in spec.edits("hooks")),
+    )
+    lost = [path for path in dict.fromkeys(needed) if not _is_in_snaps(path)]
+    if not lost:
+        yield topic.passed(name, "the mount namespace of the snap has all files of the specs")
+        return
+    paths = listed(map(shown, lost), most=3)
+    text = (
+        f"{PROCESSES[runtime.name]} from the snap does not find {paths}: the mount namespace of the snap "
+        "has its own /usr, /opt and /var/lib, and containers with these files do not start; replace the "
+        "snap by a package of the distribution or of Docker"
+    )
+    yield topic.error(name, text)
+
+
+def _is_in_snaps(path: str) -> bool:
+    return any(path == folder or path.startswith(f"{folder}/") for folder in _IN_SNAPS)
+
+
 def _issues(_context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]:
     """Report the known issues of the runtime's release."""
     if runtime.binary is None or runtime.binary.release is None:
@@ -278,5 +391,5 @@ def _limit(topic: Topic, release: str, issue: BehaviourRow) -> CheckResult:
     return topic.passed(f"limit-{issue.name}", f"{release}: {issue.text}{references}; {issue.remedy}")
 
 
-RUNTIME_CHECKS = (_version, _configuration, _switch, _directories, _daemon, _devices, _issues)
-CHECKS = (_installed, _each_runtime, _low_level)
+RUNTIME_CHECKS = (_version, _configuration, _switch, _directories, _daemon, _devices, _snap, _issues)
+CHECKS = (_desktop, _installed, _each_runtime, _low_level)

@@ -1,4 +1,4 @@
-"""Checks of access rights: hooks, SELinux, user namespaces, and subordinate IDs of a user."""
+"""Checks of access rights: hooks, user namespaces, and subordinate IDs of a user."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from collections import Counter
 
 from cdigen.doctor.commands import give_to_root, write_specs
 from cdigen.doctor.processes import container_namespaces
-from cdigen.doctor.remedy_safety import culprit_of, is_of_user, may_change_program, owners
-from cdigen.doctor.result import Remedy, Topic, listed
-from cdigen.host.root import shown
+from cdigen.doctor.remedy_safety import culprit_of, may_change_program, owners
+from cdigen.doctor.result import Remedy, Topic
 from cdigen.host.trust import untrusted
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.users import rows
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
     from typing import Any
 
     from cdigen.doctor.context import Context
@@ -27,15 +26,8 @@ TOPIC = Topic(name="security")
 USER = Topic(name="user")
 HOOK, TRUST, ENVIRONMENT = "hook-present", "hook-trust", "hook-environment"
 INTERPRETER = "hook-interpreter"
-BOOLEAN, LABELS = "selinux-boolean", "selinux-labels"
 NAMESPACES, RANGES, HELPERS = "user-namespaces", "user-id-ranges", "user-id-helpers"
-_SELINUX = "/sys/fs/selinux"
-_XATTR = "security.selinux"
-# The SELinux types that container_t may not read (container-selinux). Files of packages have other types.
-_CLOSED = frozenset({
-    "admin_home_t", "default_t", "file_t", "home_root_t", "init_var_run_t", "tmp_t", "unlabeled_t",
-    "user_home_t", "user_home_dir_t", "user_tmp_t", "var_lib_t", "var_run_t", "var_t",
-})  # fmt: skip
+_NOT_NEEDED = "no podman or rootless Docker of this user: not needed"
 _NEEDED_IDS = 65536
 _FIRST_ID = 100000
 
@@ -157,86 +149,17 @@ def _secure(context: Context, path: str) -> tuple[Remedy, ...]:
     return give_to_root(context.outer(culprit)) if may_change_program(context, culprit) else ()
 
 
-def _selinux_boolean(context: Context) -> Iterator[CheckResult]:
-    """Report whether SELinux permits containers to use device nodes."""
-    if not enforces(context):
-        state = "permissive" if context.host.exists(f"{_SELINUX}/enforce") else "disabled"
-        yield TOPIC.passed(BOOLEAN, f"SELinux is {state}")
-        return
-    if not _labels_containers(context):
-        yield TOPIC.passed(BOOLEAN, "Docker's containers have no SELinux label (selinux-enabled is not set)")
-        return
-    value = context.text(f"{_SELINUX}/booleans/container_use_devices").split()
-    if value and value[0] == "0":
-        text = "SELinux denies containers access to device nodes: container_use_devices is off"
-        command = ("setsebool", "-P", "container_use_devices", "1")
-        yield TOPIC.error(BOOLEAN, text, (Remedy(argv=command, why="permit containers to use devices"),))
-    elif value:
-        yield TOPIC.passed(BOOLEAN, "SELinux permits containers to use device nodes")
-    else:
-        text = "SELinux has no boolean container_use_devices: container-selinux is not installed"
-        yield TOPIC.passed(BOOLEAN, text)
-
-
-def _selinux_labels(context: Context) -> Iterator[CheckResult]:
-    """Report mounts of the specs that SELinux does not permit containers to read."""
-    if not enforces(context) or not _labels_containers(context):
-        return
-    sources = {
-        str(mount["hostPath"]): spec.path
-        for spec in context.specs
-        if spec.is_used
-        for mount in spec.edits("mounts")
-    }
-    labels = {path: label(context, path) for path in sources}
-    closed = {path: label for path, label in labels.items() if label in _CLOSED}
-    if not closed:
-        yield TOPIC.passed(LABELS, "containers may read all mounts of the specs")
-        return
-    paths = listed((f"{shown(path)} ({label})" for path, label in closed.items()), most=3)
-    # Root does not change the label of a path in a user's spec.
-    is_safe = not any(is_of_user(context, sources[path]) for path in closed)
-    remedies = _relabel(context, closed) if is_safe else ()
-    yield TOPIC.error(LABELS, f"SELinux denies containers access to {paths}", remedies)
-
-
-def _labels_containers(context: Context) -> bool:
-    """Return whether a runtime labels containers for SELinux; dockerd sets labels only if configured."""
-    return any(runtime.settings.has_labels for runtime in context.runtimes)
-
-
-def enforces(context: Context) -> bool:
-    """Return whether SELinux is enforcing."""
-    return context.text(f"{_SELINUX}/enforce").strip() == "1"
-
-
-def _relabel(context: Context, closed: Iterable[str]) -> tuple[Remedy, ...]:
-    """Return the commands that set new labels on the paths in CLOSED, so that containers may read them."""
-    views = f"{context.configuration.state_dir}/views"
-    remedies: list[Remedy] = []
-    if any(path.startswith(f"{views}/") for path in closed):
-        rule = ("semanage", "fcontext", "--add", "--type", "container_ro_file_t", f"{views}(/.*)?")
-        remedies.append(Remedy(argv=rule, why="permit containers to read the views"))
-        remedies.append(Remedy(argv=("restorecon", "-R", views), why="set the labels of the views"))
-    others = [context.outer(path) for path in closed if not path.startswith(f"{views}/")]
-    if others:
-        remedies.append(Remedy(argv=("restorecon", "-R", *others), why="set the labels of the policy"))
-    return tuple(remedies)
-
-
-def label(context: Context, path: str) -> str:
-    """Return the type in the SELinux label of PATH; empty if PATH has no label."""
-    try:
-        real = context.host.outer_path(context.host.resolve(path))
-        fields = os.getxattr(real, _XATTR).rstrip(b"\0").decode().split(":")
-    except (OSError, UnicodeDecodeError):
-        return ""
-    return fields[2] if len(fields) > 2 else ""
+def _has_rootless(context: Context) -> bool:
+    """Return whether a runtime with rootless containers of the user is examined."""
+    return any(runtime.settings.rootless for runtime in context.runtimes)
 
 
 def _user_ranges(context: Context) -> Iterator[CheckResult]:
     """Report whether the user has subordinate IDs (subuid(5)) for rootless containers."""
     if context.user is None:
+        return
+    if not _has_rootless(context):
+        yield USER.passed(RANGES, _NOT_NEEDED)
         return
     name, uid = context.user.name, context.user.uid
     files: list[str] = []
@@ -262,6 +185,9 @@ def _user_helpers(context: Context) -> Iterator[CheckResult]:
     """Report whether newuidmap and newgidmap are installed; both programs map the IDs of a user."""
     if context.user is None:
         return
+    if not _has_rootless(context):
+        yield USER.passed(HELPERS, _NOT_NEEDED)
+        return
     helpers = [one for one in ("newuidmap", "newgidmap") if not context.host.exists(f"/usr/bin/{one}")]
     if not helpers:
         yield USER.passed(HELPERS, "newuidmap and newgidmap are installed")
@@ -283,6 +209,9 @@ def _user_namespaces(context: Context) -> Iterator[CheckResult]:
     """Report whether the kernel permits users to create user namespaces."""
     if context.user is None:
         return
+    if not _has_rootless(context):
+        yield USER.passed(NAMESPACES, _NOT_NEEDED)
+        return
     most = context.text("/proc/sys/user/max_user_namespaces").strip()
     debian = context.text("/proc/sys/kernel/unprivileged_userns_clone").strip()
     why = "rootless containers need user namespaces"
@@ -301,6 +230,6 @@ def _user_namespaces(context: Context) -> Iterator[CheckResult]:
 
 
 CHECKS = (
-    _hooks, _hook_trust, _hook_environment, _hook_interpreter, _selinux_boolean, _selinux_labels,
+    _hooks, _hook_trust, _hook_environment, _hook_interpreter,
     _user_namespaces, _user_ranges, _user_helpers,
 )  # fmt: skip

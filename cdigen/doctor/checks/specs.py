@@ -11,13 +11,17 @@ from cdigen.cdi.version import is_newer
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.checks.loading import LOADING, NUMBERS_SINCE, problems
 from cdigen.doctor.commands import give_to_root, move_aside, open_to_all, run_cdigen, write_specs
+from cdigen.doctor.near_misses import nearest
 from cdigen.doctor.remedy_safety import is_of_user, may_change, owners, ways
 from cdigen.doctor.result import Topic, listed, with_hint
 from cdigen.doctor.spec_documents import is_own, own_file, read_document
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import natural_key
+from cdigen.pipeline.device_names import known_devices
 from cdigen.vendors import registry
+from cdigen.vendors.component_kinds import component_of
+from cdigen.vendors.exclusion import exclusion_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -70,6 +74,11 @@ def _missing(context: Context) -> Iterator[CheckResult]:
 def _unknown(context: Context, name: str) -> CheckResult:
     known = sorted(context.offered or context.defined, key=natural_key)
     kind, _, device = name.partition("=")
+    devices = known_devices(context.inventories, context.request.generate_options.profiles)
+    excluded = next((one.excluded for one in devices if one.excluded and name in {one.name, *one.names}), "")
+    if excluded:
+        text = f"{shown(name)} is {exclusion_problem(excluded)}: remove this row, or request another device"
+        return TOPIC.error("device-unknown", text)
     target = context.request.generate_options.target_of(kind)
     if target is not None and device[:1].isdigit() and is_newer(NUMBERS_SINCE, target.newest):
         text = (
@@ -78,6 +87,10 @@ def _unknown(context: Context, name: str) -> CheckResult:
         )
     else:
         text = f"this host has no device {shown(name)}; it has {listed(known) or 'no device'}"
+        if component := component_of(kind):
+            text += f"; {component.component}: {component.instead}"
+        elif near := nearest(name, context.offered | context.defined):
+            text += f"; the nearest name is {shown(near)}"
     listing = run_cdigen(context, "list", why="list the devices", as_root=False)
     return TOPIC.error("device-unknown", text, (listing,), because=CAUSES)
 

@@ -196,9 +196,8 @@ def _stale(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.passed(STALE, text)
         return
     text = (
-        f"no plugin serves {shown(listed(gone))} any more. The node's capacity contains the resource for "
-        "five minutes with 0 allocatable, or permanently if the kubelet restarts in these minutes. Pods that "
-        "request the resource stay pending"
+        f"no plugin serves {shown(listed(gone))} any more. The resource stays in the node's status with 0 "
+        "allocatable until an administrator removes it. Pods that request the resource stay pending"
     )
     yield TOPIC.warning(STALE, see(text, 10), because=(PLUGIN, REGISTERED))
 

@@ -11,7 +11,7 @@ import posixpath
 import re
 
 from cdigen.doctor.checks.configuration import CONFIGURATION
-from cdigen.doctor.checks.security import enforces, label
+from cdigen.doctor.checks.selinux import enforces, label
 from cdigen.doctor.kubernetes_node.node import SOCKET
 from cdigen.doctor.processes import are_hidden
 from cdigen.doctor.result import Remedy, Topic, listed

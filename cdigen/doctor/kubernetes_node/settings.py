@@ -56,6 +56,8 @@ class Distribution:
 
 
 KUBERNETES = Distribution(name="kubelet", units=("kubelet.service",))
+# hyperkube (until Kubernetes 1.18) has an option --version only after the name of its part.
+_HYPERKUBE = replace(KUBERNETES, has_version_option=False)
 _K3S = Distribution(
     name="k3s",
     endpoint=_RANCHERS_ENDPOINT,
@@ -89,7 +91,13 @@ _K0S = Distribution(
 # The default folders of kubelets.
 KNOWN_FOLDERS = frozenset(one.root_dir for one in (KUBERNETES, _K0S, _MICROK8S))
 # Name of the process (proc(5), comm) -> distribution.
-_PROCESSES = {"kubelet": KUBERNETES, "k3s-server": _K3S, "k3s-agent": _K3S, "kubelite": _MICROK8S}
+_PROCESSES = {
+    "kubelet": KUBERNETES,
+    "hyperkube": _HYPERKUBE,
+    "k3s-server": _K3S,
+    "k3s-agent": _K3S,
+    "kubelite": _MICROK8S,
+}
 
 
 @frozen
@@ -124,6 +132,8 @@ class Kubelet:
 def running_kubelet(host: Root) -> Kubelet | None:
     """Return the kubelet that runs on this machine; None if no kubelet runs."""
     for process in roots_processes(_PROCESSES):
+        if process.name == "hyperkube" and "kubelet" not in process.line.words:
+            continue  # another part of Kubernetes
         found = _kubelet(host, _PROCESSES[process.name], process.line)
         return replace(found, program=process.program, unit=process.unit, began_s=process.began_s)
     return None

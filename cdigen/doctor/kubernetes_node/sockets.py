@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 # The socket names that identify the resource. The first pattern is for NVIDIA, the second for AMD and SR-IOV
-# networks, the third for Intel, and the last for gpushare.
+# networks, the third for Intel, the fourth for GKE (container-engine-accelerators, cmd/nvidia_gpu), and the
+# last for gpushare.
 _NAMED = (
     (re.compile(r"nvidia-(.+)\.sock"), "nvidia.com/{0}"),
     (re.compile(r"([a-z0-9.-]+\.[a-z]+)_(.+?)(?:\.sock)?"), "{0}/{1}"),
     (re.compile(r"([a-z0-9.-]*\.(?:com|io|org))-(.+)\.sock"), "{0}/{1}"),
+    (re.compile(r"nvidiaGPU-[0-9]+\.sock"), "nvidia.com/gpu"),
     (re.compile(r"aliyungpushare\.sock"), "aliyun.com/gpu-mem"),
 )
 # Only these resources are GPUs or accelerators. Vendors also have other resources: nvidia.com/hostdev is a

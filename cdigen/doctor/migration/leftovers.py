@@ -7,6 +7,7 @@ import posixpath
 from cdigen.doctor.kubernetes_node.sockets import kind_of, resource_of
 from cdigen.doctor.spec_documents import foreign_specs
 from cdigen.runtimes.installed import FOLDERS
+from cdigen.runtimes.settings.config_files import HOOK_DIRS
 from cdigen.runtimes.units import is_enabled
 from cdigen.value import frozen
 
@@ -20,10 +21,7 @@ if TYPE_CHECKING:
 
 # nvidia-container-toolkit 1.18 and later have both units.
 REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
-PODMAN_HOOKS = (
-    "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json",
-    "/etc/containers/oci/hooks.d/oci-nvidia-hook.json",
-)
+_HOOK = "oci-nvidia-hook.json"
 VOID = "NVIDIA_VISIBLE_DEVICES=void"
 TOOLKIT, OLD_DOCKER, AMD = "NVIDIA Container Toolkit", "nvidia-docker 1.0", "AMD Container Toolkit"
 INTEL = "Intel's CDI specs generator"
@@ -40,8 +38,9 @@ _PROGRAMS = {
 }  # fmt: skip
 # Tool -> the kinds of its devices. cdigen must have specs of these kinds before the tool is removed.
 VENDORS = {TOOLKIT: "nvidia.com/", OLD_DOCKER: "nvidia.com/", AMD: "amd.com/", INTEL: "intel.com/"}
-# The usual folders, and the folder of the toolkit of NVIDIA's operator (toolkit.installDir of the operator).
-_FOLDERS = (*FOLDERS, "/usr/local/nvidia/toolkit")
+# The folder of the toolkit of NVIDIA's operator (toolkit.installDir of the operator).
+OPERATOR = "/usr/local/nvidia/toolkit"
+_FOLDERS = (*FOLDERS, OPERATOR)
 # Tool -> its packages on Debian and derivatives.
 PACKAGES = {
     TOOLKIT: (
@@ -147,8 +146,21 @@ def registered(context: Context) -> Iterator[tuple[str, OciRuntime, Leftover]]:
 
 
 def _hooks(context: Context) -> Iterator[Leftover]:
-    if present := tuple(path for path in PODMAN_HOOKS if context.host.exists(path)):
-        yield Leftover(tool=TOOLKIT, kind="hook", where=present, detail="of podman")
+    read = hook_files(context)
+    paths = dict.fromkeys((*(f"{folder}/{_HOOK}" for folder in HOOK_DIRS), *read))
+    if present := tuple(path for path in paths if context.host.exists(path)):
+        readers = dict.fromkeys(name for path in present for name in read.get(path, ()))
+        detail = f"of {' and '.join(readers)}" if readers else "no examined runtime reads its folder"
+        yield Leftover(tool=TOOLKIT, kind="hook", where=present, detail=detail)
+
+
+def hook_files(context: Context) -> dict[str, list[str]]:
+    """Return the possible paths of NVIDIA's hook, each with the runtimes that read its folder."""
+    found: dict[str, list[str]] = {}
+    for runtime in context.runtimes:
+        for folder in runtime.settings.hook_dirs:
+            found.setdefault(f"{folder.rstrip('/')}/{_HOOK}", []).append(runtime.name)
+    return found
 
 
 def _plugins(context: Context) -> Iterator[Leftover]:

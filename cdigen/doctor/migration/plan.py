@@ -50,6 +50,8 @@ _DROP_INS = {
 # The ending of a copy of a file that is replaced or edited.
 _KEPT = ".before-cdigen"
 _SEE = "docs/migrating.md"
+# Programs besides container runtimes that run nvidia-container-cli (enroot, conf/hooks/98-nvidia.sh).
+_CLI_USERS = ("/etc/enroot/hooks.d/98-nvidia.sh",)
 
 
 @frozen
@@ -99,8 +101,9 @@ def migration(context: Context) -> Migration:
     needed = any(one.tool in {"NVIDIA's device plugin", "gpushare"} for one in plugins)
     without_specs = {one.tool for one in found if not _has_successor(context, one)}
     replaceable = tuple(one for one in found if one.tool not in without_specs)
-    dependents = tuple(_dependents(context))
-    removable = tuple(one for one in replaceable if not (dependents and one.tool == TOOLKIT))
+    dependents, programs = tuple(_dependents(context)), tuple(filter(context.host.exists, _CLI_USERS))
+    is_needed = bool(dependents or programs)
+    removable = tuple(one for one in replaceable if not (is_needed and one.tool == TOOLKIT))
     steps = [
         *_wait_for_specs(without_specs),
         *_stop_units(replaceable),
@@ -113,7 +116,9 @@ def migration(context: Context) -> Migration:
         *(() if needed else _remove_packages(removable)),
     ]
     kept = [*_kept_for_plugins(plugins, found, needed=needed)]
-    if len(removable) < len(replaceable):
+    if len(removable) < len(replaceable) and programs:
+        kept.append(f"{TOOLKIT}, packages and programs: {listed(programs)} runs nvidia-container-cli")
+    if len(removable) < len(replaceable) and dependents:
         paths = listed(map(shown, dependents))
         kept.append(f"{TOOLKIT}, packages and programs: containers with devices of {paths} need its hook")
     return Migration(leftovers=found, steps=tuple(steps), kept=tuple(kept))
@@ -240,7 +245,7 @@ def _unregister(context: Context, without_specs: set[str]) -> Iterator[Migration
         names = ", ".join(shown(one.name) for one in runtimes)
         step = MigrationStep(name="unregister", why=f"remove the runtime {names} from {container_runtime}")
         folder, base = posixpath.split(file)
-        restart = _restart(container_runtime)
+        restart = _restart(context, container_runtime)
         sets_more = _sets_more(context, container_runtime, file)
         if (
             not sets_more
@@ -354,9 +359,9 @@ def _is_in(context: Context, path: str, directory: str) -> bool:
         return False
 
 
-def _restart(runtime: str) -> tuple[Remedy, ...]:
-    has_daemon = runtime in PROCESSES
-    return (_systemctl("restart", runtime, why="make it read its configuration"),) if has_daemon else ()
+def _restart(context: Context, runtime: str) -> tuple[Remedy, ...]:
+    argv = context.request.restart(runtime) or ("systemctl", "restart", runtime)
+    return (Remedy(argv=argv, why="make it read its configuration"),) if runtime in PROCESSES else ()
 
 
 def _systemctl(*words: str, why: str) -> Remedy:

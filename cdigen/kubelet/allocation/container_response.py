@@ -39,6 +39,8 @@ _SHOWN = 3
 # The largest number of characters of an id in a message. A hostile kubelet may send any text as an id. The
 # ids of cdigen are shorter.
 _MAX_SHOWN = 100
+# The same for an id with the container that has the device: two names of Kubernetes and the name of a claim.
+_MAX_USED = 500
 
 
 @frozen
@@ -177,7 +179,7 @@ def _refused_ids(
     if twice := [id_ for id_, count in Counter(ids).items() if count > 1]:
         return _refusal(resource, "in_use", f"{_first_few(twice)} is requested twice in one request")
     if used := [f"{id_} ({in_use[id_]})" for id_ in ids if id_ in in_use]:
-        return _refusal(resource, "in_use", f"another container has {_first_few(used)}")
+        return _refusal(resource, "in_use", f"another container has {_first_few(used, _MAX_USED)}")
     return None
 
 
@@ -220,9 +222,9 @@ def _reason(unit: Unit) -> str:
     return causes or unit.accelerator.problem or device.problem
 
 
-def _first_few(texts: Sequence[str]) -> str:
+def _first_few(texts: Sequence[str], most: int = _MAX_SHOWN) -> str:
     more = len(texts) - _SHOWN
-    first = [shown(text[:_MAX_SHOWN]) for text in texts[:_SHOWN]]
+    first = [shown(text[:most]) for text in texts[:_SHOWN]]
     return ", ".join(first) + (f" and {more} more" if more > 0 else "")
 
 

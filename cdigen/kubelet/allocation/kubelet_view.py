@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
 
     from cdigen.kubelet.allocation.journal import AllocationJournal
-    from cdigen.kubelet.pods import PodList
+    from cdigen.kubelet.pods import ClaimedDevice, PodList
 
     # Returns the pods of the kubelet; the argument is the timeout in seconds.
     ListPods = Callable[[float], Awaitable[PodList]]
@@ -55,6 +55,11 @@ class KubeletView:
         return self.last_list.devices if self.last_list is not None else None
 
     @property
+    def last_known_claims(self) -> tuple[ClaimedDevice, ...]:
+        """The devices of ResourceClaims in the kubelet's last list."""
+        return self.last_list.claims if self.last_list is not None else ()
+
+    @property
     def has_pod_list(self) -> bool:
         """Whether the kubelet has returned a list of pods, and the latest list is not empty."""
         return self.last_list is not None and not self._is_empty
@@ -74,11 +79,11 @@ class KubeletView:
         self.last_list, self._listed_s = found, time.time()
         self._on_list(found, time.monotonic())
 
-    async def list_pods(self, timeout_s: float) -> tuple[PodDevices, ...]:
+    async def list_pods(self, timeout_s: float) -> PodList:
         """Return the devices of containers, or raise ``KubeletError`` if no list arrives in TIMEOUT_S."""
         found = await self.list_from_kubelet(timeout_s)
         self.set_pods(found)
-        return found.devices
+        return found
 
     def recent_allocations(self) -> Iterator[PodDevices]:
         """Yield the recent allocations that ``last_known_pods`` may lack, with empty names of pods."""

@@ -3,13 +3,15 @@
 A GPU is allocated as a whole, as replicas, or in memory units of one size. The configuration may change while
 containers use a GPU. The kubelet tracks each resource separately, by the ids of the resource's devices. So
 the kubelet would allocate the GPU a second time, under another resource name or in units of another size. To
-prevent this, cdigen advertises the GPU as unhealthy in its new mode until these containers end. The module
-does no I/O.
+prevent this, cdigen advertises the GPU as unhealthy in its new mode until these containers end. Likewise, a
+device that a container has by a ResourceClaim is unhealthy until the container ends. The module does no I/O.
 """
 
 from __future__ import annotations
 
+from cdigen.kubelet.allocation.claims import claim_key, claimed_units
 from cdigen.kubelet.allocation.journal import device_names, device_of, mode_of, used_units
+from cdigen.kubelet.allocation.removed_devices import RemovedDevices
 from cdigen.kubelet.resources.model import MEMORY
 from cdigen.kubelet.resources.resource_set import ResourceSet
 from cdigen.model.findings import Finding
@@ -19,7 +21,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from cdigen.kubelet.pods import PodDevices
+    from cdigen.kubelet.pods import ClaimedDevice, PodDevices, PodList
     from cdigen.kubelet.resources.memory import AdvertisedMemory
     from cdigen.kubelet.resources.model import Resource
 
@@ -28,27 +30,32 @@ if TYPE_CHECKING:
 
 
 class AllocationModes:
-    """Marks a unit as unhealthy if a container has the device of the unit in another mode.
+    """Marks a unit as unhealthy if a container has the device of the unit in another mode or by a claim.
 
     ``sizes`` maps the id of a GPU to the size in MiB of the GPU's memory units. This size does not change
-    while containers have units of the GPU.
+    while containers have units of the GPU. ``removed`` adds the removed devices of containers.
     """
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self.sizes = dict(sizes)
+        self.removed = RemovedDevices()
         # The arguments of the last call of ``apply``, and the part of the list that affected the result.
         self._advertised = ResourceSet()
-        self._listed: tuple[PodDevices, ...] | None = None
+        self._last_list: PodList | None = None
         self._key: Key = frozenset()
+        self._claims: Key = frozenset()
 
-    def apply(self, advertised: ResourceSet, listed: tuple[PodDevices, ...] | None) -> ResourceSet:
-        """Return ADVERTISED, where each unit that a container has in another mode is unhealthy.
+    def apply(self, advertised: ResourceSet, last_list: PodList | None) -> ResourceSet:
+        """Return ADVERTISED, where each unit that a container has in another mode or by a claim is unhealthy.
 
-        Each device with such a unit has a finding. LISTED are the devices of containers, or None before the
-        kubelet's first list.
+        Each device with such a unit has a finding. LAST_LIST is the kubelet's last list, or None before the
+        first list.
         """
+        listed = last_list.devices if last_list is not None else None
+        claims = last_list.claims if last_list is not None else ()
         pods, memory = listed or (), advertised.memory
-        self._advertised, self._listed, self._key = advertised, listed, _key_of(advertised, pods)
+        self._advertised, self._last_list = advertised, last_list
+        self._key, self._claims = _key_of(advertised, pods), _claims_of(advertised, claims)
         if memory is not None:
             self._update_sizes(memory, listed)
         found: list[Finding] = []
@@ -57,8 +64,9 @@ class AllocationModes:
             held = self._used_units(resource, memory, pods)
             if listed is None and memory is not None and resource.is_memory:
                 held |= self._unverified_units(memory)
-            resources.append(_without(resource, held) if held else resource)
-            found += _findings(resource, held)
+            claimed = _claimed_units(resource, claims, pods)
+            resources.append(_without(resource, held | claimed) if held or claimed else resource)
+            found += (*_findings(resource, held), *_findings(resource, claimed, "resource-claimed"))
         if not found:
             return advertised
         return replace(
@@ -68,13 +76,18 @@ class AllocationModes:
             findings=(*advertised.findings, *found),
         )
 
-    def is_outdated(self, listed: tuple[PodDevices, ...] | None) -> bool:
-        """Return whether ``apply`` has another result for the new list LISTED; False if LISTED is not new."""
-        if listed is self._listed:
+    def is_outdated(self, last_list: PodList | None) -> bool:
+        """Return whether the new list LAST_LIST changes the resources; False if LAST_LIST is not new."""
+        if last_list is self._last_list or last_list is None:
             return False
-        is_first = self._listed is None and self._advertised.memory is not None
-        self._listed = listed
-        return is_first or _key_of(self._advertised, listed or ()) != self._key
+        is_first = self._last_list is None and self._advertised.memory is not None
+        self._last_list = last_list
+        return (
+            is_first
+            or self.removed.is_outdated(last_list.devices)
+            or _key_of(self._advertised, last_list.devices) != self._key
+            or _claims_of(self._advertised, last_list.claims) != self._claims
+        )
 
     def _update_sizes(self, memory: AdvertisedMemory, listed: tuple[PodDevices, ...] | None) -> None:
         """Store the present unit size for each GPU whose units no container has."""
@@ -129,6 +142,28 @@ def _key_of(advertised: ResourceSet, pods: Iterable[PodDevices]) -> Key:
     )
 
 
+def _claims_of(advertised: ResourceSet, claims: tuple[ClaimedDevice, ...]) -> Key:
+    """Return the part of CLAIMS that affects the result of ``apply``."""
+    return claim_key((unit for resource in advertised.resources for unit in resource.units), claims)
+
+
+def _claimed_units(
+    resource: Resource, claims: tuple[ClaimedDevice, ...], pods: Iterable[PodDevices]
+) -> dict[str, str]:
+    """Return a message by unit id, for the units of RESOURCE whose device is claimed.
+
+    A device that a container has by this resource stays healthy in the status of the container's pod. All
+    memory units of a GPU are unhealthy, because only then the API server gets no free units of the GPU.
+    """
+    claimed = claimed_units(resource.units, claims)
+    own = {id_ for pod in pods if pod.resource == resource.name for id_ in pod.ids}
+    return {
+        id_: f"the device is in use by {user}"
+        for id_, user in claimed.items()
+        if resource.is_memory or id_ not in own
+    }
+
+
 def _others(resource: Resource, pods: Iterable[PodDevices]) -> Iterator[PodDevices]:
     """Yield the devices of RESOURCE that PODS have in another mode, or under another resource name.
 
@@ -166,8 +201,10 @@ def _with_health(memory: AdvertisedMemory, resources: Iterable[Resource]) -> Adv
     return replace(memory, resource=resource, gpus=tuple(gpus))
 
 
-def _findings(resource: Resource, held: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield a finding for each device of RESOURCE that has units in HELD."""
+def _findings(
+    resource: Resource, held: Mapping[str, str], rule: str = "shared-memory-held"
+) -> Iterator[Finding]:
+    """Yield a finding of RULE for each device of RESOURCE that has units in HELD."""
     devices: dict[str, list[str]] = {}
     for id_ in held:
         devices.setdefault(device_of(id_), []).append(id_)
@@ -175,7 +212,7 @@ def _findings(resource: Resource, held: Mapping[str, str]) -> Iterator[Finding]:
         units = device if ids == [device] else f"{len(ids)} units of {device}"
         yield Finding(
             severity="warning",
-            rule="shared-memory-held",
+            rule=rule,
             path=device,
             message=f"{units} cannot be allocated as {resource.name}: {held[ids[0]]}",
             hint="the device becomes available when the pod ends",

@@ -1,7 +1,8 @@
-"""``UsedElsewhere`` finds devices of a resource that containers use under other resource names or ids."""
+"""``UsedElsewhere`` finds devices of a resource that containers use under other names, or by a claim."""
 
 from __future__ import annotations
 
+from cdigen.kubelet.allocation.claims import claimed_units, has_driver
 from cdigen.kubelet.allocation.journal import device_names, device_of, used_units
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.wire.clients import KubeletError
@@ -12,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from cdigen.kubelet.allocation.kubelet_view import KubeletView
-    from cdigen.kubelet.pods import PodDevices
+    from cdigen.kubelet.pods import ClaimedDevice, PodDevices
 
 # The limit for a new list of the kubelet, if a requested unit may be in use already.
 QUERY_S = 0.5
 
 
 class UsedElsewhere:
-    """The units of RESOURCE that containers have under other resource names or ids, according to VIEW."""
+    """The units of RESOURCE that containers have under other names or by a claim, according to VIEW."""
 
     def __init__(self, resource: Resource, view: KubeletView) -> None:
         self._resource = resource
@@ -32,27 +33,29 @@ class UsedElsewhere:
 
     def suspected(self, ids: Iterable[str]) -> Mapping[str, str]:
         """Return the container by unit id, for the units of IDS that a container seems to have."""
-        return self._in_use(ids, self._suspects())
+        return self._in_use(ids, self._suspects()) | self._claimed(ids, self._view.last_known_claims)
 
     async def in_use(self, ids: tuple[str, ...]) -> Mapping[str, str]:
         """Return the container by unit id, for the units of IDS that are in use under other names or ids.
 
-        Such a container has the device under another resource name, or by an id of another mode. The kubelet
-        itself tracks the present ids of the resource. So the use of a present id is no reason for a refusal.
-        The kubelet may allocate a present id again. For example, a container gets the id of an init container
-        of its pod. Or the kubelet has lost the allocation of a container at a restart.
+        Such a container has the device under another resource name, by an id of another mode, or by a claim.
+        The kubelet itself tracks the present ids of the resource. So the use of a present id is no reason for
+        a refusal. The kubelet may allocate a present id again. For example, a container gets the id of an
+        init container of its pod. Or the kubelet has lost the allocation of a container at a restart.
 
         A query of the kubelet would delay each response. So cdigen queries the kubelet only if a container
-        seems to use the device, or if the latest list is missing or empty. The result depends only on the new
-        list. If the kubelet does not answer in time, the container gets its units.
+        seems to use the device, if the node has claims of the same DRA driver, or if the latest list is
+        missing or empty. The result depends only on the new list. If the kubelet does not answer in time, the
+        container gets its units.
         """
-        if self._view.has_pod_list and not self.suspected(ids):
+        is_claimable = has_driver(self._resource.units, self._view.last_known_claims)
+        if self._view.has_pod_list and not is_claimable and not self.suspected(ids):
             return {}
         try:
             pods = await self._view.list_pods(QUERY_S)
         except KubeletError:
             return {}
-        return self._in_use(ids, self._others(pods))
+        return self._in_use(ids, self._others(pods.devices)) | self._claimed(ids, pods.claims)
 
     def _suspects(self) -> tuple[PodDevices, ...]:
         """Return the devices of this resource that containers seem to have under another name or id.
@@ -74,7 +77,10 @@ class UsedElsewhere:
                 found.append(replace(pod, ids=ids))
         return tuple(found)
 
-    def _in_use(self, ids: Iterable[str], pods: Sequence[PodDevices]) -> Mapping[str, str]:
+    def _claimed(self, ids: Iterable[str], claims: tuple[ClaimedDevice, ...]) -> dict[str, str]:
+        return claimed_units((self._units[id_] for id_ in ids if id_ in self._units), claims)
+
+    def _in_use(self, ids: Iterable[str], pods: Sequence[PodDevices]) -> dict[str, str]:
         if not pods:
             return {}
         units = tuple(self._units[id_] for id_ in ids if id_ in self._units)

@@ -7,9 +7,9 @@ returns. Then the kubelet calls ListAndWatch. The resource is registered as long
 the kubelet shows the devices of cdigen in its pod resources API. Not every kubelet can show devices.
 
 Two properties of the kubelet define the order and the delays. First, a starting kubelet removes all sockets
-in the folder. So a new kubelet.sock means that no registration exists any more. Second, kubelets up to 1.35
-identify an endpoint only by its resource name. If an old connection ends late, the kubelet removes the
-endpoint of the new connection (kubernetes/kubernetes#121994). So the old server stops first, then
+in the folder. So a new kubelet.sock means that no registration exists any more. Second, kubelets identify an
+endpoint only by its resource name (tried up to 1.36.2). If an old connection ends late, the kubelet removes
+the endpoint of the new connection (kubernetes/kubernetes#121994). So the old server stops first, then
 ``Registration`` waits GRACE_S. The time between two Register calls is at least GRACE_S. A new kubelet.sock
 usually belongs to a new kubelet, which has no old connections. In this case the wait is NEW_SOCKET_GRACE_S.
 
@@ -342,7 +342,7 @@ class Registration:
     def _yield_to_other(self, now: float) -> None:
         """Leave the resource to the other plugin.
 
-        An open stream stays open. At its end, kubelets up to 1.35 would remove the other plugin's endpoint.
+        An open stream stays open. At its end, the kubelet would remove the other plugin's endpoint.
         """
         if not self._server.streams:
             self._drop()

@@ -94,7 +94,7 @@ def share_memory(candidates: Iterable[NamingCandidate], settings: SharedMemory) 
     found: list[Finding] = []
     chosen = _chosen(candidates, settings, found)
     sizes = [candidate.device.accelerator.memory_mib or 0 for candidate in chosen]
-    size = _fitting([_gpu_id(candidate) for candidate in chosen], sizes, configured)
+    size = _fitting([gpu_id(candidate) for candidate in chosen], sizes, configured)
     if size != configured:
         found.append(_raised(settings, configured, size))
     units: list[Unit] = []
@@ -103,7 +103,7 @@ def share_memory(candidates: Iterable[NamingCandidate], settings: SharedMemory) 
         count = mib // size
         if not count:
             found.append(_without_unit(candidate, mib, size))
-        made = numbered(replace(candidate.unit(), id=_gpu_id(candidate)), MEMORY, count)
+        made = numbered(replace(candidate.unit(), id=gpu_id(candidate)), MEMORY, count)
         units += made
         if made:
             gpus.append(_memory_gpu(candidate, made))
@@ -162,7 +162,7 @@ def _fitting(gpus: Sequence[str], sizes: Sequence[int], configured: int) -> int:
         size *= 2
 
 
-def _gpu_id(candidate: NamingCandidate) -> str:
+def gpu_id(candidate: NamingCandidate) -> str:
     """Return the start of the ids of CANDIDATE's units; a long start is cut and ends in a digest."""
     if len(candidate.id) <= _MAX_GPU:
         return candidate.id
@@ -174,7 +174,7 @@ def _memory_gpu(candidate: NamingCandidate, units: Sequence[Unit]) -> MemoryGpu:
     gpu = candidate.device.accelerator
     return MemoryGpu(
         index=gpu.index,
-        id=_gpu_id(candidate),
+        id=gpu_id(candidate),
         uuid=gpu.uuid or gpu.address,
         units=len(units),
         is_healthy=units[0].health != "unhealthy",

@@ -30,7 +30,9 @@ class Unit:
     ``accelerator`` or a ``partition`` of the accelerator. If ``replica`` is set, the unit is a replica or a
     memory unit of this device, and ``replica`` is its number, from 0. ``cdi_names`` are the qualified names
     that inject the unit into a container. A unit of unknown health is advertised as healthy. ``numa`` is the
-    number of the unit's NUMA node, or None if unknown.
+    number of the unit's NUMA node, or None if unknown. ``claim_names`` are the names of the devices of a DRA
+    driver that are the unit, contain the unit or are a part of it (``gpu.nvidia.com/gpu-0``). A ``*`` in such
+    a name matches any text.
     """
 
     id: str
@@ -40,6 +42,7 @@ class Unit:
     partition: Partition | None = None
     replica: int | None = None
     cdi_names: tuple[str, ...] = ()
+    claim_names: tuple[str, ...] = ()
 
     @property
     def part(self) -> AcceleratorPart:
@@ -58,6 +61,7 @@ def numbered(unit: Unit, mark: str, count: int) -> list[Unit]:
             partition=unit.partition,
             replica=number,
             cdi_names=unit.cdi_names,
+            claim_names=unit.claim_names,
         )
         for number in range(count)
     ]

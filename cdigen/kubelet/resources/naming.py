@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from cdigen.config.settings import MAX_REPLICAS
 from cdigen.kubelet.resources.model import MAX_ID, REPLICA, Unit
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
@@ -18,6 +19,7 @@ from cdigen.value import frozen
 from cdigen.vendors import registry
 from cdigen.vendors.base import ResourceNames
 from cdigen.vendors.classes import GPU
+from cdigen.vendors.exclusion import exclusion_problem
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     IsInSpec = Callable[[str], bool]
 
 # Replicas add REPLICA and a number to an id.
-_SUFFIX = len(f"{REPLICA}4999")
+_SUFFIX = len(f"{REPLICA}{MAX_REPLICAS - 1}")
 
 
 @frozen
@@ -43,7 +45,7 @@ class NamingCandidate:
     have the device now. ``handles`` are the words by which a configuration can name the device, in lower
     case. A partition also has the handles of its GPU. ``profile`` is the profile of the partition, or the
     profile in the name of the whole device's resource, or "". ``named_gb`` is the memory size of a whole
-    device in GB by its model, or None.
+    device in GB by its model, or None. ``claim_names`` are those of the unit.
     """
 
     id: str
@@ -53,6 +55,7 @@ class NamingCandidate:
     handles: frozenset[str]
     profile: str
     named_gb: int | None
+    claim_names: tuple[str, ...] = ()
 
     @property
     def is_split(self) -> bool:
@@ -70,6 +73,7 @@ class NamingCandidate:
             accelerator=device.accelerator,
             partition=device.partition,
             cdi_names=tuple(names[:1]),
+            claim_names=self.claim_names,
         )
 
 
@@ -115,7 +119,10 @@ def _candidates_of(
         key, unit_id = gpu.address or str(gpu.index), _id(device, row)
         own = _handles(device, unit_id) | (handles.get(key, frozenset()) if partition else frozenset())
         handles.setdefault(key, own)
-        if reason := left_out[row].get(gpu.address):
+        reason = left_out[row].get(gpu.address) or (
+            exclusion_problem(device.excluded) if device.excluded else ""
+        )
+        if reason:
             found.append(finding("info", "resource-left-out", device, f"is not advertised: {reason}"))
             continue
         names = sorted(filter(is_usable_name, device.names), key=partial(_changeability, device))
@@ -128,6 +135,7 @@ def _candidates_of(
                 handles=own,
                 profile=partition.profile if partition else row.profile_of(gpu),
                 named_gb=None if partition else row.memory_gb(gpu.model),
+                claim_names=_claim_names(row, device),
             )
         )
     return made, found
@@ -208,6 +216,23 @@ def _id(device: KnownDevice, names: ResourceNames) -> str:
     if names.has_uuid_ids:
         return _short(partition.uuid or f"{whole}:{partition.instance.replace('/', '-')}")
     return _short(partition.instance or f"{whole}:{partition.label}")
+
+
+def _claim_names(names: ResourceNames, device: KnownDevice) -> tuple[str, ...]:
+    """Return the names in a DRA driver of DEVICE, of its GPU, and of its partitions.
+
+    The first partition of an AMD GPU has the name of the GPU. Other partitions must not have this name.
+    """
+    gpu, partition = device.accelerator, device.partition
+    if not names.claim_driver:
+        return ()
+    parts = {name for part in gpu.partitions for name in names.claim_names(gpu, part)}
+    whole = names.claim_names(gpu, None)
+    if partition is None:
+        found = {*whole, *parts}
+    else:
+        found = {*names.claim_names(gpu, partition), *(name for name in whole if name not in parts)}
+    return tuple(f"{names.claim_driver}/{name}" for name in sorted(found))
 
 
 def _short(text: str) -> str:

@@ -173,7 +173,7 @@ class _NvidiaReader(TableReader):
             self.add(node, f"{where}timeSlicing is ignored, because {where}mps is set", "warning")
         return iter(pairs.items())
 
-    def check_row(self, node: yaml.Node, row: Any, _others: list[Any]) -> None:
+    def check_row(self, node: yaml.Node, row: Any, others: list[Any], *, is_valid: bool) -> None:  # noqa: ARG002 - as in the base class
         """Add a fault at NODE if ROW has a count of devices that are not GPUs."""
         counts = [one for key, one in pairs_of(node) if text_of(key) == "devices" and node_type(one) == "int"]
         if counts and isinstance(row, SharingRow) and row.resource != f"{_PREFIX}gpu":

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdigen.model.profile import Profile
 
 # The bytes of a device without its id: tags and lengths, "Unhealthy", and a NUMA node of up to ten bytes.
-_PER_UNIT = 40
+PER_UNIT = 40
 # The kubelet rejects a name that does not match. A driver or a vendor package may cause such a name.
 _IS_NAME = re.compile(RESOURCE_NAME)
 _MAX_SHOWN = 100
@@ -38,12 +38,14 @@ _MAX_SHOWN = 100
 class ResourceSet:
     """The resources of a host, and findings on devices that are in no resource.
 
-    ``memory`` has the GPUs that are advertised in memory units.
+    ``memory`` has the GPUs that are advertised in memory units. ``candidates`` are all devices of the host,
+    advertised or not.
     """
 
     resources: tuple[Resource, ...] = ()
     findings: tuple[Finding, ...] = ()
     memory: AdvertisedMemory | None = None
+    candidates: tuple[NamingCandidate, ...] = ()
 
 
 def advertise(
@@ -62,6 +64,7 @@ def advertise(
     placed, more = _named([each for each in known if each.is_split or each.id not in candidate_ids], settings)
     findings = [*found, *(in_memory.findings if in_memory else ()), *more]
     units: dict[str, list[Unit]] = {}
+    lengths: dict[str, _Length] = {}
     replicated: set[str] = set()
     by_mps: set[str] = set()
     for candidate, name, kind in placed:
@@ -74,6 +77,10 @@ def advertise(
         if not unit.cdi_names:
             findings.append(_without_name(candidate, kind))
         units_of_resource = units.setdefault(replication.resource, [])
+        length = lengths.setdefault(replication.resource, _Length())
+        length.add(unit, replication.replicas)
+        if length.is_too_long:
+            continue
         if replication.replicas > 1:
             units_of_resource += numbered(unit, REPLICA, replication.replicas)
             replicated.add(replication.resource)
@@ -81,7 +88,7 @@ def advertise(
             units_of_resource.append(unit)
         if replication.mps:
             by_mps.add(replication.resource)
-    bounded, refused = _bounded(units)
+    bounded, refused = _bounded(units, lengths)
     resources = [
         Resource(
             name=name,
@@ -95,6 +102,7 @@ def advertise(
         resources=(*resources, *((in_memory.resource,) if in_memory else ())),
         findings=(*findings, *refused),
         memory=in_memory,
+        candidates=known,
     )
 
 
@@ -158,7 +166,27 @@ def _without_name(candidate: NamingCandidate, kind: str) -> Finding:
     return finding("warning", "resource-without-name", device, text, "cdigen status")
 
 
-def _bounded(units: Mapping[str, list[Unit]]) -> tuple[dict[str, tuple[Unit, ...]], list[Finding]]:
+class _Length:
+    """The number of units of a resource, and the largest size of their list in bytes."""
+
+    def __init__(self) -> None:
+        self.count = self.size = 0
+
+    def add(self, unit: Unit, replicas: int) -> None:
+        """Add REPLICAS of UNIT; 1 replica is the unit itself."""
+        suffix = len(f"{REPLICA}{replicas - 1}") if replicas > 1 else 0
+        self.count += replicas
+        self.size += replicas * (len(unit.id) + suffix + PER_UNIT)
+
+    @property
+    def is_too_long(self) -> bool:
+        """Whether the kubelet cannot read the list."""
+        return self.size > MAX_MESSAGE
+
+
+def _bounded(
+    units: Mapping[str, list[Unit]], lengths: Mapping[str, _Length]
+) -> tuple[dict[str, tuple[Unit, ...]], list[Finding]]:
     """Return the UNITS by resource, and findings on resources whose list is too long for the kubelet.
 
     Such a resource has no units.
@@ -166,15 +194,16 @@ def _bounded(units: Mapping[str, list[Unit]]) -> tuple[dict[str, tuple[Unit, ...
     bounded: dict[str, tuple[Unit, ...]] = {}
     found: list[Finding] = []
     for name, listed in units.items():
-        size = sum([len(unit.id) + _PER_UNIT for unit in listed])
-        if size > MAX_MESSAGE:
+        length = lengths[name]
+        if length.is_too_long:
             text = (
-                f"{name}: the list of its {len(listed)} units is too long: up to {size} bytes, "
+                f"{name}: the list of its {length.count} units is too long: up to {length.size} bytes, "
                 f"and the kubelet reads {MAX_MESSAGE}"
             )
-            hint = "configure fewer replicas in 'kubelet: {sharing}'"
+            most = MAX_MESSAGE * length.count // length.size
+            hint = f"configure fewer replicas in 'kubelet: {{sharing}}', for at most {most} units"
             found.append(
                 Finding(severity="error", rule="resource-too-large", path=name, message=text, hint=hint)
             )
-        bounded[name] = () if size > MAX_MESSAGE else tuple(listed)
+        bounded[name] = () if length.is_too_long else tuple(listed)
     return bounded, found

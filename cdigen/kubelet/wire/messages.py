@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 
-from cdigen.kubelet.pods import PodDevices, PodList
+from cdigen.kubelet.pods import ClaimedDevice, PodDevices, PodList
 from cdigen.kubelet.resources.model import MAX_ID, MAX_MESSAGE
 from cdigen.service.descriptors import MessageError, load, read, split, write
 
@@ -121,10 +121,13 @@ def read_pods(data: bytes, until_s: float = float("inf")) -> PodList:
     """Return the list of the pod resources API, with one value for each container and resource.
 
     Newer kubelets list the devices of one resource separately by NUMA node. This function joins such parts.
+    The CDI names of claims are not read, because kubelet 1.36 lists them wrongly from the second device of a
+    claim on (pkg/kubelet/cm, container_manager_linux.go: GetDynamicResources).
     Raise MessageError if DATA is not such a list, or if the decoding has not ended at the monotonic time
     UNTIL_S. The limit is necessary, because tenants choose the number of containers in pods.
     """
     found: dict[tuple[str, str, str, str], list[str]] = {}
+    claims: list[ClaimedDevice] = []
     names = set()
     for part in split(data, PODS["ListPodResourcesResponse"].POD_RESOURCES_FIELD_NUMBER):
         pod = read(PODS["PodResources"], part)
@@ -135,11 +138,23 @@ def read_pods(data: bytes, until_s: float = float("inf")) -> PodList:
             for devices in container.devices:
                 key = (pod.namespace, pod.name, container.name, devices.resource_name)
                 found.setdefault(key, []).extend(devices.device_ids)
+            claims += (
+                ClaimedDevice(
+                    namespace=pod.namespace,
+                    pod=pod.name,
+                    container=container.name,
+                    driver=device.driver_name,
+                    pool=device.pool_name,
+                    device=device.device_name,
+                )
+                for claim in container.dynamic_resources
+                for device in claim.claim_resources
+            )
     devices = (
         PodDevices(namespace=namespace, pod=pod, container=container, resource=resource, ids=tuple(ids))
         for (namespace, pod, container, resource), ids in found.items()
     )
-    return PodList(devices=tuple(devices), names=frozenset(names))
+    return PodList(devices=tuple(devices), names=frozenset(names), claims=tuple(claims))
 
 
 def read_allocatable(data: bytes) -> dict[str, frozenset[str]]:

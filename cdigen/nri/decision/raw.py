@@ -6,6 +6,11 @@ ContainerEdits.Apply of v1.1.0). For the first device of a spec, the library app
 before the edits of the device. A later edit replaces an earlier edit with the same path or key. If several
 devices have an equal hook, cdigen adds the hook once. The library adds the hook for each of the devices.
 
+In a container with a user namespace, bind mounts get the option ``idmap`` or ``ridmap``, as in the next
+release of the library (pkg/cdi/oci.go, withIDMapForBindMount; PR 288). Without the mapping, files of root
+belong to the overflow user in the container. Kubernetes requires runc 1.2 or crun 1.9 for user namespaces;
+both support the options.
+
 These runtimes have NRI 0.3 to 0.9, which does not support all edits:
 
 - ``netDevices``: cdigen refuses the container, because the device is useless without its network interface.
@@ -48,6 +53,8 @@ if TYPE_CHECKING:
 
 _TYPES = ("b", "c")
 _OTHERS_RW = 0o006
+# Type or option of a bind mount -> the option that maps the IDs of the user namespace.
+_ID_MAPS = {"bind": "idmap", "rbind": "ridmap"}
 _TYPE_OF = {stat.S_IFBLK: "b", stat.S_IFCHR: "c", stat.S_IFIFO: "p"}
 
 
@@ -127,12 +134,16 @@ def prepare(document: Mapping[str, Any]) -> PreparedSpec:
 
 
 def raw_adjustment(
-    devices: Iterable[tuple[PreparedSpec, str]], read: Callable[[str], NodeNumbers]
+    devices: Iterable[tuple[PreparedSpec, str]],
+    read: Callable[[str], NodeNumbers],
+    *,
+    maps_ids: bool = False,
 ) -> tuple[Adjustment, tuple[IgnoredRequest, ...]]:
     """Return the adjustment that injects DEVICES, and the ignored parts of the specs.
 
     DEVICES are pairs of a spec and the name of a device in the spec, in the order of the requests. READ
-    returns the numbers of the host's device node at a path, or raises OSError. Raise InjectionRefusal if NRI
+    returns the numbers of the host's device node at a path, or raises OSError. If MAPS_IDS is true, the bind
+    mounts map the IDs of the container's user namespace. Raise InjectionRefusal if NRI
     cannot inject a device (``raw_spec``), if no spec defines the device (``unknown_device``), or if a node is
     missing or has another type (``raw_node``).
     """
@@ -155,7 +166,7 @@ def raw_adjustment(
     ignored_requests |= dict.fromkeys([ignored for _, ignored in completed if ignored])
     adjustment = Adjustment(
         env=env,
-        mounts=tuple(mounts.values()),
+        mounts=tuple([_id_mapped(mount) for mount in mounts.values()] if maps_ids else mounts.values()),
         devices=tuple([device for device, _ in completed]),
         hooks=tuple(hooks),
     )
@@ -204,6 +215,17 @@ def _applied(devices: Iterable[tuple[PreparedSpec, str]]) -> list[AdjustmentEdit
             text = f"cannot be injected into a runtime that drops CDI devices: {problem}"
             raise InjectionRefusal("raw_spec", f"{shown(f'{spec.kind}={name}')} {text}")
     return list(edits.values())
+
+
+def _id_mapped(mount: ContainerMount) -> ContainerMount:
+    """Return MOUNT with the option that maps IDs, if MOUNT is a bind mount without such an option."""
+    if any(option in mount.options for option in _ID_MAPS.values()):
+        return mount
+    kinds = [
+        *((mount.type,) if mount.type == "bind" else ()),
+        *(one for one in mount.options if one in _ID_MAPS),
+    ]
+    return replace(mount, options=(*mount.options, _ID_MAPS[kinds[-1]])) if kinds else mount
 
 
 def _is_specified(spec: ContainerDevice) -> bool:

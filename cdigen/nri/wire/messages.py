@@ -267,6 +267,7 @@ def _container(message: Any) -> Container:
         devices=tuple([device.path for device in message.linux.devices]),
         cdi_devices=tuple([device.name for device in message.cdi_devices]),
         may_use_all_devices=_allows_all_devices(message.linux.resources.devices),
+        has_user_namespace=any(namespace.type == "user" for namespace in message.linux.namespaces),
     )
 
 

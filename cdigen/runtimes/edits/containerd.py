@@ -3,8 +3,9 @@
 From 2.0 on, containerd merges the tables of a plugin from several files key by key (PR 9982). In 1.7, only
 the last table of a plugin is used (issue 5837), so the keys must be in the file with that table.
 
-A drop-in must have the ``version`` of the main file. If the drop-in has a higher version, 2.1 drops the CRI
-section of the main file, because 2.1 does not migrate the section. Later releases do not start.
+cdigen writes a drop-in with the ``version`` of the main file. If a drop-in has a higher version, 2.0 to 2.2
+drop the CRI section of the main file, because they do not migrate the section, and 2.3.0 to 2.3.4 do not
+start.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ MAIN = "/etc/containerd/config.toml"
 CRI_V2 = ("plugins", "io.containerd.grpc.v1.cri")
 CRI_V3 = ("plugins", "io.containerd.cri.v1.runtime")
 NRI = ("plugins", "io.containerd.nri.v1.nri")
+# The rule of a file with a higher version than the first file (settings.containerd).
+ORDER = "config-version-order"
 
 
 @frozen
@@ -87,7 +90,9 @@ def plan(
     version = DesiredKey(path=("version",), value=files.version)
     for path in wanted.keys() & {files.main, settings.edited_file}:
         wanted[path] = (version, *wanted[path])
-    return EditPlan(changes=toml_changes(wanted, content, command="containerd"), findings=findings)
+    orders = (finding for finding in settings.findings if finding.rule == ORDER)
+    changes = toml_changes(wanted, content, command="containerd")
+    return EditPlan(changes=changes, findings=(*orders, *findings))
 
 
 def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
@@ -106,6 +111,8 @@ def _needs_switch(settings: RuntimeSettings, files: _Files) -> bool:
 
 
 def _target(settings: RuntimeSettings, files: _Files, what: str, table: tuple[str, ...]) -> str:
+    if settings.has_only_edited_file:
+        return settings.edited_file
     if not files.merges:
         return files.last_with(table)
     source = settings.source(what)
@@ -126,13 +133,13 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
             documents[path] = parse_toml(data, path)
     main = settings.files[0] if settings.files else MAIN
     document = documents.get(main, {})
-    merges = (
+    merges = settings.has_only_edited_file or (
         document.get("version", 2) >= 3
         if release is None
         else not behaves("containerd", release, RuntimeBehaviour.SECTIONS_REPLACED)
     )
     version = _version(document, main, merges=merges)
-    for path, other in documents.items():
+    for path, other in documents.items() if _mixes_versions(release) else ():
         if (declared := other.get("version", 0)) > version:
             raise ConfigError(
                 f"{shown(path)} has version {declared} and {shown(main)} has version {version}: "
@@ -142,6 +149,14 @@ def _files(settings: RuntimeSettings, release: Release | None, content: Content)
     return _Files(main=main, documents=documents, version=version, merges=merges)
 
 
+def _mixes_versions(release: Release | None) -> bool:
+    """Return whether RELEASE merges files of several versions before it migrates them to one version."""
+    if release is None:
+        return False
+    has_old_names = not behaves("containerd", release, RuntimeBehaviour.NEW_PLUGIN_NAMES)
+    return has_old_names or behaves("containerd", release, RuntimeBehaviour.MIXED_VERSIONS)
+
+
 def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
     """Return the configuration version for which all keys are written."""
     version: int = document.get("version", 0)
@@ -149,7 +164,7 @@ def _version(document: dict[str, Any], main: str, *, merges: bool) -> int:
         return version
     if "version" in document or "plugins" in document:
         raise ConfigError(
-            f"{shown(main)} has version 1: containerd 2 does not read the plugins of this version",
+            f"{shown(main)} has version 1, which containerd 2 reads only in part: cdigen does not change it",
             hint=f"migrate the file to a new version ('containerd --config {shown(main)} config migrate')",
         )
     return 3 if merges and not document else 2

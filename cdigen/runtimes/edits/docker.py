@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from cdigen.host.root import shown
 from cdigen.model.change import Change
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.runtimes.documents import DesiredKey, parse_json, set_json
 from cdigen.runtimes.edits.plan import EditPlan, merged_dirs, must_set
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
+from cdigen.runtimes.settings.docker import is_hidden
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,16 @@ def plan(
     if release is not None and behaves("docker", release, RuntimeBehaviour.NO_CDI):
         name = ".".join(map(str, release))
         raise ConfigError(f"Docker {name} reads no CDI specs", hint="install Docker 25.0 or newer")
+    hidden = (
+        [path for path in desired.spec_dirs if is_hidden(path, release)]
+        if settings.rootless and release
+        else []
+    )
+    if hidden:
+        raise ConfigError(
+            f"{', '.join(map(shown, hidden))}: a rootless dockerd of this release does not see the directory",
+            hint="install Docker 29.2 or newer, or use --spec-dir with a directory outside /etc and /run",
+        )
     before = content(settings.edited_file)
     after, keys = set_json(before or b"", _wanted(settings, release, desired), settings.edited_file)
     if not keys:

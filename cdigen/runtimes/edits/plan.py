@@ -46,10 +46,15 @@ class DesiredConfig:
 
 @frozen
 class EditPlan:
-    """The changes that lead to a DesiredConfig; empty if the configuration is already as desired."""
+    """The changes that lead to a DesiredConfig; empty if the configuration is already as desired.
+
+    ``unchanged`` are the files with the configuration if it is already as desired. It is empty for
+    ``--undo``.
+    """
 
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
+    unchanged: tuple[str, ...] = ()
 
 
 def merged_dirs(present: tuple[str, ...], desired: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ fault in a file is a finding with the file and the line, never an exception.
 
 from __future__ import annotations
 
-from cdigen.runtimes.releases import newest_release
+from cdigen.runtimes.releases import UNKNOWN
 from cdigen.runtimes.settings import containerd, crio, docker, podman
 
 TYPE_CHECKING = False
@@ -33,12 +33,13 @@ def read(
 ) -> RuntimeSettings:
     """Return the settings of RUNTIME (``podman``, ``docker``, ``containerd``, ``cri-o``) on HOST.
 
-    If RELEASE is None (unknown), the newest known release is used. If USER is None, the settings are the
-    settings of root's podman or of the system's daemons. Otherwise the settings are those of the user's
-    podman or rootless dockerd. containerd and CRI-O always run as root. ENVIRONMENT is the environment of the
-    user who runs podman. Raises KeyError if RUNTIME is unknown. The function never raises OSError.
+    If RELEASE is None (unknown), the values of the last row of each table apply, and no version of a file is
+    too new. If USER is None, the settings are the settings of root's podman or of the system's daemons.
+    Otherwise the settings are those of the user's podman or rootless dockerd. containerd and CRI-O always run
+    as root. ENVIRONMENT is the environment of the user who runs podman. Raises KeyError if RUNTIME is
+    unknown. The function never raises OSError.
     """
-    known = release or newest_release(runtime)
+    known = release or UNKNOWN
     if runtime == "podman":
         return podman.read(host, known, user, environment or {})
     if runtime == "docker":
@@ -48,4 +49,4 @@ def read(
 
 def read_started(runtime: str, host: Root, release: Release | None, line: Command) -> RuntimeSettings:
     """Return the settings of RUNTIME (containerd or CRI-O) with the command line LINE (see ``read``)."""
-    return _OF_DAEMONS[runtime](host, release or newest_release(runtime), line)
+    return _OF_DAEMONS[runtime](host, release or UNKNOWN, line)

@@ -31,6 +31,8 @@ UNREADABLE = "config-unreadable"
 # The limit in bytes for all files of one runtime, because the files may belong to another user. The files of
 # podman have 30 kB, and the dump of containerd has 15 kB.
 BUDGET = 2 << 20
+# The folders of OCI hooks that podman reads. CRI-O's default is only the first folder (oci-hooks(5)).
+HOOK_DIRS: tuple[str, ...] = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.d")
 # The limit for the entries of a list. A host has three spec directories.
 MAX_TEXTS = 256
 
@@ -64,14 +66,19 @@ class RuntimeSettings:
     - ``files`` are the existing files that were read and applied, in order.
     - ``edited_file`` is the file that ``configure`` writes. It is a drop-in if the runtime supports drop-ins.
     - ``edited_file_is_read`` is true if the runtime reads ``edited_file`` with its present configuration.
+    - ``has_only_edited_file`` is true if ``configure`` may change only ``edited_file``, which has priority
+      over all other files.
     - ``follows_links`` is true if the runtime follows a symlink to a spec directory.
     - ``has_dirs_key`` is true if this release has a key for the spec directories.
     - ``set_by`` has pairs for the values that are not defaults. The first part is ``spec_dirs``, ``cdi`` or
       ``nri``. The second part is the file that sets the value, or the text ``the command line of FILE``.
+    - ``hidden_dirs`` are directories in the configuration that the runtime cannot see (rootless Docker).
     - ``rootless`` is true if these are the settings of an unprivileged user.
     - ``oci_runtimes`` are the OCI runtimes that are registered by name. The OCI runtimes of podman are not
       read.
+    - ``default_oci_runtime`` is the name or the path of podman's default OCI runtime; empty if it is not set.
     - ``has_labels`` is true if the runtime sets SELinux labels for containers.
+    - ``hook_dirs`` are the folders whose OCI hooks the runtime runs (oci-hooks(5)).
     """
 
     runtime: str
@@ -82,12 +89,16 @@ class RuntimeSettings:
     edited_file: str = ""
     findings: tuple[Finding, ...] = ()
     edited_file_is_read: bool = True
+    has_only_edited_file: bool = False
     follows_links: bool = False
     has_dirs_key: bool = False
     set_by: tuple[tuple[str, str], ...] = ()
+    hidden_dirs: tuple[str, ...] = ()
     rootless: bool = False
     oci_runtimes: tuple[OciRuntime, ...] = ()
+    default_oci_runtime: str = ""
     has_labels: bool = True
+    hook_dirs: tuple[str, ...] = ()
 
     def source(self, what: str) -> str:
         """Return the source of the value WHAT (see ``set_by``); empty if the value is the default."""
@@ -179,6 +190,14 @@ class ConfigFiles:
         wanted = re.compile(rf"""(?:^|[\s{{,.])["']?{re.escape(key)}["']?\s*[=:]""")
         for number, line in enumerate(self._texts.get(path, "").splitlines(), 1):
             if wanted.search(line) and not line.lstrip().startswith("#"):
+                return f", line {number}"
+        return ""
+
+    def line_of_table(self, path: str, name: str) -> str:
+        """Return ``, line N`` for the first table of PATH with NAME in its name; empty if there is none."""
+        wanted = re.compile(rf"""\s*\[[^#]*[.\["']{re.escape(name)}[.\]"']""")
+        for number, line in enumerate(self._texts.get(path, "").splitlines(), 1):
+            if wanted.match(line):
                 return f", line {number}"
         return ""
 

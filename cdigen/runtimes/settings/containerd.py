@@ -7,8 +7,10 @@ was compared with ``containerd config dump`` of 1.7.24 and 2.1.9, and with the l
   key.
 - The effective version is the version of the last file that sets a version. If no file sets a version, it
   is 1 in 1.7, and the newest version in 2.x.
-- 2.x reads the old name of the CRI plugin only in a document of version 2. Values under the new name have
-  priority. From 2.3, each file is migrated separately to the newest version before the files are merged.
+- 2.x replaces the short names of version 1 in a file of version 1 or without a version. It reads the old name
+  of the CRI plugin only in a document of version 2. Values under the new name have priority. From 2.3, each
+  file is migrated separately to the newest version before the files are merged (LoadConfig at the tags).
+- Only 2.3.0 to 2.3.4 do not start if a file has a higher version than the first file that sets a version.
 - A missing imported file stops containerd. A pattern without a match does not stop containerd.
 """
 
@@ -19,10 +21,10 @@ import posixpath
 
 from cdigen.host.root import shown
 from cdigen.runtimes.documents import lookup
-from cdigen.runtimes.releases import RuntimeBehaviour, behaves
+from cdigen.runtimes.releases import UNKNOWN, RuntimeBehaviour, behaves, is_examined
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
 from cdigen.runtimes.units import command
-from cdigen.value import frozen
+from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from cdigen.host.root import Root
+    from cdigen.model.findings import Severity
     from cdigen.runtimes.releases import Release
     from cdigen.runtimes.units import Command
 
@@ -65,15 +68,22 @@ def _merges_first(release: Release) -> bool:
     return not _has_new_names(release) or behaves("containerd", release, RuntimeBehaviour.MIXED_VERSIONS)
 
 
-def newest_version(release: Release) -> int:
-    """Return the newest version of a configuration that RELEASE reads."""
-    return 2 if not _has_new_names(release) else 3 if _merges_first(release) else 4
+def newest_version(release: Release) -> int | None:
+    """Return the newest version of a configuration that RELEASE reads; None if every version is possible."""
+    if not _has_new_names(release):
+        return 2 if behaves("containerd", release, RuntimeBehaviour.CHECKS_VERSION) else None
+    if _merges_first(release):
+        return 3
+    return 4 if is_examined("containerd", release) else None
 
 
-def read(host: Root, release: Release, started: Command | None = None) -> RuntimeSettings:
+def read(
+    host: Root, release: Release, started: Command | None = None, edited_file: str = ""
+) -> RuntimeSettings:
     """Return the settings of the containerd with the command line STARTED.
 
-    The default of STARTED is the command line in containerd's unit.
+    The default of STARTED is the command line in containerd's unit. EDITED_FILE is the file for changes, by
+    default a drop-in if RELEASE merges tables, else the main file.
     """
     sources = ConfigFiles(host, "containerd does not start")
     line = started or command(host, UNIT)
@@ -82,8 +92,8 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
     files = _load(sources, main, is_needed=bool(named))
     version = _version(files, release)
     _check_version(sources, files, release)
-    if version > 1:
-        _check_names(sources, files, release)
+    _check_order(sources, files, release)
+    _check_names(sources, files, release, version)
     has_cdi = not behaves("containerd", release, RuntimeBehaviour.NO_CDI)  # releases without CDI have no NRI
     cri, nri = _sections(files, release, version)
     disabled = {name for file in files for name in file.disabled}
@@ -97,8 +107,10 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
         text = " disables the CRI plugin: only ctr and Docker can use this containerd, Kubernetes cannot"
         sources.report("cri-disabled", disabling[0], text, severity="info")
         cdi = False
+    is_labelled = False  # the default of containerd
+    has_labels = _checked(sources.boolean, cri, "enable_selinux", is_labelled)
     _warn_of_unread(sources, files, release, version)
-    wanted = DROP_IN if _has_new_names(release) else main
+    wanted = edited_file or (DROP_IN if _has_new_names(release) else main)
     return RuntimeSettings(
         runtime="containerd",
         spec_dirs=dirs,
@@ -110,6 +122,7 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
         edited_file_is_read=wanted == main or _is_imported(files, wanted),
         has_dirs_key=has_cdi,
         set_by=_set_by(cri, nri),
+        has_labels=has_labels,
         oci_runtimes=oci_runtimes(_oci_runtimes(files), ("options", "BinaryName")),
     )
 
@@ -200,33 +213,66 @@ def _is_imported(files: list[_File], path: str) -> bool:
 
 
 def _version(files: list[_File], release: Release) -> int:
-    declared = [file.version for file in files if file.version]
-    return declared[-1] if declared else newest_version(release) if _has_new_names(release) else 1
+    if not _has_new_names(release):
+        return ([file.version for file in files if file.version] or [1])[-1]
+    # 2.x migrates a file of version 1 before the file is merged.
+    return ([file.version for file in files if file.version > 1] or [3 if _merges_first(release) else 4])[-1]
 
 
 def _check_version(sources: ConfigFiles, files: list[_File], release: Release) -> None:
-    """Add a finding if the last declared version is too new; earlier versions are irrelevant."""
+    """Add a finding if a version is too new; before 2.3, only the last version is relevant."""
     newest = newest_version(release)
     declaring = [file for file in files if file.version]
-    if declaring and declaring[-1].version > newest:
-        path, version = declaring[-1].path, declaring[-1].version
-        text = f": version {version}, but this release reads {newest} at most"
-        sources.report("config-version", path, sources.line_of(path, "version") + text)
+    for file in declaring[-1:] if _merges_first(release) else declaring:
+        if newest is not None and file.version > newest:
+            text = f": version {file.version}, but this release reads {newest} at most"
+            sources.report("config-version", file.path, sources.line_of(file.path, "version") + text)
 
 
-def _check_names(sources: ConfigFiles, files: list[_File], release: Release) -> None:
-    """Add findings for plugins with short names of version 1.
+def _check_order(sources: ConfigFiles, files: list[_File], release: Release) -> None:
+    """Add a finding for each file with a higher version than the first file that sets a version.
 
-    If the configuration has a newer version, containerd does not start with these names.
+    The finding is an error for the releases that do not start, and a warning for an unknown release.
     """
+    is_refused = behaves("containerd", release, RuntimeBehaviour.NO_HIGHER_IMPORTS)
+    declaring = [file for file in files if file.version]
+    for file in declaring if is_refused or release == UNKNOWN else ():
+        first = declaring[0]
+        if file.version > first.version:
+            text = (
+                f"{sources.line_of(file.path, 'version')}: version {file.version}, but {shown(first.path)} "
+                f"has version {first.version}: "
+            )
+            text += (
+                "this release refuses an imported file with a higher version"
+                if is_refused
+                else "containerd 2.0 to 2.2 ignores tables of the older file, 2.3.0 to 2.3.4 does not start"
+            )
+            hint = (
+                f"write the tables of {shown(file.path)} for version {first.version}, or install containerd "
+                "2.3.5 or newer"
+            )
+            severity: Severity = "error" if is_refused else "warning"
+            sources.report("config-version-order", file.path, text, severity=severity, hint=hint)
+
+
+def _check_names(sources: ConfigFiles, files: list[_File], release: Release, version: int) -> None:
+    """Add findings for plugins with short names of version 1 in a newer VERSION.
+
+    containerd does not start with these names. 2.x checks only names in lists (disabled_plugins), and only
+    in files of version 2 or newer.
+    """
+    is_old = not _has_new_names(release)
     for file in files:
-        # 2.x checks only names in lists (disabled_plugins).
-        names = [*file.disabled, *(file.plugins if not _has_new_names(release) else ())]
-        for name in names:
+        if version < 2 or (not is_old and file.version < 2):
+            continue
+        for name in [*file.disabled, *(file.plugins if is_old else ())]:
             if "." not in name:
+                known = f"; the name in version 2 is {OLD_CRI}" if name == "cri" else ""
+                line = sources.line_of_table(file.path, name)
                 text = (
-                    f": the plugin name {shown(name)} is valid only in version 1 of the configuration, "
-                    "but a newer version is in use"
+                    f"{line}: the plugin name {shown(name)} is valid only in version 1 of the configuration, "
+                    f"but a newer version is in use{known}"
                 )
                 sources.report("config-version", file.path, text)
 
@@ -243,10 +289,21 @@ def _sections(files: list[_File], release: Release, version: int) -> tuple[Secti
     if not _merges_first(release):
         return _merge_migrated(files), _merge(files, NRI)
     cri: Section = {}
-    merge = _last if not _has_new_names(release) else _merge
+    if _has_new_names(release):
+        renamed = [_renamed(file) for file in files]
+        for name in _names(release, version):
+            cri |= _merge(renamed, name)
+        return cri, _merge(files, NRI)
     for name in _names(release, version):
-        cri |= merge(files, name)
-    return cri, merge(files, "nri" if not _has_new_names(release) and version < 2 else NRI)
+        cri |= _last(files, name)
+    return cri, _last(files, "nri" if version < 2 else NRI)
+
+
+def _renamed(file: _File) -> _File:
+    """Return FILE with the long name of the CRI plugin, if FILE has version 1 or no version."""
+    if file.version > 1 or "cri" not in file.plugins:
+        return file
+    return replace(file, plugins={**file.plugins, OLD_CRI: file.plugins["cri"]})
 
 
 def _merge_migrated(files: list[_File]) -> Section:
@@ -283,7 +340,8 @@ def _warn_of_unread(sources: ConfigFiles, files: list[_File], release: Release, 
     names = _names(release, version)
     for file in files if _merges_first(release) else ():
         for name in ("cri", OLD_CRI, CRI):
-            if isinstance(file.plugins.get(name), dict) and name not in names:
+            is_renamed = name == "cri" and _has_new_names(release) and file.version < 2 and OLD_CRI in names
+            if isinstance(file.plugins.get(name), dict) and name not in names and not is_renamed:
                 text = (
                     f': plugins."{name}" is ignored; this release reads plugins."{names[-1]}" '
                     f"in a configuration of version {version}"

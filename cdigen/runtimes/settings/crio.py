@@ -10,7 +10,13 @@ from __future__ import annotations
 import stat
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves, nri_of
-from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
+from cdigen.runtimes.settings.config_files import (
+    DEFAULT_DIRS,
+    HOOK_DIRS,
+    ConfigFiles,
+    RuntimeSettings,
+    oci_runtimes,
+)
 from cdigen.runtimes.units import command
 
 TYPE_CHECKING = False
@@ -41,6 +47,8 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
     is_on = has_nri and not behaves("cri-o", release, RuntimeBehaviour.NRI_OFF)
     set_by: dict[str, str] = {}
     registered: list[tuple[str, object, object]] = []
+    hook_dirs = HOOK_DIRS[:1]
+    has_labels = True  # the default follows the host: crio.conf(5)
     for path in (main, *_below(sources, folder)):
         document = sources.document(path, is_needed=path != main or bool(named)) or {}
         runtime = sources.table(path, document, "crio", "runtime")
@@ -48,6 +56,10 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
             listed = sources.strings(path, "cdi_spec_dirs", runtime["cdi_spec_dirs"])
             if listed is not None:
                 dirs, set_by["spec_dirs"] = listed, path
+        if "hooks_dir" in runtime:
+            hook_dirs = sources.strings(path, "hooks_dir", runtime["hooks_dir"]) or hook_dirs
+        if "selinux" in runtime:
+            has_labels = sources.boolean(path, "selinux", runtime["selinux"]) is not False
         registered.append((path, runtime.get("runtimes"), runtime.get("default_runtime")))
         nri = sources.table(path, document, "crio", "nri")
         if "enable_nri" in nri:
@@ -70,6 +82,8 @@ def read(host: Root, release: Release, started: Command | None = None) -> Runtim
         has_dirs_key=has_cdi,
         set_by=tuple(sorted(set_by.items())),
         oci_runtimes=oci_runtimes(registered, ("runtime_path",)),
+        hook_dirs=tuple(line.values("--hooks-dir")) or hook_dirs,
+        has_labels=has_labels if (labels := line.flag("--selinux")) is None else labels,
     )
 
 

@@ -3,12 +3,18 @@
 Sources: moby daemon/config and daemon/command (CDISpecDirs, Features), PRs 45134, 49963, 51624, 51634. The
 messages of Docker 28.5.2 about broken files were observed with ``dockerd --validate``. dockerd does not start
 with a file that it cannot parse. dockerd also does not start if the file and an argument set the same option.
+
+The dockerd of Canonical's snap reads another file. The unit runs ``snap run``, and a script of the snap adds
+the option --config-file (canonical/docker-snap 29.3.1, bin/dockerd-wrapper).
 """
 
 from __future__ import annotations
 
+import posixpath
+
 from cdigen.host.root import shown
 from cdigen.runtimes.documents import lookup, parse_json
+from cdigen.runtimes.installed import BINARIES, is_of_snap, place
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
 from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
@@ -23,9 +29,13 @@ if TYPE_CHECKING:
 
 FILE = "/etc/docker/daemon.json"
 UNIT = "docker.service"
+SNAP_FILE = "/var/snap/docker/current/config/daemon.json"
+SNAP_UNIT = "snap.docker.dockerd.service"
 _DIRS, _FEATURES, _NRI = "cdi-spec-dirs", "features", "nri-opts"
 # Key of the file -> option. dockerd compares the names in the file with the names of the options.
 _OPTIONS = {_DIRS: "--cdi-spec-dir", _FEATURES: "--feature", _NRI: "--nri-opts"}
+# The folders that dockerd-rootless.sh replaces by copies (rootlesskit --copy-up).
+_COPIED = ("/etc/", "/run/", "/var/run/")
 _TRUTHS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
 
@@ -33,14 +43,17 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     """Return the settings of the system's dockerd, or of the rootless dockerd of USER."""
     sources = ConfigFiles(host, "dockerd does not start", user.reader() if user else ROOT)
     folders = (f"{user.config_home}/systemd/user", *USER_FOLDERS) if user else SYSTEM_FOLDERS
-    line = command(host, UNIT, folders)
+    is_snap = user is None and is_of_snap(place(host, BINARIES["docker"]))
+    line = command(host, SNAP_UNIT if is_snap else UNIT, folders)
     named = line.values("--config-file")[-1:]
-    file = named[0] if named else f"{user.config_home}/docker/daemon.json" if user else FILE
+    own = f"{user.config_home}/docker/daemon.json" if user else SNAP_FILE if is_snap else FILE
+    file = named[0] if named else own
     document = sources.document(file, parse_json, is_needed=bool(named)) or {}
     _check_names(sources, file, document, release)
     values, set_by = _values(sources, file, document, line)
     dirs = values.get(_DIRS)
     listed = dirs if isinstance(dirs, tuple) else _default_dirs(release, user)
+    hidden = tuple(path for path in listed if user and is_hidden(path, release))
     # Docker has two switches that disable CDI: the feature ``cdi``, and a list of spec directories with one
     # empty text (moby daemon/command).
     has_cdi = not behaves("docker", release, RuntimeBehaviour.NO_CDI)
@@ -52,7 +65,8 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
     )
     return RuntimeSettings(
         runtime="docker",
-        spec_dirs=() if listed == ("",) else listed,
+        spec_dirs=() if listed == ("",) else tuple(path for path in listed if path not in hidden),
+        hidden_dirs=hidden,
         cdi_enabled=is_on,
         nri_enabled=lookup(values, (_NRI, "enable")) is True if has_nri else None,
         files=tuple(sources.files),
@@ -79,6 +93,19 @@ def _default_dirs(release: Release, user: User | None) -> tuple[str, ...]:
     if user and _reads_user_dirs(release):
         return (*DEFAULT_DIRS, f"{user.config_home}/cdi", f"{user.runtime_dir}/cdi")
     return DEFAULT_DIRS
+
+
+def is_hidden(path: str, release: Release) -> bool:
+    """Return whether a rootless dockerd of RELEASE cannot see the spec directory PATH.
+
+    dockerd-rootless.sh replaces /etc and /run by copies that consist of links, and the CDI library follows no
+    link to a spec directory. The script of some releases mounts the two default directories.
+    """
+    clean = posixpath.normpath(path)
+    if _reads_user_dirs(release) or not clean.startswith(_COPIED):
+        return False
+    is_default = clean in {*DEFAULT_DIRS, "/run/cdi"}
+    return not is_default or behaves("docker", release, RuntimeBehaviour.ROOTLESS_NO_DIRS)
 
 
 def _check_names(sources: ConfigFiles, file: str, document: dict[str, object], release: Release) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
-from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings
+from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, HOOK_DIRS, ConfigFiles, RuntimeSettings
 from cdigen.runtimes.users import ROOT
 
 TYPE_CHECKING = False
@@ -38,10 +38,15 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
     dirs = ("/etc/cdi",) if behaves("podman", release, RuntimeBehaviour.NO_RUN_CDI) else DEFAULT_DIRS
     set_by: list[tuple[str, str]] = []
     is_settable = has_cdi and not behaves("podman", release, RuntimeBehaviour.FIXED_SPEC_DIRS)
-    appends = False
+    appends, has_labels, oci_runtime = False, True, ""
     for path, is_needed in _files(sources, release, user, home, environment):
         document = sources.document(path, is_needed=is_needed)
+        containers = sources.table(path, document or {}, "containers")
+        if "label" in containers:
+            has_labels = sources.boolean(path, "label", containers["label"]) is not False
         engine = sources.table(path, document or {}, "engine")
+        if isinstance(engine.get("runtime"), str):
+            oci_runtime = str(engine["runtime"])
         if _KEY not in engine or not is_settable:
             continue
         listed, append = _listed(sources, path, engine[_KEY])
@@ -62,6 +67,9 @@ def read(host: Root, release: Release, user: User | None, environment: Mapping[s
         has_dirs_key=is_settable,
         set_by=tuple(set_by[-1:]),
         rootless=user is not None,
+        default_oci_runtime=oci_runtime,
+        has_labels=has_labels,
+        hook_dirs=HOOK_DIRS,
     )
 
 

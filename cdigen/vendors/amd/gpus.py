@@ -7,6 +7,7 @@ that cannot compute gets no CDI device.
 
 from __future__ import annotations
 
+from cdigen.host.containers import is_guest
 from cdigen.host.procfs import mib, read_line
 from cdigen.host.root import reason
 from cdigen.model.inventory import Accelerator, Partition
@@ -21,6 +22,7 @@ from cdigen.vendors.amd.listing import (
     report_contradictions,
 )
 from cdigen.vendors.kernel.drm import devices as drm
+from cdigen.vendors.kernel.pci.names import amdgpu_name, pci_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.amd.kfd import Topology
     from cdigen.vendors.amd.listing import AmdDevice, NumberedDevice, PartitionModes
 
+PCI_VENDOR = 0x1002
 KFD_NODE = "/dev/kfd"
 COMPUTE = ("compute",)
 # The render node of a GPU without compute is for graphics and video only.
@@ -47,6 +50,8 @@ class AmdGpuReader:
         self._host, self._dev = scan.host, scan.dev
         self._collector = scan.collector
         self._kfd: tuple[HostNode, ...] = ()
+        # Whether the host is a guest without /dev/kfd. Its GPUs are for graphics only.
+        self._is_for_graphics = False
         # The verb in messages about GPUs that are not in KFD's topology.
         self._kfd_state = ""
 
@@ -70,8 +75,9 @@ class AmdGpuReader:
         node, problem = read(KFD_NODE, role="control", capabilities=COMPUTE, numbers=numbers)
         if node is None:
             text = f"{problem}; no container can compute on AMD's GPUs"
+            self._is_for_graphics = not self._dev.exists(KFD_NODE) and is_guest(self._host)
             self._collector.add(
-                "error",
+                "info" if self._is_for_graphics else "error",
                 "control-node-missing",
                 self._dev.host_path(KFD_NODE),
                 text,
@@ -89,8 +95,7 @@ class AmdGpuReader:
         own = _own_folder(entries)
         # If ENTRIES has only partitions, ``own`` is empty, and ``{own}/device`` would be /device of the host.
         device_id = read_line(self._host, f"{own}/device") if own else ""
-        product = read_line(self._host, f"{own}/product_name") if own else ""
-        product = product or f"AMD GPU {device_id}".rstrip()
+        product = self._product(own, device_id) or f"AMD GPU {device_id}".rstrip()
         uuids = {uuid for entry in entries if (uuid := self._uuid(entry, address))}
         uuid = uuids.pop() if len(uuids) == 1 else None
         whole = Accelerator(
@@ -121,6 +126,20 @@ class AmdGpuReader:
             partitioned=True,
             partitions=partitions,
         )
+
+    def _product(self, own: str, device_id: str) -> str:
+        """Return the product name of the GPU with the folder OWN, or "" if it is not known.
+
+        Only GPUs for servers have the file ``product_name`` (amdgpu_fru_eeprom.c).
+        """
+        if not own:
+            return ""
+        revision = read_line(self._host, f"{own}/revision")
+        name = read_line(self._host, f"{own}/product_name") or amdgpu_name(self._host, device_id, revision)
+        if name:
+            return name
+        listed = pci_name(self._host, PCI_VENDOR, device_id)
+        return f"AMD {listed}" if listed else ""
 
     def _partitions(
         self, entries: list[NumberedDevice], modes: PartitionModes, address: str, *, has_own: bool
@@ -174,7 +193,7 @@ class AmdGpuReader:
         for minor in minors:
             node, problem = self._scan.minor(device.folder, minor)
             if node is not None:
-                is_complete = entry.node or minor.role == "card"
+                is_complete = (entry.node and not self._is_for_graphics) or minor.role == "card"
                 nodes.append(node if is_complete else replace(node, capabilities=WITHOUT_KFD))
                 continue
             path = self._dev.host_path(minor.path)
@@ -220,7 +239,8 @@ class AmdGpuReader:
         """
         if entry.node is not None:
             # Without KFD's node, programs find no GPU, or compute on the CPU.
-            return "" if self._kfd else f"{KFD_NODE} cannot be used"
+            can_render = self._is_for_graphics and not _must_compute(entry, modes)
+            return "" if self._kfd or can_render else f"{KFD_NODE} cannot be used"
         if not _must_compute(entry, modes):
             return ""
         if entry.device.render is None:

@@ -13,7 +13,7 @@ from cdigen.vendors.base import ResourceNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.model.inventory import Accelerator
+    from cdigen.model.inventory import Accelerator, Partition
 
 # If a GPU can be partitioned but is not, ``gpus`` appends the modes to its model name, such as "AMD Instinct
 # MI300X (SPX, NPS1)".
@@ -29,6 +29,18 @@ def profile_of(gpu: Accelerator) -> str:
     return "_".join(found.groups()).lower() if found else ""
 
 
+def claim_names(gpu: Accelerator, partition: Partition | None) -> tuple[str, ...]:
+    """Return the name of GPU, or of its PARTITION, in AMD's DRA driver (``gpu-1-128``).
+
+    The numbers are those of the card and of the render node (ROCm/k8s-gpu-dra-driver,
+    cmd/gpu-kubeletplugin/deviceinfo.go).
+    """
+    nodes = {node.role: node for node in (partition or gpu).nodes}
+    if "card" not in nodes or "render" not in nodes:
+        return ()
+    return (f"gpu-{nodes['card'].minor}-{nodes['render'].minor}",)
+
+
 RESOURCES = (
     ResourceNames(
         device_class="gpu",
@@ -36,6 +48,8 @@ RESOURCES = (
         partition="amd.com/{profile}",
         profile_of=profile_of,
         strategy_key="amd_strategy",
+        claim_driver="gpu.amd.com",
+        claim_names=claim_names,
     ),
     ResourceNames(device_class="npu", name="amd.com/npu"),
 )

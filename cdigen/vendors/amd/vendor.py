@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.vendors.context import DiscoveryContext
 
+# The INF files of AMD's drivers for Windows, such as u0393000.inf.
+_WINDOWS_DRIVERS = r"[cu][0-9]{7}\.inf_"
 MODULE, NPU_MODULE = "/sys/module/amdgpu", "/sys/module/amdxdna"
 ROCM_LIBRARIES = VendorOption(
     name="rocm_libraries",
@@ -40,9 +42,11 @@ PARTITION_FILES = ("current_compute_partition", "current_memory_partition")
 def discover(context: DiscoveryContext) -> Inventory:
     """Return the inventory, or raise HostError.
 
-    The kinds of the HostError are driver-not-loaded and the kinds in ``discovery.discover``.
+    The kinds of the HostError are driver-not-loaded, no-gpu and the kinds in ``discovery.discover``.
     """
     if not _has_module(context):
+        if unsupported := _in_windows(context):
+            raise unsupported
         raise HostError(
             f"AMD's kernel module is not loaded: {MODULE} does not exist",
             hint="load it with 'modprobe amdgpu'; see 'dmesg | grep amdgpu' if that fails",
@@ -51,6 +55,14 @@ def discover(context: DiscoveryContext) -> Inventory:
     from cdigen.vendors.amd import discovery  # noqa: PLC0415 - see above
 
     return discovery.discover(context, libraries=context.option("amd", ROCM_LIBRARIES) is True)
+
+
+def _in_windows(context: DiscoveryContext) -> HostError | None:
+    if not context.dev.exists("/dev/dxg"):
+        return None
+    from cdigen.vendors.kernel.wsl import windows_gpu  # noqa: PLC0415 - only in WSL2
+
+    return windows_gpu(context, "AMD", _WINDOWS_DRIVERS, "/dev/kfd")
 
 
 def watches(context: DiscoveryContext) -> Watches:

@@ -15,15 +15,19 @@ from cdigen.vendors.base import VisibleDevices
 # A shorter number is an index instead of an id. No host has so many GPUs that an index has more digits.
 _MIN_ID_DIGITS = 8
 _ID = re.compile(r"(?:0[xX])?([0-9A-Fa-f]{1,16})", re.ASCII)
+# The form of rocminfo and ROCR_VISIBLE_DEVICES (ROCR-Runtime, amd_gpu_agent.cpp, HSA_AMD_AGENT_INFO_UUID).
+_ROCR_ID = re.compile(r"GPU-([0-9a-f]{16})", re.ASCII | re.IGNORECASE)
 
 
 def names(word: str) -> tuple[str, ...]:
     """Return the name that the GPU with the index or id WORD has in specs.
 
     In specs, an id has a form such as 0xEA35F57CC80DEB35. sysfs has the id in lower case, with leading zeros
-    and without 0x. KFD has the id as a decimal number. AMD's tools use several forms. A short word that
-    contains only digits is an index.
+    and without 0x. KFD has the id as a decimal number. AMD's tools use several forms: rocminfo prints
+    GPU-ea35f57cc80deb35. A short word that contains only digits is an index.
     """
+    if rocr := _ROCR_ID.fullmatch(word):
+        return (f"0x{int(rocr[1], 16):X}",)
     digits = _ID.fullmatch(word)
     if digits is None or (word.isdigit() and len(word) < _MIN_ID_DIGITS):
         return (word,)
@@ -42,7 +46,7 @@ VISIBLE_DEVICES = (
         nodes=r"/dev/(?:kfd|dri/renderD[0-9]+)",
         names=names,
         has_ranges=True,
-        words=r"[0-9]{1,7}|[0-9]{1,9}-[0-9]{1,9}|0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{9,16}|all",
+        words=r"[0-9]{1,7}|[0-9]{1,9}-[0-9]{1,9}|0[xX][0-9A-Fa-f]{1,16}|[0-9A-Fa-f]{9,16}|[Gg][Pp][Uu]-[0-9A-Fa-f]{16}|all",
     ),
     VisibleDevices(
         variables=(),

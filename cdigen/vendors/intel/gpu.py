@@ -17,11 +17,9 @@ rootless runtime binds the host's file with this name.
 
 from __future__ import annotations
 
-import re
-
 from cdigen.host.procfs import mib, number_behind, read_line
 from cdigen.model.inventory import Accelerator
-from cdigen.value import replace
+from cdigen.vendors.intel.pci import MODELS
 from cdigen.vendors.intel.presence import DRIVERS, GPU, VFIO_DRIVERS, WORDS
 from cdigen.vendors.kernel.drm import devices as drm
 
@@ -36,53 +34,6 @@ if TYPE_CHECKING:
 # This file exists only if xe finds that the GPU's firmware is broken
 # (drivers/gpu/drm/xe/xe_survivability_mode.c).
 SURVIVABILITY = "survivability_mode"
-# PCI device number -> model. The numbers are from the kernel's include/drm/intel/pciids.h (GPUs),
-# drivers/accel/ivpu/ivpu_drv.h (NPUs) and drivers/accel/habanalabs/common/habanalabs_drv.c (Gaudi). The names
-# are from Intel's list "Hardware" at dgpu-docs.intel.com.
-_FLEX, _ARC, _ARC_PRO, _MAX = "Data Center GPU Flex", "Arc", "Arc Pro", "Data Center GPU Max"
-MODELS = {
-    "0x0b69": f"{_MAX} 1550",
-    "0x0bd0": f"{_MAX} 1550",
-    "0x0bd5": f"{_MAX} 1550",
-    "0x0bd6": f"{_MAX} 1450",
-    "0x0bd9": f"{_MAX} 1100",
-    "0x0bda": f"{_MAX} 1100",
-    "0x0bdb": f"{_MAX} 1100",
-    "0x4905": "Iris Xe MAX",
-    "0x56a0": f"{_ARC} A770",
-    "0x56a1": f"{_ARC} A750",
-    "0x56a2": f"{_ARC} A580",
-    "0x56a5": f"{_ARC} A380",
-    "0x56a6": f"{_ARC} A310",
-    "0x56b0": f"{_ARC_PRO} A30M",
-    "0x56b1": f"{_ARC_PRO} A40/A50",
-    "0x56b2": f"{_ARC_PRO} A60M",
-    "0x56b3": f"{_ARC_PRO} A60",
-    "0x56c0": f"{_FLEX} 170",
-    "0x56c1": f"{_FLEX} 140",
-    "0xe20b": f"{_ARC} B580",
-    "0xe20c": f"{_ARC} B570",
-    "0xe211": f"{_ARC_PRO} B60",
-    "0xe212": f"{_ARC_PRO} B50",
-    "0xe222": f"{_ARC_PRO} B65",
-    "0xe223": f"{_ARC_PRO} B70",
-    "0x1000": "Gaudi",
-    "0x1001": "Gaudi",
-    "0x1010": "Gaudi",
-    "0x1011": "Gaudi",
-    "0x1020": "Gaudi2",
-    "0x1030": "Gaudi3",
-    "0x1060": "Gaudi3",
-    "0x1061": "Gaudi3",
-    "0x1062": "Gaudi3",
-    "0x1063": "Gaudi3",
-    "0x7d1d": "NPU (Meteor Lake)",
-    "0xad1d": "NPU (Arrow Lake)",
-    "0x643e": "NPU (Lunar Lake)",
-    "0xb03e": "NPU (Panther Lake)",
-    "0xfd3e": "NPU (Wildcat Lake)",
-    "0xd71d": "NPU (Nova Lake)",
-}
 
 
 def read_gpus(
@@ -92,7 +43,7 @@ def read_gpus(
 
     A problem of a GPU does not affect other GPUs.
     """
-    names = _read_names(scan.dev)
+    names = drm.udev_names(scan.dev)
     return tuple(
         _read(scan, function, index, model_of(function, virtual.get(function.address)), names)
         for index, function in enumerate(served_gpus(functions))
@@ -116,7 +67,7 @@ def is_unbound(function: PciFunction) -> bool:
 def model_of(function: PciFunction, virtual: VirtualFunction | None = None) -> str:
     """Return the product name of FUNCTION. For a virtual function, the name contains the parent GPU."""
     word = "Intel GPU" if function.device_class == GPU else WORDS[function.device_class]
-    model = MODELS.get(function.device_id, f"{word} {function.device_id}".strip())
+    model = MODELS.get(function.device_id) or function.listed_name or f"{word} {function.device_id}".strip()
     if virtual is None:
         return model
     ordinal = "" if virtual.number is None else f" {virtual.number}"
@@ -245,40 +196,10 @@ def _nodes(
         node, problem = scan.minor(function.folder, minor)
         where = scan.dev.host_path(minor.path)
         if node is not None:
-            nodes.extend(_with_names(node, names))
+            nodes.extend(drm.with_udev_names(node, names))
         elif minor.role == "render" or not has_render:
             return (), where, problem
         else:
             text = f"the CDI device of {named} lacks the card node and cannot drive displays: {problem}"
             scan.collector.add("warning", "drm-node-missing", where, text, scan.nodes.remedy())
     return tuple(nodes), "", ""
-
-
-BY_PATH = "/dev/dri/by-path"
-# The format of the names in udev's 60-drm.rules.
-_NAME = re.compile(r"(?:pci|platform)-[0-9A-Za-z:._-]{1,80}-(card|render)")
-
-
-def _read_names(dev: Root) -> dict[str, tuple[str, ...]]:
-    """Return a mapping from the path of a node on the host to its paths in /dev/dri/by-path."""
-    names: dict[str, tuple[str, ...]] = {}
-    for name in dev.names(BY_PATH):
-        if _NAME.fullmatch(name) is None:
-            continue
-        path = f"{BY_PATH}/{name}"
-        try:
-            real = dev.host_path(dev.resolve(path))
-        except OSError:
-            # The entry is a link to a removed node. udev removes the entry soon.
-            continue
-        names[real] = (*names.get(real, ()), path)
-    return names
-
-
-def _with_names(node: HostNode, names: dict[str, tuple[str, ...]]) -> tuple[HostNode, ...]:
-    """Return NODE, and a copy of NODE for each of its paths in NAMES.
-
-    A path in NAMES ends in ``-card`` or ``-render``. Only paths that end in the role of NODE are used.
-    """
-    fitting = (path for path in names.get(node.host_path, ()) if path.endswith(f"-{node.role}"))
-    return (node, *(replace(node, path=path) for path in fitting))

@@ -19,6 +19,7 @@ from cdigen.host.root import reason, shown
 from cdigen.host.sysfs import PCI_DEVICES, PCI_DRIVERS, pci_address, pci_key
 from cdigen.value import frozen
 from cdigen.vendors.intel.presence import CLASS_LISTS, CLASSES, DRIVERS, GPU, INTEL, WORDS, number
+from cdigen.vendors.kernel.pci.names import pci_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +30,54 @@ if TYPE_CHECKING:
 
 _DEVICE_ID = re.compile("0x[0-9a-f]{4}")
 
+# PCI device number -> model. The numbers are from the kernel's include/drm/intel/pciids.h (GPUs),
+# drivers/accel/ivpu/ivpu_drv.h (NPUs) and drivers/accel/habanalabs/common/habanalabs_drv.c (Gaudi). The names
+# are from Intel's list "Hardware" at dgpu-docs.intel.com.
+_FLEX, _ARC, _ARC_PRO, _MAX = "Data Center GPU Flex", "Arc", "Arc Pro", "Data Center GPU Max"
+MODELS = {
+    "0x0b69": f"{_MAX} 1550",
+    "0x0bd0": f"{_MAX} 1550",
+    "0x0bd5": f"{_MAX} 1550",
+    "0x0bd6": f"{_MAX} 1450",
+    "0x0bd9": f"{_MAX} 1100",
+    "0x0bda": f"{_MAX} 1100",
+    "0x0bdb": f"{_MAX} 1100",
+    "0x4905": "Iris Xe MAX",
+    "0x56a0": f"{_ARC} A770",
+    "0x56a1": f"{_ARC} A750",
+    "0x56a2": f"{_ARC} A580",
+    "0x56a5": f"{_ARC} A380",
+    "0x56a6": f"{_ARC} A310",
+    "0x56b0": f"{_ARC_PRO} A30M",
+    "0x56b1": f"{_ARC_PRO} A40/A50",
+    "0x56b2": f"{_ARC_PRO} A60M",
+    "0x56b3": f"{_ARC_PRO} A60",
+    "0x56c0": f"{_FLEX} 170",
+    "0x56c1": f"{_FLEX} 140",
+    "0xe20b": f"{_ARC} B580",
+    "0xe20c": f"{_ARC} B570",
+    "0xe211": f"{_ARC_PRO} B60",
+    "0xe212": f"{_ARC_PRO} B50",
+    "0xe222": f"{_ARC_PRO} B65",
+    "0xe223": f"{_ARC_PRO} B70",
+    "0x1000": "Gaudi",
+    "0x1001": "Gaudi",
+    "0x1010": "Gaudi",
+    "0x1011": "Gaudi",
+    "0x1020": "Gaudi2",
+    "0x1030": "Gaudi3",
+    "0x1060": "Gaudi3",
+    "0x1061": "Gaudi3",
+    "0x1062": "Gaudi3",
+    "0x1063": "Gaudi3",
+    "0x7d1d": "NPU (Meteor Lake)",
+    "0xad1d": "NPU (Arrow Lake)",
+    "0x643e": "NPU (Lunar Lake)",
+    "0xb03e": "NPU (Panther Lake)",
+    "0xfd3e": "NPU (Wildcat Lake)",
+    "0xd71d": "NPU (Nova Lake)",
+}
+
 
 @frozen
 class PciFunction:
@@ -36,7 +85,8 @@ class PciFunction:
 
     ``folder`` is the folder in /sys. ``entries`` are the names in this folder. ``address`` is empty if /sys
     has no address. ``driver`` is empty if the function has no driver. ``device_id`` (``0x56c0``) is empty if
-    it cannot be read.
+    it cannot be read. ``listed_name`` is the name in the host's pci.ids of a device that is not in MODELS, or
+    empty.
     """
 
     address: str
@@ -45,6 +95,7 @@ class PciFunction:
     device_class: str
     device_id: str
     entries: frozenset[str]
+    listed_name: str = ""
 
     @property
     def word(self) -> str:
@@ -161,14 +212,16 @@ class _Reader:
             return
         if address:
             self._addresses[address] = f"{WORDS[device_class]} of {driver or 'no driver'}"
+        device_id = self._device_id(folder, address)
         self.found.append(
             PciFunction(
                 address=address,
                 folder=folder,
                 driver=driver,
                 device_class=device_class,
-                device_id=self._device_id(folder, address),
+                device_id=device_id,
                 entries=frozenset(self._host.names(folder)),
+                listed_name="" if device_id in MODELS else pci_name(self._host, INTEL, device_id),
             )
         )
 

@@ -12,7 +12,7 @@ from cdigen.vendors.base import ResourceNames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from cdigen.model.inventory import Accelerator
+    from cdigen.model.inventory import Accelerator, Partition
 
 # The end of the model name of a virtual function (``gpu.model_of``).
 _PARENT = re.compile(r", virtual function(?: [0-9]+)? of (.+)")
@@ -33,16 +33,38 @@ def with_virtual_functions(accelerators: tuple[Accelerator, ...]) -> dict[str, s
     }
 
 
+def claim_names(device: Accelerator, partition: Partition | None) -> tuple[str, ...]:
+    """Return the name of DEVICE in Intel's DRA drivers (``0000-03-00-0-0x56c0``); Intel has no PARTITION.
+
+    Source: intel/intel-resource-drivers-for-kubernetes gpu-v0.11, pkg/helpers, DeviceUIDFromPCIinfo.
+    """
+    if partition is not None or not device.device_id:
+        return ()
+    return (f"{device.address.replace(':', '-').replace('.', '-')}-{device.device_id}",)
+
+
 RESOURCES = (
     ResourceNames(
         device_class="gpu",
         kernel_driver="i915",
         name="gpu.intel.com/i915",
         left_out=with_virtual_functions,
+        claim_driver="gpu.intel.com",
+        claim_names=claim_names,
     ),
     ResourceNames(
-        device_class="gpu", kernel_driver="xe", name="gpu.intel.com/xe", left_out=with_virtual_functions
+        device_class="gpu",
+        kernel_driver="xe",
+        name="gpu.intel.com/xe",
+        left_out=with_virtual_functions,
+        claim_driver="gpu.intel.com",
+        claim_names=claim_names,
     ),
     ResourceNames(device_class="npu", name="npu.intel.com/accel"),
-    ResourceNames(device_class="gaudi", name="habana.ai/gaudi"),
+    ResourceNames(
+        device_class="gaudi",
+        name="habana.ai/gaudi",
+        claim_driver="gaudi.intel.com",
+        claim_names=claim_names,
+    ),
 )

@@ -16,6 +16,7 @@ from cdigen.vendors.intel.presence import CDI_VENDOR, DRIVERS, GPU, HABANA, INTE
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
+    from cdigen.model.errors import HostError
     from cdigen.model.inventory import HostNode, Inventory
     from cdigen.vendors.context import DiscoveryContext
 
@@ -27,6 +28,8 @@ VFIO = VendorOption(
 SUBSYSTEMS = ("pci", "module", "drm", "accel", "mei", "habanalabs", "infiniband_verbs")
 VFIO_SUBSYSTEMS = ("vfio", "vfio-dev")
 NODES = ("/dev/dri/*", "/dev/dri/by-path/*", "/dev/accel/*", "/dev/mei*", "/dev/infiniband/uverbs*")
+# The INF files of Intel's drivers for Windows, such as iigd_dch.inf.
+_WINDOWS_DRIVERS = "iigd_"
 VFIO_NODES = ("/dev/vfio/*", "/dev/vfio/devices/*", "/dev/iommu")
 
 
@@ -37,10 +40,18 @@ def discover(context: DiscoveryContext) -> Inventory:
     """
     vfio = _offers_vfio(context)
     if not presence.has_devices(context.host, vfio=vfio):
-        raise presence.no_device(context.host)
+        raise _in_windows(context) or presence.no_device(context.host)
     from cdigen.vendors.intel import discovery  # noqa: PLC0415 - see above
 
     return discovery.discover(context, vfio=vfio)
+
+
+def _in_windows(context: DiscoveryContext) -> HostError | None:
+    if not context.dev.exists("/dev/dxg"):
+        return None
+    from cdigen.vendors.kernel.wsl import windows_gpu  # noqa: PLC0415 - only in WSL2
+
+    return windows_gpu(context, "Intel", _WINDOWS_DRIVERS, "/dev/dri")
 
 
 def watches(context: DiscoveryContext) -> Watches:

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 _MODULES = (
     BootModule(name=UVM, kernel_names=UVM_KERNEL_NAMES, is_required=True),
     BootModule(
-        name="nvidia-modeset", kernel_names=("nvidia_modeset", "nvidia_current_modeset"), is_required=False
+        name="nvidia-modeset",
+        kernel_names=("nvidia_modeset", "nvidia_current_modeset"),
+        is_required=False,
+        without="Vulkan and programs that use displays fail in containers",
     ),
 )
 # The roles of the nodes that compute containers need.

@@ -11,7 +11,7 @@ from cdigen.vendors.kernel.pci.place import placed
 from cdigen.vendors.nvidia import kernel_module, platforms
 from cdigen.vendors.nvidia.devices import families, gpus
 from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
-from cdigen.vendors.nvidia.files import driver_files, file_list, libraries
+from cdigen.vendors.nvidia.files import driver_files, file_list, libraries, manifests
 from cdigen.vendors.nvidia.files.tables import ENTRANCES, MISSING_CONTROL_NODE
 from cdigen.vendors.nvidia.nvml import not_queried, reply_of
 from cdigen.vendors.nvidia.options import MANAGEMENT, MANAGEMENT_KIND
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from cdigen.vendors.nvidia.nvml import NvmlReply
 
 NAME = "nvidia"
+# The folders in a message about missing libraries. Most hosts have at most six.
+_MAX_FOLDERS = 8
 
 
 def discover(context: DiscoveryContext) -> Inventory:
@@ -87,12 +89,12 @@ def _inventory(context: DiscoveryContext, driver: Driver) -> Inventory:
     _require_gpus(accelerators, gpu_reader.findings)
     nodes = gpu_reader.read_control_nodes()
     _require_nodes(accelerators, nodes, gpu_reader.findings)
-    _require_libraries(driver, search)
+    _require_libraries(context, driver, search)
     others, other_probes, other_findings = driver_files.find_files(
         context, driver, tuple(search.folders), listed.binaries
     )
     search32 = libraries.find_libraries(context, driver, bits=32) if context.compat32 else None
-    found, manifest_findings = driver_files.with_named_paths(
+    found, manifest_findings = manifests.with_named_paths(
         context.driver,
         (*libraries.library_files(search), *(libraries.library_files(search32) if search32 else ()), *others),
     )
@@ -189,7 +191,9 @@ def _require_gpus(accelerators: tuple[Accelerator, ...], findings: tuple[Finding
     why = f": {unbound[0].message}{more}" if unbound else ""
     raise HostError(
         f"no GPU: the NVIDIA kernel module is loaded, but {gpus.GPUS} lists no GPU{why}",
-        hint="see 'lspci -d 10de:' and 'dmesg | grep NVRM'",
+        hint=next(
+            filter(None, (one.hint for one in unbound)), "see 'lspci -d 10de:' and 'dmesg | grep NVRM'"
+        ),
         kind="no-gpu",
     )
 
@@ -213,7 +217,7 @@ def _require_nodes(
         )
 
 
-def _require_libraries(driver: Driver, search: libraries.LibrarySearch) -> None:
+def _require_libraries(context: DiscoveryContext, driver: Driver, search: libraries.LibrarySearch) -> None:
     versions = libraries.stale_versions(search)
     if versions:
         raise HostError(
@@ -230,11 +234,14 @@ def _require_libraries(driver: Driver, search: libraries.LibrarySearch) -> None:
     # after the driver's removal, until 'apt-get autoremove'.
     if any(library.stem in ENTRANCES for _, library, _ in search.found.values()):
         return
+    folders = libraries.searched_folders(context, search)
+    more = f" and {len(folders) - _MAX_FOLDERS} more folders" if len(folders) > _MAX_FOLDERS else ""
+    where = f"{shown(', '.join(folders[:_MAX_FOLDERS]))}{more}" if folders else "any folder of libraries"
     raise HostError(
         f"no library of the driver {driver.version} was found below {shown(search.root.host_path('/'))}: "
-        f"none of {', '.join(ENTRANCES)}",
-        hint="install the driver's libraries, or set their folder with --driver-root or "
-        "--library-search-path",
+        f"none of {', '.join(ENTRANCES)} in {where}",
+        hint="install the driver's libraries, or set 'library_search_paths: [FOLDER]' in the configuration "
+        "(--library-search-path); for a driver container, set driver_root (--driver-root)",
         kind="driver-not-found",
     )
 

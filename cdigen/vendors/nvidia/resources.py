@@ -11,6 +11,10 @@ import re
 
 from cdigen.vendors.base import ResourceNames
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.model.inventory import Accelerator, Partition
+
 # Most model names contain the memory size in this form (H100 80GB HBM3).
 _SIZE = re.compile(r"\b([0-9]+) ?GB\b")
 # Model -> memory size in GB, from the data sheets. GH200's model names contain the memory size of the CPU.
@@ -61,6 +65,20 @@ def memory_gb(model: str) -> int | None:
     return _SIZES.get(name) or (int(found[1]) if found else None)
 
 
+def claim_names(gpu: Accelerator, partition: Partition | None) -> tuple[str, ...]:
+    """Return the names of GPU, or of its PARTITION, in NVIDIA's DRA driver.
+
+    The name of a MIG instance ends with its placement, which the inventory lacks. So the result matches all
+    instances of the same profile (kubernetes-sigs/dra-driver-nvidia-gpu 0.4, cmd/gpu-kubelet-plugin,
+    deviceinfo.go and mig.go).
+    """
+    if gpu.minor is None:
+        return ()
+    if partition is None:
+        return (f"gpu-{gpu.minor}",)
+    return (f"gpu-{gpu.minor}-mig-{partition.profile.replace('.', '').replace('+', '-')}-*",)
+
+
 RESOURCES = (
     ResourceNames(
         device_class="gpu",
@@ -79,5 +97,7 @@ RESOURCES = (
             ("imex", "nvidia.com/imex-channel=0"),
             ("mofed", "nvidia.com/mofed=all"),
         ),
+        claim_driver="gpu.nvidia.com",
+        claim_names=claim_names,
     ),
 )

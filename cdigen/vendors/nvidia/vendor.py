@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from cdigen.host.procfs import is_wsl_release, kernel_release
 from cdigen.model.profile import capability_profiles
 from cdigen.vendors.base import Vendor, deferred
 from cdigen.vendors.nvidia.kernel_module import VERSION_FILE, read_driver
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from cdigen.vendors.context import DiscoveryContext
 
 # Paths for a quick check of the host: the kernel module's file, the files of a Tegra board, and the device
-# node of WSL2.
+# node of WSL2. The kernel's release is a sign of WSL without GPUs.
 _SIGNS = (VERSION_FILE, "/etc/nv_tegra_release", "/sys/devices/soc0/family")
 _WSL_NODE = "/dev/dxg"
 
@@ -48,21 +49,30 @@ def edits(inventory: Inventory, profiles: tuple[Profile, ...]) -> tuple[Draft, .
 
 
 def diagnostics(context: DiscoveryContext, inventory: Inventory | None) -> tuple[Finding, ...]:
-    """Return the finding that NVML cannot be queried, or nothing if INVENTORY has this finding."""
+    """Return the findings on NVML, the driver's settings and NVSwitches, except those of INVENTORY."""
     if inventory is None or inventory.mode not in {"gpu", "management"}:
         return ()
+    from cdigen.vendors.nvidia import settings  # noqa: PLC0415 - see above
+    from cdigen.vendors.nvidia.devices import fabric_manager  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml import query  # noqa: PLC0415 - see above
+    from cdigen.vendors.nvidia.nvml.numbers import query_differing  # noqa: PLC0415 - see above
     from cdigen.vendors.nvidia.nvml.readiness import LIBRARY, library_of  # noqa: PLC0415 - see above
 
+    found = (*settings.findings(context.host), *fabric_manager.findings(context))
     if any(finding.rule == query.MODULE_MISSING for finding in inventory.findings):
-        return ()
+        return found
     library, why = library_of(context, inventory)
-    problem = query.module_problem() if library else query.not_queried_finding(LIBRARY, why)
-    return () if problem is None else (problem,)
+    if not library:
+        return (query.not_queried_finding(LIBRARY, why), *found)
+    if problem := query.module_problem():
+        return (problem, *found)
+    return (*query_differing(library, context.host, inventory), *found)
 
 
 def _is_any_sign(context: DiscoveryContext) -> bool:
-    return context.dev.exists(_WSL_NODE) or any(context.host.exists(path) for path in _SIGNS)
+    if context.dev.exists(_WSL_NODE) or any(context.host.exists(path) for path in _SIGNS):
+        return True
+    return is_wsl_release(kernel_release(context.host))
 
 
 def _odd_nodes(context: DiscoveryContext, *, which: str) -> tuple[HostNode, ...]:

@@ -11,11 +11,13 @@ from cdigen.vendors.nvidia.files.tables import (
     BINARY_FOLDERS,
     CONFIG_FOLDERS,
     CONFIGS,
+    CONFIGS32,
     LIBRARY32_FOLDERS,
     LIBRARY_FOLDERS,
     LIBRARY_NAMES,
     NIXOS_FIRMWARE,
     SOCKETS,
+    WINE_FOLDER,
 )
 
 TYPE_CHECKING = False
@@ -35,7 +37,14 @@ POLLED = (
     "/proc/driver/nvidia-caps/mig-minors",
     "/sys/bus/pci/drivers/nvidia",
 )
-NODES = ("/dev/nvidia*", "/dev/nvidia-caps/*", "/dev/nvidia-caps-imex-channels/*", "/dev/dri/*", "/dev/dxg")
+NODES = (
+    "/dev/nvidia*",
+    "/dev/nvidia-caps/*",
+    "/dev/nvidia-caps-imex-channels/*",
+    "/dev/dri/*",
+    "/dev/dri/by-path/*",
+    "/dev/dxg",
+)
 LIBRARIES = (*LIBRARY_NAMES, "libdxcore*")
 # The paths of Debian's driver alternatives, and the folder with the file lists of Tegra boards.
 OWN_FOLDERS = ("/etc/alternatives/nvidia*", "/etc/nvidia-container-runtime/host-files-for-container.d")
@@ -65,12 +74,14 @@ def _driver_paths(context: DiscoveryContext) -> Iterator[str]:
         yield from (f"{folder}/{name}" for name in LIBRARIES)
         yield f"{folder}/nvidia"
         yield f"{folder}/nvidia/current"
+        yield f"{folder}/{WINE_FOLDER}"
     yield "/etc/ld.so.cache"
     yield from OWN_FOLDERS
     binaries = context.binary_search_paths or BINARY_FOLDERS
     yield from (f"{folder}/{name}" for folder in binaries for name, _ in BINARIES)
+    configs = (*CONFIGS, *(CONFIGS32 if context.compat32 else ()))
     for folder in context.config_search_paths or CONFIG_FOLDERS:
         yield f"{folder}/{file_list.PATH}"
-        yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in CONFIGS)
+        yield from (f"{folder}/{path.format(version='*', architecture='*')}" for path, _, _ in configs)
     firmware = (folder for folder in (*FIRMWARE_FOLDERS, NIXOS_FIRMWARE) if "{" not in folder)
     yield from (f"{folder}/nvidia" for folder in firmware)

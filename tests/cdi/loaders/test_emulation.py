@@ -148,6 +148,14 @@ def test_a_removed_field_is_refused_from_the_release_without_the_field_on() -> N
     assert answers_of(document, "0.7.2", "1.0.1", "1.1.0", "main") == [ACCEPTS, ACCEPTS, REJECTS, REJECTS]
 
 
+def test_the_next_release_has_the_verdicts_of_the_development_branch() -> None:
+    nodes = [{"path": "/dev/a", "permissions": "none"}]
+    assert answers_of(with_edits(deviceNodes=nodes), "1.1.0", "next", "main") == [REJECTS, ACCEPTS, ACCEPTS]
+    one_letter = {**plain(), "kind": "v/gpu"}
+    assert answers_of(one_letter, "1.1.0", "next", "main") == [PANICS, ACCEPTS, ACCEPTS]
+    assert answers_of({**plain(), "cdiVersion": "1.2.0"}, "next", "main") == [REJECTS, REJECTS]
+
+
 def test_a_spec_version_is_accepted_from_the_release_of_the_same_version_on() -> None:
     document = {**plain(), "cdiVersion": "0.8.0"}
     assert answers_of(document, "0.7.2", "0.8.0", "1.0.1") == [REJECTS, ACCEPTS, ACCEPTS]

@@ -188,8 +188,8 @@ def test_an_unknown_key_is_ignored_and_reported_with_its_line() -> None:
         ("flags: {plugin: {deviceListStrategy: other}}", "'other' is not a strategy"),
         ("sharing: {timeSlicing: {resources: [{name: gpu}]}}", "resources: the key 'replicas' is missing"),
         (
-            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 5001}]}}",
-            "from 1 to 5000, not '5001'",
+            "sharing: {timeSlicing: {resources: [{name: gpu, replicas: 40001}]}}",
+            "from 1 to 40000, not '40001'",
         ),
         ("sharing: {timeSlicing: {resources: [{replicas: 2}]}}", "resources: the key 'name' is missing"),
         ("sharing: {timeSlicing: {resources: [{name: a/b, replicas: 2}]}}", "name must be a name"),

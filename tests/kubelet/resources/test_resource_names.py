@@ -42,7 +42,7 @@ def test_nvidias_gpus_have_their_uuids_as_ids_and_names() -> None:
 def test_ids_differ_and_leave_room_for_the_number_of_a_replica(host: str) -> None:
     units = [unit for each in offered(example(host)).resources for unit in each.units]
     assert len({unit.id for unit in units}) == len(units) > 0
-    assert all(len(f"{unit.id}::4999") <= MAX_ID for unit in units)
+    assert all(len(f"{unit.id}::39999") <= MAX_ID for unit in units)
 
 
 @pytest.mark.parametrize("host", HOSTS)

@@ -1,5 +1,7 @@
 """Replicas of a resource or a GPU, under the same or another name, up to the size of a message."""
 
+import re
+
 import pytest
 from support.cost import calls
 from support.kubelet.advertised_resources import counts, h100, in_mig, offered, resource_of, with_gpus
@@ -8,6 +10,7 @@ from support.values.unhealthy_gpus import example
 
 from cdigen.config import ResourceRow, SharingRow
 from cdigen.kubelet.resources.model import MAX_MESSAGE
+from cdigen.value import replace
 
 
 def test_replicas_of_a_device_have_the_ids_of_nvidias_plugin() -> None:
@@ -114,3 +117,20 @@ def test_a_list_that_is_longer_than_a_message_affects_no_other_resource() -> Non
     assert "its 140000 units is too long: up to" in found.findings[0].message
     assert str(MAX_MESSAGE) in found.findings[0].message
     assert resource_of(found, GPU).units
+
+
+@pytest.mark.parametrize("replicas", [5_001, 10_000, 40_000])
+def test_a_gpu_can_have_more_replicas_than_five_thousand(replicas: int) -> None:
+    host = {"nvidia": replace(example()["nvidia"], accelerators=(h100(0),))}
+    found = offered(host, sharing=(SharingRow(resource=GPU, replicas=replicas),))
+    assert (counts(found), found.findings) == ({GPU: replicas}, ())
+
+
+def test_the_hint_of_a_list_that_is_too_long_has_the_possible_number_of_units() -> None:
+    too_many = offered(example(), sharing=(SharingRow(resource=GPU, replicas=40_000),))
+    assert counts(too_many) == {GPU: 0}
+    (finding,) = too_many.findings
+    assert "its 320000 units is too long" in finding.message
+    (most,) = map(int, re.findall(r"at most ([0-9]+) units", finding.hint))
+    fitting = offered(example(), sharing=(SharingRow(resource=GPU, replicas=most // 8),))
+    assert (counts(fitting), fitting.findings) == ({GPU: most // 8 * 8}, ())

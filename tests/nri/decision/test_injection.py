@@ -159,3 +159,21 @@ def test_a_node_whose_folder_appears_after_a_refusal_is_found(tmp_path: Path) ->
     os.mknod(tmp_path / "dev/dri/renderD128", stat.S_IFCHR | 0o666, os.makedev(226, 128))
     found = adjust_container(POD, ASKS, context, RAW)
     assert found.outcome != "refuse", found.reason
+
+
+def test_a_container_with_a_user_namespace_gets_mounts_with_mapped_ids(tmp_path: Path) -> None:
+    mount = {"hostPath": "/s", "containerPath": "/d", "type": "bind", "options": ["ro", "rbind"]}
+    spec = {
+        "cdiVersion": "0.5.0",
+        "kind": "nvidia.com/gpu",
+        "devices": [{"name": "0", "containerEdits": {"mounts": [mount]}}],
+    }
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    (tmp_path / "etc/cdi/gpu.json").write_text(json.dumps(spec))
+    context = context_on(tmp_path, Settings(nri=NriConfig(allow=ALLOWED, unsupported_cdi="raw")))
+    for has_user_namespace, options in ((True, ("ro", "rbind", "ridmap")), (False, ("ro", "rbind"))):
+        requested = replace(ASKS, has_user_namespace=has_user_namespace)
+        made = adjust_container(POD, requested, context, RAW).adjustment
+        assert [one.options for one in made.mounts] == [options]
+        assert not validate_adjustment(POD, requested, made, context, RAW).reason
+        assert "would start without" in validate_adjustment(POD, requested, Adjustment(), context, RAW).reason

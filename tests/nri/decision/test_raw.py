@@ -292,6 +292,28 @@ def test_keys_in_other_letter_case_are_read_as_in_the_library() -> None:
     assert (adjustment.env, [device.path for device in adjustment.devices]) == ({"A": "1"}, ["/dev/a"])
 
 
+@pytest.mark.parametrize(
+    ("kind", "options", "mapped"),
+    [
+        ("bind", ["ro", "rbind"], ("ro", "rbind", "ridmap")),
+        ("", ["rbind", "ro"], ("rbind", "ro", "ridmap")),
+        ("", ["bind"], ("bind", "idmap")),
+        ("bind", [], ("idmap",)),
+        ("bind", ["bind", "idmap"], ("bind", "idmap")),
+        ("none", ["rbind", "ridmap"], ("rbind", "ridmap")),
+        ("tmpfs", ["ro"], ("ro",)),
+    ],
+)
+def test_bind_mounts_map_the_ids_of_a_user_namespace(
+    kind: str, options: list[str], mapped: tuple[str, ...]
+) -> None:
+    mount = {"hostPath": "/s", "containerPath": "/d", "type": kind, "options": options}
+    one = spec({"mounts": [mount]})
+    for maps_ids, expected in ((True, mapped), (False, tuple(options))):
+        adjustment, _ = raw_adjustment([(one, "0")], lambda _: OPEN_NODE, maps_ids=maps_ids)
+        assert [mount.options for mount in adjustment.mounts] == [expected]
+
+
 def test_an_example_spec_is_injected_completely() -> None:
     one = prepared(json.loads(EXAMPLE.read_bytes()))
     adjustment, ignored_requests = raw_adjustment([(one, "0")], lambda _: OPEN_NODE)

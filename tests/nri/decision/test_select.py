@@ -57,9 +57,11 @@ def test_a_qualified_name_is_used_literally() -> None:
 
 def test_names_of_the_specs_are_found_without_an_inventory() -> None:
     assert devices("NVIDIA_VISIBLE_DEVICES=0", host_gpus=UNKNOWN) == ("nvidia.com/gpu=0",)
-    refused = outcome("NVIDIA_VISIBLE_DEVICES=1b:00.0", host_gpus=UNKNOWN)
-    assert refused.cause == "unknown_device"
-    assert "no such GPU" not in refused.reason
+    for name in ("1b:00.0", "GPU-1a2b3c4d", "minor7"):
+        refused = outcome(f"NVIDIA_VISIBLE_DEVICES={name}", host_gpus=UNKNOWN)
+        assert refused.cause == "unknown_device"
+        assert "no such GPU" not in refused.reason
+        assert refused.reason.endswith(f"such as PCI addresses, are unknown: {UNKNOWN.problem}")
 
 
 def test_all_replaces_the_single_gpus_of_its_kind() -> None:

@@ -134,7 +134,10 @@ def test_a_container_is_read_with_all_relevant_fields() -> None:
             "annotations": {"io.kubernetes.cri.container-type": "container"},
             "env": ["A=1", "B=ä"],
             "mounts": [{"destination": "/d", "source": "/s", "type": "bind", "options": ["rbind", "ro"]}],
-            "linux": {"devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195}]},
+            "linux": {
+                "namespaces": [{"type": "pid"}, {"type": "user", "path": "/proc/7/ns/user"}],
+                "devices": [{"path": "/dev/nvidia0", "type": "c", "major": 195}],
+            },
             "cdi_devices": [{"name": "nvidia.com/gpu=0"}],
         },
     )
@@ -145,6 +148,7 @@ def test_a_container_is_read_with_all_relevant_fields() -> None:
     assert (container.id, container.pod_id, container.name) == ("c", "p", "main")
     assert container.annotations == {"io.kubernetes.cri.container-type": "container"}
     assert container.env == ("A=1", "B=ä")
+    assert container.has_user_namespace
     assert container.mounts == (
         ContainerMount(destination="/d", source="/s", type="bind", options=("rbind", "ro")),
     )

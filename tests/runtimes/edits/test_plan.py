@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.hosts.runtime_config import Tree
+from support.hosts.runtime_config import ALICE, Tree
 
 from cdigen.model.errors import ConfigError
+from cdigen.runtimes.edits import docker
 from cdigen.runtimes.edits.plan import DesiredConfig, merged_dirs
 from cdigen.runtimes.releases import Release
 
@@ -164,6 +165,14 @@ def test_containerd_2_gets_a_drop_in_with_the_version_of_the_main_file(
     assert f'[{plugin}]\ncdi_spec_dirs = ["/etc/cdi", "/var/run/cdi"]\n' in text
 
 
+@pytest.mark.parametrize("release", [(2, 3, 5), (2, 9, 0), None])
+def test_a_configuration_of_version_4_is_written_like_version_3(tree: Tree, release: Release | None) -> None:
+    tree.put(MAIN, f"version = 4\n[{NEW_CRI}]\nenable_cdi = false\n")
+    document = documents(tree, "containerd", release)["config.toml"]
+    assert document["version"] == 4
+    assert document["plugins"]["io.containerd.cri.v1.runtime"]["enable_cdi"] is True
+
+
 def test_containerd_2_without_imports_gets_its_keys_in_the_main_file(tree: Tree) -> None:
     tree.put(MAIN, f"version = 3\n[{NEW_CRI}]\nenable_cdi = false\n")
     document = documents(tree, "containerd", (2, 1, 9))["config.toml"]
@@ -211,6 +220,17 @@ def test_imports_of_a_higher_version_than_the_main_file_are_refused(tree: Tree) 
         tree.plan("containerd", (2, 1, 9), DESIRED)
 
 
+@pytest.mark.parametrize(("release", "rules"), [((2, 3, 5), []), (None, ["config-version-order"])])
+def test_imports_of_a_higher_version_are_left_to_a_release_that_migrates_each_file(
+    tree: Tree, release: Release | None, rules: list[str]
+) -> None:
+    tree.put(MAIN, f"version = 2\n{IMPORTING}")
+    tree.put("etc/containerd/conf.d/a.toml", "version = 4\n")
+    plan = tree.plan("containerd", release, DESIRED)
+    assert [finding.rule for finding in plan.findings] == rules
+    assert all(b"version = 2\n" in (change.after or b"") for change in plan.changes)
+
+
 def test_containerd_1_6_is_refused(tree: Tree) -> None:
     with pytest.raises(ConfigError, match=r"1\.6\.20 reads no CDI specs"):
         tree.plan("containerd", (1, 6, 20), DESIRED)
@@ -232,3 +252,14 @@ def test_a_second_plan_has_no_changes(tree: Tree, runtime: str, release: Release
     desired = WITH_NRI if runtime in {"containerd", "cri-o"} else DESIRED
     tree.apply(tree.plan(runtime, release, desired))
     assert tree.plan(runtime, release, desired).changes == ()
+
+
+def test_a_rootless_docker_is_not_configured_for_directories_that_it_does_not_see(tree: Tree) -> None:
+    old, new = (27, 3, 1), (27, 4, 0)
+    own = DesiredConfig(spec_dirs=("/home/alice/cdi",))
+    with pytest.raises(ConfigError, match="/etc/cdi, /var/run/cdi: a rootless dockerd of this release"):
+        docker.plan(tree.read("docker", old, ALICE), old, DESIRED, lambda _: None)
+    (change,) = docker.plan(tree.read("docker", old, ALICE), old, own, lambda _: None).changes
+    assert change.path == "/home/alice/.config/docker/daemon.json"
+    assert b'"/home/alice/cdi"' in (change.after or b"")
+    assert docker.plan(tree.read("docker", new, ALICE), new, DESIRED, lambda _: None).changes

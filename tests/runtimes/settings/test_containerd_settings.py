@@ -7,7 +7,7 @@ MAIN = "/etc/containerd/config.toml"
 DROP = "/etc/containerd/conf.d/x.toml"
 OLD, NEW, NRI = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime", "io.containerd.nri.v1.nri"
 GLOB = 'imports = ["conf.d/*.toml"]'
-V1_7, V2_1, V2_3 = (1, 7, 24), (2, 1, 9), (2, 3, 0)
+V1_7, V2_1, V2_3 = (1, 7, 24), (2, 1, 9), (2, 3, 5)
 
 
 def table(name: str, *lines: str) -> str:
@@ -106,6 +106,13 @@ DUMPS = {
         True,
     ),
     "2.1: in version 1 the short name is ignored": (V2_1, config(1, table("cri", OFF, M)), "", BOTH, True),
+    "2.1: an imported file of version 1 is migrated to the version of the main file": (
+        V2_1,
+        config(2, GLOB, table(OLD, OFF, M)),
+        config(1, table("cri", D)),
+        ("/d",),
+        False,
+    ),
     "2.3: each file is migrated separately": (
         V2_3,
         config(2, GLOB, table(OLD, OFF, M)),
@@ -194,6 +201,63 @@ def test_a_file_that_prevents_the_start_of_containerd_is_an_error(
     assert [finding.rule for finding in found] == [rule]
     assert found[0].message.startswith(message)
     assert found[0].message.endswith("; containerd does not start")
+
+
+# Release, version of the main file, version of the imported file, and the severity of the finding.
+ORDERS = {
+    "2.2 starts, and ignores tables": ((2, 2, 7), 2, 3, None),
+    "2.3.0 does not start": ((2, 3, 0), 2, 4, "error"),
+    "2.3.4 does not start": ((2, 3, 4), 2, 3, "error"),
+    "2.3.4 starts with a lower version": ((2, 3, 4), 3, 2, None),
+    "2.3.4 compares with the first file that sets a version": ((2, 3, 4), None, 4, None),
+    "2.3.5 starts": ((2, 3, 5), 2, 4, None),
+    "2.4 starts": ((2, 4, 0), 2, 4, None),
+    "an unknown release may be one of these": (None, 2, 4, "warning"),
+}
+
+
+@pytest.mark.parametrize(("release", "main", "drop", "severity"), ORDERS.values(), ids=ORDERS)
+def test_only_2_3_0_to_2_3_4_do_not_start_with_an_import_of_a_higher_version(
+    tree: Tree, *, release: tuple[int, int, int] | None, main: int | None, drop: int, severity: str | None
+) -> None:
+    tree.put(MAIN, config(main, GLOB))
+    tree.put(DROP, config(drop, table(NEW, ON)))
+    found = [one for one in tree.read("containerd", release).findings if one.rule == "config-version-order"]
+    assert [one.severity for one in found] == ([severity] if severity else [])
+    for one in found:
+        assert one.message.startswith(f"{DROP}, line 1: version {drop}, but {MAIN} has version {main}: ")
+        assert one.hint.startswith(f"write the tables of {DROP} for version {main}")
+
+
+@pytest.mark.parametrize(
+    ("release", "text", "has_error"),
+    [
+        ((1, 6, 31), config(3), False),
+        ((1, 6, 33), config(3), True),
+        ((1, 7, 16), config(3), False),
+        ((1, 7, 17), config(3), True),
+        ((2, 2, 7), config(4), True),
+        ((2, 3, 0), config(4), False),
+        ((2, 3, 5), config(5), True),
+        ((2, 4, 0), config(5), False),
+        (None, config(4), False),
+        (None, config(5), False),
+    ],
+)
+def test_a_version_is_too_new_only_for_an_examined_release_that_checks_it(
+    tree: Tree, *, release: tuple[int, int, int] | None, text: str, has_error: bool
+) -> None:
+    tree.put(MAIN, text)
+    rules = [finding.rule for finding in tree.read("containerd", release).findings]
+    assert rules == (["config-version"] if has_error else [])
+
+
+@pytest.mark.parametrize("release", [V1_7, (2, 0, 0), V2_1, (2, 3, 0), V2_3, None])
+def test_dockers_own_configuration_of_containerd_is_no_error(
+    tree: Tree, release: tuple[int, int, int] | None
+) -> None:
+    tree.put(MAIN, 'disabled_plugins = ["cri"]\n')
+    assert finding_keys(tree.read("containerd", release)) == [("info", "cri-disabled", MAIN)]
 
 
 def test_a_table_that_a_release_ignores_is_a_warning(tree: Tree) -> None:

@@ -131,6 +131,31 @@ def test_a_rootless_daemon_has_its_own_file_and_from_29_2_on_its_own_directories
     assert new.spec_dirs == (*BOTH, "/home/alice/.config/cdi", "/run/user/1234/cdi")
 
 
+# The values were read in contrib/dockerd-rootless.sh at each tag.
+@pytest.mark.parametrize(
+    ("release", "sees_defaults", "sees_others"),
+    [
+        ((25, 0, 7), False, False),
+        ((25, 0, 8), True, False),
+        ((26, 1, 5), False, False),
+        ((27, 3, 1), False, False),
+        ((27, 4, 0), True, False),
+        ((29, 1, 5), True, False),
+        ((29, 2, 0), True, True),
+    ],
+)
+def test_a_rootless_daemon_sees_the_spec_directories_of_its_release(
+    tree: Tree, *, release: tuple[int, int, int], sees_defaults: bool, sees_others: bool
+) -> None:
+    dirs = (*BOTH, "/etc/other", "/run/other", "/home/alice/cdi", "/etcetera")
+    tree.put("/home/alice/.config/docker/daemon.json", json.dumps({"cdi-spec-dirs": dirs}))
+    settings = tree.read("docker", release, ALICE)
+    seen = (*(BOTH if sees_defaults else ()), *(dirs[2:4] if sees_others else ()), *dirs[4:])
+    assert settings.spec_dirs == seen
+    assert settings.hidden_dirs == tuple(path for path in dirs if path not in seen)
+    assert tree.read("docker", release).hidden_dirs == ()
+
+
 def test_nri_is_read_if_the_release_supports_it(tree: Tree) -> None:
     tree.put(FILE, '{"nri-opts": {"enable": true}}')
     settings = tree.read("docker", (29, 2, 0))

@@ -66,9 +66,13 @@ class Host:
         return done.stdout
 
     def gpu_nodes(self, image: str, device: str) -> set[Node]:
-        """Start a container with a CDI device (vendor/class=name), and return the GPU nodes in it."""
+        """Start a container with a CDI device (vendor/class=name), and return the GPU nodes in it.
+
+        The nodes in /dev/dri/by-path, which are further names of nodes in /dev/dri, are left out.
+        """
         command = (
-            "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -exec stat -c '%n %t %T' {} +"
+            "find /dev -type c \\( -name 'nvidia*' -o -path '/dev/dri/*' \\) -not -path '*/by-path/*' "
+            "-exec stat -c '%n %t %T' {} +"
         )
         listed = self.run(f'podman run --rm --device {device} {image} sh -c "{command}"')
         rows = (line.split() for line in listed.splitlines())

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from support.abilities import WARNINGS
+from support.abilities import WARNINGS, cannot_run
 from support.hosts import driver_files
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.paths import REPOSITORY
@@ -66,6 +66,15 @@ class BrokenHost:
         file.write_text(content if isinstance(content, str) else json.dumps(content))
         file.chmod(mode)
         return file
+
+    def set_label(self, type_: str, *names: str) -> None:
+        """Set a SELinux label with TYPE_ on the host's paths NAMES."""
+        for name in names:
+            try:
+                label = f"u:object_r:{type_}:s0\0".encode()
+                os.setxattr(self.path(name).resolve(), "security.selinux", label)
+            except OSError as error:
+                cannot_run(f"labels cannot be set here: {error.strerror}")
 
     def link(self, name: str, target: str) -> None:
         (self.root / name).symlink_to(target)

@@ -9,6 +9,7 @@ from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.host.root import Root
 from cdigen.pipeline.delivery import DEFAULT_DELIVERY
 from cdigen.pipeline.generate import DEFAULT_OPTIONS
+from cdigen.service.host_state import HostInventory
 from cdigen.vendors.context import DiscoveryContext
 
 
@@ -27,6 +28,7 @@ def doctor_context(root: str = "/", **fields: Any) -> Context:
         "vendors": (),
         "spec_dirs": (),
         "state_dir": "/nonexistent",
+        "inventory": HostInventory,
         "daemon": lambda: (None, ""),
         "plugin": lambda: None,
         "restart": lambda _: (),

@@ -125,14 +125,43 @@ def write(
             xcp += 1
 
 
-def write_npu(root: Path, *, number: int = 0, bdf: str = "0000:c5:00.1", nodes: bool = True) -> None:
-    """Write the NPU of a Ryzen AI, whose driver is amdxdna: it has one accelerator node."""
+def write_npu(
+    root: Path,
+    *,
+    number: int = 0,
+    bdf: str = "0000:c5:00.1",
+    device_id: int = 0x17F0,
+    device_type: int | None = None,
+    nodes: bool = True,
+) -> Path:
+    """Write an NPU whose driver is amdxdna: it has one accelerator node. Return its folder in /sys.
+
+    Newer drivers have the file `device_type`; its value is 2 for an SR-IOV physical function.
+    """
     folder = root / "sys/devices/pci0000:00" / bdf
-    for name, text in {"vendor": "0x1022", "device": "0x17f0", "class": "0x118000"}.items():
+    for name, text in {"vendor": "0x1022", "device": f"0x{device_id:04x}", "class": "0x118000"}.items():
         put(folder / name, f"{text}\n".encode())
-    put(folder / f"accel/accel{number}/dev", f"{ACCEL_MAJOR}:{number}\n".encode())
+    if device_type is not None:
+        put(folder / "device_type", f"{device_type}\n".encode())
     link(root / "sys/bus/pci/drivers/amdxdna" / bdf, f"../../../../devices/pci0000:00/{bdf}")
     link(folder / "driver", "../../../bus/pci/drivers/amdxdna")
+    _write_accel(root, folder, number, nodes=nodes)
+    return folder
+
+
+def write_auxiliary_npu(root: Path, *, number: int = 0) -> None:
+    """Write the NPU of a Versal SoC, which is on the auxiliary bus, without PCI address and device id."""
+    name = f"xilinx_aie.amdxdna.{number}"
+    folder = root / "sys/devices/platform/axi/20000000000000.aiengine" / name
+    link(
+        root / "sys/bus/auxiliary/drivers/amdxdna.amdxdna" / name,
+        f"../../../../devices/platform/axi/20000000000000.aiengine/{name}",
+    )
+    _write_accel(root, folder, number, nodes=True)
+
+
+def _write_accel(root: Path, folder: Path, number: int, *, nodes: bool) -> None:
+    put(folder / f"accel/accel{number}/dev", f"{ACCEL_MAJOR}:{number}\n".encode())
     (root / "sys/module/amdxdna").mkdir(parents=True, exist_ok=True)
     put(root / "proc/sys/kernel/osrelease", b"6.14.0-15-generic\n")
     put(root / "proc/sys/kernel/arch", b"x86_64\n")

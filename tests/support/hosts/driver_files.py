@@ -143,18 +143,22 @@ class _Tree:
             below = f"nvidia/{self.version}/{name}"
             self.file(f"{folder}/{below}", f"/lib/firmware/{below}")
 
-    def xorg(self, drivers: str, extensions: str, *, versioned: bool = True) -> None:
-        """Write the X server's modules; without VERSIONED (Red Hat), the GLX module's file has no version."""
+    def xorg(self, drivers: str, extensions: str, *, shown: str = "", versioned: bool = True) -> None:
+        """Write the X server's modules; without VERSIONED (Red Hat), the GLX module's file has no version.
+
+        SHOWN is the folder in which the X server finds the modules, if this folder is a link (Debian).
+        """
         put(self.at(f"{drivers}/nvidia_drv.so"), self.version.encode())
         name, plain = f"libglxserver_nvidia.so.{self.version}", "libglxserver_nvidia.so"
         real = f"{extensions}/{name if versioned else plain}"
         write_library(self.at(real), "", (TLS.format(v=self.version),), machine=self.machine)
         if versioned:
             self.link(f"{extensions}/{plain}", name)
-        for top in ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules"):
-            self.laid.files[f"{top}/drivers/nvidia_drv.so"] = f"{drivers}/nvidia_drv.so"
-            self.laid.files[f"{top}/extensions/{plain}"] = real
-            self.laid.files[f"{top}/extensions/{name}"] = real
+        tops = ("/usr/lib/xorg/modules", "/usr/lib64/xorg/modules")
+        for folder in (*(f"{top}/drivers" for top in tops), shown or drivers):
+            self.laid.files[f"{folder}/nvidia_drv.so"] = f"{drivers}/nvidia_drv.so"
+        for folder in (*(f"{top}/extensions" for top in tops), shown or extensions):
+            self.laid.files.update(dict.fromkeys((f"{folder}/{plain}", f"{folder}/{name}"), real))
 
     def manifests(self, share: str, etc: str, *, libraries: str = "", icd: str = "nvidia_icd.json") -> None:
         """Write the manifests; LIBRARIES is the folder that NixOS puts before each library's name."""
@@ -233,7 +237,7 @@ def _debian(root: Path, version: str, flavour: str, libraries: tuple[Library, ..
     tree.file(f"/etc/nvidia/{flavour}/{display}", f"/usr/share/X11/xorg.conf.d/{display}")
     target = alternative(display, f"/etc/nvidia/{flavour}/{display}", "")
     tree.link(f"/usr/share/X11/xorg.conf.d/{display}", target)
-    tree.xorg(tools, tools)
+    tree.xorg(tools, tools, shown="/usr/lib/nvidia/nvidia")
     for folder, name in (("drivers", "nvidia_drv.so"), ("extensions", "libglxserver_nvidia.so")):
         tree.link(f"/usr/lib/xorg/modules/{folder}/{name}", alternative(name, f"{tools}/{name}", ""))
     return tree.laid
@@ -298,6 +302,7 @@ def nixos(root: Path, version: str = V550) -> Laid:
         for name in (f"{library.stem}.so", f"{library.stem}.so.1"):
             if not tree.at(f"{folder}/{name}").is_symlink():
                 tree.link(f"{folder}/{name}", library.file(version))
+                tree.laid.libraries[name] = f"{folder}/{library.file(version)}"
     own, icd = f"{package}/lib/", "nvidia_icd.x86_64.json"
     tree.manifests(f"{package}/share", f"{package}/etc", libraries=own, icd=icd)
     farm = "/nix/store/1b2c3d4e5f6g7h8i9j0k1l2m3n4p5q6r-graphics-drivers"

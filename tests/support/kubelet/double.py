@@ -102,8 +102,8 @@ class Kubelet:
     `registered` has the time, resource and endpoint of each Register. If `watches` is set, the kubelet
     requests lists. A test may replace the handler `register`. If `shows` is set, GetAllocatableResources
     returns `shown()`. `forgets_after_s` is the time from the end of a stream to the removal of the endpoint
-    of this resource, as in kubelets up to 1.35; None imitates kubelet 1.36. `forgotten` counts these
-    removals. List waits until `lists_at_once` is set.
+    of this resource, as in all kubelets up to 1.36.2; None imitates a kubelet that keeps a newer endpoint.
+    `forgotten` counts these removals. List waits until `lists_at_once` is set.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -167,7 +167,7 @@ class Kubelet:
     def list_of(self, resource: str) -> dict[str, tuple[str, tuple[int, ...]]]:
         """Return the last list of RESOURCE; raises LookupError if there is none."""
         endpoint = self.endpoints[resource]
-        # A kubelet up to 1.35 shows the endpoint until the endpoint is removed.
+        # A kubelet shows the endpoint until the endpoint is removed.
         if endpoint.ended.is_set() and self.forgets_after_s is None:
             raise LookupError("the stream has ended")
         return endpoint.lists[-1]

@@ -58,6 +58,10 @@ def test_a_gpu_is_reported_if_the_module_amdgpu_is_not_loaded(tmp_path: Path) ->
     assert found(tmp_path, None) == [("warning", "gpu-not-bound")]
     (finding,) = VENDOR.diagnostics(places(tmp_path), None)
     assert "0000:03:00.0 is on the PCI bus, but the module amdgpu is not loaded" in finding.message
+    assert finding.hint == "run 'modprobe amdgpu'"
+    put(tmp_path / "etc/modprobe.d/vm.conf", b"# VMs\nblacklist amdgpu\n")
+    (finding,) = VENDOR.diagnostics(places(tmp_path), None)
+    assert finding.hint == "remove amdgpu from /etc/modprobe.d/vm.conf:2"
 
 
 @pytest.mark.parametrize("parameters", [b"root=/dev/vda1 nomodeset quiet\n", b"quiet\tnomodeset\nro\n"])

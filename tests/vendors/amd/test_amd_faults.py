@@ -229,6 +229,19 @@ def test_without_dev_kfd_a_gpu_for_graphics_is_offered(tmp_path: Path) -> None:
     assert inventory.accelerators[0].problem == "/dev/kfd cannot be used"
 
 
+def test_a_guest_without_dev_kfd_gets_gpus_for_graphics(tmp_path: Path) -> None:
+    amd_tree.write(tmp_path, (replace(radeon(), kfd=True),))
+    (tmp_path / "dev/kfd").unlink()
+    (tmp_path / "run/systemd").mkdir(parents=True)
+    (tmp_path / "run/systemd/container").write_text("lxc\n")
+    inventory = discover(tmp_path)
+    assert rules(inventory) == [("info", "control-node-missing")]
+    (gpu,) = inventory.accelerators
+    assert gpu.usable
+    assert {node.role: node.capabilities for node in gpu.nodes}["render"] == ("graphics", "video")
+    assert "/dev/kfd" not in {node.path for node in gpu.nodes}
+
+
 def test_the_hint_for_a_host_without_amdgpu_is_modprobe(tmp_path: Path) -> None:
     error = refusal(tmp_path)
     assert (error.kind, "modprobe amdgpu" in error.hint) == ("driver-not-loaded", True)

@@ -9,6 +9,7 @@ from support.daemon.host import Host, daemon
 from support.hosts import amd_tree, discovery, intel_tree
 from support.hosts.amd import discover, places, refusal, rules
 from support.hosts.discovery import node_paths
+from support.hosts.driver_files import link
 
 from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
@@ -81,6 +82,60 @@ def test_a_profile_of_the_class_npu_determines_the_names_of_npus(tmp_path: Path)
 def test_amdxdna_without_a_device_is_the_error_driver_not_loaded(tmp_path: Path) -> None:
     (tmp_path / "sys/module/amdxdna").mkdir(parents=True)
     assert refusal(tmp_path).kind == "driver-not-loaded"
+
+
+@pytest.mark.parametrize(
+    ("physical", "virtual", "types"),
+    [
+        (0x17F2, 0x17F3, (2, 1)),
+        (0x17F2, 0x17F3, (None, None)),
+        (0x1B0B, 0x1B0C, (None, None)),
+        (0x1B1B, 0x1B1C, (2, 1)),
+    ],
+)
+def test_a_physical_function_of_an_npu_is_not_offered_and_its_virtual_functions_are(
+    tmp_path: Path, physical: int, virtual: int, types: tuple[int | None, int | None]
+) -> None:
+    folder = amd_tree.write_npu(tmp_path, bdf="0000:c5:00.0", device_id=physical, device_type=types[0])
+    for number in (1, 2):
+        link(folder / f"virtfn{number - 1}", f"../0000:c5:00.{number}")
+        amd_tree.write_npu(
+            tmp_path,
+            number=number,
+            bdf=f"0000:c5:00.{number}",
+            device_id=virtual,
+            device_type=types[1],
+        )
+    first, second = "/dev/accel/accel1", "/dev/accel/accel2"
+    assert offered(tmp_path)[KIND] == {
+        "0": [first],
+        "0000:c5:00.1": [first],
+        "1": [second],
+        "0000:c5:00.2": [second],
+        "all": [first, second],
+    }
+    (finding,) = discover(tmp_path).findings
+    assert (finding.severity, finding.path, finding.hint) == ("info", "0000:c5:00.0", "")
+
+
+def test_a_physical_function_alone_is_an_error_with_the_command_that_creates_virtual_functions(
+    tmp_path: Path,
+) -> None:
+    amd_tree.write_npu(tmp_path, bdf="0000:c5:00.0", device_id=0x17F2, device_type=2)
+    error = refusal(tmp_path)
+    assert (error.kind, "physical function" in error.message) == ("no-usable-device", True)
+    assert "'echo 1 > /sys/bus/pci/devices/0000:c5:00.0/sriov_numvfs'" in error.hint
+
+
+def test_npus_on_the_auxiliary_bus_follow_the_npus_on_the_pci_bus(tmp_path: Path) -> None:
+    amd_tree.write_auxiliary_npu(tmp_path, number=2)
+    amd_tree.write_auxiliary_npu(tmp_path, number=10)
+    nodes = {"0": ["/dev/accel/accel2"], "1": ["/dev/accel/accel10"]}
+    assert offered(tmp_path) == {KIND: {**nodes, "all": ["/dev/accel/accel2", "/dev/accel/accel10"]}}
+    assert [npu.model for npu in discover(tmp_path).accelerators] == ["AMD NPU", "AMD NPU"]
+    amd_tree.write_npu(tmp_path)
+    assert offered(tmp_path)[KIND]["0"] == ["/dev/accel/accel0"]
+    assert offered(tmp_path)[KIND]["1"] == ["/dev/accel/accel2"]
 
 
 def test_npus_of_two_vendors_have_separate_kinds(cdigen: Run, tmp_path: Path) -> None:

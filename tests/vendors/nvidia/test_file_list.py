@@ -30,7 +30,7 @@ ENTRIES = (
     entry("firmware/gsp_ga10x.bin", "FIRMWARE", "firmware"),
     entry("nvidia-modprobe", "BINARY", "modprobe"),
     entry("nvidia-smi", "BINARY", "nvml"),
-    entry("nvidia-pcc", "BINARY", "vulkansc", optional=True),
+    entry("nvidia-future", "BINARY", "vulkansc", optional=True),
     entry("libnvidia-new.so.2.1.0", "LIB", "vulkan"),
     entry("libnvidia-new.so.2.1.0", "LIB", "cuda"),
     entry(f"libnvidia-next.so.{V550}", "LIB", "video"),
@@ -53,7 +53,7 @@ def host(tmp_path: Path) -> Path:
         ("libnvidia-stale.so.535.261.03", "libnvidia-stale.so.1"),
     ):
         write_library(tmp_path / FOLDER / name, soname)
-    for name in ("nvidia-modprobe", "nvidia-pcc"):
+    for name in ("nvidia-modprobe", "nvidia-future"):
         put(tmp_path / "usr/bin" / name, b"\x7fELF", 0o755)
     return tmp_path
 
@@ -74,10 +74,10 @@ def test_files_that_only_the_list_has_are_added_with_their_capabilities(host: Pa
         "libnvidia-new.so.2.1.0": ("compute", "display", "graphics", "video"),
         f"libnvidia-next.so.{V550}": ("video",),
         "libnvidia-other.so.3": (),
-        "nvidia-pcc": ("display", "graphics"),
+        "nvidia-future": ("display", "graphics"),
     }
     assert new["libnvidia-new.so.2.1.0"].names == ("libnvidia-new.so.2",)
-    assert new["nvidia-pcc"].targets == ("/usr/bin/nvidia-pcc",)
+    assert new["nvidia-future"].targets == ("/usr/bin/nvidia-future",)
     assert rules(after) == {"other-driver-version": "info"}
 
 

@@ -9,6 +9,7 @@ from support.hosts.driver_files import V535, V550, link, put
 from support.hosts.nvidia import DRIVER, make_instead, places
 
 from cdigen.model.findings import Finding
+from cdigen.model.profile import DEFAULT
 from cdigen.value import replace
 from cdigen.vendors.nvidia.files.driver_files import find_files
 
@@ -34,7 +35,14 @@ def test_on_a_host_without_the_files_the_search_results_have_the_reason(tmp_path
     files, searched, findings = find_files(places(tmp_path), DRIVER, ())
     assert (files, findings) == ([], [])
     assert {thing.reason for thing in searched} == {"no such file"}
-    assert {thing.kind for thing in searched} == {"binary", "firmware", "config", "module", "socket"}
+    assert {thing.kind for thing in searched} == {
+        "binary",
+        "firmware",
+        "config",
+        "library",
+        "module",
+        "socket",
+    }
     assert all("{" not in thing.name for thing in searched)
 
 
@@ -76,7 +84,13 @@ def test_a_setuid_root_program_is_left_out(tmp_path: Path) -> None:
     assert targets(tmp_path) == {}
 
 
-@pytest.mark.parametrize("name", ["nv-fabricmanager", "nvidia-imex", "nvidia-imex-ctl", "nvidia-xconfig"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nv-fabricmanager", "nvidia-imex", "nvidia-imex-ctl", "nvidia-xconfig"),
+        *("nvidia-ngx-updater", "nvidia-pcc", "nvidia-powerd"),
+    ],
+)
 def test_programs_that_few_hosts_have_are_found(tmp_path: Path, name: str) -> None:
     program(tmp_path / "usr/bin" / name)
     assert targets(tmp_path) == {f"/usr/bin/{name}": f"/usr/bin/{name}"}
@@ -163,6 +177,43 @@ def test_only_the_vulkan_manifests_of_the_hosts_architecture_are_offered(tmp_pat
         "/etc/vulkan/icd.d/nvidia_icd.json",
         "/etc/vulkan/icd.d/nvidia_icd.x86_64.json",
     }
+
+
+def test_the_vulkan_manifest_of_32_bit_programs_is_only_for_profiles_with_compat32(tmp_path: Path) -> None:
+    put(tmp_path / "usr/share/vulkan/icd.d/nvidia_icd.i686.json", b"{}")
+    files, _, _ = find_files(replace(places(tmp_path), compat32=True), DRIVER, ())
+    assert [file.targets for file in files] == [("/etc/vulkan/icd.d/nvidia_icd.i686.json",)]
+    assert [DEFAULT.includes(file) for file in files] == [False]
+    assert [replace(DEFAULT, compat32=True).includes(file) for file in files] == [True]
+
+
+def test_the_libraries_for_wine_are_next_to_libglx_nvidia(tmp_path: Path) -> None:
+    folder = tmp_path / "usr/lib64/nvidia/wine"
+    for name in ("_nvngx.dll", "nvngx.dll", "README"):
+        put(folder / name, b"MZ")
+    put(folder / "nvngx_dlssg.dll", b"")
+    files, _, _ = find_files(places(tmp_path), DRIVER, ("/usr/lib", "/usr/lib64"))
+    assert [(file.host_path, file.names) for file in files] == [
+        (f"/usr/lib64/nvidia/wine/{name}", (f"nvidia/wine/{name}",)) for name in ("_nvngx.dll", "nvngx.dll")
+    ]
+
+
+@pytest.mark.parametrize("name", ["10-nvidia.conf", "nvidia.conf", "nvidia-drm-outputclass.conf"])
+def test_the_configuration_of_xorg_is_found_by_each_of_its_names(tmp_path: Path, name: str) -> None:
+    put(tmp_path / "usr/share/X11/xorg.conf.d" / name, b"Section")
+    path = f"/usr/share/X11/xorg.conf.d/{name}"
+    assert targets(tmp_path) == {path: path}
+
+
+def test_x_modules_also_have_their_paths_on_the_host(tmp_path: Path) -> None:
+    folder = "usr/lib/x86_64-linux-gnu/nvidia/xorg"
+    put(tmp_path / folder / "nvidia_drv.so", b"laid")
+    put(tmp_path / folder / f"libglxserver_nvidia.so.{V550}", b"laid")
+    found = targets(tmp_path)
+    assert found[f"/{folder}/nvidia_drv.so"] == f"/{folder}/nvidia_drv.so"
+    assert found["/usr/lib/xorg/modules/drivers/nvidia_drv.so"] == f"/{folder}/nvidia_drv.so"
+    # xorg.conf contains the folder, and Xorg loads the module by the name without a version.
+    assert found[f"/{folder}/libglxserver_nvidia.so"] == f"/{folder}/libglxserver_nvidia.so.{V550}"
 
 
 def test_only_the_application_profile_of_the_running_version_is_offered(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from support.hosts.nvidia_kernel import (
     information_text,
     make_node,
     write,
+    write_driver,
     write_pci_device,
 )
 
@@ -22,6 +23,7 @@ from cdigen.model.findings import Finding
 from cdigen.model.inventory import Accelerator
 from cdigen.vendors.nvidia.devices.gpus import NvidiaGpuReader
 from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.files.tables import GRAPHICS
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
@@ -65,7 +67,9 @@ def test_a_gpu_is_read_as_the_driver_describes_it(tmp_path: Path) -> None:
 def test_a_gpu_has_its_nvidia_node_and_its_drm_nodes(tmp_path: Path) -> None:
     (gpu,) = boot(tmp_path, 1)
     ((found,), _) = read(tmp_path)
-    assert [(node.path, node.role, node.major, node.minor) for node in found.nodes] == [
+    assert [
+        (node.path, node.role, node.major, node.minor) for node in found.nodes if "by-path" not in node.path
+    ] == [
         ("/dev/nvidia0", "gpu", 195, 0),
         (f"/dev/dri/card{gpu.card}", "card", 226, gpu.card),
         (f"/dev/dri/renderD{gpu.render}", "render", 226, gpu.render),
@@ -148,6 +152,19 @@ def test_a_node_that_is_not_a_character_device_is_reported_with_its_type(root: P
     make_any_instead(node, kind)
     assert usable(root) == []
     assert f"/dev/nvidia0 is a {kind}, not a character device" in read(root)[1][0].message
+
+
+def test_a_gpu_has_udevs_names_of_its_drm_nodes(tmp_path: Path) -> None:
+    (gpu,) = boot(tmp_path, 1)
+    link(tmp_path / "dev/dri/by-path/pci-0000:00:02.0-render", "../renderD999")
+    ((found,), findings) = read(tmp_path)
+    assert findings == ()
+    assert [
+        (node.path, node.host_path, node.capabilities) for node in found.nodes if "by-path" in node.path
+    ] == [
+        (f"/dev/dri/by-path/pci-{gpu.bdf}-card", f"/dev/dri/card{gpu.card}", GRAPHICS),
+        (f"/dev/dri/by-path/pci-{gpu.bdf}-render", f"/dev/dri/renderD{gpu.render}", GRAPHICS),
+    ]
 
 
 def test_a_missing_drm_node_affects_only_graphics(tmp_path: Path) -> None:
@@ -237,7 +254,22 @@ def test_a_gpu_without_any_kernel_driver_is_reported(root: Path) -> None:
     unbound = example_gpus(2)[1]
     write_pci_device(root / "sys", unbound)
     (root / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
+    assert problems(root) == [("warning", "gpu-not-bound")]
     assert "is bound to no driver" in read(root)[1][0].message
+
+
+@pytest.mark.parametrize("device_id", [0x1B80, 0x1DB1, 0x1E02, 0x2204])
+@pytest.mark.parametrize("open_module", [False, True])
+def test_the_hint_names_the_module_that_supports_an_old_gpu(
+    root: Path, device_id: int, *, open_module: bool
+) -> None:
+    unbound = replace(example_gpus(2)[1], device_id=device_id)
+    write_pci_device(root / "sys", unbound)
+    (root / f"sys/bus/pci/devices/{unbound.bdf}/driver").unlink()
+    write_driver(root / "proc/driver/nvidia", "580.95.05", open_module=open_module)
+    (finding,) = read(root)[1]
+    needs_other_module = open_module and device_id < 0x1E02
+    assert ("install the proprietary module" in finding.hint) == needs_other_module
 
 
 @pytest.mark.parametrize(
@@ -292,7 +324,7 @@ def test_a_drm_node_with_other_numbers_affects_only_graphics(tmp_path: Path) -> 
     (gpu,) = boot(tmp_path, 1)
     make_node(tmp_path, Node(path=f"/dev/dri/card{gpu.card}", major=226, minor=0))
     ((found,), (finding,)) = read(tmp_path)
-    assert [node.role for node in found.nodes] == ["gpu", "render"]
+    assert [node.role for node in found.nodes] == ["gpu", "render", "render"]
     assert finding.rule == "drm-node-missing"
     assert "has the numbers 226:0, but the kernel's numbers are 226:1" in finding.message
 

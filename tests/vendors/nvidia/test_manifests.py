@@ -12,7 +12,7 @@ from support.hosts.nvidia import empty_root
 from cdigen.host.root import Root
 from cdigen.model.findings import Finding
 from cdigen.model.inventory import DriverFile
-from cdigen.vendors.nvidia.files.driver_files import MAX_MANIFEST, with_named_paths
+from cdigen.vendors.nvidia.files.manifests import MAX_MANIFEST, with_named_paths
 
 LIBRARY = "/nix/store/abc/lib/libEGL_nvidia.so.550.163.01"
 NAMED = "/nix/store/abc/lib/libEGL_nvidia.so.0"

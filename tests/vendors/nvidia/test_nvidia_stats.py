@@ -149,6 +149,20 @@ def test_a_mig_instance_that_nvml_does_not_list_has_a_problem(folder: Path) -> N
     assert (whole.problem, part.problem) == ("", "NVML does not list the MIG instance")
 
 
+@pytest.mark.parametrize(
+    "function", ["nvmlDeviceGetMaxMigDeviceCount", "nvmlDeviceGetMigDeviceHandleByIndex"]
+)
+def test_mig_devices_that_nvml_does_not_support_while_mig_is_on_are_a_problem(
+    folder: Path, function: str
+) -> None:
+    one = Instance(gpu_instance=7, compute_instance=0, uuid=uuid(5, "MIG"), profile="1g.10gb")
+    broken = gpu(0, mig=True, instances=(one,), results=BUSY, faults=(f"{function} error 3",))
+    whole, part = read(folder, broken)
+    problem = f"NVML call failed: {function} returned NVML_ERROR_NOT_SUPPORTED (3)"
+    assert (whole.problem, part.problem) == (problem, problem)
+    assert whole.temperature == 56
+
+
 def test_a_failed_call_affects_only_one_value(folder: Path) -> None:
     (only,) = read(folder, gpu(0, results=BUSY, faults=("nvmlDeviceGetPowerUsage error 999",)))
     assert only.problem == "NVML call failed: nvmlDeviceGetPowerUsage returned NVML_ERROR_UNKNOWN (999)"

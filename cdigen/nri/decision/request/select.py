@@ -208,7 +208,11 @@ def _reason_unknown(
         instances = f": request a MIG instance ({shown})" if shown else " and has no instances"
         return f"the GPU is in MIG mode{instances}"
     text = names.reason(kind, canonical(item.token) if gpu else item.token)
-    return text if gpu or host_gpus.problem else f"{text}; the host has no such GPU"
+    if gpu:
+        return text
+    if host_gpus.problem:
+        return f"{text}; the other names of GPUs, such as PCI addresses, are unknown: {host_gpus.problem}"
+    return f"{text}; the host has no such GPU"
 
 
 def _unknown(item: DeviceRequest, reason: str) -> InjectionRefusal:

@@ -68,7 +68,7 @@ def adjust_container(
             ignored_requests=decision.ignored_requests,
         )
     try:
-        adjustment, ignored_requests = _make_adjustment(decision, context, abilities)
+        adjustment, ignored_requests = _make_adjustment(decision, container, context, abilities)
     except InjectionRefusal as refusal:
         return refuse_container(refusal.cause, refusal.reason, decision.ignored_requests)
     return InjectionResult(
@@ -104,7 +104,7 @@ def validate_adjustment(
     searches ADJUSTMENT for the requested devices.
     """
     try:
-        others_changes = _without_own_changes(adjustment, context, abilities)
+        others_changes = _without_own_changes(adjustment, container, context, abilities)
     except InjectionRefusal as refusal:
         return AdjustmentValidation(reason=refusal.reason)
     expected = adjust_container(pod, apply_adjustment(container, others_changes), context, abilities)
@@ -122,9 +122,9 @@ def validate_adjustment(
 
 
 def _without_own_changes(
-    adjustment: Adjustment, context: DecisionContext, abilities: Abilities
+    adjustment: Adjustment, container: Container, context: DecisionContext, abilities: Abilities
 ) -> Adjustment:
-    """Return ADJUSTMENT without cdigen's changes.
+    """Return ADJUSTMENT of CONTAINER without cdigen's changes.
 
     Raise InjectionRefusal if cdigen's changes cannot be computed.
     """
@@ -132,7 +132,7 @@ def _without_own_changes(
     if devices is None or abilities.cdi == "injects" or not context.injects_raw:
         # cdigen's changes contain only CDI devices, which ``apply_adjustment`` does not apply.
         return subtract_adjustment(adjustment, Adjustment(), mark=INJECTED_ANNOTATION)
-    own_changes, _ = _raw_changes(tuple(devices.split(",")), context)
+    own_changes, _ = _raw_changes(tuple(devices.split(",")), container, context)
     return subtract_adjustment(adjustment, own_changes, mark=INJECTED_ANNOTATION)
 
 
@@ -154,9 +154,9 @@ def _missing_devices(expected: Adjustment, actual: Adjustment) -> list[str]:
 
 
 def _make_adjustment(
-    decision: InjectionDecision, context: DecisionContext, abilities: Abilities
+    decision: InjectionDecision, container: Container, context: DecisionContext, abilities: Abilities
 ) -> tuple[Adjustment, tuple[IgnoredRequest, ...]]:
-    """Return the adjustment that injects the devices of DECISION, and the ignored parts of the specs.
+    """Return the adjustment that injects the devices of DECISION into CONTAINER, and the ignored parts.
 
     Raise InjectionRefusal if the runtime cannot inject the devices.
     """
@@ -165,15 +165,15 @@ def _make_adjustment(
     if abilities.cdi == "injects":
         return Adjustment(annotations=annotations, cdi_devices=devices), ()
     if abilities.takes_devices and context.injects_raw:
-        adjustment, ignored_requests = _raw_changes(devices, context)
+        adjustment, ignored_requests = _raw_changes(devices, container, context)
         return replace(adjustment, annotations=annotations), ignored_requests
     raise InjectionRefusal("runtime", _reason_without_cdi(abilities))
 
 
 def _raw_changes(
-    devices: tuple[str, ...], context: DecisionContext
+    devices: tuple[str, ...], container: Container, context: DecisionContext
 ) -> tuple[Adjustment, tuple[IgnoredRequest, ...]]:
-    """Return the adjustment with the device nodes and mounts of DEVICES, and the ignored parts of the specs.
+    """Return the adjustment of CONTAINER with the nodes and mounts of DEVICES, and the ignored parts.
 
     Raise InjectionRefusal if a device cannot be injected as device nodes and mounts.
     """
@@ -186,6 +186,7 @@ def _raw_changes(
     return raw_adjustment(
         [(spec, name.partition("=")[2]) for name, spec in specs if spec is not None],
         partial(read_node, context.nodes),
+        maps_ids=container.has_user_namespace,
     )
 
 

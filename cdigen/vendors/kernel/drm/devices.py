@@ -10,6 +10,8 @@ Documentation/gpu/drm-uapi.rst and accel/introduction.rst describe these files.
 
 from __future__ import annotations
 
+import re
+
 from cdigen.host.procfs import number_behind, read_line, read_text
 from cdigen.model.findings import Finding, FindingCollector
 from cdigen.value import frozen, replace
@@ -31,6 +33,9 @@ _NODE_ROLES = {
     "accel": (("accel", "accel", ()),),
 }
 _FOLDERS = {"drm": "/dev/dri", "accel": "/dev/accel"}
+BY_PATH = "/dev/dri/by-path"
+# The format of the names in udev's 60-drm.rules.
+_UDEV_NAME = re.compile(r"(?:pci|platform)-[0-9A-Za-z:._-]{1,80}-(card|render)")
 # systemd's udev rules and devtmpfs set different modes. Both modes permit access by root and by the group.
 NODE_CREATION = NodeCreationPolicy(mode=0o660)
 # The next step for a node that only root can open.
@@ -143,6 +148,31 @@ def read_node(reader: NodeReader, minor: DrmMinor, owner: str = "") -> tuple[Hos
     return reader.read(
         minor.path, role=minor.role, capabilities=minor.capabilities, numbers=node_numbers(minor.numbers)
     )
+
+
+def udev_names(dev: Root) -> dict[str, tuple[str, ...]]:
+    """Return a mapping from the path of a node on the host to its paths in /dev/dri/by-path."""
+    names: dict[str, tuple[str, ...]] = {}
+    for name in dev.names(BY_PATH):
+        if _UDEV_NAME.fullmatch(name) is None:
+            continue
+        path = f"{BY_PATH}/{name}"
+        try:
+            real = dev.host_path(dev.resolve(path))
+        except OSError:
+            # The entry is a link to a removed node. udev removes the entry soon.
+            continue
+        names[real] = (*names.get(real, ()), path)
+    return names
+
+
+def with_udev_names(node: HostNode, names: dict[str, tuple[str, ...]]) -> tuple[HostNode, ...]:
+    """Return NODE, and a copy of NODE for each of its paths in NAMES.
+
+    A path in NAMES ends in ``-card`` or ``-render``. Only paths that end in the role of NODE are used.
+    """
+    fitting = (path for path in names.get(node.host_path, ()) if path.endswith(f"-{node.role}"))
+    return (node, *(replace(node, path=path) for path in fitting))
 
 
 class NodeScan:

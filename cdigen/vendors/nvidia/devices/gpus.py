@@ -8,7 +8,8 @@ GetHandleByIndex_v2). An unusable GPU keeps its index, so that the names of othe
 from __future__ import annotations
 
 from cdigen.host import sysfs
-from cdigen.host.procfs import number_behind, read_text
+from cdigen.host.containers import is_guest
+from cdigen.host.procfs import number_behind, read_line, read_text
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import Finding, FindingCollector
@@ -16,8 +17,10 @@ from cdigen.model.inventory import Accelerator
 from cdigen.value import replace
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.nvidia.devices.mig import MigReader
+from cdigen.vendors.nvidia.devices.numbers import differing
+from cdigen.vendors.nvidia.devices.unified_memory import unified_memory_mib
 from cdigen.vendors.nvidia.files.tables import CONTROL_NODES, GRAPHICS, MISSING_CONTROL_NODE
-from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, remedy
+from cdigen.vendors.nvidia.kernel_module import is_uuid, parse_lines, read_driver, remedy
 from cdigen.vendors.nvidia.nvml import not_queried
 
 TYPE_CHECKING = False
@@ -40,6 +43,8 @@ PCI_DRIVER = "nvidia"
 PCI_VENDOR = 0x10DE
 PCI_CLASSES = (0x0300, 0x0302)  # VGA and 3D controllers (PCI Code and ID Assignment, class 03)
 MAX_MINOR = 0xFFFFF
+# The lowest PCI device number of a GPU with a GSP, which the open kernel module needs: TU102 (pci.ids).
+FIRST_GSP = "1e02"
 # The rules of findings about GPUs that the driver does not use.
 EXCLUDED, NOT_BOUND = "gpu-excluded", "gpu-not-bound"
 
@@ -59,6 +64,7 @@ class NvidiaGpuReader:
         self._probe = probe
         self._memory = memory
         self._mig = MigReader(context, nodes)
+        self._udev_names = drm.udev_names(context.dev)
         self.collector = FindingCollector()
 
     @property
@@ -87,7 +93,7 @@ class NvidiaGpuReader:
         accelerators = [
             self._accelerator(index, address, folder, information)
             if folder
-            else self._lost(index, address, problem)
+            else self._lost(index, address, problem, is_foreign=bool(listed) and is_guest(self._context.host))
             for index, (folder, address, information) in enumerate(found)
         ]
         self._name_unbound(bound, {accelerator.address for accelerator in accelerators})
@@ -135,12 +141,16 @@ class NvidiaGpuReader:
             self.collector.add("warning", "gpu-address-unknown", shown(f"{GPUS}/{name}"), message)
         return found, ""
 
-    def _lost(self, index: int, address: str, problem: str) -> Accelerator:
+    def _lost(self, index: int, address: str, problem: str, *, is_foreign: bool) -> Accelerator:
         """Return the unusable GPU at ADDRESS, which is bound to the driver and not in the driver's list.
 
         If the list could not be read, PROBLEM is the reason, and already has a finding. If PROBLEM is empty,
-        the GPU has fallen off the bus, and the function adds a finding.
+        the GPU has fallen off the bus, and the function adds a finding. If IS_FOREIGN is true, the host is a
+        container, and NVIDIA's runtime has hidden the GPU from the container.
         """
+        if is_foreign and not problem:
+            problem = f"the GPU is not in {GPUS} of this container"
+            self.collector.add("info", "gpu-lost", address, f"GPU {index} ({address}): {problem}")
         if not problem:
             problem = f"the GPU is bound to the driver {PCI_DRIVER}, but is not in {GPUS}"
             message = f"GPU {index} ({address}) gets no CDI device: {problem}"
@@ -175,7 +185,13 @@ class NvidiaGpuReader:
         nodes = self._gpu_nodes(index, address, minor) if minor is not None else ()
         problem = "its device node is missing" if minor is not None else "its minor is unknown"
         gpu = _accelerator(index, address, minor, nodes, "" if nodes else problem)
-        return replace(gpu, model=information.get("Model", ""), uuid=uuid if is_uuid(uuid) else None)
+        model = information.get("Model", "")
+        return replace(
+            gpu,
+            model=model,
+            uuid=uuid if is_uuid(uuid) else None,
+            memory_mib=unified_memory_mib(self._context.host, model),
+        )
 
     def _require_device(self, index: int, address: str, folder: str) -> None:
         """Add a finding if the GPU is not in /sys. For example, a container can have an incomplete /sys."""
@@ -217,7 +233,7 @@ class NvidiaGpuReader:
                 drm_minor.path, role=drm_minor.role, capabilities=GRAPHICS, numbers=numbers
             )
             if node is not None:
-                nodes.append(node)
+                nodes.extend(drm.with_udev_names(node, self._udev_names))
                 continue
             where = self._context.dev.host_path(drm_minor.path)
             message = f"GPU {index} ({address}): {problem}; graphics programs do not find the GPU"
@@ -248,9 +264,24 @@ class NvidiaGpuReader:
         for address, driver in bound:
             if driver == PCI_DRIVER or address in served:
                 continue
-            holder = f"is bound to the driver {driver}, not to nvidia," if driver else "is bound to no driver"
-            message = f"GPU {address} {holder} and gets no CDI device"
-            self.collector.add("info", NOT_BOUND, address, message)
+            if driver:
+                message = (
+                    f"GPU {address} is bound to the driver {driver}, not to nvidia, and gets no CDI device"
+                )
+                self.collector.add("info", NOT_BOUND, address, message)
+                continue
+            message = f"GPU {address} is bound to no driver and gets no CDI device"
+            self.collector.add("warning", NOT_BOUND, address, message, self._unbound_hint(address))
+
+    def _unbound_hint(self, address: str) -> str:
+        """Return the next step for the GPU at ADDRESS, which the loaded driver has not bound."""
+        text = read_line(self._context.host, f"{sysfs.PCI_DEVICES}/{address}/device").removeprefix("0x")
+        is_old = len(text) == len(FIRST_GSP) and text.lower() < FIRST_GSP
+        if is_old and read_driver(self._context.host).flavour == "open":
+            return (
+                "the open kernel module does not support GPUs before Turing: install the proprietary module"
+            )
+        return f"see 'dmesg | grep -e NVRM -e {address}'"
 
     def _with_nvml(self, accelerators: list[Accelerator]) -> list[Accelerator]:
         """Return ACCELERATORS with the values that only NVML has.
@@ -265,26 +296,13 @@ class NvidiaGpuReader:
             and (each.uuid is None or (each.minor is not None and self._mig.has_mig(each.minor)))
         ]
         reply = self._probe() if needs else not_queried()
-        self._compare_numbers(accelerators, reply)
+        answers = (reply.of(each.address).answer for each in accelerators)
+        numbers = {answer.address: answer.index for answer in answers if answer and answer.address}
+        for finding in differing(accelerators, numbers):
+            self.collector.findings.append(finding)
         return [
             self._completed(each, reply.of(each.address)) if each.usable else each for each in accelerators
         ]
-
-    def _compare_numbers(self, accelerators: list[Accelerator], reply: NvmlReply) -> None:
-        """Add a finding if NVML's indexes of GPUs differ from cdigen's indexes."""
-        others = [
-            f"{each.address} is GPU {each.index} in cdigen and {answer.index} in NVML"
-            for each in accelerators
-            if (answer := reply.of(each.address).answer) is not None and answer.index != each.index
-        ]
-        if others:
-            self.collector.add(
-                "warning",
-                "gpu-numbers-differ",
-                GPUS,
-                f"cdigen's GPU numbers differ from the numbers in NVML and nvidia-smi: {', '.join(others)}",
-                "request GPUs by UUID or PCI address ('names' of a profile), not by index",
-            )
 
     def _completed(self, accelerator: Accelerator, reply: NvmlGpuReply) -> Accelerator:
         answer = reply.answer

@@ -2,17 +2,10 @@
 
 Each ``_find`` function searches for the files of one table. It returns a ``FileSearch`` with the found files
 and the result of each search.
-
-The data files include manifests of EGL and Vulkan (JSON files), and of OpenCL (``nvidia.icd``, a text file
-with one line). NVIDIA's manifests contain the SONAME of a library. NixOS replaces the SONAME by an absolute
-path (nixpkgs issue 461949). A manifest with an absolute path has an effect only if the path exists in the
-container (``with_named_paths``).
 """
 
 from __future__ import annotations
 
-import json
-import os
 import stat
 from fnmatch import fnmatchcase
 
@@ -20,7 +13,6 @@ from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
-from cdigen.value import replace
 from cdigen.vendors.kernel.modules import firmware_folders
 from cdigen.vendors.nvidia.files.libraries import NONE_LISTED
 from cdigen.vendors.nvidia.files.tables import (
@@ -29,12 +21,15 @@ from cdigen.vendors.nvidia.files.tables import (
     COMPUTE,
     CONFIG_FOLDERS,
     CONFIGS,
+    CONFIGS32,
     DISPLAY,
     EVERY,
+    NGX,
     NIXOS_BINARIES,
     NIXOS_FIRMWARE,
     NO_BINARY,
     SOCKETS,
+    WINE_FOLDER,
     XORG_FOLDERS,
     XORG_MODULES,
     XORG_TARGETS,
@@ -48,8 +43,6 @@ if TYPE_CHECKING:
     from cdigen.model.findings import Finding
     from cdigen.model.inventory import Driver, FileKind
     from cdigen.vendors.context import DiscoveryContext
-
-MAX_MANIFEST = 1 << 16  # in bytes
 
 
 def find_files(
@@ -68,7 +61,13 @@ def find_files(
     searches = (
         _find_binaries(context, prefixes, listed),
         _find_firmware(context, driver),
-        _find_configs(context, driver, prefixes),
+        _find_configs(context, driver, prefixes, FileSearch(context.driver, "config"), CONFIGS),
+        *(
+            [_find_configs(context, driver, prefixes, FileSearch(context.driver, "config32"), CONFIGS32)]
+            if context.compat32
+            else []
+        ),
+        _find_wine_libraries(context, library_folders),
         _find_xorg_modules(context, driver),
         _find_sockets(context),
         _find_mps(context),
@@ -141,14 +140,19 @@ def _find_firmware(context: DiscoveryContext, driver: Driver) -> FileSearch:
     return search
 
 
-def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str, ...]) -> FileSearch:
+def _find_configs(
+    context: DiscoveryContext,
+    driver: Driver,
+    prefixes: tuple[str, ...],
+    search: FileSearch,
+    table: tuple[tuple[str, str, tuple[str, ...]], ...],
+) -> FileSearch:
     root = context.driver
     folders = context.config_search_paths or (
         *CONFIG_FOLDERS,
         *(f"{prefix}{below}" for prefix in prefixes for below in ("/share", "/etc", "")),
     )
-    search = FileSearch(root, "config")
-    for path, target, capabilities in CONFIGS:
+    for path, target, capabilities in table:
         pattern_path = path.format(version=driver.version, architecture=driver.architecture)
         below, _, pattern = pattern_path.rpartition("/")
         files_by_name: dict[str, str] = {}
@@ -165,6 +169,22 @@ def _find_configs(context: DiscoveryContext, driver: Driver, prefixes: tuple[str
     return search
 
 
+def _find_wine_libraries(context: DiscoveryContext, library_folders: tuple[str, ...]) -> FileSearch:
+    """Return the search for NGX's libraries for Wine, in the first of LIBRARY_FOLDERS that has them."""
+    search = FileSearch(context.driver, "library")
+    found: list[str] = []
+    for folder in library_folders:
+        for name in context.driver.names(f"{folder}/{WINE_FOLDER}"):
+            path = f"{folder}/{WINE_FOLDER}/{name}"
+            if name.endswith(".dll") and (real := search.check(path, stat.S_ISREG)):
+                search.take(real, NGX, (), names=(f"{WINE_FOLDER}/{name}",))
+                found.append(context.driver.host_path(real))
+        if found:
+            break
+    search.record_search(f"{WINE_FOLDER}/*.dll", NGX, found)
+    return search
+
+
 def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> FileSearch:
     search = FileSearch(context.driver, "module")
     multiarch = MULTIARCH.get(driver.architecture, driver.architecture)
@@ -176,10 +196,11 @@ def _find_xorg_modules(context: DiscoveryContext, driver: Driver) -> FileSearch:
             paths.extend(_links_to(context.driver, [f"{folder}/{below}/{link}" for folder in folders], name))
         hit = search.first(name, DISPLAY, paths, stat.S_ISREG)
         if hit:
+            path, real = hit
             names = (name, link) if link else (name,)
-            search.take(
-                hit[1], DISPLAY, tuple(f"{top}/{below}/{each}" for top in XORG_TARGETS for each in names)
-            )
+            targets = [f"{top}/{below}/{each}" for top in XORG_TARGETS for each in names]
+            own = [f"{path.rpartition('/')[0]}/{each}" for each in names]
+            search.take(real, DISPLAY, tuple(dict.fromkeys([*targets, *own])))
     return search
 
 
@@ -249,11 +270,25 @@ class FileSearch(FindingCollector):
         self.probes: list[ProbeResult] = []
         self._refused = ""
 
-    def take(self, real: str, capabilities: tuple[str, ...], targets: tuple[str, ...]) -> None:
-        """Record the file REAL as a found file, with the paths TARGETS in the container."""
-        host_path = self._root.host_path(real)
+    def take(
+        self,
+        real: str,
+        capabilities: tuple[str, ...],
+        targets: tuple[str, ...],
+        names: tuple[str, ...] = (),
+    ) -> None:
+        """Record the file REAL as a found file, with the paths TARGETS in the container.
+
+        NAMES are paths below a library folder of the container.
+        """
         self.files.append(
-            DriverFile(kind=self._kind, host_path=host_path, capabilities=capabilities, targets=targets)
+            DriverFile(
+                kind=self._kind,
+                host_path=self._root.host_path(real),
+                capabilities=capabilities,
+                names=names,
+                targets=targets,
+            )
         )
 
     def record_search(self, name: str, capabilities: tuple[str, ...], found: Iterable[str]) -> None:
@@ -322,55 +357,3 @@ class FileSearch(FindingCollector):
 
 def _is_executable(mode: int) -> bool:
     return stat.S_ISREG(mode) and bool(mode & 0o111)
-
-
-def with_named_paths(
-    root: Root, files: tuple[DriverFile, ...]
-) -> tuple[tuple[DriverFile, ...], tuple[Finding, ...]]:
-    """Return FILES with additional target paths, and the findings.
-
-    Each library gets the absolute paths that manifests in FILES contain for it. The function adds a finding
-    for each manifest that cannot be read or is not JSON. Paths of libraries outside of FILES are ignored.
-    """
-    named: dict[str, list[str]] = {}
-    collector = FindingCollector()
-    for file in files:
-        if file.kind != "config" or not file.host_path.endswith((".json", ".icd")):
-            continue
-        try:
-            data = root.read(file.host_path.removeprefix(root.host_prefix), limit=MAX_MANIFEST)
-            paths = _absolute_paths(data, is_json=file.host_path.endswith(".json"))
-        except (OSError, ValueError, RecursionError) as error:
-            problem = reason(error) if isinstance(error, OSError) else "the content is not JSON"
-            text = f"{file.host_path} cannot be read: {problem}; programs that need this file will not work"
-            hint = "reinstall the driver's packages"
-            collector.add("warning", "manifest-unreadable", file.host_path, text, hint)
-            continue
-        for path in paths:
-            if is_plain(path) and root.exists(path):
-                clean = "/" + os.path.normpath(path).lstrip("/")
-                named.setdefault(root.host_path(root.resolve(path)), []).append(clean)
-    return tuple(_with_targets(file, named) for file in files), tuple(collector.findings)
-
-
-def _with_targets(file: DriverFile, named: dict[str, list[str]]) -> DriverFile:
-    paths = named.get(file.host_path) if file.kind == "library" else None
-    return replace(file, targets=tuple(dict.fromkeys([*file.targets, *paths]))) if paths else file
-
-
-def _absolute_paths(data: bytes, *, is_json: bool) -> list[str]:
-    """Return the absolute paths of libraries in a manifest.
-
-    A JSON manifest contains an ICD, a layer or a list of layers. The function raises ValueError or
-    RecursionError if a JSON manifest is invalid.
-    """
-    if not is_json:
-        return [line for line in data.decode("utf-8", "replace").splitlines() if line.startswith("/")]
-    document = json.loads(data)
-    if not isinstance(document, dict):
-        return []
-    parts = [document.get("ICD"), document.get("layer")]
-    layers = document.get("layers")
-    parts.extend(layers if isinstance(layers, list) else [])
-    paths = [part.get("library_path") for part in parts if isinstance(part, dict)]
-    return [path for path in paths if isinstance(path, str) and path.startswith("/")]

@@ -13,6 +13,7 @@ from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import DriverFile, ProbeResult
 from cdigen.model.loader import MULTIARCH
+from cdigen.vendors.nvidia.files.library_names import add_links
 from cdigen.vendors.nvidia.files.tables import (
     EVERY,
     LIBRARIES,
@@ -127,17 +128,26 @@ def find_libraries(
     own list to their capabilities.
     """
     search = LibrarySearch(context.driver, driver, bits=bits, listed=listed)
+    listings: list[tuple[str, list[str]]] = []
     for folder in _folders(context, search):
         names = search.names(folder)
+        listings.append((folder, names))
         before = len(search.found)
         for name in names:
             _read_candidate(search, folder, name)
         if len(search.found) > before:
             search.folders.append(folder)
+    for folder, names in listings:
+        add_links(search, folder, names)
     _report_rejected(search)
     _report_other_versions(search)
     _report_missing_needs(search)
     return search
+
+
+def searched_folders(context: DiscoveryContext, search: LibrarySearch) -> list[str]:
+    """Return the existing folders that SEARCH has read, as paths on the host."""
+    return [search.root.host_path(folder) for folder in _folders(context, search)]
 
 
 def stale_versions(search: LibrarySearch) -> tuple[str, ...]:
@@ -335,14 +345,12 @@ def _contains(file: OpenFile, needle: bytes) -> bool:
 
 
 def _driver_file(search: LibrarySearch, file: OpenFile, soname: str, row: Library) -> DriverFile:
-    folder = file.path.rpartition("/")[0]
     also = [name.format(version=search.driver.version) for name in row.also]
-    links = [name for name in row.links if search.root.exists(f"{folder}/{name}")]
     return DriverFile(
         kind=search.kind,
         host_path=search.root.host_path(file.path),
         capabilities=row.capabilities,
-        names=tuple(dict.fromkeys([soname, *also, *links])),
+        names=tuple(dict.fromkeys([soname, *also])),
     )
 
 

@@ -45,32 +45,27 @@ class Library:
 
     ``stem`` is the part of the file name before ``.so``. ``also`` are additional names of the library in
     containers, because software loads the library by these names. They are relative to a library folder.
-    ``{version}`` in a name is the driver's version. ``links`` are additional names that a container gets only
-    if the host has the same names. If ``own_version`` is true, the file has its own version, which differs
-    from the driver's version.
+    ``{version}`` in a name is the driver's version. If ``own_version`` is true, the file has its own version,
+    which differs from the driver's version.
     """
 
     stem: str
     capabilities: tuple[str, ...]
     weight: Weight
     also: tuple[str, ...]
-    links: tuple[str, ...]
     own_version: bool
 
 
-def lib(  # noqa: PLR0913 - the columns of the table
+def lib(
     stem: str,
     capabilities: tuple[str, ...],
     weight: Weight = "optional",
     *,
     also: tuple[str, ...] = (),
-    links: tuple[str, ...] = (),
     own_version: bool = False,
 ) -> Library:
     """Return a row of ``LIBRARIES``, or a row for a library that is not in ``LIBRARIES``."""
-    return Library(
-        stem=stem, capabilities=capabilities, weight=weight, also=also, links=links, own_version=own_version
-    )
+    return Library(stem=stem, capabilities=capabilities, weight=weight, also=also, own_version=own_version)
 
 
 LIBRARIES: tuple[Library, ...] = (
@@ -82,7 +77,7 @@ LIBRARIES: tuple[Library, ...] = (
     # libnvidia-rtcore, numba, triton and other software load libcuda.so with dlopen.
     lib("libcuda", COMPUTE_VIDEO, "required", also=("libcuda.so",)),
     lib("libcudadebugger", COMPUTE_VIDEO),
-    lib("libnvcuvid", VIDEO, "core", links=("libnvcuvid.so",)),
+    lib("libnvcuvid", VIDEO, "core"),
     lib("libnvidia-allocator", (*COMPUTE_VIDEO, *GRAPHICS), also=("gbm/nvidia-drm_gbm.so",)),
     lib("libnvidia-api", GRAPHICS, own_version=True),  # NVAPI for Wine; the file is libnvidia-api.so.1
     lib("libnvidia-cbl", GRAPHICS),
@@ -94,9 +89,9 @@ LIBRARIES: tuple[Library, ...] = (
     lib("libnvidia-egl-xcb", GRAPHICS, own_version=True),
     lib("libnvidia-egl-xlib", GRAPHICS, own_version=True),
     lib("libnvidia-eglcore", GRAPHICS, "core"),
-    lib("libnvidia-encode", VIDEO, "core", links=("libnvidia-encode.so",)),
+    lib("libnvidia-encode", VIDEO, "core"),
     lib("libnvidia-fatbinaryloader", COMPUTE_VIDEO),
-    lib("libnvidia-fbc", GRAPHICS, links=("libnvidia-fbc.so",)),
+    lib("libnvidia-fbc", GRAPHICS),
     lib("libnvidia-glcore", GRAPHICS, "core"),
     lib("libnvidia-glsi", GRAPHICS, "core"),
     lib("libnvidia-glvkspirv", GRAPHICS, "core"),
@@ -104,8 +99,8 @@ LIBRARIES: tuple[Library, ...] = (
     lib("libnvidia-gtk2", DISPLAY),
     lib("libnvidia-gtk3", DISPLAY),
     lib("libnvidia-ifr", GRAPHICS),
-    lib("libnvidia-ml", UTILITY, "required", links=("libnvidia-ml.so",)),
-    lib("libnvidia-ngx", NGX, links=("libnvidia-ngx.so",)),
+    lib("libnvidia-ml", UTILITY, "required"),
+    lib("libnvidia-ngx", NGX),
     lib("libnvidia-nscq", UTILITY),
     # libnvidia-opencl loads libnvidia-nvvm by a name with the driver's version (550.163.01). libcuda loads
     # libnvidia-nvvm by the SONAME. Up to driver 515, the file was libnvidia-nvvm.so.4.0.0.
@@ -223,7 +218,12 @@ BINARIES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("nvidia-debugdump", UTILITY),
     ("nvidia-imex", COMPUTE_VIDEO),
     ("nvidia-imex-ctl", COMPUTE_VIDEO),
+    # The names and uses of these three programs are in NVIDIA's installer (590.48.01): updates of NGX's
+    # models, the compiler of Vulkan SC's pipeline caches, and Dynamic Boost.
+    ("nvidia-ngx-updater", NGX),
+    ("nvidia-pcc", GRAPHICS),
     ("nvidia-persistenced", UTILITY),
+    ("nvidia-powerd", UTILITY),
     ("nvidia-smi", UTILITY),
     ("nvidia-xconfig", DISPLAY),
 )
@@ -245,12 +245,12 @@ CONFIG_FOLDERS = (
 CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("OpenCL/vendors/nvidia.icd", "/etc/OpenCL/vendors", COMPUTE_VIDEO),
     ("X11/xorg.conf.d/10-nvidia.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
+    ("X11/xorg.conf.d/nvidia.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),  # RPM Fusion
     ("X11/xorg.conf.d/nvidia-drm-outputclass.conf", "/usr/share/X11/xorg.conf.d", DISPLAY),
     ("egl/egl_external_platform.d/*_nvidia_*.json", "/usr/share/egl/egl_external_platform.d", GRAPHICS),
     ("glvnd/egl_vendor.d/10_nvidia.json", "/usr/share/glvnd/egl_vendor.d", GRAPHICS),
     ("nvidia/nvidia-application-profiles-{version}-rc", "/usr/share/nvidia", (*COMPUTE_VIDEO, *GRAPHICS)),
     ("nvidia/nvoptix.bin", "/usr/share/nvidia", GRAPHICS),
-    # nvidia_icd.i686.json is left out, because it is for 32-bit libraries.
     ("vulkan/icd.d/nvidia_icd.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/icd.d/nvidia_icd.{architecture}.json", "/etc/vulkan/icd.d", GRAPHICS),
     ("vulkan/icd.d/nvidia_layers.json", "/etc/vulkan/icd.d", GRAPHICS),
@@ -261,8 +261,18 @@ CONFIGS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("vulkansc/icd.d/nvidia_icd_vksc.json", "/etc/vulkansc/icd.d", GRAPHICS),
 )
 
-# Folders of X server modules on hosts. In containers, the modules are in XORG_TARGETS, which are the default
-# folders of Xorg in Debian and Red Hat.
+# The files of 32-bit programs. The columns are the same as in CONFIGS.
+CONFIGS32: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("vulkan/icd.d/nvidia_icd.i686.json", "/etc/vulkan/icd.d", GRAPHICS),
+)
+
+# The folder of NGX's libraries for Wine and Proton, below the folder of libGLX_nvidia. Proton searches this
+# folder (proton, ``nvidia_wine_dll_dir``).
+WINE_FOLDER = "nvidia/wine"
+
+# Folders of X server modules on hosts. In containers, the modules have the same paths as on the host, because
+# the host's xorg.conf.d may contain them (``ModulePath``). They are also in XORG_TARGETS, which are the
+# default folders of Xorg in Debian and Red Hat.
 XORG_FOLDERS = (
     "/usr/lib/{multiarch}/nvidia/xorg",
     "/usr/lib/nvidia/xorg",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cdigen.host.procfs import read_line, read_text
+from cdigen.host.procfs import is_wsl_release, kernel_release, read_line, read_text
 from cdigen.vendors.nvidia.devices.gpus import GPUS
-from cdigen.vendors.nvidia.kernel_module import parse_lines
+from cdigen.vendors.nvidia.kernel_module import VERSION_FILE, parse_lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,8 +22,13 @@ _INTEGRATED = ("nvgpu", "thor", "orin", "xavier", "tegra")
 
 
 def is_wsl(context: DiscoveryContext) -> bool:
-    """Return whether the host is Linux in WSL2 with GPUs that Windows shares."""
-    return context.driver.exists(f"{WSL_LIBRARIES}/{DXCORE}") and context.dev.exists(WSL_NODE)
+    """Return whether the host is Linux in WSL, with or without GPUs that Windows shares.
+
+    A host with Microsoft's kernel is not WSL if the nvidia module is loaded.
+    """
+    if context.driver.exists(f"{WSL_LIBRARIES}/{DXCORE}") and context.dev.exists(WSL_NODE):
+        return True
+    return is_wsl_release(kernel_release(context.host)) and not context.host.exists(VERSION_FILE)
 
 
 def is_tegra(context: DiscoveryContext) -> bool:

@@ -15,12 +15,15 @@ import os
 import re
 
 from cdigen.binfmt import elf
+from cdigen.host.procfs import kernel_release
 from cdigen.host.root import is_plain, reason, shown
 from cdigen.model.errors import HostError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.inventory import Driver, DriverFile, Group, GroupDevice, Inventory, ProbeResult
+from cdigen.model.loader import MULTIARCH
 from cdigen.value import frozen
 from cdigen.vendors.nvidia.devices.nodes import NvidiaNodeReader
+from cdigen.vendors.nvidia.files.tables import CARRIED_BY_IMAGES, LIBRARY_FOLDERS
 from cdigen.vendors.nvidia.kernel_module import is_version
 from cdigen.vendors.nvidia.platforms import DXCORE, WSL_LIBRARIES, WSL_NODE, listed_files
 
@@ -51,6 +54,12 @@ STORE_FILES: tuple[tuple[str, Weight], ...] = (
 # Containers also need the store's files with these name endings (nvidia-container-toolkit pull request 1890).
 STORE_ENDINGS = (".bin", ".dll")
 
+# CUDA on WSL User Guide, "Getting Started with CUDA on WSL 2".
+_UPDATE = (
+    "in Windows (11, or 10 from 21H2), update NVIDIA's driver and WSL ('wsl --update'), then run 'wsl "
+    "--shutdown'; install no driver in Linux"
+)
+_WSL_1 = "-Microsoft"  # in the releases of WSL 1's kernel; those of WSL 2 have "-microsoft-standard"
 REINSTALL = "install NVIDIA's driver in Windows again"
 ARCHITECTURES = {elf.EM_X86_64: "x86_64", elf.EM_AARCH64: "aarch64"}
 
@@ -72,7 +81,7 @@ def discover(context: DiscoveryContext) -> Inventory:
     """Return the inventory with the device ``all``, or raise HostError.
 
     There is only one device, because dxcore cannot offer single GPUs. The kinds of the HostError are
-    no-nodes, driver-not-found and driver-broken.
+    no-nodes, driver-not-found, driver-broken and driver-not-loaded.
     """
     node = _read_node(context)
     reader = _Reader(context.driver)
@@ -81,6 +90,7 @@ def discover(context: DiscoveryContext) -> Inventory:
     files = reader.files(store)
     version = reader.version(store)
     architecture = ARCHITECTURES.get(store.libcuda.machine or 0, os.uname().machine)
+    reader.report_linux_driver(architecture)
     return Inventory(
         vendor="nvidia",
         driver=Driver(version=version, flavour="wsl", architecture=architecture),
@@ -94,9 +104,10 @@ def discover(context: DiscoveryContext) -> Inventory:
 def _read_node(context: DiscoveryContext) -> HostNode:
     node, problem = NvidiaNodeReader(context).read(WSL_NODE, role="dxg")
     if node is None:
+        is_first = _WSL_1 in kernel_release(context.host)
         raise HostError(
-            f"WSL has no GPU of Windows: {problem}",
-            hint="update NVIDIA's driver for Windows and WSL ('wsl --update'), then run 'wsl --shutdown'",
+            f"{'WSL 1 has no GPUs' if is_first else 'WSL has no GPU of Windows'}: {problem}",
+            hint="convert the distribution in Windows: 'wsl --set-version NAME 2'" if is_first else _UPDATE,
             kind="no-nodes",
         )
     return node
@@ -149,6 +160,7 @@ class _Reader:
     def _stores(self) -> list[DriverStore]:
         """Return the folders with a libcuda; raise HostError if no folder can be used.
 
+        The kind of the HostError is driver-not-loaded if Windows has only drivers of other vendors.
         The store contains about a thousand other drivers of Windows. Therefore, the function reads folders
         with NVIDIA's names first.
         """
@@ -169,6 +181,12 @@ class _Reader:
                 stores.append(DriverStore(folder=f"{STORES}/{name}", libcuda=libcuda))
             if stores:
                 return stores
+        if not nvidias and folders and not any(name.startswith("libcuda") for name in self._small_names()):
+            raise HostError(
+                f"Windows has no driver of NVIDIA: no folder in {self._root.host_path(STORES)} is of NVIDIA",
+                hint="install NVIDIA's driver in Windows, not in Linux, then run 'wsl --shutdown'",
+                kind="driver-not-loaded",
+            )
         raise HostError(
             f"NVIDIA's driver for Windows cannot be used: {problem}"
             if problem
@@ -176,6 +194,9 @@ class _Reader:
             hint="install NVIDIA's driver in Windows, not in Linux, then run 'wsl --shutdown'",
             kind="driver-broken" if problem else "driver-not-found",
         )
+
+    def _small_names(self) -> list[str]:
+        return [name for name in self._root.names(WSL_LIBRARIES) if listed_files.is_library_name(name)]
 
     def _content(self, path: str) -> bytes:
         try:
@@ -204,7 +225,7 @@ class _Reader:
         SONAME as its file name, that file takes precedence.
         """
         files = []
-        names = [name for name in self._root.names(WSL_LIBRARIES) if listed_files.is_library_name(name)]
+        names = self._small_names()
         for name in names:
             path = f"{WSL_LIBRARIES}/{name}"
             file = self._read_file(path)
@@ -256,6 +277,25 @@ class _Reader:
         message = f"{where} is left out: {problem}"
         self.collector.add("warning", rule, where, message, REINSTALL)
         return None
+
+    def report_linux_driver(self, architecture: str) -> None:
+        """Add a finding if the distribution has libraries of NVIDIA's driver for Linux.
+
+        The CUDA on WSL User Guide forbids this driver. Its libraries have the names of those of Windows.
+        """
+        for template in LIBRARY_FOLDERS:
+            folder = template.format(multiarch=MULTIARCH.get(architecture, architecture))
+            for name in self._root.names(folder):
+                stem, _, version = name.partition(".so.")
+                if f"{stem}.so.1" in CARRIED_BY_IMAGES and is_version(version):
+                    path = f"{folder}/{name}"
+                    message = (
+                        f"{shown(self._root.host_path(path))}: library of NVIDIA's driver for Linux, which "
+                        "finds no GPU in WSL; containers get the libraries of Windows' driver"
+                    )
+                    hint = "remove the packages of NVIDIA's driver for Linux"
+                    self.collector.add("warning", "wsl-linux-driver", path, message, hint)
+                    return
 
     def probes(self, store: DriverStore, files: tuple[DriverFile, ...]) -> tuple[ProbeResult, ...]:
         """Return the search results for STORE_FILES; add a finding for each missing file.

@@ -85,16 +85,23 @@ def command(*arguments: str, host: Path) -> subprocess.CompletedProcess[bytes]:
 def views_in_use(host: Path) -> list[dict[str, str]] | None:
     """Remove the views of a driver, and return those that stay; None: unknown, the command has failed.
 
-    A starting container may use a view for a minute after the removal of its spec. The function waits for it.
+    A starting container may use a view for a minute after the removal of its spec. The function waits for it,
+    and prints each view with the reason of the wait once.
     """
     until = time.monotonic() + VIEW_TIMEOUT_S
+    printed = set()
     while True:
         rows = json.loads(command("prune", "--json", host=host).stdout or "{}")
         if not isinstance(rows, list):
             return None
         kept = [row for row in rows if row["result"] != "removed"]
-        if time.monotonic() > until or all(row["reason"].startswith("process ") for row in kept):
+        awaited = [row for row in kept if not row["reason"].startswith("process ")]
+        if time.monotonic() > until or not awaited:
             return kept
+        lines = {f"waiting: /{STATE}/views/{row['view']}: {row['reason']}" for row in awaited}
+        for line in sorted(lines - printed):
+            print(f"{line}; at most {VIEW_TIMEOUT_S} s", flush=True)
+        printed |= lines
         time.sleep(5)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from session import INVALID_ARGUMENT, NOT_FOUND, NvmlCallError, text
+from session import NO_MIG_DEVICE, NvmlCallError, text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ def read(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object
     part["uuid"] = text(nvml.value("nvmlDeviceGetUUID", handle))
     part["mig_mode"] = mig_mode(nvml, handle)
     if part["mig_mode"]:
-        for position in range(nvml.value("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        # While MIG is on, "not supported" is an error: an empty list would mean that no MIG device exists.
+        for position in range(nvml.call("nvmlDeviceGetMaxMigDeviceCount", handle)):
             add_mig_device(nvml, part, handle, position)
 
 
@@ -48,8 +49,7 @@ def add_mig_device(nvml: Nvml, entry: dict[str, Any], handle: object, position: 
     try:
         device = nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, position)
     except NvmlCallError as refusal:
-        # A position without a device is normal. NVML numbers positions from 0 to the possible maximum.
-        if refusal.code not in {NOT_FOUND, INVALID_ARGUMENT}:
+        if refusal.code not in NO_MIG_DEVICE:
             entry["error"] = refusal.document
         return
     try:

@@ -15,6 +15,9 @@ NOT_FOUND = 6
 INVALID_ARGUMENT = 2
 FUNCTION_NOT_FOUND = 13
 UNKNOWN = 999
+# nvmlDeviceGetMigDeviceHandleByIndex returns these codes for a position without a MIG device. NVML numbers
+# positions from 0 to the possible maximum.
+NO_MIG_DEVICE = frozenset({NOT_FOUND, INVALID_ARGUMENT})
 # With these codes, the GPU or the driver does not support the function. 25 is ARGUMENT_VERSION_MISMATCH, 26
 # is DEPRECATED.
 NOT_AVAILABLE = frozenset({INVALID_ARGUMENT, NOT_SUPPORTED, FUNCTION_NOT_FOUND, 25, 26})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from session import NOT_AVAILABLE, NvmlCallError
+from session import NO_MIG_DEVICE, NOT_AVAILABLE, NvmlCallError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -118,8 +118,8 @@ def read(nvml: Nvml, part: dict[str, Any], handle: object, _handles: list[object
     reader.fill(part["values"], handle, (*_OF_ANY, *_OF_GPU))
     for device in reader.migs(handle):
         entry: dict[str, Any] = {
-            "gpu_instance": reader.value("nvmlDeviceGetGpuInstanceId", device),
-            "compute_instance": reader.value("nvmlDeviceGetComputeInstanceId", device),
+            "gpu_instance": reader.value("nvmlDeviceGetGpuInstanceId", device, is_required=True),
+            "compute_instance": reader.value("nvmlDeviceGetComputeInstanceId", device, is_required=True),
             "values": values(),
         }
         if None not in {entry["gpu_instance"], entry["compute_instance"]}:
@@ -136,19 +136,24 @@ class _StatsReader:
         self._nvml = nvml
         self._part = part
 
-    def value(self, function: str, *arguments: object) -> Any:
+    def value(self, function: str, *arguments: object, is_required: bool = False) -> Any:
         """Return the result of FUNCTION, or None if the call fails.
 
-        The function raises NvmlCallError if all further calls would also fail.
+        If IS_REQUIRED is set, "not supported" is also an error of the part. The function raises NvmlCallError
+        if all further calls would also fail.
         """
         try:
-            return self._nvml.value(function, *arguments)
+            return self._nvml.call(function, *arguments)
         except NvmlCallError as refusal:
-            if refusal.code in FATAL_CODES:
-                raise
-            if refusal.code not in NOT_AVAILABLE:
-                self._part["error"] = self._part["error"] or refusal.document
+            if is_required or refusal.code not in NOT_AVAILABLE:
+                self._record(refusal)
             return None
+
+    def _record(self, refusal: NvmlCallError) -> None:
+        """Record the first error of the part; raise REFUSAL again if all further calls would also fail."""
+        if refusal.code in FATAL_CODES:
+            raise refusal
+        self._part["error"] = self._part["error"] or refusal.document
 
     def fill(self, entry: dict[str, Any], handle: object, calls: Calls) -> None:
         """Write the memory, the results of CALLS and the processes of the device HANDLE into ENTRY."""
@@ -170,13 +175,15 @@ class _StatsReader:
         modes = self.value("nvmlDeviceGetMigMode", handle)
         if modes is None or not modes[0]:
             return
-        for position in range(self.value("nvmlDeviceGetMaxMigDeviceCount", handle) or 0):
+        # While MIG is on, "not supported" is an error, as in the part ``identity``.
+        count = self.value("nvmlDeviceGetMaxMigDeviceCount", handle, is_required=True) or 0
+        for position in range(count):
             try:
-                # A position without a device is normal.
                 yield self._nvml.call("nvmlDeviceGetMigDeviceHandleByIndex", handle, position)
             except NvmlCallError as refusal:
-                if refusal.code in FATAL_CODES:
-                    raise
+                # A position without a device is normal, as in the part ``identity``.
+                if refusal.code not in NO_MIG_DEVICE:
+                    self._record(refusal)
 
     def _memory(self, handle: object) -> Any:
         try:

@@ -1,0 +1,70 @@
+"""Read the names of PCI devices from the host's lists: amdgpu.ids of libdrm, and pci.ids.
+
+The lists are updated with the packages of the host. They contain the names of devices that are newer than
+cdigen. Formats: libdrm, data/amdgpu.ids; pciutils, pci.ids(5).
+"""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from cdigen.host.root import Root
+
+# libdrm-common in Debian and Fedora; /usr/local in builds from source.
+AMDGPU_IDS = ("/usr/share/libdrm/amdgpu.ids", "/usr/local/share/libdrm/amdgpu.ids")
+# Debian and Arch (hwdata); Fedora, SUSE and Debian's hwdata.
+PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
+# In bytes. amdgpu.ids has 20 KB, and pci.ids has 1.6 MB (2026).
+_MAX_SIZE = 8 << 20
+_MAX_NAME = 100
+_NUMBER = re.compile(r"0x[0-9a-f]{4}", re.ASCII)
+
+
+def amdgpu_name(host: Root, device: str, revision: str) -> str:
+    """Return the product name of an AMD GPU, such as ``AMD Radeon RX 9070 XT``, or "".
+
+    DEVICE (``0x7550``) and REVISION (``0xc0``) are the values in /sys.
+    """
+    wanted = [device.removeprefix("0x").upper(), revision.removeprefix("0x").upper()]
+    for line in _lines(host, AMDGPU_IDS):
+        fields = [field.strip() for field in line.split(",", 2)]
+        if len(fields) == 3 and [field.upper() for field in fields[:2]] == wanted:
+            return _plain(fields[2])
+    return ""
+
+
+def pci_name(host: Root, vendor: int, device: str) -> str:
+    """Return the name of the device DEVICE (``0xb080``) of VENDOR in pci.ids, or "".
+
+    A name such as ``Navi 48 [Radeon RX 9070/9070 XT]`` contains the product in brackets. The result is then
+    only the product.
+    """
+    if _NUMBER.fullmatch(device) is None:
+        return ""
+    is_of_vendor = False
+    for line in _lines(host, PCI_IDS):
+        if not line.startswith(("\t", "#")) and line.strip():
+            if is_of_vendor:
+                return ""
+            is_of_vendor = line.lower().startswith(f"{vendor:04x} ")
+        elif is_of_vendor and line.lower().startswith(f"\t{device.removeprefix('0x')} "):
+            name = line[5:].strip()
+            found = re.search(r"\[([^][]+)\]$", name)
+            return _plain(found[1] if found else name)
+    return ""
+
+
+def _lines(host: Root, paths: tuple[str, ...]) -> list[str]:
+    """Return the lines of the first readable file in PATHS, or an empty list."""
+    for path in paths:
+        try:
+            return host.read(path, limit=_MAX_SIZE).decode("utf-8", "replace").splitlines()
+        except OSError:
+            continue
+    return []
+
+
+def _plain(name: str) -> str:
+    return name[:_MAX_NAME] if name.isprintable() else ""
