@@ -92,12 +92,9 @@ class ResourceAllocator(_Allocator):
     ) -> tuple[str, ...]:
         """Return the COUNT best ids of AVAILABLE, including MUST_INCLUDE.
 
-        Devices that seem to be in use under another resource name are chosen only if the other devices are
-        too few. The kubelet does not track such use.
+        Units that seem to be in use are chosen only if the other units are too few.
         """
-        if used := self._used_elsewhere.suspected(available):
-            free = tuple(one for one in available if one not in used or one in must_include)
-            available = free if len(free) >= count else available
+        available = await self._used_elsewhere.unused(available, must_include, count)
         return self._preferences.choose(available, must_include, count)
 
 
@@ -122,7 +119,11 @@ class MemoryAllocator(_Allocator):
     async def preferred_allocation(
         self, available: tuple[str, ...], must_include: tuple[str, ...], count: int
     ) -> tuple[str, ...]:
-        """Return COUNT ids of AVAILABLE, including MUST_INCLUDE, all of one GPU if possible."""
+        """Return COUNT ids of AVAILABLE, including MUST_INCLUDE, all of one GPU if possible.
+
+        Units that seem to be in use are chosen only if the other units are too few.
+        """
+        available = await self._used_elsewhere.unused(available, must_include, count)
         owners = self._by_gpu(dict.fromkeys((*must_include, *available)))
         must = self._by_gpu(must_include)
         free = {gpu.index: len(ids) for gpu, ids in owners.items()}

@@ -119,6 +119,9 @@ class KubeletPlugin:
         self._provider.connect(self._link.pods, self._note_allocation)
         self._log.info("started", version=__version__, kubelet_dir=self._config.kubelet_dir)
         self._link.start()
+        # The first list is requested before the registration, because a list during an allocation can make
+        # the kubelet lose the allocation.
+        self._request_pods(time.monotonic())
         self._configuration.begin("no resource is advertised", self._config.problem)
         if self._runner.was_standby:
             self._configuration.refresh()
@@ -186,10 +189,13 @@ class KubeletPlugin:
         now = time.monotonic()
         if now >= self._resync_s:
             self._resync_s = now + RESYNC_S
-        if self._pods.is_due(now):
-            self._link.request_pods(self._set_pods)
+        self._request_pods(now)
         self._update_labels()
         self._report()
+
+    def _request_pods(self, now: float) -> None:
+        if self._pods.is_due(now):
+            self._link.request_pods(self._set_pods)
 
     def _update_labels(self) -> None:
         path = self._config.labels

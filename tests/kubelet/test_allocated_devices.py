@@ -162,6 +162,61 @@ def test_units_in_use_under_another_name_are_preferred_last(
     assert len(preferred(gpus, ids, (), 5)) == 5
 
 
+def test_units_that_the_kubelet_has_lost_are_preferred_last(
+    advertised: AdvertisedResources, gpus: ResourceAllocator
+) -> None:
+    # A list of pods makes the kubelet 1.20.2 release the devices that it is allocating at that moment, if a
+    # pod has ended. So it offers the devices of a running container.
+    ids = tuple(unit.id for unit in gpus.resource.units)
+    kubelet = PodLister(advertised, pod(GPU, *ids[:3]))
+
+    assert set(preferred(gpus, ids, (), 4)) <= set(ids[3:])
+    assert kubelet.requests == 1
+    assert len(preferred(gpus, ids, (), len(ids))) == len(ids)
+    # An allocation after the last list may be missing from the list.
+    kubelet.pods = ()
+    allocate(gpus, ids[5])
+    assert ids[5] not in preferred(gpus, ids, (), 4)
+
+
+def test_a_unit_of_an_ended_pod_is_preferred_again(
+    advertised: AdvertisedResources, gpus: ResourceAllocator
+) -> None:
+    ids = tuple(unit.id for unit in gpus.resource.units)
+    kubelet = PodLister(advertised, pod(GPU, ids[0]), pod(GPU, ids[1]))
+    count = len(ids) - 2
+
+    assert ids[0] not in preferred(gpus, ids, (), count)
+    kubelet.pods = (pod(GPU, ids[1]),)
+    assert ids[0] in preferred(gpus, ids, (), count + 1)
+    # The list is requested again only if a unit that is offered seems to be in use.
+    assert preferred(gpus, ids[2:], (), 2)
+    assert kubelet.requests == 2
+
+
+def test_the_kubelet_is_not_queried_while_it_has_reserved_units(
+    advertised: AdvertisedResources, gpus: ResourceAllocator
+) -> None:
+    ids = tuple(unit.id for unit in gpus.resource.units)
+    kubelet = PodLister(advertised, pod(GPU, ids[0]))
+
+    assert ids[1] in preferred(gpus, ids, (ids[1],), 2)
+    assert kubelet.requests == 0
+
+
+def test_a_preferred_allocation_before_the_first_list_queries_the_kubelet(
+    advertised: AdvertisedResources, gpus: ResourceAllocator
+) -> None:
+    kubelet = PodLister(advertised, pod(OTHER, first(gpus)), has_list=False)
+
+    # An allocation does not query it, because the kubelet would lose the allocation if a pod has ended.
+    assert allocate(gpus, gpus.resource.units[1].id).names
+    assert kubelet.requests == 0
+    ids = tuple(unit.id for unit in gpus.resource.units)
+    assert first(gpus) not in preferred(gpus, ids, (), 4)
+    assert kubelet.requests == 1
+
+
 def test_allocate_does_not_wait_if_no_pod_has_the_unit_under_another_name(
     advertised: AdvertisedResources, gpus: ResourceAllocator
 ) -> None:

@@ -59,11 +59,6 @@ class KubeletView:
         """The devices of ResourceClaims in the kubelet's last list."""
         return self.last_list.claims if self.last_list is not None else ()
 
-    @property
-    def has_pod_list(self) -> bool:
-        """Whether the kubelet has returned a list of pods, and the latest list is not empty."""
-        return self.last_list is not None and not self._is_empty
-
     def set_pods(self, found: PodList | None) -> None:
         """Set the kubelet's list of pods, or None if the kubelet returned no list.
 

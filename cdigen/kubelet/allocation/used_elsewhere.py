@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from itertools import chain
+
 from cdigen.kubelet.allocation.claims import claimed_units, has_driver
 from cdigen.kubelet.allocation.journal import device_names, device_of, used_units
 from cdigen.kubelet.resources.model import Resource
@@ -15,7 +18,7 @@ if TYPE_CHECKING:
     from cdigen.kubelet.allocation.kubelet_view import KubeletView
     from cdigen.kubelet.pods import ClaimedDevice, PodDevices
 
-# The limit for a new list of the kubelet, if a requested unit may be in use already.
+# The limit in seconds for a new list of the kubelet, if a unit may be in use already.
 QUERY_S = 0.5
 
 
@@ -30,10 +33,32 @@ class UsedElsewhere:
         # The last known list, and the devices of this resource that the list has under other names or ids.
         self._last_list: tuple[PodDevices, ...] | None = None
         self._untracked: tuple[PodDevices, ...] = ()
+        # The units of this resource in the last list.
+        self._own: frozenset[str] = frozenset()
 
-    def suspected(self, ids: Iterable[str]) -> Mapping[str, str]:
-        """Return the container by unit id, for the units of IDS that a container seems to have."""
-        return self._in_use(ids, self._suspects()) | self._claimed(ids, self._view.last_known_claims)
+    async def unused(
+        self, available: tuple[str, ...], required: tuple[str, ...], count: int
+    ) -> tuple[str, ...]:
+        """Return the units of AVAILABLE that are in REQUIRED or that no container seems to have.
+
+        If these are fewer than COUNT, return AVAILABLE. A unit in use is available to the kubelet if the
+        container has the device under another name or by a claim, or if the kubelet has lost the allocation:
+        each list of pods makes the kubelet release the devices of ended pods, and also the devices that it is
+        allocating at that moment (UpdateAllocatedDevices in devicemanager/manager.go, 1.20.2).
+
+        Before the preferred allocation, the kubelet has reserved no unit except REQUIRED. So a new list does
+        no harm at this moment. cdigen requests it if it can change the result.
+        """
+        used = self._used(available)
+        claims = self._view.last_known_claims
+        if not required and (
+            used or self._view.last_list is None or has_driver(self._resource.units, claims)
+        ):
+            with suppress(KubeletError):
+                await self._view.list_pods(QUERY_S)
+                used = self._used(available)
+        free = tuple(id_ for id_ in available if id_ not in used or id_ in required)
+        return free if len(free) >= count else available
 
     async def in_use(self, ids: tuple[str, ...]) -> Mapping[str, str]:
         """Return the container by unit id, for the units of IDS that are in use under other names or ids.
@@ -43,19 +68,33 @@ class UsedElsewhere:
         a refusal. The kubelet may allocate a present id again. For example, a container gets the id of an
         init container of its pod. Or the kubelet has lost the allocation of a container at a restart.
 
-        A query of the kubelet would delay each response. So cdigen queries the kubelet only if a container
-        seems to use the device, if the node has claims of the same DRA driver, or if the latest list is
-        missing or empty. The result depends only on the new list. If the kubelet does not answer in time, the
-        container gets its units.
+        A query of the kubelet would delay each response, and can make the kubelet lose the allocation (see
+        ``unused``). So cdigen queries the kubelet only if a container seems to use the device. The result
+        depends only on the new list. If the kubelet does not answer in time, the container gets its units.
         """
-        is_claimable = has_driver(self._resource.units, self._view.last_known_claims)
-        if self._view.has_pod_list and not is_claimable and not self.suspected(ids):
+        if not self._suspected(ids):
             return {}
         try:
             pods = await self._view.list_pods(QUERY_S)
         except KubeletError:
             return {}
         return self._in_use(ids, self._others(pods.devices)) | self._claimed(ids, pods.claims)
+
+    def _used(self, ids: Iterable[str]) -> frozenset[str]:
+        """Return the units of IDS that containers seem to have under any name."""
+        ids = frozenset(ids)
+        suspected = self._suspected(ids)
+        recent = (
+            id_
+            for one in self._view.recent_allocations()
+            if one.resource == self._resource.name
+            for id_ in one.ids
+        )
+        return ids & self._own.union(recent, suspected)
+
+    def _suspected(self, ids: Iterable[str]) -> Mapping[str, str]:
+        """Return the container by unit id, for the units of IDS that a container seems to have elsewhere."""
+        return self._in_use(ids, self._suspects()) | self._claimed(ids, self._view.last_known_claims)
 
     def _suspects(self) -> tuple[PodDevices, ...]:
         """Return the devices of this resource that containers seem to have under another name or id.
@@ -64,7 +103,10 @@ class UsedElsewhere:
         """
         last_known_pods = self._view.last_known_pods
         if last_known_pods is not self._last_list:
-            self._last_list, self._untracked = last_known_pods, self._others(last_known_pods or ())
+            pods = last_known_pods or ()
+            self._last_list, self._untracked = last_known_pods, self._others(pods)
+            own = (pod.ids for pod in pods if pod.resource == self._resource.name)
+            self._own = frozenset(chain.from_iterable(own))
         return (*self._untracked, *self._others(self._view.recent_allocations()))
 
     def _others(self, pods: Iterable[PodDevices]) -> tuple[PodDevices, ...]:
