@@ -23,19 +23,24 @@ if TYPE_CHECKING:
 TOPIC = Topic(name="nodes")
 MODULES = "node-modules"
 _UNIT = "cdigen-nodes.service"
+# The last two start the first.
+_UNITS = (_UNIT, "cdigen.service", "cdigen-once.service")
 
 
-def at_boot(context: Context) -> str:
+def at_boot(context: Context, *, is_by_module: bool = True) -> str:
     """Return the step that creates missing nodes at each boot, as the continuation of a sentence.
 
-    The result is empty if the service that creates nodes is enabled, or if the kernel creates the nodes.
+    If IS_BY_MODULE is set, loading the driver's modules is enough. The result is empty if the service that
+    creates nodes is enabled, or if the kernel creates the nodes.
     """
     vendors = filter(context.concerns, (*context.inventories, *context.failures))
     boots = [boot for boot in map(registry.boot_nodes, vendors) if boot is not None]
-    if is_enabled(context.host, _UNIT) or not any(
+    if any(is_enabled(context.host, unit) for unit in _UNITS) or not any(
         boot.applies(context.request.discovery_context) for boot in boots
     ):
         return ""
+    if not is_by_module:
+        return f"; to repeat this at each boot, enable {_UNIT}"
     needed = ", ".join(module.name for boot in boots for module in boot.modules if module.is_required)
     return f"; to repeat this at each boot, enable {_UNIT}, or list {needed} in /etc/modules-load.d"
 

@@ -369,7 +369,7 @@ def _links(context: Context) -> Iterator[CheckResult]:
         links.append(file_command("link the node for systemd", "ln", "-sfn", target, link))
     text = (
         f"{_paths(lost)}: no link in /dev/char: containers whose cgroups systemd manages lose access at the "
-        "next 'systemctl daemon-reload'"
+        f"next 'systemctl daemon-reload'{at_boot(context, is_by_module=False)}"
     )
     yield TOPIC.warning(LINKS, text, tuple(links), because=CAUSES)
 
