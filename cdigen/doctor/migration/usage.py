@@ -121,6 +121,13 @@ def _kfd_requests(lines: list[str], at: int) -> Iterator[tuple[str, str]]:
     yield from ((request, replacement) for request in found)
 
 
+def _nvidia_node(match: re.Match[str]) -> str:
+    """Return the replacement of a device node of NVIDIA; the GPU with the node is unknown here."""
+    if match["minor"]:
+        return f"--device {GPU}=NAME of the GPU with this device node; 'cdigen inspect' shows it"
+    return f"remove it: each device of {GPU} includes this device node"
+
+
 def _lines_with_nodes(lines: list[str], at: int) -> Iterator[str]:
     """Yield ``lines[at]`` and the adjacent lines that also name device nodes."""
     yield lines[at]
@@ -152,6 +159,10 @@ _IMAGE = re.compile(r"\s*ENV\s", re.IGNORECASE)
 # The separator between the name and the value of an option, in a command line or in a list of words.
 _OF_OPTION = r"""(?:=|\s+|['"]\s*,\s*)"""
 _KFD = re.compile(rf"""(?:--device{_OF_OPTION}|AddDevice=|^\s*-\s*)['"]?/dev/kfd\b""")
+_NVIDIA_NODE = re.compile(
+    rf"""(?:--device{_OF_OPTION}|AddDevice=|^\s*-\s*)['"]?"""
+    r"/dev/nvidia(?:(?P<minor>[0-9]+)|ctl|-modeset|-uvm|-uvm-tools)(?![\w-])"
+)
 _QUOTED = r"""'[^']*'|"(?:\\.|[^"\\])*"|\\"[^"\\]*\\\""""
 _VALUE = r"""['"]?(?:=|\s*:\s*)(?P<value>"[^"]*"|'[^']*'|[^\s'"\]}]*)"""
 
@@ -192,6 +203,7 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
         re.compile(r"\bNVIDIA_DRIVER_CAPABILITIES\b"),
         _fixed("remove it: a device includes the whole driver; a profile with capabilities includes less"),
     ),
+    (_NVIDIA_NODE, _nvidia_node),
     (
         re.compile(r"\bnvidia-docker\s+(?:container\s+)?(?:run|create)\b"),
         _old_docker,
