@@ -15,6 +15,7 @@ from cdigen.doctor.result import Remedy
 from cdigen.host.root import is_plain, shown
 from cdigen.host.trust import untrusted
 from cdigen.model.findings import errors
+from cdigen.runtimes.settings.generated import generated_file
 from cdigen.runtimes.targets import target_key
 from cdigen.vendors.registry import NAMES
 
@@ -80,15 +81,21 @@ def write_specs(context: Context) -> tuple[Remedy, ...]:
 def configure(context: Context, runtime: ExaminedRuntime) -> tuple[Remedy, ...]:
     """Return the command that configures RUNTIME, and that restarts the runtime's daemon, if there is one.
 
-    The result is empty if the configuration of the runtime belongs to another program.
+    The result is empty if the configuration of the runtime belongs to another program, or is generated.
     """
-    if runtime.is_foreign:
+    if runtime.is_foreign or generated_step(context, runtime):
         return ()
     if context.user is not None and runtime.settings.rootless and runtime.name == "docker":
         return _configure_rootless(context, context.user)
     restarting = ("--restart",) if context.is_live and context.request.restart(runtime.name) else ()
     why = f"configure {runtime.name} for CDI"
     return (run_cdigen(context, "configure", runtime.name, *restarting, why=why),)
+
+
+def generated_step(context: Context, runtime: ExaminedRuntime) -> str:
+    """Return the step that configures RUNTIME if its configuration file is generated, else ""."""
+    found = generated_file(context.host, runtime.name, runtime.settings.edited_file)
+    return f"{found.problem}: {found.step}" if found else ""
 
 
 def _configure_rootless(context: Context, user: User) -> tuple[Remedy, ...]:

@@ -31,6 +31,9 @@ BINARIES = {
     "nerdctl": "nerdctl",
     "podman": "podman",
 }
+# The programs that users start. A shell and sudo search the manual installations first (PATH of login(1)).
+_BY_USERS = frozenset({"apptainer", "nerdctl", "podman"})
+_MANUAL = ("/usr/local/bin", "/usr/local/sbin")
 # runc and crun read no specs, but some releases have known issues.
 LOW_LEVEL = {"crun": "crun", "runc": "runc"}
 
@@ -52,6 +55,8 @@ FOLDERS = (
 # The slowest binary took 0.12 s in a measurement. A busy machine may need ten times as long.
 _DEADLINE_S = 8.0
 _WORDS = 200
+# The script of the package podman-docker has less than 1000 bytes.
+_SCRIPT = 1 << 14
 # A version contains a dot. The number 2 in containerd/v2 precedes the version of containerd and has no dot.
 _VERSION = re.compile(r"(?<![0-9.])v?([0-9]{1,5})\.([0-9]{1,5})(?:\.([0-9]{1,5}))?(?![0-9])")
 
@@ -105,7 +110,36 @@ def release_in(text: str) -> Release | None:
 
 def place(host: Root, name: str) -> str:
     """Return the path of the program NAME on HOST; empty if no folder in FOLDERS contains the program."""
-    return next((f"{folder}/{name}" for folder in FOLDERS if host.exists(f"{folder}/{name}")), "")
+    return next(iter(places(host, name)), "")
+
+
+def places(host: Root, name: str) -> tuple[str, ...]:
+    """Return the paths of the different programs NAME in FOLDERS; the first path is that of ``place``."""
+    folders = (*_MANUAL, *FOLDERS) if name in _BY_USERS else FOLDERS
+    found: dict[str, str] = {}
+    for path in (f"{folder}/{name}" for folder in folders):
+        if host.exists(path):
+            found.setdefault(_target(host, path), path)
+    return tuple(found.values())
+
+
+def emulated_docker(host: Root) -> str:
+    """Return the path of the program docker if podman emulates Docker with it (podman-docker), else ""."""
+    path = place(host, "docker")
+    if not path or _target(host, path).rpartition("/")[2] == "podman":
+        return path
+    try:
+        start = host.read(path, limit=_SCRIPT)
+    except OSError:
+        return ""  # larger than a script
+    return path if start.startswith(b"#!") and b"podman" in start else ""
+
+
+def _target(host: Root, path: str) -> str:
+    try:
+        return host.resolve(path)
+    except OSError:
+        return path
 
 
 def is_of_snap(binary: str) -> bool:

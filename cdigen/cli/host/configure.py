@@ -19,6 +19,7 @@ from cdigen.runtimes.edits.plan import DesiredConfig, EditPlan, refuse_broken
 from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.runtimes.settings import read
 from cdigen.runtimes.settings.config_files import UNREADABLE
+from cdigen.runtimes.settings.generated import generated_file
 from cdigen.runtimes.users import find_user
 from cdigen.store import configfiles
 from cdigen.value import replace
@@ -77,7 +78,7 @@ def run(arguments: Namespace) -> int:
         contained = bundled.bundled_containerd(host)
     binary = _binary(name, host, contained)
     if arguments.restart and binary is None:
-        raise ConfigError(f"{_absence(name)}: nothing to restart", hint="omit --restart")
+        raise ConfigError(f"{_absence(name, host)}: nothing to restart", hint="omit --restart")
     if arguments.undo:
         work = _plan_undo(arguments, host, state_dir)
         if not arguments.dry_run:
@@ -186,25 +187,30 @@ def _plan(
     plan: EditPlan = import_module(f"cdigen.runtimes.edits.{name}").plan(settings, release, desired, content)
     if isinstance(owner, bundled.BundledContainerd):
         bundled.require_kept(owner, (change.path for change in plan.changes))
+    for change in plan.changes:
+        if generated := generated_file(host, name, change.path):
+            raise ConfigError(f"{generated.problem}: cdigen cannot change it", hint=generated.step)
     # The plan can change another file than the one for new keys.
     path = next((change.path for change in plan.changes), settings.edited_file)
-    missing = () if binary is not None else (_missing(name, path),)
+    missing = () if binary is not None else (_missing(name, host, path),)
     unchanged = () if plan.changes else tuple(settings.files) or (settings.edited_file,)
     return replace(plan, findings=(*missing, *plan.findings), unchanged=unchanged)
 
 
-def _missing(name: str, path: str) -> Finding:
+def _missing(name: str, host: Root, path: str) -> Finding:
     return Finding(
         severity="warning",
         rule="runtime-missing",
         path=path,
-        message=f"{_absence(name)}; the configuration takes effect when {name} is installed",
+        message=f"{_absence(name, host)}; the configuration takes effect when {name} is installed",
         hint=f"install {name}, or run 'cdigen configure {name} --undo'",
     )
 
 
-def _absence(name: str) -> str:
+def _absence(name: str, host: Root) -> str:
     program = installed.BINARIES[RUNTIME_NAMES[name]]
+    if name == "docker" and (script := installed.emulated_docker(host)):
+        return f"docker is not installed: {script} is podman's emulation of Docker"
     return f"{name} is not installed: no {program} in {installed.FOLDERS[0]} or the other usual folders"
 
 

@@ -8,7 +8,15 @@ import os
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.checks.loading import LOADING, lost_names
 from cdigen.doctor.checks.specs import MISSING
-from cdigen.doctor.commands import configure, give_to_root, open_to_all, restart, run_cdigen, write_specs
+from cdigen.doctor.commands import (
+    configure,
+    generated_step,
+    give_to_root,
+    open_to_all,
+    restart,
+    run_cdigen,
+    write_specs,
+)
 from cdigen.doctor.examined import ANY_RUNTIME, PROCESSES
 from cdigen.doctor.kubernetes_node.bundled import bundled_containerd
 from cdigen.doctor.remedy_safety import may_change_program, may_open_configuration
@@ -16,7 +24,7 @@ from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.runtimes.documents import lookup
-from cdigen.runtimes.installed import is_of_snap
+from cdigen.runtimes.installed import emulated_docker, is_of_snap, places
 from cdigen.runtimes.releases import RUNTIME_NAMES, RuntimeBehaviour, known_issues
 from cdigen.runtimes.settings.config_files import UNREADABLE
 from cdigen.runtimes.users import may_read, rows
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
     from cdigen.doctor.context import Context
     from cdigen.doctor.examined import ExaminedRuntime
     from cdigen.doctor.result import CheckResult
+    from cdigen.runtimes.installed import InstalledRuntime
     from cdigen.runtimes.releases import BehaviourRow
 
 DESKTOP = "docker-desktop"
@@ -123,11 +132,24 @@ def _installed(context: Context) -> Iterator[CheckResult]:
                 start = Remedy(argv=("systemctl", "start", bundled.unit), why=f"start {bundled.name}")
                 yield Topic(name=name).error(f"{name}-installed", text, (start,) if context.is_live else ())
                 continue
+            if name == "docker" and (script := emulated_docker(context.host)):
+                yield _emulated(context, script)
+                continue
             text = f"{name} is not installed in the usual places"
             yield Topic(name=name).error(f"{name}-installed", text, _install(context, name))
     if not context.installed and not context.request.runtimes:
         text = "no podman, Docker, containerd or CRI-O is installed"
         yield Topic(name="runtimes").passed("runtime-installed", text)
+
+
+def _emulated(context: Context, script: str) -> CheckResult:
+    """Return the failure that the requested Docker is podman with Docker's command line."""
+    text = (
+        f"{script} is podman's emulation of Docker: no Docker daemon is installed, and podman reads the specs"
+    )
+    why = "examine podman"
+    examine = run_cdigen(context, "doctor", "--for", "podman", why=why, as_root=False)
+    return Topic(name="docker").error("docker-installed", text, (examine,))
 
 
 def _install(context: Context, name: str) -> tuple[Remedy, ...]:
@@ -162,10 +184,20 @@ def _version(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult
     elif not runtime.reads_cdi:
         issues = known_issues(RUNTIME_NAMES[runtime.name], binary.release)
         more = [f"; {issue.remedy}" for issue in issues if issue.behaviour is RuntimeBehaviour.NO_CDI]
-        yield topic.error(name, f"{runtime.shown} reads no CDI specs{''.join(more)}")
+        text = f"{runtime.shown} reads no CDI specs{''.join(more)}"
+        yield topic.error(name, f"{text}{_others(context, binary)}")
     else:
         text = f"{runtime.shown} has the CDI library {binary.library}, which reads at most {binary.newest}"
-        yield topic.passed(name, text)
+        yield topic.passed(name, f"{text}{_others(context, binary)}")
+
+
+def _others(context: Context, binary: InstalledRuntime) -> str:
+    """Return the other programs with the name of BINARY, as the continuation of a message."""
+    found = places(context.host, binary.binary.rpartition("/")[2])
+    others = [path for path in found if path != binary.binary]
+    if not others or binary.binary not in found:
+        return ""
+    return f"; examined: {shown(binary.binary)}, not examined: {listed(map(shown, others))}"
 
 
 def _trust(context: Context, binary: str) -> tuple[Remedy, ...]:
@@ -219,6 +251,7 @@ def _switch(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckResult]
         yield topic.passed(name, "the CRI plugin with the CDI switch is disabled; ctr needs no switch")
         return
     remedies = configure(context, runtime)
+    text = "; ".join(filter(None, (text, generated_step(context, runtime))))
     if runtime.name != "containerd" or "containerd" in context.request.runtimes:
         yield topic.error(name, text, remedies)
     elif by or "docker" not in context.installed or any(context.host.exists(path) for path in _KUBERNETES):
@@ -257,6 +290,7 @@ def _directories(context: Context, runtime: ExaminedRuntime) -> Iterator[CheckRe
         )
         yield topic.error(name, text)
     elif runtime.settings.has_dirs_key:
+        text = "; ".join(filter(None, (text, generated_step(context, runtime))))
         yield topic.error(name, text, configure(context, runtime))
     else:
         command = ("generate", "--write", "--spec-dir", read[-1])

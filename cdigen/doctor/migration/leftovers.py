@@ -63,6 +63,8 @@ _PLUGINS = {
     "npu.intel.com": _INTEL_PLUGIN,
     "habana.ai": _INTEL_PLUGIN,
 }
+# The docker driver of Nomad requests the runtime nvidia for tasks with a device "nvidia/gpu" (nomad 24990).
+_NOMAD = (*(f"{folder}/nomad" for folder in FOLDERS), "/etc/nomad.d", "/etc/nomad.json", "/etc/nomad")
 # Name or program of a runtime -> tool.
 _RUNTIMES = {"nvidia": TOOLKIT, "amd-container-runtime": AMD}
 
@@ -180,6 +182,17 @@ def _specs(context: Context) -> Iterator[Leftover]:
         if missing:
             detail += f"; cdigen has no {', '.join(missing[:3])}{' ...' if len(missing) > 3 else ''}"
         yield Leftover(tool=_writer(spec), kind="spec", where=(spec.path,), detail=detail)
+
+
+def nomad_needs(context: Context, found: tuple[Leftover, ...]) -> tuple[str, ...]:
+    """Return the reason why Nomad needs NVIDIA's runtime, which is in FOUND, or an empty value."""
+    has_runtime = any(one.tool == TOOLKIT and one.kind == "runtime" for one in found)
+    sign = next(filter(context.host.exists, _NOMAD), "") if has_runtime else ""
+    text = (
+        f'{TOOLKIT}, with its runtimes: Nomad ({sign}) starts tasks with a device "nvidia/gpu" by the Docker '
+        "runtime nvidia; cdigen does not replace it there (examples/nomad)"
+    )
+    return (text,) if sign else ()
 
 
 def has_toolkit_hook(document: str) -> bool:

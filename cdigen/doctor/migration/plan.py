@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import posixpath
 
-from cdigen.doctor.commands import free_path, run_cdigen
+from cdigen.doctor.commands import free_path, generated_step, run_cdigen
 from cdigen.doctor.examined import PROCESSES
 from cdigen.doctor.migration.leftovers import (
     GPUSHARE,
@@ -20,6 +20,7 @@ from cdigen.doctor.migration.leftovers import (
     VENDORS,
     find,
     has_toolkit_hook,
+    nomad_needs,
     registered,
 )
 from cdigen.doctor.remedy_safety import may_rename
@@ -29,6 +30,7 @@ from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
+from cdigen.runtimes.settings.generated import generated_file
 from cdigen.runtimes.units import is_enabled
 from cdigen.value import frozen, replace
 
@@ -52,6 +54,9 @@ _KEPT = ".before-cdigen"
 _SEE = "docs/migrating.md"
 # Programs besides container runtimes that run nvidia-container-cli (enroot, conf/hooks/98-nvidia.sh).
 _CLI_USERS = ("/etc/enroot/hooks.d/98-nvidia.sh",)
+_REVERT = "restore the configuration of the system"
+# The classic builder starts RUN steps with the default runtime. BuildKit has devices of its own.
+_BUILDS = f"then RUN steps of 'docker build' have no GPU without 'RUN --device' of BuildKit ({_SEE})"
 
 
 @frozen
@@ -98,7 +103,8 @@ def migration(context: Context) -> Migration:
     if not found:
         return Migration(leftovers=(), steps=(), kept=())
     plugins = tuple(one for one in found if one.kind == "plugin")
-    needed = any(one.tool in {"NVIDIA's device plugin", "gpushare"} for one in plugins)
+    nomad = nomad_needs(context, found)
+    needed = bool(nomad) or any(one.tool in {"NVIDIA's device plugin", "gpushare"} for one in plugins)
     without_specs = {one.tool for one in found if not _has_successor(context, one)}
     replaceable = tuple(one for one in found if one.tool not in without_specs)
     dependents, programs = tuple(_dependents(context)), tuple(filter(context.host.exists, _CLI_USERS))
@@ -115,7 +121,7 @@ def migration(context: Context) -> Migration:
         *_disable_hooks(context, replaceable),
         *(() if needed else _remove_packages(removable)),
     ]
-    kept = [*_kept_for_plugins(plugins, found, needed=needed)]
+    kept = [*_kept_for_plugins(plugins, found, needed=needed and not nomad), *nomad]
     if len(removable) < len(replaceable) and programs:
         kept.append(f"{TOOLKIT}, packages and programs: {listed(programs)} runs nvidia-container-cli")
     if len(removable) < len(replaceable) and dependents:
@@ -210,11 +216,15 @@ def _enable_cdi(context: Context) -> Iterator[MigrationStep]:
     for runtime in context.runtimes:
         if runtime.settings.cdi_enabled is not False:
             continue
+        why = f"make {runtime.name} read CDI specs"
+        if by_hand := generated_step(context, runtime):
+            yield MigrationStep(name="configure", why=why, by_hand=by_hand, undo_by_hand=_REVERT)
+            continue
         words = ("configure", runtime.name)
         restart = ("--restart",) if context.is_live and context.request.restart(runtime.name) else ()
         yield MigrationStep(
             name="configure",
-            why=f"make {runtime.name} read CDI specs",
+            why=why,
             commands=(_cdigen(context, *words, *restart, why="configure and restart it"),),
             undo=(_cdigen(context, *words, "--undo", *restart, why="restore its configuration"),),
         )
@@ -258,7 +268,13 @@ def _unregister(context: Context, without_specs: set[str]) -> Iterator[Migration
             default = " and the default runtime" if any(one.is_default for one in runtimes) else ""
             rest = " (keep its settings of CDI and NRI)" if sets_more else ""
             text = f"remove {names}{default} from {shown(file)}{rest}, then restart {container_runtime}"
-            yield _by_editing(replace(step, by_hand=text), context, file, restart)
+            if default and container_runtime == "docker":
+                text += f"; {_BUILDS}"
+            if generated := generated_file(context.host, "", file):
+                text = f"{generated.problem}: to remove {names}{default}, {generated.step}"
+                yield replace(step, by_hand=text, undo_by_hand=_REVERT)
+            else:
+                yield _by_editing(replace(step, by_hand=text), context, file, restart)
 
 
 def _sets_more(context: Context, container_runtime: str, file: str) -> bool:
