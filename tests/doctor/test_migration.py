@@ -220,7 +220,8 @@ def test_each_file_that_registers_a_runtime_is_a_step(tmp_path_host: BrokenHost)
     assert len(unregistering) == 3
     assert docker["command"] == "cp -p /etc/docker/daemon.json /etc/docker/daemon.json.before-cdigen"
     assert docker["by_hand"] == (
-        "remove nvidia and the default runtime from /etc/docker/daemon.json, then restart docker"
+        "remove nvidia and the default runtime from /etc/docker/daemon.json, then restart docker; then RUN "
+        "steps of 'docker build' have no GPU without 'RUN --device' of BuildKit (docs/migrating.md)"
     )
     drop_in = "/etc/containerd/conf.d/99-nvidia.toml"
     assert containerd["command"] == f"mv {drop_in} {drop_in}.disabled && systemctl restart containerd"

@@ -133,7 +133,7 @@ def _installed(context: Context) -> Iterator[CheckResult]:
                 yield Topic(name=name).error(f"{name}-installed", text, (start,) if context.is_live else ())
                 continue
             if name == "docker" and (script := emulated_docker(context.host)):
-                yield _emulated(context, script)
+                yield _emulated(context, name, script)
                 continue
             text = f"{name} is not installed in the usual places"
             yield Topic(name=name).error(f"{name}-installed", text, _install(context, name))
@@ -142,14 +142,14 @@ def _installed(context: Context) -> Iterator[CheckResult]:
         yield Topic(name="runtimes").passed("runtime-installed", text)
 
 
-def _emulated(context: Context, script: str) -> CheckResult:
+def _emulated(context: Context, name: str, script: str) -> CheckResult:
     """Return the failure that the requested Docker is podman with Docker's command line."""
     text = (
         f"{script} is podman's emulation of Docker: no Docker daemon is installed, and podman reads the specs"
     )
     why = "examine podman"
     examine = run_cdigen(context, "doctor", "--for", "podman", why=why, as_root=False)
-    return Topic(name="docker").error("docker-installed", text, (examine,))
+    return Topic(name=name).error(f"{name}-installed", text, (examine,))
 
 
 def _install(context: Context, name: str) -> tuple[Remedy, ...]:

@@ -54,7 +54,7 @@ _KEPT = ".before-cdigen"
 _SEE = "docs/migrating.md"
 # Programs besides container runtimes that run nvidia-container-cli (enroot, conf/hooks/98-nvidia.sh).
 _CLI_USERS = ("/etc/enroot/hooks.d/98-nvidia.sh",)
-_REVERT = "restore the configuration of the system"
+_REVERT = "restore the configuration or the release"
 # The classic builder starts RUN steps with the default runtime. BuildKit has devices of its own.
 _BUILDS = f"then RUN steps of 'docker build' have no GPU without 'RUN --device' of BuildKit ({_SEE})"
 
@@ -214,10 +214,13 @@ def _start_service(context: Context) -> Iterator[MigrationStep]:
 
 def _enable_cdi(context: Context) -> Iterator[MigrationStep]:
     for runtime in context.runtimes:
-        if runtime.settings.cdi_enabled is not False:
+        if runtime.settings.cdi_enabled is not False and runtime.reads_cdi:
             continue
         why = f"make {runtime.name} read CDI specs"
-        if by_hand := generated_step(context, runtime):
+        by_hand = generated_step(context, runtime)
+        if not runtime.reads_cdi:
+            by_hand = f"{runtime.shown} reads no CDI specs: install the release that 'cdigen doctor' names"
+        if by_hand:
             yield MigrationStep(name="configure", why=why, by_hand=by_hand, undo_by_hand=_REVERT)
             continue
         words = ("configure", runtime.name)
