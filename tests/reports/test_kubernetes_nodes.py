@@ -66,7 +66,7 @@ def test_microk8s_on_a_host_without_a_driver(host: ReportedHost) -> None:
     row = host.failures("--for", "kubelet")[0]
     assert row["check"] == "driver-loaded"
     assert "1 GPU bound to the driver nouveau (0000:01:00.0)" in row["detail"]
-    assert "no module for the kernel 5.4.0-74-generic: install the distribution's package" in row["detail"]
+    assert "no module for the kernel 5.4.0-74-generic; install the driver again" in row["detail"]
     assert "modprobe nvidia" not in row["detail"]
 
 
