@@ -85,7 +85,7 @@ def below(root: Path, spec: Any) -> Any:
         for mount in edits.get("mounts", ()):
             mount["hostPath"] = f"{root}{mount['hostPath']}"
         for node in edits.get("deviceNodes", ()):
-            node["hostPath"] = f"{root}{node['path']}"
+            node["hostPath"] = f"{root}{node.get('hostPath', node['path'])}"
     return spec
 
 
