@@ -149,7 +149,7 @@ def test_docker_does_not_find_the_node_of_a_gpu_without_nvidias_driver(report: R
     row = report.rows()[0]
     assert (row["check"], row["ok"], row["remedy"]) == ("driver-loaded", False, "")
     assert "1 GPU bound to the driver nouveau (0000:01:00.0)" in row["detail"]
-    step = "no module for the kernel 4.4.0-21-generic; install the driver again, or the package with its module"
+    step = "no module for the kernel 4.4.0-21-generic; install the driver again"
     assert step in row["detail"]
     assert "mknod" not in str(report.rows())
     options = "--device /dev/nvidia0 --device=/dev/nvidiactl --device /dev/nvidia-uvm:/dev/nvidia-uvm"
