@@ -6,6 +6,7 @@ from cdigen.doctor.checks import (
     configuration,
     driver,
     health,
+    installation,
     loading,
     nodes,
     oci_programs,
@@ -47,6 +48,7 @@ CHECKS: tuple[Check, ...] = (
     *specs.CHECKS,
     *security.CHECKS,
     *selinux.CHECKS,
+    *installation.CHECKS,
     *runtimes.CHECKS,
 )
 # The commands of cdigen that write files fail if one of these checks fails.
