@@ -12,7 +12,7 @@ from cdigen.gpushare import names
 from cdigen.kubelet.allocation.container_response import AllocationRefusal, build_response
 from cdigen.kubelet.allocation.mps import mps_problem
 from cdigen.kubelet.allocation.preferred import Preferences
-from cdigen.kubelet.allocation.used_elsewhere import UsedElsewhere
+from cdigen.kubelet.allocation.units_in_use import UnitsInUse
 from cdigen.kubelet.gpu_memory.assign import AllocationRefusedError, StaleAgentError
 from cdigen.kubelet.resources.model import MEMORY
 from cdigen.kubelet.wire.server import AllocateError
@@ -20,7 +20,7 @@ from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
     from concurrent.futures import Future
 
     from cdigen.kubelet.allocation.container_response import AllocationPolicy, ContainerResponse, IsInSpec
@@ -56,12 +56,12 @@ class _Allocator:
         self.resource = resource
         self.policy = policy
         self._context = context
-        self._used_elsewhere = UsedElsewhere(resource, context.kubelet)
+        self._units_in_use = UnitsInUse(resource, context.kubelet)
 
     async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:
         """Return the response for a container with IDS, or raise ``AllocateError`` for a refusal."""
         begun_s = time.perf_counter()
-        in_use = await self._used_elsewhere.in_use(ids)
+        in_use = await self._units_in_use.in_use(ids)
         answer = await self._answer(ids, in_use)
         self._context.record(self.resource.name, ids, answer, time.perf_counter() - begun_s)
         if isinstance(answer, AllocationRefusal):
@@ -94,8 +94,11 @@ class ResourceAllocator(_Allocator):
 
         Units that seem to be in use are chosen only if the other units are too few.
         """
-        available = await self._used_elsewhere.unused(available, must_include, count)
-        return self._preferences.choose(available, must_include, count)
+        await self._units_in_use.refresh(available, must_include)
+        available = self._units_in_use.unused(available, must_include, count)
+        chosen = self._preferences.choose(available, must_include, count)
+        self._units_in_use.note_preferred(chosen)
+        return chosen
 
 
 class MemoryAllocator(_Allocator):
@@ -123,16 +126,26 @@ class MemoryAllocator(_Allocator):
 
         Units that seem to be in use are chosen only if the other units are too few.
         """
-        available = await self._used_elsewhere.unused(available, must_include, count)
-        owners = self._by_gpu(dict.fromkeys((*must_include, *available)))
-        must = self._by_gpu(must_include)
-        free = {gpu.index: len(ids) for gpu, ids in owners.items()}
+        await self._units_in_use.refresh(available, must_include)
         chosen = None
         if agent := self._agent():
+            owners = self._by_gpu((*must_include, *self._units_in_use.unused(available, must_include, count)))
+            must = self._by_gpu(must_include)
+            free = {gpu.index: len(ids) for gpu, ids in owners.items()}
             preferred = agent.preferred_gpu(free, [gpu.index for gpu in must], count)
             chosen = await asyncio.wrap_future(preferred)
-        ids = next((ids for gpu, ids in owners.items() if gpu.index == chosen), [])
-        return tuple(dict.fromkeys((*must_include, *ids, *available)))[: max(count, 0)]
+        # Units can be preferred for another container meanwhile.
+        unused = self._units_in_use.unused(available, must_include, count)
+        best = (
+            id_
+            for ids in (unused, available)
+            for gpu, own in self._by_gpu(ids).items()
+            if gpu.index == chosen
+            for id_ in own
+        )
+        first = tuple(dict.fromkeys((*must_include, *best, *unused, *available)))[: max(count, 0)]
+        self._units_in_use.note_preferred(first)
+        return first
 
     async def _answer(
         self, ids: tuple[str, ...], in_use: Mapping[str, str]
@@ -159,9 +172,10 @@ class MemoryAllocator(_Allocator):
         limit = ((_MPS_LIMIT, f"0={len(ids) * self._unit_mib}M"),) if answer.folders else ()
         return replace(answer, variables=(*answer.variables, *added, *limit))
 
-    def _by_gpu(self, ids: Sequence[str] | Mapping[str, None]) -> dict[MemoryGpu, list[str]]:
+    def _by_gpu(self, ids: Iterable[str]) -> dict[MemoryGpu, list[str]]:
+        """Return the different IDS by GPU."""
         owners: dict[MemoryGpu, list[str]] = {}
-        for id_ in ids:
+        for id_ in dict.fromkeys(ids):
             if gpu := self._gpus.get(id_.rpartition(MEMORY)[0]):
                 owners.setdefault(gpu, []).append(id_)
         return owners

@@ -189,9 +189,34 @@ def test_a_unit_of_an_ended_pod_is_preferred_again(
     assert ids[0] not in preferred(gpus, ids, (), count)
     kubelet.pods = (pod(GPU, ids[1]),)
     assert ids[0] in preferred(gpus, ids, (), count + 1)
-    # The list is requested again only if a unit that is offered seems to be in use.
-    assert preferred(gpus, ids[2:], (), 2)
     assert kubelet.requests == 2
+
+
+def test_the_kubelet_is_not_queried_if_no_offered_unit_seems_to_be_in_use(
+    advertised: AdvertisedResources, gpus: ResourceAllocator
+) -> None:
+    ids = tuple(unit.id for unit in gpus.resource.units)
+    kubelet = PodLister(advertised, pod(GPU, *ids[:2]))
+
+    assert len(preferred(gpus, ids[2:], (), 2)) == 2
+    assert kubelet.requests == 0
+
+
+def test_two_requests_at_the_same_time_get_different_units(
+    advertised: AdvertisedResources, gpus: ResourceAllocator
+) -> None:
+    # The kubelet 1.20.2 allocates the devices of a pod that was deleted during its start again, at the same
+    # time as the devices of another pod. It offers the same units for both.
+    ids = tuple(unit.id for unit in gpus.resource.units)
+    PodLister(advertised, pod(GPU, ids[0]))
+
+    async def both() -> list[tuple[str, ...]]:
+        requests = (gpus.preferred_allocation(ids, (), count) for count in (3, 3))
+        return await asyncio.gather(*requests)
+
+    one, two = asyncio.run(both())
+    assert set(one).isdisjoint(two)
+    assert ids[0] not in {*one, *two}
 
 
 def test_the_kubelet_is_not_queried_while_it_has_reserved_units(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -105,3 +106,18 @@ def test_a_unit_that_the_kubelet_has_lost_is_preferred_last(tmp_path: Path) -> N
     PodLister(host, pod(gpu_memory.resource.name, offered[0], offered[2]))
     assert set(preferred(gpu_memory, offered, (), 2)) == {offered[1], offered[3]}
     assert len(preferred(gpu_memory, offered, (), 3)) == 3
+
+
+def test_two_containers_at_the_same_time_get_different_units_of_a_gpu(tmp_path: Path) -> None:
+    host = sharing()
+    gpu_memory = allocator(host, tmp_path)
+    offered = units(gpu_memory, 4)
+    PodLister(host)
+
+    async def both() -> list[tuple[str, ...]]:
+        return await asyncio.gather(*(gpu_memory.preferred_allocation(offered, (), 2) for _ in range(2)))
+
+    one, two = asyncio.run(both())
+    assert {*one, *two} == set(offered)
+    # Without free units, the kubelet decides.
+    assert len(preferred(gpu_memory, offered, (), 4)) == 4

@@ -139,6 +139,8 @@ class GpuMemorySamples:
             if requested is None:
                 continue  # the API server has not returned its pod yet
             name = f"{has.pod} {has.container}"
+            if not has.gpus and self._is_deleted(has.uid):
+                continue
             if len(has.gpus) != bool(requested):
                 self._record_error(f"{name} requests {requested} and has GPUs {sorted(has.gpus)}")
                 continue
@@ -162,6 +164,16 @@ class GpuMemorySamples:
             if total > SIZES[NODE][gpu]:
                 pods = [self.about(uid, name) for at, uid, name in sorted(units) if at == gpu]
                 self._record_error(f"containers have {total} of GPU {gpu}: {'; '.join(pods)}")
+
+    def _is_deleted(self, uid: str) -> bool:
+        """Return whether a pod is deleted, perhaps before its container started.
+
+        If a pod is deleted while its sandbox is created, the kubelet frees the units of the pod, and starts
+        its container without units (kubernetes 1.20, pkg/kubelet: podIsTerminated; devicemanager/manager.go,
+        GetDeviceRunContainerOptions).
+        """
+        row = self._rows.get(uid)
+        return row is None or "deletionTimestamp" in row["metadata"]
 
     def _is_gone(self, uid: str) -> bool:
         """Return whether a pod is gone or was rejected by the kubelet while its container still runs.

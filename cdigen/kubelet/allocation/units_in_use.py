@@ -1,7 +1,8 @@
-"""``UsedElsewhere`` finds devices of a resource that containers use under other names, or by a claim."""
+"""``UnitsInUse`` finds the units of a resource that containers have, under any name or by a claim."""
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 from itertools import chain
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 # The limit in seconds for a new list of the kubelet, if a unit may be in use already.
 QUERY_S = 0.5
+# A preferred unit counts as used for this time in seconds. The kubelet allocates it within milliseconds.
+_PREFERRED_S = 1.0
 
 
-class UsedElsewhere:
-    """The units of RESOURCE that containers have under other names or by a claim, according to VIEW."""
+class UnitsInUse:
+    """The units of RESOURCE that containers have, according to VIEW."""
 
     def __init__(self, resource: Resource, view: KubeletView) -> None:
         self._resource = resource
@@ -35,30 +38,41 @@ class UsedElsewhere:
         self._untracked: tuple[PodDevices, ...] = ()
         # The units of this resource in the last list.
         self._own: frozenset[str] = frozenset()
+        # The last preferred units, with the monotonic times of the responses.
+        self._preferred: dict[str, float] = {}
 
-    async def unused(
-        self, available: tuple[str, ...], required: tuple[str, ...], count: int
-    ) -> tuple[str, ...]:
+    async def refresh(self, available: tuple[str, ...], required: tuple[str, ...]) -> None:
+        """Request a new list of pods if it can change the result of ``unused``.
+
+        Before the preferred allocation, the kubelet has reserved no unit except REQUIRED. So a list does no
+        harm at this moment. During an allocation, it can make the kubelet lose the allocation: each list
+        makes the kubelet release the devices of ended pods, and also the devices that it is allocating at
+        that moment (UpdateAllocatedDevices in devicemanager/manager.go, 1.20.2).
+        """
+        is_known = self._view.last_list is not None
+        is_claimable = has_driver(self._resource.units, self._view.last_known_claims)
+        if not required and (not is_known or is_claimable or self._used(available)):
+            with suppress(KubeletError):
+                await self._view.list_pods(QUERY_S)
+
+    def unused(self, available: tuple[str, ...], required: tuple[str, ...], count: int) -> tuple[str, ...]:
         """Return the units of AVAILABLE that are in REQUIRED or that no container seems to have.
 
         If these are fewer than COUNT, return AVAILABLE. A unit in use is available to the kubelet if the
-        container has the device under another name or by a claim, or if the kubelet has lost the allocation:
-        each list of pods makes the kubelet release the devices of ended pods, and also the devices that it is
-        allocating at that moment (UpdateAllocatedDevices in devicemanager/manager.go, 1.20.2).
-
-        Before the preferred allocation, the kubelet has reserved no unit except REQUIRED. So a new list does
-        no harm at this moment. cdigen requests it if it can change the result.
+        container has the device under another name or by a claim, or if the kubelet has lost the allocation.
+        The kubelet may also request preferred units for two containers at the same time: it allocates the
+        devices of a pod again if the pod was deleted during its start (GetDeviceRunContainerOptions, 1.20.2).
+        So recently preferred units count as used.
         """
         used = self._used(available)
-        claims = self._view.last_known_claims
-        if not required and (
-            used or self._view.last_list is None or has_driver(self._resource.units, claims)
-        ):
-            with suppress(KubeletError):
-                await self._view.list_pods(QUERY_S)
-                used = self._used(available)
         free = tuple(id_ for id_ in available if id_ not in used or id_ in required)
         return free if len(free) >= count else available
+
+    def note_preferred(self, ids: Iterable[str]) -> None:
+        """Record IDS as the response to a request for a preferred allocation."""
+        now = time.monotonic()
+        recent = {id_: at_s for id_, at_s in self._preferred.items() if at_s > now - _PREFERRED_S}
+        self._preferred = recent | dict.fromkeys(ids, now)
 
     async def in_use(self, ids: tuple[str, ...]) -> Mapping[str, str]:
         """Return the container by unit id, for the units of IDS that are in use under other names or ids.
@@ -69,7 +83,7 @@ class UsedElsewhere:
         init container of its pod. Or the kubelet has lost the allocation of a container at a restart.
 
         A query of the kubelet would delay each response, and can make the kubelet lose the allocation (see
-        ``unused``). So cdigen queries the kubelet only if a container seems to use the device. The result
+        ``refresh``). So cdigen queries the kubelet only if a container seems to use the device. The result
         depends only on the new list. If the kubelet does not answer in time, the container gets its units.
         """
         if not self._suspected(ids):
@@ -82,15 +96,12 @@ class UsedElsewhere:
 
     def _used(self, ids: Iterable[str]) -> frozenset[str]:
         """Return the units of IDS that containers seem to have under any name."""
-        ids = frozenset(ids)
-        suspected = self._suspected(ids)
-        recent = (
-            id_
-            for one in self._view.recent_allocations()
-            if one.resource == self._resource.name
-            for id_ in one.ids
-        )
-        return ids & self._own.union(recent, suspected)
+        since_s = time.monotonic() - _PREFERRED_S
+        preferred = (id_ for id_, at_s in self._preferred.items() if at_s > since_s)
+        recent = (one for one in self._view.recent_allocations() if one.resource == self._resource.name)
+        allocated = chain.from_iterable(one.ids for one in recent)
+        suspected = self._suspected(ids := frozenset(ids))
+        return ids & self._own.union(allocated, preferred, suspected)
 
     def _suspected(self, ids: Iterable[str]) -> Mapping[str, str]:
         """Return the container by unit id, for the units of IDS that a container seems to have elsewhere."""
