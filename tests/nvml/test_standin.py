@@ -46,6 +46,12 @@ def test_nvidia_smi_lists_gpus_and_mig_devices(nvidia_smi: Path, tmp_path: Path)
     ]
 
 
+def test_nvidia_smi_finds_a_gpu_by_its_uuid(nvidia_smi: Path, tmp_path: Path) -> None:
+    machine = Machine(gpus=(gpu(0), gpu(1)))
+    done = run_nvidia_smi(nvidia_smi, tmp_path, machine, "--id", uuid(1), "--query-gpu=index", "--format=csv")
+    assert done.stdout.splitlines() == ["index", "1"]
+
+
 def test_nvidia_smi_reads_the_fields_that_cdigen_queries(nvidia_smi: Path, tmp_path: Path) -> None:
     fields = "index,name,uuid,driver_version,mig.mode.current,compute_cap"
     machine = Machine(gpus=(gpu(0), gpu(1, mig=True, capability="10.3")))

@@ -397,6 +397,18 @@ API int nvmlDeviceGetHandleByPciBusId_v2(const char *address, struct device **de
     return NOT_FOUND;
 }
 
+/* nvidia-ctk 1.20 and later. */
+API int nvmlDeviceGetHandleByUUID(const char *uuid, struct device **device)
+{
+    for (struct device *gpu = gpus; gpu < gpus + gpu_count; gpu++)
+        if (!strcmp(gpu->uuid, uuid)) {
+            ENTER(gpu);
+            *device = gpu;
+            return SUCCESS;
+        }
+    return NOT_FOUND;
+}
+
 /* ---- results ---- */
 
 /* The result "memory-total" of a device; without it, the GPU's own memory (0 for a MIG device). */
