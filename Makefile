@@ -228,7 +228,7 @@ IMAGE ?= build/image/cdigen.tar.zst
 image: ## make the container image, without a registry, as an archive to load (IMAGE, DEB_ROOT; docs/packaging.md)
 	@DEB_ROOT='$(DEB_ROOT)' packaging/image '$(IMAGE)'
 
-release: $(VENV)/release.stamp ## make and check all files of the release for this commit's tag (DEB_ROOT; docs/releasing.md)
+release: $(VENV)/release.stamp ## make and check all files of the release for this commit's tag (DEB_ROOT; docs/contributing/releasing.md)
 	@PYTHON=$(VENV)/bin/python DEB_ROOT='$(DEB_ROOT)' packaging/release
 
 clean: ## remove the venv, build results and caches

@@ -18,7 +18,7 @@ from support.source_names import KEBAB
 from cdigen.cli.main import EXIT_DEFECT, UnprintedError
 from cdigen.config import read
 
-# acme is the vendor that docs/vendor-packages.md adds.
+# acme is the vendor that docs/contributing/vendor-packages.md adds.
 NAMES = ("nvidia", "amd", "intel", "acme")
 
 DOCUMENTS = sorted(
@@ -328,7 +328,7 @@ def exists(name: str) -> bool:
 
 def test_every_module_in_the_architecture_page_exists() -> None:
     packages = {path.parent.name for path in (REPOSITORY / "cdigen").glob("*/__init__.py")}
-    text = text_of("docs/architecture.md")
+    text = text_of("docs/contributing/architecture.md")
     named = {span for span in spans(text) if re.fullmatch(r"[a-z_]+(?:\.[a-zA-Z_]+)+", span)}
     modules = {name for name in named if name.partition(".")[0] in packages}
     files = set(re.findall(r"(?<![\w/])((?:cdigen|tests|schemas|etc|docs|examples)/[\w./-]+\w)", text))

@@ -1,6 +1,6 @@
 """The start-up hook, which prepares a container before the first process of the container runs.
 
-``main`` is the program. docs/architecture.md describes the hook. The hook runs with root privileges on the
+``main`` is the program. docs/explanation/start-up-hook.md describes the hook. The hook runs with root privileges on the
 host, but the image controls all files below the container's root. Therefore the hook treats these files as
 hostile. ``container`` opens paths by file descriptors, component by component, and refuses every symbolic
 link.
