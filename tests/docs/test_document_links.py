@@ -1,0 +1,155 @@
+"""Links lead to an existing file and heading, in the repository and in the installed documentation."""
+
+import posixpath
+import re
+import tomllib
+from functools import cache
+
+import pytest
+from support import source_names
+from support.documentation.pages import ELSEWHERE, anchors, is_documentation, links, pages, text_of
+from support.paths import REPOSITORY
+
+# The list of files that Debian's package installs below /usr/share/doc/cdigen: folders stay folders.
+INSTALLED = "packaging/debian/cdigen.docs"
+
+
+def target(page: str, link: str) -> tuple[str, str]:
+    """Return the path in the repository and the anchor of LINK in PAGE."""
+    path, _, anchor = link.partition("#")
+    return (posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page), anchor
+
+
+def is_heading(page: str, anchor: str) -> bool:
+    """Return whether ANCHOR is '', a line of a source, or a heading of PAGE."""
+    return not anchor or (anchor in anchors(page) if page.endswith(".md") else re.fullmatch(r"L\d+", anchor))
+
+
+@pytest.mark.parametrize("page", pages())
+def test_links_lead_to_an_existing_file_and_heading(page: str) -> None:
+    dead = []
+    for link in links(text_of(page)):
+        path, anchor = target(page, link)
+        if not ELSEWHERE.match(link) and not (
+            not path.startswith("..") and (REPOSITORY / path).exists() and is_heading(path, anchor)
+        ):
+            dead.append(link)
+    assert dead == []
+
+
+# Installed files.
+
+
+def copied() -> dict[str, str]:
+    """Return the installed path of each file of the list INSTALLED, below the folder of the package."""
+    found = {}
+    for line in (REPOSITORY / INSTALLED).read_text().split():
+        for top in REPOSITORY.glob(line):
+            files = [path for path in top.rglob("*") if path.is_file()] if top.is_dir() else [top]
+            for path in files:
+                found[path.relative_to(REPOSITORY).as_posix()] = path.relative_to(top.parent).as_posix()
+    return found
+
+
+def test_links_in_the_installed_documentation_lead_to_installed_files() -> None:
+    installed = copied()
+    places = {*installed.values(), *(posixpath.dirname(path) for path in installed.values())}
+    dead = [
+        f"{page}: {link}"
+        for page, place in installed.items()
+        if page.endswith(".md")
+        for link in links(text_of(page))
+        if not ELSEWHERE.match(link) and target(place, link)[0].rstrip("/") not in places
+    ]
+    assert "docs/README.md" in installed
+    assert dead == []
+
+
+# Text that hosts get: the strings of the program, its units and settings, and the schemas.
+PAGE_PATH = re.compile(r"(?<![\w/.:-])(?:docs/[\w./-]+\.md|[A-Z]+\.md)")
+
+
+def installed_texts() -> list[tuple[str, str]]:
+    """Return name and text of each installed file that is no documentation; of a module, its strings."""
+    modules = [
+        (path.relative_to(REPOSITORY).as_posix(), "\n".join(source_names.messages(tree)))
+        for path, tree in source_names.trees().items()
+    ]
+    others = [
+        (path.relative_to(REPOSITORY).as_posix(), path.read_text(errors="replace"))
+        for top in ("etc", "schemas")
+        for path in sorted((REPOSITORY / top).rglob("*"))
+        if path.is_file()
+        and path.suffix != ".py"
+        and path.name != "install"
+        and "__pycache__" not in path.parts
+    ]
+    return [*modules, *others]
+
+
+def test_an_installed_file_names_no_page_of_the_repository() -> None:
+    assert [(name, page) for name, text in installed_texts() for page in PAGE_PATH.findall(text)] == []
+
+
+@cache
+def documentation_url() -> str:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return str(project["urls"]["Documentation"])
+
+
+def test_a_url_of_the_documentation_names_an_existing_page_and_heading() -> None:
+    base = documentation_url()
+    texts = [*installed_texts(), *((page, text_of(page)) for page in pages())]
+    named = {
+        (name, found)
+        for name, text in texts
+        for found in re.findall(rf"{re.escape(base)}/([\w/.-]*[\w-](?:#[\w-]+)?)", text)
+    }
+    code = "\n".join(path.read_text() for path in (REPOSITORY / "cdigen").rglob("*.py"))
+    named |= {("page_url", found) for found in re.findall(r"page_url\(\"([^\"]+)\"\)", code)}
+    dead = []
+    for name, found in sorted(named):
+        path, _, anchor = found.partition("#")
+        page = f"docs/{path.removesuffix('.md')}.md"
+        if not (REPOSITORY / page).exists() or not is_heading(page, anchor):
+            dead.append((name, found))
+    assert dead == []
+
+
+# Each page of docs/ can be reached.
+
+
+def test_each_page_can_be_reached_from_the_readme() -> None:
+    reached, waiting = set[str](), ["README.md"]
+    while waiting:
+        page = waiting.pop()
+        if page in reached or not page.endswith(".md") or not (REPOSITORY / page).is_file():
+            continue
+        reached.add(page)
+        for link in links(text_of(page)):
+            if not ELSEWHERE.match(link):
+                path = target(page, link)[0]
+                folder = REPOSITORY / path
+                listed = [f"{path}/{each.name}" for each in folder.glob("*.md")] if folder.is_dir() else []
+                waiting += [path, *listed]
+    assert {page for page in pages() if is_documentation(page)} - reached == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("[a](b.md#c) ![d](e.svg)", ["b.md#c", "e.svg"]),
+        ('[a](b.md "title")', ["b.md"]),
+        ("[a]\n\n[a]: b.md", ["b.md"]),
+        ('<a href="b.md">', ["b.md"]),
+        ("`[a](b.md)`\n\n```\n[a](b.md)\n```\n", []),
+    ],
+)
+def test_links_are_found_in_prose_only(text: str, found: list[str]) -> None:
+    assert list(links(text)) == found
+
+
+def test_a_folder_of_the_list_stays_a_folder() -> None:
+    installed = copied()
+    assert installed["docs/README.md"] == "docs/README.md"
+    assert installed["README.md"] == "README.md"
