@@ -10,9 +10,6 @@ from support import source_names
 from support.documentation.pages import ELSEWHERE, anchors, is_documentation, links, pages, text_of
 from support.paths import REPOSITORY
 
-# The list of files that Debian's package installs below /usr/share/doc/cdigen: folders stay folders.
-INSTALLED = "packaging/debian/cdigen.docs"
-
 
 def target(page: str, link: str) -> tuple[str, str]:
     """Return the path in the repository and the anchor of LINK in PAGE."""
@@ -40,29 +37,26 @@ def test_links_lead_to_an_existing_file_and_heading(page: str) -> None:
 # Installed files.
 
 
-def copied() -> dict[str, str]:
-    """Return the installed path of each file of the list INSTALLED, below the folder of the package."""
-    found = {}
-    for line in (REPOSITORY / INSTALLED).read_text().split():
-        for top in REPOSITORY.glob(line):
-            files = [path for path in top.rglob("*") if path.is_file()] if top.is_dir() else [top]
-            for path in files:
-                found[path.relative_to(REPOSITORY).as_posix()] = path.relative_to(top.parent).as_posix()
-    return found
+def installed_parts() -> list[str]:
+    """Return the files and folders that all packages install, with their paths in the repository."""
+    (parts,) = re.findall(r"^DOCUMENTATION := (.*)$", text_of("Makefile"), flags=re.MULTILINE)
+    return parts.split()
 
 
 def test_links_in_the_installed_documentation_lead_to_installed_files() -> None:
-    installed = copied()
-    places = {*installed.values(), *(posixpath.dirname(path) for path in installed.values())}
-    dead = [
-        f"{page}: {link}"
-        for page, place in installed.items()
-        if page.endswith(".md")
-        for link in links(text_of(page))
-        if not ELSEWHERE.match(link) and target(place, link)[0].rstrip("/") not in places
-    ]
+    parts = installed_parts()
+
+    def is_installed(path: str) -> bool:
+        return any(path == part or path.startswith(f"{part}/") for part in parts)
+
+    installed = [page for page in pages() if is_installed(page)]
     assert "docs/README.md" in installed
-    assert dead == []
+    assert [
+        f"{page}: {link}"
+        for page in installed
+        for link in links(text_of(page))
+        if not ELSEWHERE.match(link) and not is_installed(target(page, link)[0])
+    ] == []
 
 
 # Text that hosts get: the strings of the program, its units and settings, and the schemas.
@@ -70,19 +64,22 @@ PAGE_PATH = re.compile(r"(?<![\w/.:-])(?:docs/[\w./-]+\.md|[A-Z]+\.md)")
 
 
 def installed_texts() -> list[tuple[str, str]]:
-    """Return name and text of each installed file that is no documentation; of a module, its strings."""
+    """Return name and text of each installed file that is no page; of a module, its strings.
+
+    etc/help/references has the sources of pages.
+    """
     modules = [
         (path.relative_to(REPOSITORY).as_posix(), "\n".join(source_names.messages(tree)))
         for path, tree in source_names.trees().items()
     ]
     others = [
-        (path.relative_to(REPOSITORY).as_posix(), path.read_text(errors="replace"))
+        (path.relative_to(REPOSITORY).as_posix(), path.read_text(errors="replace").replace(r"\-", "-"))
         for top in ("etc", "schemas")
         for path in sorted((REPOSITORY / top).rglob("*"))
         if path.is_file()
-        and path.suffix != ".py"
+        and path.suffix not in {".py", ".pyc"}
         and path.name != "install"
-        and "__pycache__" not in path.parts
+        and "references" not in path.parts
     ]
     return [*modules, *others]
 
@@ -147,9 +144,3 @@ def test_each_page_can_be_reached_from_the_readme() -> None:
 )
 def test_links_are_found_in_prose_only(text: str, found: list[str]) -> None:
     assert list(links(text)) == found
-
-
-def test_a_folder_of_the_list_stays_a_folder() -> None:
-    installed = copied()
-    assert installed["docs/README.md"] == "docs/README.md"
-    assert installed["README.md"] == "README.md"

@@ -14,9 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # `make generated` writes these pages from tables of the code.
-GENERATED = frozenset(
-    f"docs/reference/{name}.md" for name in ("configuration", "findings", "checks", "health-causes")
-)
+NAMES = ("checks", "command-line", "configuration", "findings", "health-causes")
+GENERATED = frozenset(f"docs/reference/{name}.md" for name in NAMES)
 FOLDERS = (".github", "cdigen", "docs", "etc", "examples", "packaging", "schemas", "tests")
 
 FENCE = re.compile(r"^(?P<indent>\s*)(?P<fence>`{3,}|~{3,})\s*(?P<language>[\w-]*)")
