@@ -76,7 +76,7 @@ test-oldest: ## run tests of the code that uses other modules, with their minimu
 	done
 
 # Tests without processes and without hostile input, for every change: less than a minute on two cores.
-QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors) tests/test_documentation.py
+QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors docs) tests/test_documentation.py
 quick: $(VENV)/dev.stamp ## run the tests without processes, in less than a minute
 	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not adversarial and not process and not wall_clock' $(QUICK)
 
