@@ -76,7 +76,7 @@ test-oldest: ## run tests of the code that uses other modules, with their minimu
 	done
 
 # Tests without processes and without hostile input, for every change: less than a minute on two cores.
-QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors) tests/test_documentation.py
+QUICK := $(addprefix tests/,binfmt cdi config model nri/decision nri/wire pipeline runtimes vendors docs) tests/test_documentation.py
 quick: $(VENV)/dev.stamp ## run the tests without processes, in less than a minute
 	HYPOTHESIS_PROFILE=quick $(VENV)/bin/python -m pytest -q -n $(JOBS) --dist loadfile -m 'not adversarial and not process and not wall_clock' $(QUICK)
 
@@ -228,7 +228,7 @@ IMAGE ?= build/image/cdigen.tar.zst
 image: ## make the container image, without a registry, as an archive to load (IMAGE, DEB_ROOT; docs/packaging.md)
 	@DEB_ROOT='$(DEB_ROOT)' packaging/image '$(IMAGE)'
 
-release: $(VENV)/release.stamp ## make and check all files of the release for this commit's tag (DEB_ROOT; docs/releasing.md)
+release: $(VENV)/release.stamp ## make and check all files of the release for this commit's tag (DEB_ROOT; docs/contributing/releasing.md)
 	@PYTHON=$(VENV)/bin/python DEB_ROOT='$(DEB_ROOT)' packaging/release
 
 clean: ## remove the venv, build results and caches

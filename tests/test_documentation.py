@@ -1,8 +1,10 @@
-"""The documentation names everything that the code names, and nothing that does not exist."""
+"""The documentation names everything that the code names, and nothing that does not exist.
+
+The tests in tests/docs check links, commands in code blocks, and sizes.
+"""
 
 import ast
 import json
-import posixpath
 import re
 from collections.abc import Iterator
 from functools import cache
@@ -18,7 +20,7 @@ from support.source_names import KEBAB
 from cdigen.cli.main import EXIT_DEFECT, UnprintedError
 from cdigen.config import read
 
-# acme is the vendor that docs/vendor-packages.md adds.
+# acme is the vendor that docs/contributing/vendor-packages.md adds.
 NAMES = ("nvidia", "amd", "intel", "acme")
 
 DOCUMENTS = sorted(
@@ -60,9 +62,9 @@ NO_RULES = {
 
 
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
-    text = text_of("docs/rules.md")
+    text = text_of("docs/reference/findings.md")
     documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
-    # The start-up hook has no findings: docs/hook.md describes its messages.
+    # The start-up hook has no findings: docs/reference/hook.md describes its messages.
     sources = [
         path
         for path in (REPOSITORY / "cdigen").rglob("*.py")
@@ -70,7 +72,7 @@ def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule
     ]
     code = "".join(path.read_text() for path in sources)
     named = {name for name in source_names.passed_as("rule") if KEBAB.fullmatch(name)}
-    checks = first_column(text_of("docs/doctor.md"))
+    checks = first_column(text_of("docs/reference/checks.md"))
     kinds = set(source_names.error_kinds())
     assert {*NAMES_RULE.findall(code), *named} - NO_RULES - checks - kinds - documented == set()
     outside = set(
@@ -80,7 +82,7 @@ def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule
 
 
 def test_every_kind_of_error_is_documented_with_its_exit_code() -> None:
-    part = text_of("docs/json.md").partition("\n## Kinds of errors\n")[2]
+    part = text_of("docs/reference/json.md").partition("\n## Kinds of errors\n")[2]
     documented = {
         kind: {int(code) for code in codes.split(", ")}
         for kind, codes in re.findall(r"^\| `([a-z-]+)` \| ([0-9, ]+) \|", part, flags=re.MULTILINE)
@@ -158,7 +160,7 @@ def test_every_key_of_the_configuration_is_documented_at_every_depth() -> None:
     schema = json.loads(text_of("schemas/config.schema.json"))
     named = {
         word
-        for span in spans(everywhere("docs/configuration.md", "docs/nri.md"))
+        for span in spans(text_of("docs/reference/configuration.md"))
         for word in re.findall(r"[a-z0-9_]+", span)
     }
     missing = {".".join(path) for path in keys(schema, schema) if path[-1] not in named}
@@ -170,7 +172,9 @@ def test_every_key_that_the_documentation_of_the_configuration_lists_exists() ->
     schema = json.loads(text_of("schemas/config.schema.json"))
     known = {name for path in keys(schema, schema) for name in (path[-1], ".".join(path))}
     tables = re.findall(
-        r"^\| key[^|]*\|.*\n\|[-|]+\n((?:\|.*\n)+)", text_of("docs/configuration.md"), flags=re.MULTILINE
+        r"^\| key[^|]*\|.*\n\|[-|]+\n((?:\|.*\n)+)",
+        text_of("docs/reference/configuration.md"),
+        flags=re.MULTILINE,
     )
     listed = first_column("\n".join(tables))
     assert listed
@@ -209,9 +213,7 @@ def metrics() -> set[str]:
 
 
 def test_every_metric_is_documented_and_every_documented_metric_exists() -> None:
-    names = first_column(
-        everywhere("docs/operations.md", "docs/nri.md", "docs/kubernetes.md", "docs/sharing.md")
-    )
+    names = first_column(everywhere(*(name for name in DOCUMENTS if name.startswith("docs/"))))
     assert {name for name in names if name.startswith("cdigen_")} == metrics()
 
 
@@ -226,9 +228,9 @@ def test_metrics_in_documents_alerts_and_dashboards_exist() -> None:
 @pytest.mark.parametrize(
     ("document", "places"),
     [
-        ("docs/operations.md", ("daemon", "service", "service/process", "cli/services/run.py")),
+        ("docs/reference/log-events.md", ("daemon", "service", "service/process", "cli/services/run.py")),
         (
-            "docs/nri.md",
+            "docs/reference/nri.md",
             ("nri", "cli/services/nri.py", "cli/services/service_sources.py", "service/runner.py"),
         ),
     ],
@@ -259,10 +261,7 @@ def test_every_environment_variable_is_documented_and_every_documented_one_is_us
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_file_that_a_document_names_exists(document: str) -> None:
     named = set(re.findall(r"`((?:docs|examples|etc|schemas|tests|cdigen)/[\w./-]*\w)`", text_of(document)))
-    links = {link for link in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text_of(document)) if link}
-    folder = (REPOSITORY / document).parent
     assert {path for path in named if not (REPOSITORY / path).exists()} == set()
-    assert {link for link in links if not (folder / link).exists()} == set()
 
 
 def naming() -> Iterator[tuple[str, str]]:
@@ -285,22 +284,6 @@ def test_every_referenced_document_and_heading_exists() -> None:
             if not re.search(rf"^#+ .*{words}|^\*\*{words}", text_of(document), flags=re.MULTILINE):
                 wrong.append((name, f"{document}: {heading}"))
     assert wrong == []
-
-
-def anchors(document: str) -> set[str]:
-    """Return the anchors of the headings of DOCUMENT, as GitHub forms them."""
-    headings = re.findall(r"^#+ (.+)$", text_of(document), re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
-
-
-@pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_link_to_a_heading_leads_to_an_existing_heading(document: str) -> None:
-    links = re.findall(r"\]\(([\w./-]*)#([\w-]+)\)", text_of(document))
-    folder = posixpath.dirname(document)
-    targets = [
-        (posixpath.normpath(posixpath.join(folder, page)) if page else document, at) for page, at in links
-    ]
-    assert [(page, at) for page, at in targets if at not in anchors(page)] == []
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
@@ -328,7 +311,7 @@ def exists(name: str) -> bool:
 
 def test_every_module_in_the_architecture_page_exists() -> None:
     packages = {path.parent.name for path in (REPOSITORY / "cdigen").glob("*/__init__.py")}
-    text = text_of("docs/architecture.md")
+    text = text_of("docs/contributing/architecture.md")
     named = {span for span in spans(text) if re.fullmatch(r"[a-z_]+(?:\.[a-zA-Z_]+)+", span)}
     modules = {name for name in named if name.partition(".")[0] in packages}
     files = set(re.findall(r"(?<![\w/])((?:cdigen|tests|schemas|etc|docs|examples)/[\w./-]+\w)", text))

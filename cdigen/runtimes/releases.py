@@ -3,7 +3,7 @@
 ``LIBRARIES`` has the CDI library of each release. ``NRI`` has the NRI version of each release. ``BEHAVIOURS``
 has all other differences. ``behaves`` searches ``BEHAVIOURS``. A row of ``BEHAVIOURS`` with a text is a known
 issue, which ``cdigen doctor`` reports. ``cdi.library`` has the behaviour of each release of the CDI library.
-docs/changing-verdicts.md describes how to change a row.
+docs/contributing/changing-verdicts.md describes how to change a row.
 """
 
 from __future__ import annotations

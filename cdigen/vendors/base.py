@@ -2,7 +2,7 @@
 
 All packages of cdigen read vendors through ``registry``. No package tests for a vendor's name.
 
-docs/adding-a-vendor.md explains the protocol step by step.
+docs/contributing/adding-a-vendor.md explains the protocol step by step.
 """
 
 from __future__ import annotations

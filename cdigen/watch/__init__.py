@@ -1,8 +1,8 @@
 """Event sources: each source reports reasons to check the host again.
 
 The modules import no vendor, spec or store code. Events may be lost, so the daemon reads the host after an
-event, and also at regular intervals (docs/architecture.md). Only the events of ``kernel_log`` and ``uevents``
-carry data.
+event, and also at regular intervals (docs/explanation/how-specs-stay-correct.md). Only the events of
+``kernel_log`` and ``uevents`` carry data.
 
 - ``triggers``: ``Trigger`` is the reason of an event, and ``TriggerQueue`` holds triggers for the reader,
   and ``Debounce`` is the delay after a burst of events;

@@ -1,4 +1,4 @@
-"""The example service in docs/adding-a-service.md runs without changes."""
+"""The example service in docs/contributing/adding-a-service.md runs without changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = REPOSITORY / "docs/adding-a-service.md"
+PAGE = REPOSITORY / "docs/contributing/adding-a-service.md"
 MOST_LINES = 100
 SPEC = {"cdiVersion": "0.6.0", "kind": "vendor.com/gpu"}
 BOTH = ["vendor.com/gpu=0", "vendor.com/gpu=1"]

@@ -130,3 +130,13 @@ def options() -> dict[str, set[str]]:
         actions = command_parser(command)._actions
         found[command] = {option for action in actions for option in action.option_strings}
     return found
+
+
+def messages(module: ast.Module) -> Iterator[str]:
+    """Yield the strings of MODULE that are no docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    bodies = [node.body[0] for node in ast.walk(module) if isinstance(node, documented) and node.body]
+    docstrings = {id(first.value) for first in bodies if isinstance(first, ast.Expr)}
+    for node in ast.walk(module):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value

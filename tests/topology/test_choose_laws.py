@@ -132,7 +132,7 @@ def test_choices_from_more_than_eight_gpus_use_the_fewest_and_smallest_islands(
     assert len(choose(machine, [], count)) == min(count, len(machine))
 
 
-# The time limit of a choice, in milliseconds. docs/benchmarks.md has the measurements.
+# The time limit of a choice, in milliseconds. docs/reference/benchmarks/topology.md has the measurements.
 MOST_MS = 5
 
 
