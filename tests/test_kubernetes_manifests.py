@@ -71,9 +71,11 @@ def test_pods_run_on_all_nodes_of_nvidias_chart_including_boards_without_a_pci_g
     } <= {each["matchExpressions"][0]["key"] for each in terms}
 
 
-def test_every_component_is_used_by_an_overlay_or_named_in_docs_fleet() -> None:
+def test_every_component_is_used_by_an_overlay_or_named_in_the_documentation() -> None:
     used = {Path(name).name for path in KUSTOMIZATIONS for name in loaded(path).get("components", ())}
-    used |= set(re.findall(r"components/([\w-]+)", (REPOSITORY / "docs/fleet.md").read_text()))
+    used |= set(
+        re.findall(r"components/([\w-]+)", (REPOSITORY / "docs/how-to/kubernetes/daemonset.md").read_text())
+    )
     assert used == {path.name for path in (FOLDER / "components").iterdir()}
 
 

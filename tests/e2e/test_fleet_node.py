@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.e2e
 
-# The limit of a gap on a busy machine. Measured gaps are 0.2 to 0.8 s; docs/fleet.md requires 3 s.
+# The limit of a gap on a busy machine. Measured gaps are 0.2 to 0.8 s; the goal is 3 s.
 GAP_S = 10.0
 # Reasons of the kubelet to reject a pod: no devices, or too few devices in the kubelet's last report.
 REASONS = {"UnexpectedAdmissionError", f"OutOf{GPU}"}

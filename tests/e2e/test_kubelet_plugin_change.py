@@ -1,6 +1,6 @@
 """Pods of a real kubelet (1.20.2) keep their GPUs after a change of the device plugin, in both directions.
 
-The change from another device plugin to `cdigen kubelet` is described in docs/kubernetes.md.
+docs/how-to/kubernetes/replace-device-plugins.md describes the change.
 """
 
 from __future__ import annotations

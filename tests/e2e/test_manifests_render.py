@@ -229,7 +229,7 @@ def test_the_documented_commands_remove_the_changes_of_shared_memory_from_a_node
     counts = {"aliyun.com/gpu-count": "2"}
     node.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"annotations": {"cdigen.dev/gpu-mem": "{}"}}})
     node.api.patch(f"/api/v1/nodes/{name}/status", {"status": {"capacity": counts, "allocatable": counts}})
-    page = (FOLDER.parents[1] / "docs/fleet.md").read_text()
+    page = (FOLDER.parents[1] / "docs/how-to/kubernetes/upgrade-and-remove.md").read_text()
     (block,) = (text for text in page.split("```") if "cdigen.dev/gpu-mem-" in text)
     shell = f'kubectl() {{ "{kubectl}" --kubeconfig="{node.folder}/kubeconfig" "$@"; }}\n{block}'
     subprocess.run(node.enter("bash", "-euc", shell), check=True, stdout=subprocess.PIPE)

@@ -185,7 +185,7 @@ def test_all_metrics_of_the_extender_are_documented() -> None:
 
 
 def test_each_cause_of_a_refusal_by_the_device_plugin_is_documented() -> None:
-    page = (REPOSITORY / "docs/kubernetes.md").read_text()
+    page = (REPOSITORY / "docs/reference/kubernetes.md").read_text()
     assert [cause for cause in container_response.CAUSES if f"| `{cause}` |" not in page] == []
 
 

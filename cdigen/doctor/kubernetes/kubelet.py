@@ -1,6 +1,6 @@
 """Checks of a Kubernetes node: the kubelet, its folder, and the service ``cdigen kubelet``.
 
-Each check answers a question in docs/kubernetes-questions.md. ``devices`` and ``runtime``
+docs/how-to/kubernetes/troubleshoot.md has a line for each check. ``devices`` and ``runtime``
 contain the checks of the devices and of the runtime.
 """
 

@@ -213,7 +213,7 @@ def use_default_spec_folder(node: Node) -> None:
 
 
 def load(node: Node, archive: Path) -> None:
-    """Load cdigen's image from ARCHIVE with `ctr images import`, as docs/fleet.md describes."""
+    """Load cdigen's image from ARCHIVE with `ctr images import`, as the page of the DaemonSet describes."""
     local = ("--local",) if node.containerd.release.version > 2 else ()
     snapshotter = f"--snapshotter={node.containerd.release.snapshotter}"
     node.containerd.ctr("images", "import", *local, snapshotter, archive)
