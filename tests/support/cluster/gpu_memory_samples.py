@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from support.cluster.api import ApiError
 from support.cluster.gpu_memory_node import NAMESPACE, RENDER, RESOURCES, SIZES, GpuMemoryCluster
 from support.cluster.node import NODE
+from support.cluster.pods import ended_before_start
 from support.cluster.sampling import container_info, running_ids, sampling
 from support.containers.cri_client import Cri, CriError
 from support.hosts import amd_tree
@@ -139,12 +140,10 @@ class GpuMemorySamples:
             if requested is None:
                 continue  # the API server has not returned its pod yet
             name = f"{has.pod} {has.container}"
-            if not has.gpus and self._is_deleted(has.uid):
-                continue
-            if len(has.gpus) != bool(requested):
+            is_wrong = len(has.gpus) != bool(requested)
+            if is_wrong and (has.gpus or not self._is_deleted(has.uid)):
                 self._record_error(f"{name} requests {requested} and has GPUs {sorted(has.gpus)}")
-                continue
-            if not requested:
+            if is_wrong or not requested:
                 continue
             self.containers.add((has.uid, has.container))
             (gpu,) = has.gpus
@@ -176,14 +175,18 @@ class GpuMemorySamples:
         return row is None or "deletionTimestamp" in row["metadata"]
 
     def _is_gone(self, uid: str) -> bool:
-        """Return whether a pod is gone or was rejected by the kubelet while its container still runs.
+        """Return whether a pod is gone, rejected or ended for the kubelet while its container still runs.
 
         A restarted kubelet rejects a terminating pod, because no plugin is registered when it checks the pod
         again. It reports the pod as failed, frees the pod's units, and stops the pod's containers a second
         later (kubernetes 1.20, pkg/kubelet: HandlePodAdditions, rejectPod; podIsTerminated).
         """
         row = self._rows.get(uid)
-        return row is None or (row["status"]["phase"] == "Failed" and bool(row["status"].get("reason")))
+        if row is None:
+            return True
+        status = row["status"]
+        is_rejected = status["phase"] == "Failed" and bool(status.get("reason"))
+        return is_rejected or ended_before_start(status)
 
     def about(self, uid: str, container: str) -> str:
         """Return a description of the last state of a container."""

@@ -1,4 +1,4 @@
-"""Creates and reads pods of a Kubernetes node: `Pod`, `pod_manifest`."""
+"""Creates and reads pods of a Kubernetes node: `Pod`, `pod_manifest`, `ended_before_start`."""
 
 from __future__ import annotations
 
@@ -130,3 +130,14 @@ def pod_manifest(
         "metadata": {"name": name, "namespace": namespace, "annotations": dict(annotations or {})},
         "spec": {**POD, **spec, "containers": [main]},
     }
+
+
+def ended_before_start(status: Mapping[str, Any]) -> bool:
+    """Return whether STATUS of a pod has a container that ended and never started.
+
+    If the kubelet restarts between the creation and the start of a container, it takes the container for an
+    ended one. It reports the pod as succeeded and frees its devices, although it starts another container of
+    the pod and stops this container later (kubernetes 1.20, kubelet_pods.go, convertToAPIContainerStatuses).
+    """
+    states = (row["state"].get("terminated") for row in status.get("containerStatuses", ()))
+    return any(state is not None and not state.get("startedAt") for state in states)
