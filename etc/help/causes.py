@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import re
+import textwrap
 
 from cdigen.health.annotate import MARKED
 from cdigen.health.clearing import LOST_RULE, next_step
 from cdigen.model.health import CauseRule
 from cdigen.vendors.kernel.pci.health import PCI_CAUSES
-from cdigen.vendors.nvidia.health.xids import CLEARS_WHEN, XIDS
+from cdigen.vendors.nvidia.health.xids import CLEARS_WHEN, XIDS, harms_gpu
 from cdigen.vendors.registry import VENDORS, health
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_HARMS = {
-    "nothing": "nothing",
-    "application": "the application on the GPU, which must be restarted",
-    "gpu": "the GPU, until its driver reports that no action is required",
-    "reset": "the GPU, which needs a reset",
-    "reboot": "the GPU, which needs a reboot of the host",
-    "service": "the GPU, which an administrator must check",
+# The default action of a cause whose rule has no action, and its meaning in the text of the page.
+_ACTIONS = {
+    "reset the device, or reboot the host": "reset",
+    "load the driver again, or reboot the host": "reload",
 }
 # Marks have no rule in the code, because no event clears them.
 _MARK_RULE = CauseRule(
@@ -47,13 +45,16 @@ def _table(name: str) -> str:
     if name == "xids":
         return _xids()
     if name == "harms":
-        rows = [(f"`{harm}`", words, CLEARS_WHEN.get(harm, "no cause")) for harm, words in _HARMS.items()]
-        return _rows(("harm", "affected", "what clears the cause"), rows)
+        rows = [(f"`{harm}`", clears_when) for harm, clears_when in CLEARS_WHEN.items()]
+        return _rows(("harm", "cleared by"), rows)
+    if name == "others":
+        return _others()
     if name == "causes any":
         return _causes((LOST_RULE, _MARK_RULE))
     if name == "causes pci":
         return _causes(PCI_CAUSES)
-    return _causes(_own(name.removeprefix("causes ")))
+    rules = (rule for vendor in name.split()[1:] for rule in _own(vendor))
+    return _causes(tuple({rule.cause: rule for rule in rules}.values()))
 
 
 def _own(vendor: str) -> tuple[CauseRule, ...]:
@@ -66,19 +67,31 @@ def _own(vendor: str) -> tuple[CauseRule, ...]:
 
 
 def _causes(rules: tuple[CauseRule, ...]) -> str:
-    rows = [
-        (f"`{rule.cause}`", rule.meaning, _code(rule.clears_when), _code(next_step(rule))) for rule in rules
-    ]
+    rows = [(f"`{rule.cause}`", rule.meaning, _code(rule.clears_when), _action(rule)) for rule in rules]
     return _rows(("cause", "meaning", "cleared by", "action"), rows)
 
 
+def _action(rule: CauseRule) -> str:
+    step = next_step(rule)
+    return _ACTIONS.get(step) or _code(step)
+
+
 def _xids() -> str:
-    """Return the table of Xids, with one row for Xids of the same meaning."""
+    """Return the table of Xids that are causes, with one row for Xids of the same meaning."""
     alike: dict[tuple[str, str], list[int]] = {}
-    for xid in XIDS:
+    for xid in filter(harms_gpu, XIDS):
         alike.setdefault((xid.meaning, xid.harm), []).append(xid.number)
     rows = [(_numbers(numbers), meaning, f"`{harm}`") for (meaning, harm), numbers in alike.items()]
     return _rows(("Xid", "meaning", "harm"), rows)
+
+
+def _others() -> str:
+    """Return the list of Xids that are no causes, by their harm."""
+    lines = []
+    for harm, words in (("application", "errors of the application"), ("nothing", "no error of the GPU")):
+        numbers = _numbers([xid.number for xid in XIDS if xid.harm == harm])
+        lines += textwrap.wrap(f"- {words}: {numbers}", 130, subsequent_indent="  ")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _numbers(numbers: list[int]) -> str:
