@@ -1,4 +1,4 @@
-"""The tables of docs/reference/health-causes.md: NVIDIA's Xids, their harms, and all other causes."""
+"""The tables of docs/reference/health-causes.md: NVIDIA's Xids, and all other causes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cdigen.health.annotate import MARKED
 from cdigen.health.clearing import LOST_RULE, next_step
 from cdigen.model.health import CauseRule
 from cdigen.vendors.kernel.pci.health import PCI_CAUSES
-from cdigen.vendors.nvidia.health.xids import CLEARS_WHEN, XIDS, harms_gpu
+from cdigen.vendors.nvidia.health.xids import XIDS, harms_gpu
 from cdigen.vendors.registry import VENDORS, health
 
 TYPE_CHECKING = False
@@ -44,9 +44,6 @@ def page(text: str) -> str:
 def _table(name: str) -> str:
     if name == "xids":
         return _xids()
-    if name == "harms":
-        rows = [(f"`{harm}`", clears_when) for harm, clears_when in CLEARS_WHEN.items()]
-        return _rows(("harm", "cleared by"), rows)
     if name == "others":
         return _others()
     if name == "causes any":
