@@ -2,7 +2,8 @@
 
 For up to eight free devices, the search compares all divisions into sets of the requested size. For more
 devices, the search grows sets from single devices, and improves the sets by exchanges (``bestset``). Parts of
-devices, and replicas, come from as few devices as possible. docs/topology.md has the rules and their reasons.
+devices, and replicas, come from as few devices as possible. docs/explanation/topology.md has the rules and
+their reasons.
 """
 
 from __future__ import annotations

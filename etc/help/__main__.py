@@ -32,7 +32,7 @@ def main() -> int:
     into: Path = parser.parse_args().into
     made = {f"etc/man/{name}": text for name, text in pages().items()}
     made |= {f"etc/completions/{name}": text for name, text in completions().items()}
-    page, health = "docs/configuration.md", "docs/health.md"
+    page, health = "docs/configuration.md", "docs/reference/health-causes.md"
     made |= {
         "schemas/config.schema.json": configuration.schema(),
         page: configuration.page((REPOSITORY / page).read_text(encoding="utf-8")),

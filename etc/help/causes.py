@@ -1,32 +1,39 @@
-"""The tables of docs/health.md: NVIDIA's Xids, the events that clear them, and all other causes."""
+"""The tables of docs/reference/health-causes.md: NVIDIA's Xids, and all other causes."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 
+from cdigen.health.annotate import MARKED
+from cdigen.health.clearing import LOST_RULE, next_step
+from cdigen.model.health import CauseRule
 from cdigen.vendors.kernel.pci.health import PCI_CAUSES
-from cdigen.vendors.nvidia.health.xids import ARCHIVE, CATALOG, CLEARS_WHEN, PLUGIN, XIDS
+from cdigen.vendors.nvidia.health.xids import XIDS, harms_gpu
 from cdigen.vendors.registry import VENDORS, health
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from cdigen.model.health import CauseRule
-
-_SOURCES = {"catalog": CATALOG, "older GPUs": ARCHIVE, "device plugin": PLUGIN}
-_HARMS = {
-    "nothing": "nothing; no action is required",
-    "application": "the application on the GPU, which must be restarted",
-    "gpu": "the GPU, until its driver reports that no action is required",
-    "reset": "the GPU, which needs a reset",
-    "reboot": "the GPU, which needs a reboot of the host",
-    "service": "the GPU, which an administrator must check",
+# The default action of a cause whose rule has no action, and its meaning in the text of the page.
+_ACTIONS = {
+    "reset the device, or reboot the host": "reset",
+    "load the driver again, or reboot the host": "reload",
 }
+# Marks have no rule in the code, because no event clears them.
+_MARK_RULE = CauseRule(
+    cause=MARKED,
+    cleared_by=(),
+    clears_when="'cdigen health --clear DEVICE', or another device in its place",
+    meaning="An administrator marked the device.",
+    reference="",
+    next_step="clear the mark when its reason is gone",
+)
 
 
 def page(text: str) -> str:
-    """Return TEXT, the content of docs/health.md, with new tables."""
+    """Return TEXT, the content of docs/reference/health-causes.md, with new tables."""
 
     def table(found: re.Match[str]) -> str:
         return f"<!-- table: {found[1]} -->\n{_table(found[1])}<!-- end -->"
@@ -37,12 +44,14 @@ def page(text: str) -> str:
 def _table(name: str) -> str:
     if name == "xids":
         return _xids()
-    if name == "harms":
-        rows = [(f"`{harm}`", words, CLEARS_WHEN.get(harm, "no cause")) for harm, words in _HARMS.items()]
-        return _rows(("harm", "affected", "what clears the cause"), rows)
+    if name == "others":
+        return _others()
+    if name == "causes any":
+        return _causes((LOST_RULE, _MARK_RULE))
     if name == "causes pci":
         return _causes(PCI_CAUSES)
-    return _causes(_own(name.removeprefix("causes ")))
+    rules = (rule for vendor in name.split()[1:] for rule in _own(vendor))
+    return _causes(tuple({rule.cause: rule for rule in rules}.values()))
 
 
 def _own(vendor: str) -> tuple[CauseRule, ...]:
@@ -55,22 +64,31 @@ def _own(vendor: str) -> tuple[CauseRule, ...]:
 
 
 def _causes(rules: tuple[CauseRule, ...]) -> str:
-    rows = [(f"`{rule.cause}`", rule.meaning, rule.clears_when, _linked(rule.reference)) for rule in rules]
-    return _rows(("cause", "meaning", "cleared by", "source"), rows)
+    rows = [(f"`{rule.cause}`", rule.meaning, _code(rule.clears_when), _action(rule)) for rule in rules]
+    return _rows(("cause", "meaning", "cleared by", "action"), rows)
+
+
+def _action(rule: CauseRule) -> str:
+    step = next_step(rule)
+    return _ACTIONS.get(step) or _code(step)
 
 
 def _xids() -> str:
-    """Return the table of Xids, with one row for Xids of the same meaning."""
-    alike: dict[tuple[str, str, str], list[int]] = {}
-    for xid in XIDS:
-        alike.setdefault((xid.meaning, xid.harm, xid.reference), []).append(xid.number)
-    names = {url: name for name, url in _SOURCES.items()}
-    rows = [
-        (_numbers(numbers), meaning, f"`{harm}`", f"[{names[reference]}]")
-        for (meaning, harm, reference), numbers in alike.items()
-    ]
-    links = "".join(f"[{name}]: {url.partition(',')[0]}\n" for name, url in _SOURCES.items())
-    return f"{_rows(('Xid', 'meaning', 'harm', 'source'), rows)}\n{links}"
+    """Return the table of Xids that are causes, with one row for Xids of the same meaning."""
+    alike: dict[tuple[str, str], list[int]] = {}
+    for xid in filter(harms_gpu, XIDS):
+        alike.setdefault((xid.meaning, xid.harm), []).append(xid.number)
+    rows = [(_numbers(numbers), meaning, f"`{harm}`") for (meaning, harm), numbers in alike.items()]
+    return _rows(("Xid", "meaning", "harm"), rows)
+
+
+def _others() -> str:
+    """Return the list of Xids that are no causes, by their harm."""
+    lines = []
+    for harm, words in (("application", "errors of the application"), ("nothing", "no error of the GPU")):
+        numbers = _numbers([xid.number for xid in XIDS if xid.harm == harm])
+        lines += textwrap.wrap(f"- {words}: {numbers}", 130, subsequent_indent="  ")
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _numbers(numbers: list[int]) -> str:
@@ -84,8 +102,9 @@ def _numbers(numbers: list[int]) -> str:
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in joined)
 
 
-def _linked(text: str) -> str:
-    return re.sub(r"https://[^\s,]+", r"<\g<0>>", text)
+def _code(text: str) -> str:
+    """Return TEXT for a cell, with the commands in quotes as code."""
+    return re.sub(r"(?<!\w)'([^']+)'", r"`\1`", text).replace("|", "\\|")
 
 
 def _rows(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:

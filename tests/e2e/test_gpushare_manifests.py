@@ -1,7 +1,7 @@
 """The manifests of examples/kubernetes/gpushare work on a real Kubernetes cluster with RBAC.
 
 The extender runs with the settings of its Deployment, but as a process of the node, because the image is not
-available here. `cdigen kubelet` uses the kubeconfig that the commands of docs/sharing.md create.
+available here. `cdigen kubelet` uses the kubeconfig that the commands of share-gpu-memory.md create.
 """
 
 from __future__ import annotations

@@ -94,7 +94,11 @@ def test_the_documentation_has_the_exposure_with_each_drop_in(drop_in: str, tmp_
     ("unit", "drop_in", "words"),
     [
         (KUBELET, "http-port", "(with it {})"),
-        (KUBELET, "shared-memory", "([sharing.md](sharing.md); with it {})"),
+        (
+            KUBELET,
+            "shared-memory",
+            "([share-gpu-memory.md](how-to/kubernetes/share-gpu-memory.md); with it {})",
+        ),
         (NRI, "http-port", "(with it {})"),
     ],
     ids=["kubelet, http-port", "kubelet, shared-memory", "nri, http-port"],

@@ -179,7 +179,7 @@ def test_all_metrics_of_the_nri_plugin_are_documented_with_their_labels() -> Non
 
 
 def test_all_metrics_of_the_extender_are_documented() -> None:
-    page = (REPOSITORY / "docs/sharing.md").read_text()
+    page = (REPOSITORY / "docs/reference/gpu-memory.md").read_text()
     own = {name for name in SERVICES["extender"].labels() if name.startswith("cdigen_extender_")}
     assert {name for name in own if f"`{name}`" not in page} == set()
 

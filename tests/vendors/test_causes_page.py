@@ -1,4 +1,4 @@
-"""docs/health.md has the tables that the code generates."""
+"""docs/reference/health-causes.md has the tables that the code generates."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import causes
 from cdigen.vendors.nvidia.health import HEALTH
 from cdigen.vendors.nvidia.health.xids import XIDS
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/health.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/reference/health-causes.md"
 
 
 def test_the_page_has_the_generated_tables() -> None:

@@ -295,7 +295,7 @@ def start_scheduler(node: Node, name: str, port: int) -> None:
 
 
 def scheduler_configuration(node: Node, name: str, port: int) -> Mapping[str, Any]:
-    """Return the configuration of the scheduler NAME, as in docs/sharing.md for releases before 1.25."""
+    """Return the configuration of the scheduler NAME before 1.25, as in scheduler-v1beta1.yaml."""
     extender = {
         "urlPrefix": f"http://127.0.0.1:{port}/gpushare-scheduler",
         "filterVerb": "filter",

@@ -1,7 +1,7 @@
 """A real Kubernetes cluster with the manifests of examples/kubernetes/gpushare: `running_gpushare`.
 
 The extender runs with the settings of its Deployment, but as a process of the node, because the tests
-load no image of cdigen. `cdigen kubelet` uses the kubeconfig that the commands of docs/sharing.md create.
+load no image of cdigen. `cdigen kubelet` uses the kubeconfig that the commands of share-gpu-memory.md create.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ def token_of(node: Node, account: str, namespace: str = LEDGERS) -> str:
 
 
 def secret_of(node: Node) -> dict[str, bytes]:
-    """Return the Secret that the commands of docs/sharing.md create for the extender and the scheduler."""
+    """Return the Secret of extender and scheduler that the commands of share-gpu-memory.md create."""
     found = node.api.get(f"/api/v1/namespaces/{LEDGERS}/secrets/cdigen-extender")
     return {key: base64.b64decode(value) for key, value in found["data"].items()}
 
@@ -339,7 +339,7 @@ def user_of(node: Node, name: str) -> Path:
 
 
 def kubeconfig_of_the_page(node: Node, kubectl: Path) -> Path:
-    """Create kubelet.conf by the commands of docs/sharing.md with KUBECTL 1.24 or later; return the file."""
+    """Create kubelet.conf by the commands of share-gpu-memory.md with KUBECTL (1.24 or later); return it."""
     work = node.folder / "work"
     (work / "bin").mkdir(parents=True)
     (work / "bin/kubectl").symlink_to(kubectl)
@@ -359,8 +359,8 @@ def kubeconfig_of_the_kubelet(node: Node) -> Path:
 
 
 def run_commands_of_page(node: Node, words: str, folder: Path, *, programs: str = "/nowhere") -> None:
-    """Run docs/sharing.md's only code block with WORDS, in FOLDER and as the cluster's administrator."""
-    page = (REPOSITORY / "docs/sharing.md").read_text()
+    """Run share-gpu-memory.md's only code block with WORDS, in FOLDER and as the cluster's administrator."""
+    page = (REPOSITORY / "docs/how-to/kubernetes/share-gpu-memory.md").read_text()
     (commands,) = [dedent(block) for block in FENCED.findall(page) if words in block]
     admin = json.loads((node.folder / "kubeconfig").read_text())
     authority = f"{node.folder}/api-server/apiserver.crt"

@@ -1,4 +1,4 @@
-"""`cdigen kubelet` on the node of a gpushare cluster, with the kubeconfig of docs/sharing.md."""
+"""`cdigen kubelet` on the node of a gpushare cluster, with the kubeconfig of share-gpu-memory.md."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ kubelet: {shared_memory: {unit: GiB, namespace: cdigen}}
 
 @contextmanager
 def running_plugin(cluster: Node, kubectl: Path) -> Iterator[Node]:
-    """Run `cdigen kubelet` with the kubeconfig and the token that the commands of docs/sharing.md create."""
+    """Run `cdigen kubelet` with kubeconfig and token, which the commands of share-gpu-memory.md create."""
     with tempfile.TemporaryDirectory(prefix="gpushare-", dir=cluster.folder) as folder:
         root = Path(folder) / "root"
         log = make_gpus(root, SIZES, CONFIG)

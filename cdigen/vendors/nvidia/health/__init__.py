@@ -1,7 +1,7 @@
 """The health of NVIDIA's GPUs (``HEALTH``), from NVML, the PCI bus, and the Xids in the kernel's log.
 
-``probe`` reads GPUs whose driver state is kept (``is_kept``). docs/health.md describes when each cause is
-cleared.
+``probe`` reads GPUs whose driver state is kept (``is_kept``). docs/reference/health-causes.md describes when
+each cause is cleared.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The harm of each Xid, and the rules that clear its cause (``XIDS``, ``RULES``).
 
-docs/health.md has the table. The sources are the catalogs in NVIDIA's "Xid Errors". The current catalog is
-for Ampere and newer GPUs, with the immediate actions RESTART_APP, IGNORE, RESET_GPU and RESTART_BM. The
-archived catalog is for older GPUs.
+docs/reference/health-causes.md has the table. The sources are the catalogs in NVIDIA's "Xid Errors". The
+current catalog is for Ampere and newer GPUs, with the immediate actions RESTART_APP, IGNORE, RESET_GPU and
+RESTART_BM. The archived catalog is for older GPUs.
 
 For the Xids 63 and 94, the current catalog permits applications to continue, and recommends a reset at a
 convenient time. Therefore, the harm is ``gpu``. For the Xid 64, the catalog recommends a reset of the GPU. If
