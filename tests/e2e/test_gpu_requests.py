@@ -1,6 +1,6 @@
 """Docker and containerd start containers with AMD and Intel devices, by name or by `--gpus driver=cdi`.
 
-`--gpus` without `driver=cdi` has different meanings in different releases (docs/mixed-hosts.md). The tests do
+`--gpus` without `driver=cdi` has different meanings in different releases (docs/reference/other-tools.md). The tests do
 not use it.
 """
 
