@@ -1,7 +1,7 @@
 """Docker and containerd start containers with AMD and Intel devices, by name or by `--gpus driver=cdi`.
 
-`--gpus` without `driver=cdi` has different meanings in different releases (docs/mixed-hosts.md). The tests do
-not use it.
+`--gpus` without `driver=cdi` has different meanings in different releases (docs/reference/other-tools.md).
+The tests do not use it.
 """
 
 from __future__ import annotations

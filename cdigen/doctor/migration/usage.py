@@ -2,7 +2,7 @@
 
 The search examines each line for usual spellings. The search parses no shell and no YAML. Requests from
 variables or over several lines are not found. A replacement contains no text of the file except device names.
-docs/migrating.md has the same replacements as a table.
+docs/reference/other-tools.md has the same replacements as a table.
 """
 
 from __future__ import annotations
