@@ -61,6 +61,7 @@ class _Allocator:
     async def allocate(self, ids: tuple[str, ...]) -> ContainerResponse:
         """Return the response for a container with IDS, or raise ``AllocateError`` for a refusal."""
         begun_s = time.perf_counter()
+        self._context.kubelet.requested_s = time.monotonic()
         in_use = await self._units_in_use.in_use(ids)
         answer = await self._answer(ids, in_use)
         self._context.record(self.resource.name, ids, answer, time.perf_counter() - begun_s)
@@ -94,7 +95,7 @@ class ResourceAllocator(_Allocator):
 
         Units that seem to be in use are chosen only if the other units are too few.
         """
-        await self._units_in_use.refresh(available, must_include)
+        self._context.kubelet.requested_s = time.monotonic()
         available = self._units_in_use.unused(available, must_include, count)
         chosen = self._preferences.choose(available, must_include, count)
         self._units_in_use.note_preferred(chosen)
@@ -126,7 +127,7 @@ class MemoryAllocator(_Allocator):
 
         Units that seem to be in use are chosen only if the other units are too few.
         """
-        await self._units_in_use.refresh(available, must_include)
+        self._context.kubelet.requested_s = time.monotonic()
         chosen = None
         if agent := self._agent():
             owners = self._by_gpu((*must_include, *self._units_in_use.unused(available, must_include, count)))

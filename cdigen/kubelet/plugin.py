@@ -194,7 +194,8 @@ class KubeletPlugin:
         self._report()
 
     def _request_pods(self, now: float) -> None:
-        if self._pods.is_due(now):
+        view = self._provider.kubelet
+        if self._pods.is_due(now, view.requested_s, has_claims=bool(view.last_known_claims)):
             self._link.request_pods(self._set_pods)
 
     def _update_labels(self) -> None:

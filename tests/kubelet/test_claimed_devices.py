@@ -170,7 +170,7 @@ def test_a_claimed_gpu_is_not_preferred_and_is_refused(tmp_path: Path) -> None:
         with pytest.raises(AllocateError, match=text):
             allocate(gpus, id_)
     assert allocate(gpus, ids[2]).names
-    assert kubelet.requests == 3
+    assert kubelet.requests == 2
     kubelet.pods = with_claims()
     assert asyncio.run(gpus.allocate((ids[0],))).names
 

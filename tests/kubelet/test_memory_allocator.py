@@ -87,27 +87,6 @@ def test_memory_units_are_refused_while_a_container_has_the_gpu_or_a_replica(
         allocate(gpu_memory, *units(gpu_memory, 2))
 
 
-def test_before_the_first_list_of_pods_a_preferred_allocation_queries_the_kubelet(tmp_path: Path) -> None:
-    host = sharing()
-    gpu_memory = allocator(host, tmp_path)
-    kubelet = PodLister(host, has_list=False)
-    kubelet.pods = (pod(GPU, str(h100(0).uuid)),)
-    offered = units(gpu_memory, 4)
-    assert preferred(gpu_memory, offered, (), 1)
-    assert kubelet.requests == 1
-    with pytest.raises(AllocateError, match=r"as nvidia\.com/gpu"):
-        allocate(gpu_memory, offered[0])
-
-
-def test_a_unit_that_the_kubelet_has_lost_is_preferred_last(tmp_path: Path) -> None:
-    host = sharing()
-    gpu_memory = allocator(host, tmp_path)
-    offered = units(gpu_memory, 4)
-    PodLister(host, pod(gpu_memory.resource.name, offered[0], offered[2]))
-    assert set(preferred(gpu_memory, offered, (), 2)) == {offered[1], offered[3]}
-    assert len(preferred(gpu_memory, offered, (), 3)) == 3
-
-
 def test_two_containers_at_the_same_time_get_different_units_of_a_gpu(tmp_path: Path) -> None:
     host = sharing()
     gpu_memory = allocator(host, tmp_path)

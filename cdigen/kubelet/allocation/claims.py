@@ -36,12 +36,6 @@ def claimed_units(units: Iterable[Unit], claims: Iterable[ClaimedDevice]) -> dic
     return found
 
 
-def has_driver(units: Iterable[Unit], claims: Iterable[ClaimedDevice]) -> bool:
-    """Return whether a claim of CLAIMS is of a DRA driver for the devices of UNITS."""
-    drivers = {claim.driver for claim in claims}
-    return bool(drivers) and any(_driver(name) in drivers for unit in units for name in unit.claim_names)
-
-
 def claim_key(units: Iterable[Unit], claims: Iterable[ClaimedDevice]) -> frozenset[tuple[str, str]]:
     """Return the part of CLAIMS that affects ``claimed_units`` for UNITS: names and containers."""
     kept = tuple(claims)

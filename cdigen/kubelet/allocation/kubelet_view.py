@@ -27,6 +27,8 @@ PODS_S = 60.0
 # a second time.
 _LIST_AFTER_S = 0.7
 _LIST_AGAIN_S = 5.0
+# cdigen requests no list within this time after a request of the kubelet for devices.
+_QUIET_S = 0.1
 # The kubelet's list of pods may lack an allocation for this time after the response.
 _RECENT_S = 1.0
 
@@ -35,12 +37,14 @@ class KubeletView:
     """The lists of pods, and the allocations in JOURNAL that the last list may lack.
 
     ``pods`` are the devices of containers, or None if the kubelet returned no list. ``last_list`` is the last
-    list. ON_LIST is called with each new last list and its monotonic time.
+    list. ``requested_s`` is the monotonic time of the kubelet's last request for devices. ON_LIST is called
+    with each new last list and its monotonic time.
     """
 
     def __init__(self, journal: AllocationJournal, on_list: Callable[[PodList, float], object]) -> None:
         self.pods: tuple[PodDevices, ...] | None = None
         self.last_list: PodList | None = None
+        self.requested_s = 0.0
         self.list_from_kubelet: ListPods = _no_kubelet_yet
         self._journal = journal
         self._on_list = on_list
@@ -87,25 +91,42 @@ class KubeletView:
 
 
 class PodListTimer:
-    """The monotonic time of the next request for the list of pods, ``due_s``."""
+    """The monotonic time of the next request for the list of pods, ``due_s``.
+
+    Each list makes the kubelet release the devices of ended pods, and also the devices that it is allocating
+    at that moment (devicemanager/manager.go, 1.20.2, UpdateAllocatedDevices). If no other pod has a device of
+    the resource, the kubelet even ends (devicesToAllocate, "assignment to entry in nil map"). So cdigen
+    requests no list during an allocation or shortly after it.
+    """
 
     def __init__(self) -> None:
         self.due_s = 0.0
         # Whether an allocation may be missing from the last list.
         self._has_unlisted = False
+        # The time of the next request even without a pause between allocations; 0.0 if none is due.
+        self._limit_s = 0.0
 
     def allocated(self) -> bool:
         """Record an allocation, in any thread; return whether it is the first since the last request."""
         was_listed, self._has_unlisted = not self._has_unlisted, True
         return was_listed
 
-    def is_due(self, now: float) -> bool:
-        """Return whether a request is due at the monotonic time NOW; if so, schedule the next request."""
+    def is_due(self, now: float, requested_s: float = 0.0, *, has_claims: bool = False) -> bool:
+        """Return whether a request is due at the monotonic time NOW; if so, schedule the next request.
+
+        REQUESTED_S is the time of the kubelet's last request for devices. If HAS_CLAIMS is set, the lists
+        change without allocations of cdigen, and the interval is shorter.
+        """
         if self._has_unlisted:
             self.due_s = min(self.due_s, now + _LIST_AFTER_S)
         if now < self.due_s:
             return False
-        self.due_s = now + (_LIST_AGAIN_S if self._has_unlisted else PODS_S)
+        self._limit_s = self._limit_s or now + _LIST_AGAIN_S
+        if now < min(quiet_s := requested_s + _QUIET_S, self._limit_s):
+            self.due_s = quiet_s
+            return False
+        self._limit_s = 0.0
+        self.due_s = now + (_LIST_AGAIN_S if self._has_unlisted or has_claims else PODS_S)
         self._has_unlisted = False
         return True
 

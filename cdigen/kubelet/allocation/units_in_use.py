@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from contextlib import suppress
-from itertools import chain
 
-from cdigen.kubelet.allocation.claims import claimed_units, has_driver
+from cdigen.kubelet.allocation.claims import claimed_units
 from cdigen.kubelet.allocation.journal import device_names, device_of, used_units
 from cdigen.kubelet.resources.model import Resource
 from cdigen.kubelet.wire.clients import KubeletError
@@ -36,24 +34,8 @@ class UnitsInUse:
         # The last known list, and the devices of this resource that the list has under other names or ids.
         self._last_list: tuple[PodDevices, ...] | None = None
         self._untracked: tuple[PodDevices, ...] = ()
-        # The units of this resource in the last list.
-        self._own: frozenset[str] = frozenset()
         # The last preferred units, with the monotonic times of the responses.
         self._preferred: dict[str, float] = {}
-
-    async def refresh(self, available: tuple[str, ...], required: tuple[str, ...]) -> None:
-        """Request a new list of pods if it can change the result of ``unused``.
-
-        Before the preferred allocation, the kubelet has reserved no unit except REQUIRED. So a list does no
-        harm at this moment. During an allocation, it can make the kubelet lose the allocation: each list
-        makes the kubelet release the devices of ended pods, and also the devices that it is allocating at
-        that moment (UpdateAllocatedDevices in devicemanager/manager.go, 1.20.2).
-        """
-        is_known = self._view.last_list is not None
-        is_claimable = has_driver(self._resource.units, self._view.last_known_claims)
-        if not required and (not is_known or is_claimable or self._used(available)):
-            with suppress(KubeletError):
-                await self._view.list_pods(QUERY_S)
 
     def unused(self, available: tuple[str, ...], required: tuple[str, ...], count: int) -> tuple[str, ...]:
         """Return the units of AVAILABLE that are in REQUIRED or that no container seems to have.
@@ -61,8 +43,8 @@ class UnitsInUse:
         If these are fewer than COUNT, return AVAILABLE. A unit in use is available to the kubelet if the
         container has the device under another name or by a claim, or if the kubelet has lost the allocation.
         The kubelet may also request preferred units for two containers at the same time: it allocates the
-        devices of a pod again if the pod was deleted during its start (GetDeviceRunContainerOptions, 1.20.2).
-        So recently preferred units count as used.
+        devices of a pod again if the pod was deleted during its start (devicemanager/manager.go, 1.20.2,
+        GetDeviceRunContainerOptions). So recently preferred and allocated units count as used.
         """
         used = self._used(available)
         free = tuple(id_ for id_ in available if id_ not in used or id_ in required)
@@ -83,8 +65,9 @@ class UnitsInUse:
         init container of its pod. Or the kubelet has lost the allocation of a container at a restart.
 
         A query of the kubelet would delay each response, and can make the kubelet lose the allocation (see
-        ``refresh``). So cdigen queries the kubelet only if a container seems to use the device. The result
-        depends only on the new list. If the kubelet does not answer in time, the container gets its units.
+        ``PodListTimer``). So cdigen queries the kubelet only if a container seems to use the device. The
+        result depends only on the new list. If the kubelet does not answer in time, the container gets its
+        units.
         """
         if not self._suspected(ids):
             return {}
@@ -94,14 +77,12 @@ class UnitsInUse:
             return {}
         return self._in_use(ids, self._others(pods.devices)) | self._claimed(ids, pods.claims)
 
-    def _used(self, ids: Iterable[str]) -> frozenset[str]:
-        """Return the units of IDS that containers seem to have under any name."""
+    def _used(self, ids: tuple[str, ...]) -> frozenset[str]:
+        """Return the units that containers seem to have elsewhere, of IDS, and all recently chosen units."""
         since_s = time.monotonic() - _PREFERRED_S
         preferred = (id_ for id_, at_s in self._preferred.items() if at_s > since_s)
         recent = (one for one in self._view.recent_allocations() if one.resource == self._resource.name)
-        allocated = chain.from_iterable(one.ids for one in recent)
-        suspected = self._suspected(ids := frozenset(ids))
-        return ids & self._own.union(allocated, preferred, suspected)
+        return frozenset(self._suspected(ids)).union(preferred, *(one.ids for one in recent))
 
     def _suspected(self, ids: Iterable[str]) -> Mapping[str, str]:
         """Return the container by unit id, for the units of IDS that a container seems to have elsewhere."""
@@ -114,10 +95,7 @@ class UnitsInUse:
         """
         last_known_pods = self._view.last_known_pods
         if last_known_pods is not self._last_list:
-            pods = last_known_pods or ()
-            self._last_list, self._untracked = last_known_pods, self._others(pods)
-            own = (pod.ids for pod in pods if pod.resource == self._resource.name)
-            self._own = frozenset(chain.from_iterable(own))
+            self._last_list, self._untracked = last_known_pods, self._others(last_known_pods or ())
         return (*self._untracked, *self._others(self._view.recent_allocations()))
 
     def _others(self, pods: Iterable[PodDevices]) -> tuple[PodDevices, ...]:
