@@ -62,7 +62,7 @@ NO_RULES = {
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
     text = text_of("docs/rules.md")
     documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
-    # The start-up hook has no findings: docs/hook.md describes its messages.
+    # The start-up hook has no findings: docs/reference/hook.md describes its messages.
     sources = [
         path
         for path in (REPOSITORY / "cdigen").rglob("*.py")
@@ -158,7 +158,7 @@ def test_every_key_of_the_configuration_is_documented_at_every_depth() -> None:
     schema = json.loads(text_of("schemas/config.schema.json"))
     named = {
         word
-        for span in spans(everywhere("docs/configuration.md", "docs/nri.md"))
+        for span in spans(everywhere("docs/configuration.md", "docs/reference/nri.md"))
         for word in re.findall(r"[a-z0-9_]+", span)
     }
     missing = {".".join(path) for path in keys(schema, schema) if path[-1] not in named}
@@ -210,7 +210,7 @@ def metrics() -> set[str]:
 
 def test_every_metric_is_documented_and_every_documented_metric_exists() -> None:
     names = first_column(
-        everywhere("docs/operations.md", "docs/nri.md", "docs/kubernetes.md", "docs/sharing.md")
+        everywhere("docs/operations.md", "docs/reference/nri.md", "docs/kubernetes.md", "docs/sharing.md")
     )
     assert {name for name in names if name.startswith("cdigen_")} == metrics()
 
@@ -228,7 +228,7 @@ def test_metrics_in_documents_alerts_and_dashboards_exist() -> None:
     [
         ("docs/operations.md", ("daemon", "service", "service/process", "cli/services/run.py")),
         (
-            "docs/nri.md",
+            "docs/reference/nri.md",
             ("nri", "cli/services/nri.py", "cli/services/service_sources.py", "service/runner.py"),
         ),
     ],
