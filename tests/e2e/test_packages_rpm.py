@@ -110,6 +110,13 @@ def test_the_packages_install_the_files_of_make_install(unpacked: Path, tmp_path
 
 
 @pytest.mark.needs_root
+def test_the_packages_have_every_file_of_the_documentation(unpacked: Path, tmp_path: Path) -> None:
+    done(make("install-documentation", tmp_path))
+    made = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path.as_posix() for path in made if not (unpacked / path).is_file()} == set()
+
+
+@pytest.mark.needs_root
 def test_every_file_belongs_to_root_and_only_root_can_write_it(packages: Path) -> None:
     form = "[%{FILEUSERNAME} %{FILEGROUPNAME} %{FILEMODES:perms} %{FILENAMES}\n]"
     for file in packages.iterdir():
