@@ -4,7 +4,7 @@ VENV ?= .venv
 EXAMPLE := examples/hosts/debian13-8xh100.json
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-processes test-containers test-debian13 quick nightly test-newest test-oldest timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision real-gpu install install-files uninstall install-hook deb rpm image release clean
+.PHONY: help run test test-processes test-containers test-debian13 quick nightly test-newest test-oldest timings coverage lint format generated lock bench bench-start bench-daemon bench-validate bench-nri bench-kubelet bench-topology bench-extender bench-page pictures soak provision real-gpu install install-files install-documentation uninstall install-hook deb rpm image release clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z][a-z0-9-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -211,21 +211,30 @@ install: ## install cdigen on this host (DESTDIR, PREFIX, INSTALL_DEPS=no, INIT=
 install-files: ## install all files except the code, for packages that contain the code (DESTDIR, CODEDIR)
 	@$(INSTALL) install-files
 
+# README.md with the pages, examples, alert rules, manifests and schemas that its links and theirs lead to.
+DOCUMENTATION := README.md SECURITY.md CHANGELOG.md CONTRIBUTING.md docs examples packaging/kubernetes schemas
+DOCDIR ?= $(DATADIR)/doc/cdigen
+
+install-documentation: ## install the documentation, for packages (DESTDIR, DOCDIR)
+	mkdir -p '$(DESTDIR)$(DOCDIR)'
+	tar --create --exclude=__pycache__ --mode=u=rwX,go=rX $(DOCUMENTATION) | \
+	  tar --extract --no-same-owner --same-permissions --directory '$(DESTDIR)$(DOCDIR)'
+
 uninstall: ## remove the files of 'make install' (with the same DESTDIR and PREFIX)
 	@$(INSTALL) uninstall
 
 # A root of Debian 13 to build packages in, if this machine has another release.
 DEB_ROOT ?=
-deb: ## build the Debian packages into build/deb (DEB_ROOT=<root>; docs/packaging.md)
+deb: ## build the Debian packages into build/deb (DEB_ROOT=<root>; docs/how-to/packaging.md)
 	@DEB_ROOT='$(DEB_ROOT)' packaging/build-deb build/deb
 
-# Options of rpmbuild, such as '--with structlog' (docs/distributions.md).
+# Options of rpmbuild, such as '--with structlog' (docs/how-to/packaging.md).
 RPM_OPTIONS ?=
 rpm: ## build the RPM packages into build/rpm (RPM_OPTIONS='--with structlog')
 	@packaging/build-rpm build/rpm $(RPM_OPTIONS)
 
 IMAGE ?= build/image/cdigen.tar.zst
-image: ## make the container image, without a registry, as an archive to load (IMAGE, DEB_ROOT; docs/packaging.md)
+image: ## make the container image, without a registry, as an archive to load (IMAGE, DEB_ROOT; docs/how-to/container-image.md)
 	@DEB_ROOT='$(DEB_ROOT)' packaging/image '$(IMAGE)'
 
 release: $(VENV)/release.stamp ## make and check all files of the release for this commit's tag (DEB_ROOT; docs/contributing/releasing.md)

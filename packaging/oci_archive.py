@@ -15,6 +15,7 @@ import json
 import os
 import sys
 import tarfile
+import tomllib
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,14 +107,9 @@ def write(output: Path, image: Image) -> None:
 
 def configuration(image: Image) -> dict[str, Any]:
     """Return the image's configuration (OCI image specification)."""
-    labels = {
-        "org.opencontainers.image.title": "cdigen",
-        "org.opencontainers.image.description": "makes a host's GPUs available to containers",
-        "org.opencontainers.image.licenses": "Apache-2.0",
-        "org.opencontainers.image.version": image.version,
-    }
+    created = datetime.fromtimestamp(image.created, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {
-        "created": datetime.fromtimestamp(image.created, tz=UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "created": created,
         "architecture": image.architecture,
         "os": "linux",
         "config": {
@@ -121,11 +117,28 @@ def configuration(image: Image) -> dict[str, Any]:
             "Env": ENVIRONMENT,
             "Cmd": ["cdigen", "--help"],
             "WorkingDir": "/",
-            "Labels": labels,
+            "Labels": labels(image, created),
         },
         # Layers are not compressed: their diff ID is the digest of the blob.
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer.digest}" for layer in image.layers]},
     }
+
+
+def labels(image: Image, created: str) -> dict[str, str]:
+    """Return the labels of the image (OCI image specification, annotations), from pyproject.toml."""
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    values = {
+        "title": project["name"],
+        "description": "makes a host's GPUs available to containers",
+        "authors": project["authors"][0]["name"],
+        "licenses": project["license"],
+        "version": image.version,
+        "created": created,
+        "url": project["urls"]["Homepage"],
+        "documentation": project["urls"]["Documentation"],
+        "source": project["urls"]["Source"],
+    }
+    return {f"org.opencontainers.image.{name}": value for name, value in values.items()}
 
 
 def file_blob(path: Path) -> Blob:

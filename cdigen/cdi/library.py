@@ -1,8 +1,8 @@
 """A table of the features and the behaviour of each release of the CDI library.
 
-The predictions in ``loaders`` use this table. The sources are the tags of the library (docs/cdi.md,
-"Versions", "Checks"), and runs of the real loaders on test documents. docs/cdi.md, "Libraries in runtimes",
-lists the release of the library in each runtime.
+The predictions in ``loaders`` use this table. The sources are the tags of the library
+(docs/reference/cdi-loaders.md, "Versions", "Checks"), and runs of the real loaders on test documents.
+docs/reference/cdi-loaders.md, "Libraries in runtimes", lists the release of the library in each runtime.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``parse_document``: returns the document in the bytes of a spec file, and the findings about the text.
 
 A ``.json`` file must be JSON, and the YAML parsers of the runtimes must read the same document from the file.
-docs/cdi.md, "Encoding", lists the observed differences between JSON and the real loaders. Files that cdigen
-writes contain none of these differences, so one pass of the standard library's parser is sufficient. If a
-text can contain a difference, ``text.events`` parses the text again. ``loaders`` predicts the behaviour of a
-runtime for the same bytes.
+docs/reference/cdi-loaders.md, "Encoding", lists the observed differences between JSON and the real loaders.
+Files that cdigen writes contain none of these differences, so one pass of the standard library's parser is
+sufficient. If a text can contain a difference, ``text.events`` parses the text again. ``loaders`` predicts
+the behaviour of a runtime for the same bytes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """``minimum_version``: the lowest ``cdiVersion`` that a document needs, from a table of features.
 
 The sources of the table are SPEC.md of container-device-interface, "Released versions", and
-specs-go/version.go. docs/cdi.md, "Versions", explains the table. A runtime that does not support the version
-ignores the whole file. Therefore a generator writes the lowest version that its content permits (issue 91).
+specs-go/version.go. docs/reference/cdi-loaders.md, "Versions", explains the table. A runtime that does not
+support the version ignores the whole file. Therefore a generator writes the lowest version that its content
+permits (issue 91).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-# Every released version of the specification, oldest first (docs/cdi.md, "Versions").
+# Every released version of the specification, oldest first (docs/reference/cdi-loaders.md, "Versions").
 KNOWN_VERSIONS = (
     "0.1.0",
     "0.2.0",

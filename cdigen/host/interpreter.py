@@ -1,8 +1,8 @@
 """Find the standard library of the hook's Python interpreter, and the original of a copied interpreter.
 
-A copy that users may execute but not read protects the hook against inspection by containers (docs/hook.md).
-A ``pyvenv.cfg`` in the folder of the copy contains the folder of the original. Python and cdigen read this
-file.
+A copy that users may execute but not read protects the hook against inspection by containers
+(docs/how-to/start-up-hook.md). A ``pyvenv.cfg`` in the folder of the copy contains the folder of the
+original. Python and cdigen read this file.
 """
 
 from __future__ import annotations

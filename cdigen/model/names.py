@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 # Runtimes load only files with exactly these endings, including dot files. They do not load .yml or .JSON
-# (docs/cdi.md, "Directories").
+# (docs/reference/cdi-loaders.md, "Directories").
 SPEC_SUFFIXES = (".json", ".yaml")
 MAX_VENDOR = 253
 MAX_CLASS = 63

@@ -1,10 +1,10 @@
 """Fit a draft to the CDI library of a runtime: drop optional features, or reject the draft.
 
-If a file has an unsupported version or field, a library rejects the whole file (docs/cdi.md, "Versions").
-cdigen calls ``fit`` before ``build``, and ``refuse_newer`` after ``build``. cdigen drops a feature if all
-devices stay usable without the feature. Then a finding names the affected users. cdigen rejects the spec if a
-name would resolve to no device or to another device. If no target is set, the spec stays at version 0.5.0.
-Only the oldest runtimes cannot read this version.
+If a file has an unsupported version or field, a library rejects the whole file
+(docs/reference/cdi-loaders.md, "Versions"). cdigen calls ``fit`` before ``build``, and ``refuse_newer`` after
+``build``. cdigen drops a feature if all devices stay usable without the feature. Then a finding names the
+affected users. cdigen rejects the spec if a name would resolve to no device or to another device. If no
+target is set, the spec stays at version 0.5.0. Only the oldest runtimes cannot read this version.
 """
 
 from __future__ import annotations

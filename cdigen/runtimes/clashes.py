@@ -1,6 +1,7 @@
 """Find conflicts of a new spec with the files in the spec directories.
 
-If two files of one directory define a device, no runtime resolves that device (docs/cdi.md, "Directories").
+If two files of one directory define a device, no runtime resolves that device (docs/reference/cdi-loaders.md,
+"Directories").
 """
 
 from __future__ import annotations

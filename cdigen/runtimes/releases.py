@@ -17,8 +17,8 @@ from cdigen.value import frozen
 Release = tuple[int, int, int]
 
 # Runtime -> rows of the first release with a version of the CDI library, and this version. Source: go.mod at
-# the tags of each runtime, as of 2026-08. docs/cdi.md, "Libraries in runtimes", has the most important
-# releases. A release between two rows has the library of the earlier row.
+# the tags of each runtime, as of 2026-08. docs/reference/cdi-loaders.md, "Libraries in runtimes", has the
+# most important releases. A release between two rows has the library of the earlier row.
 LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
     "apptainer": (((1, 5, 0), "1.1.0"),),
     "buildkit": (
@@ -206,7 +206,8 @@ def _row(  # noqa: PLR0913, PLR0917 - the columns of the table
     )
 
 
-# Sources: the references of each row, and docs/cdi.md. The table lists only issues that users reported.
+# Sources: the references of each row, and docs/reference/cdi-loaders.md. The table lists only issues that
+# users reported.
 BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.NO_CDI, None, (4, 1, 0), "podman 12825",
          "this release reads no CDI specs, or uses an older interface",

@@ -1,9 +1,9 @@
 """Read the files of spec directories as a release of the CDI library does, for one reader.
 
-The rules are the rules of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories"). The cache also reads files that
-the library does not load, to report the reason. A file is parsed again only after it has changed. A host can
-have thousands of files, and a new file before each container. From each unchanged file, the cache reads only
-the status.
+The rules are the rules of pkg/cdi, scanSpecDirs (docs/reference/cdi-loaders.md, "Directories"). The cache
+also reads files that the library does not load, to report the reason. A file is parsed again only after it
+has changed. A host can have thousands of files, and a new file before each container. From each unchanged
+file, the cache reads only the status.
 """
 
 from __future__ import annotations
@@ -260,7 +260,7 @@ _REASONS = {
 }
 # The newest release represents all releases, because it loads the files that older releases load. The
 # exceptions are documents of version 0.1.0 or 0.2.0, empty lists of devices, and fields that 1.1.0 removed
-# (docs/cdi.md).
+# (docs/reference/cdi-loaders.md).
 _REASONS_OF_NEWEST = {
     "reject": "{0}: no runtime loads this file: {2}",
     "panic": "{0}: runtimes crash on this file: {2}",

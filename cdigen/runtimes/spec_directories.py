@@ -1,6 +1,6 @@
 """The spec directories, as a release of the CDI library finds them for a reader.
 
-The rules are the rules of pkg/cdi, scanSpecDirs (docs/cdi.md, "Directories").
+The rules are the rules of pkg/cdi, scanSpecDirs (docs/reference/cdi-loaders.md, "Directories").
 """
 
 from __future__ import annotations

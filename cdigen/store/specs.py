@@ -1,9 +1,9 @@
 """Write spec files (``publish``), remove them (``withdraw``), and read the record of them (``recorded``).
 
-docs/cdi.md, "Writing", describes the protocol. A reader of the directory always finds the complete old
-content or the complete new content. cdigen replaces or removes only files that the state file records. All
-other files are foreign. The only change to a foreign file is a rename to a name that no runtime loads. cdigen
-holds the lock during all changes.
+docs/reference/cdi-loaders.md, "Writing", describes the protocol. A reader of the directory always finds the
+complete old content or the complete new content. cdigen replaces or removes only files that the state file
+records. All other files are foreign. The only change to a foreign file is a rename to a name that no runtime
+loads. cdigen holds the lock during all changes.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ class _Write:
 
 
 def _is_done(write: _Write) -> bool:
-    # cdigen corrects a wrong mode or owner with a new file. Runtimes do not notice a chmod (docs/cdi.md,
-    # "Watching"), and another owner can change the file at any time.
+    # cdigen corrects a wrong mode or owner with a new file. Runtimes do not notice a chmod
+    # (docs/reference/cdi-loaders.md, "Watching"), and another owner can change the file at any time.
     present = write.present
     has_owner_and_mode = present.mode == tempfiles.MODE and present.uid == os.geteuid()
     return has_owner_and_mode and present.content == write.content

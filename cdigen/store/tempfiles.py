@@ -1,10 +1,11 @@
 """Write a file under a temporary name and rename it, and remove the temporary files of ended writers.
 
 The temporary name ends in ``.tmp``. No runtime loads files with this suffix. The temporary file is in the
-directory of the final file, because the runtimes do not notice a rename from another directory (docs/cdi.md,
-"Watching"). While a writer runs, it holds an flock on its temporary file. If ``sweep`` can lock a temporary
-file, its writer has ended. This is also true for a writer in another PID namespace. ``copy_ownership`` copies
-the owner, mode, access list and label of the replaced file to the new file.
+directory of the final file, because the runtimes do not notice a rename from another directory
+(docs/reference/cdi-loaders.md, "Watching"). While a writer runs, it holds an flock on its temporary file. If
+``sweep`` can lock a temporary file, its writer has ended. This is also true for a writer in another PID
+namespace. ``copy_ownership`` copies the owner, mode, access list and label of the replaced file to the new
+file.
 """
 
 from __future__ import annotations

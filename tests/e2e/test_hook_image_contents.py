@@ -1,8 +1,8 @@
 """A container with CAP_SYS_PTRACE can trace the start-up hook of another container if both share namespaces.
 
 Through /proc/<pid>/root of the hook, the container can read the host's files. An unreadable interpreter
-prevents this (docs/hook.md), except in the host's own user namespace. There, the container can also trace the
-runtime.
+prevents this (docs/explanation/start-up-hook.md), except in the host's own user namespace. There, the
+container can also trace the runtime.
 """
 
 import json
@@ -56,9 +56,9 @@ STARTS = 5
 
 @pytest.fixture(scope="module")
 def host(driven: HostOf) -> Host:
-    """Return a host with the copied interpreter of docs/hook.md and a device whose hook uses this copy."""
+    """Return a host with a copied interpreter (docs/how-to/start-up-hook.md), and a device of its hook."""
     host = driven("view+hook").host
-    text = (Path(__file__).parents[2] / "docs/hook.md").read_text()
+    text = (Path(__file__).parents[2] / "docs/how-to/start-up-hook.md").read_text()
     (recipe,) = re.findall(r"```\n(install -d .*?)^cdigen generate", text, flags=re.DOTALL | re.MULTILINE)
     host.run(f"mkdir -p /etc/cdigen\n{recipe}")
     (python,) = re.findall(r"hook_python: (\S+)", host.run("cat /etc/cdigen/config.yaml"))

@@ -11,7 +11,8 @@ from support.processes import captured
 
 pytestmark = pytest.mark.e2e
 
-# The limits of the packed image and of the unpacked image (120 MiB); docs/image.md has the current sizes.
+# The limits of the packed image and of the unpacked image (120 MiB); docs/reference/evidence.md has the
+# current sizes.
 MOST_PACKED, MOST_UNPACKED = 40 << 20, 120 << 20
 
 

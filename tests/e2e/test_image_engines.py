@@ -1,8 +1,8 @@
 """Real podman, Docker and containerd load cdigen's image and run its programs for the host.
 
 The host's root is bind-mounted at /h. The kernel's files that the test has written are visible there. At
-their own paths, the real /proc and /sys hide them. The tests run the commands of docs/image.md with /h
-instead of /.
+their own paths, the real /proc and /sys hide them. The tests run the commands of
+docs/how-to/container-image.md with /h instead of /.
 """
 
 import http.client
@@ -66,8 +66,8 @@ def host(cache: Path, driver_tree: Path, images: Path, image_archive: Path) -> I
 
 
 def documented_command(words: str, engine: str) -> str:
-    """Return the command of docs/image.md that contains WORDS, adapted to ENGINE and to the host at /h."""
-    text = (REPOSITORY / "docs/image.md").read_text()
+    """Return the command of docs/how-to/container-image.md with WORDS, for ENGINE and the host at /h."""
+    text = (REPOSITORY / "docs/how-to/container-image.md").read_text()
     (command,) = (
         each for each in re.findall(r"^podman run (?:.*\\\n)*.*", text, re.MULTILINE) if words in each
     )

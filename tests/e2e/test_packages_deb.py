@@ -17,9 +17,10 @@ from support.containers.debian_packages import APT, NEXT, Debs, build, one_file,
 from support.containers.starting_containers import REFUSAL, Starts
 from support.containers.upgrade_host import REPLAYED
 from support.hosts.nvidia_kernel import write_kernel_side
-from support.installation.installing import snapshot
+from support.installation.installing import done, make, snapshot
 from support.own_trees import copied_tree, copy_tree
 from support.paths import REPOSITORY
+from support.processes import succeeded
 
 pytestmark = pytest.mark.e2e
 
@@ -110,6 +111,18 @@ def test_in_a_chroot_the_package_starts_no_service_and_writes_no_spec(tree: Path
         assert (
             host.run("find /image/run /image/var/lib/cdigen -type f -path '*cdi*' 2>/dev/null || true") == ""
         )
+
+
+@ON_DEBIAN_13
+def test_the_package_has_every_file_of_the_documentation(debs: Debs, tmp_path: Path) -> None:
+    done(make("install-documentation", tmp_path / "made"))
+    (package,) = debs.now.glob("cdigen_*.deb")
+    succeeded(["dpkg-deb", "--extract", package, tmp_path / "package"])
+    assert files(tmp_path / "made") - files(tmp_path / "package") == set()
+
+
+def files(tree: Path) -> set[str]:
+    return {path.relative_to(tree).as_posix() for path in tree.rglob("*") if path.is_file()}
 
 
 def install(gpus: GpuHost, folder: str = "now", *packages: str) -> None:

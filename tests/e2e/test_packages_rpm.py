@@ -5,6 +5,7 @@ dependencies on packages of a distribution with rpm are not tested.
 """
 
 import gzip
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,13 @@ OF_RPM = {
     "usr/share/cdigen/refresh", "usr/share/licenses", "usr/share/licenses/cdigen",
     "usr/share/licenses/cdigen/LICENSE",
 }  # fmt: skip
+# The documentation, which `make install` does not install either.
+DOCUMENTATION = tuple(
+    f"usr/share/doc/cdigen/{name}"
+    for name in re.findall(r"^DOCUMENTATION := (.*)$", (REPOSITORY / "Makefile").read_text(), re.MULTILINE)[0]
+    .replace("packaging/kubernetes", "packaging")
+    .split()
+)
 
 
 def ran(*command: str | Path, cwd: Path = REPOSITORY) -> str:
@@ -82,7 +90,7 @@ def test_the_packages_install_the_files_of_make_install(unpacked: Path, tmp_path
         {
             path.removesuffix(".gz"): row[0]
             for path, row in snapshot(top).items()
-            if not path.startswith((CODE, HOOK))
+            if not path.startswith((CODE, HOOK, *DOCUMENTATION))
         }
         for top in (unpacked, tmp_path)
     )
@@ -99,6 +107,13 @@ def test_the_packages_install_the_files_of_make_install(unpacked: Path, tmp_path
     assert {**modules[1], exchange: modules[0][exchange]} == modules[0]
     manual = gzip.decompress((unpacked / "usr/share/man/man8/cdigen.8.gz").read_bytes())
     assert manual == (REPOSITORY / "etc/man/cdigen.8").read_bytes()
+
+
+@pytest.mark.needs_root
+def test_the_packages_have_every_file_of_the_documentation(unpacked: Path, tmp_path: Path) -> None:
+    done(make("install-documentation", tmp_path))
+    made = {path.relative_to(tmp_path) for path in tmp_path.rglob("*") if path.is_file()}
+    assert {path.as_posix() for path in made if not (unpacked / path).is_file()} == set()
 
 
 @pytest.mark.needs_root

@@ -213,7 +213,7 @@ def test_the_plugin_injects_devices_in_the_sandbox_of_its_unit(
 def test_a_second_instance_serves_while_the_plugins_service_is_stopped(
     inside: Callable[..., str], runtime: Callable[[], Runtime]
 ) -> None:
-    """As in docs/nri.md, status.json describes the active instance, and the lock stays when a unit ends."""
+    """As in docs/reference/nri.md, status.json describes the active instance; the lock outlives a unit."""
     request = pod(), container(env=["NVIDIA_VISIBLE_DEVICES=0"])
 
     def is_active(unit: str) -> bool:

@@ -27,7 +27,7 @@ MOST_EXPOSED = {UNIT: 2.0, ONCE: 2.0, KUBELET: 1.0, NRI: 1.7, NODES: 2.2}
 HARDENING = {
     UNIT: ("docs/operations.md", "Hardening"),
     KUBELET: ("docs/operations.md", "The kubelet's device plugins"),
-    NRI: ("docs/nri.md", "Hardening"),
+    NRI: ("docs/reference/nri.md", "Hardening"),
     NODES: ("docs/operations.md", "Device nodes"),
 }
 KUBELETS = ("kubelet", "k3s", "k3s-agent", "rke2-server", "rke2-agent", "k0scontroller", "k0sworker")

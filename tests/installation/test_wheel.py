@@ -37,10 +37,8 @@ def test_the_wheel_has_the_schemas_and_no_tests(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert "cdigen/schemas/output/install-service.schema.json" in names
-    assert {name.split("/")[0] for name in names} == {
-        "cdigen",
-        wheel.name.removesuffix("-py3-none-any.whl") + ".dist-info",
-    }
+    release = wheel.name.removesuffix("-py3-none-any.whl")
+    assert {name.split("/")[0] for name in names} == {"cdigen", f"{release}.data", f"{release}.dist-info"}
 
 
 @pytest.mark.parametrize("target", ["wheel", "sdist"])

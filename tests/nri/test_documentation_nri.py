@@ -1,4 +1,4 @@
-"""The tables of docs/nri.md match the code."""
+"""The tables of docs/reference/nri.md match the code."""
 
 import re
 
@@ -10,7 +10,7 @@ from cdigen.nri.decision.request.refusal import REFUSAL_CAUSES
 from cdigen.nri.decision.result.compat import abilities
 from cdigen.runtimes.releases import NRI
 
-TEXT = (REPOSITORY / "docs/nri.md").read_text()
+TEXT = (REPOSITORY / "docs/reference/nri.md").read_text()
 
 
 def table(head: str) -> str:

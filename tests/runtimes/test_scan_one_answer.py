@@ -93,7 +93,10 @@ class File:
 
 
 class Tree:
-    """A random host, and the results of runtimes by the rules of pkg/cdi (docs/cdi.md, "Directories")."""
+    """A random host, and the results of runtimes by the rules of pkg/cdi.
+
+    docs/reference/cdi-loaders.md, "Directories", lists the rules.
+    """
 
     def __init__(self, root: Path, chance: random.Random) -> None:
         self.root = root

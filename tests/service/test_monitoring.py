@@ -167,7 +167,7 @@ def test_every_metric_is_on_the_dashboard_or_in_an_alert(name: str, elsewhere: l
 
 
 def test_all_metrics_of_the_nri_plugin_are_documented_with_their_labels() -> None:
-    page = (REPOSITORY / "docs/nri.md").read_text()
+    page = (REPOSITORY / "docs/reference/nri.md").read_text()
     rows = re.findall(r"^\| `(cdigen_(?:nri|config)_\w+)` \|([^|]*)\|", page, re.MULTILINE)
     documented = {name: set(re.findall(r"`(\w+)`", labels)) for name, labels in rows}
     assert documented == {

@@ -2,7 +2,8 @@
 
 The rules are at least as strict as all loaders and ``schemas/cdi.schema.json``. A test with random documents
 proves this for the schema. The module does not import jsonschema, yaml or re, because many short commands
-import the module. docs/cdi.md, "Checks", lists the source of each rule. docs/rules.md describes each rule.
+import the module. docs/reference/cdi-loaders.md, "Checks", lists the source of each rule. docs/rules.md
+describes each rule.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 # The specification has no limit for a device name. A device name must fit into a command line and an
 # annotation. The vendor has the same limit as the device name.
 MAX_DEVICE_NAME = 253
-# Bytes. Source: Kubernetes, apimachinery, TotalAnnotationSizeLimitB; docs/cdi.md, "Names".
+# Bytes. Source: Kubernetes, apimachinery, TotalAnnotationSizeLimitB; docs/reference/cdi-loaders.md, "Names".
 MAX_ANNOTATIONS = 256 * 1024
 
 MAX_FINDINGS = 1000

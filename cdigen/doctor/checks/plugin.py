@@ -59,7 +59,7 @@ def _runtime(status: Mapping[str, Any]) -> str:
 
 
 def _limits(status: Mapping[str, Any]) -> str:
-    """Return the cases in which containers start without devices (docs/nri.md, "Fail closed")."""
+    """Return the cases in which containers start without devices (docs/reference/nri.md)."""
     if not status["runtime"].get("validates"):
         return (
             f"while the plugin is not running or hangs, {_WITHOUT}: {_runtime(status)} has no validator of "

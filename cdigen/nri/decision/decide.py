@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     Outcome = Literal["nothing", "served", "inject", "refuse"]
 
-# Values of the metric label ``cause`` (docs/nri.md, "Metrics, status, log"). If a policy only warns, the
+# Values of the metric label ``cause`` (docs/reference/nri.md, "Causes"). If a policy only warns, the
 # label also has values of REFUSAL_CAUSES.
 IGNORED_REQUEST_CAUSES = (
     "not_permitted", "request_cancelled", "served", "nodes_without_driver", "none", "no_spec", "no_compat32",

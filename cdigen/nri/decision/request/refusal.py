@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cdigen.host.root import shown
 
-# Values of the metric label ``cause`` (docs/nri.md, "Metrics, status, log").
+# Values of the metric label ``cause`` (docs/reference/nri.md, "Causes").
 REFUSAL_CAUSES = (
     "annotation", "default_action", "not_permitted", "too_much", "malformed", "unknown_capability",
     "no_kind", "unknown_device", "requirement", "requirement_malformed", "no_inventory", "runtime",
