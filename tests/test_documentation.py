@@ -60,7 +60,7 @@ NO_RULES = {
 
 
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
-    text = text_of("docs/rules.md")
+    text = text_of("docs/reference/findings.md")
     documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
     # The start-up hook has no findings: docs/hook.md describes its messages.
     sources = [
@@ -70,7 +70,7 @@ def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule
     ]
     code = "".join(path.read_text() for path in sources)
     named = {name for name in source_names.passed_as("rule") if KEBAB.fullmatch(name)}
-    checks = first_column(text_of("docs/doctor.md"))
+    checks = first_column(text_of("docs/reference/checks.md"))
     kinds = set(source_names.error_kinds())
     assert {*NAMES_RULE.findall(code), *named} - NO_RULES - checks - kinds - documented == set()
     outside = set(
@@ -158,7 +158,7 @@ def test_every_key_of_the_configuration_is_documented_at_every_depth() -> None:
     schema = json.loads(text_of("schemas/config.schema.json"))
     named = {
         word
-        for span in spans(everywhere("docs/configuration.md", "docs/nri.md"))
+        for span in spans(text_of("docs/reference/configuration.md"))
         for word in re.findall(r"[a-z0-9_]+", span)
     }
     missing = {".".join(path) for path in keys(schema, schema) if path[-1] not in named}
@@ -170,7 +170,9 @@ def test_every_key_that_the_documentation_of_the_configuration_lists_exists() ->
     schema = json.loads(text_of("schemas/config.schema.json"))
     known = {name for path in keys(schema, schema) for name in (path[-1], ".".join(path))}
     tables = re.findall(
-        r"^\| key[^|]*\|.*\n\|[-|]+\n((?:\|.*\n)+)", text_of("docs/configuration.md"), flags=re.MULTILINE
+        r"^\| key[^|]*\|.*\n\|[-|]+\n((?:\|.*\n)+)",
+        text_of("docs/reference/configuration.md"),
+        flags=re.MULTILINE,
     )
     listed = first_column("\n".join(tables))
     assert listed

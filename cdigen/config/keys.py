@@ -1,7 +1,7 @@
 """``KEYS``: every key of the configuration file, with its type and its description.
 
 The reader (``config.reading``) uses this table. From this table, ``make generated`` writes etc/config.yaml,
-the JSON schema (schemas/config.schema.json), and the tables in docs/configuration.md. The classes in
+the JSON schema (schemas/config.schema.json), and docs/reference/configuration.md. The classes in
 ``config.settings`` have the defaults. Most fields of these classes have the names of the keys.
 """
 
@@ -47,18 +47,19 @@ from cdigen.vendors.context import DeviceFilter
 # fmt: off
 PROFILE_KEYS = (
     Key(name="name", type=CLASS, is_required=True,
-        text="the value for `--profile`: 2 to 63 letters, digits, `_` or `-`, beginning with a letter and "
-        "ending with a letter or digit"),
+        text="the value for `--profile`. A name has 2 to 63 letters, digits, `_` or `-`. It begins with a "
+        "letter, and ends with a letter or digit"),
     Key(name="class", type=CLASS, is_required=True, field="device_class",
         text="the part of the kind after the slash; two profiles must have different classes"),
     Key(name="capabilities", type=ListOf(item=choice(*CAPABILITIES)), default="all",
         text="the driver capabilities of the kind: compute, utility, graphics, video, display, ngx"),
     Key(name="names", type=ListOf(item=NAMING, at_least=1), default="depends on the vendor",
-        text="the device names, in order: `index`, `uuid`, `type-index` (`gpu0`, `mig0:1`; "
-        "a MIG instance that NVML has never numbered is `0:gi9-ci0`), `pci` (`0000:65:00.0`; for Intel "
-        "`0000-03-00-0-0x56c0`, as in Intel's tools), `minor` (`minor0`), `card` (`card0`). The default for "
-        "NVIDIA is index and uuid, for AMD index, uuid and pci, for Intel index, pci and card. If `vendors` "
-        "contains a vendor of another package, its namings are also permitted (`npu`: `npu0`)"),
+        text="the device names, in order: `index`, `uuid`, `type-index`, `pci`, `minor`, `card`. The default "
+        "for NVIDIA is index and uuid, for AMD index, uuid and pci, for Intel index, pci and card. Examples: "
+        "`type-index`: `gpu0`, `mig0:1` (a MIG instance that NVML has never numbered is `0:gi9-ci0`); `pci`: "
+        "`0000:65:00.0`, for Intel `0000-03-00-0-0x56c0`, as in Intel's tools; `minor`: `minor0`; `card`: "
+        "`card0`. If `vendors` contains a vendor of another package, its namings are also permitted (`npu`: "
+        "`npu0`)"),
     Key(name="graphics", type=FLAG, text="include the files that only graphics programs need"),
     Key(name="x11", type=FLAG, text="include the X server's modules and configuration"),
     Key(name="firmware", type=FLAG, text="include the GPUs' firmware"),
@@ -69,9 +70,9 @@ PROFILE_KEYS = (
     Key(name="compat32", type=FLAG, text="include 32-bit libraries"),
     Key(name="whole_gpus", type=FLAG, text="also write a GPU in MIG mode as a whole device"),
     Key(name="layout", type=choice(*LAYOUTS),
-        text="how containers get the driver's files: `files`, `view` or `hwcaps`, see below"),
+        text="how containers get the driver's files: `files`, `view`, `hwcaps` or `auto`"),
     Key(name="hook", type=choice(*HOOKS),
-        text="the hook that runs when a container starts: `cdigen` (docs/hook.md), `none` or `nvidia`"),
+        text="the hook that runs when a container starts: `cdigen`, `none`, `nvidia` or `auto`"),
     Key(name="hook_steps", type=ListOf(item=choice(*STEPS)),
         default="all except `disable-device-node-modification`", text="the steps of the hook"),
     Key(name="required_hook_steps", type=ListOf(item=choice(*STEPS)),
@@ -98,7 +99,7 @@ EXCLUDE_KEYS = (
 
 DEVICES_KEYS = (
     Key(name="exclude", type=Rows(keys=EXCLUDE_KEYS, cls=DeviceFilter),
-        text="the devices that no container gets, see below: `[{vendor: nvidia, index: 0}]`"),
+        text="the devices that no container gets, such as `[{vendor: nvidia, index: 0}]`"),
 )
 
 DAEMON_KEYS = (
@@ -108,8 +109,9 @@ DAEMON_KEYS = (
     Key(name="max_delay_s", type=SECONDS,
         text="longest time from the first event to the start of a cycle, even if more events follow"),
     Key(name="settle_timeout_s", type=SECONDS,
-        text="how long the daemon waits for a host that is changing (libraries of another version than the "
-        "module, nodes that do not exist yet, a running package manager) before it uses the present state"),
+        text="longest time for which the daemon waits for a host that is changing; then it uses the present "
+        "state. Examples: libraries of another version than the module, nodes that do not exist yet, a "
+        "running package manager"),
     Key(name="backoff_min_s", type=SECONDS,
         text="time until the first recheck of a host that is changing; each later wait is longer"),
     Key(name="backoff_max_s", type=SECONDS, text="the longest wait between two checks of a changing host"),
@@ -118,8 +120,9 @@ DAEMON_KEYS = (
         "capability files"),
     Key(name="resync_s", type=SECONDS, text="interval of cycles without an event, in case events were lost"),
     Key(name="stale_specs", type=choice("withdraw", "keep"),
-        text="the action for a spec whose files or nodes are gone: `withdraw` removes it, and the runtime "
-        "rejects containers with a clear error; with `keep` containers fail during their start"),
+        text="the action for a spec whose files or nodes are gone: `withdraw` or `keep`. `withdraw` removes "
+        "the spec, and the runtime rejects containers with a clear error. With `keep`, containers fail "
+        "during their start"),
     Key(name="run_dir", type=PATH,
         text="the folder of status.json, inventory.json, the HTTP socket and the daemon's lock. A change of "
         "`run_dir`, `poll_s` or `http_port` takes effect at the next start"),
@@ -128,7 +131,7 @@ DAEMON_KEYS = (
         "0: none. While another process uses the port, the daemon retries, and its other functions work"),
     Key(name="device_metrics", type=FLAG,
         text="whether /metrics has device stats (memory, utilization, temperature, power, ...) for a "
-        "scrape with `?collect[]=devices` (docs/operations.md)"),
+        "scrape with `?collect[]=devices`"),
 )
 
 HEALTH_KEYS = (
@@ -142,8 +145,8 @@ HEALTH_KEYS = (
     Key(name="ignore", type=ListOf(item=CAUSE),
         text="causes that do not affect health, such as `[xid-63]`; docs/health.md lists all causes"),
     Key(name="unhealthy_in_spec", type=FLAG,
-        text="whether unhealthy devices stay in the specs: with `true`, each service decides which "
-        "containers get these devices; with `false`, the specs do not contain these devices"),
+        text="whether unhealthy devices stay in the specs. With `true`, each service decides which "
+        "containers get these devices"),
     Key(name="kernel_log", type=FLAG,
         text="whether cdigen reads the kernel's log, where drivers report most errors; a change takes "
         "effect at the next start"),
@@ -151,9 +154,9 @@ HEALTH_KEYS = (
 
 PAGE_KEYS = (
     Key(name="http_port_shows_names", type=FLAG,
-        text="whether the page at `http_port` shows the names of pods, containers and processes to every "
-        "user of the host and to containers in its network. The page at the socket, which only root can "
-        "open, always shows the names"),
+        text="whether the page at `http_port` shows the names of pods, containers and processes. Every user "
+        "of the host and containers in its network can read this page. The page at the socket, which only "
+        "root can open, always shows the names"),
     Key(name="sockets", type=ListOf(item=PATH),
         text="API sockets of podman and Docker: `[/run/podman/podman.sock, /run/docker.sock]`. While the "
         "page is open, the daemon queries these sockets for the containers that use devices"),
@@ -167,9 +170,9 @@ KEYS = (
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; cdigen writes specs into the last directory"),
     Key(name="state_dir", type=PATH,
-        text="the folder in which cdigen records its own spec files, the NVML names of MIG instances and the "
-        "links of GPUs, and stores views (`views/`). For a user who writes into a spec directory of their "
-        "own (`--spec-dir`) it is `$XDG_STATE_HOME/cdigen`"),
+        text="the folder of cdigen's records and views (`views/`). The records are the list of its own spec "
+        "files, the NVML names of MIG instances and the links of GPUs. For a user who writes into a spec "
+        "directory of their own (`--spec-dir`) it is `$XDG_STATE_HOME/cdigen`"),
     Key(name="driver_root", type=PATH,
         text="the folder that contains the driver's files (of a driver container)"),
     Key(name="dev_root", type=PATH, default="the driver root if it has the nodes, else `/`", example="/",
@@ -184,14 +187,15 @@ KEYS = (
     Key(name="config_search_paths", type=ListOf(item=PATH), default="the distributions' folders",
         text="search data files (EGL, Vulkan, ...) only in these folders of the driver root"),
     Key(name="mode", type=choice(*MODES),
-        text="the kind of host: `auto` detects it; `gpu`, `wsl` (WSL2), `csv` (Tegra); `management`: "
-        "only the kind for administrators of GPUs"),
+        text="the kind of host: `auto` detects it; `gpu`, `wsl` (WSL2), `csv` (Tegra) or `management`. With "
+        "`management`, cdigen writes only the kind for administrators of GPUs"),
     Key(name="nvml", type=choice("auto", "off", or_path="the path of a library"),
-        text="whether cdigen queries NVML, in a separate process, for data that /proc and /sys lack: MIG "
-        "UUIDs and numbers, and UUIDs of GPUs that are not used yet. `auto`: the host's own library, never a "
-        "library below another root or driver root; `off`; or the path of a library. The library, its "
-        "folders and links must belong to root, and only root may write to them"),
-    Key(name="target", type=ListOf(item=TARGET), text="the runtime releases that read the specs, see below"),
+        text="whether cdigen queries NVML: `auto`, `off`, or the path of a library. With `auto`, cdigen "
+        "loads the host's own library, never a library below another root or driver root. A separate "
+        "process queries the data that /proc and /sys lack: MIG UUIDs and numbers, and UUIDs of GPUs that "
+        "are not used yet. The library, its folders and links must belong to root, and only root may write to them"),
+    Key(name="target", type=ListOf(item=TARGET),
+        text="the runtime releases that read the specs, such as `[podman-4.2]`"),
     Key(name="mps_pipe_dir", type=PATH, default="none", example="/tmp/nvidia-mps",  # noqa: S108 - NVIDIA's default
         text="the pipe directory of the Multi-Process Service, for profiles with `mps: true`; the path must "
         "not contain a link"),
@@ -201,25 +205,25 @@ KEYS = (
         text="the Python that runs the hook; may be a copy that containers cannot read (docs/hook.md)"),
     Key(name="nvidia_hook", type=PATH, text="NVIDIA's hook, for profiles with `hook: nvidia`"),
     Key(name="copy_driver_files", type=FLAG,
-        text="whether `generate --write` and the daemon may copy the driver's files into a view if neither "
-        "hard links nor reflinks are possible. The copies take some 700 MB for each driver. Files of up to "
-        "1 MiB are copied in any case"),
+        text="whether cdigen may copy the driver's files into a view if neither hard links nor reflinks are "
+        "possible. The copies take some 700 MB for each driver. Files of up to 1 MiB are copied in any "
+        "case"),
     Key(name="vendor_options", type=VENDOR_OPTIONS, default="none",
-        text="options of single vendors, see below: `{amd: {rocm_libraries: true}, intel: {vfio: true}}`"),
-    Key(name="devices", type=Table(keys=DEVICES_KEYS, cls=DevicesConfig), default="see below",
-        text="the devices that no container gets, see below"),
+        text="options of single vendors: `{amd: {rocm_libraries: true}, intel: {vfio: true}}`"),
+    Key(name="devices", type=Table(keys=DEVICES_KEYS, cls=DevicesConfig), default="see its section",
+        text="the devices that no container gets"),
     Key(name="profiles", type=Rows(keys=PROFILE_KEYS, cls=Profile, at_least=1),
         default="one, `gpu`, with everything", example="[{name: default, class: gpu}]",
-        text="the kinds of specs, see below"),
-    Key(name="daemon", type=Table(keys=DAEMON_KEYS, cls=DaemonConfig), default="see below",
-        text="the times and the run directory of `cdigen run`, see below"),
-    Key(name="health", type=Table(keys=HEALTH_KEYS, cls=HealthConfig), default="see below",
-        text="the rules of device health, see below"),
-    Key(name="page", type=Table(keys=PAGE_KEYS, cls=PageConfig), default="see below",
-        text="settings of the daemon's page, which shows the users of devices, see below"),
+        text="the kinds of specs"),
+    Key(name="daemon", type=Table(keys=DAEMON_KEYS, cls=DaemonConfig), default="see its section",
+        text="the times and the run directory of `cdigen run`"),
+    Key(name="health", type=Table(keys=HEALTH_KEYS, cls=HealthConfig), default="see its section",
+        text="the rules of device health"),
+    Key(name="page", type=Table(keys=PAGE_KEYS, cls=PageConfig), default="see its section",
+        text="settings of the daemon's page, which shows the users of devices"),
     Key(name="nri", type=Table(keys=NRI_KEYS, cls=NriConfig), default="no container gets a device",
-        text="the devices that the NRI plugin injects into containers, see below"),
-    Key(name="kubelet", type=Table(keys=KUBELET_KEYS, cls=KubeletConfig), default="see below",
-        text="the resources that `cdigen kubelet` advertises to the kubelet, see below"),
+        text="the devices that the NRI plugin injects into containers"),
+    Key(name="kubelet", type=Table(keys=KUBELET_KEYS, cls=KubeletConfig), default="see its section",
+        text="the resources that `cdigen kubelet` advertises to the kubelet"),
 )
 # fmt: on

@@ -67,7 +67,7 @@ NRI_KEYS = (
     Key(name="allow", type=Rows(keys=ALLOW_KEYS, cls=AllowRule), default="none: no request",
         text="the rules of permitted requests; a request is permitted if at least one rule matches"),
     Key(name="management_namespaces", type=ListOf(item=NAMESPACE),
-        text="the namespaces whose pods may use `management_kinds`, by any source of requests; `allow` "
+        text="the namespaces whose pods may use `management_kinds`, by any source of requests. `allow` "
         "cannot permit these kinds in another namespace"),
     Key(name="management_kinds", type=ListOf(item=KIND_PATTERN),
         text="kinds for administrators of GPUs, their firmware and their fabric"),
@@ -83,14 +83,14 @@ NRI_KEYS = (
     Key(name="restrict_driver_files", type=FLAG,
         text="whether `NVIDIA_DRIVER_CAPABILITIES` restricts the driver's files; needs no other profiles. "
         "With `true`, the daemon and `generate` also write the capability kinds `nvidia.com/gpu-compute` "
-        "(compute, utility) and `nvidia.com/gpu-graphics` (compute, utility, graphics, display), see below"),
+        "(compute, utility) and `nvidia.com/gpu-graphics` (compute, utility, graphics, display)"),
     Key(name="image_requirements", type=choice("enforce", "warn", "off"),
-        text="the action for a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`): "
+        text="the action for a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`). "
         "`enforce` rejects it, `warn` starts and counts it, `off` does not check. The same applies if the "
         "driver is unknown: the daemon does not run, or its inventory is missing or for another driver"),
     Key(name="unsupported_cdi", type=choice("refuse", "raw"),
-        text="the action for a container that requests devices on a runtime that silently drops CDI "
-        "devices: `refuse` rejects it; `raw` injects the nodes, mounts and variables of the spec instead"),
+        text="the action for a container with a request on a runtime that silently drops CDI devices. "
+        "`refuse` rejects it. `raw` injects the nodes, mounts and variables of the spec instead"),
     Key(name="nodes_without_driver", type=choice("files", "refuse", "warn"),
         text="the action for a container that requests GPUs and has their nodes, but not the driver's "
         "files. A device plugin with `PASS_DEVICE_SPECS` relies on NVIDIA's runtime for these files. `files` "
@@ -134,7 +134,7 @@ SHARING_KEYS = (
     Key(name="replicas", type=number(MAX_REPLICAS, minimum=1), is_required=True,
         text=f"how many containers can use a device at a time, 1 to {MAX_REPLICAS}; 1: not shared"),
     Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="all",
-        text="only these devices: UUIDs, PCI addresses, indices or CDI names; a row with `devices` has "
+        text="only these devices: UUIDs, PCI addresses, indices or CDI names. A row with `devices` has "
         "priority over a row without `devices`"),
     Key(name="rename", type=RESOURCE, default="the value of `resource`",
         text="the resource by which pods request a replica"),
@@ -161,12 +161,13 @@ SHARED_MEMORY_KEYS = (
 
 KUBELET_KEYS = (
     Key(name="mig_strategy", type=choice(*MIG_STRATEGIES),
-        text="how MIG instances are advertised: `mixed`: as `nvidia.com/mig-<profile>`; `single`: as "
-        "`nvidia.com/gpu`, only of GPUs with the most frequent partitioning; `none`: not at all"),
+        text="how MIG instances are advertised: `mixed`, `single` or `none`. `mixed`: as "
+        "`nvidia.com/mig-<profile>`. `single`: as `nvidia.com/gpu`, only of GPUs with the most frequent "
+        "partitioning. `none`: not at all"),
     Key(name="amd_strategy", type=choice("single", "mixed"),
-        text="how partitions of AMD GPUs are advertised: `single`: as `amd.com/gpu`, only of GPUs with the "
-        "most frequent partitioning; `mixed`: as `amd.com/<compute>_<memory>`, including whole GPUs that can "
-        "be partitioned (`spx_nps1`)"),
+        text="how partitions of AMD GPUs are advertised: `single` or `mixed`. `single`: as `amd.com/gpu`, "
+        "only of GPUs with the most frequent partitioning. `mixed`: as `amd.com/<compute>_<memory>`, "
+        "including whole GPUs that can be partitioned (`spx_nps1`)"),
     Key(name="resources", type=Rows(keys=RESOURCE_KEYS, cls=ResourceRow),
         default="the resources of the vendors",
         text="other resources for some devices; the first row that matches a device applies"),
@@ -182,21 +183,21 @@ KUBELET_KEYS = (
         text="whether replicas are advertised as `<resource>.shared` if their row of `sharing` has no "
         "`rename`"),
     Key(name="fail_requests_greater_than_one", type=FLAG,
-        text="whether a container that requests more than one replica is rejected, because several replicas "
-        "do not give a container more time"),
+        text="whether a container that requests more than one replica is rejected. Several replicas do not "
+        "give a container more time"),
     Key(name="shared_allocation", type=choice("distributed", "packed"),
-        text="the replicas that a container gets: `distributed`: of the device with the fewest replicas in "
-        "use; `packed`: of as few devices as possible"),
+        text="the replicas that a container gets: `distributed` or `packed`. `distributed`: of the device "
+        "with the fewest replicas in use. `packed`: of as few devices as possible"),
     Key(name="nvidia_config", type=PATH, default="none", example="/etc/nvidia/k8s-device-plugin.yaml",
-        text="a configuration file of NVIDIA's device plugin (`version: v1`), which takes priority over the "
-        "keys here; keys that cdigen does not support are reported"),
+        text="a configuration file of NVIDIA's device plugin (`version: v1`), which takes priority over "
+        "these keys. cdigen reports keys that it does not support"),
     Key(name="device_list_strategy", type=ListOf(item=choice(*DEVICE_LIST_STRATEGIES), at_least=1),
-        text="how the kubelet receives the CDI names: in its own field (from Kubernetes 1.28 on), by an "
-        "annotation that the runtime reads, or both"),
+        text="how the kubelet receives the CDI names. `cdi_devices`: in its own field, from Kubernetes 1.28 "
+        "on. `annotation`: by an annotation that the runtime reads"),
     Key(name="environment", type=FLAG,
         text="whether containers also get `NVIDIA_VISIBLE_DEVICES`, for clusters that need it"),
     Key(name="device_nodes", type=FLAG,
-        text="whether containers also get device nodes from the kubelet, for clusters that need them; after "
+        text="whether containers also get device nodes from the kubelet, for clusters that need them. After "
         "a driver upgrade these are the old nodes"),
     Key(name="families", type=ListOf(item=choice(*FAMILIES)),
         text="further NVIDIA devices for each container with an NVIDIA GPU, such as `gdrcopy`"),

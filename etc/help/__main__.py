@@ -1,4 +1,4 @@
-"""Generate man pages and completions from the parsers, and the pages of configuration and health from tables.
+"""Generate man pages and completions from the parsers, and the pages of docs/reference from tables.
 
 Developers run ``python etc/help [--into FOLDER]``, which needs the modules of ``pip install '.[dev]'``
 (docs/decisions/0009-generated-help.md). The generated files are in the repository, so builds and
@@ -22,6 +22,7 @@ def main() -> int:
     os.environ["NO_COLOR"] = "1"
     import causes  # noqa: PLC0415 - needs the path above
     import configuration  # noqa: PLC0415 - likewise
+    import references  # noqa: PLC0415 - likewise
     from completions import completions  # noqa: PLC0415 - likewise
     from manpages import pages  # noqa: PLC0415 - likewise
 
@@ -32,10 +33,10 @@ def main() -> int:
     into: Path = parser.parse_args().into
     made = {f"etc/man/{name}": text for name, text in pages().items()}
     made |= {f"etc/completions/{name}": text for name, text in completions().items()}
-    page, health = "docs/configuration.md", "docs/health.md"
+    health = "docs/health.md"
+    made |= references.pages()
     made |= {
         "schemas/config.schema.json": configuration.schema(),
-        page: configuration.page((REPOSITORY / page).read_text(encoding="utf-8")),
         health: causes.page((REPOSITORY / health).read_text(encoding="utf-8")),
         "etc/config.yaml": configuration.example(),
     }
