@@ -94,7 +94,7 @@ EXCLUDE_KEYS = (
         text="only devices of this model, as in `cdigen inspect`, in upper or lower case: `*T400*`"),
     Key(name="display", type=FLAG,
         text="`true`: only GPUs with a connected display. If the driver has no connectors (nvidia-drm "
-        "without `modeset=1`), the GPU of the firmware's display"),
+        "without `modeset=1`), this is the GPU of the firmware's display"),
 )
 
 DEVICES_KEYS = (
@@ -170,8 +170,7 @@ KEYS = (
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; cdigen writes specs into the last directory"),
     Key(name="state_dir", type=PATH,
-        text="the folder of cdigen's records and views (`views/`). The records are the list of its own spec "
-        "files, the NVML names of MIG instances and the links of GPUs. For a user who writes into a spec "
+        text="the folder of cdigen's records and views (`views/`). For a user who writes into a spec "
         "directory of their own (`--spec-dir`) it is `$XDG_STATE_HOME/cdigen`"),
     Key(name="driver_root", type=PATH,
         text="the folder that contains the driver's files (of a driver container)"),
@@ -193,7 +192,8 @@ KEYS = (
         text="whether cdigen queries NVML: `auto`, `off`, or the path of a library. With `auto`, cdigen "
         "loads the host's own library, never a library below another root or driver root. A separate "
         "process queries the data that /proc and /sys lack: MIG UUIDs and numbers, and UUIDs of GPUs that "
-        "are not used yet. The library, its folders and links must belong to root, and only root may write to them"),
+        "are not used yet. The library, its folders and links must belong to root, and only root may write "
+        "to them"),
     Key(name="target", type=ListOf(item=TARGET),
         text="the runtime releases that read the specs, such as `[podman-4.2]`"),
     Key(name="mps_pipe_dir", type=PATH, default="none", example="/tmp/nvidia-mps",  # noqa: S108 - NVIDIA's default

@@ -65,10 +65,14 @@ def _section(section: dict[str, Any], kind: str) -> Iterator[str]:
         yield _filled(section["text"])
     if "entries" in section:
         yield from _entries(section["entries"], kind)
-    for table in section.get("tables", ()):
-        yield from _keys(table)
+    longer: list[str] = []
+    for name in section.get("tables", ()):
+        table, more = _keys(name)
+        yield table
+        longer += more
     if "after" in section:
         yield _filled(section["after"])
+    yield from longer
 
 
 def _entries(entries: list[dict[str, str]], kind: str) -> Iterator[str]:
@@ -91,19 +95,16 @@ def _with_severity(entry: dict[str, str]) -> dict[str, str]:
     return entry
 
 
-def _keys(name: str) -> Iterator[str]:
-    """Yield the table of the keys NAME (``configuration.TABLES``), then the longer descriptions."""
+def _keys(name: str) -> tuple[str, list[str]]:
+    """Return the table of the keys NAME (``configuration.TABLES``), and the blocks of the longer descriptions."""
     path, head, keys, cls = TABLES[name]
     rows, longer = [], []
     for key in keys:
         cell, rest = split(_linked(key.text))
         rows.append((f"`{key.name}`", shown_default(key, cls), cell))
         if rest:
-            longer.append((f"{path}{key.name}", rest))
-    yield _table((head, "default", "meaning"), rows)
-    for heading, rest in longer:
-        yield f"#### `{heading}`"
-        yield _filled(rest)
+            longer += [f"#### `{path}{key.name}`", _filled(rest)]
+    return _table((head, "default", "meaning"), rows), longer
 
 
 def split(text: str) -> tuple[str, str]:

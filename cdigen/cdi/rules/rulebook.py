@@ -3,7 +3,8 @@
 The modules in this folder, except ``hostcheck``, create findings only with ``finding``. Therefore, every rule
 that these modules report is in the list. etc/help/references/findings.yaml, the source of
 docs/reference/findings.md, has the meaning and the remedy of each rule. A rule is an error if all loaders
-refuse the file, or if the loaders accept the file but the container fails later. All other rules are warnings.
+refuse the file, or if the loaders accept the file but the container fails later. All other rules are
+warnings.
 """
 
 from __future__ import annotations
