@@ -49,11 +49,11 @@ def test_an_entry_has_each_field_and_only_known_fields(name: str, fields: set[st
         assert all(entry.values()), entry["name"]
 
 
-def test_a_long_description_is_split_after_a_sentence_of_the_cell() -> None:
+def test_a_long_description_is_split_after_its_first_sentence() -> None:
     first, second = "a" * 60, "B" * 61
     assert references.split(first) == (first, "")
     assert references.split(f"{first}. {second}") == (first, f"{second}.")
-    with pytest.raises(ValueError, match="no sentence fits"):
+    with pytest.raises(ValueError, match="does not fit"):
         references.split("a" * 121)
 
 

@@ -47,19 +47,18 @@ from cdigen.vendors.context import DeviceFilter
 # fmt: off
 PROFILE_KEYS = (
     Key(name="name", type=CLASS, is_required=True,
-        text="the value for `--profile`. A name has 2 to 63 letters, digits, `_` or `-`. It begins with a "
-        "letter, and ends with a letter or digit"),
+        text="the value for `--profile`: 2 to 63 letters, digits, `_` or `-`; a letter first, a letter or "
+        "digit last"),
     Key(name="class", type=CLASS, is_required=True, field="device_class",
         text="the part of the kind after the slash; two profiles must have different classes"),
     Key(name="capabilities", type=ListOf(item=choice(*CAPABILITIES)), default="all",
         text="the driver capabilities of the kind: compute, utility, graphics, video, display, ngx"),
     Key(name="names", type=ListOf(item=NAMING, at_least=1), default="depends on the vendor",
-        text="the device names, in order: `index`, `uuid`, `type-index`, `pci`, `minor`, `card`. The default "
-        "for NVIDIA is index and uuid, for AMD index, uuid and pci, for Intel index, pci and card. Examples: "
-        "`type-index`: `gpu0`, `mig0:1` (a MIG instance that NVML has never numbered is `0:gi9-ci0`); `pci`: "
-        "`0000:65:00.0`, for Intel `0000-03-00-0-0x56c0`, as in Intel's tools; `minor`: `minor0`; `card`: "
-        "`card0`. If `vendors` contains a vendor of another package, its namings are also permitted (`npu`: "
-        "`npu0`)"),
+        text="the device names, in order: `index`, `uuid`, `type-index`, `pci`, `minor`, `card`. The "
+        "default for NVIDIA is index and uuid, for AMD index, uuid and pci, for Intel index, pci and "
+        "card. Examples: `type-index`: `gpu0`, `mig0:1` (a MIG instance without a name of NVML is "
+        "`0:gi9-ci0`); `pci`: `0000:65:00.0`, for Intel `0000-03-00-0-0x56c0`; `minor`: `minor0`; "
+        "`card`: `card0`. A vendor of another package in `vendors` adds its namings"),
     Key(name="graphics", type=FLAG, text="include the files that only graphics programs need"),
     Key(name="x11", type=FLAG, text="include the X server's modules and configuration"),
     Key(name="firmware", type=FLAG, text="include the GPUs' firmware"),
@@ -84,8 +83,8 @@ PROFILE_KEYS = (
 EXCLUDE_KEYS = (
     Key(name="vendor", type=VENDOR, default="any", text="only devices of this vendor, such as `intel`"),
     Key(name="index", type=NUMBER, default="any",
-        text="only devices with this index, as in `cdigen inspect`. Each vendor and each class of device has "
-        "its own indices: add `vendor`, or use `address`"),
+        text="only devices with this index, as in `cdigen inspect`; each vendor and class of device has its "
+        "own indices"),
     Key(name="uuid", type=UUID, default="any", text="only the GPU or the partition with this UUID"),
     Key(name="address", type=ADDRESS, default="any",
         text="only the devices or the partition with this address, as in `cdigen inspect`: `0000:65:00.0`, "
@@ -104,14 +103,12 @@ DEVICES_KEYS = (
 
 DAEMON_KEYS = (
     Key(name="debounce_s", type=SECONDS,
-        text="time from the last event to the start of a cycle; the events of a package manager have shorter "
-        "intervals than this time"),
+        text="time from the last event to the start of a cycle"),
     Key(name="max_delay_s", type=SECONDS,
         text="longest time from the first event to the start of a cycle, even if more events follow"),
     Key(name="settle_timeout_s", type=SECONDS,
-        text="longest time for which the daemon waits for a host that is changing; then it uses the present "
-        "state. Examples: libraries of another version than the module, nodes that do not exist yet, a "
-        "running package manager"),
+        text="longest wait for a changing host (libraries of another version than the module, missing "
+        "nodes, a package manager)"),
     Key(name="backoff_min_s", type=SECONDS,
         text="time until the first recheck of a host that is changing; each later wait is longer"),
     Key(name="backoff_max_s", type=SECONDS, text="the longest wait between two checks of a changing host"),
@@ -120,8 +117,7 @@ DAEMON_KEYS = (
         "capability files"),
     Key(name="resync_s", type=SECONDS, text="interval of cycles without an event, in case events were lost"),
     Key(name="stale_specs", type=choice("withdraw", "keep"),
-        text="the action for a spec whose files or nodes are gone: `withdraw` or `keep`. `withdraw` removes "
-        "the spec, and the runtime rejects containers with a clear error. With `keep`, containers fail "
+        text="a spec whose files or nodes are gone: `withdraw` removes it; with `keep`, containers fail "
         "during their start"),
     Key(name="run_dir", type=PATH,
         text="the folder of status.json, inventory.json, the HTTP socket and the daemon's lock. A change of "
@@ -155,11 +151,11 @@ HEALTH_KEYS = (
 PAGE_KEYS = (
     Key(name="http_port_shows_names", type=FLAG,
         text="whether the page at `http_port` shows the names of pods, containers and processes. Every user "
-        "of the host and containers in its network can read this page. The page at the socket, which only "
-        "root can open, always shows the names"),
+        "of the host, and containers in its network, can read this page. The page at the socket, which "
+        "only root can open, always shows the names"),
     Key(name="sockets", type=ListOf(item=PATH),
-        text="API sockets of podman and Docker: `[/run/podman/podman.sock, /run/docker.sock]`. While the "
-        "page is open, the daemon queries these sockets for the containers that use devices"),
+        text="API sockets of engines that the open page queries: `[/run/podman/podman.sock, "
+        "/run/docker.sock]`"),
 )
 
 KEYS = (
@@ -186,8 +182,8 @@ KEYS = (
     Key(name="config_search_paths", type=ListOf(item=PATH), default="the distributions' folders",
         text="search data files (EGL, Vulkan, ...) only in these folders of the driver root"),
     Key(name="mode", type=choice(*MODES),
-        text="the kind of host: `auto` detects it; `gpu`, `wsl` (WSL2), `csv` (Tegra) or `management`. With "
-        "`management`, cdigen writes only the kind for administrators of GPUs"),
+        text="the kind of host: `auto`, `gpu`, `wsl` (WSL2), `csv` (Tegra); `management`: only the kind for "
+        "administrators"),
     Key(name="nvml", type=choice("auto", "off", or_path="the path of a library"),
         text="whether cdigen queries NVML: `auto`, `off`, or the path of a library. With `auto`, cdigen "
         "loads the host's own library, never a library below another root or driver root. A separate "
@@ -205,9 +201,8 @@ KEYS = (
         text="the Python that runs the hook; may be a copy that containers cannot read (docs/hook.md)"),
     Key(name="nvidia_hook", type=PATH, text="NVIDIA's hook, for profiles with `hook: nvidia`"),
     Key(name="copy_driver_files", type=FLAG,
-        text="whether cdigen may copy the driver's files into a view if neither hard links nor reflinks are "
-        "possible. The copies take some 700 MB for each driver. Files of up to 1 MiB are copied in any "
-        "case"),
+        text="whether cdigen may copy the driver's files (some 700 MB) into a view if links and reflinks "
+        "are impossible"),
     Key(name="vendor_options", type=VENDOR_OPTIONS, default="none",
         text="options of single vendors: `{amd: {rocm_libraries: true}, intel: {vfio: true}}`"),
     Key(name="devices", type=Table(keys=DEVICES_KEYS, cls=DevicesConfig), default="see its section",

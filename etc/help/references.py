@@ -96,7 +96,7 @@ def _with_severity(entry: dict[str, str]) -> dict[str, str]:
 
 
 def _keys(name: str) -> tuple[str, list[str]]:
-    """Return the table of the keys NAME (``configuration.TABLES``), and the blocks of the longer descriptions."""
+    """Return the table of the keys NAME (``TABLES``), and the blocks of the longer descriptions."""
     path, head, keys, cls = TABLES[name]
     rows, longer = [], []
     for key in keys:
@@ -108,14 +108,13 @@ def _keys(name: str) -> tuple[str, list[str]]:
 
 
 def split(text: str) -> tuple[str, str]:
-    """Return the first sentences of TEXT that fit into a cell, and the rest as sentences."""
+    """Return TEXT if it fits into a cell, else its first sentence, and the rest as sentences."""
     if len(text) <= CELL:
         return text, ""
-    ends = [found.start() for found in re.finditer(r"\. (?=[A-Z`]|cdigen)", text) if found.start() <= CELL]
-    if not ends:
-        raise ValueError(f"no sentence fits into a cell: {text}")
-    rest = text[ends[-1] + 2 :]
-    return text[: ends[-1]], rest if rest.endswith((".", ":")) else f"{rest}."
+    first, _, rest = text.partition(". ")
+    if len(first) > CELL:
+        raise ValueError(f"the first sentence does not fit into a cell: {text}")
+    return first, f"{rest}."
 
 
 def _linked(text: str) -> str:
