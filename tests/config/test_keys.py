@@ -86,7 +86,8 @@ def test_schema_and_example_are_generated_from_the_present_table() -> None:
 
 def test_the_reference_has_every_key_in_the_table_of_its_section() -> None:
     page = (REPOSITORY / "docs/reference/configuration.md").read_text()
-    assert {keys for _, _, keys, _ in configuration.TABLES.values()} == {keys for keys, _ in TABLES}
+    listed = [keys for _, _, keys, _ in configuration.TABLES.values()]
+    assert [keys for keys, _ in TABLES if not any(keys is known for known in listed)] == []
     for _, head, keys, _ in configuration.TABLES.values():
         table = page.partition(f"\n| {head} |")[2].partition("\n\n")[0]
         assert re.findall(r"^\| `([a-z0-9_]+)` \|", table, re.MULTILINE) == [key.name for key in keys]
