@@ -22,8 +22,11 @@ def main() -> int:
     os.environ["NO_COLOR"] = "1"
     import causes  # noqa: PLC0415 - needs the path above
     import configuration  # noqa: PLC0415 - likewise
+    from address import address, readdressed  # noqa: PLC0415 - likewise
     from completions import completions  # noqa: PLC0415 - likewise
     from manpages import pages  # noqa: PLC0415 - likewise
+
+    from cdigen.model.documentation import DOCUMENTATION  # noqa: PLC0415 - likewise
 
     parser = argparse.ArgumentParser(description="Generate the files that come from parsers and tables.")
     parser.add_argument(
@@ -32,13 +35,15 @@ def main() -> int:
     into: Path = parser.parse_args().into
     made = {f"etc/man/{name}": text for name, text in pages().items()}
     made |= {f"etc/completions/{name}": text for name, text in completions().items()}
-    page, health = "docs/configuration.md", "docs/health.md"
+    page, health = configuration.PAGE, "docs/health.md"
     made |= {
         "schemas/config.schema.json": configuration.schema(),
         page: configuration.page((REPOSITORY / page).read_text(encoding="utf-8")),
         health: causes.page((REPOSITORY / health).read_text(encoding="utf-8")),
         "etc/config.yaml": configuration.example(),
     }
+    made |= {name: text for name, text in readdressed(REPOSITORY).items() if name not in made}
+    made = {name: text.replace(DOCUMENTATION, address(REPOSITORY)) for name, text in made.items()}
     for old in (into / "etc/man").glob("*.8"):
         if f"etc/man/{old.name}" not in made:
             old.unlink()

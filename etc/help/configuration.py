@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from address import linked
+
 from cdigen.config.keys import (
     DAEMON_KEYS,
     DEVICES_KEYS,
@@ -38,6 +40,7 @@ from cdigen.config.settings import (
     SharingRow,
 )
 from cdigen.config.types import VENDOR_OPTIONS, Key, ListOf, Rows, Scalar, Table
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import Profile
 from cdigen.vendors.context import DeviceFilter
 from cdigen.vendors.registry import VENDORS, load
@@ -64,7 +67,8 @@ _DEFINITIONS = {
     },
     "vendor": {"enum": list(VENDORS)},
 }
-# The tables of docs/configuration.md: the head of the first column, the keys, the class with the defaults.
+PAGE = "docs/configuration.md"
+# The tables of PAGE: the head of the first column, the keys, the class with the defaults.
 _TABLES: dict[str, tuple[str, tuple[Key, ...], type]] = {
     "keys": ("key", KEYS, Settings),
     "devices": ("key of `devices`", DEVICES_KEYS, DevicesConfig),
@@ -98,17 +102,21 @@ def schema() -> str:
 
 
 def page(text: str) -> str:
-    """Return TEXT, the content of docs/configuration.md, with new tables."""
+    """Return TEXT, the content of PAGE, with new tables."""
 
     def table(found: re.Match[str]) -> str:
-        return f"<!-- table: {found[1]} -->\n{_table(*_TABLES[found[1]])}<!-- end -->"
+        return f"<!-- table: {found[1]} -->\n{linked(_table(*_TABLES[found[1]]), PAGE)}<!-- end -->"
 
     return re.sub(r"<!-- table: ([a-z_]+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
 
 
 def example() -> str:
     """Return etc/config.yaml: every key with its default, as a comment."""
-    lines = ["# The configuration of cdigen, with its defaults. docs/configuration.md explains each key.", ""]
+    lines = [
+        "# The configuration of cdigen, with its defaults. The meaning of each key:",
+        f"# {page_url('reference/configuration')}",
+        "",
+    ]
     for key in KEYS:
         if isinstance(key.type, Table) and key.type.keys:
             lines.append(f"#{key.name}:")
