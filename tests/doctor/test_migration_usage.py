@@ -19,6 +19,8 @@ GPU = "nvidia.com/gpu"
 ONE = "--device nvidia.com/gpu=0 (CDI has names, no counts)"
 BOTH = "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1"
 
+VISIBLE_DEVICES = page_url("how-to/kubernetes/visible-devices")
+
 
 def replaced(line: str) -> list[tuple[str, str]]:
     return [(one.request, one.replacement) for one in find_requests("file", line)]
@@ -125,8 +127,7 @@ def test_the_variable_is_replaced_by_device_names(line: str, value: str, replace
         ),
         (
             "- name: NVIDIA_VISIBLE_DEVICES",
-            f"keep it if 'cdigen nri' reads it ({page_url('how-to/kubernetes/visible-devices')}), "
-            "else remove it",
+            f"keep it if 'cdigen nri' reads it ({VISIBLE_DEVICES}), else remove it",
         ),
     ],
 )
