@@ -40,6 +40,7 @@ from cdigen.config.types import (
     Table,
     choice,
 )
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, STEPS, Profile
 from cdigen.vendors.context import DeviceFilter
 
@@ -133,13 +134,14 @@ DAEMON_KEYS = (
 HEALTH_KEYS = (
     Key(name="clear_after_minutes", type=MINUTES,
         text="the time without errors after which some causes end. Most of these causes end only if the "
-        "driver also reports that no action is necessary (docs/health.md)"),
+        f"driver also reports that no action is necessary ({page_url('reference/health-causes')})"),
     Key(name="probe_minutes", type=MINUTES,
         text="shortest interval between queries of a vendor's library. Queries run in a separate process. "
         "After an error in the kernel log, cdigen queries the library at once. cdigen never queries a "
         "suspended device"),
     Key(name="ignore", type=ListOf(item=CAUSE),
-        text="causes that do not affect health, such as `[xid-63]`; docs/health.md lists all causes"),
+        text="causes that do not affect health, such as `[xid-63]`; all causes: "
+        + page_url("reference/health-causes")),
     Key(name="unhealthy_in_spec", type=FLAG,
         text="whether unhealthy devices stay in the specs. With `true`, each service decides which "
         "containers get these devices"),
@@ -162,7 +164,7 @@ KEYS = (
     Key(name="vendors", type=ListOf(item=VENDOR),
         default="nvidia, amd, intel", example="[nvidia, amd, intel]",
         text="the vendors whose devices cdigen discovers, such as `[nvidia]`. Vendors of other packages must "
-        "be named (docs/vendor-packages.md). A named vendor without devices on this host is reported"),
+        "be named. A named vendor without devices on this host is reported"),
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; cdigen writes specs into the last directory"),
     Key(name="state_dir", type=PATH,
@@ -196,9 +198,10 @@ KEYS = (
         text="the pipe directory of the Multi-Process Service, for profiles with `mps: true`; the path must "
         "not contain a link"),
     Key(name="mps_uid", type=ID, text="the user besides root who may own `mps_pipe_dir`"),
-    Key(name="hook", type=PATH, text="the hook that `make install-hook` installs (docs/hook.md)"),
+    Key(name="hook", type=PATH, text="the hook that `make install-hook` installs"),
     Key(name="hook_python", type=PATH,
-        text="the Python that runs the hook; may be a copy that containers cannot read (docs/hook.md)"),
+        text="the Python that runs the hook; may be a copy that containers cannot read "
+        f"({page_url('how-to/start-up-hook')})"),
     Key(name="nvidia_hook", type=PATH, text="NVIDIA's hook, for profiles with `hook: nvidia`"),
     Key(name="copy_driver_files", type=FLAG,
         text="whether cdigen may copy the driver's files (some 700 MB) into a view if links and reflinks "

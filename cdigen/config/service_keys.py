@@ -35,6 +35,7 @@ from cdigen.config.types import (
     number,
     text,
 )
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import CAPABILITIES
 
 # fmt: off
@@ -46,7 +47,8 @@ ALLOW_KEYS = (
         "RuntimeClass"),
     Key(name="labels", type=LABELS, text="the pod must have these labels; the value `*` matches any value"),
     Key(name="privileged", type=FLAG,
-        text="`true`: the runtime must report that the container is privileged (docs/nri.md)"),
+        text="`true`: the runtime must report that the container is privileged "
+        f"({page_url('reference/nri')})"),
     Key(name="sources", type=ListOf(item=choice(*SOURCES), at_least=1),
         text="the permitted sources of requests: annotations, device lists by volume mounts, variables"),
     Key(name="kinds", type=ListOf(item=KIND_PATTERN, at_least=1), default="kinds that variables can name",
@@ -172,7 +174,8 @@ KUBELET_KEYS = (
         default="none: one container for each device",
         text="the devices that several containers can use at a time; this limits neither memory nor time"),
     Key(name="shared_memory", type=Table(keys=SHARED_MEMORY_KEYS, cls=SharedMemory), default="none",
-        example="{}", text="the GPUs that are shared by memory, see docs/sharing.md"),
+        example="{}",
+        text=f"the GPUs that are shared by memory ({page_url('how-to/kubernetes/share-gpu-memory')})"),
     Key(name="rename_shared", type=FLAG,
         text="whether replicas are advertised as `<resource>.shared` if their row of `sharing` has no "
         "`rename`"),
@@ -199,7 +202,8 @@ KUBELET_KEYS = (
         "pipe directory of a daemon"),
     Key(name="labels", type=PATH, default="none",
         example="/etc/kubernetes/node-feature-discovery/features.d/cdigen",
-        text="the file of node labels that Node Feature Discovery reads (docs/kubernetes.md)"),
+        text="the file of node labels that Node Feature Discovery reads "
+        f"({page_url('how-to/kubernetes/node-labels')})"),
     Key(name="run_dir", type=PATH, text="the folder of status.json, the HTTP socket and the process's lock"),
     Key(name="http_port", type=PORT,
         text="a port of 127.0.0.1 for /metrics, /healthz and /readyz, in addition to the socket; 0: none"),

@@ -37,6 +37,7 @@ from cdigen.config.settings import (
     SharingRow,
 )
 from cdigen.config.types import VENDOR_OPTIONS, Key, ListOf, Rows, Scalar, Table
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import Profile
 from cdigen.vendors.context import DeviceFilter
 from cdigen.vendors.registry import VENDORS, load
@@ -99,7 +100,11 @@ def schema() -> str:
 
 def example() -> str:
     """Return etc/config.yaml: every key with its default or an example, as a comment."""
-    lines = ["# The configuration of cdigen, with its defaults. docs/configuration.md explains each key.", ""]
+    lines = [
+        "# The configuration of cdigen, with its defaults. The meaning of each key:",
+        f"# {page_url('reference/configuration')}",
+        "",
+    ]
     for key in KEYS:
         if isinstance(key.type, Table) and key.type.keys:
             lines.append(f"#{key.name}:")

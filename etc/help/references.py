@@ -15,6 +15,7 @@ import textwrap
 from pathlib import Path
 
 import yaml
+from address import linked
 from configuration import TABLES, shown_default
 
 from cdigen.cdi.rules.rulebook import ERRORS, WARNINGS
@@ -37,8 +38,6 @@ _HEADS = {
     "remedy": "remedy",
 }
 _NAMES = {"checks": "check", "findings": "finding"}
-# The URL of a page of the documentation, as in descriptions of keys.
-_URL = re.compile(r"https://[a-z0-9.-]+/docs/((?:[a-z0-9-]+/)+)([a-z0-9-]+)")
 
 
 def pages() -> dict[str, str]:
@@ -100,7 +99,7 @@ def _keys(name: str) -> tuple[str, list[str]]:
     path, head, keys, cls = TABLES[name]
     rows, longer = [], []
     for key in keys:
-        cell, rest = split(_linked(key.text))
+        cell, rest = split(linked(key.text, "docs/reference/configuration.md"))
         rows.append((f"`{key.name}`", shown_default(key, cls), cell))
         if rest:
             longer += [f"#### `{path}{key.name}`", _filled(rest)]
@@ -115,16 +114,6 @@ def split(text: str) -> tuple[str, str]:
     if len(first) > CELL:
         raise ValueError(f"the first sentence does not fit into a cell: {text}")
     return first, f"{rest}."
-
-
-def _linked(text: str) -> str:
-    """Return TEXT with links in the place of URLs of the documentation; references are in one folder."""
-
-    def link(found: re.Match[str]) -> str:
-        folder = "" if found[1] == "reference/" else f"../{found[1]}"
-        return f"[{found[2]}]({folder}{found[2]}.md)"
-
-    return _URL.sub(link, text)
 
 
 def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
