@@ -21,7 +21,7 @@ from cdigen.cdi.rules.rulebook import ERRORS, WARNINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 SOURCES = Path(__file__).with_name("references")
@@ -127,7 +127,7 @@ def _linked(text: str) -> str:
     return _URL.sub(link, text)
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in (head, *rows)]
     return "\n".join((lines[0], f"|{'---|' * len(head)}", *lines[1:]))
 
