@@ -22,7 +22,7 @@ from cdigen.cdi.rules.rulebook import ERRORS, WARNINGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from typing import Any
 
 SOURCES = Path(__file__).with_name("references")
@@ -116,7 +116,7 @@ def split(text: str) -> tuple[str, str]:
     return first, f"{rest}."
 
 
-def _table(head: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     lines = [f"| {' | '.join(map(_cell, row))} |" for row in (head, *rows)]
     return "\n".join((lines[0], f"|{'---|' * len(head)}", *lines[1:]))
 
