@@ -100,7 +100,7 @@ format: $(VENV)/dev.stamp ## format the code with ruff
 	$(VENV)/bin/ruff check --fix .
 
 PROTOS := cdigen/nri/wire/nri cdigen/kubelet/wire/deviceplugin cdigen/kubelet/wire/podresources
-generated: $(VENV)/dev.stamp ## regenerate man pages, completions, tables of keys, and protobuf descriptors
+generated: $(VENV)/dev.stamp ## regenerate man pages, completions, reference pages, and protobuf descriptors
 	$(VENV)/bin/python etc/help
 	for proto in $(PROTOS); do \
 	  $(VENV)/bin/python -m grpc_tools.protoc -I$$(dirname $$proto) --descriptor_set_out=$$proto.binpb $$proto.proto || exit; \

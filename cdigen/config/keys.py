@@ -1,7 +1,7 @@
 """``KEYS``: every key of the configuration file, with its type and its description.
 
 The reader (``config.reading``) uses this table. From this table, ``make generated`` writes etc/config.yaml,
-the JSON schema (schemas/config.schema.json), and the tables in docs/configuration.md. The classes in
+the JSON schema (schemas/config.schema.json), and docs/reference/configuration.md. The classes in
 ``config.settings`` have the defaults. Most fields of these classes have the names of the keys.
 """
 
@@ -40,6 +40,7 @@ from cdigen.config.types import (
     Table,
     choice,
 )
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, STEPS, Profile
 from cdigen.vendors.context import DeviceFilter
 
@@ -47,18 +48,18 @@ from cdigen.vendors.context import DeviceFilter
 # fmt: off
 PROFILE_KEYS = (
     Key(name="name", type=CLASS, is_required=True,
-        text="the value for `--profile`: 2 to 63 letters, digits, `_` or `-`, beginning with a letter and "
-        "ending with a letter or digit"),
+        text="the value for `--profile`: 2 to 63 letters, digits, `_` or `-`; a letter first, a letter or "
+        "digit last"),
     Key(name="class", type=CLASS, is_required=True, field="device_class",
         text="the part of the kind after the slash; two profiles must have different classes"),
     Key(name="capabilities", type=ListOf(item=choice(*CAPABILITIES)), default="all",
         text="the driver capabilities of the kind: compute, utility, graphics, video, display, ngx"),
     Key(name="names", type=ListOf(item=NAMING, at_least=1), default="depends on the vendor",
-        text="the device names, in order: `index`, `uuid`, `type-index` (`gpu0`, `mig0:1`; "
-        "a MIG instance that NVML has never numbered is `0:gi9-ci0`), `pci` (`0000:65:00.0`; for Intel "
-        "`0000-03-00-0-0x56c0`, as in Intel's tools), `minor` (`minor0`), `card` (`card0`). The default for "
-        "NVIDIA is index and uuid, for AMD index, uuid and pci, for Intel index, pci and card. If `vendors` "
-        "contains a vendor of another package, its namings are also permitted (`npu`: `npu0`)"),
+        text="the device names, in order: `index`, `uuid`, `type-index`, `pci`, `minor`, `card`. The "
+        "default for NVIDIA is index and uuid, for AMD index, uuid and pci, for Intel index, pci and "
+        "card. Examples: `type-index`: `gpu0`, `mig0:1` (a MIG instance without a name of NVML is "
+        "`0:gi9-ci0`); `pci`: `0000:65:00.0`, for Intel `0000-03-00-0-0x56c0`; `minor`: `minor0`; "
+        "`card`: `card0`. A vendor of another package in `vendors` adds its namings"),
     Key(name="graphics", type=FLAG, text="include the files that only graphics programs need"),
     Key(name="x11", type=FLAG, text="include the X server's modules and configuration"),
     Key(name="firmware", type=FLAG, text="include the GPUs' firmware"),
@@ -69,9 +70,9 @@ PROFILE_KEYS = (
     Key(name="compat32", type=FLAG, text="include 32-bit libraries"),
     Key(name="whole_gpus", type=FLAG, text="also write a GPU in MIG mode as a whole device"),
     Key(name="layout", type=choice(*LAYOUTS),
-        text="how containers get the driver's files: `files`, `view` or `hwcaps`, see below"),
+        text="how containers get the driver's files: `files`, `view`, `hwcaps` or `auto`"),
     Key(name="hook", type=choice(*HOOKS),
-        text="the hook that runs when a container starts: `cdigen` (docs/hook.md), `none` or `nvidia`"),
+        text="the hook that runs when a container starts: `cdigen`, `none`, `nvidia` or `auto`"),
     Key(name="hook_steps", type=ListOf(item=choice(*STEPS)),
         default="all except `disable-device-node-modification`", text="the steps of the hook"),
     Key(name="required_hook_steps", type=ListOf(item=choice(*STEPS)),
@@ -83,8 +84,8 @@ PROFILE_KEYS = (
 EXCLUDE_KEYS = (
     Key(name="vendor", type=VENDOR, default="any", text="only devices of this vendor, such as `intel`"),
     Key(name="index", type=NUMBER, default="any",
-        text="only devices with this index, as in `cdigen inspect`. Each vendor and each class of device has "
-        "its own indices: add `vendor`, or use `address`"),
+        text="only devices with this index, as in `cdigen inspect`; each vendor and class of device has its "
+        "own indices"),
     Key(name="uuid", type=UUID, default="any", text="only the GPU or the partition with this UUID"),
     Key(name="address", type=ADDRESS, default="any",
         text="only the devices or the partition with this address, as in `cdigen inspect`: `0000:65:00.0`, "
@@ -93,23 +94,22 @@ EXCLUDE_KEYS = (
         text="only devices of this model, as in `cdigen inspect`, in upper or lower case: `*T400*`"),
     Key(name="display", type=FLAG,
         text="`true`: only GPUs with a connected display. If the driver has no connectors (nvidia-drm "
-        "without `modeset=1`), the GPU of the firmware's display"),
+        "without `modeset=1`), this is the GPU of the firmware's display"),
 )
 
 DEVICES_KEYS = (
     Key(name="exclude", type=Rows(keys=EXCLUDE_KEYS, cls=DeviceFilter),
-        text="the devices that no container gets, see below: `[{vendor: nvidia, index: 0}]`"),
+        text="the devices that no container gets, such as `[{vendor: nvidia, index: 0}]`"),
 )
 
 DAEMON_KEYS = (
     Key(name="debounce_s", type=SECONDS,
-        text="time from the last event to the start of a cycle; the events of a package manager have shorter "
-        "intervals than this time"),
+        text="time from the last event to the start of a cycle"),
     Key(name="max_delay_s", type=SECONDS,
         text="longest time from the first event to the start of a cycle, even if more events follow"),
     Key(name="settle_timeout_s", type=SECONDS,
-        text="how long the daemon waits for a host that is changing (libraries of another version than the "
-        "module, nodes that do not exist yet, a running package manager) before it uses the present state"),
+        text="longest wait for a changing host (libraries of another version than the module, missing "
+        "nodes, a package manager)"),
     Key(name="backoff_min_s", type=SECONDS,
         text="time until the first recheck of a host that is changing; each later wait is longer"),
     Key(name="backoff_max_s", type=SECONDS, text="the longest wait between two checks of a changing host"),
@@ -118,8 +118,8 @@ DAEMON_KEYS = (
         "capability files"),
     Key(name="resync_s", type=SECONDS, text="interval of cycles without an event, in case events were lost"),
     Key(name="stale_specs", type=choice("withdraw", "keep"),
-        text="the action for a spec whose files or nodes are gone: `withdraw` removes it, and the runtime "
-        "rejects containers with a clear error; with `keep` containers fail during their start"),
+        text="a spec whose files or nodes are gone: `withdraw` removes it; with `keep`, containers fail "
+        "during their start"),
     Key(name="run_dir", type=PATH,
         text="the folder of status.json, inventory.json, the HTTP socket and the daemon's lock. A change of "
         "`run_dir`, `poll_s` or `http_port` takes effect at the next start"),
@@ -128,22 +128,23 @@ DAEMON_KEYS = (
         "0: none. While another process uses the port, the daemon retries, and its other functions work"),
     Key(name="device_metrics", type=FLAG,
         text="whether /metrics has device stats (memory, utilization, temperature, power, ...) for a "
-        "scrape with `?collect[]=devices` (docs/operations.md)"),
+        "scrape with `?collect[]=devices`"),
 )
 
 HEALTH_KEYS = (
     Key(name="clear_after_minutes", type=MINUTES,
         text="the time without errors after which some causes end. Most of these causes end only if the "
-        "driver also reports that no action is necessary (docs/health.md)"),
+        f"driver also reports that no action is necessary ({page_url('reference/health-causes')})"),
     Key(name="probe_minutes", type=MINUTES,
         text="shortest interval between queries of a vendor's library. Queries run in a separate process. "
         "After an error in the kernel log, cdigen queries the library at once. cdigen never queries a "
         "suspended device"),
     Key(name="ignore", type=ListOf(item=CAUSE),
-        text="causes that do not affect health, such as `[xid-63]`; docs/health.md lists all causes"),
+        text="causes that do not affect health, such as `[xid-63]`; all causes: "
+        + page_url("reference/health-causes")),
     Key(name="unhealthy_in_spec", type=FLAG,
-        text="whether unhealthy devices stay in the specs: with `true`, each service decides which "
-        "containers get these devices; with `false`, the specs do not contain these devices"),
+        text="whether unhealthy devices stay in the specs. With `true`, each service decides which "
+        "containers get these devices"),
     Key(name="kernel_log", type=FLAG,
         text="whether cdigen reads the kernel's log, where drivers report most errors; a change takes "
         "effect at the next start"),
@@ -151,25 +152,24 @@ HEALTH_KEYS = (
 
 PAGE_KEYS = (
     Key(name="http_port_shows_names", type=FLAG,
-        text="whether the page at `http_port` shows the names of pods, containers and processes to every "
-        "user of the host and to containers in its network. The page at the socket, which only root can "
-        "open, always shows the names"),
+        text="whether the page at `http_port` shows the names of pods, containers and processes. Every user "
+        "of the host, and containers in its network, can read this page. The page at the socket, which "
+        "only root can open, always shows the names"),
     Key(name="sockets", type=ListOf(item=PATH),
-        text="API sockets of podman and Docker: `[/run/podman/podman.sock, /run/docker.sock]`. While the "
-        "page is open, the daemon queries these sockets for the containers that use devices"),
+        text="API sockets of engines that the open page queries: `[/run/podman/podman.sock, "
+        "/run/docker.sock]`"),
 )
 
 KEYS = (
     Key(name="vendors", type=ListOf(item=VENDOR),
         default="nvidia, amd, intel", example="[nvidia, amd, intel]",
         text="the vendors whose devices cdigen discovers, such as `[nvidia]`. Vendors of other packages must "
-        "be named (docs/vendor-packages.md). A named vendor without devices on this host is reported"),
+        "be named. A named vendor without devices on this host is reported"),
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; cdigen writes specs into the last directory"),
     Key(name="state_dir", type=PATH,
-        text="the folder in which cdigen records its own spec files, the NVML names of MIG instances and the "
-        "links of GPUs, and stores views (`views/`). For a user who writes into a spec directory of their "
-        "own (`--spec-dir`) it is `$XDG_STATE_HOME/cdigen`"),
+        text="the folder of cdigen's records and views (`views/`). For a user who writes into a spec "
+        "directory of their own (`--spec-dir`) it is `$XDG_STATE_HOME/cdigen`"),
     Key(name="driver_root", type=PATH,
         text="the folder that contains the driver's files (of a driver container)"),
     Key(name="dev_root", type=PATH, default="the driver root if it has the nodes, else `/`", example="/",
@@ -184,42 +184,44 @@ KEYS = (
     Key(name="config_search_paths", type=ListOf(item=PATH), default="the distributions' folders",
         text="search data files (EGL, Vulkan, ...) only in these folders of the driver root"),
     Key(name="mode", type=choice(*MODES),
-        text="the kind of host: `auto` detects it; `gpu`, `wsl` (WSL2), `csv` (Tegra); `management`: "
-        "only the kind for administrators of GPUs"),
+        text="the kind of host: `auto`, `gpu`, `wsl` (WSL2), `csv` (Tegra); `management`: only the kind for "
+        "administrators"),
     Key(name="nvml", type=choice("auto", "off", or_path="the path of a library"),
-        text="whether cdigen queries NVML, in a separate process, for data that /proc and /sys lack: MIG "
-        "UUIDs and numbers, and UUIDs of GPUs that are not used yet. `auto`: the host's own library, never a "
-        "library below another root or driver root; `off`; or the path of a library. The library, its "
-        "folders and links must belong to root, and only root may write to them"),
-    Key(name="target", type=ListOf(item=TARGET), text="the runtime releases that read the specs, see below"),
+        text="whether cdigen queries NVML: `auto`, `off`, or the path of a library. With `auto`, cdigen "
+        "loads the host's own library, never a library below another root or driver root. A separate "
+        "process queries the data that /proc and /sys lack: MIG UUIDs and numbers, and UUIDs of GPUs that "
+        "are not used yet. The library, its folders and links must belong to root, and only root may write "
+        "to them"),
+    Key(name="target", type=ListOf(item=TARGET),
+        text="the runtime releases that read the specs, such as `[podman-4.2]`"),
     Key(name="mps_pipe_dir", type=PATH, default="none", example="/tmp/nvidia-mps",  # noqa: S108 - NVIDIA's default
         text="the pipe directory of the Multi-Process Service, for profiles with `mps: true`; the path must "
         "not contain a link"),
     Key(name="mps_uid", type=ID, text="the user besides root who may own `mps_pipe_dir`"),
-    Key(name="hook", type=PATH, text="the hook that `make install-hook` installs (docs/hook.md)"),
+    Key(name="hook", type=PATH, text="the hook that `make install-hook` installs"),
     Key(name="hook_python", type=PATH,
-        text="the Python that runs the hook; may be a copy that containers cannot read (docs/hook.md)"),
+        text="the Python that runs the hook; may be a copy that containers cannot read "
+        f"({page_url('how-to/start-up-hook')})"),
     Key(name="nvidia_hook", type=PATH, text="NVIDIA's hook, for profiles with `hook: nvidia`"),
     Key(name="copy_driver_files", type=FLAG,
-        text="whether `generate --write` and the daemon may copy the driver's files into a view if neither "
-        "hard links nor reflinks are possible. The copies take some 700 MB for each driver. Files of up to "
-        "1 MiB are copied in any case"),
+        text="whether cdigen may copy the driver's files (some 700 MB) into a view if links and reflinks "
+        "are impossible"),
     Key(name="vendor_options", type=VENDOR_OPTIONS, default="none",
-        text="options of single vendors, see below: `{amd: {rocm_libraries: true}, intel: {vfio: true}}`"),
-    Key(name="devices", type=Table(keys=DEVICES_KEYS, cls=DevicesConfig), default="see below",
-        text="the devices that no container gets, see below"),
+        text="options of single vendors: `{amd: {rocm_libraries: true}, intel: {vfio: true}}`"),
+    Key(name="devices", type=Table(keys=DEVICES_KEYS, cls=DevicesConfig), default="see its section",
+        text="the devices that no container gets"),
     Key(name="profiles", type=Rows(keys=PROFILE_KEYS, cls=Profile, at_least=1),
         default="one, `gpu`, with everything", example="[{name: default, class: gpu}]",
-        text="the kinds of specs, see below"),
-    Key(name="daemon", type=Table(keys=DAEMON_KEYS, cls=DaemonConfig), default="see below",
-        text="the times and the run directory of `cdigen run`, see below"),
-    Key(name="health", type=Table(keys=HEALTH_KEYS, cls=HealthConfig), default="see below",
-        text="the rules of device health, see below"),
-    Key(name="page", type=Table(keys=PAGE_KEYS, cls=PageConfig), default="see below",
-        text="settings of the daemon's page, which shows the users of devices, see below"),
+        text="the kinds of specs"),
+    Key(name="daemon", type=Table(keys=DAEMON_KEYS, cls=DaemonConfig), default="see its section",
+        text="the times and the run directory of `cdigen run`"),
+    Key(name="health", type=Table(keys=HEALTH_KEYS, cls=HealthConfig), default="see its section",
+        text="the rules of device health"),
+    Key(name="page", type=Table(keys=PAGE_KEYS, cls=PageConfig), default="see its section",
+        text="settings of the daemon's page, which shows the users of devices"),
     Key(name="nri", type=Table(keys=NRI_KEYS, cls=NriConfig), default="no container gets a device",
-        text="the devices that the NRI plugin injects into containers, see below"),
-    Key(name="kubelet", type=Table(keys=KUBELET_KEYS, cls=KubeletConfig), default="see below",
-        text="the resources that `cdigen kubelet` advertises to the kubelet, see below"),
+        text="the devices that the NRI plugin injects into containers"),
+    Key(name="kubelet", type=Table(keys=KUBELET_KEYS, cls=KubeletConfig), default="see its section",
+        text="the resources that `cdigen kubelet` advertises to the kubelet"),
 )
 # fmt: on

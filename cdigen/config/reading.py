@@ -24,6 +24,7 @@ from cdigen.config.types import (
     node_type,
     quote,
 )
+from cdigen.model.documentation import page_url
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.model.profile import Profile
@@ -76,7 +77,7 @@ class TableReader:
     of the findings.
     """
 
-    separator, rule, hint = ": ", RULE, "see docs/configuration.md"
+    separator, rule, hint = ": ", RULE, f"see {page_url('reference/configuration')}"
 
     def __init__(self, file: str, vendors: Vendors) -> None:
         self.file = file

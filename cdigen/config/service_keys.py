@@ -35,6 +35,7 @@ from cdigen.config.types import (
     number,
     text,
 )
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import CAPABILITIES
 
 # fmt: off
@@ -46,7 +47,8 @@ ALLOW_KEYS = (
         "RuntimeClass"),
     Key(name="labels", type=LABELS, text="the pod must have these labels; the value `*` matches any value"),
     Key(name="privileged", type=FLAG,
-        text="`true`: the runtime must report that the container is privileged (docs/nri.md)"),
+        text="`true`: the runtime must report that the container is privileged "
+        f"({page_url('reference/nri')})"),
     Key(name="sources", type=ListOf(item=choice(*SOURCES), at_least=1),
         text="the permitted sources of requests: annotations, device lists by volume mounts, variables"),
     Key(name="kinds", type=ListOf(item=KIND_PATTERN, at_least=1), default="kinds that variables can name",
@@ -67,13 +69,12 @@ NRI_KEYS = (
     Key(name="allow", type=Rows(keys=ALLOW_KEYS, cls=AllowRule), default="none: no request",
         text="the rules of permitted requests; a request is permitted if at least one rule matches"),
     Key(name="management_namespaces", type=ListOf(item=NAMESPACE),
-        text="the namespaces whose pods may use `management_kinds`, by any source of requests; `allow` "
-        "cannot permit these kinds in another namespace"),
+        text="the namespaces whose pods may use `management_kinds`, by any source; `allow` cannot permit "
+        "these kinds"),
     Key(name="management_kinds", type=ListOf(item=KIND_PATTERN),
         text="kinds for administrators of GPUs, their firmware and their fabric"),
     Key(name="annotations", type=ListOf(item=choice(*ANNOTATIONS)),
-        text="the annotations that the plugin reads. Omit the annotations that another plugin on this host "
-        "reads, because a container does not start if two plugins inject the same device"),
+        text="the annotations that the plugin reads, without those that another plugin on this host reads"),
     Key(name="default_action", type=choice("ignore", "refuse"),
         text="the action for a request by annotation that no rule of `allow` permits: `refuse` rejects the "
         "container"),
@@ -81,25 +82,24 @@ NRI_KEYS = (
         default="the kinds of the profiles",
         text="the kinds of NVIDIA GPUs and their capabilities, for `NVIDIA_DRIVER_CAPABILITIES`"),
     Key(name="restrict_driver_files", type=FLAG,
-        text="whether `NVIDIA_DRIVER_CAPABILITIES` restricts the driver's files; needs no other profiles. "
-        "With `true`, the daemon and `generate` also write the capability kinds `nvidia.com/gpu-compute` "
-        "(compute, utility) and `nvidia.com/gpu-graphics` (compute, utility, graphics, display), see below"),
+        text="whether `NVIDIA_DRIVER_CAPABILITIES` restricts the driver's files; needs no other profiles"),
     Key(name="image_requirements", type=choice("enforce", "warn", "off"),
-        text="the action for a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`): "
-        "`enforce` rejects it, `warn` starts and counts it, `off` does not check. The same applies if the "
-        "driver is unknown: the daemon does not run, or its inventory is missing or for another driver"),
+        text="the action for a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`). "
+        "`enforce` rejects it, `warn` starts and counts it, `off` does not check. The same applies if "
+        "the driver is unknown: the daemon does not run, or its inventory is missing or for another "
+        "driver"),
     Key(name="unsupported_cdi", type=choice("refuse", "raw"),
-        text="the action for a container that requests devices on a runtime that silently drops CDI "
-        "devices: `refuse` rejects it; `raw` injects the nodes, mounts and variables of the spec instead"),
+        text="for a request on a runtime that silently drops CDI devices: `refuse` the container, or inject "
+        "`raw`, without CDI"),
     Key(name="nodes_without_driver", type=choice("files", "refuse", "warn"),
         text="the action for a container that requests GPUs and has their nodes, but not the driver's "
-        "files. A device plugin with `PASS_DEVICE_SPECS` relies on NVIDIA's runtime for these files. `files` "
-        "injects the device `none`, which has the driver's files but no GPU, or rejects the container if no "
-        "spec has the device `none`. `refuse` rejects the container. `warn` starts and counts the container"),
+        "files. `files` injects the device `none`, with the driver's files, or rejects the container "
+        "if no spec has it. `refuse` rejects the container. `warn` starts and counts it. A device "
+        "plugin with `PASS_DEVICE_SPECS` relies on NVIDIA's runtime for these files"),
     Key(name="socket", type=PATH, text="the socket on which the runtime listens for plugins"),
     Key(name="index", type=number(99),
-        text="the position among the plugins, 0 to 99. If the runtime starts the plugin, the file name of "
-        "the plugin contains the position"),
+        text="the position among the plugins, 0 to 99; the file name of a plugin that the runtime starts "
+        "has it instead"),
     Key(name="run_dir", type=PATH, text="the folder of status.json, the HTTP socket and the plugin's lock"),
     Key(name="http_port", type=PORT,
         text="a port of 127.0.0.1 for /metrics, /healthz and /readyz, in addition to the socket; 0: none"),
@@ -119,11 +119,10 @@ RESOURCE_KEYS = (
         text="only these devices: UUIDs, PCI addresses, indices or CDI names; the name of a GPU also selects "
         "its partitions"),
     Key(name="min_memory_gb", type=number(1_000_000),
-        text="only devices with at least this memory in GB. For AMD, and for Intel with xe: the GiB that the "
-        "kernel reports. For NVIDIA: the number in the profile or model (`1g.10gb`, `H100 80GB`, `T4`), else "
-        "the GiB that NVML reports, or the host's memory for GPUs that share it (GB10). A device "
-        "of unknown memory matches no limit, and cdigen reports this. "
-        "0: any"),
+        text="only devices with at least this memory in GB; 0: any. For AMD, and for Intel with xe, it is "
+        "the GiB of the kernel. For NVIDIA it is the number in the profile or model (`1g.10gb`, `H100 "
+        "80GB`, `T4`), else the GiB of NVML, or the host's memory for GPUs that share it (GB10). A "
+        "device of unknown memory matches no limit, and cdigen reports this"),
     Key(name="max_memory_gb", type=number(1_000_000),
         text="only devices with at most this memory in GB; 0: any"),
 )
@@ -134,8 +133,7 @@ SHARING_KEYS = (
     Key(name="replicas", type=number(MAX_REPLICAS, minimum=1), is_required=True,
         text=f"how many containers can use a device at a time, 1 to {MAX_REPLICAS}; 1: not shared"),
     Key(name="devices", type=ListOf(item=DEVICE, at_least=1), default="all",
-        text="only these devices: UUIDs, PCI addresses, indices or CDI names; a row with `devices` has "
-        "priority over a row without `devices`"),
+        text="only these devices: UUIDs, PCI addresses, indices or CDI names; such a row has priority"),
     Key(name="rename", type=RESOURCE, default="the value of `resource`",
         text="the resource by which pods request a replica"),
     Key(name="mps", type=FLAG,
@@ -155,18 +153,17 @@ SHARED_MEMORY_KEYS = (
     Key(name="namespace", type=text("a namespace", r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"),
         text="the namespace in which `cdigen extender` stores its reservations"),
     Key(name="mps", type=FLAG,
-        text="share by NVIDIA's Multi-Process Service, whose control daemon must run (`mps_root`). It limits "
-        "each process of a container to the memory of the container's units"),
+        text="share by MPS, whose control daemon must run (`mps_root`): each process is limited to the "
+        "memory of the units"),
 )
 
 KUBELET_KEYS = (
     Key(name="mig_strategy", type=choice(*MIG_STRATEGIES),
-        text="how MIG instances are advertised: `mixed`: as `nvidia.com/mig-<profile>`; `single`: as "
-        "`nvidia.com/gpu`, only of GPUs with the most frequent partitioning; `none`: not at all"),
+        text="`mixed`: MIG instances as `nvidia.com/mig-<profile>`; `single`: as `nvidia.com/gpu`; `none`: "
+        "not at all"),
     Key(name="amd_strategy", type=choice("single", "mixed"),
-        text="how partitions of AMD GPUs are advertised: `single`: as `amd.com/gpu`, only of GPUs with the "
-        "most frequent partitioning; `mixed`: as `amd.com/<compute>_<memory>`, including whole GPUs that can "
-        "be partitioned (`spx_nps1`)"),
+        text="`single`: partitions as `amd.com/gpu`; `mixed`: as `amd.com/<compute>_<memory>`, also whole "
+        "GPUs (`spx_nps1`)"),
     Key(name="resources", type=Rows(keys=RESOURCE_KEYS, cls=ResourceRow),
         default="the resources of the vendors",
         text="other resources for some devices; the first row that matches a device applies"),
@@ -177,27 +174,27 @@ KUBELET_KEYS = (
         default="none: one container for each device",
         text="the devices that several containers can use at a time; this limits neither memory nor time"),
     Key(name="shared_memory", type=Table(keys=SHARED_MEMORY_KEYS, cls=SharedMemory), default="none",
-        example="{}", text="the GPUs that are shared by memory, see docs/sharing.md"),
+        example="{}",
+        text=f"the GPUs that are shared by memory ({page_url('how-to/kubernetes/share-gpu-memory')})"),
     Key(name="rename_shared", type=FLAG,
         text="whether replicas are advertised as `<resource>.shared` if their row of `sharing` has no "
         "`rename`"),
     Key(name="fail_requests_greater_than_one", type=FLAG,
-        text="whether a container that requests more than one replica is rejected, because several replicas "
-        "do not give a container more time"),
+        text="whether a container that requests several replicas is rejected; they do not give it more time"),
     Key(name="shared_allocation", type=choice("distributed", "packed"),
-        text="the replicas that a container gets: `distributed`: of the device with the fewest replicas in "
-        "use; `packed`: of as few devices as possible"),
+        text="the replicas that a container gets: of the least used device (`distributed`), or of few "
+        "devices (`packed`)"),
     Key(name="nvidia_config", type=PATH, default="none", example="/etc/nvidia/k8s-device-plugin.yaml",
-        text="a configuration file of NVIDIA's device plugin (`version: v1`), which takes priority over the "
-        "keys here; keys that cdigen does not support are reported"),
+        text="a configuration file of NVIDIA's device plugin (`version: v1`), which takes priority over "
+        "these keys"),
     Key(name="device_list_strategy", type=ListOf(item=choice(*DEVICE_LIST_STRATEGIES), at_least=1),
-        text="how the kubelet receives the CDI names: in its own field (from Kubernetes 1.28 on), by an "
-        "annotation that the runtime reads, or both"),
+        text="how the kubelet gets CDI names: in its own field (Kubernetes 1.28), by an annotation for the "
+        "runtime, or both"),
     Key(name="environment", type=FLAG,
         text="whether containers also get `NVIDIA_VISIBLE_DEVICES`, for clusters that need it"),
     Key(name="device_nodes", type=FLAG,
-        text="whether containers also get device nodes from the kubelet, for clusters that need them; after "
-        "a driver upgrade these are the old nodes"),
+        text="whether containers also get device nodes from the kubelet, which are the old nodes after a "
+        "driver upgrade"),
     Key(name="families", type=ListOf(item=choice(*FAMILIES)),
         text="further NVIDIA devices for each container with an NVIDIA GPU, such as `gdrcopy`"),
     Key(name="mps_root", type=PATH,
@@ -205,7 +202,8 @@ KUBELET_KEYS = (
         "pipe directory of a daemon"),
     Key(name="labels", type=PATH, default="none",
         example="/etc/kubernetes/node-feature-discovery/features.d/cdigen",
-        text="the file of node labels that Node Feature Discovery reads (docs/kubernetes.md)"),
+        text="the file of node labels that Node Feature Discovery reads "
+        f"({page_url('how-to/kubernetes/node-labels')})"),
     Key(name="run_dir", type=PATH, text="the folder of status.json, the HTTP socket and the process's lock"),
     Key(name="http_port", type=PORT,
         text="a port of 127.0.0.1 for /metrics, /healthz and /readyz, in addition to the socket; 0: none"),

@@ -9,6 +9,7 @@ import os
 
 from cdigen.host.procfs import read_text
 from cdigen.host.root import Root
+from cdigen.model.documentation import page_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +35,10 @@ _POD = "KUBERNETES_SERVICE_HOST"
 
 
 # The hints: for a container of an engine, and for a guest of LXC or systemd-nspawn.
-_MOUNT = "mount the host's / with '--volume /:/host:ro,rslave', and add --root /host (docs/image.md)"
+_MOUNT = (
+    "mount the host's / with '--volume /:/host:ro,rslave', and add --root /host "
+    f"({page_url('how-to/container-image')})"
+)
 _BIND = (
     "run cdigen on the host, or pass the host's device nodes to the guest ('incus config device add', "
     "lxc.mount.entry, systemd-nspawn --bind)"

@@ -3,7 +3,7 @@
 A folder is a live host if a file system of the kernel is mounted at its /proc, /sys or /dev. A mount with an
 empty /proc and an empty /sys is also a live host. All other folders are recorded hosts, and are not checked.
 In a container, the host's ``/`` is mounted read-only at the folder. The folders to which cdigen writes are
-mounted writable (docs/operations.md).
+mounted writable (docs/how-to/container-image.md).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cdigen.service.host_state import HostSources
     from cdigen.service.process.buffered_log import BufferedLogger
 
-# The rule (docs/rules.md) for a configuration that permits devices to no container.
+# The rule (docs/reference/findings.md) for a configuration that permits devices to no container.
 ALLOW_EMPTY = "nri-allow-empty"
 
 

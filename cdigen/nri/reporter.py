@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from cdigen.model.documentation import page_url
 from cdigen.nri import events
 from cdigen.nri.decision.audit import audit
 from cdigen.nri.decision.limits import existing_devices
@@ -142,7 +143,8 @@ class Reporter:
                 "plugin_conflict",
                 message=f"the plugin {name}, which {where}, also reads the annotations of {reader}: "
                 "a container does not start if both plugins inject the same device",
-                hint=f"remove {reader} from 'nri: annotations', or stop the other plugin (docs/nri.md)",
+                hint=f"remove {reader} from 'nri: annotations', or stop the other plugin "
+                f"({page_url('how-to/kubernetes/visible-devices')})",
             )
 
     def _report_audit(self, found: AuditResult) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdigen.model.documentation import page_url
 from cdigen.model.times.ages import seconds
 from cdigen.model.times.timestamps import timestamp
 from cdigen.page.components import age, mark, note, section, state
@@ -28,7 +29,10 @@ _SEVERITIES: dict[str, Tone] = {"error": "bad", "warning": "wait"}
 _MOST = 20
 # The next step if an event source failed (udev, inotify, ...). The daemon also restarts each failed source.
 _SOURCE_STEP = "if the source still fails after a minute: 'journalctl -u cdigen'"
-_SOURCE_STEPS = {"kernel-log": "'systemctl start cdigen-kernel-log.socket'; in a pod see docs/fleet.md"}
+_SOURCE_STEPS = {
+    "kernel-log": "'systemctl start cdigen-kernel-log.socket'; in a pod see "
+    + page_url("how-to/kubernetes/daemonset")
+}
 
 
 def head(view: PageView) -> Html:

@@ -15,6 +15,7 @@ from cdigen.cdi.layout import NO_VIEW, PlacedView, files_outside_view, lay_out, 
 from cdigen.host.interpreter import copied_from, outdated, settings_of, standard_library
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted, untrusted_below
+from cdigen.model.documentation import page_url
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.loader import X86_64_V2, capability_folders
@@ -34,6 +35,7 @@ CPUINFO = "/proc/cpuinfo"
 # The module that 'make install-hook' installs. Its path is relative to the folder lib in the folder of the
 # script.
 HOOK_MODULE = "cdigen/hook/main.py"
+_HOOK_PAGE = page_url("how-to/start-up-hook")
 _FILES_ONLY_CHOICES = frozenset(("auto", "files", "none"))
 
 
@@ -166,7 +168,7 @@ class _Delivery:
             python,
             f"{python} is not a copy of the present interpreter ({problem}). The hook runs {original}, "
             "which a container with CAP_SYS_PTRACE in its user namespace can read",
-            f"'install -m 0711 {original} {python}' (docs/hook.md)",
+            f"'install -m 0711 {original} {python}'",
         )
         return original, ""
 
@@ -179,7 +181,7 @@ class _Delivery:
                 "hook-missing",
                 missing,
                 f"{missing} is missing: no hook runs when a container starts",
-                "install the hook (docs/hook.md), or choose 'hook: none' in the profile",
+                f"install the hook ({_HOOK_PAGE}), or choose 'hook: none' in the profile",
             )
             return False
         problems = [untrusted(path, base=host.outer) for path in files]
@@ -328,7 +330,7 @@ class _Delivery:
                 self._draft.kind,
                 "without a hook there is no CUDA forward compatibility: an image's newer libcuda "
                 "(/usr/local/cuda/compat) is not used automatically",
-                "install the hook (docs/hook.md), or set LD_LIBRARY_PATH=/usr/local/cuda/compat in the "
+                f"install the hook ({_HOOK_PAGE}), or set LD_LIBRARY_PATH=/usr/local/cuda/compat in the "
                 "containers that need it",
             )
 

@@ -46,7 +46,7 @@ class Resolution:
     ``reason`` is one line of text. ``files`` are all files that define the name, in the order in which they
     are read. Some of these files may not be loaded.
 
-    ``rule`` is the rule that the cause violates (docs/rules.md), or one of these values:
+    ``rule`` is the rule that the cause violates (docs/reference/findings.md), or one of these values:
 
     - ``scan-stops``: the library's main branch stops at a directory.
     - ``unknown-device``: the kind exists, but not the device.

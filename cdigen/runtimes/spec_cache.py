@@ -58,10 +58,10 @@ _MOST_UNSETTLED = 1 << 20
 class SpecFile:
     """A spec file: its path, its state, its kind and its devices.
 
-    ``state`` is LOADED, or the rule (docs/rules.md) that prevents the load of the file. ``reason`` is a text
-    about this problem. ``directory`` is the spec directory of the file. ``is_known`` is true if the kind and
-    the devices are known, even if the file is not loaded. ``prepared`` is the result of PREPARE for the
-    document of a loaded file (``SpecCache``).
+    ``state`` is LOADED, or the rule (docs/reference/findings.md) that prevents the load of the file.
+    ``reason`` is a text about this problem. ``directory`` is the spec directory of the file. ``is_known`` is
+    true if the kind and the devices are known, even if the file is not loaded. ``prepared`` is the result of
+    PREPARE for the document of a loaded file (``SpecCache``).
     """
 
     path: str

@@ -20,6 +20,7 @@ from pathlib import Path
 
 from cdigen.host.childprocess import ENVIRONMENT
 from cdigen.host.root import reason, shown
+from cdigen.model.documentation import page_url
 from cdigen.model.errors import HostError
 from cdigen.model.health import LogRecord
 from cdigen.value import frozen
@@ -131,7 +132,8 @@ class KernelLogSource:
         except OSError as error:
             raise HostError(
                 f"the kernel log cannot be read ({refusal}; {self._log}: {reason(error)})",
-                hint="systemctl start cdigen-kernel-log.socket; in a pod: docs/fleet.md, privileged",
+                hint="systemctl start cdigen-kernel-log.socket; in a privileged pod: "
+                + page_url("how-to/kubernetes/daemonset"),
             ) from error
         try:
             return _Child(log, self._drivers)

@@ -1,4 +1,4 @@
-"""Generate man pages and completions from the parsers, and the pages of configuration and health from tables.
+"""Generate man pages, completions and reference pages from the parsers and from tables.
 
 Developers run ``python etc/help [--into FOLDER]``, which needs the modules of ``pip install '.[dev]'``
 (docs/decisions/0009-generated-help.md). The generated files are in the repository, so builds and
@@ -21,9 +21,14 @@ def main() -> int:
     # Python 3.14 colours usage and help according to the terminal or the environment.
     os.environ["NO_COLOR"] = "1"
     import causes  # noqa: PLC0415 - needs the path above
+    import command_line  # noqa: PLC0415 - likewise
     import configuration  # noqa: PLC0415 - likewise
+    import references  # noqa: PLC0415 - likewise
+    from address import address, readdressed  # noqa: PLC0415 - likewise
     from completions import completions  # noqa: PLC0415 - likewise
     from manpages import pages  # noqa: PLC0415 - likewise
+
+    from cdigen.model.documentation import DOCUMENTATION  # noqa: PLC0415 - likewise
 
     parser = argparse.ArgumentParser(description="Generate the files that come from parsers and tables.")
     parser.add_argument(
@@ -32,13 +37,16 @@ def main() -> int:
     into: Path = parser.parse_args().into
     made = {f"etc/man/{name}": text for name, text in pages().items()}
     made |= {f"etc/completions/{name}": text for name, text in completions().items()}
-    page, health = "docs/configuration.md", "docs/reference/health-causes.md"
+    health, command = "docs/reference/health-causes.md", command_line.PAGE
+    made |= references.pages()
     made |= {
         "schemas/config.schema.json": configuration.schema(),
-        page: configuration.page((REPOSITORY / page).read_text(encoding="utf-8")),
+        command: command_line.page((REPOSITORY / command).read_text(encoding="utf-8")),
         health: causes.page((REPOSITORY / health).read_text(encoding="utf-8")),
         "etc/config.yaml": configuration.example(),
     }
+    made |= {name: text for name, text in readdressed(REPOSITORY).items() if name not in made}
+    made = {name: text.replace(DOCUMENTATION, address(REPOSITORY)) for name, text in made.items()}
     for old in (into / "etc/man").glob("*.8"):
         if f"etc/man/{old.name}" not in made:
             old.unlink()

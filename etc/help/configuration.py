@@ -1,9 +1,8 @@
-"""Generate the JSON schema, docs/configuration.md and etc/config.yaml from ``cdigen.config.keys``."""
+"""Generate the JSON schema and etc/config.yaml from ``cdigen.config.keys``; ``TABLES`` are for its page."""
 
 from __future__ import annotations
 
 import json
-import re
 
 from cdigen.config.keys import (
     DAEMON_KEYS,
@@ -38,6 +37,7 @@ from cdigen.config.settings import (
     SharingRow,
 )
 from cdigen.config.types import VENDOR_OPTIONS, Key, ListOf, Rows, Scalar, Table
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import Profile
 from cdigen.vendors.context import DeviceFilter
 from cdigen.vendors.registry import VENDORS, load
@@ -64,22 +64,23 @@ _DEFINITIONS = {
     },
     "vendor": {"enum": list(VENDORS)},
 }
-# The tables of docs/configuration.md: the head of the first column, the keys, the class with the defaults.
-_TABLES: dict[str, tuple[str, tuple[Key, ...], type]] = {
-    "keys": ("key", KEYS, Settings),
-    "devices": ("key of `devices`", DEVICES_KEYS, DevicesConfig),
-    "exclude": ("key of a row of `exclude`", EXCLUDE_KEYS, DeviceFilter),
-    "profiles": ("key of a profile", PROFILE_KEYS, Profile),
-    "daemon": ("key of `daemon`", DAEMON_KEYS, DaemonConfig),
-    "health": ("key of `health`", HEALTH_KEYS, HealthConfig),
-    "page": ("key of `page`", PAGE_KEYS, PageConfig),
-    "nri": ("key of `nri`", NRI_KEYS, NriConfig),
-    "allow": ("key of a row of `allow`", ALLOW_KEYS, AllowRule),
-    "gpu_kinds": ("key of a row of `gpu_kinds`", GPU_KIND_KEYS, GpuKind),
-    "kubelet": ("key of `kubelet`", KUBELET_KEYS, KubeletConfig),
-    "resources": ("key of a row of `resources`", RESOURCE_KEYS, ResourceRow),
-    "sharing": ("key of a row of `sharing`", SHARING_KEYS, SharingRow),
-    "shared_memory": ("key of `shared_memory`", SHARED_MEMORY_KEYS, SharedMemory),
+# The tables of docs/reference/configuration.md: the path of the keys in the file, the head of the first
+# column, the keys, the class with the defaults.
+TABLES: dict[str, tuple[str, str, tuple[Key, ...], type]] = {
+    "keys": ("", "key", KEYS, Settings),
+    "devices": ("devices.", "key of `devices`", DEVICES_KEYS, DevicesConfig),
+    "exclude": ("devices.exclude.", "key of a row of `exclude`", EXCLUDE_KEYS, DeviceFilter),
+    "profiles": ("profiles.", "key of a profile", PROFILE_KEYS, Profile),
+    "daemon": ("daemon.", "key of `daemon`", DAEMON_KEYS, DaemonConfig),
+    "health": ("health.", "key of `health`", HEALTH_KEYS, HealthConfig),
+    "page": ("page.", "key of `page`", PAGE_KEYS, PageConfig),
+    "nri": ("nri.", "key of `nri`", NRI_KEYS, NriConfig),
+    "allow": ("nri.allow.", "key of a row of `allow`", ALLOW_KEYS, AllowRule),
+    "gpu_kinds": ("nri.gpu_kinds.", "key of a row of `gpu_kinds`", GPU_KIND_KEYS, GpuKind),
+    "kubelet": ("kubelet.", "key of `kubelet`", KUBELET_KEYS, KubeletConfig),
+    "resources": ("kubelet.resources.", "key of a row of `resources`", RESOURCE_KEYS, ResourceRow),
+    "sharing": ("kubelet.sharing.", "key of a row of `sharing`", SHARING_KEYS, SharingRow),
+    "shared_memory": ("kubelet.shared_memory.", "key of `shared_memory`", SHARED_MEMORY_KEYS, SharedMemory),
 }
 
 
@@ -97,25 +98,28 @@ def schema() -> str:
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
 
 
-def page(text: str) -> str:
-    """Return TEXT, the content of docs/configuration.md, with new tables."""
-
-    def table(found: re.Match[str]) -> str:
-        return f"<!-- table: {found[1]} -->\n{_table(*_TABLES[found[1]])}<!-- end -->"
-
-    return re.sub(r"<!-- table: ([a-z_]+) -->\n.*?<!-- end -->", table, text, flags=re.DOTALL)
-
-
 def example() -> str:
-    """Return etc/config.yaml: every key with its default, as a comment."""
-    lines = ["# The configuration of cdigen, with its defaults. docs/configuration.md explains each key.", ""]
+    """Return etc/config.yaml: every key with its default or an example, as a comment."""
+    lines = [
+        "# The configuration of cdigen, with its defaults. The meaning of each key:",
+        f"# {page_url('reference/configuration')}",
+        "",
+    ]
     for key in KEYS:
         if isinstance(key.type, Table) and key.type.keys:
             lines.append(f"#{key.name}:")
-            lines += [f"#  {one.name}: {_yaml(one, key.type.cls)}" for one in key.type.keys]
+            lines += [f"#  {_line(one, key.type.cls)}" for one in key.type.keys]
         else:
-            lines.append(f"#{key.name}: {_yaml(key, Settings)}")
+            lines.append(f"#{_line(key, Settings)}")
     return "\n".join(lines) + "\n"
+
+
+def _line(key: Key, cls: type) -> str:
+    """Return KEY with its default of the class CLS, or with an example if the default is no value."""
+    line = f"{key.name}: {_yaml(key, cls)}"
+    if _default(key, cls) == "":
+        return f"{line}  # an example; default: {key.default.replace('`', '')}"
+    return line
 
 
 def _mapping(keys: tuple[Key, ...], cls: type) -> dict[str, Any]:
@@ -171,12 +175,9 @@ def _default(key: Key, cls: type) -> Any:
     return int(default) if isinstance(default, float) and default.is_integer() else default
 
 
-def _table(head: str, keys: tuple[Key, ...], cls: type) -> str:
-    rows = [f"| {head} | default | meaning |", "|---|---|---|"]
-    for key in keys:
-        default = "required" if key.is_required else key.default or _shown(_default(key, cls))
-        rows.append(f"| `{key.name}` | {default} | {key.text} |")
-    return "\n".join(rows) + "\n"
+def shown_default(key: Key, cls: type) -> str:
+    """Return the default of KEY of the class CLS as Markdown."""
+    return "required" if key.is_required else key.default or _shown(_default(key, cls))
 
 
 def _shown(value: object) -> str:

@@ -1,46 +1,56 @@
-"""The page docs/command-line.md lists exactly the commands and options of the parsers."""
+"""The page docs/reference/command-line.md lists exactly the commands and options of the parsers."""
 
 import re
-from pathlib import Path
+
+import command_line
+import pytest
+from support.paths import REPOSITORY
 
 from cdigen.cli.main import COMMANDS, command_parser, help_text
 
-PAGE = (Path(__file__).parents[2] / "docs/command-line.md").read_text()
-EVERY_COMMAND = {"-h", "--help", "--json", "-v", "--verbose", "-q", "--quiet"}
+PAGE = (REPOSITORY / command_line.PAGE).read_text()
 
 
-def rows_of(heading: str) -> list[list[str]]:
-    """Return the cells of the rows of the table in the section HEADING."""
-    section = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    rows = [line.strip("|").split("|") for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row] for row in rows[2:]]
+def part_of(start: str, end: str) -> str:
+    return PAGE.partition(f"\n{start}\n")[2].partition(f"\n{end}")[0]
 
 
 def options_in(text: str) -> set[str]:
-    return set(re.findall(r"`(--[\w-]+)", text))
+    """Return the options that the items of the lists in TEXT describe."""
+    items = re.findall(r"^- `([^`]+)`", text, flags=re.MULTILINE)
+    return {option for item in items for option in re.findall(r"(?:^|, )(--?[\w-]+)", item)}
 
 
-def options_of(command: str) -> set[str]:
-    """Return the option strings of COMMAND, except the options of every command."""
-    actions = command_parser(command)._actions
-    return {name for action in actions for name in action.option_strings} - EVERY_COMMAND
+def groups() -> dict[str, set[str]]:
+    section = part_of("## Groups of options", "Further options of several commands")
+    parts = re.split(r"^Options of the group \*\*([a-z]+)\*\*:$", section, flags=re.MULTILINE)
+    return {name: options_in(text) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def test_the_page_is_as_the_parsers_generate_it() -> None:
+    assert command_line.page(PAGE) == PAGE
 
 
 def test_the_page_lists_every_command() -> None:
-    for heading in ("Commands", "Options of each command"):
-        names = [row[0].strip("`").removeprefix("cdigen ").partition(" ")[0] for row in rows_of(heading)]
-        assert names == sorted(COMMANDS)
+    table = part_of("## Commands", "## ")
+    assert re.findall(r"^\| \[`cdigen ([a-z-]+)`\]", table, flags=re.MULTILINE) == sorted(COMMANDS)
 
 
-def test_the_page_lists_every_option_of_every_command() -> None:
-    groups = {group: options_in(options) for group, options in rows_of("Options of several commands")}
-    found = {}
-    for command, names, others in rows_of("Options of each command"):
-        shared = [groups[name] for name in names.split(", ") if name]
-        found[command.strip("`").partition(" ")[0]] = options_in(others).union(*shared)
-    assert found == {command: options_of(command) for command in COMMANDS}
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_page_lists_every_option_of_a_command(command: str) -> None:
+    section = part_of(f"### cdigen {command}", "##")
+    shared = set().union(*(groups()[name] for name in re.findall(r"\*\*([a-z]+)\*\*", section)))
+    words = " ".join(section.split())
+    described = options_in(part_of("Further options of several commands:", "## "))
+    further = set(re.findall(r"`(--[a-z-]+)`", words.partition("Further options: ")[2].partition(".")[0]))
+    assert further <= described
+    of_every = options_in(part_of("## Options of every command", "## "))
+    actions = command_parser(command)._actions
+    known = {name for action in actions for name in action.option_strings}
+    assert options_in(section) | shared | further | of_every == known
 
 
 def test_the_page_lists_every_exit_code_of_the_help() -> None:
     in_help = re.findall(r"^  (\d+) ", help_text().partition("exit codes:")[2], flags=re.MULTILINE)
-    assert {row[0] for row in rows_of("Exit codes")} == {*in_help, "130"}
+    table = part_of("## Exit codes", "## ")
+    assert set(re.findall(r"^\| (\d+) \|", table, flags=re.MULTILINE)) == {*in_help, "130"}

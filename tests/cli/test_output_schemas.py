@@ -238,5 +238,5 @@ def open_objects(schema: Any) -> Iterator[Any]:
 
 
 def test_the_documentation_lists_every_schema() -> None:
-    text = (REPOSITORY / "docs/json.md").read_text()
+    text = (REPOSITORY / "docs/reference/json.md").read_text()
     assert {name for name in OUTPUTS if f"`schemas/output/{name}.schema.json`" not in text} == set()

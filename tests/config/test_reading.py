@@ -8,6 +8,7 @@ from support.config_text import LISTS, PATHS, exact_refusal, read, refusal
 
 from cdigen import config
 from cdigen.config import MAX_SIZE, DaemonConfig, Settings
+from cdigen.model.documentation import page_url
 from cdigen.model.profile import Profile
 from cdigen.vendors.registry import VENDORS
 
@@ -197,7 +198,9 @@ def test_the_options_of_a_vendor_are_checked(text: str, problem: str) -> None:
 
 
 def test_for_an_unknown_key_without_a_similar_key_the_hint_is_the_documentation() -> None:
-    assert refusal("colour: blue\n") == "c.yaml:1: unknown key 'colour' (see docs/configuration.md)"
+    assert refusal("colour: blue\n") == (
+        f"c.yaml:1: unknown key 'colour' (see {page_url('reference/configuration')})"
+    )
 
 
 @pytest.mark.parametrize("key", ["1", "~", "[a]", "{a: b}", "<<", "!!int state_dir", "!odd state_dir", "''"])

@@ -19,6 +19,8 @@ from support.doctor.kubernetes_host import (
 )
 from support.kubelet.resources import GPU
 
+from cdigen.model.documentation import page_url
+
 if TYPE_CHECKING:
     from support.doctor.broken_host import BrokenHost
     from support.doctor.kubernetes_host import KubeNode
@@ -39,7 +41,7 @@ def test_each_failure_has_a_reference_to_the_documentation(node: KubeNode) -> No
     node.listen("nvidia-gpu.sock")
     found = [row for name, row in node.wrong().items() if name.startswith("kubelet")]
     assert len(found) == 3
-    assert all("(docs/kubernetes-questions.md" in row["detail"] for row in found)
+    assert all(page_url("how-to/kubernetes/troubleshoot") in row["detail"] for row in found)
 
 
 def test_a_host_without_kubernetes_has_only_the_result_of_the_plugin(host: BrokenHost) -> None:

@@ -10,6 +10,7 @@ from support.doctor.kubernetes_host import registered
 from support.kubelet.nfd_worker import FOLDER
 
 from cdigen.kubelet.labels.label_file import LabelState, content
+from cdigen.model.documentation import page_url
 
 if TYPE_CHECKING:
     from support.doctor.kubernetes_host import KubeNode
@@ -57,7 +58,7 @@ def test_labels_that_are_not_written_are_a_warning_with_the_reason(
 ) -> None:
     row = labelled(node, state).wrong()["kubelet-node-labels"]
     assert text in row["detail"]
-    assert "kubernetes-questions.md, 22" in row["detail"]
+    assert page_url("how-to/kubernetes/troubleshoot") in row["detail"]
     assert row["severity"] == "warning"
 
 

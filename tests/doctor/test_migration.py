@@ -9,6 +9,8 @@ import pytest
 from support.doctor.broken_host import KIND, BrokenHost
 from support.hosts import amd_tree, intel_tree
 
+from cdigen.model.documentation import page_url
+
 CTK_HOOK = {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook"}
 OLD_CRI = "io.containerd.grpc.v1.cri"
 PACKAGES = ("nvidia-container-toolkit", "nvidia-container-toolkit-base")
@@ -221,7 +223,8 @@ def test_each_file_that_registers_a_runtime_is_a_step(tmp_path_host: BrokenHost)
     assert docker["command"] == "cp -p /etc/docker/daemon.json /etc/docker/daemon.json.before-cdigen"
     assert docker["by_hand"] == (
         "remove nvidia and the default runtime from /etc/docker/daemon.json, then restart docker; then RUN "
-        "steps of 'docker build' have no GPU without 'RUN --device' of BuildKit (docs/migrating.md)"
+        "steps of 'docker build' have no GPU without 'RUN --device' of BuildKit "
+        f"({page_url('how-to/migrate')})"
     )
     drop_in = "/etc/containerd/conf.d/99-nvidia.toml"
     assert containerd["command"] == f"mv {drop_in} {drop_in}.disabled && systemctl restart containerd"

@@ -8,6 +8,7 @@ from support.command.fixtures import Run
 from support.waiting import PATIENCE_S
 
 from cdigen.doctor.migration.usage import find_requests
+from cdigen.model.documentation import page_url
 
 ALL = "--device nvidia.com/gpu=all"
 IN_IMAGE = "remove it from the image, and name the device in the command that starts the container"
@@ -17,6 +18,8 @@ UNREAD = "remove the variable when no runtime reads it anymore; until then, the 
 GPU = "nvidia.com/gpu"
 ONE = "--device nvidia.com/gpu=0 (CDI has names, no counts)"
 BOTH = "--device nvidia.com/gpu=0 --device nvidia.com/gpu=1"
+
+VISIBLE_DEVICES = page_url("how-to/kubernetes/visible-devices")
 
 
 def replaced(line: str) -> list[tuple[str, str]]:
@@ -124,7 +127,7 @@ def test_the_variable_is_replaced_by_device_names(line: str, value: str, replace
         ),
         (
             "- name: NVIDIA_VISIBLE_DEVICES",
-            "keep it if 'cdigen nri' reads it (docs/nri.md), else remove it",
+            f"keep it if 'cdigen nri' reads it ({VISIBLE_DEVICES}), else remove it",
         ),
     ],
 )

@@ -1,7 +1,7 @@
 """cdigen-kubelet is installed, upgraded and uninstalled with `make` on a clean Debian 13 with systemd.
 
-The tests run the commands of docs/operations.md in the order of that page, all on one installation. GPUs have
-real nodes in /dev. The kubelet is a test double.
+The tests run the commands of docs/how-to/install.md and docs/how-to/upgrade-and-remove.md, all on one
+installation. GPUs have real nodes in /dev. The kubelet is a test double.
 """
 
 import json

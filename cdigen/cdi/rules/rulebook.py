@@ -1,9 +1,10 @@
 """The list of the rules of spec files with the severity of each rule, and the function ``finding``.
 
 The modules in this folder, except ``hostcheck``, create findings only with ``finding``. Therefore, every rule
-that these modules report is in the list. docs/rules.md describes the meaning, the reason, the source and the
-fix of each rule. A rule is an error if all loaders refuse the file, or if the loaders accept the file but the
-container fails later. All other rules are warnings.
+that these modules report is in the list. etc/help/references/findings.yaml, the source of
+docs/reference/findings.md, has the meaning and the remedy of each rule. A rule is an error if all loaders
+refuse the file, or if the loaders accept the file but the container fails later. All other rules are
+warnings.
 """
 
 from __future__ import annotations

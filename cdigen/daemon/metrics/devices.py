@@ -67,7 +67,7 @@ def health_metrics(devices: Iterable[KnownDevice]) -> Iterator[Metric]:
     )
     yield gauge(
         "cdigen_device_cause",
-        "1 for each cause of a device's unhealthiness (docs/health.md).",
+        "1 for each cause of a device's unhealthiness.",
         {
             (*_labels(device), cause.cause if _CAUSE.fullmatch(cause.cause) else OTHER): 1
             for device in known

@@ -13,6 +13,7 @@ from cdigen.doctor.result import Remedy, Topic
 from cdigen.health.annotate import MARKED
 from cdigen.host.root import shown
 from cdigen.host.sysfs import PCI_DEVICES
+from cdigen.model.documentation import page_url
 from cdigen.pipeline.device_names import known_devices
 from cdigen.runtimes.daemon_service import UNIT
 from cdigen.runtimes.units import is_enabled
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from cdigen.model.health import Cause
     from cdigen.pipeline.device_names import KnownDevice
 
+_PAGE = page_url("how-to/device-health")
 TOPIC = Topic(name="health")
 HEALTH, LOG, LINK = "device-health", "kernel-log", "pci-link"
 SOURCE = "kernel-log"
@@ -58,7 +60,7 @@ def _health(context: Context) -> Iterator[CheckResult]:
         named = not set(context.request.devices).isdisjoint({device.name, *device.names})
         gpu = device.accelerator
         place = ", ".join(filter(None, (gpu.address, str((device.partition or gpu).uuid or ""))))
-        text = f"{device.name} ({place}): unhealthy: {'; '.join(map(_described, causes))} (docs/health.md)"
+        text = f"{device.name} ({place}): unhealthy: {'; '.join(map(_described, causes))} ({_PAGE})"
         yield TOPIC.failed(HEALTH, shown(text), _remedies(context, device, causes), is_error=named)
     if not unhealthy:
         yield TOPIC.passed(HEALTH, _summary(devices))
@@ -80,7 +82,7 @@ def _off_bus(context: Context) -> Iterator[CheckResult]:
             text = (
                 f"{gpu.device_class} {gpu.index} ({gpu.address}): {symptom.cause} ({symptom.detail}): its "
                 "programs fail, or hang and cannot be killed; other devices are not affected; "
-                f"{steps[symptom.cause]} (docs/health.md)"
+                f"{steps[symptom.cause]} ({_PAGE})"
             )
             yield TOPIC.failed(HEALTH, shown(text), is_error=named)
 

@@ -52,7 +52,7 @@ _TREES = (
 )
 # The name of the list of installed files that 'make install' writes. Packages have no such list.
 _RECORD = "installed"
-# Home of pipx -> variables that select this home. docs/operations.md uses the first home.
+# Home of pipx -> variables that select this home. docs/how-to/install.md uses the first home.
 _PIPX = {
     "/opt/pipx": "PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin ",
     "/root/.local/share/pipx": "",

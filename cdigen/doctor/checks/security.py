@@ -11,6 +11,7 @@ from cdigen.doctor.processes import container_namespaces
 from cdigen.doctor.remedy_safety import culprit_of, may_change_program, owners
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.host.trust import untrusted
+from cdigen.model.documentation import page_url
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.users import rows
 
@@ -93,14 +94,14 @@ def _hook_interpreter(context: Context) -> Iterator[CheckResult]:
     if any(count > 1 for count in mounts.values()):
         text = (
             f"containers that share a user namespace and a PID namespace can trace {readable[0]} while it "
-            'runs as a hook: use an interpreter that they cannot read (docs/hook.md, "Who can trace it")'
+            f"runs as a hook: use an interpreter that they cannot read ({page_url('how-to/start-up-hook')})"
         )
         yield TOPIC.warning(INTERPRETER, text)
     elif found:
         text = (
             "containers with user namespaces run here: a container with the user and PID namespaces of "
             f"another container can trace {readable[0]} while it runs as a hook "
-            '(docs/hook.md, "Who can trace it")'
+            f"({page_url('explanation/start-up-hook')})"
         )
         yield TOPIC.passed(INTERPRETER, text)
     elif os.geteuid():

@@ -60,7 +60,7 @@ def _conflicts(context: Context) -> Iterator[CheckResult]:
             f"another device plugin serves {shown(names)} as well: the kubelet uses the plugin that "
             f"registers last. Remove one of the two; '{_FOREIGN}' lists the other plugin"
         )
-        yield TOPIC.error(CONFLICT, see(text, 7))
+        yield TOPIC.error(CONFLICT, see(text))
     kinds = _kinds(node)
     twice = [one for one in node.competing_plugins if one not in same and one.devices in kinds]
     if twice:
@@ -69,7 +69,7 @@ def _conflicts(context: Context) -> Iterator[CheckResult]:
             f"{shown(listed(one.description for one in twice))}. Two pods may get the same device. Remove "
             f"one of the programs; '{_FOREIGN}' lists them"
         )
-        yield TOPIC.warning(CONFLICT, see(text, 8))
+        yield TOPIC.warning(CONFLICT, see(text))
     if not same and not twice:
         known = listed(shown(one.name) for one in node.other_plugins)
         text = (
@@ -108,12 +108,12 @@ def _registered(context: Context) -> Iterator[CheckResult]:
             text = (
                 f"{name}: another device plugin has registered the resource, so cdigen does not register it"
             )
-            yield TOPIC.error(REGISTERED, see(text, 7), because=because)
+            yield TOPIC.error(REGISTERED, see(text), because=because)
         elif _age(context, row) < _SOON and state != "waiting":
             registered.append(f"{name} (registration in progress)")
         else:
             text = f"{name} is not registered with the kubelet: {reason or state}"
-            yield TOPIC.error(REGISTERED, see(text, 6), because=because)
+            yield TOPIC.error(REGISTERED, see(text), because=because)
     if registered:
         yield TOPIC.passed(REGISTERED, f"registered with the kubelet: {listed(registered)}")
 
@@ -148,13 +148,13 @@ def _devices(context: Context) -> Iterator[CheckResult]:
         by = "" if start else f"; {service_of(context.host).started()}"
         text = f"the last known devices are advertised, not the present devices: {shown(listed(stale))}{by}"
         is_error = not count and bool(usable)
-        yield TOPIC.failed(DEVICES, see(text, 9), start, because, is_error=is_error)
+        yield TOPIC.failed(DEVICES, see(text), start, because, is_error=is_error)
     elif usable and not count and not context.configuration.kubelet.ignore:
         text = f"no device is advertised to the kubelet, although the driver has {usable} usable devices"
         reason = shown(
             listed(str(row.get("message")) for row in node.status["problems"] if isinstance(row, dict))
         )
-        yield TOPIC.error(DEVICES, see(f"{text}{f': {reason}' if reason else ''}", 9), because=because)
+        yield TOPIC.error(DEVICES, see(f"{text}{f': {reason}' if reason else ''}"), because=because)
     else:
         counts = [f"{_number(row.get('count'))} of {shown(row['resource'])}" for row in node.resources]
         text = f"advertised to the kubelet: {listed(counts) or 'no device, because the host has none'}"
@@ -162,7 +162,7 @@ def _devices(context: Context) -> Iterator[CheckResult]:
     unhealthy = [shown(f"{row['resource']} ({n})") for row in node.resources if (n := _unhealthy(row))]
     if unhealthy:
         text = f"unhealthy devices, which no pod gets: {listed(unhealthy)}; 'cdigen health' lists the causes"
-        yield TOPIC.warning(DEVICES, see(text, 9), because=("device-health",))
+        yield TOPIC.warning(DEVICES, see(text), because=("device-health",))
 
 
 def _unhealthy(row: Mapping[str, Any]) -> int:
@@ -199,7 +199,7 @@ def _stale(context: Context) -> Iterator[CheckResult]:
         f"no plugin serves {shown(listed(gone))} any more. The resource stays in the node's status with 0 "
         "allocatable until an administrator removes it. Pods that request the resource stay pending"
     )
-    yield TOPIC.warning(STALE, see(text, 10), because=(PLUGIN, REGISTERED))
+    yield TOPIC.warning(STALE, see(text), because=(PLUGIN, REGISTERED))
 
 
 def _record(context: Context) -> Iterator[CheckResult]:
@@ -218,7 +218,7 @@ def _record(context: Context) -> Iterator[CheckResult]:
                 "Containers that restart have no devices, or share a device with another pod. Delete the "
                 "pods that have devices"
             )
-            yield TOPIC.warning(RECORD, see(text, 11))
+            yield TOPIC.warning(RECORD, see(text))
         else:
             yield TOPIC.passed(RECORD, "the kubelet has no record of devices yet")
         return
@@ -227,7 +227,7 @@ def _record(context: Context) -> Iterator[CheckResult]:
             f"{path} has an unknown format: {record.problem}. A restarted kubelet ignores the file. After "
             "such a restart, delete the pods that have devices"
         )
-        yield TOPIC.warning(RECORD, see(text, 11))
+        yield TOPIC.warning(RECORD, see(text))
         return
     lost = _lost(context, record)
     if lost:
@@ -237,7 +237,7 @@ def _record(context: Context) -> Iterator[CheckResult]:
             f"{shown(pods)}. Delete these pods: 'kubectl get pods --all-namespaces --output yaml' shows "
             "their uid"
         )
-        yield TOPIC.warning(RECORD, see(text, 12), because=(DEVICES, *CAUSES))
+        yield TOPIC.warning(RECORD, see(text), because=(DEVICES, *CAUSES))
     else:
         yield TOPIC.passed(RECORD, f"the kubelet's record has {len(record.held)} containers with devices")
 
@@ -282,7 +282,7 @@ def _refused(context: Context) -> Iterator[CheckResult]:
     text = f"{len(refused)} containers were refused in the last {_RECENT.seconds // 60} minutes; the last: "
     refusal = shown(f"{last.get('resource')}: {last.get('reason')} ({last.get('cause')})")
     yield TOPIC.warning(
-        REFUSED, see(f"{text}{refusal}. The kubelet never retries a refused pod: delete the pod", 13)
+        REFUSED, see(f"{text}{refusal}. The kubelet never retries a refused pod: delete the pod")
     )
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from cdigen.kubeapi.credentials import ApiServerConfig
 
 GPU_MEMORY, NODE, SECRET = "kubelet-gpu-memory", "kubelet-gpu-memory-node", "kubelet-gpu-memory-secret"
-_QUESTION = 21
 _TIMEOUT_S = 3.0
 # The rights that the plugin needs, as (verb, resource). ConfigMaps are in the namespace of the ledgers.
 RIGHTS = (
@@ -66,7 +65,7 @@ def _gpu_memory(context: Context) -> Iterator[CheckResult]:
             f"{settings.resource} is not advertised: cdigen kubelet has no --kubeconfig, so it "
             "cannot assign requests to pods"
         )
-        yield TOPIC.error(GPU_MEMORY, see(text, _QUESTION))
+        yield TOPIC.error(GPU_MEMORY, see(text))
         return
     if not file:
         yield from _reported(reported)
@@ -77,7 +76,7 @@ def _gpu_memory(context: Context) -> Iterator[CheckResult]:
         if context.is_live and os.geteuid() and os.path.exists(file) and not os.access(file, os.R_OK):
             yield TOPIC.skipped(GPU_MEMORY, f"only root may read {shown(file)}")
             return
-        yield TOPIC.error(GPU_MEMORY, see(shown(error.message), _QUESTION))
+        yield TOPIC.error(GPU_MEMORY, see(shown(error.message)))
         return
     yield from _secrets(context, server)
     if not context.is_live:
@@ -87,7 +86,7 @@ def _gpu_memory(context: Context) -> Iterator[CheckResult]:
     node = str(reported.get("node") or default)
     problem, annotation = probe(server, node, settings)
     if problem:
-        yield TOPIC.error(GPU_MEMORY, see(shown(problem), _QUESTION))
+        yield TOPIC.error(GPU_MEMORY, see(shown(problem)))
         return
     yield from _reported(reported)
     yield from _node(context, node, settings, annotation)
@@ -135,9 +134,7 @@ def _reported(status: Mapping[str, Any]) -> Iterator[CheckResult]:
     keys = ("problem", "node_problem", "reservation_problem")
     problems = [str(status[key]) for key in keys if status.get(key)]
     for text in problems:
-        yield TOPIC.error(
-            GPU_MEMORY, see(f"cdigen kubelet reports: {shown(text)}", _QUESTION), because=(PLUGIN,)
-        )
+        yield TOPIC.error(GPU_MEMORY, see(f"cdigen kubelet reports: {shown(text)}"), because=(PLUGIN,))
     if status and not problems:
         text = f"requests for GPU memory on node {shown(str(status.get('node')))} can be assigned to pods"
         yield TOPIC.passed(GPU_MEMORY, text)
@@ -153,14 +150,14 @@ def _node(context: Context, node: str, settings: SharedMemory, annotation: objec
         units = 0 if annotation is None else sum(gpu.units for gpu in read_annotation(annotation))
     except ValueError as error:
         text = f"node {node}: annotation {names.GPUS} is invalid: {error}; cdigen kubelet will replace it"
-        yield TOPIC.warning(NODE, see(shown(text), _QUESTION), because=(GPU_MEMORY,))
+        yield TOPIC.warning(NODE, see(shown(text)), because=(GPU_MEMORY,))
         return
     if units != count:
         text = (
             f"node {node}: annotation {names.GPUS} has {units} units, and the kubelet has {count}; "
             "the extender places pods by the annotation, which cdigen kubelet writes within a minute"
         )
-        yield TOPIC.warning(NODE, see(shown(text), _QUESTION), because=(GPU_MEMORY,))
+        yield TOPIC.warning(NODE, see(shown(text)), because=(GPU_MEMORY,))
     else:
         yield TOPIC.passed(NODE, f"the annotation of node {shown(node)} has the advertised {units} units")
 

@@ -1,6 +1,6 @@
 """Checks of a Kubernetes node: the kubelet, its folder, and the service ``cdigen kubelet``.
 
-docs/how-to/kubernetes/troubleshoot.md has a line for each check. ``devices`` and ``runtime``
+docs/how-to/kubernetes/troubleshoot.md has the problems that the checks report. ``devices`` and ``runtime``
 contain the checks of the devices and of the runtime.
 """
 
@@ -16,6 +16,7 @@ from cdigen.doctor.kubernetes_node.node import SOCKET
 from cdigen.doctor.processes import are_hidden
 from cdigen.doctor.result import Remedy, Topic, listed
 from cdigen.host.root import reason, shown
+from cdigen.model.documentation import page_url
 from cdigen.runtimes.daemon_service import KUBELET_UNIT as UNIT
 from cdigen.runtimes.units import command, has_unit, is_enabled, unit_values
 from cdigen.service.status import instance_of
@@ -47,9 +48,9 @@ _DROP_INS = f"/etc/systemd/system/{UNIT}.d"
 _NO_DEVICES = "pods that request a resource get no devices"
 
 
-def see(text: str, question: int) -> str:
-    """Return TEXT with a reference to a question in the documentation; QUESTION is its number."""
-    return f"{text} (docs/kubernetes-questions.md, {question})"
+def see(text: str) -> str:
+    """Return TEXT with a reference to the documentation of problems in Kubernetes."""
+    return f"{text} ({page_url('how-to/kubernetes/troubleshoot')})"
 
 
 def is_set_up(context: Context) -> bool:
@@ -86,12 +87,12 @@ def _running(context: Context) -> Iterator[CheckResult]:
         return
     if kubelet is None:
         text = "no kubelet runs, and no unit of Kubernetes, k3s, RKE2, k0s or MicroK8s starts one"
-        yield TOPIC.error(KUBELET, see(text, 1)) if context.is_live else TOPIC.skipped(KUBELET, text)
+        yield TOPIC.error(KUBELET, see(text)) if context.is_live else TOPIC.skipped(KUBELET, text)
         return
     name = kubelet.distribution.name
     if kubelet.began_s is None and context.is_live:
         start = Remedy(argv=("systemctl", "restart", kubelet.unit), why="start the kubelet")
-        yield TOPIC.error(KUBELET, see(f"no kubelet runs, although {kubelet.unit} starts one", 1), (start,))
+        yield TOPIC.error(KUBELET, see(f"no kubelet runs, although {kubelet.unit} starts one"), (start,))
     elif not context.is_live:
         yield TOPIC.needs_system(KUBELET)
     else:
@@ -115,7 +116,7 @@ def _directory(context: Context) -> Iterator[CheckResult]:
     effect = "cdigen kubelet cannot read which containers use which devices" if do_match else _NO_DEVICES
     text = f"the kubelet's folder is {shown(folder)}, but cdigen kubelet uses {shown(own)}: {effect}"
     fail = TOPIC.warning if do_match else TOPIC.error
-    yield fail(DIRECTORY, see(f"{text}; set --kubelet-dir {shown(folder)}", 2), _use(context, folder))
+    yield fail(DIRECTORY, see(f"{text}; set --kubelet-dir {shown(folder)}"), _use(context, folder))
 
 
 def _same(context: Context, one: str, other: str) -> bool:
@@ -176,18 +177,18 @@ def _socket(context: Context) -> Iterator[CheckResult]:
         context.host.listdir(folder)
     except OSError as error:
         text = f"{shown(folder)}: {reason(error)}; the kubelet creates the folder at its start"
-        yield TOPIC.error(LISTENS, see(text, 3), _restart(context), because=(KUBELET,))
+        yield TOPIC.error(LISTENS, see(text), _restart(context), because=(KUBELET,))
         return
     found = node.socket
     if found is None:
         text = f"{shown(path)} does not exist: no device plugin can register"
-        yield TOPIC.error(LISTENS, see(text, 3), _restart(context), because=(KUBELET,))
+        yield TOPIC.error(LISTENS, see(text), _restart(context), because=(KUBELET,))
     elif found.kind != "socket":
         text = f"{shown(path)} is a {found.kind}, not the kubelet's socket"
-        yield TOPIC.error(LISTENS, see(text, 3), _restart(context))
+        yield TOPIC.error(LISTENS, see(text), _restart(context))
     elif found.is_served is False:
         text = f"no process listens on {shown(path)}: the kubelet has ended, or uses another folder"
-        yield TOPIC.error(LISTENS, see(text, 3), _restart(context), because=(KUBELET,))
+        yield TOPIC.error(LISTENS, see(text), _restart(context), because=(KUBELET,))
     elif found.is_served is None:
         yield TOPIC.skipped(LISTENS, f"only root on the kubelet's machine may connect to {shown(path)}")
     else:
@@ -215,10 +216,10 @@ def _plugin(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.needs_system(PLUGIN)
     elif node.problem:
         text = f"cdigen kubelet is not running: {shown(node.problem)}; {_NO_DEVICES}"
-        yield TOPIC.error(PLUGIN, see(text, 4), (start,) if is_installed else (), (CONFIGURATION,))
+        yield TOPIC.error(PLUGIN, see(text), (start,) if is_installed else (), (CONFIGURATION,))
     elif enabled:
         text = f"cdigen kubelet is enabled but not running: {_NO_DEVICES}"
-        yield TOPIC.error(PLUGIN, see(text, 4), (start,), (CONFIGURATION,))
+        yield TOPIC.error(PLUGIN, see(text), (start,), (CONFIGURATION,))
     elif context.request.for_kubelet and node.competing_plugins:
         others = shown(listed(one.description for one in node.competing_plugins))
         yield TOPIC.passed(PLUGIN, f"cdigen kubelet is not set up; pods get devices from {others}")
@@ -230,7 +231,7 @@ def _plugin(context: Context) -> Iterator[CheckResult]:
         enable = Remedy(argv=("systemctl", "enable", "--now", UNIT), why="start it now and at each boot")
         by_hand = "" if is_installed else f"; start 'cdigen kubelet' as root: {UNIT} is not installed"
         yield TOPIC.error(
-            PLUGIN, see(f"{text}{by_hand}", 4), (enable,) if is_installed else (), because=(KUBELET,)
+            PLUGIN, see(f"{text}{by_hand}"), (enable,) if is_installed else (), because=(KUBELET,)
         )
     else:
         yield TOPIC.passed(PLUGIN, f"cdigen kubelet is not set up: {_NO_DEVICES} of cdigen")
@@ -246,7 +247,7 @@ def _unit(context: Context) -> Iterator[CheckResult]:
     if not is_enabled(context.host, UNIT):
         text = f"{UNIT} is not enabled: after a reboot {_NO_DEVICES}"
         enable = Remedy(argv=("systemctl", "enable", UNIT), why="start it at each boot")
-        yield TOPIC.warning(ORDER, see(text, 5), (enable,), because=(PLUGIN,))
+        yield TOPIC.warning(ORDER, see(text), (enable,), because=(PLUGIN,))
         return
     unit = kubelet.unit
     before = unit in unit_values(context.host, UNIT, "Before")
@@ -259,7 +260,7 @@ def _unit(context: Context) -> Iterator[CheckResult]:
     )
     is_free = not context.host.exists(f"{_DROP_INS}/{_OWN_ORDER}") and _SIMPLE.fullmatch(f"/{unit}")
     remedies = _drop_in(_OWN_ORDER, "[Unit]", f"Before={unit}") if is_free else ()
-    yield TOPIC.warning(ORDER, see(text, 5), remedies)
+    yield TOPIC.warning(ORDER, see(text), remedies)
 
 
 def _labels(context: Context) -> Iterator[CheckResult]:
@@ -275,7 +276,7 @@ def _labels(context: Context) -> Iterator[CheckResult]:
     path = context.outer(node.plugins)
     yield TOPIC.warning(
         LABELS,
-        see(text, 20),
+        see(text),
         (Remedy(argv=("chcon", "-t", _LABEL, path), why="set the label of the kubelet"),),
     )
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from cdigen.doctor.result import CheckResult
 
 NODE_LABELS, OTHERS = "kubelet-node-labels", "kubelet-label-files"
-_QUESTION = 22
 # The state in status.json if cdigen has written the file (kubelet.labels.label_file).
 _WRITTEN = "written"
 # NFD ignores a file of more than _MAX_FILE bytes, and the labels below a line with a past expiry time
@@ -39,13 +38,13 @@ def _node_labels(context: Context) -> Iterator[CheckResult]:
     if not isinstance(state, dict):
         why = "its configuration or version differs from this command's"
         text = f"cdigen kubelet does not write {shown(path)}: {why}"
-        yield TOPIC.warning(NODE_LABELS, see(text, _QUESTION), because=(PLUGIN,))
+        yield TOPIC.warning(NODE_LABELS, see(text), because=(PLUGIN,))
         return
     names = frozenset(map(str, state.get("labels") or ()))
     cause, hint = str(state.get("reason", "")), str(state.get("hint", ""))
     if state.get("state") != _WRITTEN:
         text = f"the node has no labels of its devices: {cause}{hint and f'; {hint}'}"
-        yield TOPIC.warning(NODE_LABELS, see(shown(text), _QUESTION))
+        yield TOPIC.warning(NODE_LABELS, see(shown(text)))
         return
     left_out = state.get("left_out")
     more = f"; {left_out} more do not fit" if left_out else ""
@@ -76,7 +75,7 @@ def _others(context: Context, path: str, names: frozenset[str]) -> Iterator[Chec
         return
     which = listed(f"{shown(name)} ({shown(label)})" for name, label in same.items())
     text = f"other files in {shown(folder)} set the same labels: {which}; NFD uses the last file by name"
-    yield TOPIC.warning(OTHERS, see(text, _QUESTION))
+    yield TOPIC.warning(OTHERS, see(text))
 
 
 def _set_by(text: str) -> set[str]:

@@ -49,7 +49,7 @@ def _runtime(context: Context) -> Iterator[CheckResult]:
             "names of device plugins, and pods start without devices. Use containerd or CRI-O, or a "
             "cri-dockerd with Mirantis/cri-dockerd#522 (November 2025) and Kubernetes 1.28 or later"
         )
-        yield TOPIC.warning(RUNTIME, see(text, 14))
+        yield TOPIC.warning(RUNTIME, see(text))
     elif not context.is_live:
         yield TOPIC.skipped(RUNTIME, f"needs a running system; the kubelet would use {name} at {where}")
     elif node.server is None and os.geteuid() != 0:
@@ -58,7 +58,7 @@ def _runtime(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.skipped(RUNTIME, text)
     elif node.server is None:
         text = f"{name}, the kubelet's runtime, does not listen at {where}: no pod starts"
-        yield TOPIC.error(RUNTIME, see(text, 14), because=(KUBELET, f"{name}-running", f"{name}-config"))
+        yield TOPIC.error(RUNTIME, see(text), because=(KUBELET, f"{name}-running", f"{name}-config"))
     else:
         examined = next((one for one in context.runtimes if one.name == name), None)
         files = examined.settings.files if examined else ()
@@ -78,7 +78,7 @@ def _names(context: Context) -> Iterator[CheckResult]:
         return
     if kubelet.gate(_PLUGIN_GATE) is False:
         text = f"the kubelet's feature gate {_PLUGIN_GATE} is off: the kubelet has no device plugins"
-        yield TOPIC.error(NAMES, see(text, 15))
+        yield TOPIC.error(NAMES, see(text))
         return
     strategy = context.configuration.kubelet.device_list_strategy
     release = ".".join(map(str, node.release or ()))
@@ -98,7 +98,7 @@ def _names(context: Context) -> Iterator[CheckResult]:
             "pods start without devices. Remove the key from the configuration, or write "
             f"'device_list_strategy: [{_FIELD}, {_ANNOTATION}]'"
         )
-        yield TOPIC.error(NAMES, see(text, 15))
+        yield TOPIC.error(NAMES, see(text))
     else:
         yield TOPIC.passed(NAMES, f"the kubelet {release} gets CDI names in {_FIELD}")
 
@@ -127,7 +127,7 @@ def _class(context: Context) -> Iterator[CheckResult]:
         f"pods with the RuntimeClass of {names} also get the GPUs of their image's NVIDIA_VISIBLE_DEVICES "
         f"from NVIDIA's runtime: the specs lack {VOID}. Remove runtimeClassName from the pods"
     )
-    yield TOPIC.warning(CLASS, see(shown(text), 16), because=("double-injection",))
+    yield TOPIC.warning(CLASS, see(shown(text)), because=("double-injection",))
 
 
 def _inotify(context: Context) -> Iterator[CheckResult]:
@@ -148,9 +148,7 @@ def _inotify(context: Context) -> Iterator[CheckResult]:
         "/etc/sysctl.d"
     )
     more = ("sysctl", "-w", f"fs.inotify.max_user_instances={max(1024, limit * 4)}")
-    yield TOPIC.warning(
-        INOTIFY, see(text, 18), (Remedy(argv=more, why="raise the limit until the next boot"),)
-    )
+    yield TOPIC.warning(INOTIFY, see(text), (Remedy(argv=more, why="raise the limit until the next boot"),))
 
 
 def _instances() -> int:
@@ -189,7 +187,7 @@ def _topology(context: Context) -> Iterator[CheckResult]:
         text += (
             f"; the NUMA node of {unknown} of {len(rows)} devices is unknown, so these devices fit all nodes"
         )
-    yield TOPIC.passed(TOPOLOGY, see(text, 19))
+    yield TOPIC.passed(TOPOLOGY, see(text))
 
 
 CHECKS = tuple(map(for_nodes, (_runtime, _names, _class, _inotify, _topology)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from cdigen.doctor.kubernetes_node.settings import installed_kubelet
 from cdigen.host.root import shown
+from cdigen.model.documentation import page_url
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.installed import place
 from cdigen.runtimes.releases import UNKNOWN, RuntimeBehaviour, behaves
@@ -31,7 +32,7 @@ _DROP_IN = "99-cdigen.toml"
 _K0S_HEADER = b"# k0s_managed=true"
 _RELEASE_FILES = ("/etc/os-release", "/usr/lib/os-release")
 _LIMIT = 1 << 16
-_PAGE = "docs/kubernetes-questions.md, 14"
+_PAGE = page_url("how-to/kubernetes/troubleshoot")
 
 
 @frozen

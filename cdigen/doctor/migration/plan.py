@@ -28,6 +28,7 @@ from cdigen.doctor.result import Remedy, command_line, listed
 from cdigen.doctor.spec_documents import MAX_SIZE, foreign_specs, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
+from cdigen.model.documentation import page_url
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
 from cdigen.runtimes.settings.generated import generated_file
@@ -51,7 +52,7 @@ _DROP_INS = {
 }
 # The ending of a copy of a file that is replaced or edited.
 _KEPT = ".before-cdigen"
-_SEE = "docs/migrating.md"
+_SEE = page_url("how-to/migrate")
 # Programs besides container runtimes that run nvidia-container-cli (enroot, conf/hooks/98-nvidia.sh).
 _CLI_USERS = ("/etc/enroot/hooks.d/98-nvidia.sh",)
 _REVERT = "restore the configuration or the release"
@@ -340,7 +341,7 @@ def _kept_for_plugins(
     plugins: tuple[Leftover, ...], found: tuple[Leftover, ...], *, needed: bool
 ) -> Iterator[str]:
     for plugin in plugins:
-        text = "'cdigen kubelet' can replace it (docs/kubernetes.md)"
+        text = f"'cdigen kubelet' can replace it ({page_url('how-to/kubernetes/replace-device-plugins')})"
         text = "cdigen does not replace it yet" if plugin.tool == GPUSHARE else text
         where = shown(plugin.where[0])
         yield f"{plugin.tool} ({where}): {text}; pods that request its resource need the plugin"

@@ -11,6 +11,7 @@ import re
 
 from cdigen.doctor.migration.replacements import GPU, MAX_COUNT, by_name, device_names, first_names, options
 from cdigen.doctor.migration.reservations import find_reservations
+from cdigen.model.documentation import page_url
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -197,7 +198,10 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
     *((pattern, _visible("amd.com/gpu")) for pattern in _variable("AMD_VISIBLE_DEVICES")),
     (
         re.compile(r"""\bname:\s*['"]?(?:NVIDIA|AMD)_VISIBLE_DEVICES\b['"]?"""),
-        _fixed("keep it if 'cdigen nri' reads it (docs/nri.md), else remove it"),
+        _fixed(
+            f"keep it if 'cdigen nri' reads it ({page_url('how-to/kubernetes/visible-devices')}), "
+            "else remove it"
+        ),
     ),
     (
         re.compile(r"\bNVIDIA_DRIVER_CAPABILITIES\b"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cdigen.kubelet.allocation.container_response import AllocationPolicy, Mps
+from cdigen.model.documentation import page_url
 from cdigen.model.findings import Finding
 from cdigen.vendors import registry
 
@@ -67,7 +68,7 @@ def memory_not_advertised(name: str, problem: str) -> Finding:
         rule="shared-memory-without-api",
         path=name,
         message=f"{name} is not advertised: {problem}",
-        hint="start 'cdigen kubelet' with both options (docs/sharing.md)",
+        hint=f"start 'cdigen kubelet' with both options ({page_url('how-to/kubernetes/share-gpu-memory')})",
     )
 
 

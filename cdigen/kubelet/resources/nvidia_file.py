@@ -32,6 +32,7 @@ from cdigen.config.types import (
 from cdigen.host.root import reason, shown
 from cdigen.kubelet.resources.model import NVIDIA_RULE
 from cdigen.kubelet.resources.selection import WHOLE
+from cdigen.model.documentation import page_url
 from cdigen.model.findings import Finding
 from cdigen.value import replace
 
@@ -149,7 +150,7 @@ def _changed(settings: KubeletConfig, values: dict[str, Any]) -> KubeletConfig:
 class _NvidiaReader(TableReader):
     """The reader of NVIDIA's file. If the file has a key with a ``text``, that text is a finding."""
 
-    separator, rule, hint = ".", NVIDIA_RULE, 'see docs/configuration.md, "The kubelet"'
+    separator, rule, hint = ".", NVIDIA_RULE, f"see {page_url('reference/configuration')}"
 
     def pairs(self, root: yaml.Node, known: Mapping[str, Key], where: str) -> Iterator[tuple[str, yaml.Node]]:
         """Yield the KNOWN keys of the mapping ROOT with their values; add findings on the keys."""

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 
 from cdigen.kubelet.resources.naming import finding
+from cdigen.model.documentation import page_url
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
@@ -60,7 +61,7 @@ def replication_of(
     name = row.rename or (f"{resource}{_SUFFIX}" if settings.rename_shared else resource)
     if problem := _problem(row, candidate, name):
         text = f"is not shared: {problem}"
-        hint = "correct 'kubelet: {sharing}' (docs/configuration.md)"
+        hint = f"correct 'kubelet: {{sharing}}' ({page_url('how-to/kubernetes/share-devices')})"
         return unshared, (finding("error", "resource-sharing", candidate.device, text, hint),)
     return Replication(resource=name, replicas=row.replicas, mps=row.mps), ()
 

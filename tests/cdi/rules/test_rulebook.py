@@ -11,8 +11,8 @@ REPOSITORY = Path(__file__).resolve().parents[3]
 
 
 def documented() -> dict[str, str]:
-    """Return the rules of the section "Spec files" of docs/rules.md, with their severity."""
-    text = (REPOSITORY / "docs" / "rules.md").read_text(encoding="utf-8")
+    """Return the rules of the section "Spec files" of docs/reference/findings.md, with their severity."""
+    text = (REPOSITORY / "docs/reference/findings.md").read_text(encoding="utf-8")
     section = text.split("\n## Spec files\n")[1].split("\n## ")[0]
     return dict(re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", section, flags=re.MULTILINE))
 

@@ -2,7 +2,7 @@
 
 This module reads NVIDIA's variables. ``vendor_variables`` reads the variables of other vendors. NVIDIA's
 variables have the same meaning as in nvidia-container-toolkit 1.20 and libnvidia-container
-(docs/configuration.md, "The NRI plugin").
+(docs/reference/configuration.md, "The NRI plugin").
 """
 
 from __future__ import annotations
