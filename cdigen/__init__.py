@@ -5,9 +5,9 @@
 
 __version__ = "0.1.0"
 
-# The address of the documentation, as in [project.urls] of pyproject.toml. 'make generated' writes it into all
-# files that contain it. Messages and help texts name man pages or the URL of a page, because an installation
-# may have no documentation.
+# The address of the documentation, as in [project.urls] of pyproject.toml. 'make generated' writes it into
+# each file that contains it. Messages and help texts name man pages or the URL of a page, because an
+# installation may have no documentation.
 DOCUMENTATION = "https://cdigen.example/docs"
 
 
