@@ -9,7 +9,7 @@ import pytest
 from address import PLACES, address, linked, readdressed
 from support.paths import REPOSITORY
 
-from cdigen.model.documentation import DOCUMENTATION, page_url
+from cdigen import DOCUMENTATION, page_url
 
 PACKAGE = REPOSITORY / "cdigen"
 A_FILE = re.compile(r"\bdocs/[\w/-]+\.md\b|\bREADME\b|(?<![\w/.-])[a-z][a-z-]+\.md\b")
@@ -95,7 +95,7 @@ def test_the_code_has_the_address_of_pyproject_toml() -> None:
 
 def test_only_one_module_of_the_code_contains_the_address() -> None:
     modules = [path for path in PACKAGE.rglob("*.py") if DOCUMENTATION in path.read_text(encoding="utf-8")]
-    assert modules == [PACKAGE / "model/documentation.py"]
+    assert modules == [PACKAGE / "__init__.py"]
 
 
 def test_every_url_of_the_documentation_leads_to_a_page() -> None:
@@ -107,7 +107,7 @@ def test_every_url_of_the_documentation_leads_to_a_page() -> None:
 def test_make_generated_writes_a_new_address_into_every_file_that_contains_it(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(f'[project.urls]\nDocumentation = "{NEW}"\n')
     for name, text in (
-        ("cdigen/model/documentation.py", f'DOCUMENTATION = "{DOCUMENTATION}"\n'),
+        ("cdigen/__init__.py", f'DOCUMENTATION = "{DOCUMENTATION}"\n'),
         ("etc/cdigen.service", f"# {page_url('reference/json')} has the reasons.\n"),
         ("schemas/other.json", "{}\n"),
     ):
@@ -115,7 +115,7 @@ def test_make_generated_writes_a_new_address_into_every_file_that_contains_it(tm
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert readdressed(tmp_path) == {
-        "cdigen/model/documentation.py": f'DOCUMENTATION = "{NEW}"\n',
+        "cdigen/__init__.py": f'DOCUMENTATION = "{NEW}"\n',
         "etc/cdigen.service": f"# {NEW}/reference/json has the reasons.\n",
     }
     assert readdressed(REPOSITORY) == {}

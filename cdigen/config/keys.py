@@ -7,6 +7,7 @@ the JSON schema (schemas/config.schema.json), and docs/reference/configuration.m
 
 from __future__ import annotations
 
+from cdigen import page_url
 from cdigen.config.service_keys import KUBELET_KEYS, NRI_KEYS
 from cdigen.config.settings import (
     MODES,
@@ -40,7 +41,6 @@ from cdigen.config.types import (
     Table,
     choice,
 )
-from cdigen.model.documentation import page_url
 from cdigen.model.profile import CAPABILITIES, HOOKS, LAYOUTS, STEPS, Profile
 from cdigen.vendors.context import DeviceFilter
 

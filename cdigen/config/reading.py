@@ -5,6 +5,7 @@ The table ``config.keys`` has the type of each key.
 
 from __future__ import annotations
 
+from cdigen import page_url
 from cdigen.config.keys import KEYS
 from cdigen.config.settings import MAX_SIZE, Settings
 from cdigen.config.tree import NO_CONFIGURATION, RULE, NoTreeError, compose, fault, place_of, text_of
@@ -24,7 +25,6 @@ from cdigen.config.types import (
     node_type,
     quote,
 )
-from cdigen.model.documentation import page_url
 from cdigen.model.errors import ConfigError
 from cdigen.model.findings import Finding
 from cdigen.model.profile import Profile

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cdigen import page_url
 from cdigen.config.settings import (
     ANNOTATIONS,
     DEVICE_LIST_STRATEGIES,
@@ -35,7 +36,6 @@ from cdigen.config.types import (
     number,
     text,
 )
-from cdigen.model.documentation import page_url
 from cdigen.model.profile import CAPABILITIES
 
 # fmt: off

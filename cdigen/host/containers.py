@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
+from cdigen import page_url
 from cdigen.host.procfs import read_text
 from cdigen.host.root import Root
-from cdigen.model.documentation import page_url
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

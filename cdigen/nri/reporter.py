@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from cdigen.model.documentation import page_url
+from cdigen import page_url
 from cdigen.nri import events
 from cdigen.nri.decision.audit import audit
 from cdigen.nri.decision.limits import existing_devices

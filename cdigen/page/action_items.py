@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdigen.model.documentation import page_url
+from cdigen import page_url
 from cdigen.model.times.ages import seconds
 from cdigen.model.times.timestamps import timestamp
 from cdigen.page.components import age, mark, note, section, state

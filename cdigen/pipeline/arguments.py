@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import re
 
+from cdigen import page_url
 from cdigen.host.root import shown
-from cdigen.model.documentation import page_url
 from cdigen.model.errors import HostError
 from cdigen.model.view import view_target, volume_name
 from cdigen.pipeline.device_names import known_devices

@@ -10,12 +10,12 @@ from __future__ import annotations
 import posixpath
 import stat
 
+from cdigen import page_url
 from cdigen.cdi.hooks import cdigen_hook, hook_lines, nvidia_hook
 from cdigen.cdi.layout import NO_VIEW, PlacedView, files_outside_view, lay_out, view_plan
 from cdigen.host.interpreter import copied_from, outdated, settings_of, standard_library
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted, untrusted_below
-from cdigen.model.documentation import page_url
 from cdigen.model.errors import StoreError
 from cdigen.model.findings import FindingCollector
 from cdigen.model.loader import X86_64_V2, capability_folders

@@ -18,9 +18,9 @@ from contextlib import closing, suppress
 from errno import EBADMSG, ENOTCONN, EPERM
 from pathlib import Path
 
+from cdigen import page_url
 from cdigen.host.childprocess import ENVIRONMENT
 from cdigen.host.root import reason, shown
-from cdigen.model.documentation import page_url
 from cdigen.model.errors import HostError
 from cdigen.model.health import LogRecord
 from cdigen.value import frozen

@@ -28,7 +28,7 @@ def main() -> int:
     from completions import completions  # noqa: PLC0415 - likewise
     from manpages import pages  # noqa: PLC0415 - likewise
 
-    from cdigen.model.documentation import DOCUMENTATION  # noqa: PLC0415 - likewise
+    from cdigen import DOCUMENTATION  # noqa: PLC0415 - likewise
 
     parser = argparse.ArgumentParser(description="Generate the files that come from parsers and tables.")
     parser.add_argument(

@@ -6,7 +6,7 @@ import posixpath
 import re
 import tomllib
 
-from cdigen.model.documentation import DOCUMENTATION
+from cdigen import DOCUMENTATION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # The files and folders that contain the address. The code has it in one module.
-PLACES = ("cdigen/model/documentation.py", "etc", "examples", "packaging", "schemas")
+PLACES = ("cdigen/__init__.py", "etc", "examples", "packaging", "schemas")
 
 
 def address(repository: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from cdigen import page_url
 from cdigen.config.keys import (
     DAEMON_KEYS,
     DEVICES_KEYS,
@@ -37,7 +38,6 @@ from cdigen.config.settings import (
     SharingRow,
 )
 from cdigen.config.types import VENDOR_OPTIONS, Key, ListOf, Rows, Scalar, Table
-from cdigen.model.documentation import page_url
 from cdigen.model.profile import Profile
 from cdigen.vendors.context import DeviceFilter
 from cdigen.vendors.registry import VENDORS, load

@@ -6,9 +6,8 @@ from time import process_time
 import pytest
 from support.config_text import LISTS, PATHS, exact_refusal, read, refusal
 
-from cdigen import config
+from cdigen import config, page_url
 from cdigen.config import MAX_SIZE, DaemonConfig, Settings
-from cdigen.model.documentation import page_url
 from cdigen.model.profile import Profile
 from cdigen.vendors.registry import VENDORS
 

@@ -19,7 +19,7 @@ from support.doctor.kubernetes_host import (
 )
 from support.kubelet.resources import GPU
 
-from cdigen.model.documentation import page_url
+from cdigen import page_url
 
 if TYPE_CHECKING:
     from support.doctor.broken_host import BrokenHost

@@ -9,8 +9,8 @@ import pytest
 from support.doctor.kubernetes_host import registered
 from support.kubelet.nfd_worker import FOLDER
 
+from cdigen import page_url
 from cdigen.kubelet.labels.label_file import LabelState, content
-from cdigen.model.documentation import page_url
 
 if TYPE_CHECKING:
     from support.doctor.kubernetes_host import KubeNode

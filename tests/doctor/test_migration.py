@@ -9,7 +9,7 @@ import pytest
 from support.doctor.broken_host import KIND, BrokenHost
 from support.hosts import amd_tree, intel_tree
 
-from cdigen.model.documentation import page_url
+from cdigen import page_url
 
 CTK_HOOK = {"hookName": "createContainer", "path": "/usr/bin/nvidia-cdi-hook"}
 OLD_CRI = "io.containerd.grpc.v1.cri"

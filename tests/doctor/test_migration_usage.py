@@ -7,8 +7,8 @@ import pytest
 from support.command.fixtures import Run
 from support.waiting import PATIENCE_S
 
+from cdigen import page_url
 from cdigen.doctor.migration.usage import find_requests
-from cdigen.model.documentation import page_url
 
 ALL = "--device nvidia.com/gpu=all"
 IN_IMAGE = "remove it from the image, and name the device in the command that starts the container"

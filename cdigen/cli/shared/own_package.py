@@ -12,8 +12,8 @@ from urllib.parse import unquote, urlsplit
 from cdigen import __version__
 
 COMMAND = f"{sysconfig.get_path('scripts')}/cdigen"
-# The folders in docs/how-to/install.md. If root runs a plain 'pipx install', pipx installs below /root, where the
-# services have no access.
+# The folders in docs/how-to/install.md. If root runs a plain 'pipx install', pipx installs below /root, where
+# the services have no access.
 _PIPX_HOME, _PIPX_BIN = "/opt/pipx", "/usr/local/bin"
 # The folders that sudo searches in all distributions (secure_path of sudoers(5)). Red Hat's secure_path lacks
 # /usr/local/bin.

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import posixpath
 
+from cdigen import page_url
 from cdigen.doctor.commands import run_cdigen
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.health.annotate import MARKED
 from cdigen.host.root import shown
 from cdigen.host.sysfs import PCI_DEVICES
-from cdigen.model.documentation import page_url
 from cdigen.pipeline.device_names import known_devices
 from cdigen.runtimes.daemon_service import UNIT
 from cdigen.runtimes.units import is_enabled

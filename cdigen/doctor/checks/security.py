@@ -6,12 +6,12 @@ import os
 import stat
 from collections import Counter
 
+from cdigen import page_url
 from cdigen.doctor.commands import give_to_root, write_specs
 from cdigen.doctor.processes import container_namespaces
 from cdigen.doctor.remedy_safety import culprit_of, may_change_program, owners
 from cdigen.doctor.result import Remedy, Topic
 from cdigen.host.trust import untrusted
-from cdigen.model.documentation import page_url
 from cdigen.runtimes.releases import RuntimeBehaviour, behaves
 from cdigen.runtimes.users import rows
 

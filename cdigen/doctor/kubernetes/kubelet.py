@@ -10,13 +10,13 @@ import os
 import posixpath
 import re
 
+from cdigen import page_url
 from cdigen.doctor.checks.configuration import CONFIGURATION
 from cdigen.doctor.checks.selinux import enforces, label
 from cdigen.doctor.kubernetes_node.node import SOCKET
 from cdigen.doctor.processes import are_hidden
 from cdigen.doctor.result import Remedy, Topic, listed
 from cdigen.host.root import reason, shown
-from cdigen.model.documentation import page_url
 from cdigen.runtimes.daemon_service import KUBELET_UNIT as UNIT
 from cdigen.runtimes.units import command, has_unit, is_enabled, unit_values
 from cdigen.service.status import instance_of

@@ -9,9 +9,9 @@ run-containerd-with-args and default-args/containerd-template.toml of MicroK8s; 
 
 from __future__ import annotations
 
+from cdigen import page_url
 from cdigen.doctor.kubernetes_node.settings import installed_kubelet
 from cdigen.host.root import shown
-from cdigen.model.documentation import page_url
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.installed import place
 from cdigen.runtimes.releases import UNKNOWN, RuntimeBehaviour, behaves

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import posixpath
 
+from cdigen import page_url
 from cdigen.doctor.commands import free_path, generated_step, run_cdigen
 from cdigen.doctor.examined import PROCESSES
 from cdigen.doctor.migration.leftovers import (
@@ -28,7 +29,6 @@ from cdigen.doctor.result import Remedy, command_line, listed
 from cdigen.doctor.spec_documents import MAX_SIZE, foreign_specs, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
-from cdigen.model.documentation import page_url
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
 from cdigen.runtimes.settings.generated import generated_file

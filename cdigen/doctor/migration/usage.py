@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
+from cdigen import page_url
 from cdigen.doctor.migration.replacements import GPU, MAX_COUNT, by_name, device_names, first_names, options
 from cdigen.doctor.migration.reservations import find_reservations
-from cdigen.model.documentation import page_url
 from cdigen.value import frozen
 
 TYPE_CHECKING = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from cdigen import page_url
 from cdigen.kubelet.allocation.container_response import AllocationPolicy, Mps
-from cdigen.model.documentation import page_url
 from cdigen.model.findings import Finding
 from cdigen.vendors import registry
 

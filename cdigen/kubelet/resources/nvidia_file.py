@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from cdigen import page_url
 from cdigen.config import format_fault
 from cdigen.config.reading import TableReader, valid
 from cdigen.config.settings import FAMILIES, MAX_REPLICAS, MAX_SIZE, MIG_STRATEGIES, ResourceRow, SharingRow
@@ -32,7 +33,6 @@ from cdigen.config.types import (
 from cdigen.host.root import reason, shown
 from cdigen.kubelet.resources.model import NVIDIA_RULE
 from cdigen.kubelet.resources.selection import WHOLE
-from cdigen.model.documentation import page_url
 from cdigen.model.findings import Finding
 from cdigen.value import replace
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from cdigen import page_url
 from cdigen.kubelet.resources.naming import finding
-from cdigen.model.documentation import page_url
 from cdigen.value import frozen, replace
 
 TYPE_CHECKING = False
