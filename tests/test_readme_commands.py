@@ -39,7 +39,7 @@ done
 exec PYTHON -m cdigen "$@"
 """
 # These commands report problems of the host without a driver, or requests for GPUs, with exit code 1.
-REPORTS = ("sudo cdigen doctor --device", "cdigen doctor --migrate compose.yaml")
+REPORTS = ("sudo cdigen doctor --device", "sudo cdigen doctor --bundle", "cdigen doctor --migrate compose.yaml")
 
 
 @pytest.fixture
