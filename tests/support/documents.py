@@ -1,8 +1,8 @@
 """Runs the commands of documents, as a reader does: `commands`, `steps`, `block`, `follow`.
 
 A block of the language `sh` has commands. A block of the language `console` has steps: after `$ ` a command,
-and in the next lines its output. In an output, `...` is any text, or any lines if it is alone in a line. A
-step without an output is only checked for success.
+and in the next lines its output. In an output, `...` is any text, or any lines if it is alone in a line;
+runs of spaces are equal. A step without an output is only checked for success.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Step:
 
     def is_met_by(self, done: subprocess.CompletedProcess[str]) -> bool:
         """Return whether DONE succeeded with the expected output."""
-        printed = done.stdout + done.stderr
+        printed = re.sub(" +", " ", done.stdout + done.stderr)
         return done.returncode == 0 and (not self.output or bool(_pattern(self.output).fullmatch(printed)))
 
 
 def _pattern(output: str) -> re.Pattern[str]:
     lines = (
         r"(?:.*\n)*" if line == "..." else re.escape(line).replace(r"\.\.\.", ".*") + r"\s*\n"
-        for line in output.splitlines()
+        for line in re.sub(" +", " ", output).splitlines()
     )
     return re.compile("".join(lines))
 
