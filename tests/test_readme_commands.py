@@ -4,17 +4,14 @@ Stand-ins replace programs that need root, a GPU, a cluster or an image. The sta
 accepts only devices that `cdigen list` reports as usable.
 """
 
-import os
 import shlex
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from support.abilities import tool
-from support.documents import commands
+from support.documents import commands, put_programs, shell
 from support.paths import REPOSITORY
-from support.processes import captured
 
 README = "README.md"
 PACKAGES = ("cdigen", "python3-cdigen", "cdigen-kubelet")
@@ -39,7 +36,11 @@ done
 exec PYTHON -m cdigen "$@"
 """
 # These commands report problems of the host without a driver, or requests for GPUs, with exit code 1.
-REPORTS = ("sudo cdigen doctor --device", "sudo cdigen doctor --bundle", "cdigen doctor --migrate compose.yaml")
+REPORTS = (
+    "sudo cdigen doctor --device",
+    "sudo cdigen doctor --bundle",
+    "cdigen doctor --migrate compose.yaml",
+)
 
 
 @pytest.fixture
@@ -73,8 +74,6 @@ def checkout(tmp_path: Path) -> Path:
 @pytest.fixture
 def path(tmp_path: Path, host: Path) -> str:
     """Return a PATH whose first folder has the stand-ins."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
     cdigen = CDIGEN.replace("ROOT", shlex.quote(str(host))).replace("PYTHON", shlex.quote(sys.executable))
     programs = {
         "sudo": SUDO,
@@ -85,15 +84,7 @@ def path(tmp_path: Path, host: Path) -> str:
         "cdigen": cdigen,
         "make": f'exec {tool("make")} --dry-run "$@"\n',
     }
-    for name, script in programs.items():
-        (folder / name).write_text(f"#!/bin/sh\n{script}")
-        (folder / name).chmod(0o755)
-    return f"{folder}:{os.environ['PATH']}"
-
-
-def ran(command: str, checkout: Path, path: str) -> "subprocess.CompletedProcess[str]":
-    variables = {"PATH": path, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8", "HOME": str(checkout)}
-    return captured(["sh", "-c", command], cwd=checkout, env=variables)
+    return put_programs(tmp_path / "bin", programs)
 
 
 @pytest.mark.process
@@ -101,15 +92,16 @@ def test_every_command_of_the_readme_succeeds(checkout: Path, path: str) -> None
     found = commands(README)
     assert len(found) > 15
     for command in found:
-        done = ran(command, checkout, path)
+        done = shell(command, cwd=checkout, path=path)
         expected = 1 if command.startswith(REPORTS) else 0
-        assert done.returncode == expected, f"$ {command}\n{done.stdout}{done.stderr}"
+        assert done.returncode == expected, f"$ {command}\n{done.stdout}"
 
 
 @pytest.mark.process
 def test_the_stand_in_of_a_runtime_rejects_a_device_without_a_spec(checkout: Path, path: str) -> None:
-    assert ran("podman run --device nvidia.com/gpu=8 debian true", checkout, path).returncode == 125
-    assert ran("podman run --device nvidia.com/gpu=7 debian true", checkout, path).returncode == 0
+    run = "podman run --device nvidia.com/gpu={} debian true"
+    assert shell(run.format(8), cwd=checkout, path=path).returncode == 125
+    assert shell(run.format(7), cwd=checkout, path=path).returncode == 0
 
 
 def test_the_readme_has_at_most_130_lines() -> None:

@@ -1,4 +1,4 @@
-"""Runs the commands of documents, as a reader does: `commands`, `steps`, `block`, `follow`.
+"""Runs the commands of documents, as a reader does: `commands`, `steps`, `follow`.
 
 A block of the language `sh` has commands. A block of the language `console` has steps: after `$ ` a command,
 and in the next lines its output. In an output, `...` is any text, or any lines if it is alone in a line;
@@ -7,16 +7,19 @@ runs of spaces are equal. A step without an output is only checked for success.
 
 from __future__ import annotations
 
+import os
 import re
-import subprocess
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from support.paths import REPOSITORY
+from support.processes import captured
 from support.waiting import HOST_PATIENCE_S, until
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    import subprocess
+    from collections.abc import Callable, Collection, Mapping
+    from pathlib import Path
 
     Runner = Callable[[str], subprocess.CompletedProcess[str]]
 
@@ -79,8 +82,29 @@ def follow(found: Collection[Step], run: Runner) -> None:
     """Run each step in its order; a step that reads a state is repeated until it prints that state."""
     assert found
     for step in found:
-        done = run(step.command)
-        if step.command.removeprefix("sudo ").startswith(READS_STATE):
-            until(lambda step=step: step.is_met_by(run(step.command)), HOST_PATIENCE_S)  # type: ignore[misc]
-            done = run(step.command)
-        assert step.is_met_by(done), f"$ {step.command}\n{done.stdout}{done.stderr}\nexpected:\n{step.output}"
+        done = [run(step.command)]
+
+        def is_met(step: Step = step, done: list[subprocess.CompletedProcess[str]] = done) -> bool:
+            if not step.is_met_by(done[-1]):
+                done.append(run(step.command))
+            return step.is_met_by(done[-1])
+
+        if step.command.startswith(READS_STATE):
+            until(is_met, HOST_PATIENCE_S)
+        printed = done[-1].stdout + done[-1].stderr
+        assert step.is_met_by(done[-1]), f"$ {step.command}\n{printed}\nexpected:\n{step.output}"
+
+
+def put_programs(folder: Path, programs: Mapping[str, str]) -> str:
+    """Write PROGRAMS (name, shell script) into the new FOLDER; return a PATH that begins with FOLDER."""
+    folder.mkdir()
+    for name, script in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{script}")
+        (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def shell(command: str, *, cwd: Path, path: str) -> subprocess.CompletedProcess[str]:
+    """Run COMMAND in the folder CWD, with programs from PATH; standard output has all output."""
+    variables = {"PATH": path, "PYTHONPATH": str(REPOSITORY), "LANG": "C.UTF-8", "HOME": str(cwd)}
+    return captured(["sh", "-c", f"{{ {command}\n}} 2>&1"], cwd=cwd, env=variables)
