@@ -1,4 +1,4 @@
-"""The commands in README.md succeed, in a folder with the built packages and on a host with the specs of examples.
+"""The commands in README.md succeed, in a folder with the built packages and on a host with two specs.
 
 Stand-ins replace programs that need root, a GPU, a cluster or an image. The stand-in of a container runtime
 accepts only devices that `cdigen list` reports as usable.
@@ -64,7 +64,8 @@ def checkout(tmp_path: Path) -> Path:
     (folder / "build/deb").mkdir(parents=True)
     for name in PACKAGES:
         (folder / f"build/deb/{name}_0.1.0_all.deb").touch()
-    for name in ("Makefile", "examples"):
+    locks = (path.name for path in REPOSITORY.glob("requirements*.lock"))
+    for name in ("Makefile", "examples", "pyproject.toml", *locks):
         (folder / name).symlink_to(REPOSITORY / name)
     for name in ("compose.yaml", "run.sh"):
         (folder / name).write_text(OLD_REQUEST)
