@@ -11,10 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.cluster.gpu_node import running_gpu_node
-from support.containers.busybox_image import IMAGE
 from support.containers.chroot_host import DEBIAN_IMAGE
-from support.containers.containerd_host import RELEASES
 from support.containers.doctor_host import diagnosed
 from support.containers.upgrade_host import Upgraded, daemon, upgrade_host
 from support.documents import Runner, blocks, follow, section_of, steps
@@ -29,7 +26,6 @@ CONFIG = "health: {ignore: [node-unusable]}\ndaemon: {settle_timeout_s: 2}\n"
 OLD, NEW = "535.216.03", "535.261.03"
 UPGRADE = "docs/tutorials/driver-upgrade.md"
 COMPOSE = "docs/tutorials/docker-compose.md"
-POD = "docs/tutorials/first-pod.md"
 NETWORKLESS = "services: {first: {network_mode: none}}\n"
 
 
@@ -98,19 +94,3 @@ def test_a_compose_service_has_its_gpu(cache: Path, driver_tree: Path, images: P
             return host.attempt(f"cd /srv/first; {command} 2>&1")
 
         follow(steps(COMPOSE), run)
-
-
-def test_a_first_pod_has_one_gpu(
-    cache: Path, kubernetes_tree: Path, upgrade_tree: Path, tmp_path: Path
-) -> None:
-    (pod,) = blocks(section_of(POD), "yaml")
-    (tmp_path / "pod.yaml").write_text(pod.replace("image: debian", f"image: {IMAGE}"))
-    with running_gpu_node(cache, upgrade_tree, RELEASES["forky"]) as gpu_node:
-        node = gpu_node.node
-        kubectl = f"{kubernetes_tree}/bin/kubectl --kubeconfig={node.folder}/kubeconfig"
-
-        def run(command: str) -> "subprocess.CompletedProcess[str]":
-            script = f"cd {tmp_path}; {kubectl}{command.removeprefix('kubectl')} 2>&1"
-            return captured(node.enter("sh", "-c", script))
-
-        follow(steps(POD), run)

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 from support.paths import REPOSITORY
 from support.processes import captured
 from support.waiting import HOST_PATIENCE_S, until
 
-if TYPE_CHECKING:
-    import subprocess
-    from collections.abc import Callable, Collection, Mapping
-    from pathlib import Path
-
-    Runner = Callable[[str], subprocess.CompletedProcess[str]]
+# Runs a command of a document. Its output is in the order of a terminal.
+Runner = Callable[[str], subprocess.CompletedProcess[str]]
 
 # Commands that read a state. A reader repeats such a command until it prints the expected state.
 READS_STATE = ("cdigen status", "kubectl get")
