@@ -1,6 +1,6 @@
 """The tutorials as an ordinary user can follow them: without a GPU, and the change of Docker's configuration.
 
-tests/e2e/test_tutorials.py follows the other steps.
+tests/e2e/test_tutorials_*.py follow the other steps.
 """
 
 import shlex

@@ -3,8 +3,9 @@
 The image is that of the tests. The node's runtime is configured, and cdigen runs as processes.
 """
 
-import subprocess
-from pathlib import Path
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 import pytest
 from support.cluster.gpu_node import running_gpu_node
@@ -12,6 +13,10 @@ from support.containers.busybox_image import IMAGE
 from support.containers.containerd_host import RELEASES
 from support.documents import blocks, follow, section_of, steps
 from support.processes import captured
+
+if TYPE_CHECKING:
+    import subprocess
+    from pathlib import Path
 
 pytestmark = pytest.mark.e2e
 
@@ -27,7 +32,7 @@ def test_a_first_pod_has_one_gpu(
         node = gpu_node.node
         kubectl = f"{kubernetes_tree}/bin/kubectl --kubeconfig={node.folder}/kubeconfig"
 
-        def run(command: str) -> "subprocess.CompletedProcess[str]":
+        def run(command: str) -> subprocess.CompletedProcess[str]:
             script = f"cd {tmp_path}; {kubectl}{command.removeprefix('kubectl')} 2>&1"
             return captured(node.enter("sh", "-c", script))
 

@@ -12,11 +12,14 @@ import re
 import subprocess
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from support.paths import REPOSITORY
 from support.processes import captured
 from support.waiting import HOST_PATIENCE_S, until
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Runs a command of a document. Its output is in the order of a terminal.
 Runner = Callable[[str], subprocess.CompletedProcess[str]]
