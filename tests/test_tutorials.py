@@ -3,6 +3,7 @@
 tests/e2e/test_tutorials_*.py follow the other steps.
 """
 
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -11,9 +12,14 @@ from typing import Any
 import pytest
 import yaml
 from support.documents import blocks, follow, put_programs, section_of, shell, steps
+from support.hosts import driver_files
+from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.paths import REPOSITORY
+from support.processes import captured
 
 CDIGEN = f'exec {shlex.quote(sys.executable)} -m cdigen "$@"'
+# The versions in the tutorial of an upgrade.
+OLD, NEW = "535.216.03", "535.261.03"
 TUTORIALS = sorted(path.name for path in (REPOSITORY / "docs/tutorials").iterdir())
 
 
@@ -46,6 +52,15 @@ def test_docker_reads_the_spec_directories_after_the_step_of_the_tutorial(tmp_pa
         done = shell(step.command.replace("--restart", ""), cwd=tmp_path, path=path)
         assert done.returncode == 0, done.stdout
     assert "/var/run/cdi" in (root / "etc/docker/daemon.json").read_text()
+
+
+@pytest.mark.process
+def test_the_mismatch_in_the_upgrade_tutorial_is_the_one_that_cdigen_reports(tmp_path: Path) -> None:
+    driver_files.debian_13(tmp_path)
+    write_kernel_side(tmp_path, example_gpus(1), driver_version=OLD, nodes=False)
+    done = captured([sys.executable, "-m", "cdigen", "inspect", "--root", tmp_path], cwd=REPOSITORY)
+    (expected,) = re.findall("mismatch: (.*)", section_of("docs/tutorials/driver-upgrade.md"))
+    assert done.stderr.startswith(f"cdigen: {expected.replace(NEW, driver_files.V550)}")
 
 
 def test_the_service_and_the_pod_request_one_gpu() -> None:
