@@ -55,9 +55,10 @@ def test_docker_reads_the_spec_directories_after_the_step_of_the_tutorial(tmp_pa
 
 
 @pytest.mark.process
+@pytest.mark.usefixtures("real_nodes")
 def test_the_mismatch_in_the_upgrade_tutorial_is_the_one_that_cdigen_reports(tmp_path: Path) -> None:
     driver_files.debian_13(tmp_path)
-    write_kernel_side(tmp_path, example_gpus(1), driver_version=OLD, nodes=False)
+    write_kernel_side(tmp_path, example_gpus(1), driver_version=OLD)
     done = captured([sys.executable, "-m", "cdigen", "inspect", "--root", tmp_path], cwd=REPOSITORY)
     (expected,) = re.findall("mismatch: (.*)", section_of("docs/tutorials/driver-upgrade.md"))
     assert done.stderr.startswith(f"cdigen: {expected.replace(NEW, driver_files.V550)}")
