@@ -212,7 +212,7 @@ def test_after_removal_only_views_are_left_and_the_runtime_refuses_containers(
     assert re.fullmatch(rf"etc/install: {KEPT}/nvidia-\w+ stays: this PID namespace does not .*", stays)
     report = json.loads(done.stdout)
     assert (report["changed"], report["specs"]) == (True, [])
-    # These are the commands of README.md.
+    # docs/how-to/upgrade-and-remove.md has these commands.
     assert report["next_steps"] == [
         "env PIPX_HOME=/opt/pipx PIPX_BIN_DIR=/usr/local/bin pipx uninstall cdigen",
         "rm -r /opt/pipx",
