@@ -1,4 +1,6 @@
-"""The common parts of every long-running process of cdigen (docs/contributing/adding-a-service.md has an example).
+"""The common parts of every long-running process of cdigen.
+
+docs/contributing/adding-a-service.md has an example.
 
 - ``process``: signals, the service manager, its watchdog and the log;
 - ``runner``: ``ServiceRunner`` combines run directory, signals, event sources and the service manager;

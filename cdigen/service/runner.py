@@ -1,9 +1,9 @@
 """``ServiceRunner``: the parts that all long-running processes of cdigen share. Each process has a loop.
 
 ``ServiceRunner`` holds the run directory, handles signals, keeps event sources running, notifies the service
-manager, and shuts everything down. docs/contributing/adding-a-service.md has a complete service. This module imports no
-slow module, because some processes must first respond to a peer. Therefore the log, HTTP and metrics are
-separate modules.
+manager, and shuts everything down. docs/contributing/adding-a-service.md has a complete service. This module
+imports no slow module, because some processes must first respond to a peer. Therefore the log, HTTP and
+metrics are separate modules.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The rules are at least as strict as all loaders and ``schemas/cdi.schema.json``. A test with random documents
 proves this for the schema. The module does not import jsonschema, yaml or re, because many short commands
-import the module. docs/reference/cdi-loaders.md, "Checks", lists the source of each rule. docs/reference/findings.md
-describes each rule.
+import the module. docs/reference/cdi-loaders.md, "Checks", lists the source of each rule.
+docs/reference/findings.md describes each rule.
 """
 
 from __future__ import annotations

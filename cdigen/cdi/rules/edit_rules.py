@@ -1,7 +1,7 @@
 """The checks of the rules for container edits, such as environment, device nodes, mounts and hooks.
 
-docs/reference/cdi-loaders.md, "Checks", lists the source of each rule. docs/reference/findings.md
-describes each rule.
+docs/reference/cdi-loaders.md, "Checks", lists the source of each rule.
+docs/reference/findings.md describes each rule.
 """
 
 from __future__ import annotations
