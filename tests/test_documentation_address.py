@@ -74,7 +74,7 @@ def test_no_string_of_the_code_names_a_file_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize(
-    "hint", ["see docs/hook.md", "see docs/reference/json.md", "see README", "see nri.md"]
+    "hint", ["see docs/reference/hook.md", "see docs/reference/json.md", "see README", "see nri.md"]
 )
 def test_a_string_that_names_a_file_of_the_documentation_is_found(tmp_path: Path, hint: str) -> None:
     path = tmp_path / "module.py"
