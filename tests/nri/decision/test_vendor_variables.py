@@ -322,7 +322,7 @@ def test_the_table_of_variables_has_all_vendors_whatever_the_configuration() -> 
 
 
 def test_every_variable_is_documented_with_its_kinds() -> None:
-    text = (REPOSITORY / "docs/reference/configuration.md").read_text()
+    text = (REPOSITORY / "docs/reference/nri.md").read_text()
     rows = re.findall(r"^\| (.*_VISIBLE_.*?) \| (.*?) \|", text, re.MULTILINE)
     documented = {name: set(re.findall(r"`(.+?)`", kinds)) for names, kinds in rows
                   for name in re.findall(r"`(.+?)`", names)}  # fmt: skip
