@@ -93,8 +93,8 @@ EXCLUDE_KEYS = (
     Key(name="model", type=PATTERN, default="any",
         text="only devices of this model, as in `cdigen inspect`, in upper or lower case: `*T400*`"),
     Key(name="display", type=FLAG,
-        text="`true`: only GPUs with a connected display, or, without connectors, the GPU of the firmware's "
-        "display"),
+        text="`true`: only GPUs with a connected display; if the driver has no connectors, the GPU of the "
+        "firmware's display"),
 )
 
 DEVICES_KEYS = (
@@ -158,15 +158,16 @@ PAGE_KEYS = (
 KEYS = (
     Key(name="vendors", type=ListOf(item=VENDOR),
         default="nvidia, amd, intel", example="[nvidia, amd, intel]",
-        text="the vendors whose devices cdigen discovers, such as `[nvidia]`; name vendors of other packages "
-        "here"),
+        text="the vendors whose devices cdigen discovers, such as `[nvidia]`; vendors of other packages must "
+        "be named"),
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; cdigen writes specs into the last directory"),
     Key(name="state_dir", type=PATH,
-        text="the folder of cdigen's records and views; for a user with `--spec-dir` it is "
+        text="the folder of cdigen's records and views; a user who may not write it uses "
         "`$XDG_STATE_HOME/cdigen`"),
     Key(name="driver_root", type=PATH,
-        text="the folder that contains the driver's files, such as `/run/nvidia/driver` of a driver container"),
+        text="the folder that contains the driver's files, such as `/run/nvidia/driver` of a driver "
+        "container"),
     Key(name="dev_root", type=PATH, default="the driver root if it has the nodes, else `/`", example="/",
         text="the folder that contains the device nodes, below `dev`"),
     Key(name="container_driver_root", type=PATH,
