@@ -93,8 +93,8 @@ EXCLUDE_KEYS = (
     Key(name="model", type=PATTERN, default="any",
         text="only devices of this model, as in `cdigen inspect`, in upper or lower case: `*T400*`"),
     Key(name="display", type=FLAG,
-        text="`true`: only GPUs with a connected display. If the driver has no connectors (nvidia-drm "
-        "without `modeset=1`), this is the GPU of the firmware's display"),
+        text="`true`: only GPUs with a connected display; if the driver has no connectors, the GPU of the "
+        "firmware's display"),
 )
 
 DEVICES_KEYS = (
@@ -121,11 +121,10 @@ DAEMON_KEYS = (
         text="a spec whose files or nodes are gone: `withdraw` removes it; with `keep`, containers fail "
         "during their start"),
     Key(name="run_dir", type=PATH,
-        text="the folder of status.json, inventory.json, the HTTP socket and the daemon's lock. A change of "
-        "`run_dir`, `poll_s` or `http_port` takes effect at the next start"),
+        text="the folder of status.json, inventory.json, the HTTP socket and the daemon's lock"),
     Key(name="http_port", type=PORT,
         text="a port of 127.0.0.1 for the page, /metrics, /healthz and /readyz, in addition to the socket; "
-        "0: none. While another process uses the port, the daemon retries, and its other functions work"),
+        "0: none"),
     Key(name="device_metrics", type=FLAG,
         text="whether /metrics has device stats (memory, utilization, temperature, power, ...) for a "
         "scrape with `?collect[]=devices`"),
@@ -133,15 +132,12 @@ DAEMON_KEYS = (
 
 HEALTH_KEYS = (
     Key(name="clear_after_minutes", type=MINUTES,
-        text="the time without errors after which some causes end. Most of these causes end only if the "
-        f"driver also reports that no action is necessary ({page_url('reference/health-causes')})"),
+        text=f"the time without errors after which some causes end ({page_url('reference/health-causes')})"),
     Key(name="probe_minutes", type=MINUTES,
-        text="shortest interval between queries of a vendor's library. Queries run in a separate process. "
-        "After an error in the kernel log, cdigen queries the library at once. cdigen never queries a "
-        "suspended device"),
+        text="shortest interval between queries of a vendor's library, except after an error in the kernel "
+        "log"),
     Key(name="ignore", type=ListOf(item=CAUSE),
-        text="causes that do not affect health, such as `[xid-63]`; all causes: "
-        + page_url("reference/health-causes")),
+        text="causes that do not affect health, such as `[xid-63]`"),
     Key(name="unhealthy_in_spec", type=FLAG,
         text="whether unhealthy devices stay in the specs. With `true`, each service decides which "
         "containers get these devices"),
@@ -152,9 +148,8 @@ HEALTH_KEYS = (
 
 PAGE_KEYS = (
     Key(name="http_port_shows_names", type=FLAG,
-        text="whether the page at `http_port` shows the names of pods, containers and processes. Every user "
-        "of the host, and containers in its network, can read this page. The page at the socket, which "
-        "only root can open, always shows the names"),
+        text="whether the page at `http_port`, which every user can read, shows names of pods, containers "
+        "and processes"),
     Key(name="sockets", type=ListOf(item=PATH),
         text="API sockets of engines that the open page queries: `[/run/podman/podman.sock, "
         "/run/docker.sock]`"),
@@ -163,15 +158,16 @@ PAGE_KEYS = (
 KEYS = (
     Key(name="vendors", type=ListOf(item=VENDOR),
         default="nvidia, amd, intel", example="[nvidia, amd, intel]",
-        text="the vendors whose devices cdigen discovers, such as `[nvidia]`. Vendors of other packages must "
-        "be named. A named vendor without devices on this host is reported"),
+        text="the vendors whose devices cdigen discovers, such as `[nvidia]`; vendors of other packages must "
+        "be named"),
     Key(name="spec_dirs", type=ListOf(item=PATH, at_least=1),
         text="the spec directories in rising priority; cdigen writes specs into the last directory"),
     Key(name="state_dir", type=PATH,
-        text="the folder of cdigen's records and views (`views/`). For a user who writes into a spec "
-        "directory of their own (`--spec-dir`) it is `$XDG_STATE_HOME/cdigen`"),
+        text="the folder of cdigen's records and views; a user who may not write it uses "
+        "`$XDG_STATE_HOME/cdigen`"),
     Key(name="driver_root", type=PATH,
-        text="the folder that contains the driver's files (of a driver container)"),
+        text="the folder that contains the driver's files, such as `/run/nvidia/driver` of a driver "
+        "container"),
     Key(name="dev_root", type=PATH, default="the driver root if it has the nodes, else `/`", example="/",
         text="the folder that contains the device nodes, below `dev`"),
     Key(name="container_driver_root", type=PATH,
@@ -188,10 +184,9 @@ KEYS = (
         "administrators"),
     Key(name="nvml", type=choice("auto", "off", or_path="the path of a library"),
         text="whether cdigen queries NVML: `auto`, `off`, or the path of a library. With `auto`, cdigen "
-        "loads the host's own library, never a library below another root or driver root. A separate "
-        "process queries the data that /proc and /sys lack: MIG UUIDs and numbers, and UUIDs of GPUs that "
-        "are not used yet. The library, its folders and links must belong to root, and only root may write "
-        "to them"),
+        "loads the host's own library, never a library below another root or driver root. NVML has the MIG "
+        "UUIDs and numbers, and the UUIDs of GPUs that are not used yet. The library, its folders and links "
+        "must belong to root, and only root may write to them"),
     Key(name="target", type=ListOf(item=TARGET),
         text="the runtime releases that read the specs, such as `[podman-4.2]`"),
     Key(name="mps_pipe_dir", type=PATH, default="none", example="/tmp/nvidia-mps",  # noqa: S108 - NVIDIA's default

@@ -84,18 +84,14 @@ NRI_KEYS = (
     Key(name="restrict_driver_files", type=FLAG,
         text="whether `NVIDIA_DRIVER_CAPABILITIES` restricts the driver's files; needs no other profiles"),
     Key(name="image_requirements", type=choice("enforce", "warn", "off"),
-        text="the action for a container whose image requires another driver or GPU (`NVIDIA_REQUIRE_*`). "
-        "`enforce` rejects it, `warn` starts and counts it, `off` does not check. The same applies if "
-        "the driver is unknown: the daemon does not run, or its inventory is missing or for another "
-        "driver"),
+        text="for a container whose image requires another driver or GPU: `enforce` rejects it, `warn` "
+        "starts and counts it"),
     Key(name="unsupported_cdi", type=choice("refuse", "raw"),
         text="for a request on a runtime that silently drops CDI devices: `refuse` the container, or inject "
         "`raw`, without CDI"),
     Key(name="nodes_without_driver", type=choice("files", "refuse", "warn"),
-        text="the action for a container that requests GPUs and has their nodes, but not the driver's "
-        "files. `files` injects the device `none`, with the driver's files, or rejects the container "
-        "if no spec has it. `refuse` rejects the container. `warn` starts and counts it. A device "
-        "plugin with `PASS_DEVICE_SPECS` relies on NVIDIA's runtime for these files"),
+        text="for a container with nodes of GPUs, without the driver's files: inject the `files`, `refuse` "
+        "it, or start it and `warn`"),
     Key(name="socket", type=PATH, text="the socket on which the runtime listens for plugins"),
     Key(name="index", type=number(99),
         text="the position among the plugins, 0 to 99; the file name of a plugin that the runtime starts "
@@ -121,8 +117,7 @@ RESOURCE_KEYS = (
     Key(name="min_memory_gb", type=number(1_000_000),
         text="only devices with at least this memory in GB; 0: any. For AMD, and for Intel with xe, it is "
         "the GiB of the kernel. For NVIDIA it is the number in the profile or model (`1g.10gb`, `H100 "
-        "80GB`, `T4`), else the GiB of NVML, or the host's memory for GPUs that share it (GB10). A "
-        "device of unknown memory matches no limit, and cdigen reports this"),
+        "80GB`), else the GiB of NVML. A device of unknown memory matches no limit"),
     Key(name="max_memory_gb", type=number(1_000_000),
         text="only devices with at most this memory in GB; 0: any"),
 )

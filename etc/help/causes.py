@@ -1,4 +1,4 @@
-"""The tables of docs/reference/health-causes.md: NVIDIA's Xids, and all other causes."""
+"""The lists of docs/reference/health-causes.md: the Xids by harm, and all other causes."""
 
 from __future__ import annotations
 
@@ -9,17 +9,27 @@ from cdigen.health.annotate import MARKED
 from cdigen.health.clearing import LOST_RULE, next_step
 from cdigen.model.health import CauseRule
 from cdigen.vendors.kernel.pci.health import PCI_CAUSES
-from cdigen.vendors.nvidia.health.xids import XIDS, harms_gpu
+from cdigen.vendors.nvidia.health.xids import XIDS
 from cdigen.vendors.registry import VENDORS, health
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# The default action of a cause whose rule has no action, and its meaning in the text of the page.
+# The actions of several causes, and their names, which the text of the page explains.
 _ACTIONS = {
     "reset the device, or reboot the host": "reset",
     "load the driver again, or reboot the host": "reload",
+    "wait for the end of the reset; if it does not end, reboot the host": "wait",
+}
+# The harms of Xids in the words of the page; the last two are not causes.
+_HARMS = {
+    "gpu": "no action if the driver requires none",
+    "reset": "a reset",
+    "reboot": "a reboot",
+    "service": "repair or replacement",
+    "application": "no cause, an error of the application",
+    "nothing": "no cause, no error of the GPU",
 }
 # Marks have no rule in the code, because no event clears them.
 _MARK_RULE = CauseRule(
@@ -44,8 +54,6 @@ def page(text: str) -> str:
 def _table(name: str) -> str:
     if name == "xids":
         return _xids()
-    if name == "others":
-        return _others()
     if name == "causes any":
         return _causes((LOST_RULE, _MARK_RULE))
     if name == "causes pci":
@@ -74,21 +82,12 @@ def _action(rule: CauseRule) -> str:
 
 
 def _xids() -> str:
-    """Return the table of Xids that are causes, with one row for Xids of the same meaning."""
-    alike: dict[tuple[str, str], list[int]] = {}
-    for xid in filter(harms_gpu, XIDS):
-        alike.setdefault((xid.meaning, xid.harm), []).append(xid.number)
-    rows = [(_numbers(numbers), meaning, f"`{harm}`") for (meaning, harm), numbers in alike.items()]
-    return _rows(("Xid", "meaning", "harm"), rows)
-
-
-def _others() -> str:
-    """Return the list of Xids that are no causes, by their harm."""
-    lines = []
-    for harm, words in (("application", "errors of the application"), ("nothing", "no error of the GPU")):
-        numbers = _numbers([xid.number for xid in XIDS if xid.harm == harm])
-        lines += textwrap.wrap(f"- {words}: {numbers}", 130, subsequent_indent="  ")
-    return "".join(f"{line}\n" for line in lines)
+    """Return the list of Xids by their harm, first those that are causes."""
+    numbers: dict[str, list[int]] = {harm: [] for harm in _HARMS}
+    for xid in XIDS:
+        numbers[xid.harm].append(xid.number)
+    lines = [f"- {_HARMS[harm]}: {_numbers(numbers[harm])}" for harm in numbers]
+    return "".join(f"{line}\n" for text in lines for line in textwrap.wrap(text, 130, subsequent_indent="  "))
 
 
 def _numbers(numbers: list[int]) -> str:

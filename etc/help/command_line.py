@@ -1,4 +1,7 @@
-"""Generate the lists of docs/reference/command-line.md from the parsers: commands, groups and options."""
+"""Generate the lists of docs/reference/command-line.md from the parsers: groups, and options of commands.
+
+Only the groups have the texts of their options: 'cdigen help COMMAND' and the man pages have all texts.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +27,10 @@ def page(text: str) -> str:
     """Return TEXT, the content of PAGE, with new lists."""
     known = commands()
     shared = _shared_groups(known)
-    further = _further(known, shared)
     lists = {
-        "commands": _summaries(known),
         "every": "\n".join(map(_option, _of_every_command(known))) + "\n",
         "groups": _groups(shared),
-        "further": "\n".join(further) + "\n",
-        "options": "\n".join(_section(command, shared, further) for command in known),
+        "options": "\n".join(_section(command, shared) for command in known),
     }
     return re.sub(
         r"<!-- list: ([a-z]+) -->\n.*?<!-- end -->",
@@ -38,11 +38,6 @@ def page(text: str) -> str:
         text,
         flags=re.DOTALL,
     )
-
-
-def _summaries(known: tuple[Command, ...]) -> str:
-    rows = (f"| [`cdigen {each.name}`](#cdigen-{each.name}) | {each.summary} |\n" for each in known)
-    return "| command | action |\n|---|---|\n" + "".join(rows)
 
 
 def _named(command: Command) -> Iterator[tuple[str, tuple[Action, ...]]]:
@@ -96,37 +91,31 @@ def _own(command: Command, shared: dict[str, tuple[Action, ...]]) -> tuple[Actio
     )
 
 
-def _further(known: tuple[Command, ...], shared: dict[str, tuple[Action, ...]]) -> list[str]:
-    """Return the descriptions of the options outside SHARED that several commands have."""
-    found = Counter(_option(each) for command in known for each in _own(command, shared))
-    return sorted(text for text, number in found.items() if number > 1)
-
-
-def _section(command: Command, shared: dict[str, tuple[Action, ...]], further: list[str]) -> str:
-    """Return the section of COMMAND: its groups, its options in FURTHER, and its own options."""
+def _section(command: Command, shared: dict[str, tuple[Action, ...]]) -> str:
+    """Return the section of COMMAND: its summary, its groups, and the names of its own options."""
     groups = [f"**{title}**" for title, options in _named(command)
               if title in shared and _names(options) == _names(shared[title])]  # fmt: skip
-    own = _own(command, shared)
-    common = [f"`{each.option_strings[-1]}`" for each in own if _option(each) in further]
+    own = [f"`{_name(each)}`" for each in _own(command, shared)]
     sentences = [f"{command.summary[0].upper()}{command.summary[1:]}."]
     sentences += [f"Groups: {', '.join(sorted(groups))}."] if groups else []
-    sentences += [f"Further options: {', '.join(common)}."] if common else []
-    lines = "".join(f"{_option(each)}\n" for each in own if _option(each) not in further)
-    text = _wrapped(" ".join(sentences))
-    return f"### cdigen {command.name}\n\n{text}\n" + (f"\n{lines}" if lines else "")
+    sentences += [f"Options: {', '.join(own)}."] if own else []
+    return f"### cdigen {command.name}\n\n{_wrapped(' '.join(sentences))}\n"
 
 
 def _option(option: Action) -> str:
-    """Return OPTION, or a positional argument, as an item of a list."""
+    """Return OPTION with its text, as an item of a list."""
+    text = argparse.HelpFormatter("cdigen")._expand_help(option)  # noqa: SLF001 - as in commands.actions
+    return _wrapped(f"- `{_name(option)}`: {text}", "  ")
+
+
+def _name(option: Action) -> str:
+    """Return the name of OPTION with its value, or the name of a positional argument."""
     value = option.metavar or ("|".join(map(str, option.choices)) if option.choices else "")
     if not option.option_strings:
-        name = f"{value}..." if option.nargs in {"+", "*"} else str(value)
-    else:
-        value = f" {value}" if option.nargs != 0 else ""
-        value = f" [{value.strip()}...]" if option.nargs == "*" else value
-        name = ", ".join(f"{each}{value}" for each in option.option_strings)
-    text = argparse.HelpFormatter("cdigen")._expand_help(option)  # noqa: SLF001 - as in commands.actions
-    return _wrapped(f"- `{name}`: {text}" if text else f"- `{name}`", "  ")
+        return f"{value}..." if option.nargs in {"+", "*"} else str(value)
+    value = f" {value}" if option.nargs != 0 else ""
+    value = f" [{value.strip()}...]" if option.nargs == "*" else value
+    return ", ".join(f"{each}{value}" for each in option.option_strings)
 
 
 def _wrapped(text: str, indent: str = "") -> str:
