@@ -63,7 +63,7 @@ NO_RULES = {
 
 def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule_exists() -> None:
     text = text_of("docs/reference/findings.md")
-    documented = set(re.findall(r"^\| `([a-z0-9-]+)` \|", text, flags=re.MULTILINE))
+    documented = first_column(text)
     # The start-up hook has no findings: docs/reference/hook.md describes its messages.
     sources = [
         path
@@ -75,9 +75,7 @@ def test_every_rule_outside_the_rulebook_is_documented_and_every_documented_rule
     checks = first_column(text_of("docs/reference/checks.md"))
     kinds = set(source_names.error_kinds())
     assert {*NAMES_RULE.findall(code), *named} - NO_RULES - checks - kinds - documented == set()
-    outside = set(
-        re.findall(r"^\| `([a-z-]+)` \|", text.split("\n## Against a host\n")[1], flags=re.MULTILINE)
-    )
+    outside = first_column(text.split("\n## Against a host\n")[1])
     assert {rule for rule in outside if f'"{rule}"' not in code} == set()
 
 

@@ -79,18 +79,32 @@ def _entries(entries: list[dict[str, str]], kind: str) -> Iterator[str]:
     fields = [field for field in _HEADS if any(field in row for row in rows)]
     yield _table(
         (kind, *(_HEADS[field] for field in fields)),
-        [(f"`{row['name']}`", *(row.get(field, "") for field in fields)) for row in rows],
+        [(_shown_names(row), *(row.get(field, "") for field in fields)) for row in rows],
     )
     for row in rows:
         if "more" in row:
-            yield f"#### `{row['name']}`"
+            yield f"#### {_shown_names(row)}"
             yield _filled(row["more"])
 
 
+def names_of(entry: dict[str, str]) -> list[str]:
+    """Return the names in ENTRY: a row of a table is about one name, or about several."""
+    return entry["name"].split(", ")
+
+
+def _shown_names(entry: dict[str, str]) -> str:
+    return ", ".join(f"`{name}`" for name in names_of(entry))
+
+
 def _with_severity(entry: dict[str, str]) -> dict[str, str]:
-    """Return ENTRY; a rule of spec files gets the severity of the rulebook."""
-    if entry["name"] in ERRORS | WARNINGS:
-        return {**entry, "severity": "error" if entry["name"] in ERRORS else "warning"}
+    """Return ENTRY; rules of spec files get their severity of the rulebook, one for all names of a row."""
+    names = set(names_of(entry))
+    if names <= ERRORS:
+        return {**entry, "severity": "error"}
+    if names <= WARNINGS:
+        return {**entry, "severity": "warning"}
+    if names & (ERRORS | WARNINGS):
+        raise ValueError(f"the rules of a row differ in severity: {entry['name']}")
     return entry
 
 

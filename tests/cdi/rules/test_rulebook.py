@@ -14,7 +14,8 @@ def documented() -> dict[str, str]:
     """Return the rules of the section "Spec files" of docs/reference/findings.md, with their severity."""
     text = (REPOSITORY / "docs/reference/findings.md").read_text(encoding="utf-8")
     section = text.split("\n## Spec files\n")[1].split("\n## ")[0]
-    return dict(re.findall(r"^\| `([a-z0-9-]+)` \| (\w+) \|", section, flags=re.MULTILINE))
+    rows = re.findall(r"^\| (`[^|]*`) \| (\w+) \|", section, flags=re.MULTILINE)
+    return {name: severity for names, severity in rows for name in re.findall(r"`([^`]+)`", names)}
 
 
 def test_the_documentation_lists_exactly_the_rules_of_spec_files() -> None:
