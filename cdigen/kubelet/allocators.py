@@ -125,17 +125,16 @@ class MemoryAllocator(_Allocator):
     ) -> tuple[str, ...]:
         """Return COUNT ids of AVAILABLE, including MUST_INCLUDE, all of one GPU if possible.
 
-        Units that seem to be in use are chosen only if the other units are too few.
+        Units that seem to be in use are chosen only if the other units of the GPU are too few.
         """
         self._context.kubelet.requested_s = time.monotonic()
         chosen = None
         if agent := self._agent():
-            owners = self._by_gpu((*must_include, *self._units_in_use.unused(available, must_include, count)))
+            owners = self._by_gpu((*must_include, *available))
             must = self._by_gpu(must_include)
             free = {gpu.index: len(ids) for gpu, ids in owners.items()}
             preferred = agent.preferred_gpu(free, [gpu.index for gpu in must], count)
             chosen = await asyncio.wrap_future(preferred)
-        # Units can be preferred for another container meanwhile.
         unused = self._units_in_use.unused(available, must_include, count)
         best = (
             id_

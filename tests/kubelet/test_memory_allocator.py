@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -24,6 +25,7 @@ from cdigen.config import SharedMemory
 from cdigen.kubelet.wire.server import AllocateError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from cdigen.kubelet.advertised_resources import AdvertisedResources
@@ -98,5 +100,25 @@ def test_two_containers_at_the_same_time_get_different_units_of_a_gpu(tmp_path: 
 
     one, two = asyncio.run(both())
     assert {*one, *two} == set(offered)
-    # Without free units, the kubelet decides.
+    # Without other units of the GPU, these units are chosen, because the kubelet offers them.
     assert len(preferred(gpu_memory, offered, (), 4)) == 4
+
+
+class FirstWithEnough(AnyPod):
+    """An agent that prefers the first GPU with enough free units."""
+
+    def preferred_gpu(self, free: dict[int, int], _must: Sequence[int], count: int) -> Future[int | None]:
+        done: Future[int | None] = Future()
+        done.set_result(next((gpu for gpu, units in free.items() if units >= count), None))
+        return done
+
+
+def test_recently_chosen_units_of_the_gpu_are_better_than_units_of_another_gpu(tmp_path: Path) -> None:
+    shared = SharedMemory(unit="GiB", devices=("0", "1"))
+    host = made(make_agent=lambda _: FirstWithEnough(), shared_memory=shared)
+    gpu_memory = memory_allocator(host, put(tmp_path, with_gpus(sized(0, 8192), sized(1, 8192))))
+    offered = tuple(unit.id for unit in gpu_memory.resource.units)
+    own = offered[: len(offered) // 2]
+    # A container with units of the first GPU has just ended.
+    allocate(gpu_memory, *own[:3])
+    assert set(preferred(gpu_memory, offered, (), len(own))) == set(own)
