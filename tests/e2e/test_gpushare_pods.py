@@ -299,7 +299,6 @@ def test_random_pods_and_restarts_overcommit_no_gpu_and_lose_no_units(shared: Gp
     begun_s = time.monotonic()
     with sampling_gpu_memory(shared) as samples:
         while (now_s := time.monotonic() - begun_s) < SOAK_S:
-            shared.node.kubelet.check()
             if traffic.created < now_s * PODS_A_SECOND:
                 traffic.create()
             elif now_s > restart_s:

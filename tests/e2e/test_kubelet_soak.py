@@ -147,7 +147,6 @@ class Soak:
 
     def step(self, *, more: bool = True) -> bool:
         """Collect the ended pods; if `more` is true, create new pods. Return whether a pod still exists."""
-        self._gpu_node.revive()
         try:
             found = self._gpu_node.node.pods()
         except (ApiError, OSError):

@@ -203,7 +203,6 @@ def running_gpu_memory_cluster(cache: Path, release: Release) -> Iterator[GpuMem
             daemon.start()
             with running_node(cache, release) as node:
                 node.mount_specs(MOUNT, root, node.specs)
-                node.kubelet.comes_back = True
                 shared = GpuMemoryCluster(node=node, root=root, daemon=daemon)
                 prepare(shared)
                 yield shared

@@ -223,7 +223,6 @@ class GpuNode:
         begun_s = time.monotonic()
 
         def reached() -> bool | None:
-            self.revive()
             with suppress(OSError):
                 return self.allocatable(resource) == count or None
             return None
@@ -247,10 +246,6 @@ class GpuNode:
     def start(self, name: str) -> None:
         """Start a program again without waiting."""
         self._program(name).start()
-
-    def revive(self) -> None:
-        """Start the kubelet again if it has ended: a kubelet exits if no runtime listens."""
-        self.node.kubelet.check()
 
     def _program(self, name: str) -> Any:
         programs = {"plugin": self.plugin, "daemon": self.daemon, "containerd": self.node.containerd}
@@ -322,7 +317,6 @@ def running_gpu_node(cache: Path, tree: Path, release: Release, config: str = ""
                 nvml=nvml,
                 version=older,
             )
-            node.kubelet.comes_back = True
             gpu_node.configure(config)
             gpu_node.load()
             try:

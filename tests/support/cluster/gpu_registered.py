@@ -19,7 +19,6 @@ def registered_s(gpu_node: GpuNode, since_s: float) -> float:
     socket = gpu_node.node.folder / "kubelet/device-plugins/kubelet.sock"
 
     def registered() -> float | None:
-        gpu_node.revive()
         try:
             born_s, status = socket.stat().st_ctime, gpu_node.status()
         except OSError:

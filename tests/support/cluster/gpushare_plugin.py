@@ -48,9 +48,6 @@ def running_plugin(cluster: Node, kubectl: Path) -> Iterator[Node]:
                 lambda: cluster.allocatable(RESOURCES.memory) == sum(SIZES) or None, "units are advertised",
                 details=lambda: program.log,
             )  # fmt: skip
-            # If a pod is admitted while a plugin registers again, kubelet 1.20.2 can crash ("assignment to
-            # entry in nil map", devicemanager/pod_devices.go:157). On a node, systemd restarts the kubelet.
-            cluster.kubelet.comes_back = True
             yield cluster
         finally:
             program.stop()
@@ -81,7 +78,6 @@ def restart_plugin(node: Node) -> None:
     """Start the stopped plugin, and wait until the kubelet admits pods; until then, pods fail permanently."""
 
     def admitted() -> bool | None:
-        node.kubelet.check()
         with suppress(ApiError):
             create(node, "probe", 1, nodeName=NODE)
         found = node.pods("default")["probe"]

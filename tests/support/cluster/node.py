@@ -10,11 +10,13 @@ import json
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from threading import Lock, Thread
 from typing import Any
 
 from support.cluster.api import ADDRESS, PORT, TOKEN, Api, ApiError
@@ -33,6 +35,7 @@ from support.waiting import HOST_PATIENCE_S
 
 NODE = "node1"
 ETCD = "http://127.0.0.1:2379"
+RESTART_S = 0.5
 
 # The bridge is in the node's network namespace. It needs no NAT, because no route leads out of the node.
 NETWORK = {
@@ -69,15 +72,17 @@ KUBELET = {
 class Daemon:
     """A program in a node's namespaces. It can be stopped, and started with the same or other FLAGS.
 
-    If COMES_BACK is true, ``check`` restarts a program that has exited, as the program's systemd unit does.
+    After ``supervise``, a thread restarts a program that exits without ``stop``, as a systemd unit does.
     """
 
     enter: Callable[..., list[str | Path]]
     program: Path
     flags: Sequence[str]
     log_file: Path
-    comes_back: bool = False
     _process: subprocess.Popen[bytes] | None = None
+    _supervisor: Thread | None = None
+    _restarts: bool = False
+    _lock: Lock = field(default_factory=Lock)
 
     @property
     def log(self) -> str:
@@ -98,6 +103,30 @@ class Daemon:
 
     def start(self) -> None:
         """Start the program without waiting."""
+        with self._lock:
+            self._start()
+            self._restarts = self._supervisor is not None
+
+    def supervise(self) -> None:
+        """Restart the running program from now on whenever it exits without ``stop``.
+
+        Kubelet 1.20.2 exits if no runtime listens. It can panic ("assignment to entry in nil map",
+        devicemanager/pod_devices.go:157) if a pod is admitted while a plugin registers again, or while a
+        deleted pod starts.
+        """
+        self._supervisor, self._restarts = Thread(target=self._restart_forever, daemon=True), True
+        self._supervisor.start()
+
+    def _restart_forever(self) -> None:
+        while self._supervisor:
+            with self._lock:
+                if self._restarts and not self.runs:
+                    self._start()
+                    # Before its child exists, nsenter forwards no signal of ``stop``.
+                    time.sleep(RESTART_S)
+            time.sleep(RESTART_S)
+
+    def _start(self) -> None:
         path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
@@ -110,11 +139,18 @@ class Daemon:
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
         """Send a signal to the program if it runs, and wait for its end."""
-        assert self._process
-        if self.runs:
-            # nsenter does not forward signals to its child.
-            os.kill(only_child(self._process.pid), number)
+        with self._lock:
+            self._restarts = False
+            assert self._process
+            if self.runs:
+                # nsenter does not forward signals to its child.
+                os.kill(only_child(self._process.pid), number)
         self.wait()
+
+    def release(self) -> None:
+        """End the supervision."""
+        with self._lock:
+            self._supervisor, self._restarts = None, False
 
     def wait(self) -> None:
         """Wait for the end of the program."""
@@ -122,11 +158,8 @@ class Daemon:
         self._process.wait(timeout=HOST_PATIENCE_S)
 
     def check(self) -> None:
-        """Fail if the program does not run; with `comes_back`, start it again instead."""
-        assert self._process
-        if self.comes_back and not self.runs:
-            self.start()
-        assert self._process.poll() is None, self.log
+        """Fail if the program neither runs nor restarts."""
+        assert self._restarts or self.runs, self.log
 
 
 @dataclass(kw_only=True)
@@ -147,6 +180,11 @@ class Node(Place):
     def enter(self, *command: str | Path) -> list[str | Path]:
         """Return COMMAND with a prefix that runs it in the node's namespaces."""
         return self.containerd.enter(*command)
+
+    def release(self) -> None:
+        """End the supervision of all programs, which end with their namespaces."""
+        for daemon in self.daemons.values():
+            daemon.release()
 
     def reap(self) -> None:
         """Wait for the programs, which end with their namespaces."""
@@ -265,9 +303,11 @@ def running_node(cache: Path, release: Release) -> Iterator[Node]:
         api = running.enter_context(closing(Api(holder)))
         node = Node(folder=folder, tree=tree, holder=holder, api=api, containerd=containerd)
         ended.callback(node.reap)
+        running.callback(node.release)
         start_control_plane(node)
         start_kubelet(node)
         node.is_ready()
+        node.kubelet.supervise()
         print(containerd.version(), node.api.get(f"/api/v1/nodes/{NODE}")["status"]["nodeInfo"])
         yield node
 
