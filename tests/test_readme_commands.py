@@ -24,7 +24,7 @@ for word in "$@"; do
   last=$word
 done
 """
-APT = 'for word in "$@"; do case $word in ./*) [ -f "$word" ] || exit 100 ;; esac; done\n'
+APT = 'for word in "$@"; do case $word in ./*) [ -e "$word" ] || exit 100 ;; esac; done\n'
 KUBECTL = '[ "$1" = get ]\n'
 # A restart needs a running service.
 CDIGEN = """
@@ -65,7 +65,7 @@ def checkout(tmp_path: Path) -> Path:
     for name in PACKAGES:
         (folder / f"build/deb/{name}_0.1.0_all.deb").touch()
     locks = (path.name for path in REPOSITORY.glob("requirements*.lock"))
-    for name in ("Makefile", "examples", "pyproject.toml", *locks):
+    for name in ("Makefile", "examples", "packaging", "pyproject.toml", *locks):
         (folder / name).symlink_to(REPOSITORY / name)
     for name in ("compose.yaml", "run.sh"):
         (folder / name).write_text(OLD_REQUEST)
