@@ -268,8 +268,8 @@ def test_a_runtime_that_reads_no_specs_is_configured(tmp_path_host: BrokenHost) 
 @pytest.mark.parametrize(
     ("socket", "reason"),
     [
-        ("nvidia-gpu.sock", "'cdigen kubelet' can replace it"),
-        ("aliyungpushare.sock", "cdigen does not replace it yet"),
+        ("nvidia-gpu.sock", "/how-to/kubernetes/replace-device-plugins); pods"),
+        ("aliyungpushare.sock", "/how-to/kubernetes/share-gpu-memory); pods"),
     ],
 )
 def test_tools_that_a_device_plugin_may_need_are_kept(

@@ -341,8 +341,8 @@ def _kept_for_plugins(
     plugins: tuple[Leftover, ...], found: tuple[Leftover, ...], *, needed: bool
 ) -> Iterator[str]:
     for plugin in plugins:
-        text = f"'cdigen kubelet' can replace it ({page_url('how-to/kubernetes/replace-device-plugins')})"
-        text = "cdigen does not replace it yet" if plugin.tool == GPUSHARE else text
+        page = "share-gpu-memory" if plugin.tool == GPUSHARE else "replace-device-plugins"
+        text = f"'cdigen kubelet' can replace it ({page_url(f'how-to/kubernetes/{page}')})"
         where = shown(plugin.where[0])
         yield f"{plugin.tool} ({where}): {text}; pods that request its resource need the plugin"
     if needed and any(one.tool == TOOLKIT for one in found):
