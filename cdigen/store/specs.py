@@ -1,9 +1,9 @@
 """Write spec files (``publish``), remove them (``withdraw``), and read the record of them (``recorded``).
 
-docs/reference/cdi-loaders.md, "Writing", describes the protocol. A reader of the directory always finds the
-complete old content or the complete new content. cdigen replaces or removes only files that the state file
-records. All other files are foreign. The only change to a foreign file is a rename to a name that no runtime
-loads. cdigen holds the lock during all changes.
+docs/explanation/how-specs-stay-correct.md, "Writing", describes the protocol. A reader of the directory
+always finds the complete old content or the complete new content. cdigen replaces or removes only files
+that the state file records. All other files are foreign. The only change to a foreign file is a rename to a
+name that no runtime loads. cdigen holds the lock during all changes.
 """
 
 from __future__ import annotations
