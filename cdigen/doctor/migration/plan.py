@@ -249,9 +249,8 @@ def _request_by_name(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
             name="request-by-name",
             why="containers request devices by name; existing containers must be created again",
             by_hand=(
-                "replace --gpus all and --runtime=nvidia by --device nvidia.com/gpu=all; "
-                "'cdigen doctor --migrate FILE...' finds them in scripts, unit and compose files, "
-                f"and {_SEE} has the replacements"
+                "replace each request for GPUs that 'cdigen doctor --migrate FILE...' finds in scripts, unit "
+                "and compose files, such as --gpus all by --device nvidia.com/gpu=all"
             ),
             undo_by_hand="restore the files; the old runtimes are still installed",
         )
