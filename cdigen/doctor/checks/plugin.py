@@ -69,7 +69,7 @@ def _limits(status: Mapping[str, Any]) -> str:
     return (
         f"while the plugin is not running, {_WITHOUT}, unless the runtime requires the plugin ('cdigen "
         f"configure {name} --nri-required'). After a kill of the plugin, the runtime rejects the next "
-        "container of an existing pod, even a container without a request"
+        "container of an existing pod once, even a container without a request"
     )
 
 

@@ -45,9 +45,9 @@ def _runtime(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.skipped(RUNTIME, text)
     elif name == "docker":
         text = (
-            f"the kubelet uses Docker at {where}: dockershim and cri-dockerd before November 2025 drop the "
-            "CDI names of device plugins, so pods start without devices. Use containerd or CRI-O, or "
-            "Kubernetes 1.28 or later with a newer cri-dockerd"
+            f"the kubelet uses Docker at {where}: dockershim and older cri-dockerd releases drop the CDI "
+            "names of device plugins, so pods start without devices. Use containerd or CRI-O, or Kubernetes "
+            "1.28 or later with a cri-dockerd of November 2025 or later"
         )
         yield TOPIC.warning(RUNTIME, see(text))
     elif not context.is_live:
