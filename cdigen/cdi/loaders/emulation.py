@@ -144,7 +144,9 @@ def _never_observed(value: object, version: str) -> LoaderVerdict:
     is_release = all(part.isdecimal() for part in version.split("."))
     if is_release and len(declared) == 1 and declared[0] in KNOWN_VERSIONS and is_newer(declared[0], version):
         return LoaderVerdict(verdict=REJECT, reason=_unknown_version(declared[0]))
-    return LoaderVerdict(verdict=UNKNOWN, reason=f"CDI library {version} is not in cdigen's table of {_TABLE}")
+    return LoaderVerdict(
+        verdict=UNKNOWN, reason=f"CDI library {version} is not in cdigen's table of {_TABLE}"
+    )
 
 
 def _read(data: bytes, parsed: ParsedDocument) -> object:
