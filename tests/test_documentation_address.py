@@ -1,6 +1,7 @@
 """Messages, help texts and installed files name man pages or URLs, never files that an installation lacks."""
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,11 +13,14 @@ from support.paths import REPOSITORY
 from cdigen import DOCUMENTATION, page_url
 
 PACKAGE = REPOSITORY / "cdigen"
-A_FILE = re.compile(r"\bdocs/[\w/-]+\.md\b|\bREADME\b|(?<![\w/.-])[a-z][a-z-]+\.md\b")
+SCHEMAS = REPOSITORY / "schemas"
+A_FILE = re.compile(
+    r"\bdocs/[\w/-]+\.md\b|\bREADME\b|(?<![\w/.-])(?:[a-z][a-z-]+|[A-Z]+)\.md\b|\b(?:examples|packaging)/\w"
+)
 # The source of a row is a file of another project.
 OTHERS = {"contrib/design-docs/config-file-parsing.md"}
-# Files that installations or their users copy.
-INSTALLED = ("etc", "schemas", "examples/monitoring")
+# Files that installations contain, or that users copy to other folders.
+INSTALLED = ("etc", "schemas", "examples", "packaging/kubernetes")
 NOT_INSTALLED = ("etc/help", "etc/floors.py")
 NEW = "https://docs.example.org/cdigen"
 
@@ -47,7 +51,7 @@ def installed() -> Iterator[tuple[str, str]]:
     """Yield path and text of each file in INSTALLED."""
     for path in sorted(each for top in INSTALLED for each in (REPOSITORY / top).rglob("*")):
         name = path.relative_to(REPOSITORY).as_posix()
-        if path.is_file() and not name.startswith(NOT_INSTALLED) and path.suffix != ".pyc":
+        if path.is_file() and not name.startswith(NOT_INSTALLED) and path.suffix not in {".pyc", ".md"}:
             yield name, path.read_text(encoding="utf-8")
 
 
@@ -62,11 +66,15 @@ def addressed() -> Iterator[tuple[str, str]]:
 
 
 def pages() -> Iterator[tuple[str, str]]:
-    """Yield file and page of each URL: calls of ``page_url`` in code, and addresses in other files."""
+    """Yield file and page of each URL: calls of ``page_url`` in code, and addresses in other files.
+
+    The address also has the schemas: their URLs are in ``test_every_schema_has_its_url_as_its_id``.
+    """
     for name, text in addressed():
         named = re.findall(r"page_url\(\s*['\"]([^'\"]+)['\"]", text) if name.endswith(".py") else []
         yield from ((name, page) for page in named)
-        yield from ((name, page) for page in re.findall(rf"{re.escape(DOCUMENTATION)}/([a-z/-]+[a-z])", text))
+        found = re.findall(rf"{re.escape(DOCUMENTATION)}/(?!schemas/)([a-z/-]+[a-z])", text)
+        yield from ((name, page) for page in found)
 
 
 def test_no_string_of_the_code_names_a_file_of_the_documentation() -> None:
@@ -74,7 +82,15 @@ def test_no_string_of_the_code_names_a_file_of_the_documentation() -> None:
 
 
 @pytest.mark.parametrize(
-    "hint", ["see docs/reference/hook.md", "see docs/reference/json.md", "see README", "see nri.md"]
+    "hint",
+    [
+        "see docs/reference/hook.md",
+        "see docs/reference/json.md",
+        "see README",
+        "see nri.md",
+        "see SECURITY.md",
+        "see examples/nomad",
+    ],
 )
 def test_a_string_that_names_a_file_of_the_documentation_is_found(tmp_path: Path, hint: str) -> None:
     path = tmp_path / "module.py"
@@ -102,6 +118,12 @@ def test_every_url_of_the_documentation_leads_to_a_page() -> None:
     found = set(pages())
     assert {each for each in found if not (REPOSITORY / f"docs/{each[1]}.md").exists()} == set()
     assert len({page for _, page in found}) > 10
+
+
+@pytest.mark.parametrize("path", sorted(SCHEMAS.rglob("*.json")), ids=lambda path: path.name)
+def test_every_schema_has_its_url_as_its_id(path: Path) -> None:
+    document = json.loads(path.read_text(encoding="utf-8"))
+    assert document["$id"] == f"{DOCUMENTATION}/{path.relative_to(REPOSITORY).as_posix()}"
 
 
 def test_make_generated_writes_a_new_address_into_every_file_that_contains_it(tmp_path: Path) -> None:

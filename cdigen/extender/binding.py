@@ -337,7 +337,7 @@ def _is_usable(before: LedgerEntry, pod: GpuPod, free: FreeCapacity) -> bool:
 # The least request with a suffix for megabytes or more (1M), and the hint for such a request. No GPU has as
 # many units, because the kubelet cannot read such a list (kubelet.resources.memory).
 _SUFFIXED = 1_000_000
-_SUFFIX_HINT = "; a request is a number of memory units without a suffix: with the unit GiB, 10 means 10 GiB"
+_SUFFIX_HINT = "; write the request as a number of memory units, without a suffix (unit GiB: 10 for 10 GiB)"
 
 
 def no_capacity_reason(pod: GpuPod, node: str, free: FreeCapacity) -> str:

@@ -95,8 +95,7 @@ def _without_unhealthy(inventory: Inventory) -> Inventory:
             path=accelerator.address,
             message=f"{accelerator.address} {part.instance if part is not None else ''}".rstrip()
             + f": left out of the specs, {_problem((part or accelerator).causes)}",
-            hint="run 'cdigen health', which shows what clears each cause; "
-            "'health: {unhealthy_in_spec: true}' keeps unhealthy devices in the specs",
+            hint="clear the causes as 'cdigen health' shows, or set 'health: {unhealthy_in_spec: true}'",
         )
         for accelerator in inventory.accelerators
         for part in (None, *accelerator.partitions)

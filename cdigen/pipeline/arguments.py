@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 
-from cdigen import page_url
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError
 from cdigen.model.view import view_target, volume_name
@@ -241,8 +240,7 @@ def _volume(device: NamedDevice, path: str) -> str:
         raise HostError(
             f"the driver's files for {device.draft.kind} are in no volume: its spec mounts single files, or "
             "there is no spec",
-            hint=f"use '--form cdi'; or install the hook ({page_url('how-to/start-up-hook')}) or set "
-            "'layout: view', and write the spec with 'cdigen run' or 'cdigen generate --write'",
+            hint="use '--form cdi', or set 'layout: view' in the profile and run 'cdigen generate --write'",
             kind="volume-missing",
         )
     if _SEPARATORS.search(path):

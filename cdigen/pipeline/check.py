@@ -35,8 +35,8 @@ def check_document(
         more = f" (and {len(broken) - 1} more)" if len(broken) > 1 else ""
         raise SpecError(
             f"the spec of {document['kind']} breaks a rule and was not written: {broken[0].line()}{more}",
-            hint="run the command again if the driver was being changed; otherwise report the defect with "
-            "the output of 'cdigen inspect --json'",
+            hint="run the command again after a change of the driver, else report the defect with the output "
+            "of 'cdigen inspect --json'",
         )
     return content, findings
 

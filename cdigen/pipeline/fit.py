@@ -156,13 +156,9 @@ def _drop_gids(draft: Draft, target: Target | None) -> Fitted:
         path=draft.kind,
         message=f"{_closed_nodes(draft, gids)}; the spec does not add these groups to containers: "
         f"additionalGids needs cdiVersion 0.7.0, and {limit}",
-        hint=f"a rootless user must be in {_groups(gids)} and use 'podman run --group-add keep-groups' "
-        f"with crun; a user other than root in a container needs '{_options(gids)}'; "
-        + (
-            f"to get these groups in all containers, use {releases}"
-            if target
-            else f"'target: [{_oldest('0.7.0')}]' in the configuration keeps the groups for {releases}"
-        ),
+        hint=(f"use {releases}" if target else f"set 'target: [{_oldest('0.7.0')}]' for {releases}")
+        + f", or start containers with '{_options(gids)}'; rootless containers need crun, a user in "
+        f"{_groups(gids)} and 'podman run --group-add keep-groups'",
     )
     return _changed(draft, lambda edits: replace(edits, additional_gids=())), (finding,)
 

@@ -211,7 +211,7 @@ def _row(  # noqa: PLR0913, PLR0917 - the columns of the table
 BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.NO_CDI, None, (4, 1, 0), "podman 12825",
          "this release reads no CDI specs, or uses an older interface",
-         "install podman 4.1 or newer"),
+         "install podman 4.3 or newer"),
     _row("podman", B.FIXED_SPEC_DIRS, (4, 1, 0), (5, 5, 0),
          "podman 25691, podman 18292, containers/common 2391",
          "reads only /etc/cdi and /var/run/cdi, and ignores cdi_spec_dirs in containers.conf",
@@ -296,7 +296,7 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "install containerd 2.3.5 or newer, or use one version in all configuration files"),
     _row("cri-o", B.NO_CDI, None, (1, 24, 0), "cri-o 5571",
          "this release reads no CDI specs",
-         "install CRI-O 1.24 or newer"),
+         "install CRI-O 1.25 or newer"),
     _row("cri-o", B.NRI_OFF, (1, 26, 0), (1, 30, 0), "crio.conf(5)"),
     # Source: the code of each tag. From 1.34.0 on, the code calls WithCDIDeviceInjector.
     _row("cri-o", B.NRI_WITHOUT_CDI, (1, 26, 0), (1, 34, 0), "cri-o 1.34.0"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from cdigen import page_url
+from cdigen import DOCUMENTATION, page_url
 from cdigen.config.keys import (
     DAEMON_KEYS,
     DEVICES_KEYS,
@@ -88,7 +88,7 @@ def schema() -> str:
     """Return schemas/config.schema.json."""
     document = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "$id": "https://cdigen.invalid/schemas/config.schema.json",
+        "$id": f"{DOCUMENTATION}/schemas/config.schema.json",
         "title": "Configuration of cdigen: /etc/cdigen/config.yaml",
         "description": "For editors; generated from cdigen/config/keys.py, which is also the source of the "
         "reader. An empty file is valid, because every key has a default.",

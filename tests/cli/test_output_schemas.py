@@ -218,7 +218,6 @@ def test_every_command_has_schemas_and_every_schema_has_a_command() -> None:
 def test_every_schema_is_valid_and_has_a_title(name: str) -> None:
     schema = json.loads((SCHEMAS / f"output/{name}.schema.json").read_text())
     Draft202012Validator.check_schema(schema)
-    assert schema["$id"] == f"https://cdigen.invalid/schemas/output/{name}.schema.json"
     assert schema["title"]
     assert list(open_objects(schema)) == []
 

@@ -110,10 +110,64 @@ def test_a_url_of_the_documentation_names_an_existing_page_and_heading() -> None
     dead = []
     for name, found in sorted(named):
         path, _, anchor = found.partition("#")
-        page = f"docs/{path.removesuffix('.md')}.md"
+        # The schemas are beside the pages.
+        page = path if path.startswith("schemas/") else f"docs/{path.removesuffix('.md')}.md"
         if not (REPOSITORY / page).exists() or not is_heading(page, anchor):
             dead.append((name, found))
     assert dead == []
+
+
+# Comments and docstrings name pages with their headings: docs/reference/nri.md, "Causes".
+NAMED_PAGE = re.compile(
+    r"(?<![\w/.-])(?P<page>docs/[a-z0-9/-]+\.md)"
+    r"(?P<headings>(?:, \"[^\"]+\")*)"
+)
+SOURCES = (".github", "cdigen", "etc", "packaging", "schemas", "tests/support", "Makefile", "pyproject.toml")
+
+
+def named_headings(text: str) -> list[tuple[str, str]]:
+    """Return each page that TEXT names, with '' or with a heading."""
+    joined = re.sub(r"\s*\n\s*(?:#\s*)?", " ", text)
+    found = [(each["page"], each["headings"] or "") for each in NAMED_PAGE.finditer(joined)]
+    return [(page, one) for page, several in found for one in re.findall(r"\"([^\"]+)\"", several) or [""]]
+
+
+def sources() -> list[str]:
+    """Return the paths of the text files that are no pages."""
+    tops = [REPOSITORY / each for each in SOURCES]
+    files = [path for top in tops for path in (sorted(top.rglob("*")) if top.is_dir() else [top])]
+    return [
+        path.relative_to(REPOSITORY).as_posix()
+        for path in files
+        if path.is_file() and path.suffix not in {".md", ".pyc", ".binpb", ".gz"}
+    ]
+
+
+def has_heading(page: str, heading: str) -> bool:
+    text = text_of(page)
+    return (
+        re.search(rf"^#+ {re.escape(heading)}$|\*\*{re.escape(heading)}\.?\*\*", text, re.MULTILINE)
+        is not None
+    )
+
+
+def test_sources_name_existing_pages_and_headings() -> None:
+    named = {
+        (name, *found)
+        for name in sources()
+        for found in named_headings((REPOSITORY / name).read_text(encoding="utf-8", errors="replace"))
+    }
+    assert len(named) > 30
+    assert [
+        (name, page, heading)
+        for name, page, heading in sorted(named)
+        if not (REPOSITORY / page).exists() or (heading and not has_heading(page, heading))
+    ] == []
+
+
+def test_headings_behind_the_name_of_a_page_are_found() -> None:
+    text = '# As in docs/a.md, "One",\n# "Two". (docs/b.md); containerd docs/C.md'
+    assert named_headings(text) == [("docs/a.md", "One"), ("docs/a.md", "Two"), ("docs/b.md", "")]
 
 
 # Each page of docs/ can be reached.

@@ -266,14 +266,14 @@ def test_a_runtime_that_reads_no_specs_is_configured(tmp_path_host: BrokenHost) 
 
 
 @pytest.mark.parametrize(
-    ("socket", "reason"),
+    ("socket", "successor", "page"),
     [
-        ("nvidia-gpu.sock", "/how-to/kubernetes/replace-device-plugins); pods"),
-        ("aliyungpushare.sock", "/how-to/kubernetes/share-gpu-memory); pods"),
+        ("nvidia-gpu.sock", "'cdigen kubelet'", "replace-device-plugins"),
+        ("aliyungpushare.sock", "'cdigen kubelet' with 'cdigen extender'", "share-gpu-memory"),
     ],
 )
 def test_tools_that_a_device_plugin_may_need_are_kept(
-    tmp_path_host: BrokenHost, socket: str, reason: str
+    tmp_path_host: BrokenHost, socket: str, successor: str, page: str
 ) -> None:
     host = tmp_path_host
     install_packages(host)
@@ -282,7 +282,8 @@ def test_tools_that_a_device_plugin_may_need_are_kept(
     document = migrate(host)
     assert {"unregister", "remove-packages"} & set(steps(document)) == set()
     assert len(document["kept"]) == 2
-    assert reason in document["kept"][0]
+    steps_to_it = page_url(f"how-to/kubernetes/{page}")
+    assert f"need it until {successor} replaces it ({steps_to_it})" in document["kept"][0]
 
 
 def test_amds_device_plugin_is_kept_and_needs_no_other_tool(host: BrokenHost) -> None:

@@ -9,6 +9,8 @@ import pytest
 from support.doctor.live_host import LiveHost, live_host
 from support.waiting import pause, until
 
+from cdigen.runtimes.releases import RUNTIME_NAMES
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
@@ -52,7 +54,7 @@ def test_the_remedy_of_the_doctor_fixes_the_failure(
     row = live.wrong("--for", runtime)["spec-version"]
     assert row["severity"] == "error"
     assert f"{runtime} {release} reads at most {version}; nvidia.com/gpu=0" in row["detail"]
-    assert f"target: [{runtime}-{release}]" in row["remedy"]
+    assert f"target: [{RUNTIME_NAMES[runtime]}-{release}]" in row["remedy"]
     live.run(row["remedy"])
     assert is_read(live, version)
     assert left(live, runtime) == set()
@@ -108,7 +110,7 @@ def test_a_runtime_without_cdi_has_a_finding_until_it_is_upgraded(live: LiveHost
         (row,) = (row for row in live.status()["findings"] if row["rule"] == RULE)
         assert (row["message"], row["hint"]) == (
             "/usr/bin/podman: podman 3.4.4 reads no CDI specs",
-            "install podman 4.1 or newer",
+            "install podman 4.3 or newer",
         )
         live.install("podman", "5.4.2")
         live.run("mkdir -p /etc/cdigen && echo 'daemon: {debounce_s: 0.1}' >/etc/cdigen/config.yaml")

@@ -180,7 +180,7 @@ def test_podman_of_2021_reads_no_specs(tmp_path: Path) -> None:
         row = live.wrong("--for", "podman")["podman-version"]
         assert row["severity"] == "error"
         assert "podman 3.1.2 reads no CDI specs" in row["detail"]
-        assert "4.1" in row["detail"]
+        assert "4.3" in row["detail"]
         live.install("podman", "4.9.4")
         assert "podman-version" not in live.wrong("--for", "podman")
 

@@ -102,7 +102,7 @@ def test_the_toolkit_of_microk8s_searches_the_driver_in_a_folder_without_one(hos
     (row,) = host.failures("--for", "containerd")
     assert (row["check"], row["severity"]) == ("toolkit-root", "warning")
     assert f"{config} (root = '/run/nvidia/driver'): the folder has no libnvidia-ml.so.1" in row["detail"]
-    assert "set root = '/' (in the operator: driver.enabled=false)" in row["detail"]
+    assert "Set root = '/' (in the operator: driver.enabled=false)" in row["detail"]
     found = {one["kind"]: one["where"] for one in host.migration()["leftovers"]}
     assert found == {"programs": [program], "runtime": [TEMPLATE]}
     host.put(config[1:], '[nvidia-container-cli]\nroot = "/"\n')

@@ -1,7 +1,11 @@
 from __future__ import annotations
 
-import pytest
+import re
 
+import pytest
+from support.documentation.pages import text_of
+
+from cdigen.cdi.version import is_newer
 from cdigen.runtimes.releases import (
     BEHAVIOURS,
     LIBRARIES,
@@ -9,8 +13,12 @@ from cdigen.runtimes.releases import (
     RuntimeBehaviour,
     behaves,
     known_issues,
+    library_of,
     nri_of,
 )
+
+# The cdiVersion of specs without a target.
+DEFAULT_VERSION = "0.5.0"
 
 
 def names(runtime: str, release: tuple[int, int, int]) -> list[str]:
@@ -78,6 +86,37 @@ def test_a_runtime_reads_no_specs_before_the_first_library_of_the_table() -> Non
             r.until for r in BEHAVIOURS if r.runtime == runtime and r.behaviour is RuntimeBehaviour.NO_CDI
         ]
         assert ends == [rows[0][0]]
+
+
+def first_release(runtime: str, version: str) -> str:
+    """Return major and minor number of the first release of RUNTIME that reads specs of VERSION."""
+    found = next(
+        since for since, _ in LIBRARIES[runtime] if not is_newer(version, library_of(runtime, since)[1])
+    )
+    return f"{found[0]}.{found[1]}"
+
+
+@pytest.mark.parametrize("runtime", LIBRARIES)
+def test_the_remedy_without_cdi_is_a_release_that_reads_the_default_spec(runtime: str) -> None:
+    (remedy,) = {
+        row.remedy
+        for row in BEHAVIOURS
+        if row.runtime == runtime and row.behaviour is RuntimeBehaviour.NO_CDI
+    }
+    found = re.fullmatch(r"install \S+ ([\d.]+) or newer", remedy)
+    assert found is not None
+    assert first_release(runtime, DEFAULT_VERSION) in {found[1], f"{found[1]}.0"}
+
+
+def test_the_page_of_supported_versions_has_the_first_releases_of_the_table() -> None:
+    table = text_of("docs/reference/supported-versions.md").partition("| runtime | first release with CDI |")[
+        2
+    ]
+    rows = re.findall(r"^\| (\S+) \| ([\d.]+) \| ([\d.]+)", table.partition("\n\n")[0], flags=re.MULTILINE)
+    assert {name.lower(): (first, usable) for name, first, usable in rows} == {
+        runtime: (f"{releases[0][0][0]}.{releases[0][0][1]}", first_release(runtime, DEFAULT_VERSION))
+        for runtime, releases in LIBRARIES.items()
+    }
 
 
 def test_a_release_has_the_nri_of_the_last_row_before_it() -> None:

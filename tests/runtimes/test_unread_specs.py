@@ -87,7 +87,7 @@ def test_for_a_kind_with_its_own_target_only_a_runtime_without_cdi_is_reported(f
     host.ready.touch()
     assert host.hints(own) == []
     older = Host(folder, "4.0.1")
-    assert older.hints(own) == ["install podman 4.1 or newer"]
+    assert older.hints(own) == ["install podman 4.3 or newer"]
     assert older.hints({}) == []
 
 

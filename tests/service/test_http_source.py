@@ -17,6 +17,7 @@ from support.daemon.watching import TriggerRecorder, kills_threads
 from support.paths import REPOSITORY
 from support.waiting import until
 
+from cdigen import page_url
 from cdigen.service.http.routes import standard_routes
 from cdigen.watch.supervisor import Supervisor
 
@@ -160,5 +161,9 @@ def test_if_the_unit_permits_no_network_the_problem_names_the_drop_in(path: str)
     if done.stdout.startswith("no seccomp"):
         cannot_run("no seccomp filter can be set")
     assert "port 9095: Address family not supported" in done.stdout
-    assert "http-port.conf.example" in done.stdout
+    assert (
+        f"install the drop-in http-port.conf, which permits the network ({page_url('how-to/monitoring')})"
+        in done.stdout
+    )
+    assert "http-port.conf.example" in (REPOSITORY / "docs/how-to/monitoring.md").read_text()
     assert (REPOSITORY / "etc/cdigen.service.d/http-port.conf.example").exists()

@@ -9,7 +9,7 @@ three releases.
 
 from __future__ import annotations
 
-from cdigen.cdi.library import DEFAULT_RELEASES, CdiLibrary, LibraryBehaviour, release_of
+from cdigen.cdi.library import DEFAULT_RELEASES, RELEASES, CdiLibrary, LibraryBehaviour, release_of
 from cdigen.cdi.loaders.decoding import RefusedError, UnknownError, decode_document
 from cdigen.cdi.reader import BYTE_ORDER_MARK, MAX_SIZE, parse_document
 from cdigen.cdi.rules.fields import quote
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ACCEPT, REJECT, PANIC, UNKNOWN = "accept", "reject", "panic", "unknown"
 
+_TABLE = f"{RELEASES[0]} to {RELEASES[-1]}"
 _TYPES = ("", "b", "c", "u", "p")
 _HOOKS = ("prestart", "createRuntime", "createContainer", "startContainer", "poststart", "poststop")
 _LETTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
@@ -143,7 +144,9 @@ def _never_observed(value: object, version: str) -> LoaderVerdict:
     is_release = all(part.isdecimal() for part in version.split("."))
     if is_release and len(declared) == 1 and declared[0] in KNOWN_VERSIONS and is_newer(declared[0], version):
         return LoaderVerdict(verdict=REJECT, reason=_unknown_version(declared[0]))
-    return LoaderVerdict(verdict=UNKNOWN, reason=f"the library {quote(version)} was not tested")
+    return LoaderVerdict(
+        verdict=UNKNOWN, reason=f"CDI library {version} is not in cdigen's table of {_TABLE}"
+    )
 
 
 def _read(data: bytes, parsed: ParsedDocument) -> object:

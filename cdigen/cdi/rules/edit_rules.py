@@ -122,7 +122,11 @@ def _check_mount(value: object, path: str, out: list[Finding]) -> bool:
         return True
     options = value.get("options")
     if isinstance(options, list) and any(isinstance(o, str) and o in _BIND_OPTIONS for o in options):
-        out.append(finding("mount-type-missing", path, "has no type", 'add "type": "bind"'))
+        out.append(
+            finding(
+                "mount-type-missing", path, "has no type", 'set "type": "bind", and at least cdiVersion 0.4.0'
+            )
+        )
         return True
     message = 'has neither a type nor the option bind or rbind: runc fails with "no such device"'
     return reject(out, "mount-not-bind", path, message)

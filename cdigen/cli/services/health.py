@@ -42,7 +42,7 @@ def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     add(parser.add_argument_group("marks"), "--mark", "--reason", "--clear")
     options.add_root_options(parser)
-    add(parser, "--run-dir", help="folder of the daemon's status")
+    add(parser, "--run-dir")
 
 
 def run(arguments: Namespace) -> int:

@@ -50,7 +50,7 @@ def add_options(parser: ArgumentParser) -> None:
     text = f"the folder of the kubelet (option --root-dir of the kubelet; default: {KUBELET_DIR})"
     add(group, "--kubelet-dir", help=text)
     add(group, "--kubeconfig", "--node-name")
-    add(parser, "--run-dir", help="the folder for status and HTTP socket")
+    add(parser, "--run-dir", help="the run directory, for status and sockets")
     add(parser, "--standby", "--daemon-run-dir")
     options.add_root_options(parser)
     add(parser, "--spec-dir")

@@ -49,7 +49,7 @@ def add_options(parser: ArgumentParser) -> None:
     add(group, "--socket")
     add(group, "--index", type=_index)
     add(group, "--name", type=_name, help=f"the name of the plugin (default: {NAME})")
-    add(parser, "--run-dir", help="the directory of status and HTTP socket")
+    add(parser, "--run-dir", help="the run directory, for status and sockets")
     text = "if another instance serves the runtime, register as its standby, and take over when it ends"
     add(parser, "--standby", help=text)
     options.add_root_options(parser)

@@ -33,7 +33,7 @@ EXAMPLES = """\
 
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
-    add(parser, "--run-dir", help="folder of the status and the sockets")
+    add(parser, "--run-dir", help="the run directory, for status and sockets")
     add(parser, "--standby")
     add_spec_options(parser)
     add(parser, "--spec-dir")

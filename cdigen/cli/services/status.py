@@ -57,7 +57,7 @@ _FEW = 5
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     options.add_root_options(parser)
-    add(parser, "--run-dir", help="folder of the daemon's status")
+    add(parser, "--run-dir")
 
 
 def run(arguments: Namespace) -> int:

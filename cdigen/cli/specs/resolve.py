@@ -63,7 +63,7 @@ def add_options(parser: ArgumentParser) -> None:
     add(group, "--cdi-device", type=_cdi_device)
     options.add_root_options(parser)
     add(parser, "--spec-dir")
-    add(parser, "--run-dir", help="the directory of the daemon's inventory")
+    add(parser, "--run-dir")
 
 
 def run(arguments: Namespace) -> int:

@@ -201,7 +201,7 @@ def _validate(
 def _loader_findings(one: RequestedLibrary, judgement: LoaderVerdict) -> tuple[Finding, ...]:
     if one.doubt or judgement.verdict == UNKNOWN:
         text = f"{one.name}: unknown whether this release loads the file: {one.doubt or judgement.reason}"
-        return (finding(UNKNOWN_RULE, "$", text),)
+        return (finding(UNKNOWN_RULE, "$", text, "start a container with a device of the file"),)
     if judgement.verdict == REJECT:
         return (finding("loader-refuses", "$", f"{one.name} rejects the file: {judgement.reason}"),)
     if judgement.verdict == PANIC:

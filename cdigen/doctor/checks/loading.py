@@ -26,6 +26,7 @@ from cdigen.doctor.spec_documents import MAX_SIZE, is_ours, own_file, was_ours
 from cdigen.host.root import shown
 from cdigen.model.findings import errors
 from cdigen.model.names import is_yaml, natural_key
+from cdigen.runtimes.releases import RUNTIME_NAMES
 from cdigen.value import frozen
 
 TYPE_CHECKING = False
@@ -308,7 +309,7 @@ def _targets(context: Context, older: list[ExaminedRuntime], spec_file: SpecFile
     kinds = {spec_file.kind} if spec_file and spec_file.kind else context.kinds
     own = [product.document["cdiVersion"] for product in context.products if product.kind in kinds]
     return tuple(
-        f"{runtime.name}-{'.'.join(map(str, runtime.binary.release))}"
+        f"{RUNTIME_NAMES[runtime.name]}-{'.'.join(map(str, runtime.binary.release))}"
         for runtime in older
         if runtime.binary
         and runtime.binary.release

@@ -123,9 +123,9 @@ def _toolkit(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.passed(ROOT, "no configuration of NVIDIA's toolkit has a root without a driver")
         return
     text = (
-        f"{listed(wrong)}: the folder has no {_LIBRARY}, but the driver of this host is in /: containers "
-        "with NVIDIA's runtime do not start; set root = '/' (in the operator: driver.enabled=false), or use "
-        "cdigen's specs without NVIDIA's runtime ('cdigen doctor --migrate')"
+        f"{listed(wrong)}: the folder has no {_LIBRARY}, so containers with NVIDIA's runtime do not start. "
+        "The driver of this host is in /. Set root = '/' (in the operator: driver.enabled=false), or run "
+        "'cdigen doctor --migrate', which prints the steps to CDI without NVIDIA's runtime"
     )
     yield TOPIC.warning(ROOT, shown(text), because=CAUSES)
 

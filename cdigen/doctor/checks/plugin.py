@@ -68,7 +68,7 @@ def _limits(status: Mapping[str, Any]) -> str:
     name = "crio" if status["runtime"].get("name") == "cri-o" else "containerd"
     return (
         f"while the plugin is not running, {_WITHOUT}, unless the runtime requires the plugin ('cdigen "
-        f"configure {name} --nri-required'); after the plugin was killed, the runtime rejects the next "
+        f"configure {name} --nri-required'). After a kill of the plugin, the runtime rejects the next "
         "container of an existing pod once, even a container without a request"
     )
 

@@ -11,8 +11,9 @@ import socket
 import stat
 from urllib.parse import quote
 
+from cdigen import page_url
 from cdigen.doctor.commands import file_command, give_to_root
-from cdigen.doctor.kubernetes.kubelet import PLUGIN, TOPIC, for_nodes, see
+from cdigen.doctor.kubernetes.kubelet import PLUGIN, TOPIC, for_nodes
 from cdigen.doctor.remedy_safety import ways
 from cdigen.gpushare import names
 from cdigen.gpushare.nodes import read_annotation
@@ -65,7 +66,7 @@ def _gpu_memory(context: Context) -> Iterator[CheckResult]:
             f"{settings.resource} is not advertised: cdigen kubelet has no --kubeconfig, so it "
             "cannot assign requests to pods"
         )
-        yield TOPIC.error(GPU_MEMORY, see(text))
+        yield TOPIC.error(GPU_MEMORY, _see(text))
         return
     if not file:
         yield from _reported(reported)
@@ -76,7 +77,7 @@ def _gpu_memory(context: Context) -> Iterator[CheckResult]:
         if context.is_live and os.geteuid() and os.path.exists(file) and not os.access(file, os.R_OK):
             yield TOPIC.skipped(GPU_MEMORY, f"only root may read {shown(file)}")
             return
-        yield TOPIC.error(GPU_MEMORY, see(shown(error.message)))
+        yield TOPIC.error(GPU_MEMORY, _see(shown(error.message)))
         return
     yield from _secrets(context, server)
     if not context.is_live:
@@ -86,10 +87,15 @@ def _gpu_memory(context: Context) -> Iterator[CheckResult]:
     node = str(reported.get("node") or default)
     problem, annotation = probe(server, node, settings)
     if problem:
-        yield TOPIC.error(GPU_MEMORY, see(shown(problem)))
+        yield TOPIC.error(GPU_MEMORY, _see(shown(problem)))
         return
     yield from _reported(reported)
     yield from _node(context, node, settings, annotation)
+
+
+def _see(text: str) -> str:
+    """Return TEXT with a reference to the documentation of GPU memory sharing."""
+    return f"{text} ({page_url('how-to/kubernetes/share-gpu-memory')})"
 
 
 def _secrets(context: Context, server: ApiServerConfig) -> Iterator[CheckResult]:
@@ -134,7 +140,7 @@ def _reported(status: Mapping[str, Any]) -> Iterator[CheckResult]:
     keys = ("problem", "node_problem", "reservation_problem")
     problems = [str(status[key]) for key in keys if status.get(key)]
     for text in problems:
-        yield TOPIC.error(GPU_MEMORY, see(f"cdigen kubelet reports: {shown(text)}"), because=(PLUGIN,))
+        yield TOPIC.error(GPU_MEMORY, _see(f"cdigen kubelet reports: {shown(text)}"), because=(PLUGIN,))
     if status and not problems:
         text = f"requests for GPU memory on node {shown(str(status.get('node')))} can be assigned to pods"
         yield TOPIC.passed(GPU_MEMORY, text)
@@ -150,14 +156,14 @@ def _node(context: Context, node: str, settings: SharedMemory, annotation: objec
         units = 0 if annotation is None else sum(gpu.units for gpu in read_annotation(annotation))
     except ValueError as error:
         text = f"node {node}: annotation {names.GPUS} is invalid: {error}; cdigen kubelet will replace it"
-        yield TOPIC.warning(NODE, see(shown(text)), because=(GPU_MEMORY,))
+        yield TOPIC.warning(NODE, _see(shown(text)), because=(GPU_MEMORY,))
         return
     if units != count:
         text = (
             f"node {node}: annotation {names.GPUS} has {units} units, and the kubelet has {count}; "
             "the extender places pods by the annotation, which cdigen kubelet writes within a minute"
         )
-        yield TOPIC.warning(NODE, see(shown(text)), because=(GPU_MEMORY,))
+        yield TOPIC.warning(NODE, _see(shown(text)), because=(GPU_MEMORY,))
     else:
         yield TOPIC.passed(NODE, f"the annotation of node {shown(node)} has the advertised {units} units")
 
@@ -180,10 +186,7 @@ def probe(server: ApiServerConfig, node: str, settings: SharedMemory) -> tuple[s
         missing = [right for right in RIGHTS if not _may(client, *right, node, settings.namespace)]
         if missing or reply.status == 403:
             rights = ", ".join(f"{verb} {resource}" for verb, resource in missing or [("get", "nodes")])
-            return (
-                f"{at} denies rights that cdigen kubelet needs: {rights} (examples/kubernetes/gpushare)",
-                None,
-            )
+            return f"{at} denies rights that cdigen kubelet needs: {rights}", None
         metadata = reply.body.get("metadata")
         annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
         return "", annotations.get(names.GPUS) if isinstance(annotations, dict) else None

@@ -46,8 +46,8 @@ def _runtime(context: Context) -> Iterator[CheckResult]:
     elif name == "docker":
         text = (
             f"the kubelet uses Docker at {where}: dockershim and older cri-dockerd releases drop the CDI "
-            "names of device plugins, and pods start without devices. Use containerd or CRI-O, or a "
-            "cri-dockerd with Mirantis/cri-dockerd#522 (November 2025) and Kubernetes 1.28 or later"
+            "names of device plugins, so pods start without devices. Use containerd or CRI-O, or Kubernetes "
+            "1.28 or later with a cri-dockerd of November 2025 or later"
         )
         yield TOPIC.warning(RUNTIME, see(text))
     elif not context.is_live:

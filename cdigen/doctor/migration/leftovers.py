@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 
+from cdigen import page_url
 from cdigen.doctor.kubernetes_node.sockets import kind_of, resource_of
 from cdigen.doctor.spec_documents import foreign_specs
 from cdigen.runtimes.installed import FOLDERS
@@ -190,7 +191,7 @@ def nomad_needs(context: Context, found: tuple[Leftover, ...]) -> tuple[str, ...
     sign = next(filter(context.host.exists, _NOMAD), "") if has_runtime else ""
     text = (
         f'{TOOLKIT}, with its runtimes: Nomad ({sign}) starts tasks with a device "nvidia/gpu" by the Docker '
-        "runtime nvidia; cdigen does not replace it there (examples/nomad)"
+        f"runtime nvidia, which cdigen does not replace ({page_url('how-to/migrate')})"
     )
     return (text,) if sign else ()
 

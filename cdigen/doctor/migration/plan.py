@@ -53,6 +53,14 @@ _DROP_INS = {
 # The ending of a copy of a file that is replaced or edited.
 _KEPT = ".before-cdigen"
 _SEE = page_url("how-to/migrate")
+# Device plugin -> the commands that replace it, and the page with the steps.
+_SUCCESSOR = ("'cdigen kubelet'", page_url("how-to/kubernetes/replace-device-plugins"))
+_SUCCESSORS = {
+    GPUSHARE: (
+        "'cdigen kubelet' with 'cdigen extender'",
+        page_url("how-to/kubernetes/share-gpu-memory"),
+    )
+}
 # Programs besides container runtimes that run nvidia-container-cli (enroot, conf/hooks/98-nvidia.sh).
 _CLI_USERS = ("/etc/enroot/hooks.d/98-nvidia.sh",)
 _REVERT = "restore the configuration or the release"
@@ -241,9 +249,8 @@ def _request_by_name(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
             name="request-by-name",
             why="containers request devices by name; existing containers must be created again",
             by_hand=(
-                "replace --gpus all and --runtime=nvidia by --device nvidia.com/gpu=all; "
-                "'cdigen doctor --migrate FILE...' finds them in scripts, unit and compose files, "
-                f"and {_SEE} has the replacements"
+                "replace each request for GPUs that 'cdigen doctor --migrate FILE...' finds in scripts, unit "
+                "and compose files, such as --gpus all by --device nvidia.com/gpu=all"
             ),
             undo_by_hand="restore the files; the old runtimes are still installed",
         )
@@ -341,10 +348,12 @@ def _kept_for_plugins(
     plugins: tuple[Leftover, ...], found: tuple[Leftover, ...], *, needed: bool
 ) -> Iterator[str]:
     for plugin in plugins:
-        page = "share-gpu-memory" if plugin.tool == GPUSHARE else "replace-device-plugins"
-        text = f"'cdigen kubelet' can replace it ({page_url(f'how-to/kubernetes/{page}')})"
+        successor, page = _SUCCESSORS.get(plugin.tool, _SUCCESSOR)
         where = shown(plugin.where[0])
-        yield f"{plugin.tool} ({where}): {text}; pods that request its resource need the plugin"
+        yield (
+            f"{plugin.tool} ({where}): pods that request its resource need it until {successor} replaces it "
+            f"({page})"
+        )
     if needed and any(one.tool == TOOLKIT for one in found):
         yield f"{TOOLKIT}, with its runtimes: the device plugin may need them ({_SEE})"
 

@@ -100,7 +100,10 @@ def _runtime(match: re.Match[str]) -> str:
             f"remove it, and add devices: [{GPU}=NAME] for each device of NVIDIA_VISIBLE_DEVICES; "
             f"{GPU}=all only if its value is all"
         )
-    return "remove it, and name the device in the command that starts the container (Nomad: examples/nomad)"
+    return (
+        "remove it, and name the device in the command that starts the container "
+        f"(Nomad: {page_url('how-to/migrate')})"
+    )
 
 
 def _old_docker(match: re.Match[str]) -> str:

@@ -62,8 +62,7 @@ def plan(
     if disabled := next((finding for finding in settings.findings if finding.rule == "cri-disabled"), None):
         raise ConfigError(
             f"{shown(disabled.path)} disables the CRI plugin (disabled_plugins), so no key has an effect",
-            hint="remove the CRI plugin from disabled_plugins if Kubernetes uses this containerd; "
-            "ctr and nerdctl read the spec directories themselves",
+            hint="remove the CRI plugin from disabled_plugins for Kubernetes; ctr and nerdctl need no change",
         )
     files = _files(settings, release, content)
     cri = CRI_V3 if files.version >= 3 else CRI_V2

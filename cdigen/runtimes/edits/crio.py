@@ -53,7 +53,7 @@ def _refuse_old(release: Release | None, desired: DesiredConfig) -> None:
     if release is None:
         return
     if behaves("cri-o", release, RuntimeBehaviour.NO_CDI):
-        raise ConfigError("this CRI-O reads no CDI specs", hint="install CRI-O 1.24 or newer")
+        raise ConfigError("this CRI-O reads no CDI specs", hint="install CRI-O 1.25 or newer")
     if desired.nri and nri_of("cri-o", release) is None:
         raise ConfigError("this CRI-O has no NRI", hint="install CRI-O 1.26 or newer, or omit --nri")
     if desired.nri_required and not has_validator("cri-o", release):

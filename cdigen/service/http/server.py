@@ -11,6 +11,7 @@ from contextlib import ExitStack, suppress
 from errno import EACCES, EAFNOSUPPORT, EPERM
 from functools import partial
 
+from cdigen import page_url
 from cdigen.host.root import reason, shown
 from cdigen.model.errors import StoreError
 from cdigen.service.http.client import ClientLimits, ConnectionTable
@@ -38,8 +39,7 @@ _MAX_PATH = 107  # sun_path of unix(7) without the NUL
 # IP.
 _REFUSALS = {EAFNOSUPPORT, EPERM, EACCES}
 _NO_NETWORK = (
-    "the service is not permitted to use the network: copy http-port.conf.example from its documentation to "
-    "/etc/systemd/system/NAME.service.d/http-port.conf; NAME is cdigen, cdigen-nri or cdigen-kubelet"
+    f"install the drop-in http-port.conf, which permits the network ({page_url('how-to/monitoring')})"
 )
 # The time limit for the end of requests in progress, and the time after which a thread that hangs is left.
 DRAIN_S, LEAVE_S = 0.5, 0.3

@@ -243,8 +243,8 @@ def _impossible(view: Directory, refused: list[_Refused], root: Root) -> StoreEr
     return StoreError(
         f"{shown(root.outer_path(first.source.real))} cannot be hard-linked into {shown(state_dir)} "
         f"({reason(first.link)}: {meaning}), and cannot be reflinked ({reason(first.clone)})",
-        hint=f"set copy_driver_files: true ({_mib(_size(refused))} MiB per driver), put state_dir on the "
-        "same file system and mount as the driver, or choose 'layout: files' in the profile",
+        hint=f"set 'copy_driver_files: true' ({_mib(_size(refused))} MiB per driver), or 'layout: files' in "
+        "the profile, or put state_dir on the driver's file system and mount",
         kind="view-impossible",
     )
 

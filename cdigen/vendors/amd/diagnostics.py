@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 # drivers/accel/amdxdna/aie2_pci.c, aie2_check_protocol.
 _NPU_LOG, _REJECTED = "amdxdna ", "ncompatible firmware protocol"
 _NPU_HINT = (
-    "install a kernel and linux-firmware of the same release of the distribution, or the driver and the "
-    "firmware of one release of amd/xdna-driver, then reboot"
+    "install kernel and linux-firmware of the same release of the distribution (or of amd/xdna-driver), and "
+    "reboot"
 )
 
 

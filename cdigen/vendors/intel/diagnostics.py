@@ -112,6 +112,6 @@ def _firmware(host: Root) -> Iterator[Finding]:
                 path=f"/lib/firmware/{row.folders[0]}",
                 message=f"no {row.name} firmware for {row.driver} is in /lib/firmware/"
                 f"{' or '.join(row.folders)}: {row.without}",
-                hint="install the distribution's firmware package (linux-firmware, firmware-misc-nonfree), "
-                "rebuild the initramfs and reboot; see 'dmesg | grep -i firmware'",
+                hint="install the firmware package of the distribution (linux-firmware, "
+                "firmware-misc-nonfree), rebuild the initramfs and reboot",
             )

@@ -28,7 +28,6 @@ def windows_gpu(context: DiscoveryContext, vendor: str, inf: str, node: str) -> 
     return HostError(
         f"cdigen does not support GPUs of {vendor} in WSL2: {node} does not exist there, and programs use "
         f"{_NODE} with the libraries of {vendor} for WSL",
-        hint=f"start Linux without Windows for CDI devices of {vendor}'s GPUs; for a GPU of NVIDIA, install "
-        "NVIDIA's driver in Windows",
+        hint="start Linux without Windows; only NVIDIA's GPUs work in WSL2, with NVIDIA's driver in Windows",
         kind="no-gpu",
     )

@@ -223,8 +223,8 @@ def _require_libraries(context: DiscoveryContext, driver: Driver, search: librar
         raise HostError(
             f"the kernel module has version {driver.version}, but the installed libraries have version "
             f"{', '.join(versions)}",
-            hint="load the module of the libraries' version: stop all programs that use the GPUs and run "
-            "'rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia', or reboot",
+            hint="reboot, or stop all programs that use the GPUs and run "
+            "'rmmod nvidia_uvm nvidia_drm nvidia_modeset nvidia; modprobe nvidia'",
             kind="version-mismatch",
         )
     broken = [finding for finding in search.findings if finding.severity == "error"]
@@ -240,8 +240,8 @@ def _require_libraries(context: DiscoveryContext, driver: Driver, search: librar
     raise HostError(
         f"no library of the driver {driver.version} was found below {shown(search.root.host_path('/'))}: "
         f"none of {', '.join(ENTRANCES)} in {where}",
-        hint="install the driver's libraries, or set 'library_search_paths: [FOLDER]' in the configuration "
-        "(--library-search-path); for a driver container, set driver_root (--driver-root)",
+        hint="install the driver's libraries, or name their folder with 'library_search_paths: [FOLDER]', or "
+        "the folder of a driver container with 'driver_root: FOLDER'",
         kind="driver-not-found",
     )
 

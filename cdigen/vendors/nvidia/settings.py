@@ -64,9 +64,9 @@ def _suspension(host: Root, parameters: dict[str, int]) -> Iterator[Finding]:
                 MEMORY,
                 "PreserveVideoMemoryAllocations is 0: programs in containers lose their GPU memory when the "
                 "host suspends",
-                "set NVreg_PreserveVideoMemoryAllocations=1 for the module nvidia, then run "
-                f"'systemctl enable {SUSPEND} {RESUME}' and reboot; if CUDA fails after a suspension, stop "
-                "its programs and run 'modprobe -r nvidia_uvm && modprobe nvidia_uvm'",
+                "set NVreg_PreserveVideoMemoryAllocations=1 for the module nvidia, run "
+                f"'systemctl enable {SUSPEND} {RESUME}', and reboot; after a suspension, "
+                "'modprobe -r nvidia_uvm && modprobe nvidia_uvm' restores CUDA",
             )
         return
     missing = [SUSPEND] if not _is_enabled(host, SUSPEND) else []
