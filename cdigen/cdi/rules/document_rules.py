@@ -2,8 +2,7 @@
 
 The rules are at least as strict as all loaders and ``schemas/cdi.schema.json``. A test with random documents
 proves this for the schema. The module does not import jsonschema, yaml or re, because many short commands
-import the module. docs/reference/cdi-loaders.md, "Checks", lists the source of each rule.
-docs/reference/findings.md describes each rule.
+import the module. docs/reference/findings.md describes each rule.
 """
 
 from __future__ import annotations
@@ -107,6 +106,7 @@ def _check_minimum(document: dict[str, object], out: list[Finding], *, is_good: 
             finding("version-too-low", "$.cdiVersion", f"{declared} is too low: {what} needs {needed}")
         )
     elif is_good and is_newer(declared, needed):
+        # Source: container-device-interface issue 91; nvidia-container-toolkit issues 38, 1262, 1860.
         message = f"{declared} is higher than needed: runtimes that support only {needed} ignore the file"
         out.append(finding("version-higher-than-needed", "$.cdiVersion", message))
 

@@ -1,6 +1,5 @@
 """The checks of the rules for container edits, such as environment, device nodes, mounts and hooks.
 
-docs/reference/cdi-loaders.md, "Checks", lists the source of each rule.
 docs/reference/findings.md describes each rule.
 """
 
@@ -113,6 +112,7 @@ def _advise_node(value: object, path: str, out: list[Finding]) -> bool:
             message = "sets device numbers: runtimes use them even if the host has other numbers"
             out.append(finding("node-numbers-given", path, message))
         if "hostPath" in value and value["hostPath"] == value.get("path"):
+            # Source: nvidia-container-toolkit issue 38.
             out.append(finding("host-path-redundant", f"{path}.hostPath", "is the same as path"))
     return True
 
@@ -195,7 +195,7 @@ def _warn_repeated(edits: dict[str, object], path: str, out: list[Finding]) -> N
     env = edits.get("env")
     if isinstance(env, list):
         for index in _repeated([e.partition("=")[0] if isinstance(e, str) else None for e in env]):
-            where = f"{path}.env[{index}]"
+            where = f"{path}.env[{index}]"  # source: container-device-interface commit 9c49c2b
             out.append(finding("env-repeated", where, "sets a key that an earlier entry sets"))
 
 
