@@ -15,6 +15,7 @@ from cdigen.doctor.examined import PROCESSES
 from cdigen.doctor.migration.leftovers import (
     GPUSHARE,
     OLD_DOCKER,
+    REQUESTS,
     TOOLKIT,
     UNITS,
     VENDORS,
@@ -235,14 +236,14 @@ def _enable_cdi(context: Context) -> Iterator[MigrationStep]:
 
 def _request_by_name(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     """Yield the manual step for requests by name, if a leftover serves other requests for GPUs."""
-    if any(one.kind in {"runtime", "hook", "programs"} for one in found):
+    tools = dict.fromkeys(one.tool for one in found if one.kind in {"runtime", "hook", "programs"})
+    if requests := [REQUESTS[tool] for tool in tools if tool in REQUESTS]:
         yield MigrationStep(
             name="request-by-name",
             why="containers request devices by name; existing containers must be created again",
             by_hand=(
-                "replace --gpus all and --runtime=nvidia by --device nvidia.com/gpu=all; "
-                "'cdigen doctor --migrate FILE...' finds them in scripts, unit and compose files, "
-                f"and {_SEE} has the replacements"
+                f"replace {listed(requests)}; 'cdigen doctor --migrate FILE...' finds them in scripts, unit "
+                f"and compose files, and {_SEE} has the replacements"
             ),
             undo_by_hand="restore the files; the old runtimes are still installed",
         )
