@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
-from support.hosts import intel_tree
+from support.hosts import amd_tree, intel_tree
+from support.hosts.nvidia_kernel import Node, make_node
 from support.reports.amd_and_intel import finish
 from support.reports.engines import ReportHost
 
@@ -78,3 +79,47 @@ def test_the_runtime_habana_is_a_leftover_where_it_is_registered(report: ReportH
     assert texts["unregister"].startswith(
         "remove habana and the default runtime from /etc/docker/daemon.json"
     )
+
+
+def mi300x(report: ReportHost, *, gid: int, major: int = amd_tree.KFD_MAJOR) -> None:
+    """Write a container in a user namespace with an MI300X; /dev/kfd has the group GID and MAJOR."""
+    amd_tree.write(report.root, amd_tree.mi300x(1, count=1), version="6.7.0")
+    finish(report.root)
+    report.put("run/systemd/container", "docker\n")
+    report.put("proc/1/uid_map", "         0     100000      65536\n")
+    (report.root / "dev/kfd").unlink()
+    make_node(report.root, Node(path="/dev/kfd", major=major, minor=0), 0o660, gid=gid)
+
+
+@pytest.mark.parametrize("user", [(), ("--user", "alice")])
+def test_kfd_has_a_group_that_the_user_namespace_of_the_container_does_not_have(
+    report: ReportHost, user: tuple[str, ...]
+) -> None:
+    """rocminfo cannot open /dev/kfd; root was added to the group nogroup, which the node seems to have.
+
+    https://github.com/ROCm/legacy-rocm-build/issues/4043
+    """
+    mi300x(report, gid=65534)
+    report.write_specs()
+    rows = report.rows(*user)
+    (row,) = (row for row in rows if row["check"] == "node-groups" and not row["ok"])
+    assert row["detail"].startswith("/dev/kfd: the user namespace of this container does not have the group")
+    assert "the host must pass the node with a group of this container" in row["detail"]
+    assert "65534" not in str(rows)
+    assert "nogroup" not in str(rows)
+
+
+def test_kfd_has_the_number_of_another_boot_in_the_container(report: ReportHost) -> None:
+    """The node that the container was given is not kfd's, so that its open fails.
+
+    https://github.com/ROCm/legacy-rocm-build/issues/4043
+    """
+    mi300x(report, gid=amd_tree.RENDER_GID, major=511)
+    numbers = "/dev/kfd has the numbers 511:0, but the kernel's numbers are 235:0"
+    assert report.command("generate").failed(3, numbers)
+    row = report.failures()["node-wrong"]
+    assert row["detail"].startswith(
+        "/dev/kfd: 511:0, must be 235:0; mknod is not permitted in this container"
+    )
+    assert row["detail"].endswith("the host must pass the node to it")
+    assert row["remedy"] == ""
