@@ -12,6 +12,7 @@ import posixpath
 
 from cdigen.doctor.commands import free_path, generated_step, run_cdigen
 from cdigen.doctor.examined import PROCESSES
+from cdigen.doctor.kubernetes_node.bundled import unchangeable, unit_of
 from cdigen.doctor.migration.leftovers import (
     GPUSHARE,
     OLD_DOCKER,
@@ -31,7 +32,6 @@ from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
-from cdigen.runtimes.settings.generated import generated_file
 from cdigen.runtimes.units import is_enabled
 from cdigen.value import frozen, replace
 
@@ -258,8 +258,8 @@ def _unregister(context: Context, without_specs: set[str]) -> Iterator[Migration
     for (container_runtime, file), runtimes in by_file.items():
         names = ", ".join(shown(one.name) for one in runtimes)
         step = MigrationStep(name="unregister", why=f"remove the runtime {names} from {container_runtime}")
-        folder, base = posixpath.split(file)
-        restart = _restart(context, container_runtime)
+        (folder, base), restart = posixpath.split(file), _restart(context, container_runtime)
+        unit = restart[0].argv[-1] if restart else container_runtime
         sets_more = _sets_more(context, container_runtime, file)
         if (
             not sets_more
@@ -271,10 +271,10 @@ def _unregister(context: Context, without_specs: set[str]) -> Iterator[Migration
         else:
             default = " and the default runtime" if any(one.is_default for one in runtimes) else ""
             rest = " (keep its settings of CDI and NRI)" if sets_more else ""
-            text = f"remove {names}{default} from {shown(file)}{rest}, then restart {container_runtime}"
+            text = f"remove {names}{default} from {shown(file)}{rest}, then restart {unit}"
             if default and container_runtime == "docker":
                 text += f"; {_BUILDS}"
-            if generated := generated_file(context.host, "", file):
+            if generated := unchangeable(context.host, file):
                 text = f"{generated.problem}: to remove {names}{default}, {generated.step}"
                 yield replace(step, by_hand=text, undo_by_hand=_REVERT)
             else:
@@ -343,8 +343,8 @@ def _kept_for_plugins(
     for plugin in plugins:
         text = "'cdigen kubelet' can replace it (docs/kubernetes.md)"
         text = "cdigen does not replace it yet" if plugin.tool == GPUSHARE else text
-        where = shown(plugin.where[0])
-        yield f"{plugin.tool} ({where}): {text}; pods that request its resource need the plugin"
+        text = f"{plugin.tool} ({shown(plugin.where[0])}): {text}"
+        yield f"{text}; pods that request its resource need the plugin"
     if needed and any(one.tool == TOOLKIT for one in found):
         yield f"{TOOLKIT}, with its runtimes: the device plugin may need them ({_SEE})"
 
@@ -380,7 +380,7 @@ def _is_in(context: Context, path: str, directory: str) -> bool:
 
 
 def _restart(context: Context, runtime: str) -> tuple[Remedy, ...]:
-    argv = context.request.restart(runtime) or ("systemctl", "restart", runtime)
+    argv = context.request.restart(runtime) or ("systemctl", "restart", unit_of(context.host, runtime))
     return (Remedy(argv=argv, why="make it read its configuration"),) if runtime in PROCESSES else ()
 
 
