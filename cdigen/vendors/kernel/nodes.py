@@ -66,8 +66,8 @@ RUN_AS_ROOT = "run as root"
 def node_remedy(host: Root, dev: Root) -> str:
     """Return the command that creates missing nodes on HOST, in the tree DEV.
 
-    If systemd runs on HOST and has the unit cdigen-nodes.service, the command starts this unit. The unit does
-    not have the options of this command, so it is not used for the nodes of a driver container.
+    If systemd runs on HOST and has the unit cdigen-nodes.service, the command starts this unit. The unit has
+    no options: for the nodes of a driver container, the result is the command with the path of DEV.
     """
     if not dev.host_prefix and host.exists(_BOOTED) and _can_start_unit(host):
         return "systemctl start cdigen-nodes.service"
