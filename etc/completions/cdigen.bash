@@ -4,7 +4,7 @@ _shtab_cdigen_subparsers=(config configure create-nodes diff docker-args doctor 
 
 _shtab_cdigen_config_option_strings=(-h --help --config --root --json -v --verbose -q --quiet)
 _shtab_cdigen_configure_option_strings=(-h --help --dry-run --undo --nri --nri-required --rootless --restart --spec-dir --config --root --json -v --verbose -q --quiet)
-_shtab_cdigen_create_nodes_option_strings=(-h --help --config --root --json -v --verbose -q --quiet)
+_shtab_cdigen_create_nodes_option_strings=(-h --help --config --root --dev-root --json -v --verbose -q --quiet)
 _shtab_cdigen_diff_option_strings=(-h --help --kind --profile --naming --target --layout --hook --container-driver-root --spec-dir --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_docker_args_option_strings=(-h --help --form --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --inventory --strict --json -v --verbose -q --quiet)
 _shtab_cdigen_doctor_option_strings=(-h --help --for --device --user --migrate --bundle --config --root --vendor --driver-root --dev-root --library-search-path --binary-search-path --config-search-path --mode --nvml --strict --json -v --verbose -q --quiet)
@@ -33,6 +33,7 @@ _shtab_cdigen_configure___config_COMPGEN=_shtab_compgen_files
 _shtab_cdigen_configure___root_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_create_nodes___config_COMPGEN=_shtab_compgen_files
 _shtab_cdigen_create_nodes___root_COMPGEN=_shtab_compgen_dirs
+_shtab_cdigen_create_nodes___dev_root_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_diff___kind_COMPGEN=_cdigen_kinds
 _shtab_cdigen_diff___container_driver_root_COMPGEN=_shtab_compgen_dirs
 _shtab_cdigen_diff___spec_dir_COMPGEN=_shtab_compgen_dirs

@@ -76,6 +76,7 @@ _shtab_cdigen_create_nodes_options=(
   "(- : *)"{-h,--help}"[show this help message and exit]"
   "--config=[the configuration (default\: \/etc\/cdigen\/config.yaml)]:FILE:_files"
   "--root=[use the folder DIR as the host]:DIR:_files -/"
+  "--dev-root=[the folder with the device nodes]:DIR:_files -/"
   "--json[print one JSON document and nothing else on stdout]"
   {-v,--verbose}"[print more on stderr]"
   {-q,--quiet}"[print only errors on stderr]"

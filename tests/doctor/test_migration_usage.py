@@ -126,6 +126,10 @@ def test_the_variable_is_replaced_by_device_names(line: str, value: str, replace
             f"{AMD_BOTH}; in a compose file: devices: [amd.com/gpu=0, amd.com/gpu=1]",
         ),
         (
+            "HABANA_VISIBLE_DEVICES=3",
+            "--device intel.com/gaudi=accel3; in a compose file: devices: [intel.com/gaudi=accel3]",
+        ),
+        (
             "- name: NVIDIA_VISIBLE_DEVICES",
             f"keep it if 'cdigen nri' reads it ({VISIBLE_DEVICES}), else remove it",
         ),

@@ -11,6 +11,7 @@ import sys
 from cdigen import config
 from cdigen.cli.shared import discovery_options, options, own_package, report
 from cdigen.cli.shared.argument_checks import DISCOVERY_OPTIONS
+from cdigen.cli.shared.option_table import add
 from cdigen.host.containers import uses_host_kernel
 from cdigen.host.root import shown
 from cdigen.model.errors import HostError, StoreError
@@ -42,7 +43,8 @@ _CHANGES = frozenset({"kernel-module-loaded", "node-created", "node-link-created
 def add_options(parser: ArgumentParser) -> None:
     """Add the options of this command."""
     options.add_root_options(parser)
-    # This command does not have these options. The configuration has their values, except for NVML (off).
+    add(parser.add_argument_group("discovery"), "--dev-root")
+    # This command has only --dev-root. The configuration has the values of the others, except for NVML (off).
     parser.set_defaults(**dict.fromkeys(DISCOVERY_OPTIONS), vendor=None)
     parser.set_defaults(nvml="off")
 
@@ -93,8 +95,8 @@ def _create(arguments: Namespace, host: Root, settings: Settings, boot: BootNode
         context = discovery_options.context(arguments, host, settings)
     else:
         own = (config.DEFAULT_PATH,) if arguments.config is None else ()
-        roots = (root for root in (settings.driver_root, settings.dev_root) if root)
-        if problem := untrusted_sources(boot, context, *own, *roots):
+        roots = (settings.driver_root, arguments.dev_root or settings.dev_root)
+        if problem := untrusted_sources(boot, context, *own, *filter(None, roots)):
             raise HostError(
                 f"no device node is created below {shown(host.outer)}: {problem}",
                 hint="use a tree that only root can change",

@@ -65,7 +65,10 @@ def unloaded_modules(context: Context) -> Iterator[CheckResult]:
             if any(module_state(context.host, each) for each in module.kernel_names):
                 yield TOPIC.passed(MODULES, f"the module {module.name} is loaded")
                 continue
-            command = Remedy(argv=tuple(shlex.split(node_remedy(context.host))), why="load the module")
+            command = Remedy(
+                argv=tuple(shlex.split(node_remedy(context.host, context.request.discovery_context.dev))),
+                why="load the module",
+            )
             text = f"the module {module.name} is not loaded: {module.without}"
             yield TOPIC.warning(MODULES, text, (command,), because=CAUSES)
 

@@ -17,7 +17,7 @@ from cdigen.model.errors import HostError
 from cdigen.runtimes.installed import place
 from cdigen.runtimes.users import Reader, groups_with_access, may_use, rows
 from cdigen.vendors import registry
-from cdigen.vendors.kernel.nodes import RUN_AS_ROOT, node_remedy
+from cdigen.vendors.kernel.nodes import RUN_AS_ROOT, has_unmapped_group, node_remedy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def _unexplained(context: Context, problem: Finding | HostError, *, is_error: bo
     """
     if problem.hint == RUN_AS_ROOT:
         return TOPIC.skipped(MISSING, with_hint(problem))
-    command = node_remedy(context.host)
+    command = node_remedy(context.host, context.request.discovery_context.dev)
     why = "load the driver's further modules and create its device nodes"
     made = (Remedy(argv=tuple(shlex.split(command)), why=why),) if problem.hint == command else ()
     step = at_boot(context) if made else ""
@@ -141,8 +141,9 @@ def _wrong(context: Context) -> Iterator[CheckResult]:
     replaced = [node for node in nodes if not _is_full(context, node)]
     made = _make(context, replaced)
     remedies = (*_remove(context, replaced), *made) if made else ()
+    step = f"; {GUEST_STEP}" if replaced and not made else ""
     is_error = any(is_needed for _, is_needed in wrong)
-    yield TOPIC.failed(WRONG, listed(texts, separator="; "), remedies, is_error=is_error)
+    yield TOPIC.failed(WRONG, f"{listed(texts, separator='; ')}{step}", remedies, is_error=is_error)
 
 
 def _remove(context: Context, nodes: Iterable[HostNode]) -> Iterator[Remedy]:
@@ -198,23 +199,21 @@ def _paths(nodes: list[HostNode]) -> str:
 def _access(context: Context) -> Iterator[CheckResult]:
     """Report the nodes that the user may not open, and the nodes that only the user's groups open."""
     user = context.user
+    yield from _unmapped(context)
     if user is None:
         yield from _container_groups(context)
         return
-    if not context.nodes:
+    if not (nodes := _mapped(context)):
         return
-    closed = [node for node in context.nodes if not may_use(context.host, node.host_path, user.reader())]
+    closed = [node for node in nodes if not may_use(context.host, node.host_path, user.reader())]
     if closed:
         yield _closed(context, user, closed)
         yield from _groups(context, user, closed)
         return
-    text = f"{user.name} may open all {len(context.nodes)} nodes"
+    text = f"{user.name} may open all {len(nodes)} nodes"
     stranger = Reader(uid=_NO_USER, gids=user.gids)
-    by_list = [
-        node
-        for node in context.nodes
-        if node.uid != user.uid and not may_use(context.host, node.host_path, stranger)
-    ]
+    others = [node for node in nodes if node.uid != user.uid]
+    by_list = [node for node in others if not may_use(context.host, node.host_path, stranger)]
     if by_list:
         text += (
             f"; {_paths(by_list)}: by an entry for this user in the access list (see getfacl), which "
@@ -224,10 +223,24 @@ def _access(context: Context) -> Iterator[CheckResult]:
     yield from _groups(context, user, closed)
 
 
+def _unmapped(context: Context) -> Iterator[CheckResult]:
+    """Report the nodes whose group is not a group of this container."""
+    if nodes := [node for node in context.nodes if has_unmapped_group(context.host, node)]:
+        text = (
+            f"{_paths(nodes)}: the user namespace of this container does not have the group of the node: no "
+            "process can join the group; the host must pass the node with a group of this container (gid)"
+        )
+        yield TOPIC.warning(GROUPS, text)
+
+
+def _mapped(context: Context) -> list[HostNode]:
+    return [node for node in context.nodes if not has_unmapped_group(context.host, node)]
+
+
 def _container_groups(context: Context) -> Iterator[CheckResult]:
     """Report the nodes that processes of containers open only as root, or as members of a group."""
     stranger = Reader(uid=_NO_USER, gids=())
-    nodes = [node for node in context.nodes if not may_use(context.host, node.host_path, stranger)]
+    nodes = [node for node in _mapped(context) if not may_use(context.host, node.host_path, stranger)]
     options = _group_options(context, nodes)
     if options:
         names = ", ".join(filter(None, _group_names(context, nodes)))
@@ -246,7 +259,7 @@ def _groups(context: Context, user: User, closed: list[HostNode]) -> Iterator[Ch
     alone = Reader(uid=user.uid, gids=(user.gid,))
     nodes = [
         node
-        for node in context.nodes
+        for node in _mapped(context)
         if node not in closed and not may_use(context.host, node.host_path, alone)
     ]
     if not nodes:

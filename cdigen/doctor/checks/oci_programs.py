@@ -11,6 +11,7 @@ import posixpath
 
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.commands import move_aside
+from cdigen.doctor.kubernetes_node.bundled import rewriter, unit_of
 from cdigen.doctor.migration.leftovers import OPERATOR, TOOLKIT, VENDORS, is_of_nvidia
 from cdigen.doctor.result import Topic, listed
 from cdigen.host.root import shown
@@ -51,8 +52,12 @@ def _programs(context: Context) -> Iterator[CheckResult]:
             effect = f"containers with the runtime {one.name} do not start"
             if one.is_default:
                 effect = "containers and pods that name no other runtime do not start"
-            advice = "install the program, or remove the runtime from the file and restart"
-            text = f"{text}, which does not exist: {effect}; {advice} {runtime.name}"
+            advice = f"remove the runtime from the file and restart {unit_of(context.host, runtime.name)}"
+            if bundled := rewriter(context.host, one.files[-1]):
+                advice = (
+                    f"run 'systemctl restart {bundled.unit}', so that {bundled.name} writes the file again"
+                )
+            text = f"{text}, which does not exist: {effect}; install the program, or {advice}"
             yield TOPIC.failed(PROGRAM, shown(text), is_error=one.is_default)
     if not lost:
         yield TOPIC.passed(PROGRAM, "all programs of OCI runtimes exist")

@@ -196,8 +196,9 @@ def _stale(context: Context) -> Iterator[CheckResult]:
         yield TOPIC.passed(STALE, text)
         return
     text = (
-        f"no plugin serves {shown(listed(gone))} any more. The resource stays in the node's status with 0 "
-        "allocatable until an administrator removes it. Pods that request the resource stay pending"
+        f"no plugin serves {shown(listed(gone))}: pods that request the resource stay pending. Start 'cdigen "
+        "kubelet', or correct the other plugin: the log of its pod has the reason. Without a plugin, the "
+        "resource stays in the node's status with 0 allocatable until an administrator removes it"
     )
     yield TOPIC.warning(STALE, see(text), because=(PLUGIN, REGISTERED))
 

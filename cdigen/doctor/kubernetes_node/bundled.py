@@ -16,6 +16,7 @@ from cdigen.model.errors import ConfigError
 from cdigen.runtimes.installed import place
 from cdigen.runtimes.releases import UNKNOWN, RuntimeBehaviour, behaves
 from cdigen.runtimes.settings import containerd
+from cdigen.runtimes.settings.generated import GeneratedFile, generated_file
 from cdigen.runtimes.units import Command, command
 from cdigen.value import frozen, replace
 
@@ -165,6 +166,36 @@ def require_kept(bundled: BundledContainerd, paths: Iterable[str]) -> None:
     for path in paths:
         if bundled.folders and not path.startswith(tuple(f"{folder}/" for folder in bundled.folders)):
             raise _refusal(bundled, path)
+
+
+def rewriter(host: Root, path: str) -> BundledContainerd | None:
+    """Return the containerd of HOST's distribution if the distribution writes PATH at each start, else None.
+
+    k3s and RKE2 add NVIDIA's runtimes if their programs exist (k3s's page "Advanced Options").
+    """
+    bundled = bundled_containerd(host)
+    return bundled if bundled and bundled.template and path == bundled.main else None
+
+
+def unchangeable(host: Root, path: str) -> GeneratedFile | None:
+    """Return the file PATH if a declarative system, or HOST's distribution, writes it, else None."""
+    bundled = rewriter(host, path)
+    if bundled is None:
+        return generated_file(host, "", path)
+    return GeneratedFile(
+        system=bundled.name,
+        problem=f"{bundled.name} writes {shown(path)} at each start, with the runtimes whose programs exist",
+        step=(
+            f"remove the programs, or the tables in {bundled.template}, and run 'systemctl restart "
+            f"{bundled.unit}'"
+        ),
+    )
+
+
+def unit_of(host: Root, runtime: str) -> str:
+    """Return the unit that restarts RUNTIME, a name in RUNTIME_NAMES, on HOST."""
+    bundled = sole_containerd(host) if runtime == "containerd" else None
+    return bundled.unit if bundled else runtime
 
 
 def _refusal(bundled: BundledContainerd, path: str) -> ConfigError:

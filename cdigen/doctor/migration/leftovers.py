@@ -25,7 +25,7 @@ REFRESH_UNITS = ("nvidia-cdi-refresh.path", "nvidia-cdi-refresh.service")
 _HOOK = "oci-nvidia-hook.json"
 VOID = "NVIDIA_VISIBLE_DEVICES=void"
 TOOLKIT, OLD_DOCKER, AMD = "NVIDIA Container Toolkit", "nvidia-docker 1.0", "AMD Container Toolkit"
-INTEL = "Intel's CDI specs generator"
+INTEL, HABANA = "Intel's CDI specs generator", "Habana Container Runtime"
 # Tool -> the names of its programs.
 _PROGRAMS = {
     TOOLKIT: (
@@ -36,9 +36,13 @@ _PROGRAMS = {
     OLD_DOCKER: ("nvidia-docker-plugin", "nvidia-docker"),
     AMD: ("amd-ctk", "amd-container-runtime"),
     INTEL: ("intel-cdi-specs-generator",),
+    HABANA: ("habana-container-runtime", "habana-container-hook", "habana-container-cli"),
 }  # fmt: skip
 # Tool -> the kinds of its devices. cdigen must have specs of these kinds before the tool is removed.
-VENDORS = {TOOLKIT: "nvidia.com/", OLD_DOCKER: "nvidia.com/", AMD: "amd.com/", INTEL: "intel.com/"}
+VENDORS = {
+    TOOLKIT: "nvidia.com/", OLD_DOCKER: "nvidia.com/", AMD: "amd.com/", INTEL: "intel.com/",
+    HABANA: "intel.com/gaudi",
+}  # fmt: skip
 # The folder of the toolkit of NVIDIA's operator (toolkit.installDir of the operator).
 OPERATOR = "/usr/local/nvidia/toolkit"
 _FOLDERS = (*FOLDERS, OPERATOR)
@@ -50,7 +54,15 @@ PACKAGES = {
     ),
     OLD_DOCKER: ("nvidia-docker",),
     AMD: ("amd-container-toolkit",),
+    HABANA: ("habanalabs-container-runtime",),
 }  # fmt: skip
+# Tool -> requests that its runtime serves, and the replacement.
+REQUESTS = {
+    TOOLKIT: "--gpus all and --runtime=nvidia by --device nvidia.com/gpu=all",
+    OLD_DOCKER: "nvidia-docker by docker with --device nvidia.com/gpu=all",
+    AMD: "--runtime=amd by --device amd.com/gpu=all",
+    HABANA: "--runtime=habana by --device intel.com/gaudi=all",
+}
 _DPKG = "/var/lib/dpkg/info"
 UNITS = {TOOLKIT: REFRESH_UNITS, OLD_DOCKER: ("nvidia-docker.service",)}
 GPUSHARE = "gpushare"
@@ -67,7 +79,7 @@ _PLUGINS = {
 # The docker driver of Nomad requests the runtime nvidia for tasks with a device "nvidia/gpu" (nomad 24990).
 _NOMAD = (*(f"{folder}/nomad" for folder in FOLDERS), "/etc/nomad.d", "/etc/nomad.json", "/etc/nomad")
 # Name or program of a runtime -> tool.
-_RUNTIMES = {"nvidia": TOOLKIT, "amd-container-runtime": AMD}
+_RUNTIMES = {"nvidia": TOOLKIT, "amd-container-runtime": AMD, "habana-container-runtime": HABANA}
 
 
 @frozen

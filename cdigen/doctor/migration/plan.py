@@ -13,9 +13,11 @@ import posixpath
 from cdigen import page_url
 from cdigen.doctor.commands import free_path, generated_step, run_cdigen
 from cdigen.doctor.examined import PROCESSES
+from cdigen.doctor.kubernetes_node.bundled import unchangeable, unit_of
 from cdigen.doctor.migration.leftovers import (
     GPUSHARE,
     OLD_DOCKER,
+    REQUESTS,
     TOOLKIT,
     UNITS,
     VENDORS,
@@ -31,7 +33,6 @@ from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.model.names import SPEC_SUFFIXES
 from cdigen.runtimes.daemon_service import SYSTEMD, UNIT, service_of
-from cdigen.runtimes.settings.generated import generated_file
 from cdigen.runtimes.units import is_enabled
 from cdigen.value import frozen, replace
 
@@ -53,6 +54,7 @@ _DROP_INS = {
 # The ending of a copy of a file that is replaced or edited.
 _KEPT = ".before-cdigen"
 _SEE = page_url("how-to/migrate")
+_REPLACEMENTS = page_url("reference/other-tools")
 # Device plugin -> the commands that replace it, and the page with the steps.
 _SUCCESSOR = ("'cdigen kubelet'", page_url("how-to/kubernetes/replace-device-plugins"))
 _SUCCESSORS = {
@@ -244,13 +246,14 @@ def _enable_cdi(context: Context) -> Iterator[MigrationStep]:
 
 def _request_by_name(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
     """Yield the manual step for requests by name, if a leftover serves other requests for GPUs."""
-    if any(one.kind in {"runtime", "hook", "programs"} for one in found):
+    tools = dict.fromkeys(one.tool for one in found if one.kind in {"runtime", "hook", "programs"})
+    if requests := [REQUESTS[tool] for tool in tools if tool in REQUESTS]:
         yield MigrationStep(
             name="request-by-name",
             why="containers request devices by name; existing containers must be created again",
             by_hand=(
-                "replace each request for GPUs that 'cdigen doctor --migrate FILE...' finds in scripts, unit "
-                "and compose files, such as --gpus all by --device nvidia.com/gpu=all"
+                f"replace {listed(requests)}; 'cdigen doctor --migrate FILE...' finds the requests in "
+                f"scripts, unit and compose files ({_REPLACEMENTS})"
             ),
             undo_by_hand="restore the files; the old runtimes are still installed",
         )
@@ -265,8 +268,8 @@ def _unregister(context: Context, without_specs: set[str]) -> Iterator[Migration
     for (container_runtime, file), runtimes in by_file.items():
         names = ", ".join(shown(one.name) for one in runtimes)
         step = MigrationStep(name="unregister", why=f"remove the runtime {names} from {container_runtime}")
-        folder, base = posixpath.split(file)
-        restart = _restart(context, container_runtime)
+        (folder, base), restart = posixpath.split(file), _restart(context, container_runtime)
+        unit = restart[0].argv[-1] if restart else container_runtime
         sets_more = _sets_more(context, container_runtime, file)
         if (
             not sets_more
@@ -278,10 +281,10 @@ def _unregister(context: Context, without_specs: set[str]) -> Iterator[Migration
         else:
             default = " and the default runtime" if any(one.is_default for one in runtimes) else ""
             rest = " (keep its settings of CDI and NRI)" if sets_more else ""
-            text = f"remove {names}{default} from {shown(file)}{rest}, then restart {container_runtime}"
+            text = f"remove {names}{default} from {shown(file)}{rest}, then restart {unit}"
             if default and container_runtime == "docker":
                 text += f"; {_BUILDS}"
-            if generated := generated_file(context.host, "", file):
+            if generated := unchangeable(context.host, file):
                 text = f"{generated.problem}: to remove {names}{default}, {generated.step}"
                 yield replace(step, by_hand=text, undo_by_hand=_REVERT)
             else:
@@ -389,7 +392,7 @@ def _is_in(context: Context, path: str, directory: str) -> bool:
 
 
 def _restart(context: Context, runtime: str) -> tuple[Remedy, ...]:
-    argv = context.request.restart(runtime) or ("systemctl", "restart", runtime)
+    argv = context.request.restart(runtime) or ("systemctl", "restart", unit_of(context.host, runtime))
     return (Remedy(argv=argv, why="make it read its configuration"),) if runtime in PROCESSES else ()
 
 

@@ -78,9 +78,11 @@ def _gpus(match: re.Match[str]) -> str:
     return f"{options(GPU, first_names(number))} (CDI has names, no counts)"
 
 
-def _visible(kind: str) -> Callable[[re.Match[str]], str]:
+def _visible(kind: str, prefix: str = "") -> Callable[[re.Match[str]], str]:
+    """Return the function for a variable with devices of KIND, whose number N is the device PREFIX + N."""
+
     def replacement_of(match: re.Match[str]) -> str:
-        value = match["value"].strip("'\"")
+        value = _NUMBER.sub(rf"{prefix}\1", match["value"].strip("'\""))
         if value.lower() in {"", "none", "void"}:
             return "remove the variable when no runtime reads it anymore; until then, the value prevents GPUs"
         names = device_names(kind, value)
@@ -96,9 +98,10 @@ def _visible(kind: str) -> Callable[[re.Match[str]], str]:
 
 def _runtime(match: re.Match[str]) -> str:
     if ":" in match[0]:
+        variable, kind, _ = _VARIABLES[match["name"]]
         return (
-            f"remove it, and add devices: [{GPU}=NAME] for each device of NVIDIA_VISIBLE_DEVICES; "
-            f"{GPU}=all only if its value is all"
+            f"remove it, and add devices: [{kind}=NAME] for each device of {variable}; "
+            f"{kind}=all only if its value is all"
         )
     return (
         "remove it, and name the device in the command that starts the container "
@@ -146,6 +149,17 @@ def _fixed(text: str) -> Callable[[re.Match[str]], str]:
     return lambda _match: text
 
 
+_AMD = "amd.com/gpu"
+# Name of an OCI runtime -> variable with its devices, their kind, and the prefix of the names of devices by
+# number (HabanaAI/habana-container-runtime, README.md: the number is that of /dev/accel/accelN).
+_VARIABLES = {
+    "nvidia": ("NVIDIA_VISIBLE_DEVICES", GPU, ""),
+    "amd": ("AMD_VISIBLE_DEVICES", _AMD, ""),
+    "habana": ("HABANA_VISIBLE_DEVICES", "intel.com/gaudi", "accel"),
+}
+_NAMES = "|".join(_VARIABLES)
+_ANY_VARIABLE = "|".join(variable for variable, _, _ in _VARIABLES.values())
+_NUMBER = re.compile(r"(?<![^,\s])([0-9]+)(?![^,\s])")
 _CDI = re.compile(r"""(?:^|[,"'])driver=cdi\b""")
 # The value ends at a quote of CSV or at the next key, such as capabilities or driver.
 _DEVICE = re.compile(r"""(?:^|[,"'])device=([^"']*?)(?=["']|,\w+=|$)""")
@@ -154,7 +168,6 @@ _ALL = re.compile(r"""(?:^|[,"'])(?:count=)?(?:all|-1)(?=[,"']|$)""")
 _ONLY_KEYS = re.compile(r"""[\w=,"'.-]*(?:driver|capabilities|options)=[\w=,"'.-]*""")
 _NV_GPU = re.compile(r"""(?<!\S)NV_GPU=(?P<value>'[^']*'|"[^"]*"|\S*)""")
 _ONE_NODE = re.compile(r"/dev/dri/(?:renderD|card|by-path/)")
-_AMD = "amd.com/gpu"
 # The maximum number of lines before and after a line with /dev/kfd that are examined.
 _MOST_NODES = 32
 _QUOTES = "'\""
@@ -188,19 +201,28 @@ def _variable(name: str) -> tuple[re.Pattern[str], ...]:
 _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = (
     (re.compile(rf"""--gpus{_OF_OPTION}(?P<value>{_QUOTED}|[^\s'";|&)\]]+)"""), _gpus),
     (
-        re.compile(rf"""--runtime{_OF_OPTION}['"]?(?:nvidia|amd)\b"""),
+        re.compile(rf"""--runtime{_OF_OPTION}['"]?(?:{_NAMES})\b"""),
         _fixed("remove it, and name the device with --device"),
     ),
-    (re.compile(r"""(?<![\w.-])['"]?runtime['"]?\s*[:=]\s*(?:&\w+\s+)?['"]?nvidia\b['"]?"""), _runtime),
+    (
+        re.compile(
+            r"""(?<![\w.-])['"]?runtime['"]?\s*[:=]\s*(?:&\w+\s+)?"""
+            rf"""['"]?(?P<name>{_NAMES})\b['"]?"""
+        ),
+        _runtime,
+    ),
     (re.compile(r"""^\s*['"]?gpus['"]?\s*:\s*['"]?all\b['"]?"""), _fixed("devices: [nvidia.com/gpu=all]")),
     (
-        re.compile(r"""\bruntimeClassName:\s*['"]?nvidia\b['"]?"""),
+        re.compile(rf"""\bruntimeClassName:\s*['"]?(?:{_NAMES})\b['"]?"""),
         _fixed("keep the runtime class for pods of a device plugin; 'cdigen nri' needs no runtime class"),
     ),
-    *((pattern, _visible("nvidia.com/gpu")) for pattern in _variable("NVIDIA_VISIBLE_DEVICES")),
-    *((pattern, _visible("amd.com/gpu")) for pattern in _variable("AMD_VISIBLE_DEVICES")),
+    *(
+        (pattern, _visible(kind, prefix))
+        for variable, kind, prefix in _VARIABLES.values()
+        for pattern in _variable(variable)
+    ),
     (
-        re.compile(r"""\bname:\s*['"]?(?:NVIDIA|AMD)_VISIBLE_DEVICES\b['"]?"""),
+        re.compile(rf"""\bname:\s*['"]?(?:{_ANY_VARIABLE})\b['"]?"""),
         _fixed(
             f"keep it if 'cdigen nri' reads it ({page_url('how-to/kubernetes/visible-devices')}), "
             "else remove it"

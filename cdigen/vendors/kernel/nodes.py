@@ -9,6 +9,7 @@ from __future__ import annotations
 from errno import ELOOP, ENOENT, ENOTDIR
 
 from cdigen.host import devnodes
+from cdigen.host.containers import is_guest
 from cdigen.host.root import is_plain, reason
 from cdigen.model.cdi import ContainerEdits, DeviceNode
 from cdigen.model.inventory import HostNode
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 # The permitted bits in the mode of a created node. Nodes are never executed, and other bits may be unsafe.
 NODE_MODE = 0o666
+# The group of a file if the user namespace has no number for it (proc(5), /proc/sys/kernel/overflowgid).
+_OVERFLOW_GID = 65534
 # The bits that permit reading and writing by all users, and by the node's group.
 WORLD, GROUP = 0o006, 0o060
 
@@ -60,18 +63,20 @@ RUN_DOCTOR = "see 'cdigen doctor'"
 RUN_AS_ROOT = "run as root"
 
 
-def node_remedy(host: Root) -> str:
-    """Return the command that creates missing nodes on HOST.
+def node_remedy(host: Root, dev: Root) -> str:
+    """Return the command that creates missing nodes on HOST, in the tree DEV.
 
-    If systemd runs on HOST and has the unit cdigen-nodes.service, the command starts this unit.
+    If systemd runs on HOST and has the unit cdigen-nodes.service, the command starts this unit. The unit has
+    no options: for the nodes of a driver container, the result is the command with the path of DEV.
     """
-    if host.exists(_BOOTED) and _can_start_unit(host):
+    if not dev.host_prefix and host.exists(_BOOTED) and _can_start_unit(host):
         return "systemctl start cdigen-nodes.service"
-    if host.is_this_machine:
-        return "cdigen create-nodes"
-    import shlex  # noqa: PLC0415 - only for other trees
+    import shlex  # noqa: PLC0415 - only for hosts with missing nodes
 
-    return f"cdigen create-nodes --root {shlex.quote(host.outer)}"
+    words = ["cdigen", "create-nodes"]
+    words += [] if host.is_this_machine else ["--root", host.outer]
+    words += ["--dev-root", dev.host_prefix] if dev.host_prefix else []
+    return shlex.join(words)
 
 
 def _can_start_unit(host: Root) -> bool:
@@ -282,6 +287,11 @@ def is_root_only(node: HostNode) -> bool:
     """Return whether only root may open NODE."""
     by_group = node.gid != 0 and node.mode & GROUP == GROUP
     return node.mode & WORLD != WORLD and not by_group
+
+
+def has_unmapped_group(host: Root, node: HostNode) -> bool:
+    """Return whether HOST is a guest without a number for the group of NODE, and NODE is not open to all."""
+    return node.gid == _OVERFLOW_GID and node.mode & WORLD != WORLD and is_guest(host)
 
 
 def gids(nodes: tuple[DeviceNode, ...]) -> tuple[int, ...]:

@@ -23,6 +23,7 @@ UNITS, MEMORY, PROFILERS = "suspend-units-disabled", "suspend-loses-memory", "pr
 SUSPEND, RESUME = "nvidia-suspend.service", "nvidia-resume.service"
 # This script of systemd-sleep(8) has the task of nvidia-resume.service.
 _SLEEP_SCRIPTS = ("/usr/lib/systemd/system-sleep/nvidia", "/lib/systemd/system-sleep/nvidia")
+_RELOAD = "stop its programs and run 'modprobe -r nvidia_uvm && modprobe nvidia_uvm'"
 _UNIT_FOLDERS = (
     "/etc/systemd/system",
     "/run/systemd/system",
@@ -55,7 +56,17 @@ def _suspension(host: Root, parameters: dict[str, int]) -> Iterator[Finding]:
     driver start the saving, and the kernel cannot suspend without these units.
     """
     preserves = parameters.get("PreserveVideoMemoryAllocations")
-    if preserves is None or parameters.get("UseKernelSuspendNotifiers") == 1:
+    if parameters.get("UseKernelSuspendNotifiers") == 1:
+        return
+    if preserves is None:
+        # Old drivers do not have the parameter, for example 384.111.
+        if parameters and _is_suspended(host):
+            yield _finding(
+                "warning",
+                MEMORY,
+                "the driver has no parameter PreserveVideoMemoryAllocations: CUDA fails after a suspension",
+                f"after each suspension, {_RELOAD}; newer drivers preserve the memory of the GPUs",
+            )
         return
     if preserves == 0:
         if _is_suspended(host):
@@ -65,8 +76,8 @@ def _suspension(host: Root, parameters: dict[str, int]) -> Iterator[Finding]:
                 "PreserveVideoMemoryAllocations is 0: programs in containers lose their GPU memory when the "
                 "host suspends",
                 "set NVreg_PreserveVideoMemoryAllocations=1 for the module nvidia, run "
-                f"'systemctl enable {SUSPEND} {RESUME}', and reboot; after a suspension, "
-                "'modprobe -r nvidia_uvm && modprobe nvidia_uvm' restores CUDA",
+                f"'systemctl enable {SUSPEND} {RESUME}', and reboot; if CUDA fails after a suspension, "
+                f"{_RELOAD}",
             )
         return
     missing = [SUSPEND] if not _is_enabled(host, SUSPEND) else []

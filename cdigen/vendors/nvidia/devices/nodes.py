@@ -91,11 +91,11 @@ class NvidiaNodeReader(nodes.NodeReader):
             place = module_exclusion(self._host, UVM, UVM_KERNEL_NAMES)
             if place:
                 return f"remove {UVM} from {place}"
-        return self.obstacles.get(problem) or node_remedy(self._host)
+        return self.obstacles.get(problem) or node_remedy(self._host, self._dev)
 
     def then_create(self, command: str) -> str:
         """Return COMMAND, followed by the command that creates the nodes."""
-        return f"{command} && {node_remedy(self._host)}"
+        return f"{command} && {node_remedy(self._host, self._dev)}"
 
     def _read_numbers(
         self, path: str, parse: Callable[[str], dict[str, int]], consequence: str
