@@ -99,6 +99,7 @@ FOREIGN_OPTIONS = {
     "--root-dir", "--container-runtime-endpoint", "--bound-object-kind", "--bound-object-name",
     "--group-add", "--gpus", "--runtime", "--rootfs", "--config-file", "--require-hashes", "--only-binary",
     "--policy-config-file", "--version", "--tree", "--rounds", "--option", "--privileged", "--rm", "--now",
+    "--nv", "--nvccli", "--oci", "--rocm",
 }  # fmt: skip
 # A command of cdigen: at the start of a line, after a prompt, sudo or an operator of the shell.
 COMMAND = re.compile(r"(?:^|[|;&(]\s?|\$ |sudo |# )cdigen ([a-z][a-z-]*)([^|;&)]*)")

@@ -30,9 +30,10 @@ BINARIES = {
     "docker": "dockerd",
     "nerdctl": "nerdctl",
     "podman": "podman",
+    "singularity": "singularity",
 }
 # The programs that users start. A shell and sudo search the manual installations first (PATH of login(1)).
-_BY_USERS = frozenset({"apptainer", "nerdctl", "podman"})
+_BY_USERS = frozenset({"apptainer", "nerdctl", "podman", "singularity"})
 _MANUAL = ("/usr/local/bin", "/usr/local/sbin")
 # runc and crun read no specs, but some releases have known issues.
 LOW_LEVEL = {"crun": "crun", "runc": "runc"}
@@ -114,12 +115,16 @@ def place(host: Root, name: str) -> str:
 
 
 def places(host: Root, name: str) -> tuple[str, ...]:
-    """Return the paths of the different programs NAME in FOLDERS; the first path is that of ``place``."""
+    """Return the paths of the different programs NAME in FOLDERS; the first path is that of ``place``.
+
+    A link to the program of another runtime is not in the result (Apptainer's link ``singularity``).
+    """
     folders = (*_MANUAL, *FOLDERS) if name in _BY_USERS else FOLDERS
+    others = {*BINARIES.values()} - {name}
     found: dict[str, str] = {}
     for path in (f"{folder}/{name}" for folder in folders):
-        if host.exists(path):
-            found.setdefault(_target(host, path), path)
+        if host.exists(path) and (target := _target(host, path)).rpartition("/")[2] not in others:
+            found.setdefault(target, path)
     return tuple(found.values())
 
 

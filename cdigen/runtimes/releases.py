@@ -75,6 +75,15 @@ LIBRARIES: dict[str, tuple[tuple[Release, str], ...]] = {
         ((5, 5, 0), "1.0.1"),
         ((6, 0, 0), "1.1.0"),
     ),
+    "singularity": (  # SingularityCE, PR 1459
+        ((4, 0, 0), "0.6.1"),
+        ((4, 0, 2), "0.6.2"),
+        ((4, 1, 3), "0.7.2"),
+        ((4, 1, 5), "0.8.0"),
+        ((4, 3, 0), "1.0.0"),
+        ((4, 3, 1), "1.0.1"),
+        ((4, 3, 7), "1.1.0"),
+    ),
 }
 
 # Runtime -> major version -> its last minor version, if a later major version exists. Source: the tags, as
@@ -87,7 +96,9 @@ LAST_SERIES: dict[str, dict[int, int]] = {
 
 # Runtime -> the newest release that was examined for this file, if it has no row of its own in LIBRARIES.
 # Source: the tags, as of 2026-11.
-NEWEST: dict[str, Release] = {"containerd": (2, 3, 5), "cri-o": (1, 36, 3), "docker": (29, 7, 2)}
+NEWEST: dict[str, Release] = {
+    "containerd": (2, 3, 5), "cri-o": (1, 36, 3), "docker": (29, 7, 2), "singularity": (4, 5, 1),
+}  # fmt: skip
 # The assumed release of a runtime whose release is unknown. It has the values of the last row of every table.
 UNKNOWN: Release = (99999, 0, 0)
 
@@ -210,8 +221,7 @@ def _row(  # noqa: PLR0913, PLR0917 - the columns of the table
 # users reported.
 BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.NO_CDI, None, (4, 1, 0), "podman 12825",
-         "this release reads no CDI specs, or uses an older interface",
-         "install podman 4.3 or newer"),
+         "this release reads no CDI specs, or uses an older interface", "install podman 4.3 or newer"),
     _row("podman", B.FIXED_SPEC_DIRS, (4, 1, 0), (5, 5, 0),
          "podman 25691, podman 18292, containers/common 2391",
          "reads only /etc/cdi and /var/run/cdi, and ignores cdi_spec_dirs in containers.conf",
@@ -227,8 +237,7 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "refuses a file with additionalGids, which newer releases of nvidia-ctk write",
          "cdigen generate --write"),
     _row("podman", B.GPUS_OPTION_IGNORED, None, (5, 0, 0), "",
-         "--gpus has no effect",
-         "podman run --device nvidia.com/gpu=all"),
+         "--gpus has no effect", "podman run --device nvidia.com/gpu=all"),
     _row("podman", B.API_WITHOUT_CDI, (4, 1, 0), (5, 4, 0), "podman 17833, podman 19338",
          "the Docker-compatible interface and 'podman kube play' accept no CDI names",
          "podman run --device nvidia.com/gpu=all"),
@@ -236,12 +245,10 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.READS_ROOTLESS_FILES, (5, 7, 0), None, "containers/common 2499"),
     _row("podman", B.ONE_MAIN_FILE, (6, 0, 0), None, "contrib/design-docs/config-file-parsing.md"),
     _row("docker", B.NO_CDI, None, (25, 0, 0), "moby 45134",
-         "this release reads no CDI specs",
-         "install Docker 25 or newer"),
+         "this release reads no CDI specs", "install Docker 25 or newer"),
     _row("docker", B.VALIDATES_CONFIG, (23, 0, 0), None, "moby 42393"),
     _row("docker", B.CDI_OFF, (25, 0, 0), (28, 2, 0), "moby 49963",
-         "CDI is off unless daemon.json sets features.cdi: true",
-         "cdigen configure docker"),
+         "CDI is off unless daemon.json sets features.cdi: true", "cdigen configure docker"),
     _row("docker", B.RESTART_WITHOUT_DEVICES, (25, 0, 0), (28, 2, 0), "moby 49989",
          "containers with --restart=always and a CDI device fail when the daemon starts",
          "start the containers again after dockerd has started, or install Docker 28.2 or newer"),
@@ -253,17 +260,14 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "install Docker 29.2 or newer, or write the specs to /etc/cdi"),
     # Source: contrib/dockerd-rootless.sh at each tag. No release of 26.0 and 26.1 has the backport 49028.
     _row("docker", B.ROOTLESS_NO_DIRS, (25, 0, 0), (25, 0, 8), "moby 47676, moby 49029",
-         "a rootless dockerd does not see /etc/cdi and /var/run/cdi",
-         "install Docker 27.4 or newer"),
+         "a rootless dockerd does not see /etc/cdi and /var/run/cdi", "install Docker 27.4 or newer"),
     _row("docker", B.ROOTLESS_NO_DIRS, (26, 0, 0), (27, 4, 0), "moby 47676, moby 48541",
-         "a rootless dockerd does not see /etc/cdi and /var/run/cdi",
-         "install Docker 27.4 or newer"),
+         "a rootless dockerd does not see /etc/cdi and /var/run/cdi", "install Docker 27.4 or newer"),
     _row("docker", B.NRI_WITHOUT_CDI, (29, 2, 0), None, "moby 51511",
          "a container is not created if an NRI plugin adds CDI devices, device nodes or hooks",
          "docker run --device nvidia.com/gpu=all"),
     _row("containerd", B.NO_CDI, None, (1, 7, 0), "containerd 6654",
-         "this release has no CDI",
-         "install containerd 1.7 or newer"),
+         "this release has no CDI", "install containerd 1.7 or newer"),
     _row("containerd", B.CDI_OFF, (1, 7, 0), (2, 0, 0), "containerd 6654",
          "CDI is off unless the configuration sets enable_cdi = true: devices are silently ignored",
          "cdigen configure containerd"),
@@ -273,13 +277,11 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "a plugin's table in an imported file replaces the whole table of the main file, not single keys",
          "set CDI in the main file"),
     _row("containerd", B.CTR_WITHOUT_CDI, (1, 7, 0), (2, 0, 0), "containerd 8525",
-         "ctr run --device accepts only device paths, no CDI names",
-         "install containerd 2.0 or newer"),
+         "ctr run --device accepts only device paths, no CDI names", "install containerd 2.0 or newer"),
     # Observed with 1.7.24. NVIDIA's operator requires 1.7.30 for its own plugin. No release of 2.0 has the
     # fix.
     _row("containerd", B.NRI_WITHOUT_CDI, (1, 7, 0), (1, 7, 30), "gpu-operator 26.3",
-         "CDI devices that an NRI plugin adds are silently ignored",
-         "install containerd 2.1 or newer"),
+         "CDI devices that an NRI plugin adds are silently ignored", "install containerd 2.1 or newer"),
     _row("containerd", B.NRI_WITHOUT_CDI, (2, 0, 0), (2, 1, 0), "gpu-operator 26.3",
          "CDI devices that an NRI plugin adds are silently ignored",
          "install containerd 2.1 or newer"),
@@ -295,8 +297,7 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "containerd does not start if an imported file has a higher version than the main file",
          "install containerd 2.3.5 or newer, or use one version in all configuration files"),
     _row("cri-o", B.NO_CDI, None, (1, 24, 0), "cri-o 5571",
-         "this release reads no CDI specs",
-         "install CRI-O 1.25 or newer"),
+         "this release reads no CDI specs", "install CRI-O 1.25 or newer"),
     _row("cri-o", B.NRI_OFF, (1, 26, 0), (1, 30, 0), "crio.conf(5)"),
     # Source: the code of each tag. From 1.34.0 on, the code calls WithCDIDeviceInjector.
     _row("cri-o", B.NRI_WITHOUT_CDI, (1, 26, 0), (1, 34, 0), "cri-o 1.34.0"),
@@ -304,17 +305,18 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "CRI-O may overwrite the edits of a spec",
          "install CRI-O 1.34 or newer"),
     _row("buildkit", B.NO_CDI, None, (0, 20, 0), "buildkit 4056",
-         "this release reads no CDI specs",
-         "install buildkit 0.20 or newer"),
+         "this release reads no CDI specs", "install buildkit 0.20 or newer"),
     _row("nerdctl", B.NO_CDI, None, (2, 1, 0), "",
-         "this release reads no CDI specs",
-         "install nerdctl 2.1 or newer"),
+         "this release reads no CDI specs", "install nerdctl 2.1 or newer"),
     _row("apptainer", B.NO_CDI, None, (1, 5, 0), "",
-         "this release reads no CDI specs",
-         "install Apptainer 1.5 or newer"),
+         "this release reads no CDI specs", "install Apptainer 1.5 or newer"),
     _row("apptainer", B.NO_HOOKS, (1, 5, 0), None, "apptainer 3738",
          "hooks of specs are ignored: only mounts add libraries",
          "set 'hook: none' in the profile"),
+     # Only the OCI mode reads specs (singularity 1395).
+     _row("singularity", B.NO_CDI, None, (4, 0, 0), "singularity 1394",
+          "this release reads no CDI specs",
+          "install SingularityCE 4.0 or newer, and request devices with 'singularity exec --oci --device'"),
     _row("crun", B.NESTED_DEVICES, None, (1, 7, 0), "crun 1047",
          "users other than root cannot reach device nodes in folders below /dev",
          "install crun 1.7 or newer"),

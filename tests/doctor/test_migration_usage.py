@@ -261,3 +261,36 @@ def test_control_bytes_are_printed_escaped(cdigen: Run, tmp_path: Path) -> None:
     done = cdigen("doctor", "--migrate", file)
     assert "\x1b" not in done.out
     assert cdigen("doctor", "--json", "--migrate", file).json["legacy_requests"][0]["line"] == 1
+
+
+@pytest.mark.parametrize(
+    ("command", "request_", "replacement"),
+    [
+        (
+            "singularity exec --nv a.sif b",
+            "singularity exec --nv",
+            f"--oci {ALL} (SingularityCE 4.0 or newer)",
+        ),
+        (
+            "/opt/bin/singularity run -B /a:/b --rocm a.sif",
+            "singularity run -B /a:/b --rocm",
+            "--oci --device amd.com/gpu=all (SingularityCE 4.0 or newer)",
+        ),
+        (
+            "apptainer shell --cleanenv --nv a.sif",
+            "apptainer shell --cleanenv --nv",
+            f"{ALL} (Apptainer 1.5 or newer, and a spec without hooks: {page_url('how-to/start-up-hook')})",
+        ),
+    ],
+)
+def test_the_options_of_apptainer_and_singularity_are_replaced(
+    command: str, request_: str, replacement: str
+) -> None:
+    assert replaced(command) == [(request_, replacement)]
+
+
+@pytest.mark.parametrize(
+    "command", ["singularity exec --nvidia a.sif", "singularity pull --nv", "singularity exec a.sif; x --nv"]
+)
+def test_other_options_of_singularity_are_no_requests(command: str) -> None:
+    assert replaced(command) == []

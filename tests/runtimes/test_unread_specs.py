@@ -99,3 +99,19 @@ def test_a_spec_that_no_installed_runtime_reads_is_an_error(folder: Path) -> Non
     docker.write_text("#!/bin/sh\n")
     docker.chmod(0o755)
     assert host.severities() == ["warning"]
+
+
+def test_singularity_3_reads_no_specs_and_apptainers_link_is_not_singularity(folder: Path) -> None:
+    """The release of https://github.com/sylabs/singularity/issues/1850 is 3.11.3."""
+    for name, text in (("apptainer", "apptainer version 1.3.0"), ("ce", "singularity-ce version 3.11.3")):
+        (folder / name).write_text(f"#!/bin/sh\necho {text}\n")
+        (folder / name).chmod(0o755)
+    (folder / "singularity").symlink_to("apptainer")
+    unread = UnreadSpecs()
+    (found,) = unread.findings(Root(), VERSIONS)
+    assert found.message == f"{folder}/apptainer: apptainer 1.3.0 reads no CDI specs"
+    (folder / "singularity").unlink()
+    (folder / "ce").rename(folder / "singularity")
+    (_, found) = unread.findings(Root(), VERSIONS)
+    assert found.message == f"{folder}/singularity: singularity 3.11.3 reads no CDI specs"
+    assert found.hint.startswith("install SingularityCE 4.0 or newer, and request devices with 'singularity ")

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
 
 
+# The rules of device nodes. A container with other numbers starts, but cannot use the device.
+NODE, NUMBERS = "host-node-wrong", "host-node-numbers"
 # The fields on which the check of a device node depends.
 _NODE_FIELDS = ("hostPath", "path", "type", "major", "minor")
 
@@ -33,7 +35,7 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
     findings: list[Finding] = []
     checked: dict[str, str | None] = {}
     # Results are cached, because the nodes of a GPU occur once for each name of the GPU and once in "all".
-    nodes: dict[tuple[object, ...], str | None] = {}
+    nodes: dict[tuple[object, ...], tuple[str, str] | None] = {}
     for _, where, edits in all_edits(document):
         for position, mount in enumerate(edits.get("mounts", ())):
             path = mount["hostPath"]
@@ -48,7 +50,7 @@ def check_host(document: dict[str, Any], root: Root) -> tuple[Finding, ...]:
             if key not in nodes:
                 nodes[key] = _wrong_node(root, node)
             if problem := nodes[key]:
-                findings.append(_finding("host-node-wrong", f"{where}.deviceNodes[{position}]", problem))
+                findings.append(_finding(problem[0], f"{where}.deviceNodes[{position}]", problem[1]))
         for position, hook in enumerate(edits.get("hooks", ())):
             if problem := _wrong_hook(root, hook["path"]):
                 findings.append(_finding("host-hook-wrong", f"{where}.hooks[{position}].path", problem))
@@ -75,26 +77,28 @@ def _missing(root: Root, path: str) -> str | None:
     return None
 
 
-def _wrong_node(root: Root, node: dict[str, Any]) -> str | None:
+def _wrong_node(root: Root, node: dict[str, Any]) -> tuple[str, str] | None:
+    """Return the rule that NODE breaks and the problem; None if the host has NODE."""
     path = node.get("hostPath", node["path"])
     folder, _, name = path.rpartition("/")
     try:
         status = os.lstat(f"{root.outer_path(root.directory(folder or '/'))}/{name}")
     except OSError as error:
-        return f"{path} on the host: {reason(error)}"
+        return NODE, f"{path} on the host: {reason(error)}"
     kind = node.get("type", "c")
     is_kind = {"b": stat.S_ISBLK, "p": stat.S_ISFIFO}.get(kind, stat.S_ISCHR)
     if not is_kind(status.st_mode):
-        return f"{path} on the host is not a device of type {kind!r}"
+        return NODE, f"{path} on the host is not a device of type {kind!r}"
     numbers = (os.major(status.st_rdev), os.minor(status.st_rdev))
     declared = (
         node.get("major", numbers[0]),
         node.get("minor", numbers[1]) if "major" in node else numbers[1],
     )
     if declared != numbers:
-        return (
+        text = (
             f"{path} on the host has the numbers {numbers[0]}:{numbers[1]}, not {declared[0]}:{declared[1]}"
         )
+        return NUMBERS, text
     return None
 
 

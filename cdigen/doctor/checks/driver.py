@@ -57,7 +57,7 @@ _FAILED = {
     "driver-broken": FILES,
     "driver-not-found": FILES,
 }
-_NO_PYNVML, _LINUX_DRIVER = "nvml-module-missing", "wsl-linux-driver"
+_NO_PYNVML, _LINUX_DRIVER, _UNBOUND = "nvml-module-missing", "wsl-linux-driver", "gpu-not-bound"
 # The instruction beside the commands that load the module of the libraries' version.
 _RELOAD = "stop the programs that use the GPUs before the module is loaded again, or reboot"
 # Rule of a finding -> check that reports the finding. The check GPUS reports each other finding whose rule is
@@ -159,7 +159,10 @@ def _diagnostics(context: Context) -> Iterator[CheckResult]:
         inventory = context.inventories.get(name)
         if (inventory is None and name not in context.failures) or not context.concerns(name):
             continue  # not requested, or not present
-        reported = context.failures[name].message if name in context.failures else ""
+        failure = context.failures.get(name)
+        reported = failure.message if failure else ""
+        # The reason why the module is not loaded is in the result of the check LOADED.
+        explained = _UNBOUND if failure and failure.kind == discovery.NOT_LOADED else ""
         for finding in discovery.diagnostics(name, context.request.discovery_context, inventory):
             if _RULES.get(finding.rule) == MODULE:
                 has_module = False
@@ -168,7 +171,7 @@ def _diagnostics(context: Context) -> Iterator[CheckResult]:
                 yield replace(found, ok=True, severity="info", is_checked=False)
             elif finding.rule in _FACTS:
                 yield TOPIC.passed(DIAGNOSTIC, with_hint(finding))
-            elif finding.message not in reported:
+            elif finding.message not in reported and finding.rule != explained:
                 yield TOPIC.finding(DIAGNOSTIC, finding, _remedies(context, name, finding))
     for known in filter(None, map(registry.remedies, context.inventories)):
         if has_module and known.python_module:

@@ -40,6 +40,13 @@ _KEYS = (
     "/etc/pki/akmods/certs/public_key.der",
 )
 _MOKUTIL = "/usr/bin/mokutil"
+# The programs that make an initramfs, which has its own copy of /etc/modprobe.d (initramfs-tools, dracut,
+# mkinitcpio).
+_INITRAMFS = (
+    ("/usr/sbin/update-initramfs", "update-initramfs -u"),
+    ("/usr/bin/dracut", "dracut --force"),
+    ("/usr/bin/mkinitcpio", "mkinitcpio -P"),
+)
 _MODULES = "/lib/modules"
 _MOST_KERNELS = 16
 # The program of dkms, and its folder with a folder for each package and version (dkms(8), "dkms_tree").
@@ -52,12 +59,13 @@ class _Obstacle:
     """A reason why the module is not loaded, and the commands that remove the reason.
 
     ``is_last`` is true if the module cannot be loaded directly after ``remedies``: a file must be edited, or
-    the machine rebooted.
+    the machine rebooted. ``built`` is the module that exists only after ``remedies``.
     """
 
     text: str
     remedies: tuple[Remedy, ...] = ()
     is_last: bool = False
+    built: str = ""
 
 
 def load(module: str) -> Remedy:
@@ -98,7 +106,8 @@ def explain(context: Context, vendor: Vendor, error: HostError) -> tuple[str, tu
     # The other driver stays loaded if the module of the vendor cannot replace it.
     useful = [each for each in obstacles if not is_last or each not in held]
     remedies = tuple(remedy for each in useful for remedy in each.remedies)
-    loads = () if is_last else tuple(map(load, wanted))
+    built = tuple(each.built for each in obstacles if each.built)
+    loads = () if is_last else tuple(map(load, wanted or built))
     return f"{error.message}: {'; '.join(each.text for each in obstacles)}", (*remedies, *loads)
 
 
@@ -135,12 +144,23 @@ def _held(host: Root, vendor: Vendor, cards: list[_Card]) -> Iterator[_Obstacle]
         if driver in rivals:
             module = _module_of(host, driver)
             unload = ("modprobe", "-r", *(unload_order(host, module) or (module,)))
-            text = (
-                f"{held}; the line 'blacklist {module}' in /etc/modprobe.d/*.conf keeps it unloaded at boot"
-            )
+            text = f"{held}; {_unloaded_at_boot(host, module)}"
             yield _Obstacle(text=text, remedies=(Remedy(argv=unload, why="free the GPUs"),))
         elif not is_free and not others.keys() & set(rivals):
             yield _Obstacle(text=f"{held}{_reservation(host, driver, addresses)}", is_last=True)
+
+
+def _unloaded_at_boot(host: Root, module: str) -> str:
+    """Return the step that keeps MODULE unloaded at boot, also in the initramfs."""
+    command = next((text for path, text in _INITRAMFS if host.exists(path)), "")
+    by = f" ({command!r})" if command else ""
+    if excluded := module_exclusions(host, module):
+        place = f"{excluded[0].place} excludes {module}"
+        return f"{place}, but an older initramfs can load it: make the initramfs again{by} and reboot"
+    return (
+        f"the line 'blacklist {module}' in /etc/modprobe.d/*.conf keeps it unloaded at boot, after the "
+        f"initramfs is made again{by}"
+    )
 
 
 def _module_of(host: Root, driver: str) -> str:
@@ -208,7 +228,7 @@ def _unbuilt(context: Context, vendor: Vendor) -> Iterator[_Obstacle]:
     others = [name for name in context.host.names(_MODULES) if name != release][:_MOST_KERNELS]
     built = [name for name in others if _has_module(context, vendor, name)]
     text = f"no module for the kernel {release}{f' (only for {listed(built)})' if built else ''}"
-    package, version, log = _dkms_source(context, vendor)
+    module, package, version, log = _dkms_source(context, vendor)
     if log:
         text += (
             f": dkms failed to build {package}/{version}, see {log}; install a release of the driver that "
@@ -219,7 +239,7 @@ def _unbuilt(context: Context, vendor: Vendor) -> Iterator[_Obstacle]:
         if not context.host.exists(f"{_MODULES}/{release}/build"):
             text += "; dkms needs the headers of this kernel"
         build = Remedy(argv=("dkms", "autoinstall"), why="build the module for this kernel")
-        yield _Obstacle(text=text, remedies=(build,))
+        yield _Obstacle(text=text, remedies=(build,), built=module)
     else:
         text += "; install the driver again, or the package with its module for this kernel"
         yield _Obstacle(text=text, is_last=True)
@@ -244,24 +264,26 @@ def _has_module(context: Context, vendor: Vendor, release: str) -> bool:
     return False
 
 
-def _dkms_source(context: Context, vendor: Vendor) -> tuple[str, str, str]:
-    """Return the package and the version of VENDOR's source that dkms has, and the log of a failed build.
+def _dkms_source(context: Context, vendor: Vendor) -> tuple[str, str, str, str]:
+    """Return the module, package and version of VENDOR's source in dkms, and the log of a failed build.
 
     After a successful build, dkms moves the log to another folder (dkms 3.2, dkms.in, do_build). The texts
     are empty if there is no source, or no failed build.
     """
     host = context.host
     if not any(host.exists(path) for path in _DKMS):
-        return "", "", ""
+        return "", "", "", ""
     for package in host.names(_DKMS_TREE):
-        if not any(package == name or package.startswith(f"{name}-") for name in vendor.MODULES):
+        names = (name for name in vendor.MODULES if package == name or package.startswith(f"{name}-"))
+        module = next(names, "")
+        if not module:
             continue
         for version in reversed(host.names(f"{_DKMS_TREE}/{package}")):
             folder = f"{_DKMS_TREE}/{package}/{version}"
             if not version.startswith("kernel-") and host.exists(f"{folder}/source/dkms.conf"):
                 log = f"{folder}/build/make.log"
-                return package, version, log if host.exists(log) else ""
-    return "", "", ""
+                return module, package, version, log if host.exists(log) else ""
+    return "", "", "", ""
 
 
 def _logged(host: Root, vendor: Vendor, wanted: tuple[str, ...]) -> Iterator[_Obstacle]:

@@ -11,13 +11,14 @@ import posixpath
 
 from cdigen.doctor.checks.driver import CAUSES
 from cdigen.doctor.commands import move_aside
-from cdigen.doctor.kubernetes_node.bundled import rewriter, unit_of
-from cdigen.doctor.migration.leftovers import OPERATOR, TOOLKIT, VENDORS, is_of_nvidia
+from cdigen.doctor.kubernetes_node.bundled import bundled_containerd, rewriter, unit_of
+from cdigen.doctor.migration.leftovers import OPERATOR, TOOLKIT, VENDORS, is_of_nvidia, tool_of
 from cdigen.doctor.result import Topic, listed
 from cdigen.host.root import shown
 from cdigen.model.errors import ConfigError
 from cdigen.runtimes.documents import lookup, parse_toml
 from cdigen.runtimes.installed import is_of_snap
+from cdigen.runtimes.settings import containerd, docker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +30,18 @@ if TYPE_CHECKING:
     from cdigen.runtimes.settings.config_files import OciRuntime
 
 TOPIC = Topic(name="others")
-PROGRAM, HOOK, ROOT = "oci-runtime-program", "oci-hook-program", "toolkit-root"
+PROGRAM, UNREAD, HOOK, ROOT = (
+    "oci-runtime-program",
+    "oci-runtime-unread",
+    "oci-hook-program",
+    "toolkit-root",
+)
+# Runtime -> its usual configuration file, and the reader of the OCI runtimes in this file. The runtimes of
+# Kubernetes distributions and snaps read other files, but other tools write the usual file.
+_USUAL = {
+    "containerd": (containerd.FILE, containerd.usual_runtimes),
+    "docker": (docker.FILE, docker.usual_runtimes),
+}
 _MAX_HOOKS = 100
 # The toolkit's configuration below the folder of its program, or below / (nvidia-container-toolkit,
 # internal/config; the operator's toolkit sets XDG_CONFIG_HOME in its wrapper).
@@ -75,6 +87,40 @@ def _lost(context: Context, runtime: ExaminedRuntime) -> Iterator[OciRuntime]:
         is_path = one.path.startswith("/")
         if is_path and not ignored.issuperset(one.files) and not context.host.exists(one.path):
             yield one
+
+
+def _unread(context: Context) -> Iterator[CheckResult]:
+    """Report OCI runtimes of other tools that are only in files which the examined runtimes do not read."""
+    is_unread = False
+    for runtime in context.runtimes:
+        settings = runtime.settings
+        usual, read = _USUAL.get(runtime.name, ("", None))
+        if read is None or usual in settings.files or settings.rootless:
+            continue
+        known = {one.name for one in settings.oci_runtimes}
+        lost = [one for one in read(context.host) if tool_of(one) and one.name not in known]
+        if lost:
+            is_unread = True
+            yield TOPIC.warning(UNREAD, shown(_unread_text(context, runtime, lost)))
+    if not is_unread:
+        yield TOPIC.passed(UNREAD, "no OCI runtime of another tool is only in a file that no runtime reads")
+
+
+def _unread_text(context: Context, runtime: ExaminedRuntime, lost: list[OciRuntime]) -> str:
+    names = listed(one.name for one in lost)
+    bundled = bundled_containerd(context.host) if runtime.name == "containerd" else None
+    is_snap = runtime.binary is not None and is_of_snap(runtime.binary.binary)
+    owner = f" of {bundled.name}" if bundled else " from the snap" if is_snap else ""
+    other = listed(runtime.settings.files) or runtime.settings.edited_file
+    users, place, advice = "containers", "", "request devices with --device"
+    if runtime.name == "containerd":
+        users, place = "pods", " (NVIDIA's operator: CONTAINERD_CONFIG in toolkit.env)"
+        advice = "remove runtimeClassName from the pods"
+    return (
+        f"{lost[0].files[-1]} has the runtime {names}, but the {runtime.name}{owner} reads {other}, and not "
+        f"this file: {users} with this runtime do not start; add the runtime to a file that is read{place}, "
+        f"or {advice}: the devices of cdigen need no such runtime"
+    )
 
 
 def _hooks(context: Context) -> Iterator[CheckResult]:
@@ -148,4 +194,4 @@ def _has_driver(context: Context, root: str) -> bool:
     return any(context.host.exists(f"{root}{folder}/{_LIBRARY}") for folder in _FOLDERS)
 
 
-CHECKS = (_programs, _hooks, _toolkit)
+CHECKS = (_programs, _unread, _hooks, _toolkit)

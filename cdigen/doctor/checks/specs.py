@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 
 from cdigen.cdi.compare import compare
-from cdigen.cdi.rules.hostcheck import check_host
+from cdigen.cdi.rules.hostcheck import NODE, NUMBERS, check_host
 from cdigen.cdi.rules.mount_conflicts import MountConflicts
 from cdigen.cdi.version import is_newer
 from cdigen.doctor.checks.driver import CAUSES
@@ -37,7 +37,8 @@ FILES, FRESH, TRUST, MAKING = "spec-files", "spec-fresh", "spec-trust", "spec-ma
 MISSING, COVERED = "spec-missing", "mounts-covered"
 READABLE, RULES = "spec-readable", "spec-rules"
 # Rule -> the checks that explain the faults, if all faults of a spec's paths have this rule.
-_BY_RULE = {"host-node-wrong": ("node-missing", "node-wrong"), "host-hook-wrong": ("hook-present",)}
+_NODES = ("node-missing", "node-wrong")
+_BY_RULE = {NODE: _NODES, NUMBERS: _NODES, "host-hook-wrong": ("hook-present",)}
 # Findings on content that cdigen omits because of the configured target. Every device stays usable.
 _BY_TARGET = frozenset(("target-dropped-name", "target-dropped-mount-type"))
 _FEW = 3
@@ -166,13 +167,17 @@ def _files(context: Context) -> Iterator[CheckResult]:
         failed = True
         texts = dict.fromkeys(finding.message for finding in missing)
         faults = listed(texts, most=_FEW, separator="; ")
-        detail = f"{shown(spec.path)}: paths that the host does not have ({faults})"
+        only = _only_rule(missing)
+        what, effect = "paths that the host does not have", "containers do not start"
+        if only == NUMBERS:
+            what, effect = "other device numbers than on the host", "containers start without these devices"
+        detail = f"{shown(spec.path)}: {what} ({faults})"
         # If cdigen can generate the kind, a new spec fixes the failure. Otherwise the causes must be fixed
         # first.
         offered = spec.kind in context.offered_kinds
-        because = _BY_RULE.get(_only_rule(missing), ()) if offered else CAUSES
+        because = _BY_RULE.get(only, ()) if offered else CAUSES
         if spec.is_used:
-            yield TOPIC.error(FILES, f"{detail}: containers do not start", _renew(context, spec), because)
+            yield TOPIC.error(FILES, f"{detail}: {effect}", _renew(context, spec), because)
         else:
             yield TOPIC.warning(
                 "spec-stale",

@@ -148,9 +148,7 @@ def registered(context: Context) -> Iterator[tuple[str, OciRuntime, Leftover]]:
     """Yield (container runtime, OCI runtime, leftover) for each registered OCI runtime of another tool."""
     for configured in context.runtimes:
         for runtime in configured.settings.oci_runtimes:
-            program = posixpath.basename(runtime.path)
-            tool = TOOLKIT if is_of_nvidia(runtime) else _RUNTIMES.get(program, "")
-            if tool:
+            if tool := tool_of(runtime):
                 role = "the default runtime" if runtime.is_default else "a runtime"
                 detail = f"{role} of {configured.name}: {runtime.name}"
                 yield (
@@ -230,6 +228,11 @@ def bare_specs(context: Context) -> list[ExaminedSpec]:
     """Return the specs of NVIDIA's devices that are in use and do not set ``VOID``."""
     used = [spec for spec in context.specs if spec.is_used and "nvidia" in spec.kind]
     return [spec for spec in used if VOID not in spec.edits("env")]
+
+
+def tool_of(runtime: OciRuntime) -> str:
+    """Return the tool whose wrapper of runc RUNTIME is; empty if it is of no known tool."""
+    return TOOLKIT if is_of_nvidia(runtime) else _RUNTIMES.get(posixpath.basename(runtime.path), "")
 
 
 def is_of_nvidia(runtime: OciRuntime) -> bool:

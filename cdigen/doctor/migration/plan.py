@@ -15,7 +15,6 @@ from cdigen.doctor.commands import free_path, generated_step, run_cdigen
 from cdigen.doctor.examined import PROCESSES
 from cdigen.doctor.kubernetes_node.bundled import unchangeable, unit_of
 from cdigen.doctor.migration.leftovers import (
-    GPUSHARE,
     OLD_DOCKER,
     REQUESTS,
     TOOLKIT,
@@ -26,6 +25,7 @@ from cdigen.doctor.migration.leftovers import (
     nomad_needs,
     registered,
 )
+from cdigen.doctor.migration.plugins import kept_for_plugins
 from cdigen.doctor.remedy_safety import may_rename
 from cdigen.doctor.result import Remedy, command_line, listed
 from cdigen.doctor.spec_documents import MAX_SIZE, foreign_specs, is_ours, own_file, was_ours
@@ -55,14 +55,6 @@ _DROP_INS = {
 _KEPT = ".before-cdigen"
 _SEE = page_url("how-to/migrate")
 _REPLACEMENTS = page_url("reference/other-tools")
-# Device plugin -> the commands that replace it, and the page with the steps.
-_SUCCESSOR = ("'cdigen kubelet'", page_url("how-to/kubernetes/replace-device-plugins"))
-_SUCCESSORS = {
-    GPUSHARE: (
-        "'cdigen kubelet' with 'cdigen extender'",
-        page_url("how-to/kubernetes/share-gpu-memory"),
-    )
-}
 # Programs besides container runtimes that run nvidia-container-cli (enroot, conf/hooks/98-nvidia.sh).
 _CLI_USERS = ("/etc/enroot/hooks.d/98-nvidia.sh",)
 _REVERT = "restore the configuration or the release"
@@ -132,7 +124,7 @@ def migration(context: Context) -> Migration:
         *_disable_hooks(context, replaceable),
         *(() if needed else _remove_packages(removable)),
     ]
-    kept = [*_kept_for_plugins(plugins, found, needed=needed and not nomad), *nomad]
+    kept = [*kept_for_plugins(plugins, found, needed=needed and not nomad), *nomad]
     if len(removable) < len(replaceable) and programs:
         kept.append(f"{TOOLKIT}, packages and programs: {listed(programs)} runs nvidia-container-cli")
     if len(removable) < len(replaceable) and dependents:
@@ -345,20 +337,6 @@ def _remove_packages(found: tuple[Leftover, ...]) -> Iterator[MigrationStep]:
                 by_hand=f"remove {paths} with its installer (dnf, zypper, an operator)",
                 undo_by_hand="install it again",
             )
-
-
-def _kept_for_plugins(
-    plugins: tuple[Leftover, ...], found: tuple[Leftover, ...], *, needed: bool
-) -> Iterator[str]:
-    for plugin in plugins:
-        successor, page = _SUCCESSORS.get(plugin.tool, _SUCCESSOR)
-        where = shown(plugin.where[0])
-        yield (
-            f"{plugin.tool} ({where}): pods that request its resource need it until {successor} replaces it "
-            f"({page})"
-        )
-    if needed and any(one.tool == TOOLKIT for one in found):
-        yield f"{TOOLKIT}, with its runtimes: the device plugin may need them ({_SEE})"
 
 
 def _by_stopping(step: MigrationStep, units: tuple[str, ...]) -> MigrationStep:

@@ -116,6 +116,21 @@ def _old_docker(match: re.Match[str]) -> str:
     return f"docker run --device {GPU}=NAME for each GPU of NV_GPU; {GPU}=all only if NV_GPU is not set"
 
 
+def _apptainer(match: re.Match[str]) -> str:
+    """Return the replacement of --nv, --nvccli or --rocm of Apptainer or SingularityCE, which give all GPUs.
+
+    With --nvccli, NVIDIA_VISIBLE_DEVICES selects the GPUs.
+    """
+    kind = _AMD if "--rocm" in match["options"] else GPU
+    needs = "--oci ", "SingularityCE 4.0 or newer"
+    if match["program"] == "apptainer":
+        needs = "", f"Apptainer 1.5 or newer, and a spec without hooks: {_WITHOUT_HOOKS}"
+    if "--nvccli" in match["options"]:
+        each = f"--device {GPU}=NAME for each GPU of NVIDIA_VISIBLE_DEVICES"
+        return f"{needs[0]}{each}; {GPU}=all only if the variable is not set or is all ({needs[1]})"
+    return f"{needs[0]}{options(kind, 'all')} ({needs[1]})"
+
+
 def _kfd_requests(lines: list[str], at: int) -> Iterator[tuple[str, str]]:
     """Yield pairs of a request for /dev/kfd and its replacement.
 
@@ -150,6 +165,7 @@ def _fixed(text: str) -> Callable[[re.Match[str]], str]:
 
 
 _AMD = "amd.com/gpu"
+_WITHOUT_HOOKS = page_url("how-to/start-up-hook")
 # Name of an OCI runtime -> variable with its devices, their kind, and the prefix of the names of devices by
 # number (HabanaAI/habana-container-runtime, README.md: the number is that of /dev/accel/accelN).
 _VARIABLES = {
@@ -236,6 +252,13 @@ _PATTERNS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], str]], ...] = 
     (
         re.compile(r"\bnvidia-docker\s+(?:container\s+)?(?:run|create)\b"),
         _old_docker,
+    ),
+    (
+        re.compile(
+            r"\b(?P<program>singularity|apptainer)\s+(?:run|exec|shell|test|instance)\s[^;|&#]{0,400}?"
+            r"(?P<options>(?<!\S)--(?:nv|nvccli|rocm)(?:\s+--(?:nv|nvccli))*(?!\S))"
+        ),
+        _apptainer,
     ),
     (
         re.compile(r"\b(?:nvidia|amd)-ctk\s+cdi\s+generate\b|\bintel-cdi-specs-generator\b"),

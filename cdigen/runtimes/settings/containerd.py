@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.findings import Severity
     from cdigen.runtimes.releases import Release
+    from cdigen.runtimes.settings.config_files import OciRuntime
     from cdigen.runtimes.units import Command
 
     T = TypeVar("T")
@@ -125,6 +126,12 @@ def read(
         has_labels=has_labels,
         oci_runtimes=oci_runtimes(_oci_runtimes(files), ("options", "BinaryName")),
     )
+
+
+def usual_runtimes(host: Root) -> tuple[OciRuntime, ...]:
+    """Return the OCI runtimes in the usual main file and its imports, even if no containerd reads them."""
+    files = _load(ConfigFiles(host, ""), FILE, is_needed=False)
+    return oci_runtimes(_oci_runtimes(files), ("options", "BinaryName"))
 
 
 def address(host: Root, started: Command) -> str:

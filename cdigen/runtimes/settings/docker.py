@@ -17,14 +17,14 @@ from cdigen.runtimes.documents import lookup, parse_json
 from cdigen.runtimes.installed import BINARIES, is_of_snap, place
 from cdigen.runtimes.releases import LIBRARIES, NRI, RuntimeBehaviour, behaves, nri_of
 from cdigen.runtimes.settings.config_files import DEFAULT_DIRS, ConfigFiles, RuntimeSettings, oci_runtimes
-from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, command
+from cdigen.runtimes.units import SYSTEM_FOLDERS, USER_FOLDERS, Command, command
 from cdigen.runtimes.users import ROOT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.runtimes.releases import Release
-    from cdigen.runtimes.units import Command
+    from cdigen.runtimes.settings.config_files import OciRuntime
     from cdigen.runtimes.users import User
 
 FILE = "/etc/docker/daemon.json"
@@ -79,6 +79,12 @@ def read(host: Root, release: Release, user: User | None) -> RuntimeSettings:
         has_labels=document.get("selinux-enabled") is True or line.flag("--selinux-enabled") is True,
         oci_runtimes=oci_runtimes(_oci_runtimes(file, document, line), ("path",)),
     )
+
+
+def usual_runtimes(host: Root) -> tuple[OciRuntime, ...]:
+    """Return the OCI runtimes in the usual file, even if no dockerd reads the file."""
+    document = ConfigFiles(host, "").document(FILE, parse_json) or {}
+    return oci_runtimes(_oci_runtimes(FILE, document, Command(words=())), ("path",))
 
 
 def _reads_user_dirs(release: Release) -> bool:

@@ -14,7 +14,7 @@ from cdigen.vendors.amd.discovery import NPU_MODELS, PROCESSORS
 from cdigen.vendors.amd.gpus import PCI_VENDOR
 from cdigen.vendors.kernel.drm import devices as drm
 from cdigen.vendors.kernel.log_messages import kernel_messages
-from cdigen.vendors.kernel.modules import firmware_names, is_loaded
+from cdigen.vendors.kernel.modules import firmware_names, is_loaded, loading_step
 from cdigen.vendors.kernel.nodes import all_nodes, is_root_only
 
 TYPE_CHECKING = False
@@ -68,7 +68,7 @@ def _npus_without_driver(host: Root) -> Iterator[Finding]:
     if free:
         is_idle = is_loaded(host, "amdxdna")
         state = "amdxdna is loaded, but is not bound to it" if is_idle else "the module amdxdna is not loaded"
-        hint = f"see 'dmesg | grep amdxdna'; {_NPU_HINT}" if is_idle else "run 'modprobe amdxdna'"
+        hint = f"see 'dmesg | grep amdxdna'; {_NPU_HINT}" if is_idle else loading_step(host, "amdxdna")
         text = f"NPU {', '.join(free)} gets no CDI device: {state}"
         yield _finding("warning", "npu-not-bound", f"{sysfs.PCI_DEVICES}/{free[0]}", text, hint)
 
@@ -100,7 +100,7 @@ def _not_driven(host: Root) -> Iterator[Finding]:
         yield _finding("warning", "gpu-not-bound", path, text, excluded[0].remedy("amdgpu"))
     elif not is_loaded(host, "amdgpu"):
         text = f"GPU {addresses} is on the PCI bus, but the module amdgpu is not loaded"
-        hint = excluded[0].remedy("amdgpu") if excluded else "run 'modprobe amdgpu'"
+        hint = excluded[0].remedy("amdgpu") if excluded else loading_step(host, "amdgpu")
         yield _finding("warning", "gpu-not-bound", path, text, hint)
     elif not firmware_names(host, "amdgpu"):
         text = f"amdgpu is not bound to GPU {addresses}, and /lib/firmware/amdgpu has no firmware for it"

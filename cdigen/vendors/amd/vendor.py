@@ -49,7 +49,8 @@ def discover(context: DiscoveryContext) -> Inventory:
             raise unsupported
         raise HostError(
             f"AMD's kernel module is not loaded: {MODULE} does not exist",
-            hint="load it with 'modprobe amdgpu'; see 'dmesg | grep amdgpu' if that fails",
+            hint="load it with 'modprobe amdgpu'; if that fails, install the driver for this kernel, and see "
+            "'dmesg | grep amdgpu'",
             kind="driver-not-loaded",
         )
     from cdigen.vendors.amd import discovery  # noqa: PLC0415 - see above

@@ -27,6 +27,9 @@ FIRMWARE_FOLDERS = (
     "/lib/firmware/{release}",
     "/lib/firmware",
 )
+# The list of the modules of a kernel, with the modules that each module needs (modules.dep(5)).
+_DEPENDENCIES = "/lib/modules/{release}/modules.dep"
+_MAX_DEPENDENCIES = 4 << 20  # bytes
 # modprobe(8) finds the module of a device in this file. In Debian, the file has about 30,000 lines.
 _ALIASES = "/lib/modules/{release}/modules.alias"
 _MAX_ALIASES = 16 << 20  # bytes
@@ -60,6 +63,19 @@ def fitting_modules(host: Root, names: tuple[str, ...]) -> tuple[str, ...]:
         for alias in filter(None, free)
     }
     return tuple(name for name in names if name in fitting)
+
+
+def loading_step(host: Root, module: str) -> str:
+    """Return the next step for MODULE, which is not loaded: load it, or install it for the running kernel."""
+    release = kernel_release(host)
+    try:
+        text = read_text(host, _DEPENDENCIES.format(release=release or "-"), limit=_MAX_DEPENDENCIES)
+    except OSError:
+        text = ""
+    files = (line.partition(":")[0].rpartition("/")[2] for line in text.splitlines())
+    if not text or module in {kernel_name(file.partition(".ko")[0]) for file in files}:
+        return f"run 'modprobe {module}'"
+    return f"the kernel {release} has no module {module}: install the package with its module for this kernel"
 
 
 def load_of(host: Root, *modules: str) -> str:
