@@ -7,7 +7,7 @@ from functools import cached_property
 
 from cdigen.config import DEFAULT_PATH
 from cdigen.doctor.examined import examined_runtimes, running
-from cdigen.doctor.kubernetes_node.bundled import sole_containerd
+from cdigen.doctor.kubernetes_node.bundled import examined_containerd
 from cdigen.doctor.kubernetes_node.node import KubernetesNode
 from cdigen.doctor.spec_documents import is_blocked, read_specs
 from cdigen.host.containers import uses_host_kernel
@@ -203,7 +203,7 @@ class Context:
         """The installed runtimes, by the names of RUNTIME_NAMES."""
         known = {target: name for name, target in RUNTIME_NAMES.items()}
         found = {known[one.runtime]: one for one in installed.find(self.host) if one.runtime in known}
-        if bundled := sole_containerd(self.host):
+        if bundled := examined_containerd(self.host, for_kubelet=self.request.for_kubelet):
             found["containerd"] = installed.examine(self.host, "containerd", bundled.binary)
         server = self.node.server if self.request.for_kubelet else None
         if server is None or server.name not in RUNTIME_NAMES:
@@ -359,7 +359,7 @@ def _for_kubelet(request: DoctorRequest, node: KubernetesNode) -> DoctorRequest:
     # If the distribution brings its own runtime, the running process identifies this runtime, or its files.
     is_known = node.server is not None or (
         node.kubelet is not None
-        and (not node.kubelet.brings_runtime or sole_containerd(request.host) is not None)
+        and (not node.kubelet.brings_runtime or examined_containerd(request.host, for_kubelet=True))
     )
     names = (node.runtime,) if node.runtime and is_known else ()
     unit, server = (node.server.unit, node.server.name) if node.server else ("", "")

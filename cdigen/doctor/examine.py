@@ -15,6 +15,7 @@ from cdigen.doctor.checks import (
     runtimes,
     security,
     selinux,
+    slurm,
     specs,
 )
 from cdigen.doctor.kubernetes import devices, gpu_memory, kubelet, labels, runtime
@@ -38,6 +39,7 @@ CHECKS: tuple[Check, ...] = (
     *nodes.CHECKS,
     *other_tools.CHECKS,
     *oci_programs.CHECKS,
+    *slurm.CHECKS,
     *plugin.CHECKS,
     *kubelet.CHECKS,
     *devices.CHECKS,

@@ -8,8 +8,8 @@ from cdigen.cdi.library import NEWEST_RELEASE, newest_version
 from cdigen.doctor.kubernetes_node.bundled import (
     bundled_containerd,
     can_configure,
-    read_sole,
-    sole_containerd,
+    examined_containerd,
+    read_bundled,
 )
 from cdigen.doctor.processes import roots_processes
 from cdigen.runtimes import settings
@@ -95,10 +95,13 @@ def _runtime(
     user = request.user if name in {"podman", "docker"} else None
     library, newest = library_of(RUNTIME_NAMES[name], newest_release(RUNTIME_NAMES[name]))
     target = RUNTIME_NAMES[name]
+    bundled = (
+        examined_containerd(request.host, for_kubelet=request.for_kubelet) if name == "containerd" else None
+    )
     if server is not None:
         read = settings.read_started(target, request.host, binary.release, server.line)
-    elif name == "containerd" and (bundled := sole_containerd(request.host)):
-        read = read_sole(request.host, bundled, binary.release)
+    elif bundled is not None:
+        read = read_bundled(request.host, bundled, binary.release)
     else:
         starter, environment = _starter(request, name), _environment(request)
         read = settings.read(target, request.host, binary.release, starter, environment=environment)
@@ -110,18 +113,21 @@ def _runtime(
         library=binary.library if binary.release else library,
         newest=binary.newest if binary.release else newest,
         reader=replace(reader, follows_links=read.follows_links),
-        is_foreign=_is_foreign(request.host, name, binary.release, server),
+        is_foreign=_is_foreign(request.host, name, binary.release, server, is_bundled=bundled is not None),
     )
 
 
-def _is_foreign(host: Root, name: str, release: Release | None, server: HostProcess | None) -> bool:
+def _is_foreign(
+    host: Root, name: str, release: Release | None, server: HostProcess | None, *, is_bundled: bool
+) -> bool:
     """Return whether ``cdigen configure`` changes other files than those of the examined runtime NAME.
 
     The files of SERVER can be those of another program, such as k3s. If SERVER is None, the files are those
-    of the usual service, but ``cdigen configure`` changes the containerd of a distribution on HOST.
+    of the usual service, but ``cdigen configure`` changes the containerd of a distribution on HOST. If
+    IS_BUNDLED is true, the files are those of this distribution.
     """
     if server is None:
-        is_own = sole_containerd(host) is not None and can_configure(host, release)
+        is_own = is_bundled and can_configure(host, release)
         return name == "containerd" and bundled_containerd(host) is not None and not is_own
     if name == "containerd" and can_configure(host, release):
         return False

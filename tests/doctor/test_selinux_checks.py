@@ -46,9 +46,13 @@ def test_the_remedy_is_the_narrowest_boolean_of_the_policy(
     host: BrokenHost, booleans: dict[str, int], remedy: str
 ) -> None:
     row = enforce(host, booleans).diagnosis()
-    assert (row["check"], row["severity"]) == ("selinux-boolean", "error")
+    assert (row["check"], row["severity"]) == ("selinux-boolean", "warning")
+    assert row["detail"].startswith("SELinux denies rootless containers, and others with a user namespace,")
     assert "(xserver_misc_device_t)" in row["detail"]
     assert host.remedy_on_host(row) == f"setsebool -P {remedy}=1"
+    host.put("etc/passwd", "root:x:0:0::/root:/bin/sh\nalice:x:1000:1000::/home/alice:/bin/sh\n")
+    row = host.result("selinux-boolean", "--user alice")
+    assert (row["severity"], row["detail"][:24]) == ("error", "SELinux denies container")
     host.put(f"sys/fs/selinux/booleans/{remedy}", "1 1")
     host.doctor(wrong=False)
 
@@ -122,7 +126,10 @@ def test_selinux_is_checked_only_for_runtimes_that_set_labels(
     enforce(tmp_path_host, NEWEST)
     if file:
         tmp_path_host.put(file, text)
-    assert tmp_path_host.result("selinux-boolean", f"--for {runtime}")["ok"] != is_needed
+    row = tmp_path_host.result("selinux-boolean", f"--for {runtime}")
+    assert row["ok"] != is_needed
+    assert ("others with a user namespace" in row["detail"]) == is_needed
+    assert row["severity"] == ("warning" if is_needed else "info")
 
 
 def test_the_remedy_restores_labels_that_containers_may_not_read(host: BrokenHost) -> None:

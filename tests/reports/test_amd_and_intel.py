@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.kernel_records import FakeLog, record
+from support.doctor.broken_host import BrokenHost
 from support.hosts import amd_tree, intel_tree, nvidia_platforms
 from support.hosts.driver_files import X86_64, link, put
 from support.reports.amd_and_intel import (
@@ -301,3 +303,29 @@ def test_docker_finds_no_kfd_because_the_node_is_missing(cdigen: Run, tmp_path: 
     assert row["severity"] == "error"
     assert row["detail"].startswith("/dev/kfd: missing device node")
     assert row["remedy"].startswith("mknod -m 0660 ")
+
+
+@pytest.mark.parametrize("enforce", ["0", "1"])
+def test_selinux_denies_nodes_of_a_spec_only_to_containers_with_a_user_namespace(
+    tmp_path: Path, enforce: str
+) -> None:
+    """A device plugin mounted /dev/dri/by-path into pods, so that they needed container_use_devices.
+
+    https://github.com/intel/intel-technology-enabling-for-openshift/issues/107
+    """
+    flex = intel_tree.gpu(0, "0000:37:00.0", "0x56c0", "i915")
+    host = BrokenHost(tmp_path / "host").make("crio", lay=lambda root: intel_tree.lay(root, flex))
+    for name, text in (("enforce", enforce), ("booleans/container_use_devices", "0 0")):
+        host.put(f"sys/fs/selinux/{name}", text)
+    host.set_label("dri_device_t", "dev/dri/card0", "dev/dri/renderD128")
+    spec = json.loads((host.root / "run/cdi/intel.com-gpu.json").read_bytes())
+    edits = next(one["containerEdits"] for one in spec["devices"] if one["name"] == "0")
+    name = "/dev/dri/by-path/pci-0000:37:00.0-render"
+    assert {"/dev/dri/renderD128", name} <= {node["path"] for node in edits["deviceNodes"]}
+    assert "/dev/dri" not in str(edits.get("mounts"))
+    row = host.result("selinux-boolean", "--for crio")
+    if enforce == "0":
+        assert (row["ok"], row["remedy"]) == (True, "")
+        return
+    assert (row["ok"], row["severity"]) == (False, "warning")
+    assert row["detail"].startswith("SELinux denies rootless containers, and others with a user namespace,")

@@ -18,10 +18,12 @@ from support.reports.amd_and_intel import detail, failures, finish
 from cdigen.config import SharedMemory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from support.command.fixtures import Run
     from support.doctor.kubernetes_host import KubeNode
+    from support.hosts.driver_files import Laid
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 OLD, NEW, ARCH = "3.13.0-91-generic", "3.13.0-92-generic", "6.14.4-arch1-2"
@@ -190,3 +192,32 @@ def test_cuda_fails_after_a_suspension(cdigen: Run, tmp_path: Path, scope: str) 
     assert ("PreserveVideoMemoryAllocations is 0" in text) == (not scope)
     assert ("systemctl enable nvidia-suspend.service nvidia-resume.service" in text) == (not scope)
     assert ("modprobe -r nvidia_uvm && modprobe nvidia_uvm" in text) == (not scope)
+
+
+@pytest.mark.parametrize("layout", [driver_files.ubuntu, driver_files.red_hat])
+def test_the_libraries_of_libglvnd_stay_on_the_host(
+    cdigen: Run, tmp_path: Path, layout: Callable[[Path, str], Laid]
+) -> None:
+    """An image with an older glibc cannot load the host's libGLdispatch.
+
+    https://github.com/apptainer/apptainer/issues/1080
+    """
+    drivers.loaded(tmp_path, layout, "525.78.01")
+    folder = next(tmp_path.glob("usr/lib*/**/libGLX_nvidia.so.0")).parent
+    stems = {"libGLdispatch": 0, "libGL": 1, "libGLX": 0, "libEGL": 1, "libOpenGL": 0, "libGLESv2": 2}
+    for stem, number in stems.items():
+        name = f"{stem}.so.{number}"
+        driver_files.write_library(folder / f"{name}.9.0", name)
+        (folder / name).symlink_to(f"{name}.9.0")
+        (folder / f"{stem}.so").symlink_to(name)
+    driver_files.write_loader_cache(tmp_path, f"/{folder.relative_to(tmp_path)}")
+    root = finish(tmp_path, "podman")
+    assert cdigen("generate", "--write", "--root", root).code == 0
+    edits = json.loads((root / "run/cdi/nvidia.com-gpu.json").read_bytes())["containerEdits"]
+    files = {mount["containerPath"].rpartition("/")[2] for mount in edits["mounts"]}
+    assert {"libGLX_nvidia.so.0", "libEGL_nvidia.so.0", "10_nvidia.json"} <= files
+    assert not {name for name in files if name.partition(".so")[0] in stems}
+    assert failures(cdigen, root) == {}
+    put(root / "srv/run.sh", b"apptainer exec --nv image.sif glxgears\n")
+    plan = cdigen("doctor", "--migrate", root / "srv/run.sh", "--json", "--root", root).json
+    assert plan["legacy_requests"] == []

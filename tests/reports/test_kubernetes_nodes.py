@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import shutil
+from collections import Counter
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 import pytest
 from support.daemon.host import Host, daemon
 from support.daemon.kernel_records import FakeLog, recent
+from support.doctor.kubernetes_host import registered
 from support.doctor.live_host import live_host
+from support.hosts.nvidia import discover
 from support.hosts.nvidia_kernel import write_kernel_side
-from support.kubelet.host_resources import made, state
+from support.kubelet.host_resources import allocator, made, preferred, state
+from support.kubelet.host_resources import put as put_inventory
+from support.nvml import standin
 from support.reports.kubernetes_nodes import (
     MICROK8S,
     ReportedHost,
@@ -21,19 +26,41 @@ from support.reports.kubernetes_nodes import (
     no_driver,
     put,
 )
+from support.values.unhealthy_gpus import FELL, example, save, with_causes
+
+from cdigen import page_url
+from cdigen.config import KubeletConfig
+from cdigen.host.root import Root
+from cdigen.kubelet.resources.nvidia_file import with_nvidia_file
+from cdigen.value import replace
+from cdigen.vendors.context import DiscoveryContext
+from cdigen.vendors.nvidia.health.probe import probe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from support.command.fixtures import Run
+    from support.doctor.kubernetes_host import KubeNode
     from support.hosts.nvidia_kernel import Gpu
 
     from cdigen.kubelet.advertised_resources import AdvertisedResources
 
+QUESTIONS = page_url("how-to/kubernetes/troubleshoot")
 TEMPLATE = "/var/snap/microk8s/current/args/containerd-template.toml"
 RKE2 = "/var/lib/rancher/rke2"
 TOOLKIT = "/usr/local/nvidia/toolkit"
+TIME_SLICING = """version: v1
+flags:
+  migStrategy: "none"
+  failOnInitError: true
+  nvidiaDriverRoot: "/"
+  plugin: {passDeviceSpecs: false, deviceListStrategy: envvar, deviceIDStrategy: uuid}
+sharing:
+  timeSlicing:
+    resources:
+    - {name: nvidia.com/gpu, replicas: 4}
+"""
 V2 = 'version = 2\n[plugins."io.containerd.grpc.v1.cri"]\n'
 EIGHT = ("07", "0f", "47", "4e", "87", "90", "b7", "bd")
 
@@ -84,6 +111,31 @@ def test_microk8s_has_its_own_containerd(host: ReportedHost, cdigen: Run, runtim
     assert "/etc/containerd" not in str(rows)
     document = cdigen("configure", "containerd", "--json", "--root", host.root).json
     assert [file["path"] for file in document["files"]] == [TEMPLATE]
+
+
+@pytest.mark.parametrize("runtime", ["", "--for=containerd"])
+def test_microk8s_reads_neither_the_file_of_docker_nor_that_of_containerd(
+    host: ReportedHost, runtime: str
+) -> None:
+    """https://github.com/NVIDIA/k8s-device-plugin/issues/182: NVML is not found in pods, only in Docker."""
+    docker = (
+        '{"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": "/usr/bin/nvidia-container-runtime"}}}'
+    )
+    short = "[plugins.cri.containerd]\ndefault_runtime_name = 'nvidia-container-runtime'\n"
+    files = {"etc/docker/daemon.json": docker, "etc/containerd/config.toml": short, "usr/bin/containerd": ""}
+    cards = gpus("NVIDIA GeForce GTX 1080 Ti", 0x1B06, "0000:01:00.0")
+    host.lay(driver("450.80.02", *cards), {**MICROK8S, **files, "usr/bin/dockerd": ""})
+    microk8s(host)
+    host.write_specs()
+    found = {row["check"]: row for row in host.examined("--for", "kubelet")}
+    assert found["containerd-config"]["detail"] == f"{TEMPLATE}: readable"
+    assert found["containerd-version"]["detail"].startswith("skipped: /snap/microk8s/current/bin/containerd")
+    assert "/etc/" not in str([found[check]["detail"] for check in found if check.startswith("containerd-c")])
+    rows = [row for row in host.examined(*runtime.split()) if row["check"] == "containerd-config"]
+    assert [(row["ok"], row["checked"]) for row in rows] == [(True, True), (True, False)]
+    assert rows[0]["detail"] == "/etc/containerd/config.toml: readable"
+    assert "pods use the containerd of MicroK8s, which does not read /etc/containerd" in rows[1]["detail"]
+    assert "run 'cdigen doctor --for kubelet'" in rows[1]["detail"]
 
 
 def test_the_toolkit_of_microk8s_searches_the_driver_in_a_folder_without_one(host: ReportedHost) -> None:
@@ -209,3 +261,58 @@ def test_an_unhealthy_gpu_is_named_and_becomes_healthy_after_a_reboot(
         process.sees(lambda: not running.accelerators()[1]["causes"])
         process.rests()
         assert unhealthy(advertised, running) == [False] * 3
+
+
+def test_nvml_returns_an_unknown_error_for_one_gpu(host: ReportedHost) -> None:
+    """https://github.com/Project-HAMi/volcano-vgpu-device-plugin/issues/123: no container starts."""
+    cards = gpus("NVIDIA A100-SXM4-80GB", 0x20B2, *(f"0000:{bus}:00.0" for bus in ("1b", "41", "61", "81")))
+    host.lay(driver("550.90.07", *cards), {"usr/bin/containerd": ""})
+    host.write_specs()
+    present = (
+        standin.gpu(
+            card.minor,
+            address=f"0000{card.bdf.upper()}",
+            faults=("nvmlDeviceGetHandleByPciBusId_v2 error 999",) * (card.minor == 2),
+        )
+        for card in cards
+    )
+    with standin.trusted_folder() as folder:
+        library = standin.install(folder, standin.Machine(driver="550.90.07", gpus=tuple(present)))
+        root = Root(str(host.root))
+        context = DiscoveryContext(host=root, driver=root, dev=root, nvml=str(library))
+        found = probe(context, discover(host.root)).symptoms
+    # The nodes of this tree have no driver, which is a symptom, too.
+    (lost,) = (one for one in found if one.cause != "node-unusable")
+    assert (lost.cause, lost.address) == ("nvml-gpu-lost", "0000:61:00.0")
+    assert "NVML_ERROR_UNKNOWN" in lost.detail
+    cause = replace(FELL, cause=lost.cause, detail=lost.detail)
+    save(host.root, with_causes({"nvidia": discover(host.root)}, 2, cause))
+    (row,) = host.failures()
+    where = f"nvidia.com/gpu=2 (0000:61:00.0, {cards[2].uuid})"
+    assert row["detail"].startswith(f"{where}: unhealthy: nvml-gpu-lost")
+    (resource,) = (one for one, _ in made().resources(state(host.root)) or ())
+    assert [unit.health == "unhealthy" for unit in resource.units] == [False, False, True, False]
+    names = {device["name"] for device in host.document()["devices"]}
+    assert {"0", "1", "2", "3", "all"} <= names
+
+
+def test_time_slicing_computes_only_as_many_pods_as_gpus(tmp_path: Path, node: KubeNode) -> None:
+    """https://github.com/NVIDIA/k8s-device-plugin/issues/461: further pods have no memory left."""
+    node.put("etc/plugin.yaml", TIME_SLICING)
+    settings, _ = with_nvidia_file(Root(str(node.root)), KubeletConfig(nvidia_config="/etc/plugin.yaml"))
+    found = allocator(made(settings), put_inventory(tmp_path, example()))
+    free = tuple(unit.id for unit in found.resource.units)
+    assert len(free) == 4 * 8
+    used: list[str] = []
+    for _ in range(10):
+        (one,) = preferred(found, free, (), 1)
+        used.append(one.partition("::")[0])
+        free = tuple(id_ for id_ in free if id_ != one)
+    assert max(Counter(used).values()) == 2
+    node.write_status(registered(*(f"GPU-{gpu}::{number}" for gpu in "ab" for number in range(4))))
+    row = node.result("kubelet-devices", "--for kubelet")
+    assert row["ok"]
+    limit = "replicas in nvidia.com/gpu: cdigen does not limit the memory of their containers"
+    assert row["detail"] == f"advertised to the kubelet: 8 of nvidia.com/gpu; {limit} ({QUESTIONS})"
+    node.write_status(registered("GPU-a", "GPU-b"))
+    assert "limit" not in node.result("kubelet-devices", "--for kubelet")["detail"]

@@ -182,3 +182,56 @@ def test_a_gpu_with_xid_79_is_unhealthy_and_the_others_are_not(report: ReportHos
     assert "the host is rebooted" in row["detail"]
     listed = report.command("health", "--json").json
     assert [row["device"] for row in listed if row["health"] == "unhealthy"] == ["nvidia.com/gpu=1"]
+
+
+@pytest.mark.parametrize(
+    "line", ["", "#ConstrainDevices=yes\n", "ConstrainDevices=no\n", "constraindevices = YES\n"]
+)
+@pytest.mark.parametrize("folder", ["etc/slurm", "etc/slurm-llnl"])
+def test_slurm_gives_a_container_the_number_of_a_gpu_that_it_lacks(
+    report: ReportHost, line: str, folder: str
+) -> None:
+    """https://github.com/NVIDIA/pyxis/issues/47
+
+    With one GPU of eight, CUDA found no device, because Slurm did not constrain the devices of its jobs.
+    """
+    report.lay(
+        "460.73.01", *(gpu(number, f"{number:02x}", "A100-SXM4-40GB", 0x20B0) for number in range(1, 9))
+    )
+    report.put("etc/enroot/hooks.d/98-nvidia.sh", "#!/bin/bash\n", 0o755)
+    report.write_specs()
+    report.put(f"{folder}/slurm.conf", "ClusterName=a\nGresTypes=gpu\nNodeName=n1 Gres=gpu:A100:8\n")
+    report.put(f"{folder}/cgroup.conf", f"CgroupAutomount=yes\nConstrainCores=yes\n{line}")
+    found = report.failures()
+    if "YES" in line:
+        assert found == {}
+        return
+    assert list(found) == ["slurm-devices"]
+    row = found["slurm-devices"]
+    assert row["severity"] == "warning"
+    assert row["detail"].startswith(f"/{folder}/cgroup.conf: ConstrainDevices=yes is missing")
+    for part in ("jobs can use the GPUs of other jobs", "CUDA_VISIBLE_DEVICES", "restart slurmd"):
+        assert part in row["detail"]
+
+
+@pytest.mark.parametrize(
+    ("main", "rows", "is_wrong"),
+    [
+        ("GresTypes=license,gpu\n", "", True),
+        ("", "NodeName=n1 Name=gpu File=/dev/nvidia[0-1]\n", True),
+        ("", "AutoDetect=nvml\n", True),
+        ("GresTypes=license\n", "# Name=gpu File=/dev/nvidia0\n", False),
+        ("#GresTypes=gpu\n", "AutoDetect=off\n", False),
+    ],
+)
+def test_only_a_slurm_that_schedules_gpus_is_examined(
+    report: ReportHost, main: str, rows: str, *, is_wrong: bool
+) -> None:
+    """https://github.com/NVIDIA/pyxis/issues/47
+
+    The twin of the report: a cluster without GPUs as resources, and one without cgroup.conf.
+    """
+    report.lay("460.73.01", gpu(0, "07", "A100-SXM4-40GB", 0x20B0)).write_specs()
+    report.put("etc/slurm/slurm.conf", f"ClusterName=a\n{main}")
+    report.put("etc/slurm/gres.conf", rows)
+    assert ("slurm-devices" in report.failures()) == is_wrong

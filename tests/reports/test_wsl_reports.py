@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from support.doctor.live_host import live_host
 from support.hosts.driver_files import debian_13, put
 from support.hosts.nvidia_kernel import example_gpus, write_kernel_side
 from support.hosts.nvidia_platforms import PROGRAM, STORE, STORES, node
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.usefixtures("real_nodes")
 
+X86_64 = "/usr/lib/x86_64-linux-gnu"
 # Commands that do not help in WSL, where Windows has the driver.
 USELESS = ("modprobe", "mknod", "apt-get install", "--reinstall", "pass a GPU through")
 
@@ -158,3 +160,36 @@ def test_a_missing_file_of_windows_does_not_reinstall_a_driver_for_linux(host: R
     (row, *_) = [row for row in host.results() if "libnvidia-ml.so.1 was not found" in row["detail"]]
     assert not row["ok"]
     assert not any(word in texts(host.results()) for word in USELESS)
+
+
+def test_podman_in_wsl_uses_the_gpu_of_windows(host: ReportHost) -> None:
+    """https://github.com/microsoft/WSL/issues/8666
+
+    Without /dev/dxg and the libraries of Windows, nvidia-smi had no NVML, or no access to the GPU.
+    """
+    host.lay(lambda root: wsl.with_gpu(root, "5.15.90.1-microsoft-standard-WSL2"), "podman")
+    host.generate("--target podman-4.1")
+    host.doctor("--for podman", wrong=False)
+    (gpu,) = [device for device in host.document()["devices"] if device["name"] == "all"]
+    assert [each["path"] for each in gpu["containerEdits"]["deviceNodes"]] == ["/dev/dxg"]
+    sources = host.sources()
+    assert sources["/usr/bin/nvidia-smi"].startswith("/usr/lib/wsl/")
+    for name in ("libnvidia-ml.so.1", "libcuda.so.1", "libdxcore.so"):
+        assert sources[f"{X86_64}/{name}"] == f"/usr/lib/wsl/lib/{name}"
+    mount = "--mount type=bind,source=/usr/lib/wsl,target=/usr/lib/wsl"
+    host.put("srv/run.sh", f"podman run --gpus all {mount} nvcr.io/nvidia/cuda nvidia-smi\n")
+    text = host.shell(f"cdigen doctor --migrate {host.root}/srv/run.sh --root {host.root}", 1)
+    assert "replacement: --device nvidia.com/gpu=all" in text
+
+
+def test_podman_of_ubuntu_22_reads_no_specs(tmp_path: Path) -> None:
+    """https://github.com/microsoft/WSL/issues/8666
+
+    podman 3.4.4 ignores --gpus and reads no specs, so only a newer podman helps.
+    """
+    with live_host(tmp_path / "live") as live:
+        live.install("podman", "3.4.4")
+        live.run("cdigen generate --write --quiet")
+        (row,) = (row for row in live.doctor("--for podman") if not row["ok"])
+        assert (row["check"], row["severity"]) == ("podman-version", "error")
+        assert row["detail"] == "podman 3.4.4 reads no CDI specs; install podman 4.1 or newer"

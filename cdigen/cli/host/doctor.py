@@ -14,7 +14,7 @@ from cdigen.cli.shared.option_table import add
 from cdigen.cli.shared.spec_options import configured_options, delivery_options
 from cdigen.doctor.context import Context, DoctorRequest
 from cdigen.doctor.examine import causes, examine
-from cdigen.doctor.kubernetes_node.bundled import sole_containerd
+from cdigen.doctor.kubernetes_node.bundled import examined_containerd
 from cdigen.host.root import shown
 from cdigen.model.errors import CdigenError, ConfigError
 from cdigen.runtimes.daemon_service import service_of
@@ -101,15 +101,16 @@ def run(arguments: Namespace) -> int:
     return 0 if all(result.ok for result in found) else FAILED
 
 
-def _unit(host: Root, runtime: str) -> str:
+def _unit(host: Root, runtime: str, *, for_kubelet: bool) -> str:
     """Return the unit of RUNTIME on HOST if RUNTIME is a part of a Kubernetes distribution, otherwise ""."""
-    bundled = sole_containerd(host) if runtime == "containerd" else None
+    bundled = examined_containerd(host, for_kubelet=for_kubelet) if runtime == "containerd" else None
     return bundled.unit if bundled else ""
 
 
 def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequest:
     context = discovery_options.context(arguments, host, settings)
     argument_checks.require_sources(arguments, context)
+    for_kubelet = KUBELET in (arguments.runtimes or ())
     return DoctorRequest(
         host=host,
         configuration=settings,
@@ -123,10 +124,10 @@ def _request(arguments: Namespace, host: Root, settings: Settings) -> DoctorRequ
         inventory=lambda: _inventory(host, settings),
         daemon=lambda: _daemon(host, settings),
         plugin=lambda: _plugin(host, settings),
-        restart=lambda name: command_for(name, host, _unit(host, name)),
+        restart=lambda name: command_for(name, host, _unit(host, name, for_kubelet=for_kubelet)),
         user=_user(arguments, host),
         runtimes=tuple(dict.fromkeys(name for name in arguments.runtimes or () if name != KUBELET)),
-        for_kubelet=KUBELET in (arguments.runtimes or ()),
+        for_kubelet=for_kubelet,
         kubelet=lambda: _kubelet(host, settings),
         devices=tuple(dict.fromkeys(arguments.device or ())),
         options=tuple(_typed(arguments, _OPTIONS)),

@@ -64,7 +64,8 @@ def _programs(context: Context) -> Iterator[CheckResult]:
             effect = f"containers with the runtime {one.name} do not start"
             if one.is_default:
                 effect = "containers and pods that name no other runtime do not start"
-            advice = f"remove the runtime from the file and restart {unit_of(context.host, runtime.name)}"
+            unit = unit_of(context.host, runtime.name, for_kubelet=context.request.for_kubelet)
+            advice = f"remove the runtime from the file and restart {unit}"
             if bundled := rewriter(context.host, one.files[-1]):
                 advice = (
                     f"run 'systemctl restart {bundled.unit}', so that {bundled.name} writes the file again"

@@ -17,12 +17,14 @@ from cdigen.doctor.commands import (
     write_specs,
 )
 from cdigen.doctor.examined import ANY_RUNTIME, PROCESSES
+from cdigen.doctor.kubernetes_node.bundled import bundled_containerd
 from cdigen.doctor.remedy_safety import may_change_program, may_open_configuration
 from cdigen.doctor.result import Remedy, Topic, listed, with_hint
 from cdigen.host.root import shown
 from cdigen.host.trust import untrusted
 from cdigen.runtimes.installed import is_of_snap, places
 from cdigen.runtimes.releases import RUNTIME_NAMES, RuntimeBehaviour, known_issues
+from cdigen.runtimes.settings import containerd
 from cdigen.runtimes.settings.config_files import UNREADABLE
 from cdigen.runtimes.users import may_read
 
@@ -111,6 +113,15 @@ def _configuration(context: Context, runtime: ExaminedRuntime) -> Iterator[Check
     if not wrong:
         files = ", ".join(map(shown, runtime.settings.files))
         yield topic.passed(name, f"{files}: readable" if files else "no configuration file: defaults apply")
+    if runtime.name != "containerd" or context.request.for_kubelet:
+        return
+    bundled = bundled_containerd(context.host)
+    if bundled and bundled.main not in runtime.settings.files:
+        text = (
+            f"pods use the containerd of {bundled.name}, which does not read {containerd.FILE} and which was "
+            "not examined; run 'cdigen doctor --for kubelet'"
+        )
+        yield topic.skipped(name, text)
 
 
 def _is_root_only(context: Context, runtime: ExaminedRuntime, path: str) -> bool:

@@ -2,6 +2,12 @@
 
 The policy decides by the type in the label of a node. Some types have their own boolean. The boolean
 ``container_use_devices`` permits the nodes of every device, also of disks. It is the last choice.
+
+The booleans are for nodes of the host that are mounted into a container. runc and crun mount nodes only if
+the container has a user namespace, because mknod(2) is not permitted there. Otherwise they create nodes in
+the tmpfs /dev, which is mounted with the label of the container (runc, rootfs_linux.go; crun, linux.c;
+container-selinux issue 269). It is not proven that the policy permits a container to map such a node. A node
+that the policy denies is therefore a warning, and an error only for rootless runtimes.
 """
 
 from __future__ import annotations
@@ -70,11 +76,16 @@ def _nodes(context: Context) -> Iterator[CheckResult]:
     if not closed:
         yield TOPIC.passed(BOOLEAN, "SELinux permits containers to use the device nodes of the specs")
         return
-    yield _denied(context, closed)
+    labelled = [runtime.settings for runtime in context.runtimes if runtime.settings.has_labels]
+    yield _denied(context, closed, is_rootless=any(settings.rootless for settings in labelled))
 
 
-def _denied(context: Context, closed: dict[str, str]) -> CheckResult:
-    """Return the failure for the paths in CLOSED, which maps each path to its type."""
+def _denied(context: Context, closed: dict[str, str], *, is_rootless: bool) -> CheckResult:
+    """Return the failure for the paths in CLOSED, which maps each path to its type.
+
+    If IS_ROOTLESS is true, a rootless runtime is examined, and all its containers have a user namespace.
+    """
+    who = "containers" if is_rootless else "rootless containers, and others with a user namespace,"
     needed = dict.fromkeys(_narrowest(context, found) for found in closed.values())
     names = (_EVERY_DEVICE,) if _EVERY_DEVICE in needed else tuple(needed)
     paths = listed(f"{shown(path)} ({found})" for path, found in closed.items())
@@ -83,13 +94,13 @@ def _denied(context: Context, closed: dict[str, str]) -> CheckResult:
     why = "permit containers to use " + ("every device" if _EVERY_DEVICE in names else "these device nodes")
     remedies = (Remedy(argv=command, why=why),)
     if _UNMAPPED.issuperset(closed.values()):
-        text = f"SELinux permits containers at most to open {paths}, and denies to map it into memory: {off}"
+        text = f"SELinux permits {who} at most to open {paths}, and denies to map it into memory: {off}"
         return TOPIC.warning(BOOLEAN, text, remedies)
     optional = {
         node.host_path for node in context.nodes if node.capabilities and "compute" not in node.capabilities
     }
-    text = f"SELinux denies containers access to {paths}: {off}"
-    return TOPIC.failed(BOOLEAN, text, remedies, is_error=not optional.issuperset(closed))
+    text = f"SELinux denies {who} access to {paths}: {off}"
+    return TOPIC.failed(BOOLEAN, text, remedies, is_error=is_rootless and not optional.issuperset(closed))
 
 
 def _is_permitted(context: Context, found: str) -> bool:

@@ -17,6 +17,7 @@ from cdigen.doctor.kubernetes_node import checkpoint as kubelet_checkpoint
 from cdigen.doctor.kubernetes_node.sockets import kind_of
 from cdigen.doctor.result import Remedy, listed
 from cdigen.host.root import shown
+from cdigen.kubelet.resources.model import REPLICA
 from cdigen.runtimes.daemon_service import UNIT as DAEMON_UNIT
 from cdigen.runtimes.daemon_service import service_of
 from cdigen.runtimes.units import is_enabled
@@ -158,11 +159,20 @@ def _devices(context: Context) -> Iterator[CheckResult]:
     else:
         counts = [f"{_number(row.get('count'))} of {shown(row['resource'])}" for row in node.resources]
         text = f"advertised to the kubelet: {listed(counts) or 'no device, because the host has none'}"
+        if shared := [shown(row["resource"]) for row in node.resources if _has_replicas(row)]:
+            memory = f"replicas in {listed(shared)}: cdigen does not limit the memory of their containers"
+            text = see(f"{text}; {memory}")
         yield TOPIC.passed(DEVICES, text)
     unhealthy = [shown(f"{row['resource']} ({n})") for row in node.resources if (n := _unhealthy(row))]
     if unhealthy:
         text = f"unhealthy devices, which no pod gets: {listed(unhealthy)}; 'cdigen health' lists the causes"
         yield TOPIC.warning(DEVICES, see(text), because=("device-health",))
+
+
+def _has_replicas(row: Mapping[str, Any]) -> bool:
+    devices = row.get("devices")
+    rows = [one for one in devices if isinstance(one, dict)] if isinstance(devices, list) else []
+    return any(REPLICA in str(one.get("device")) for one in rows)
 
 
 def _unhealthy(row: Mapping[str, Any]) -> int:

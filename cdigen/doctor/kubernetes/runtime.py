@@ -156,8 +156,9 @@ def _no_handler(context: Context, name: str) -> CheckResult:
         f"{bundled.main}: {text}"
     )
     # The file can belong to a second containerd.
-    is_lost = not place(context.host, "containerd")
-    return TOPIC.warning(CLASS, see(text)) if is_lost else TOPIC.passed(CLASS, text)
+    if place(context.host, "containerd"):
+        return TOPIC.passed(CLASS, text)
+    return TOPIC.warning(CLASS, see(text), because=("oci-runtime-unread",))
 
 
 def _has_handler(context: Context, path: str) -> bool:

@@ -112,16 +112,20 @@ def bundled_containerd(host: Root) -> BundledContainerd | None:
     return replace(found, unit=found.unit or kubelet.unit)
 
 
-def sole_containerd(host: Root) -> BundledContainerd | None:
-    """Return the containerd of the distribution on HOST; None if HOST has no such one, or a separate one.
+def examined_containerd(host: Root, *, for_kubelet: bool = False) -> BundledContainerd | None:
+    """Return the containerd of the distribution on HOST if the doctor examines it, otherwise None.
 
-    The result is also None if the distribution has not written its configuration yet.
+    If HOST also has a separate containerd, such as that of Docker, the doctor examines the containerd of the
+    distribution only FOR_KUBELET. The result is also None if the distribution has not written its
+    configuration yet.
     """
     found = bundled_containerd(host)
-    return found if found and host.exists(found.main) and not place(host, "containerd") else None
+    if found is None or not host.exists(found.main):
+        return None
+    return found if for_kubelet or not place(host, "containerd") else None
 
 
-def read_sole(host: Root, bundled: BundledContainerd, release: Release | None) -> RuntimeSettings:
+def read_bundled(host: Root, bundled: BundledContainerd, release: Release | None) -> RuntimeSettings:
     """Return the settings of the containerd BUNDLED, also if no file of HOST keeps a change."""
     try:
         return read(host, bundled, release)
@@ -192,9 +196,9 @@ def unchangeable(host: Root, path: str) -> GeneratedFile | None:
     )
 
 
-def unit_of(host: Root, runtime: str) -> str:
-    """Return the unit that restarts RUNTIME, a name in RUNTIME_NAMES, on HOST."""
-    bundled = sole_containerd(host) if runtime == "containerd" else None
+def unit_of(host: Root, runtime: str, *, for_kubelet: bool) -> str:
+    """Return the unit that restarts RUNTIME, a name in RUNTIME_NAMES, on HOST (``examined_containerd``)."""
+    bundled = examined_containerd(host, for_kubelet=for_kubelet) if runtime == "containerd" else None
     return bundled.unit if bundled else runtime
 
 

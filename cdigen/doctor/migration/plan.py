@@ -370,7 +370,8 @@ def _is_in(context: Context, path: str, directory: str) -> bool:
 
 
 def _restart(context: Context, runtime: str) -> tuple[Remedy, ...]:
-    argv = context.request.restart(runtime) or ("systemctl", "restart", unit_of(context.host, runtime))
+    unit = unit_of(context.host, runtime, for_kubelet=context.request.for_kubelet)
+    argv = context.request.restart(runtime) or ("systemctl", "restart", unit)
     return (Remedy(argv=argv, why="make it read its configuration"),) if runtime in PROCESSES else ()
 
 

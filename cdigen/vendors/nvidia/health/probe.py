@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from cdigen.host.root import Root
     from cdigen.model.inventory import Accelerator, Inventory
     from cdigen.vendors.context import DiscoveryContext
-    from cdigen.vendors.nvidia.nvml.document import NvmlGpu, NvmlHealth
+    from cdigen.vendors.nvidia.nvml.document import NvmlError, NvmlGpu, NvmlHealth
 
 _API = "https://docs.nvidia.com/deploy/nvml-api/"
 _GONE = "NVML no longer reports the problem"
@@ -46,8 +46,8 @@ PROBE_CAUSES = (
         cause="nvml-gpu-lost",
         cleared_by=("gone", "reset", "reload"),
         clears_when=f"{_GONE}; a reset, a driver reload",
-        meaning="NVML reports that the GPU is lost, or must be reset before use.",
-        reference=f"{_API} (NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED)",
+        meaning="NVML reports that the GPU is lost or must be reset before use, or returns no handle of it.",
+        reference=f"{_API} (NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED, NVML_ERROR_UNKNOWN)",
     ),
     CauseRule(
         cause="ecc-uncorrected",
@@ -92,6 +92,9 @@ _ACTIONS = {
     7: "system reboot",
 }
 _LOST = (15, 16)  # NVML_ERROR_GPU_IS_LOST, NVML_ERROR_RESET_REQUIRED
+# Without a handle, no program can use the GPU: nvidia-smi prints "Unable to determine the device handle for
+# GPU: Unknown Error", and NVIDIA's legacy hook fails for all GPUs (volcano-vgpu-device-plugin issue 123).
+_HANDLE, _UNKNOWN = "nvmlDeviceGetHandle", 999
 _NOT_STARTED, _IN_PROGRESS, _COMPLETED = 1, 2, 3  # nvmlGpuFabricState_t
 # A single GPU may cause these failures of the whole query. cdigen then queries each GPU separately, with the
 # time limit _ALONE_S in seconds.
@@ -226,7 +229,7 @@ def _of_gpu(gpu: NvmlGpu, *, is_early: bool) -> HealthSample:
     address = gpu.address or ""
     health = gpu.health
     error = gpu.error or (health.error if health else None)
-    if error is not None and error.code in _LOST:
+    if error is not None and _is_lost(error):
         symptom = Symptom(
             cause="nvml-gpu-lost", address=address, detail=f"{error.call} returned {error.name}"
         )
@@ -255,6 +258,10 @@ def _of_gpu(gpu: NvmlGpu, *, is_early: bool) -> HealthSample:
         if count is None
         else (Measurement(cause="ecc-uncorrected", address=address, what=what, value=count, worse="higher"),),
     )
+
+
+def _is_lost(error: NvmlError) -> bool:
+    return error.code in _LOST or (error.code == _UNKNOWN and error.call.startswith(_HANDLE))
 
 
 def _wrong(health: NvmlHealth, *, is_early: bool) -> Iterator[tuple[str, str]]:

@@ -145,12 +145,21 @@ def test_a_gpu_that_nvml_reports_as_lost_is_unhealthy(
     assert (sample.covered, recovered_gpus(sample)) == ((FIRST, SECOND), [SECOND])
 
 
-@pytest.mark.parametrize("function", ["nvmlDeviceGetHandleByPciBusId_v2", "nvmlDeviceGetRemappedRows"])
-def test_a_gpu_for_which_nvml_fails_keeps_its_causes(folder: Path, host: Path, function: str) -> None:
-    unknown = gpu(0, results=HEALTHY, faults=(f"{function} error 999",))
+def test_a_gpu_without_a_handle_is_unhealthy(folder: Path, host: Path) -> None:
+    unknown = gpu(0, results=HEALTHY, faults=("nvmlDeviceGetHandleByPciBusId_v2 error 999",))
+    sample = probed(folder, host, unknown, gpu(1, results=HEALTHY))
+    assert causes_of(sample) == [("nvml-gpu-lost", FIRST)]
+    assert (sample.covered, recovered_gpus(sample)) == ((FIRST, SECOND), [SECOND])
+
+
+@pytest.mark.parametrize(
+    "fault", ["nvmlDeviceGetHandleByPciBusId_v2 error 4", "nvmlDeviceGetRemappedRows error 999"]
+)
+def test_a_gpu_for_which_nvml_fails_keeps_its_causes(folder: Path, host: Path, fault: str) -> None:
+    unknown = gpu(0, results=HEALTHY, faults=(fault,))
     sample = probed(folder, host, unknown, gpu(1, results=HEALTHY))
     assert (sample.symptoms, sample.covered, recovered_gpus(sample)) == ((), (SECOND,), [SECOND])
-    assert "NVML_ERROR_UNKNOWN" in sample.unread
+    assert "NVML_ERROR_" in sample.unread
 
 
 def test_a_symptom_before_a_failure_of_nvml_is_reported(folder: Path, host: Path) -> None:
