@@ -131,6 +131,7 @@ class RuntimeBehaviour(Enum):
     FORGETS_GIDS = "forgets-gids"
     GPUS_OPTION_IGNORED = "gpus-ignored"
     API_WITHOUT_CDI = "api-without-cdi"
+    BUILD_WITHOUT_CDI = "build-without-cdi"
     CTR_WITHOUT_CDI = "ctr-without-cdi"
     RESTART_WITHOUT_DEVICES = "restart-without-devices"
     EDITS_OVERWRITTEN = "edits-overwritten"
@@ -231,6 +232,10 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
     _row("podman", B.API_WITHOUT_CDI, (4, 1, 0), (5, 4, 0), "podman 17833, podman 19338",
          "the Docker-compatible interface and 'podman kube play' accept no CDI names",
          "podman run --device nvidia.com/gpu=all"),
+    # podman 5.1.0 has buildah 1.36.0 (go.mod).
+    _row("podman", B.BUILD_WITHOUT_CDI, (4, 1, 0), (5, 1, 0), "buildah 5443, buildah 5556, podman 21158",
+         "'podman build --device' and buildah before 1.36 accept no CDI names, only paths of device nodes",
+         "install podman 5.1 or newer for builds with a GPU"),
     _row("podman", B.ROOT_READS_HOME, (5, 0, 0), None, "observed in 5.8, not in 4.3"),
     _row("podman", B.READS_ROOTLESS_FILES, (5, 7, 0), None, "containers/common 2499"),
     _row("podman", B.ONE_MAIN_FILE, (6, 0, 0), None, "contrib/design-docs/config-file-parsing.md"),
@@ -303,14 +308,11 @@ BEHAVIOURS: tuple[BehaviourRow, ...] = (
          "CRI-O may overwrite the edits of a spec",
          "install CRI-O 1.34 or newer"),
     _row("buildkit", B.NO_CDI, None, (0, 20, 0), "buildkit 4056",
-         "this release reads no CDI specs",
-         "install buildkit 0.20 or newer"),
+         "this release reads no CDI specs", "install buildkit 0.20 or newer"),
     _row("nerdctl", B.NO_CDI, None, (2, 1, 0), "",
-         "this release reads no CDI specs",
-         "install nerdctl 2.1 or newer"),
+         "this release reads no CDI specs", "install nerdctl 2.1 or newer"),
     _row("apptainer", B.NO_CDI, None, (1, 5, 0), "",
-         "this release reads no CDI specs",
-         "install Apptainer 1.5 or newer"),
+         "this release reads no CDI specs", "install Apptainer 1.5 or newer"),
     _row("apptainer", B.NO_HOOKS, (1, 5, 0), None, "apptainer 3738",
          "hooks of specs are ignored: only mounts add libraries",
          "set 'hook: none' in the profile (docs/configuration.md)"),
