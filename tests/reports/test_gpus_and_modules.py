@@ -191,3 +191,41 @@ def test_the_index_of_a_gpu_is_not_the_minor_of_its_node(report: ReportHost) -> 
     assert report.failures() == {}
     option = "--gpus '\"device=0\"'"
     assert set(report.requests(f"docker run {option} image\n").values()) == {"--device nvidia.com/gpu=0"}
+
+
+@pytest.mark.parametrize(
+    ("model", "is_virtual"),
+    [
+        ("GRID P40-24Q", True),
+        ("NVIDIA A100-1-5C", True),
+        ("GRID T4-2B4", True),
+        ("NVIDIA A100-SXM4-40GB", False),
+        ("Tesla P40", False),
+    ],
+)
+def test_the_docker_container_of_a_guest_does_not_find_its_virtual_gpu(
+    report: ReportHost, model: str, *, is_virtual: bool
+) -> None:
+    """https://github.com/ollama/ollama/issues/6364
+
+    The spec of a guest with a vGPU is complete, the compose file gets the device, and the doctor names the
+    settings of the hypervisor without which CUDA reports error 801.
+    """
+    report.lay("535.161.08", gpu(0, "01", model, 0x1B38)).program("dockerd").write_specs()
+    report.put("etc/docker/daemon.json", {"runtimes": {"nvidia": {"path": "nvidia-container-runtime"}}})
+    assert report.failures() == {}
+    targets = {mount["containerPath"].rpartition("/")[2] for mount in report.spec["containerEdits"]["mounts"]}
+    assert {"libcuda.so.535.161.08", "libnvidia-ml.so.535.161.08", "nvidia-smi"} <= targets
+    shared = {node["path"] for node in report.spec["containerEdits"]["deviceNodes"]}
+    assert {"/dev/nvidiactl", "/dev/nvidia-uvm"} <= shared
+    text = " ".join(row["detail"] for row in report.rows() if row["check"] == "driver-diagnostic")
+    assert (f"is a virtual GPU ({model})" in text) == is_virtual
+    assert ("error 801" in text) == ("enable_uvm=1" in text) == is_virtual
+    file = report.put(
+        "srv/docker-compose.yml",
+        "services:\n  ollama:\n    image: ollama/ollama:latest\n    deploy:\n      resources:\n"
+        "        reservations:\n          devices:\n            - driver: nvidia\n"
+        "              count: 1\n              capabilities: [gpu]\n",
+    )
+    plan = report.command("doctor", "--migrate", str(file)).out
+    assert 'device_ids: ["nvidia.com/gpu=0"]' in plan

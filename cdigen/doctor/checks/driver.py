@@ -87,7 +87,7 @@ NODE_RULES = frozenset({
     "family-node-unusable", "mig-instance-unusable",
 })  # fmt: skip
 # The rules of findings that are no failures: a usual setting, and the way to change it.
-_FACTS = frozenset({"profilers-restricted"})
+_FACTS = frozenset({"profilers-restricted", "virtual-gpu"})
 # The findings that nodes.py reports, and warnings that no check reports.
 _UNREPORTED = NODE_RULES | {
     "uuid-unknown", "wsl-several-stores", "csv-line-unknown", "csv-path-unusable", "csv-unreadable",
